@@ -1,0 +1,156 @@
+//! Numbers as people write and read them: sizes, durations, shares, thousands separators.
+
+use thiserror::Error;
+
+/// Why a text is not a quantity.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum UnitError {
+    /// The text is no size.
+    #[error("'{0}' is not a size; write a number with B, KiB, MiB, GiB or TiB, such as \"64 KiB\"")]
+    Size(String),
+    /// The text is no duration.
+    #[error("'{0}' is not a duration; write a number with ns, us, ms, s or min, such as \"1.4 ms\"")]
+    Duration(String),
+    /// The text is no share.
+    #[error("'{0}' is not a share; write a percentage from 0 % to 100 %, such as \"50 %\"")]
+    Share(String),
+}
+
+fn split(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_' || c == ',')).unwrap_or(text.len());
+    let digits: String = text[..end].chars().filter(|c| *c != '_' && *c != ',').collect();
+    let number: f64 = digits.parse().ok()?;
+    Some((number, text[end..].trim()))
+}
+
+/// Parses a size such as `"1 GiB"`, `"4096"` or `"0.5 MiB"` into bytes.
+///
+/// # Errors
+/// [`UnitError::Size`] if the text is not a number with a known unit, is not whole bytes, or does not fit.
+pub fn parse_size(text: &str) -> Result<u64, UnitError> {
+    let fail = || UnitError::Size(text.to_owned());
+    let (number, unit) = split(text).ok_or_else(fail)?;
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "kib" | "k" => 1024.0,
+        "mib" | "m" => 1024.0 * 1024.0,
+        "gib" | "g" => 1024.0 * 1024.0 * 1024.0,
+        "tib" | "t" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "tb" => 1e12,
+        _ => return Err(fail()),
+    };
+    let bytes = number * factor;
+    if bytes.fract() != 0.0 || bytes > 9e18 {
+        return Err(fail());
+    }
+    Ok(bytes as u64)
+}
+
+/// Parses a duration such as `"50 us"` or `"1.4 ms"` into nanoseconds.
+///
+/// # Errors
+/// [`UnitError::Duration`] if the text is not a number with a known unit, or does not fit.
+pub fn parse_duration_ns(text: &str) -> Result<u64, UnitError> {
+    let fail = || UnitError::Duration(text.to_owned());
+    let (number, unit) = split(text).ok_or_else(fail)?;
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "min" => 60e9,
+        _ => return Err(fail()),
+    };
+    let ns = (number * factor).round();
+    if ns > 9e18 { Err(fail()) } else { Ok(ns as u64) }
+}
+
+/// Parses a share such as `"50 %"` into a number from 0 to 1.
+///
+/// # Errors
+/// [`UnitError::Share`] if the text is not a percentage from 0 % to 100 %.
+pub fn parse_share(text: &str) -> Result<f64, UnitError> {
+    match split(text) {
+        Some((number, "%")) if number <= 100.0 => Ok(number / 100.0),
+        _ => Err(UnitError::Share(text.to_owned())),
+    }
+}
+
+/// A whole number with thousands separators: `1234567` is `"1,234,567"`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A number with `decimals` places and thousands separators in its whole part.
+pub fn grouped_decimal(number: f64, decimals: usize) -> String {
+    let text = format!("{:.*}", decimals, number.abs());
+    let (whole, rest) = match text.find('.') {
+        Some(dot) => text.split_at(dot),
+        None => (text.as_str(), ""),
+    };
+    let sign = if number < 0.0 { "-" } else { "" };
+    let whole = whole.parse::<u64>().map_or_else(|_| whole.to_owned(), grouped);
+    format!("{sign}{whole}{rest}")
+}
+
+/// A size with the largest binary unit that keeps it at one or more: `65536` is `"64 KiB"`.
+pub fn format_size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if value.fract() == 0.0 { format!("{value:.0} {}", units[unit]) } else { format!("{value:.1} {}", units[unit]) }
+}
+
+/// A duration with a unit that suits it: `1_400_000` ns is `"1.40 ms"`.
+pub fn format_duration_ns(ns: f64) -> String {
+    match ns {
+        n if n < 1e3 => format!("{n:.0} ns"),
+        n if n < 1e6 => format!("{:.2} us", n / 1e3),
+        n if n < 1e9 => format!("{:.2} ms", n / 1e6),
+        n => format!("{} s", grouped_decimal(n / 1e9, 2)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_parse() {
+        assert_eq!(parse_size("64 KiB"), Ok(65_536));
+        assert_eq!(parse_size("0.5 MiB"), Ok(524_288));
+        assert_eq!(parse_size("4096"), Ok(4096));
+        assert_eq!(parse_duration_ns("1.4 ms"), Ok(1_400_000));
+        assert_eq!(parse_share("50%"), Ok(0.5));
+        for bad in ["", "GiB", "-1 KiB", "3 parsecs", "0.3 B"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+        assert!(parse_duration_ns("5").is_err());
+        assert!(parse_share("120 %").is_err());
+    }
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped_decimal(-12_345.678, 1), "-12,345.7");
+        assert_eq!(format_size(65_536), "64 KiB");
+        assert_eq!(format_duration_ns(1_400_000.0), "1.40 ms");
+    }
+}

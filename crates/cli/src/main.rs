@@ -1,0 +1,2 @@
+//! The `entresol` command.
+fn main() {}

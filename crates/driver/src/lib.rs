@@ -1,0 +1,85 @@
+//! The seam between the engine and the world: what can be asked of a driver, and what comes back. No behaviour.
+//!
+//! The engine never names the world outside; it asks a [`Driver`]. The real driver performs operations on this machine's
+//! wall clock, the virtual driver simulates them on described hardware under a virtual clock. Everything that both would
+//! have to do alike (operations in flight, wakers, timers) lives above the seam, in the executor.
+
+mod fault;
+mod frame;
+mod operation;
+mod report;
+mod work;
+
+pub use fault::{Fault, FaultKind};
+pub use frame::{Frame, Memory};
+pub use operation::{Access, Class, Completion, DeviceId, FileId, Op, OpKind, Output, Token};
+pub use report::{DeviceTraits, StationReport};
+pub use work::{Prices, Work};
+
+use base::Instant;
+use std::sync::Arc;
+
+/// The world, real or virtual.
+///
+/// A driver is used by one executor on one thread. An operation is submitted with a token and completes exactly once, in
+/// some later [`Driver::park`], never inside [`Driver::submit`].
+pub trait Driver {
+    /// The present moment. Never goes back.
+    fn now(&self) -> Instant;
+
+    /// Starts an operation. The buffer inside it belongs to the driver until the completion gives it back.
+    fn submit(&mut self, token: Token, op: Op);
+
+    /// Asks that an operation be given up. Advisory: it still completes exactly once.
+    fn cancel(&mut self, token: Token);
+
+    /// Waits until at least one operation completes, the doorbell rings or `until` is reached, and appends all completions
+    /// at hand to `done`. An `until` in the past only collects what is ready.
+    ///
+    /// # Errors
+    /// [`Halt`] if the machine stops here.
+    fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt>;
+
+    /// Memory that this driver reads and writes fastest: `count` zeroed frames of `size` bytes, aligned to 4 KiB or to
+    /// `size` if that is smaller. The memory is freed when the last of them is dropped.
+    ///
+    /// # Errors
+    /// A [`Fault`] of kind [`FaultKind::NoMemory`] if it cannot be had.
+    fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault>;
+
+    /// The device of this name, if there is one.
+    fn device(&self, name: &str) -> Option<DeviceId>;
+
+    /// What the engine must know of a device to use it well.
+    fn traits(&self, device: DeviceId) -> DeviceTraits;
+
+    /// What CPU steps cost; `None` on a real machine, where they cost what they cost.
+    fn prices(&self) -> Option<Prices>;
+
+    /// Wakes a parked driver from another thread.
+    fn doorbell(&self) -> Arc<dyn Doorbell>;
+
+    /// One line about the driver for logs: which kind, and why it was chosen.
+    fn description(&self) -> String;
+
+    /// Load and queueing of every station (CPU, disk arm, controller, ...) since the last [`Driver::restart_statistics`].
+    fn stations(&self) -> Vec<StationReport>;
+
+    /// Forgets what stations did so far: the end of a warm-up.
+    fn restart_statistics(&mut self);
+}
+
+/// Wakes the executor's thread from any other thread.
+pub trait Doorbell: Send + Sync {
+    /// Makes the present or next [`Driver::park`] return at once.
+    fn ring(&self);
+}
+
+/// Why a machine stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// The power went out (torture): nothing that is not durable survives.
+    PowerCut,
+    /// Nothing is in flight, no timer is set and nobody can ring: the run would wait for ever.
+    Idle,
+}

@@ -1,0 +1,206 @@
+use crate::{Fault, Frame};
+use std::fmt;
+
+/// Names an operation in flight; chosen by the executor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Token(pub u64);
+
+impl Token {
+    /// The completion that a rung doorbell causes; it belongs to no operation.
+    pub const DOORBELL: Token = Token(u64::MAX);
+}
+
+/// Names a device of the driver (a directory for real, a described device virtually).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceId(pub u16);
+
+/// Names an open file on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId(pub u32);
+
+/// Whether a CPU is given up while the device works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The CPU is free meanwhile.
+    Asynchronous,
+    /// The CPU first executes `instructions` and is then held through the device's service (Rahm 1991, section 3.2): one
+    /// compound operation. For real: a copy.
+    Synchronous {
+        /// CPU work before the access, in instructions.
+        instructions: u64,
+    },
+}
+
+/// Which work goes first on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Transactions.
+    User,
+    /// Work that preempts transactions.
+    System,
+}
+
+/// What can be asked of a driver.
+pub enum Op {
+    /// Opens a file, creating it empty if `create` is set and it does not exist. Completes with [`Output::Opened`]. A created
+    /// file is durable (its name survives a power cut) once the operation completes.
+    Open {
+        /// The device that holds the file.
+        device: DeviceId,
+        /// The file's name, without directories.
+        name: String,
+        /// Whether a missing file is created.
+        create: bool,
+    },
+    /// Reads `length` bytes at `offset` into the front of `buffer`.
+    Read {
+        /// The file read from.
+        file: FileId,
+        /// Where the read begins, in bytes.
+        offset: u64,
+        /// How many bytes.
+        length: u32,
+        /// Receives them; at least `length` long.
+        buffer: Frame,
+        /// Whether the CPU is held.
+        access: Access,
+    },
+    /// Writes the first `length` bytes of `buffer` at `offset`.
+    Write {
+        /// The file written to.
+        file: FileId,
+        /// Where the write begins, in bytes.
+        offset: u64,
+        /// How many bytes.
+        length: u32,
+        /// Holds them; at least `length` long.
+        buffer: Frame,
+        /// Whether the completion means that these bytes survive a power cut (a data-sync write).
+        durable: bool,
+        /// Whether the CPU is held.
+        access: Access,
+    },
+    /// Makes durable everything whose write had completed when this was submitted.
+    Sync {
+        /// The file made durable.
+        file: FileId,
+    },
+    /// Sets a file's length, reserving room for growth; new bytes read as zeros. Durable when it completes.
+    Resize {
+        /// The file.
+        file: FileId,
+        /// The new length in bytes.
+        length: u64,
+    },
+    /// Removes a closed or open file; a file that does not exist is no error. Durable when it completes.
+    Remove {
+        /// The device that holds the file.
+        device: DeviceId,
+        /// The file's name.
+        name: String,
+    },
+    /// Lists the names of a device's files in ascending order. Completes with [`Output::Names`].
+    List {
+        /// The device.
+        device: DeviceId,
+    },
+    /// Executes instructions on the described CPU. For real: completes at once.
+    Cpu {
+        /// How many instructions.
+        instructions: u64,
+        /// Which work goes first.
+        class: Class,
+    },
+    /// Runs a long pure computation beside the executor's thread. Virtually it runs at once and costs `instructions`.
+    Compute {
+        /// The computation; it owns what it works on and delivers its result itself.
+        run: Box<dyn FnOnce() + Send>,
+        /// Its described cost, in instructions.
+        instructions: u64,
+    },
+}
+
+impl Op {
+    /// Which kind of operation this is.
+    pub fn kind(&self) -> OpKind {
+        match self {
+            Op::Open { .. } => OpKind::Open,
+            Op::Read { .. } => OpKind::Read,
+            Op::Write { .. } => OpKind::Write,
+            Op::Sync { .. } => OpKind::Sync,
+            Op::Resize { .. } => OpKind::Resize,
+            Op::Remove { .. } => OpKind::Remove,
+            Op::List { .. } => OpKind::List,
+            Op::Cpu { .. } => OpKind::Cpu,
+            Op::Compute { .. } => OpKind::Compute,
+        }
+    }
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Op::Open { device, name, create } => write!(f, "Open({}, {name}, create {create})", device.0),
+            Op::Read { file, offset, length, .. } => write!(f, "Read({}, {offset}, {length})", file.0),
+            Op::Write { file, offset, length, durable, .. } => {
+                write!(f, "Write({}, {offset}, {length}, durable {durable})", file.0)
+            }
+            Op::Sync { file } => write!(f, "Sync({})", file.0),
+            Op::Resize { file, length } => write!(f, "Resize({}, {length})", file.0),
+            Op::Remove { device, name } => write!(f, "Remove({}, {name})", device.0),
+            Op::List { device } => write!(f, "List({})", device.0),
+            Op::Cpu { .. } => write!(f, "Cpu"),
+            Op::Compute { .. } => write!(f, "Compute"),
+        }
+    }
+}
+
+/// The kinds of [`Op`], for counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OpKind {
+    /// [`Op::Open`].
+    Open,
+    /// [`Op::Read`].
+    Read,
+    /// [`Op::Write`].
+    Write,
+    /// [`Op::Sync`].
+    Sync,
+    /// [`Op::Resize`].
+    Resize,
+    /// [`Op::Remove`].
+    Remove,
+    /// [`Op::List`].
+    List,
+    /// [`Op::Cpu`].
+    Cpu,
+    /// [`Op::Compute`].
+    Compute,
+}
+
+/// What a successful operation gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Nothing more to say.
+    Done,
+    /// The answer to [`Op::Open`].
+    Opened {
+        /// The open file.
+        file: FileId,
+        /// Its present length in bytes.
+        length: u64,
+    },
+    /// The answer to [`Op::List`].
+    Names(Vec<String>),
+}
+
+/// The end of an operation.
+#[derive(Debug)]
+pub struct Completion {
+    /// Which operation.
+    pub token: Token,
+    /// How it ended.
+    pub result: Result<Output, Fault>,
+    /// The buffer that a read or write carried, whatever the result.
+    pub buffer: Option<Frame>,
+}
