@@ -16,13 +16,8 @@ pub enum Work {
 
 impl Work {
     /// Every kind of work, in the order of their declaration.
-    pub const ALL: [Work; 5] = [
-        Work::BeginTransaction,
-        Work::ObjectReference,
-        Work::EndTransaction,
-        Work::InputOutput,
-        Work::NvemAccess,
-    ];
+    pub const ALL: [Work; 5] =
+        [Work::BeginTransaction, Work::ObjectReference, Work::EndTransaction, Work::InputOutput, Work::NvemAccess];
 }
 
 /// The mean number of instructions of each kind of work on described hardware.
