@@ -1,0 +1,121 @@
+//! What can go wrong, and what a synchronous function may lack.
+
+use base::{Lsn, PageId, PartitionId};
+use driver::Fault;
+use thiserror::Error;
+
+/// The result of an engine call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an engine call failed. Every variant names what it is about and says what to do next.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum Error {
+    /// The driver could not do what was asked.
+    #[error("{0}")]
+    Input(#[from] Fault),
+    /// A page's bytes are not what was written.
+    #[error("{page} in file '{file}' is damaged: {detail}; restore the file from a backup")]
+    DamagedPage {
+        /// The page.
+        page: PageId,
+        /// The file that holds it.
+        file: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The log is damaged before its tail: records that were durable are unreadable.
+    #[error("the log is damaged at {lsn} (file '{file}'), before its end: {detail}; restore the log from a copy")]
+    DamagedLog {
+        /// The first unreadable position.
+        lsn: Lsn,
+        /// The file that holds it.
+        file: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The directory holds something else, or nothing.
+    #[error("'{path}' is not an Entresol database: {detail}")]
+    NotADatabase {
+        /// The directory.
+        path: String,
+        /// What is missing or foreign.
+        detail: String,
+    },
+    /// The database was written by a newer release.
+    #[error("'{path}' has format {found}; this release reads up to format {supported}: open it with a newer release")]
+    NewerFormat {
+        /// The directory.
+        path: String,
+        /// The format found.
+        found: u32,
+        /// The newest format that this release reads.
+        supported: u32,
+    },
+    /// The transaction was chosen as a deadlock's victim and has to be rolled back; it may be tried again.
+    #[error("the transaction was rolled back to end a deadlock; run it again")]
+    Deadlock,
+    /// The log could not be written; nothing commits until the database is opened again.
+    #[error("the log failed ({0}); no transaction commits until the database is opened again")]
+    LogFailed(String),
+    /// No partition of this name exists.
+    #[error("there is no partition '{0}'; create it or correct the name")]
+    NoPartition(String),
+    /// The call does not suit the partition's organization.
+    #[error("partition '{partition}' is organized as {organization}: {detail}")]
+    WrongOrganization {
+        /// The partition's name.
+        partition: String,
+        /// Its organization.
+        organization: &'static str,
+        /// What does suit it.
+        detail: String,
+    },
+    /// A key or value does not fit.
+    #[error("{what} of {found} bytes is over the limit of {limit} bytes in partition '{partition}'")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// Its size in bytes.
+        found: usize,
+        /// The limit in bytes.
+        limit: usize,
+        /// The partition's name.
+        partition: String,
+    },
+    /// An insert met a record of the same key.
+    #[error("partition '{0}' already holds a record with this key")]
+    Duplicate(String),
+    /// The record to be changed does not exist.
+    #[error("partition '{0}' holds no record with this key")]
+    NoRecord(String),
+    /// A setting is outside its range.
+    #[error("{0}")]
+    Setting(String),
+    /// All frames of the buffer are pinned or being read.
+    #[error("the buffer of {frames} frames is too small for what runs at once; enlarge it or admit fewer transactions")]
+    BufferExhausted {
+        /// The number of frames.
+        frames: usize,
+    },
+    /// The caller asked for the rollback.
+    #[error("rolled back by the caller: {0}")]
+    RolledBack(String),
+}
+
+/// What a synchronous function lacks to go on. The caller waits for it and calls again from the beginning, so such
+/// functions change nothing before they have all they need.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Need {
+    /// A page that is not in the buffer.
+    Page(PageId),
+    /// Room for more pages in the partition's file.
+    Space(PartitionId),
+    /// Nothing that waiting could bring.
+    Fail(Error),
+}
+
+impl From<Error> for Need {
+    fn from(error: Error) -> Need {
+        Need::Fail(error)
+    }
+}

@@ -1,0 +1,3 @@
+//! The write-ahead log: records, log pages, group commit, scanning after a crash.
+
+pub mod record;

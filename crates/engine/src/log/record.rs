@@ -1,0 +1,331 @@
+//! Log records: physiological redo (which page, which change), logical undo (which key, which old value).
+//!
+//! A record may edit several pages; it stands in the log whole or not at all, so a split needs no nested top action.
+//! There is no begin record: a transaction begins with its first update.
+//!
+//! ```text
+//!  0 length u32 (whole record)   4 kind u8   5 edits u8   6 zero u16   8 transaction u64
+//! 16 body (by kind), then each edit: page u64, sequence after the edit u64, change
+//! ```
+
+use crate::page::change::{put_bytes, take_bytes, take_u8, take_u16, take_u32, take_u64};
+use crate::page::{Change, Edit};
+use base::{PageId, PartitionId, TransactionId};
+
+/// How an update is taken back. Keys, not positions: the record may have moved to another page since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undo<'a> {
+    /// Removes the record (it was inserted).
+    Remove {
+        /// The b-tree.
+        partition: PartitionId,
+        /// The record's key.
+        key: &'a [u8],
+    },
+    /// Inserts the record again (it was deleted). `value` is the stored form, with version pointer and overflow reference.
+    Insert {
+        /// The b-tree.
+        partition: PartitionId,
+        /// The record's key.
+        key: &'a [u8],
+        /// Its stored value.
+        value: &'a [u8],
+    },
+    /// Gives the record its old stored value back.
+    Replace {
+        /// The b-tree.
+        partition: PartitionId,
+        /// The record's key.
+        key: &'a [u8],
+        /// The old stored value.
+        value: &'a [u8],
+    },
+    /// Overwrites a part of the record's stored value.
+    PatchValue {
+        /// The b-tree.
+        partition: PartitionId,
+        /// The record's key.
+        key: &'a [u8],
+        /// Where in the stored value.
+        offset: u16,
+        /// The old bytes.
+        bytes: &'a [u8],
+    },
+    /// Overwrites a part of a page (objects found by number never move).
+    PatchPage {
+        /// The page.
+        page: PageId,
+        /// Where, from the front of the page.
+        offset: u16,
+        /// The old bytes.
+        bytes: &'a [u8],
+    },
+    /// Marks an appended record as erased; positions of others stay.
+    EraseAppended {
+        /// The page.
+        page: PageId,
+        /// The record's slot.
+        slot: u16,
+    },
+    /// Gives a page that was allocated for a long value back to its partition.
+    FreePage {
+        /// The page.
+        page: PageId,
+    },
+}
+
+/// What a record is, apart from its edits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body<'a> {
+    /// A transaction's update, with the way back.
+    Update(Undo<'a>),
+    /// A change that is never undone: splits, merges, formatting.
+    System,
+    /// A step of a rollback: of the transaction's updates only the first `remaining` are still to be undone.
+    Compensation {
+        /// Updates left.
+        remaining: u32,
+    },
+    /// The transaction is committed. `chains` are packed page ids (8 bytes each) of long values that it deleted: their
+    /// pages are freed next.
+    Commit {
+        /// First pages of the chains.
+        chains: &'a [u8],
+    },
+    /// A page of chain number `chain` of the commit record was freed; the chain now begins at page `next`, 0 at its end.
+    ChainStep {
+        /// Which chain of the commit record.
+        chain: u32,
+        /// The page number that the chain goes on with.
+        next: u32,
+    },
+    /// The rollback is complete.
+    RolledBack,
+}
+
+/// Appends the stored form of an undo.
+pub fn encode_undo(undo: &Undo<'_>, out: &mut Vec<u8>) {
+    match *undo {
+        Undo::Remove { partition, key } => {
+            out.push(1);
+            out.extend_from_slice(&partition.0.to_le_bytes());
+            put_bytes(out, key);
+        }
+        Undo::Insert { partition, key, value } => {
+            out.push(2);
+            out.extend_from_slice(&partition.0.to_le_bytes());
+            put_bytes(out, key);
+            put_bytes(out, value);
+        }
+        Undo::Replace { partition, key, value } => {
+            out.push(3);
+            out.extend_from_slice(&partition.0.to_le_bytes());
+            put_bytes(out, key);
+            put_bytes(out, value);
+        }
+        Undo::PatchValue { partition, key, offset, bytes } => {
+            out.push(4);
+            out.extend_from_slice(&partition.0.to_le_bytes());
+            put_bytes(out, key);
+            out.extend_from_slice(&offset.to_le_bytes());
+            put_bytes(out, bytes);
+        }
+        Undo::PatchPage { page, offset, bytes } => {
+            out.push(5);
+            out.extend_from_slice(&page.packed().to_le_bytes());
+            out.extend_from_slice(&offset.to_le_bytes());
+            put_bytes(out, bytes);
+        }
+        Undo::EraseAppended { page, slot } => {
+            out.push(6);
+            out.extend_from_slice(&page.packed().to_le_bytes());
+            out.extend_from_slice(&slot.to_le_bytes());
+        }
+        Undo::FreePage { page } => {
+            out.push(7);
+            out.extend_from_slice(&page.packed().to_le_bytes());
+        }
+    }
+}
+
+/// Reads the stored form of an undo from the front of `input` and moves `input` behind it; `None` if it is not one.
+pub fn decode_undo<'a>(input: &mut &'a [u8]) -> Option<Undo<'a>> {
+    let tag = take_u8(input)?;
+    if tag >= 5 {
+        let page = PageId::unpacked(take_u64(input)?);
+        return match tag {
+            5 => Some(Undo::PatchPage { page, offset: take_u16(input)?, bytes: take_bytes(input)? }),
+            6 => Some(Undo::EraseAppended { page, slot: take_u16(input)? }),
+            7 => Some(Undo::FreePage { page }),
+            _ => None,
+        };
+    }
+    let partition = PartitionId(take_u16(input)?);
+    let key = take_bytes(input)?;
+    match tag {
+        1 => Some(Undo::Remove { partition, key }),
+        2 => Some(Undo::Insert { partition, key, value: take_bytes(input)? }),
+        3 => Some(Undo::Replace { partition, key, value: take_bytes(input)? }),
+        4 => Some(Undo::PatchValue { partition, key, offset: take_u16(input)?, bytes: take_bytes(input)? }),
+        _ => None,
+    }
+}
+
+/// Appends the stored form of a record. Each edit comes with its page's sequence number after the edit.
+///
+/// # Panics
+/// If there are more than 255 edits or the record exceeds 4 GiB: no plan builds such.
+pub fn encode(
+    transaction: TransactionId,
+    body: &Body<'_>,
+    edits: impl IntoIterator<Item = (u64, Edit<'_>)>,
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&transaction.0.to_le_bytes());
+    let kind = match body {
+        Body::Update(undo) => {
+            encode_undo(undo, out);
+            1
+        }
+        Body::System => 2,
+        Body::Compensation { remaining } => {
+            out.extend_from_slice(&remaining.to_le_bytes());
+            3
+        }
+        Body::Commit { chains } => {
+            put_bytes(out, chains);
+            4
+        }
+        Body::ChainStep { chain, next } => {
+            out.extend_from_slice(&chain.to_le_bytes());
+            out.extend_from_slice(&next.to_le_bytes());
+            5
+        }
+        Body::RolledBack => 6,
+    };
+    let mut count = 0_usize;
+    for (sequence, edit) in edits {
+        out.extend_from_slice(&edit.page.packed().to_le_bytes());
+        out.extend_from_slice(&sequence.to_le_bytes());
+        edit.change.encode(out);
+        count += 1;
+    }
+    let length = u32::try_from(out.len() - start).expect("a record is smaller than 4 GiB");
+    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    out[start + 4] = kind;
+    out[start + 5] = u8::try_from(count).expect("a record edits at most 255 pages");
+}
+
+/// A decoded record; its edits are decoded one after another.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Whose record it is; the system's for system changes.
+    pub transaction: TransactionId,
+    /// What it is.
+    pub body: Body<'a>,
+    edits: u8,
+    rest: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// The bytes before the body.
+    pub const FIXED_SIZE: usize = 16;
+
+    /// Decodes a record from exactly its bytes; `None` if they are not one.
+    pub fn decode(bytes: &'a [u8]) -> Option<Record<'a>> {
+        let mut input = bytes;
+        if take_u32(&mut input)? as usize != bytes.len() {
+            return None;
+        }
+        let kind = take_u8(&mut input)?;
+        let edits = take_u8(&mut input)?;
+        take_u16(&mut input)?;
+        let transaction = TransactionId(take_u64(&mut input)?);
+        let body = match kind {
+            1 => Body::Update(decode_undo(&mut input)?),
+            2 => Body::System,
+            3 => Body::Compensation { remaining: take_u32(&mut input)? },
+            4 => Body::Commit { chains: take_bytes(&mut input)? },
+            5 => Body::ChainStep { chain: take_u32(&mut input)?, next: take_u32(&mut input)? },
+            6 => Body::RolledBack,
+            _ => return None,
+        };
+        let record = Record { transaction, body, edits, rest: input };
+        let mut check = record.edits();
+        let sound = check.by_ref().count() == usize::from(edits) && check.rest.is_empty();
+        sound.then_some(record)
+    }
+
+    /// The edits with their pages' sequence numbers after them, in order.
+    pub fn edits(&self) -> Edits<'a> {
+        Edits { left: self.edits, rest: self.rest }
+    }
+}
+
+/// Decodes a record's edits one by one.
+pub struct Edits<'a> {
+    left: u8,
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Edits<'a> {
+    type Item = (u64, Edit<'a>);
+
+    fn next(&mut self) -> Option<(u64, Edit<'a>)> {
+        self.left = self.left.checked_sub(1)?;
+        let page = PageId::unpacked(take_u64(&mut self.rest)?);
+        let sequence = take_u64(&mut self.rest)?;
+        let change = Change::decode(&mut self.rest)?;
+        Some((sequence, Edit { page, change }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::PageKind;
+
+    #[test]
+    fn records_survive_encoding_and_refuse_truncation() {
+        let partition = PartitionId(4);
+        let page = PageId::new(partition, 9);
+        let undos = [
+            Undo::Remove { partition, key: b"k" },
+            Undo::Insert { partition, key: b"k", value: b"v" },
+            Undo::Replace { partition, key: b"", value: b"vv" },
+            Undo::PatchValue { partition, key: b"k", offset: 3, bytes: b"old" },
+            Undo::PatchPage { page, offset: 40, bytes: b"x" },
+            Undo::EraseAppended { page, slot: 2 },
+            Undo::FreePage { page },
+        ];
+        let mut bodies: Vec<Body<'_>> = undos.into_iter().map(Body::Update).collect();
+        bodies.extend([
+            Body::System,
+            Body::Compensation { remaining: 7 },
+            Body::Commit { chains: &[1; 16] },
+            Body::ChainStep { chain: 1, next: 5 },
+            Body::RolledBack,
+        ]);
+        let changes = [
+            Change::Format { kind: PageKind::Node, level: 2, count: 3, image: b"image" },
+            Change::Patch { offset: 32, bytes: b"p" },
+            Change::InsertSlot { slot: 1, key: b"key", value: b"value" },
+            Change::RemoveSlot { slot: 8 },
+            Change::ReplaceValue { slot: 2, value: b"new" },
+            Change::PatchValue { slot: 2, offset: 1, bytes: b"n" },
+        ];
+        for body in bodies {
+            let edits: Vec<_> = changes.iter().map(|change| (5, Edit { page, change: *change })).collect();
+            let mut bytes = Vec::new();
+            encode(TransactionId(77), &body, edits.iter().copied(), &mut bytes);
+            let record = Record::decode(&bytes).expect("sound");
+            assert_eq!((record.transaction, record.body), (TransactionId(77), body));
+            assert_eq!(record.edits().collect::<Vec<_>>(), edits);
+            for end in 0..bytes.len() {
+                assert!(Record::decode(&bytes[..end]).is_none());
+            }
+        }
+    }
+}

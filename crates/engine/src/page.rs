@@ -1,0 +1,29 @@
+//! Bytes on the medium: page header, checksum, slotted pages, and the changes that log records describe.
+//!
+//! Pages are changed by [`Change::apply`] alone, in normal operation as in redo, so that replaying a log record does what
+//! was done.
+
+pub mod change;
+pub mod header;
+pub mod slotted;
+
+pub use change::{Change, Edit, OwnedChange, OwnedEdit};
+pub use header::{HEADER_SIZE, PageKind};
+
+use crate::Need;
+use base::{PageId, PartitionId};
+
+/// The pages that a synchronous function may look at: those in the buffer.
+pub trait Pages {
+    /// The bytes of a page, header included.
+    ///
+    /// # Errors
+    /// [`Need::Page`] if it is not in memory.
+    fn page(&self, id: PageId) -> Result<&[u8], Need>;
+
+    /// How many pages the partition's file has room for.
+    fn capacity(&self, partition: PartitionId) -> u32;
+
+    /// The size of every page of the partition, in bytes.
+    fn page_size(&self, partition: PartitionId) -> usize;
+}
