@@ -175,10 +175,10 @@ pub fn decode_undo<'a>(input: &mut &'a [u8]) -> Option<Undo<'a>> {
 ///
 /// # Panics
 /// If there are more than 255 edits or the record exceeds 4 GiB: no plan builds such.
-pub fn encode(
+pub fn encode<'a>(
     transaction: TransactionId,
     body: &Body<'_>,
-    edits: impl IntoIterator<Item = (u64, Edit<'_>)>,
+    edits: impl IntoIterator<Item = (u64, Edit<'a>)>,
     out: &mut Vec<u8>,
 ) {
     let start = out.len();
