@@ -1,1 +1,20 @@
-//! Placeholder.
+//! Single-threaded asynchronous execution above one driver: tasks, timers, operations in flight, the price of CPU steps.
+//!
+//! There is one copy of this for the real and the virtual driver. Wakers carry no atomics: a leaf future registers the
+//! current task's id, and waking only enqueues it. Leaf futures tolerate being polled without cause.
+
+mod executor;
+mod join;
+mod mailbox;
+mod operations;
+mod pricing;
+mod tasks;
+mod timers;
+mod wait;
+
+pub use executor::{Executor, Order, Step};
+pub use join::JoinHandle;
+pub use mailbox::{Mailbox, Sender, mailbox};
+pub use operations::Perform;
+pub use tasks::TaskId;
+pub use wait::WaitQueue;

@@ -1,0 +1,374 @@
+use crate::join::Outcome;
+use crate::operations::{Operations, Reaction, State};
+use crate::pricing::Pricing;
+use crate::tasks::Tasks;
+use crate::timers::Timers;
+use crate::{JoinHandle, Perform, TaskId, WaitQueue};
+use base::{Instant, Random};
+use driver::{Class, Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, Frame, Halt};
+use driver::{Op, OpKind, StationReport, Token, Work};
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// In which order ready tasks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// First woken, first run.
+    FirstInFirstOut,
+    /// Any order, drawn from this seed: torture.
+    Seeded(u64),
+}
+
+/// One step of the engine as seen from the seam; the sequence of steps is the same on every driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A charge.
+    Work(Work),
+    /// An operation, CPU requests excepted.
+    Op(OpKind),
+}
+
+/// Runs tasks on one thread above one driver. Clones are handles to the same executor.
+#[derive(Clone)]
+pub struct Executor(Rc<Inner>);
+
+struct Inner {
+    driver: RefCell<Box<dyn Driver>>,
+    tasks: RefCell<Tasks>,
+    ready: RefCell<VecDeque<TaskId>>,
+    order: RefCell<Option<Random>>,
+    timers: RefCell<Timers>,
+    operations: RefCell<Operations>,
+    pricing: RefCell<Pricing>,
+    priced: bool,
+    bell: WaitQueue,
+    current: Cell<TaskId>,
+    debt: Cell<u64>,
+    steps: RefCell<Option<Vec<Step>>>,
+    recording: Cell<bool>,
+}
+
+impl Executor {
+    /// An executor above `driver`.
+    pub fn new(driver: Box<dyn Driver>, order: Order) -> Executor {
+        let prices = driver.prices();
+        let order = match order {
+            Order::FirstInFirstOut => None,
+            Order::Seeded(seed) => Some(Random::stream(seed, "task order")),
+        };
+        Executor(Rc::new(Inner {
+            driver: RefCell::new(driver),
+            tasks: RefCell::default(),
+            ready: RefCell::default(),
+            order: RefCell::new(order),
+            timers: RefCell::default(),
+            operations: RefCell::default(),
+            pricing: RefCell::new(Pricing::new(prices)),
+            priced: prices.is_some(),
+            bell: WaitQueue::new(),
+            current: Cell::new(TaskId::MAIN),
+            debt: Cell::new(0),
+            steps: RefCell::new(None),
+            recording: Cell::new(false),
+        }))
+    }
+
+    /// The present moment on the driver's clock.
+    #[inline]
+    pub fn now(&self) -> Instant {
+        self.0.driver.borrow().now()
+    }
+
+    /// Starts a task. It first runs when the executor comes to it.
+    pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
+        let outcome = Rc::new(Outcome { value: RefCell::new(None), waiters: WaitQueue::new() });
+        let (executor, shared) = (self.clone(), Rc::clone(&outcome));
+        let task = self.0.tasks.borrow_mut().insert(Box::pin(async move {
+            let value = future.await;
+            shared.value.replace(Some(value));
+            shared.waiters.wake_all(&executor);
+        }));
+        self.wake(task);
+        JoinHandle { executor: self.clone(), outcome }
+    }
+
+    /// Runs `future` and all tasks until `future` is ready. Tasks that are not finished stay and go on in the next call.
+    ///
+    /// # Errors
+    /// [`Halt`] if the machine stops first.
+    pub fn run<F: Future>(&self, future: F) -> Result<F::Output, Halt> {
+        let mut main = pin!(future);
+        let mut done = Vec::new();
+        self.wake(TaskId::MAIN);
+        loop {
+            // One round: the tasks that are ready now, each once, before the driver is asked again.
+            let round = self.0.ready.borrow().len();
+            for _ in 0..round {
+                let Some(task) = self.next_ready() else { break };
+                if task == TaskId::MAIN {
+                    if let Poll::Ready(output) = self.poll_main(main.as_mut()) {
+                        return Ok(output);
+                    }
+                } else {
+                    self.poll_task(task);
+                }
+            }
+            self.park(&mut done)?;
+        }
+    }
+
+    fn next_ready(&self) -> Option<TaskId> {
+        let mut ready = self.0.ready.borrow_mut();
+        match &mut *self.0.order.borrow_mut() {
+            None => ready.pop_front(),
+            Some(_) if ready.is_empty() => None,
+            Some(random) => {
+                let index = random.below(ready.len() as u64) as usize;
+                ready.swap_remove_back(index)
+            }
+        }
+    }
+
+    fn poll_main<F: Future>(&self, main: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+        self.0.current.set(TaskId::MAIN);
+        self.0.debt.set(self.0.tasks.borrow_mut().take_main_debt());
+        let poll = main.poll(&mut Context::from_waker(Waker::noop()));
+        self.0.tasks.borrow_mut().set_main_debt(self.0.debt.get());
+        poll
+    }
+
+    fn poll_task(&self, task: TaskId) {
+        let Some((mut future, debt)) = self.0.tasks.borrow_mut().take(task) else { return };
+        self.0.current.set(task);
+        self.0.debt.set(debt);
+        let poll = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        self.0.current.set(TaskId::MAIN);
+        match poll {
+            Poll::Pending => self.0.tasks.borrow_mut().put_back(task, future, self.0.debt.get()),
+            Poll::Ready(()) => {
+                // The future is dropped before its slot is free: its destructors may still wake or spawn.
+                drop(future);
+                self.0.tasks.borrow_mut().remove(task);
+            }
+        }
+    }
+
+    /// Lets the driver work and reacts to what it reports. Waits only if no task is ready.
+    fn park(&self, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        let busy = !self.0.ready.borrow().is_empty();
+        let idle_driver = self.0.operations.borrow().in_flight() == 0 && self.0.bell.is_empty();
+        if !(busy && idle_driver) {
+            let until = if busy { Some(Instant::START) } else { self.0.timers.borrow().next() };
+            if idle_driver && until.is_none() {
+                return Err(Halt::Idle);
+            }
+            self.0.driver.borrow_mut().park(until, done)?;
+            for completion in done.drain(..) {
+                self.react(completion);
+            }
+        }
+        let next = self.0.timers.borrow().next();
+        if next.is_some() {
+            let now = self.now();
+            while let Some(task) = { self.0.timers.borrow_mut().pop_due(now) } {
+                self.wake(task);
+            }
+        }
+        Ok(())
+    }
+
+    fn react(&self, completion: Completion) {
+        if completion.token == Token::DOORBELL {
+            self.0.bell.wake_all(self);
+            return;
+        }
+        let reaction = self.0.operations.borrow_mut().complete(completion);
+        match reaction {
+            Reaction::Nothing => {}
+            Reaction::Wake(task) => self.wake(task),
+            Reaction::Run(handler, completion) => handler(completion),
+        }
+    }
+
+    /// The task that is being polled.
+    #[inline]
+    pub fn current(&self) -> TaskId {
+        self.0.current.get()
+    }
+
+    /// Puts a task into the ready queue, if it exists and is not there.
+    #[inline]
+    pub fn wake(&self, task: TaskId) {
+        if self.0.tasks.borrow_mut().enqueue(task) {
+            self.0.ready.borrow_mut().push_back(task);
+        }
+    }
+
+    /// Lets every other ready task run first.
+    pub async fn yield_now(&self) {
+        let mut yielded = false;
+        poll_fn(|_| {
+            if std::mem::replace(&mut yielded, true) {
+                return Poll::Ready(());
+            }
+            self.wake(self.current());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Waits until the clock reaches `deadline`.
+    pub async fn sleep_until(&self, deadline: Instant) {
+        let mut set = false;
+        poll_fn(|_| {
+            if self.now() >= deadline {
+                return Poll::Ready(());
+            }
+            if !std::mem::replace(&mut set, true) {
+                self.0.timers.borrow_mut().add(deadline, self.current());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Waits for `ns` nanoseconds.
+    pub async fn sleep_ns(&self, ns: u64) {
+        self.sleep_until(self.now().plus_ns(ns)).await;
+    }
+
+    /// Performs an operation and waits for its completion.
+    pub fn perform(&self, op: Op) -> Perform<'_> {
+        Perform::new(self, op)
+    }
+
+    /// Starts an operation and runs `handler` when it completes, whatever happens to the current task meanwhile.
+    pub fn submit(&self, op: Op, handler: impl FnOnce(Completion) + 'static) {
+        self.start(op, State::Handled(Box::new(handler)));
+    }
+
+    pub(crate) fn start(&self, op: Op, state: State) -> Token {
+        if self.0.recording.get() && op.kind() != OpKind::Cpu {
+            self.record(Step::Op(op.kind()));
+        }
+        let token = self.0.operations.borrow_mut().insert(state);
+        self.0.driver.borrow_mut().submit(token, op);
+        token
+    }
+
+    pub(crate) fn operations(&self) -> RefMut<'_, Operations> {
+        self.0.operations.borrow_mut()
+    }
+
+    pub(crate) fn cancel(&self, token: Token) {
+        self.0.driver.borrow_mut().cancel(token);
+    }
+
+    pub(crate) fn bell(&self) -> &WaitQueue {
+        &self.0.bell
+    }
+
+    /// Marks a step of the engine. On described hardware its price joins the current task's debt.
+    #[inline]
+    pub fn charge(&self, work: Work) {
+        if self.0.recording.get() {
+            self.record(Step::Work(work));
+        }
+        let price = self.0.pricing.borrow_mut().price(work);
+        self.0.debt.set(self.0.debt.get() + price);
+    }
+
+    /// Takes the current task's debt without paying it: a synchronous access pays it together with the device's service.
+    pub fn take_debt(&self) -> u64 {
+        self.0.debt.take()
+    }
+
+    /// Pays the current task's debt on the described CPU. Ready at once on a real machine.
+    #[inline]
+    pub async fn settle(&self) {
+        if self.0.priced && self.0.debt.get() > 0 {
+            let instructions = self.0.debt.take();
+            self.perform(Op::Cpu { instructions, class: Class::User }).await;
+        }
+    }
+
+    /// How often each kind of work was charged, indexed by `Work as usize`.
+    pub fn work_counts(&self) -> [u64; Work::ALL.len()] {
+        self.0.pricing.borrow().counts
+    }
+
+    /// Begins to record the engine's steps.
+    pub fn record_steps(&self) {
+        self.0.steps.replace(Some(Vec::new()));
+        self.0.recording.set(true);
+    }
+
+    /// The steps recorded since [`Executor::record_steps`]; recording ends.
+    pub fn take_steps(&self) -> Vec<Step> {
+        self.0.recording.set(false);
+        self.0.steps.take().unwrap_or_default()
+    }
+
+    #[cold]
+    fn record(&self, step: Step) {
+        if let Some(steps) = &mut *self.0.steps.borrow_mut() {
+            steps.push(step);
+        }
+    }
+
+    /// Memory for I/O; see [`Driver::frames`].
+    ///
+    /// # Errors
+    /// The driver's [`Fault`].
+    pub fn frames(&self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
+        self.0.driver.borrow_mut().frames(count, size)
+    }
+
+    /// The device of this name.
+    pub fn device(&self, name: &str) -> Option<DeviceId> {
+        self.0.driver.borrow().device(name)
+    }
+
+    /// What is known of a device.
+    pub fn traits(&self, device: DeviceId) -> DeviceTraits {
+        self.0.driver.borrow().traits(device)
+    }
+
+    /// The driver's doorbell.
+    pub fn doorbell(&self) -> Arc<dyn Doorbell> {
+        self.0.driver.borrow().doorbell()
+    }
+
+    /// One line about the driver.
+    pub fn description(&self) -> String {
+        self.0.driver.borrow().description()
+    }
+
+    /// Load and queueing of every station.
+    pub fn stations(&self) -> Vec<StationReport> {
+        self.0.driver.borrow().stations()
+    }
+
+    /// Forgets what stations did so far.
+    pub fn restart_statistics(&self) {
+        self.0.driver.borrow_mut().restart_statistics();
+    }
+
+    /// Drops every task, timer and handler: the machine is gone. Handles that the tasks held to this executor go with them.
+    pub fn stop(&self) {
+        let tasks = self.0.tasks.borrow_mut().drain();
+        drop(tasks);
+        let states = self.0.operations.borrow_mut().drain();
+        drop(states);
+        self.0.timers.borrow_mut().clear();
+        self.0.ready.borrow_mut().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+use super::*;
+use driver::{Output, Prices};
+use std::collections::BTreeMap;
+
+/// A driver whose operations take one microsecond each and whose clock jumps.
+struct Bench {
+    now: Instant,
+    pending: BTreeMap<(Instant, u64), Completion>,
+    cancelled: u64,
+}
+
+impl Bench {
+    fn executor(order: Order) -> Executor {
+        Executor::new(Box::new(Bench { now: Instant::START, pending: BTreeMap::new(), cancelled: 0 }), order)
+    }
+}
+
+struct Silent;
+impl Doorbell for Silent {
+    fn ring(&self) {}
+}
+
+impl Driver for Bench {
+    fn now(&self) -> Instant {
+        self.now
+    }
+    fn submit(&mut self, token: Token, _op: Op) {
+        let completion = Completion { token, result: Ok(Output::Done), buffer: None };
+        self.pending.insert((self.now.plus_ns(1_000), token.0), completion);
+    }
+    fn cancel(&mut self, _: Token) {
+        self.cancelled += 1;
+    }
+    fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        let next = self.pending.keys().next().map(|(at, _)| *at);
+        let target = match (next, until) {
+            (None, None) => return Err(Halt::Idle),
+            (Some(at), Some(until)) => at.min(until),
+            (at, until) => at.or(until).expect("one is set"),
+        };
+        self.now = self.now.max(target);
+        while let Some(entry) = self.pending.first_entry() {
+            if entry.key().0 > self.now {
+                break;
+            }
+            done.push(entry.remove());
+        }
+        Ok(())
+    }
+    fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
+        Ok(Frame::allocate(count, size))
+    }
+    fn device(&self, _: &str) -> Option<DeviceId> {
+        None
+    }
+    fn traits(&self, _: DeviceId) -> DeviceTraits {
+        DeviceTraits { atomic_write: 512, alignment: 512, synchronous: false, durable: true }
+    }
+    fn prices(&self) -> Option<Prices> {
+        Some(Prices { instructions: [10; Work::ALL.len()], exponential: false, seed: 0 })
+    }
+    fn doorbell(&self) -> Arc<dyn Doorbell> {
+        Arc::new(Silent)
+    }
+    fn description(&self) -> String {
+        "bench".into()
+    }
+    fn stations(&self) -> Vec<StationReport> {
+        Vec::new()
+    }
+    fn restart_statistics(&mut self) {}
+}
+
+#[test]
+fn tasks_run_in_order_and_sleepers_wake_on_time() {
+    let executor = Bench::executor(Order::FirstInFirstOut);
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let handles: Vec<_> = [30_u64, 10, 20]
+        .into_iter()
+        .map(|ns| {
+            let (executor, log) = (executor.clone(), Rc::clone(&log));
+            executor.clone().spawn(async move {
+                executor.sleep_ns(ns).await;
+                log.borrow_mut().push((executor.now().ns(), ns));
+            })
+        })
+        .collect();
+    executor.run(async { futures_join(handles).await }).expect("runs to the end");
+    assert_eq!(*log.borrow(), [(10, 10), (20, 20), (30, 30)]);
+}
+
+async fn futures_join(handles: Vec<JoinHandle<()>>) {
+    for handle in handles {
+        handle.join().await;
+    }
+}
+
+#[test]
+fn a_dropped_operation_is_orphaned_and_its_slot_reused() {
+    let executor = Bench::executor(Order::FirstInFirstOut);
+    executor
+        .run(async {
+            {
+                let mut op = pin!(executor.perform(Op::Cpu { instructions: 1, class: Class::User }));
+                let first = poll_fn(|context| Poll::Ready(op.as_mut().poll(context))).await;
+                assert!(first.is_pending());
+            }
+            for _ in 0..3 {
+                executor.perform(Op::Cpu { instructions: 1, class: Class::User }).await;
+            }
+        })
+        .expect("runs to the end");
+    assert_eq!(executor.operations().in_flight(), 0);
+}
+
+#[test]
+fn charges_are_paid_once_and_by_their_own_task() {
+    let executor = Bench::executor(Order::FirstInFirstOut);
+    executor
+        .run(async {
+            executor.charge(Work::BeginTransaction);
+            let other = executor.clone();
+            let handle = executor.spawn(async move {
+                assert_eq!(other.take_debt(), 0);
+                other.charge(Work::ObjectReference);
+                other.settle().await;
+            });
+            handle.join().await;
+            assert_eq!(executor.now().ns(), 1_000);
+            assert_eq!(executor.take_debt(), 10);
+        })
+        .expect("runs to the end");
+    assert_eq!(executor.work_counts()[Work::ObjectReference as usize], 1);
+}
+
+#[test]
+fn handlers_run_without_a_task_and_a_silent_machine_halts() {
+    let executor = Bench::executor(Order::FirstInFirstOut);
+    let seen = Rc::new(Cell::new(false));
+    let flag = Rc::clone(&seen);
+    executor.submit(Op::Cpu { instructions: 1, class: Class::User }, move |_| flag.set(true));
+    let queue = WaitQueue::new();
+    let result = executor.run(async { queue.wait(&executor).await });
+    assert_eq!(result, Err(Halt::Idle));
+    assert!(seen.get());
+}
+
+#[test]
+fn a_seed_fixes_the_order() {
+    let order = |seed| {
+        let executor = Bench::executor(Order::Seeded(seed));
+        let log = Rc::new(RefCell::new(Vec::new()));
+        for n in 0..20 {
+            let (executor, log) = (executor.clone(), Rc::clone(&log));
+            executor.clone().spawn(async move {
+                for _ in 0..3 {
+                    log.borrow_mut().push(n);
+                    executor.yield_now().await;
+                }
+            });
+        }
+        executor.run(executor.sleep_ns(5_000)).expect("runs to the end");
+        log.take()
+    };
+    assert_eq!(order(1), order(1));
+    assert_ne!(order(1), order(2));
+}

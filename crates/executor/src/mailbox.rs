@@ -1,0 +1,94 @@
+//! The way in from other threads: a queue whose sender rings the driver's doorbell.
+
+use crate::Executor;
+use driver::Doorbell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+struct Shared<T> {
+    queue: Mutex<Queue<T>>,
+    bell: Arc<dyn Doorbell>,
+}
+
+struct Queue<T> {
+    items: Vec<T>,
+    senders: usize,
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, Queue<T>> {
+        // Nothing panics while the queue is held, so a poisoned lock still guards a sound queue.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The executor's end of a mailbox.
+pub struct Mailbox<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// Any thread's end of a mailbox.
+pub struct Sender<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// Makes a mailbox into `executor`'s thread.
+pub fn mailbox<T: Send>(executor: &Executor) -> (Sender<T>, Mailbox<T>) {
+    let queue = Mutex::new(Queue { items: Vec::new(), senders: 1 });
+    let shared = Arc::new(Shared { queue, bell: executor.doorbell() });
+    (Sender { shared: Arc::clone(&shared) }, Mailbox { shared })
+}
+
+impl<T> Sender<T> {
+    /// Puts an item into the queue. Only the first item of a batch rings.
+    pub fn send(&self, item: T) {
+        let first = {
+            let mut queue = self.shared.lock();
+            queue.items.push(item);
+            queue.items.len() == 1
+        };
+        if first {
+            self.shared.bell.ring();
+        }
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Sender<T> {
+        self.shared.lock().senders += 1;
+        Sender { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let last = {
+            let mut queue = self.shared.lock();
+            queue.senders -= 1;
+            queue.senders == 0
+        };
+        if last {
+            self.shared.bell.ring();
+        }
+    }
+}
+
+impl<T> Mailbox<T> {
+    /// Waits for items and moves all of them into `batch`, which is empty when called. Returns false when no sender is left
+    /// and the queue is empty.
+    pub async fn receive(&self, executor: &Executor, batch: &mut Vec<T>) -> bool {
+        debug_assert!(batch.is_empty(), "a batch is worked off before the next is fetched");
+        loop {
+            {
+                let mut queue = self.shared.lock();
+                if !queue.items.is_empty() {
+                    std::mem::swap(&mut queue.items, batch);
+                    return true;
+                }
+                if queue.senders == 0 {
+                    return false;
+                }
+            }
+            executor.bell().wait(executor).await;
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Operations in flight: who waits for each, and what happens when it completes.
+
+use crate::{Executor, TaskId};
+use driver::{Completion, Op, Token};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+pub(crate) type Handler = Box<dyn FnOnce(Completion)>;
+
+pub(crate) enum State {
+    Free {
+        next: u32,
+    },
+    /// A task awaits it.
+    Awaited(TaskId),
+    /// It completed; the task has yet to fetch the result.
+    Completed(Completion),
+    /// The engine reacts synchronously.
+    Handled(Handler),
+    /// The future that awaited it was dropped; the completion, with its buffer, is dropped too.
+    Orphaned,
+}
+
+struct Slot {
+    generation: u32,
+    state: State,
+}
+
+/// The table of operations in flight.
+pub(crate) struct Operations {
+    slots: Vec<Slot>,
+    free: u32,
+    in_flight: usize,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Default for Operations {
+    fn default() -> Operations {
+        Operations { slots: Vec::new(), free: NONE, in_flight: 0 }
+    }
+}
+
+impl Operations {
+    pub fn insert(&mut self, state: State) -> Token {
+        self.in_flight += 1;
+        if self.free == NONE {
+            self.slots.push(Slot { generation: 0, state });
+            return Token(self.slots.len() as u64 - 1);
+        }
+        let index = self.free;
+        let slot = &mut self.slots[index as usize];
+        let State::Free { next } = slot.state else { unreachable!("the free list holds free slots") };
+        self.free = next;
+        slot.state = state;
+        Token(u64::from(slot.generation) << 32 | u64::from(index))
+    }
+
+    /// How many operations the driver still owes completions for.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn slot(&mut self, token: Token) -> &mut Slot {
+        let slot = &mut self.slots[token.0 as u32 as usize];
+        assert_eq!(u64::from(slot.generation), token.0 >> 32, "a driver completes each operation exactly once");
+        slot
+    }
+
+    fn release(&mut self, token: Token) -> State {
+        let next = self.free;
+        let slot = self.slot(token);
+        slot.generation = slot.generation.wrapping_add(1) & 0x7fff_ffff;
+        let state = std::mem::replace(&mut slot.state, State::Free { next });
+        self.free = token.0 as u32;
+        state
+    }
+
+    /// Notes a completion. Returns the task to wake or the handler to run.
+    pub fn complete(&mut self, completion: Completion) -> Reaction {
+        self.in_flight -= 1;
+        let token = completion.token;
+        let slot = self.slot(token);
+        match slot.state {
+            State::Awaited(task) => {
+                slot.state = State::Completed(completion);
+                Reaction::Wake(task)
+            }
+            State::Handled(_) => {
+                let State::Handled(handler) = self.release(token) else { unreachable!("matched above") };
+                Reaction::Run(handler, completion)
+            }
+            State::Orphaned => {
+                self.release(token);
+                Reaction::Nothing
+            }
+            State::Completed(_) | State::Free { .. } => panic!("a driver completes each operation exactly once"),
+        }
+    }
+
+    fn fetch(&mut self, token: Token, task: TaskId) -> Option<Completion> {
+        let slot = self.slot(token);
+        match &mut slot.state {
+            State::Completed(_) => match self.release(token) {
+                State::Completed(completion) => Some(completion),
+                _ => unreachable!("matched above"),
+            },
+            state => {
+                *state = State::Awaited(task);
+                None
+            }
+        }
+    }
+
+    fn abandon(&mut self, token: Token) -> bool {
+        let slot = self.slot(token);
+        if matches!(slot.state, State::Completed(_)) {
+            self.release(token);
+            return false;
+        }
+        slot.state = State::Orphaned;
+        true
+    }
+
+    pub fn drain(&mut self) -> Vec<State> {
+        self.slots.iter_mut().map(|slot| std::mem::replace(&mut slot.state, State::Orphaned)).collect()
+    }
+}
+
+pub(crate) enum Reaction {
+    Nothing,
+    Wake(TaskId),
+    Run(Handler, Completion),
+}
+
+/// An operation that the current task awaits. Dropped early, it only orphans the operation.
+pub struct Perform<'a> {
+    executor: &'a Executor,
+    state: Progress,
+}
+
+enum Progress {
+    New(Option<Op>),
+    Submitted(Token),
+    Done,
+}
+
+impl<'a> Perform<'a> {
+    pub(crate) fn new(executor: &'a Executor, op: Op) -> Perform<'a> {
+        Perform { executor, state: Progress::New(Some(op)) }
+    }
+}
+
+impl Future for Perform<'_> {
+    type Output = Completion;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Completion> {
+        let this = &mut *self;
+        let executor = this.executor;
+        match &mut this.state {
+            Progress::New(op) => {
+                let op = op.take().expect("polled once before submission");
+                let token = executor.start(op, State::Awaited(executor.current()));
+                this.state = Progress::Submitted(token);
+                Poll::Pending
+            }
+            Progress::Submitted(token) => {
+                let fetched = executor.operations().fetch(*token, executor.current());
+                match fetched {
+                    None => Poll::Pending,
+                    Some(completion) => {
+                        this.state = Progress::Done;
+                        Poll::Ready(completion)
+                    }
+                }
+            }
+            Progress::Done => panic!("polled after completion"),
+        }
+    }
+}
+
+impl Drop for Perform<'_> {
+    fn drop(&mut self) {
+        if let Progress::Submitted(token) = self.state {
+            let pending = self.executor.operations().abandon(token);
+            if pending {
+                self.executor.cancel(token);
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What CPU steps cost: counted always, priced only where the driver describes a CPU.
+
+use base::Random;
+use driver::{Prices, Work};
+
+pub(crate) struct Pricing {
+    prices: Option<(Prices, Random)>,
+    /// How often each kind of work was done, indexed by `Work as usize`.
+    pub counts: [u64; Work::ALL.len()],
+}
+
+impl Pricing {
+    pub fn new(prices: Option<Prices>) -> Pricing {
+        let prices = prices.map(|prices| (prices, Random::stream(prices.seed, "instructions")));
+        Pricing { prices, counts: [0; Work::ALL.len()] }
+    }
+
+    /// The instructions that this step costs.
+    #[inline]
+    pub fn price(&mut self, work: Work) -> u64 {
+        self.counts[work as usize] += 1;
+        match &mut self.prices {
+            None => 0,
+            Some((prices, random)) => {
+                let mean = prices.instructions[work as usize];
+                if prices.exponential && mean > 0 { random.exponential(mean as f64).round() as u64 } else { mean }
+            }
+        }
+    }
+}
