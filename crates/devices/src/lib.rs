@@ -1,1 +1,27 @@
-//! Placeholder.
+//! Described hardware and the queueing models that stand for it: CPUs, disks, solid-state disks, non-volatile extended
+//! memory.
+//!
+//! A [`Hardware`] is a description, read from TOML; a [`Machine`] is the running model of one, a discrete-event simulation
+//! of queues under a virtual clock. Nothing here knows what the transferred bytes are or who asked for them.
+
+mod calendar;
+mod cpus;
+mod fields;
+mod hardware;
+mod law;
+mod machine;
+mod sharing;
+mod station;
+mod unit;
+
+pub use calendar::Calendar;
+pub use cpus::Class;
+pub use fields::{Assignment, Bandwidth, Discipline, ReadWrite, Servers, WriteCache};
+pub use hardware::{Cpu, Device, Hardware, HardwareError, Instructions, Stage};
+pub use law::Law;
+pub use machine::{JobId, Machine};
+pub use station::Station;
+pub use unit::{Direction, Transfer};
+
+#[cfg(test)]
+mod tests;

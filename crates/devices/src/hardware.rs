@@ -1,0 +1,253 @@
+use crate::fields::{self, Assignment, Bandwidth, Discipline, ReadWrite, Servers, WriteCache};
+use crate::law::Law;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+use std::collections::BTreeMap;
+use thiserror::Error as ThisError;
+
+/// The descriptions that come with this crate.
+const EMBEDDED: [(&str, &str); 4] = [
+    ("ideal", include_str!("../hardware/ideal.toml")),
+    ("rahm-1991", include_str!("../hardware/rahm-1991.toml")),
+    ("nvme-2026", include_str!("../hardware/nvme-2026.toml")),
+    ("hdd-7200", include_str!("../hardware/hdd-7200.toml")),
+];
+
+/// Why there is no such hardware.
+#[derive(Clone, Debug, PartialEq, Eq, ThisError)]
+pub enum HardwareError {
+    /// No embedded description has this name.
+    #[error("no described hardware is named '{name}'; known are {known}")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// The text describes no hardware.
+    #[error("{source_name}: {message}")]
+    Text {
+        /// Where the text comes from.
+        source_name: String,
+        /// The line of the error, counted from 1, where one is to blame.
+        line: Option<usize>,
+        /// The line's text, what is wrong with it and what is allowed.
+        message: String,
+    },
+}
+
+/// A described machine. All fields may be changed before a machine is built of them.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hardware {
+    /// The description's name.
+    #[serde(skip)]
+    pub name: String,
+    /// The processors; without them CPU work takes no time.
+    pub cpu: Option<Cpu>,
+    /// The devices by name, in ascending order.
+    #[serde(default, rename = "device")]
+    pub devices: BTreeMap<String, Device>,
+}
+
+/// Described processors.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cpu {
+    /// How many.
+    #[serde(deserialize_with = "positive_count")]
+    pub count: u32,
+    /// Millions of instructions that each executes per second.
+    #[serde(deserialize_with = "positive")]
+    pub mips: f64,
+    /// How transactions share them.
+    #[serde(default)]
+    pub discipline: Discipline,
+    /// What the steps of transactions cost.
+    pub instructions: Instructions,
+}
+
+/// Mean numbers of instructions per step (Rahm 1991, table 4.1).
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Instructions {
+    /// Begin of transaction.
+    pub begin_transaction: u64,
+    /// One object reference.
+    pub object_reference: u64,
+    /// End of transaction.
+    pub end_transaction: u64,
+    /// One I/O.
+    pub input_output: u64,
+    /// One access to non-volatile extended memory.
+    pub nvem_access: u64,
+    /// Whether actual numbers are exponentially distributed about these means; otherwise they are exactly these.
+    #[serde(default)]
+    pub exponential: bool,
+}
+
+/// A described device: up to three stages that a request passes in order (controller, transmission, medium) and what it
+/// promises.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// The servers that manage requests.
+    pub controller: Option<Stage>,
+    /// The way between main memory and device.
+    pub transmission: Option<Stage>,
+    /// Where the bytes are: disk arms, flash channels, the server of an extended memory.
+    pub medium: Option<Stage>,
+    /// What a request to make everything durable costs at the medium; nothing by default.
+    #[serde(default = "no_time")]
+    pub sync: Law,
+    /// Whether completed writes may stand in a volatile cache.
+    #[serde(default)]
+    pub write_cache: WriteCache,
+    /// What a durable write costs at the medium beyond a plain one; by default as much as `sync` with a volatile write
+    /// cache, nothing without.
+    pub durable_write: Option<Law>,
+    /// Offsets and lengths are multiples of this many bytes, a power of two.
+    #[serde(default = "sector", deserialize_with = "fields::alignment")]
+    pub alignment: u32,
+    /// Writes of up to this many bytes are never torn by a power cut; `u32::MAX` if none ever is.
+    #[serde(default = "sector", deserialize_with = "fields::atomic_write")]
+    pub atomic_write: u32,
+    /// Whether accesses hold the CPU unless a configuration says otherwise.
+    #[serde(default)]
+    pub synchronous: bool,
+    /// Whether the contents are lost in a power cut.
+    #[serde(default)]
+    pub volatile: bool,
+    /// How many bytes of files fit; unlimited by default.
+    #[serde(default, deserialize_with = "fields::optional_size")]
+    pub capacity: Option<u64>,
+}
+
+/// One stage of a device: servers with first-in-first-out queues.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    /// How many servers; unlimited by default.
+    #[serde(default)]
+    pub servers: Servers,
+    /// Which server a request goes to.
+    #[serde(default)]
+    pub assignment: Assignment,
+    /// Bytes per stripe of a striped stage.
+    #[serde(default = "stripe", deserialize_with = "fields::size")]
+    pub stripe: u64,
+    /// The time of one request, whatever its length.
+    #[serde(default = "no_service")]
+    pub service: ReadWrite<Law>,
+    /// The time, in place of `service`, of a request that begins where the server's previous one ended, in the same file.
+    pub sequential: Option<ReadWrite<Law>>,
+    /// Each server's speed; adds the request's length divided by it to the service.
+    pub bandwidth: Option<ReadWrite<Bandwidth>>,
+}
+
+fn no_time() -> Law {
+    Law::NONE
+}
+
+fn no_service() -> ReadWrite<Law> {
+    ReadWrite::both(Law::NONE)
+}
+
+fn sector() -> u32 {
+    512
+}
+
+fn stripe() -> u64 {
+    65_536
+}
+
+fn positive_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    match u32::deserialize(deserializer)? {
+        0 => Err(D::Error::custom("a machine has at least one CPU; leave [cpu] out for one that costs no time")),
+        count => Ok(count),
+    }
+}
+
+fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let number = f64::deserialize(deserializer)?;
+    if number > 0.0 && number.is_finite() { Ok(number) } else { Err(D::Error::custom("a speed is above zero")) }
+}
+
+impl Hardware {
+    /// The names of the embedded descriptions.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        EMBEDDED.iter().map(|(name, _)| *name)
+    }
+
+    /// The embedded description of this name.
+    ///
+    /// # Errors
+    /// [`HardwareError::Unknown`] if there is none.
+    pub fn named(name: &str) -> Result<Hardware, HardwareError> {
+        match EMBEDDED.iter().find(|(known, _)| *known == name) {
+            Some((known, text)) => Hardware::parse(text, known),
+            None => {
+                let known = Hardware::names().collect::<Vec<_>>().join(", ");
+                Err(HardwareError::Unknown { name: name.to_owned(), known })
+            }
+        }
+    }
+
+    /// Reads a description from TOML; `source_name` (a file, say) becomes its name and appears in errors.
+    ///
+    /// # Errors
+    /// [`HardwareError::Text`] if the text is no TOML, has an unknown key or a wrong value.
+    pub fn parse(text: &str, source_name: &str) -> Result<Hardware, HardwareError> {
+        let mut hardware: Hardware = toml::from_str(text).map_err(|error| HardwareError::Text {
+            source_name: source_name.to_owned(),
+            line: error.span().map(|span| 1 + text[..span.start].matches('\n').count()),
+            message: error.to_string().trim_end().to_owned(),
+        })?;
+        hardware.name = source_name.to_owned();
+        Ok(hardware)
+    }
+
+    /// Hardware for tests: CPU work takes no time, devices (`disk`, `flash`, `nvem`) answer soon and never queue.
+    pub fn ideal() -> Hardware {
+        Hardware::named("ideal").expect("the embedded description is valid")
+    }
+
+    /// The device of this name, for changing its description.
+    ///
+    /// # Panics
+    /// If there is no such device.
+    pub fn device_mut(&mut self, name: &str) -> &mut Device {
+        match self.devices.get_mut(name) {
+            Some(device) => device,
+            None => panic!("hardware '{}' has no device '{name}'", self.name),
+        }
+    }
+}
+
+impl Device {
+    /// A device that answers at once: no stages, nothing torn, every alignment.
+    pub fn no_delay() -> Device {
+        Device {
+            controller: None,
+            transmission: None,
+            medium: None,
+            sync: Law::NONE,
+            write_cache: WriteCache::None,
+            durable_write: None,
+            alignment: 1,
+            atomic_write: u32::MAX,
+            synchronous: false,
+            volatile: false,
+            capacity: None,
+        }
+    }
+
+    /// What a durable write costs at the medium beyond a plain one.
+    pub fn durable_write_law(&self) -> Law {
+        match (self.durable_write, self.write_cache) {
+            (Some(law), _) => law,
+            (None, WriteCache::Volatile) => self.sync,
+            (None, WriteCache::None) => Law::NONE,
+        }
+    }
+}

@@ -1,0 +1,245 @@
+use crate::calendar::Calendar;
+use crate::cpus::{Burst, Class, Cpus, Timer, Timers};
+use crate::hardware::Hardware;
+use crate::station::Station;
+use crate::unit::{Transfer, Unit};
+use base::{Instant, Random};
+
+/// Names a request in a [`Machine`]; given anew once the request has completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JobId(pub u32);
+
+/// Calendar payloads from here on are CPU timers; below are jobs whose present stage ends.
+const TIMERS: u32 = Calendar::PAYLOAD_LIMIT / 2;
+const SHARING: u32 = Calendar::PAYLOAD_LIMIT - 1;
+
+impl Timers for Calendar {
+    #[inline]
+    fn schedule(&mut self, at: Instant, timer: Timer) {
+        let payload = match timer {
+            Timer::Server(server) => TIMERS + server,
+            Timer::Sharing => SHARING,
+        };
+        Calendar::schedule(self, at, payload);
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Job {
+    /// The device request, if there is one.
+    io: Option<(u16, Transfer)>,
+    /// The stage of the device that it is in.
+    stage: u8,
+    /// The CPU that it holds meanwhile.
+    held: Option<u32>,
+    entered: Instant,
+}
+
+/// The running model of described hardware: requests go in, time passes in events, requests complete.
+pub struct Machine {
+    now: Instant,
+    calendar: Calendar,
+    cpus: Option<Cpus>,
+    units: Vec<Unit>,
+    jobs: Vec<Job>,
+    free: Vec<JobId>,
+    jitter: Option<Random>,
+    events: u64,
+}
+
+impl Machine {
+    /// A machine of this description, idle at the start of time. Devices are numbered in the order of their names.
+    /// With `jitter` all service times become random, so that requests complete in a seeded random order.
+    pub fn new(hardware: &Hardware, seed: u64, jitter: bool) -> Machine {
+        let units = hardware.devices.iter().map(|(name, device)| Unit::new(name, device, seed, jitter)).collect();
+        Machine {
+            now: Instant::START,
+            calendar: Calendar::new(),
+            cpus: hardware.cpu.as_ref().map(Cpus::new),
+            units,
+            jobs: Vec::new(),
+            free: Vec::new(),
+            jitter: jitter.then(|| Random::stream(seed, "cpu")),
+            events: 0,
+        }
+    }
+
+    /// The present moment.
+    #[inline]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// How many events have happened.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// When the next event happens, if any is scheduled.
+    #[inline]
+    pub fn next(&self) -> Option<Instant> {
+        self.calendar.next()
+    }
+
+    /// Lets time pass without events, up to `until` or the next event, whichever is first.
+    pub fn pass(&mut self, until: Instant) {
+        let until = self.next().map_or(until, |next| next.min(until));
+        self.now = self.now.max(until);
+    }
+
+    /// Asks for CPU time.
+    #[inline]
+    pub fn compute(&mut self, instructions: u64, class: Class) -> JobId {
+        let job = self.admit(None);
+        self.burst(job, instructions, class, false);
+        job
+    }
+
+    /// Asks for nothing but to complete `ns` nanoseconds from now.
+    pub fn delay(&mut self, ns: u64) -> JobId {
+        let job = self.admit(None);
+        self.calendar.schedule(self.now.plus_ns(ns), job.0);
+        job
+    }
+
+    /// Asks a device, by its number, for a transfer.
+    ///
+    /// # Panics
+    /// If there is no such device.
+    #[inline]
+    pub fn transfer(&mut self, device: u16, transfer: Transfer) -> JobId {
+        let job = self.admit(Some((device, transfer)));
+        self.advance(job, 0);
+        job
+    }
+
+    /// Asks for CPU time and then a transfer, during which the CPU stays taken (Rahm 1991, section 3.2).
+    ///
+    /// # Panics
+    /// If there is no such device.
+    pub fn transfer_synchronously(&mut self, instructions: u64, device: u16, transfer: Transfer) -> JobId {
+        let job = self.admit(Some((device, transfer)));
+        if self.cpus.is_some() {
+            self.burst(job, instructions, Class::User, true);
+        } else {
+            self.advance(job, 0);
+        }
+        job
+    }
+
+    /// The next event happens; returns the request that it completes, if it completes one. `None` also if no event is
+    /// scheduled: see [`Machine::next`].
+    #[inline]
+    pub fn step(&mut self) -> Option<JobId> {
+        let (now, payload) = self.calendar.take()?;
+        self.now = now;
+        self.events += 1;
+        if payload < TIMERS {
+            let job = JobId(payload);
+            let Job { io, stage, entered, .. } = self.jobs[payload as usize];
+            let Some((device, _)) = io else { return self.complete(job) };
+            if usize::from(stage) == DONE {
+                return self.complete(job);
+            }
+            self.units[usize::from(device)].leave(now, usize::from(stage), entered);
+            return self.advance_or_complete(job, usize::from(stage) + 1);
+        }
+        let timer = if payload == SHARING { Timer::Sharing } else { Timer::Server(payload - TIMERS) };
+        let cpus = self.cpus.as_mut()?;
+        let finished = cpus.expire(now, timer, &mut self.calendar)?;
+        match finished.held {
+            None => self.complete(finished.job),
+            Some(server) => {
+                self.jobs[finished.job.0 as usize].held = Some(server);
+                self.advance_or_complete(finished.job, 0)
+            }
+        }
+    }
+
+    /// Multiplies the service times of a device by `factor` from now on; 1 is healthy.
+    pub fn slow_down(&mut self, device: u16, factor: f64) {
+        self.units[usize::from(device)].set_slowdown(factor);
+    }
+
+    /// Load and queueing of every station since the statistics were last restarted.
+    pub fn stations(&self) -> Vec<Station> {
+        let now = self.now;
+        let cpus = self.cpus.iter().map(|cpus| cpus.report(now));
+        cpus.chain(self.units.iter().flat_map(|unit| unit.reports(now))).collect()
+    }
+
+    /// Forgets what stations did so far.
+    pub fn restart_statistics(&mut self) {
+        let now = self.now;
+        self.cpus.iter_mut().for_each(|cpus| cpus.restart(now));
+        self.units.iter_mut().for_each(|unit| unit.restart(now));
+    }
+
+    #[inline]
+    fn admit(&mut self, io: Option<(u16, Transfer)>) -> JobId {
+        let job = Job { io, stage: DONE as u8, held: None, entered: self.now };
+        match self.free.pop() {
+            Some(id) => {
+                self.jobs[id.0 as usize] = job;
+                id
+            }
+            None => {
+                let id = JobId(self.jobs.len() as u32);
+                assert!(id.0 < TIMERS, "requests in flight fit the calendar's payload");
+                self.jobs.push(job);
+                id
+            }
+        }
+    }
+
+    #[inline]
+    fn burst(&mut self, job: JobId, instructions: u64, class: Class, hold: bool) {
+        let shuffle_ns = self.jitter.as_mut().map_or(0, |random| random.below(1_000));
+        match &mut self.cpus {
+            None => self.calendar.schedule(self.now.plus_ns(shuffle_ns), job.0),
+            Some(cpus) => {
+                let demand_ns = cpus.demand_ns(instructions) + shuffle_ns;
+                let burst = Burst { job, demand_ns, hold, entered: self.now };
+                cpus.arrive(self.now, burst, class, &mut self.calendar);
+            }
+        }
+    }
+
+    /// Sends a request to the next stage from `from` on; false if there is none.
+    #[inline]
+    fn forward(&mut self, job: JobId, from: usize) -> bool {
+        let state = &mut self.jobs[job.0 as usize];
+        let Some((device, transfer)) = &state.io else { unreachable!("only device requests pass stages") };
+        let Some((stage, departure)) = self.units[usize::from(*device)].enter(self.now, from, transfer) else {
+            return false;
+        };
+        state.stage = stage as u8;
+        state.entered = self.now;
+        self.calendar.schedule(departure, job.0);
+        true
+    }
+
+    /// Nothing completes inside its submission: a request without any stage completes in an event of its own.
+    fn advance(&mut self, job: JobId, from: usize) {
+        if !self.forward(job, from) {
+            self.calendar.schedule(self.now, job.0);
+        }
+    }
+
+    #[inline]
+    fn advance_or_complete(&mut self, job: JobId, from: usize) -> Option<JobId> {
+        if self.forward(job, from) { None } else { self.complete(job) }
+    }
+
+    #[inline]
+    fn complete(&mut self, job: JobId) -> Option<JobId> {
+        if let (Some(server), Some(cpus)) = (self.jobs[job.0 as usize].held, &mut self.cpus) {
+            cpus.release(self.now, server, &mut self.calendar);
+        }
+        self.free.push(job);
+        Some(job)
+    }
+}
+
+/// The stage of a request that has passed all.
+const DONE: usize = 3;

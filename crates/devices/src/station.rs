@@ -1,0 +1,140 @@
+use crate::Servers;
+use base::Instant;
+use base::statistics::TimeWeighted;
+
+/// Load and queueing of one station since its statistics were last restarted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Station {
+    /// The station's name, such as `cpu` or `disk.medium`.
+    pub name: String,
+    /// How many servers it has; zero if unlimited.
+    pub servers: u32,
+    /// The mean share of servers that were busy, 0 to 1; zero if unlimited.
+    pub utilization: f64,
+    /// Requests completed.
+    pub completed: u64,
+    /// Mean time from arrival to departure in nanoseconds, from the requests' own times.
+    pub response_ns_mean: f64,
+    /// Mean number of requests in the station, from the integral of their number over time.
+    pub population_mean: f64,
+    /// Requests completed per second.
+    pub throughput: f64,
+}
+
+impl Station {
+    /// How far the figures are from Little's law, as a share of the population: population and response times are
+    /// accumulated independently, so an error beyond the requests still in the station means a wrong simulation.
+    pub fn little_error(&self) -> f64 {
+        let expected = self.throughput * self.response_ns_mean / 1e9;
+        if self.population_mean == 0.0 { 0.0 } else { (self.population_mean - expected).abs() / self.population_mean }
+    }
+}
+
+/// Counts what passes through a station.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flow {
+    population: TimeWeighted,
+    start: Instant,
+    completed: u64,
+    response_ns: u64,
+}
+
+impl Flow {
+    #[inline]
+    pub(crate) fn arrive(&mut self, now: Instant) {
+        self.population.add(now, 1.0);
+    }
+
+    #[inline]
+    pub(crate) fn depart(&mut self, now: Instant, entered: Instant) {
+        self.population.add(now, -1.0);
+        self.completed += 1;
+        self.response_ns += now.since_ns(entered);
+    }
+
+    pub(crate) fn restart(&mut self, now: Instant) {
+        self.population.restart(now);
+        (self.start, self.completed, self.response_ns) = (now, 0, 0);
+    }
+
+    /// The report; `busy_ns` is the time that all servers together were busy.
+    pub(crate) fn report(&self, name: &str, servers: u32, busy_ns: f64, now: Instant) -> Station {
+        let span = now.since_ns(self.start) as f64;
+        let per_span = |amount: f64| if span > 0.0 { amount / span } else { 0.0 };
+        Station {
+            name: name.to_owned(),
+            servers,
+            utilization: if servers == 0 { 0.0 } else { per_span(busy_ns) / f64::from(servers) },
+            completed: self.completed,
+            response_ns_mean: self.response_ns as f64 / self.completed.max(1) as f64,
+            population_mean: self.population.mean(now),
+            throughput: per_span(self.completed as f64) * 1e9,
+        }
+    }
+}
+
+/// First-in-first-out servers whose service times are known on arrival, so that the departure follows at once: no queue is
+/// kept, only the moment at which each server will be free.
+#[derive(Clone, Debug)]
+pub(crate) struct Fifo {
+    name: String,
+    free_at: Vec<Instant>,
+    /// Service promised since the last restart, including what was left to do then.
+    promised_ns: u64,
+    flow: Flow,
+}
+
+impl Fifo {
+    pub(crate) fn new(name: String, servers: Servers) -> Fifo {
+        let free_at = match servers {
+            Servers::Unlimited => Vec::new(),
+            Servers::Count(count) => vec![Instant::START; count.get() as usize],
+        };
+        Fifo { name, free_at, promised_ns: 0, flow: Flow::default() }
+    }
+
+    /// How many servers there are; zero if unlimited.
+    pub(crate) fn servers(&self) -> usize {
+        self.free_at.len()
+    }
+
+    /// The server that is free first.
+    #[inline]
+    pub(crate) fn first_free(&self) -> usize {
+        (1..self.free_at.len())
+            .fold(0, |best, index| if self.free_at[index] < self.free_at[best] { index } else { best })
+    }
+
+    /// A request arrives in the queue of `server`; returns when it departs.
+    #[inline]
+    pub(crate) fn arrive(&mut self, now: Instant, server: usize, service_ns: u64) -> Instant {
+        self.flow.arrive(now);
+        match self.free_at.get_mut(server) {
+            None => now.plus_ns(service_ns),
+            Some(free_at) => {
+                *free_at = (*free_at).max(now).plus_ns(service_ns);
+                self.promised_ns += service_ns;
+                *free_at
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn depart(&mut self, now: Instant, entered: Instant) {
+        self.flow.depart(now, entered);
+    }
+
+    fn unfinished_ns(&self, now: Instant) -> u64 {
+        self.free_at.iter().map(|free_at| free_at.since_ns(now)).sum()
+    }
+
+    pub(crate) fn restart(&mut self, now: Instant) {
+        self.promised_ns = self.unfinished_ns(now);
+        self.flow.restart(now);
+    }
+
+    pub(crate) fn report(&self, now: Instant) -> Station {
+        let busy_ns = self.promised_ns - self.unfinished_ns(now);
+        self.flow.report(&self.name, self.free_at.len() as u32, busy_ns as f64, now)
+    }
+}

@@ -1,0 +1,150 @@
+use base::{Instant, Random};
+use driver::OpKind;
+use std::collections::BTreeMap;
+
+/// What goes wrong, and when. An empty plan lets nothing go wrong, but keeps track of what a power cut would undo.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FaultPlan {
+    /// The power goes in place of this event of the simulation, counted from 1 ([`VirtualDriver::events`] tells how many a
+    /// run has).
+    ///
+    /// [`VirtualDriver::events`]: crate::VirtualDriver::events
+    pub power_cut_at: Option<u64>,
+    /// Operations that fail.
+    pub errors: Vec<ErrorAt>,
+    /// Bits that flip.
+    pub flips: Vec<BitFlip>,
+    /// Devices that are slow for a while.
+    pub slow: Vec<Slow>,
+}
+
+/// A read, write or sync fails with [`FaultKind::Device`](driver::FaultKind::Device); of a failed write some sectors may
+/// have been written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ErrorAt {
+    /// The kind of operation; [`OpKind::Read`], [`OpKind::Write`] or [`OpKind::Sync`].
+    pub kind: OpKind,
+    /// The device, or any.
+    pub device: Option<String>,
+    /// Which operation of this kind on this device fails, in the order of completion, counted from 1.
+    pub nth: u64,
+}
+
+/// A random bit among those that a write has just written flips.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BitFlip {
+    /// The device, or any.
+    pub device: Option<String>,
+    /// Which write to this device, in the order of completion, counted from 1.
+    pub nth_write: u64,
+}
+
+/// The service times of a device are multiplied for a while.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slow {
+    /// The device.
+    pub device: String,
+    /// Requests submitted from here on are slow,
+    pub from: Instant,
+    /// up to here.
+    pub until: Instant,
+    /// By what service times are multiplied; [`Slow::HUNG`] for a device that never answers.
+    pub factor: f64,
+}
+
+impl Slow {
+    /// The factor of a device that does not answer: its requests take years, unless they are cancelled.
+    pub const HUNG: f64 = 1e18;
+}
+
+/// What was injected so far, by kind of operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Injected {
+    /// Operations that failed.
+    pub errors: BTreeMap<OpKind, u64>,
+    /// Operations on a slow or hung device.
+    pub slowed: BTreeMap<OpKind, u64>,
+    /// Operations under way when the power went.
+    pub interrupted: BTreeMap<OpKind, u64>,
+    /// Bits flipped.
+    pub flips: u64,
+    /// Power cuts: 0 or 1.
+    pub power_cuts: u64,
+}
+
+/// A plan at work.
+pub(crate) struct Faults {
+    plan: FaultPlan,
+    pub(crate) random: Random,
+    /// How many matching operations each entry of the plan still lets pass, plus one.
+    errors_left: Vec<u64>,
+    flips_left: Vec<u64>,
+    pub(crate) injected: Injected,
+}
+
+/// True for the `nth` matching call.
+fn strikes(left: &mut u64) -> bool {
+    let strikes = *left == 1;
+    *left = left.saturating_sub(1);
+    strikes
+}
+
+fn concerns(planned: &Option<String>, device: &str) -> bool {
+    planned.as_ref().is_none_or(|planned| planned == device)
+}
+
+impl Faults {
+    pub(crate) fn new(plan: FaultPlan, seed: u64) -> Faults {
+        Faults {
+            random: Random::stream(seed, "faults"),
+            errors_left: plan.errors.iter().map(|error| error.nth).collect(),
+            flips_left: plan.flips.iter().map(|flip| flip.nth_write).collect(),
+            injected: Injected::default(),
+            plan,
+        }
+    }
+
+    /// Whether the power goes now that `events` have happened.
+    pub(crate) fn power_goes(&self, events: u64) -> bool {
+        self.plan.power_cut_at.is_some_and(|at| events + 1 >= at)
+    }
+
+    /// Counts an operation that completes, and says whether it fails.
+    pub(crate) fn fails(&mut self, kind: OpKind, device: &str) -> bool {
+        let mut fails = false;
+        for (error, left) in self.plan.errors.iter().zip(&mut self.errors_left) {
+            if error.kind == kind && concerns(&error.device, device) {
+                fails |= strikes(left);
+            }
+        }
+        if fails {
+            *self.injected.errors.entry(kind).or_default() += 1;
+        }
+        fails
+    }
+
+    /// Counts a write, and says which bit of its `length` bytes flips: byte and mask.
+    pub(crate) fn flips(&mut self, device: &str, length: u32) -> Option<(u64, u8)> {
+        let mut flips = false;
+        for (flip, left) in self.plan.flips.iter().zip(&mut self.flips_left) {
+            if concerns(&flip.device, device) {
+                flips |= strikes(left);
+            }
+        }
+        if !flips || length == 0 {
+            return None;
+        }
+        self.injected.flips += 1;
+        Some((self.random.below(u64::from(length)), 1 << self.random.below(8)))
+    }
+
+    /// By what the service times of a request submitted now are multiplied; counts it if that is not 1.
+    pub(crate) fn slowdown(&mut self, now: Instant, kind: OpKind, device: &str) -> f64 {
+        let active = self.plan.slow.iter().filter(|slow| slow.device == device && slow.from <= now && now < slow.until);
+        let factor = active.map(|slow| slow.factor).product();
+        if factor != 1.0 {
+            *self.injected.slowed.entry(kind).or_default() += 1;
+        }
+        factor
+    }
+}

@@ -1,0 +1,217 @@
+use crate::file::File;
+use base::Random;
+use devices::Device;
+use driver::{Fault, FaultKind};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The contents of described devices. A handle: clones refer to the same contents, which outlive every driver that used
+/// them, so that a database can be opened again after its machine stopped.
+///
+/// Files are sparse: bytes never written read as zeros and take no memory.
+#[derive(Clone, Debug, Default)]
+pub struct Media(pub(crate) Rc<RefCell<Contents>>);
+
+/// How likely a power cut loses or tears a write that was not durable; otherwise the write is kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PowerCut {
+    /// The probability, 0 to 1, that nothing of the write survives.
+    pub lost: f64,
+    /// The probability, 0 to 1, that each of its sectors survives or not by itself. A write that its device never tears is
+    /// lost or kept instead.
+    pub torn: f64,
+}
+
+impl Default for PowerCut {
+    /// A third of the writes each is lost, torn, kept.
+    fn default() -> PowerCut {
+        PowerCut { lost: 1.0 / 3.0, torn: 1.0 / 3.0 }
+    }
+}
+
+/// What became of the writes that were not durable at a power cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Survival {
+    /// Survived whole.
+    pub kept: u64,
+    /// Vanished.
+    pub lost: u64,
+    /// Survived in part.
+    pub torn: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Contents {
+    pub(crate) files: Vec<File>,
+    devices: BTreeMap<String, Directory>,
+    /// Changes of names and lengths that were under way when the power went.
+    pub(crate) interrupted: Vec<Interrupted>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Directory {
+    names: BTreeMap<String, usize>,
+    /// The lengths of all files together.
+    used: u64,
+    volatile: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Interrupted {
+    Create { device: String, name: String, description: Box<Device> },
+    Resize { device: String, file: usize, length: u64 },
+    Remove { device: String, name: String },
+}
+
+impl Media {
+    /// Empty devices.
+    pub fn new() -> Media {
+        Media::default()
+    }
+
+    /// An independent copy of the contents.
+    pub fn copy(&self) -> Media {
+        Media(Rc::new(RefCell::new(self.0.borrow().clone())))
+    }
+
+    /// The names of a device's files in ascending order.
+    pub fn names(&self, device: &str) -> Vec<String> {
+        self.0.borrow().names(device)
+    }
+
+    /// A file's length in bytes, if there is such a file.
+    pub fn length(&self, device: &str, file: &str) -> Option<u64> {
+        let contents = self.0.borrow();
+        Some(contents.files[contents.find(device, file)?].length())
+    }
+
+    /// Bytes of a file as a read would see them, without time passing; zeros beyond its end.
+    ///
+    /// # Errors
+    /// [`FaultKind::NotFound`] if there is no such file.
+    pub fn read(&self, device: &str, file: &str, offset: u64, buffer: &mut [u8]) -> Result<(), Fault> {
+        let contents = self.0.borrow();
+        let index = contents.find(device, file).ok_or_else(|| not_found(device, file))?;
+        contents.files[index].read(offset, buffer);
+        Ok(())
+    }
+
+    /// Flips bit `bit` (0 to 7) of the byte at `offset`: the medium decays.
+    ///
+    /// # Errors
+    /// [`FaultKind::NotFound`] if there is no such file, [`FaultKind::EndOfFile`] if `offset` lies beyond its end.
+    ///
+    /// # Panics
+    /// If `bit` is above 7.
+    pub fn flip_bit(&self, device: &str, file: &str, offset: u64, bit: u8) -> Result<(), Fault> {
+        assert!(bit < 8, "a byte has eight bits");
+        let mut contents = self.0.borrow_mut();
+        let index = contents.find(device, file).ok_or_else(|| not_found(device, file))?;
+        if offset >= contents.files[index].length() {
+            let message = format!("byte {offset} lies beyond the end of file '{file}' on device '{device}'");
+            return Err(Fault::new(FaultKind::EndOfFile, message));
+        }
+        contents.files[index].flip(offset, 1 << bit);
+        Ok(())
+    }
+
+    /// The power goes: every write that is not durable (completed without sync, or under way) is kept, lost or torn; changes
+    /// of names and lengths under way happen or not; volatile devices lose everything.
+    ///
+    /// Only drivers with a [`FaultPlan`](crate::FaultPlan) (an empty one will do) keep what this takes; without one every
+    /// completed write survives.
+    pub fn power_cut(&self, random: &mut Random, policy: &PowerCut) -> Survival {
+        let mut survival = Survival::default();
+        let mut contents = self.0.borrow_mut();
+        for file in contents.files.iter_mut().filter(|file| !file.removed) {
+            file.power_cut(random, policy, &mut survival);
+        }
+        for change in std::mem::take(&mut contents.interrupted) {
+            if random.chance(0.5) {
+                contents.finish(change);
+            }
+        }
+        contents.settle_devices();
+        survival
+    }
+}
+
+impl Contents {
+    /// Makes a device known and says whether a power cut empties it.
+    pub(crate) fn register(&mut self, device: &str, volatile: bool) {
+        self.devices.entry(device.to_owned()).or_default().volatile = volatile;
+    }
+
+    pub(crate) fn names(&self, device: &str) -> Vec<String> {
+        self.devices.get(device).map_or_else(Vec::new, |directory| directory.names.keys().cloned().collect())
+    }
+
+    pub(crate) fn find(&self, device: &str, name: &str) -> Option<usize> {
+        self.devices.get(device)?.names.get(name).copied()
+    }
+
+    pub(crate) fn create(&mut self, device: &str, name: &str, description: &Device) -> usize {
+        let index = self.files.len();
+        self.files.push(File::new(name.to_owned(), description.alignment, description.atomic_write));
+        self.devices.entry(device.to_owned()).or_default().names.insert(name.to_owned(), index);
+        index
+    }
+
+    pub(crate) fn remove(&mut self, device: &str, name: &str) {
+        let Some(directory) = self.devices.get_mut(device) else { return };
+        if let Some(index) = directory.names.remove(name) {
+            directory.used -= self.files[index].length();
+            self.files[index].remove();
+        }
+    }
+
+    /// Makes sure that the device has room for the file at this length, and counts it.
+    pub(crate) fn reserve(
+        &mut self,
+        device: &str,
+        file: usize,
+        length: u64,
+        capacity: Option<u64>,
+    ) -> Result<(), Fault> {
+        let Some(directory) = self.devices.get_mut(device) else { unreachable!("a file's device is known") };
+        let file = &self.files[file];
+        let used = directory.used - file.length() + length;
+        if length > file.length() && capacity.is_some_and(|capacity| used > capacity) {
+            let message = format!("device '{device}' has no room for file '{}' of {length} bytes", file.name);
+            return Err(Fault::new(FaultKind::NoSpace, message));
+        }
+        directory.used = used;
+        Ok(())
+    }
+
+    fn finish(&mut self, change: Interrupted) {
+        match change {
+            Interrupted::Create { device, name, description } => {
+                if self.find(&device, &name).is_none() {
+                    self.create(&device, &name, &description);
+                }
+            }
+            Interrupted::Remove { device, name } => self.remove(&device, &name),
+            Interrupted::Resize { device, file, length } => {
+                if !self.files[file].removed && self.reserve(&device, file, length, None).is_ok() {
+                    self.files[file].resize(length);
+                }
+            }
+        }
+    }
+
+    fn settle_devices(&mut self) {
+        let Contents { files, devices, .. } = self;
+        for directory in devices.values_mut() {
+            if directory.volatile {
+                std::mem::take(&mut directory.names).into_values().for_each(|index| files[index].remove());
+            }
+            directory.used = directory.names.values().map(|index| files[*index].length()).sum();
+        }
+    }
+}
+
+pub(crate) fn not_found(device: &str, file: &str) -> Fault {
+    Fault::new(FaultKind::NotFound, format!("device '{device}' has no file '{file}'"))
+}

@@ -1,0 +1,307 @@
+use crate::effects::{Disks, Opened};
+use crate::faults::Faults;
+use crate::{FaultPlan, Injected, Media};
+use base::Instant;
+use devices::{Class, Direction, Hardware, JobId, Machine, Transfer};
+use driver::{
+    Access, Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, FaultKind, FileId, Frame, Halt, Op, OpKind,
+    Output, Prices, StationReport, Token, Work,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How a simulation runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    /// Seeds every stream of random numbers.
+    pub seed: u64,
+    /// What goes wrong; with `None` nothing does and keeping track costs nothing.
+    pub faults: Option<FaultPlan>,
+    /// Whether all service times are random, so that operations complete in a seeded random order (torture).
+    pub jitter: bool,
+    /// Files whose names begin with one of these keep their length but not their bytes, which read as zeros: a run that only
+    /// measures need not keep its log.
+    pub discard: Vec<String>,
+}
+
+/// An operation under way.
+struct Flight {
+    token: Token,
+    op: Op,
+    /// For a sync: which writes it concerns.
+    limit: u64,
+    /// Whether its device is slow: then it can be cancelled.
+    slow: bool,
+    cancelled: bool,
+}
+
+/// A driver on described hardware, under a virtual clock.
+pub struct VirtualDriver {
+    machine: Machine,
+    prices: Option<Prices>,
+    disks: Disks,
+    /// Operations under way by the machine's job; a cancelled one has left its place.
+    flights: Vec<Option<Flight>>,
+    in_flight: usize,
+    faults: Option<Faults>,
+    halted: bool,
+    bell: Arc<Bell>,
+    hash: u64,
+    description: String,
+}
+
+#[derive(Default)]
+struct Bell(AtomicBool);
+
+impl Doorbell for Bell {
+    fn ring(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl VirtualDriver {
+    /// A machine of this description at the start of time, with these contents.
+    pub fn new(hardware: Hardware, options: Options, media: Media) -> VirtualDriver {
+        let faulty = if options.faults.is_some() { ", with faults" } else { "" };
+        let description = format!("virtual driver: hardware '{}', seed {}{faulty}", hardware.name, options.seed);
+        let prices = hardware.cpu.as_ref().map(|cpu| {
+            let price = |work| match work {
+                Work::BeginTransaction => cpu.instructions.begin_transaction,
+                Work::ObjectReference => cpu.instructions.object_reference,
+                Work::EndTransaction => cpu.instructions.end_transaction,
+                Work::InputOutput => cpu.instructions.input_output,
+                Work::NvemAccess => cpu.instructions.nvem_access,
+            };
+            Prices { instructions: Work::ALL.map(price), exponential: cpu.instructions.exponential, seed: options.seed }
+        });
+        VirtualDriver {
+            machine: Machine::new(&hardware, options.seed, options.jitter),
+            prices,
+            disks: Disks::new(hardware, media, options.discard),
+            flights: Vec::new(),
+            in_flight: 0,
+            faults: options.faults.map(|plan| Faults::new(plan, options.seed)),
+            halted: false,
+            bell: Arc::default(),
+            hash: 0xcbf2_9ce4_8422_2325,
+            description,
+        }
+    }
+
+    /// A hash of all completions so far: when, which token, which kind. Equal seeds give equal hashes.
+    pub fn event_hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// How many events the simulation has had; a power cut can be placed at any.
+    pub fn events(&self) -> u64 {
+        self.machine.events()
+    }
+
+    /// What the fault plan has done so far; nothing without one.
+    pub fn injected(&self) -> Injected {
+        self.faults.as_ref().map(|faults| faults.injected.clone()).unwrap_or_default()
+    }
+
+    /// The contents of the devices.
+    pub fn media(&self) -> &Media {
+        &self.disks.media
+    }
+
+    fn start(&mut self, op: &Op) -> (JobId, bool) {
+        let class = |class| match class {
+            driver::Class::User => Class::User,
+            driver::Class::System => Class::System,
+        };
+        match *op {
+            Op::Cpu { instructions, class: of } => (self.machine.compute(instructions, class(of)), false),
+            Op::Compute { instructions, .. } => (self.machine.compute(instructions, Class::User), false),
+            Op::Read { file, offset, length, access, .. } => {
+                self.transfer(OpKind::Read, file, access, (Direction::Read, offset, length))
+            }
+            Op::Write { file, offset, length, durable, access, .. } => {
+                self.transfer(OpKind::Write, file, access, (Direction::Write { durable }, offset, length))
+            }
+            Op::Sync { file } | Op::Resize { file, .. } => {
+                self.transfer(op.kind(), file, Access::Asynchronous, (Direction::Sync, 0, 0))
+            }
+            Op::Open { device, .. } | Op::Remove { device, .. } | Op::List { device } => {
+                let transfer = Transfer { direction: Direction::Sync, file: u32::MAX, offset: 0, length: 0 };
+                self.request(op.kind(), device, Access::Asynchronous, transfer)
+            }
+        }
+    }
+
+    fn transfer(
+        &mut self,
+        kind: OpKind,
+        file: FileId,
+        access: Access,
+        (direction, offset, length): (Direction, u64, u32),
+    ) -> (JobId, bool) {
+        let Some(Opened { device, file }) = self.disks.opened(file) else { return (self.machine.delay(0), false) };
+        self.request(kind, device, access, Transfer { direction, file: file as u32, offset, length })
+    }
+
+    #[inline]
+    fn request(&mut self, kind: OpKind, device: DeviceId, access: Access, transfer: Transfer) -> (JobId, bool) {
+        let Some(name) = self.disks.name(device) else { return (self.machine.delay(0), false) };
+        let mut slow = false;
+        if let Some(faults) = &mut self.faults {
+            let factor = faults.slowdown(self.machine.now(), kind, name);
+            slow = factor != 1.0;
+            self.machine.slow_down(device.0, factor);
+        }
+        let job = match access {
+            Access::Asynchronous => self.machine.transfer(device.0, transfer),
+            Access::Synchronous { instructions } => {
+                self.machine.transfer_synchronously(instructions, device.0, transfer)
+            }
+        };
+        (job, slow)
+    }
+
+    fn board(&mut self, job: JobId, flight: Flight) {
+        let index = job.0 as usize;
+        if self.flights.len() <= index {
+            self.flights.resize_with(index + 1, || None);
+        }
+        self.flights[index] = Some(flight);
+        self.in_flight += 1;
+    }
+
+    /// The operation's effect and its completion.
+    fn land(&mut self, flight: Flight) -> Completion {
+        let Flight { token, op, limit, cancelled, .. } = flight;
+        self.in_flight -= 1;
+        self.fold(self.machine.now().ns());
+        self.fold(token.0);
+        self.fold(op.kind() as u64);
+        let (result, buffer) = self.disks.perform(op, limit, cancelled, self.faults.as_mut());
+        Completion { token, result, buffer }
+    }
+
+    fn fold(&mut self, word: u64) {
+        self.hash = (self.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+
+    fn cut_power(&mut self) -> Halt {
+        if !std::mem::replace(&mut self.halted, true) {
+            let flights = std::mem::take(&mut self.flights);
+            for flight in flights.into_iter().flatten() {
+                if let Some(faults) = &mut self.faults {
+                    *faults.injected.interrupted.entry(flight.op.kind()).or_default() += 1;
+                }
+                self.disks.interrupt(flight.op);
+            }
+            if let Some(faults) = &mut self.faults {
+                faults.injected.power_cuts += 1;
+            }
+        }
+        Halt::PowerCut
+    }
+}
+
+impl Driver for VirtualDriver {
+    fn now(&self) -> Instant {
+        self.machine.now()
+    }
+
+    fn submit(&mut self, token: Token, op: Op) {
+        if self.halted {
+            return;
+        }
+        let limit = if let Op::Sync { file } = op { self.disks.write_limit(file) } else { 0 };
+        let (job, slow) = self.start(&op);
+        self.board(job, Flight { token, op, limit, slow, cancelled: false });
+    }
+
+    /// Only operations on slow devices (see [`FaultPlan`]) are given up; all others complete as they would.
+    fn cancel(&mut self, token: Token) {
+        let mut slow =
+            self.flights.iter_mut().filter(|flight| flight.as_ref().is_some_and(|f| f.slow && f.token == token));
+        let Some(flight) = slow.next().and_then(Option::take) else { return };
+        self.in_flight -= 1;
+        let job = self.machine.delay(0);
+        self.board(job, Flight { slow: false, cancelled: true, ..flight });
+    }
+
+    fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        if self.halted {
+            return Err(Halt::PowerCut);
+        }
+        if self.bell.0.swap(false, Ordering::Acquire) {
+            done.push(Completion { token: Token::DOORBELL, result: Ok(Output::Done), buffer: None });
+            return Ok(());
+        }
+        if until.is_none() && self.in_flight == 0 {
+            return Err(Halt::Idle);
+        }
+        let before = done.len();
+        loop {
+            let limit = if done.len() > before { Some(self.machine.now()) } else { until };
+            match self.machine.next() {
+                Some(next) if limit.is_none_or(|limit| next <= limit.max(self.machine.now())) => {}
+                _ => break,
+            }
+            if self.faults.as_ref().is_some_and(|faults| faults.power_goes(self.machine.events())) {
+                return Err(self.cut_power());
+            }
+            let completed = self.machine.step().and_then(|job| self.flights[job.0 as usize].take());
+            if let Some(flight) = completed {
+                let completion = self.land(flight);
+                done.push(completion);
+            }
+        }
+        if let (Some(until), true) = (until, done.len() == before) {
+            self.machine.pass(until);
+        }
+        Ok(())
+    }
+
+    fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
+        let bytes = count.checked_mul(size).filter(|bytes| *bytes <= isize::MAX as usize / 2);
+        match bytes {
+            Some(_) => Ok(Frame::allocate(count, size)),
+            None => {
+                Err(Fault::new(FaultKind::NoMemory, format!("{count} frames of {size} bytes exceed the address space")))
+            }
+        }
+    }
+
+    fn device(&self, name: &str) -> Option<DeviceId> {
+        self.disks.device(name)
+    }
+
+    fn traits(&self, device: DeviceId) -> DeviceTraits {
+        self.disks.traits(device)
+    }
+
+    fn prices(&self) -> Option<Prices> {
+        self.prices
+    }
+
+    fn doorbell(&self) -> Arc<dyn Doorbell> {
+        Arc::clone(&self.bell) as Arc<dyn Doorbell>
+    }
+
+    fn description(&self) -> String {
+        self.description.clone()
+    }
+
+    fn stations(&self) -> Vec<StationReport> {
+        let report = |station: devices::Station| StationReport {
+            name: station.name,
+            servers: station.servers,
+            utilization: station.utilization,
+            completed: station.completed,
+            response_ns_mean: station.response_ns_mean,
+            population_mean: station.population_mean,
+        };
+        self.machine.stations().into_iter().map(report).collect()
+    }
+
+    fn restart_statistics(&mut self) {
+        self.machine.restart_statistics();
+    }
+}

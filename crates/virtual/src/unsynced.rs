@@ -1,0 +1,195 @@
+use crate::sparse::Sparse;
+use crate::{PowerCut, Survival};
+use base::Random;
+use std::collections::BTreeMap;
+
+/// What a power cut may undo in one file: for each sector (the unit that is never torn) the durable bytes and every later
+/// version that a completed or interrupted write gave it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unsynced {
+    sectors: BTreeMap<u64, Sector>,
+    /// The extent of each write that may be undone, by its number.
+    writes: BTreeMap<u64, Extent>,
+    next: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Sector {
+    durable: Box<[u8]>,
+    versions: Vec<(u64, Box<[u8]>)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    end: u64,
+    length: u32,
+}
+
+/// What a power cut does with one write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Kept,
+    Lost,
+    Torn,
+}
+
+impl Unsynced {
+    /// The number of the next write: all writes so far have smaller ones.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Writes to `bytes` what a power cut may undo. `unit` is the sector size.
+    pub(crate) fn write(&mut self, bytes: &mut Sparse, unit: usize, offset: u64, data: &[u8]) {
+        self.begin(offset, data.len());
+        self.write_sectors(bytes, unit, offset, data, |_| true);
+    }
+
+    /// Like [`Unsynced::write`], but of each sector only if the coin says so; of the whole if it is never torn.
+    pub(crate) fn write_partly(
+        &mut self,
+        bytes: &mut Sparse,
+        unit: usize,
+        (offset, data): (u64, &[u8]),
+        atomic: u32,
+        random: &mut Random,
+    ) {
+        self.begin(offset, data.len());
+        let whole = (data.len() as u64 <= u64::from(atomic)).then(|| random.chance(0.5));
+        self.write_sectors(bytes, unit, offset, data, |_| whole.unwrap_or_else(|| random.chance(0.5)));
+    }
+
+    fn begin(&mut self, offset: u64, length: usize) {
+        self.writes.insert(self.next, Extent { end: offset + length as u64, length: length as u32 });
+        self.next += 1;
+    }
+
+    fn write_sectors(
+        &mut self,
+        bytes: &mut Sparse,
+        unit: usize,
+        offset: u64,
+        data: &[u8],
+        mut lands: impl FnMut(u64) -> bool,
+    ) {
+        let end = offset + data.len() as u64;
+        let mut from = offset;
+        while from < end {
+            let number = from / unit as u64;
+            let to = end.min((number + 1) * unit as u64);
+            if lands(number) {
+                let durable = image(bytes, unit, number);
+                bytes.write(from, &data[(from - offset) as usize..(to - offset) as usize]);
+                let sector = self.sectors.entry(number).or_insert_with(|| Sector { durable, versions: Vec::new() });
+                sector.versions.push((self.next - 1, image(bytes, unit, number)));
+            }
+            from = to;
+        }
+    }
+
+    /// What stands at these bytes is durable.
+    pub(crate) fn settle(&mut self, unit: usize, offset: u64, length: u64) {
+        if self.sectors.is_empty() {
+            return;
+        }
+        let (first, end) = (offset / unit as u64, (offset + length).div_ceil(unit as u64));
+        let settled: Vec<u64> = self.sectors.range(first..end).map(|(number, _)| *number).collect();
+        for number in settled {
+            self.sectors.remove(&number);
+        }
+    }
+
+    /// All writes numbered below `limit` are durable. Returns where the last of them ends.
+    pub(crate) fn sync(&mut self, limit: u64) -> u64 {
+        self.sectors.retain(|_, sector| {
+            let synced = sector.versions.partition_point(|(number, _)| *number < limit);
+            if let Some((_, bytes)) = sector.versions.drain(..synced).next_back() {
+                sector.durable = bytes;
+            }
+            !sector.versions.is_empty()
+        });
+        let later = self.writes.split_off(&limit);
+        let synced = std::mem::replace(&mut self.writes, later);
+        synced.values().map(|extent| extent.end).max().unwrap_or(0)
+    }
+
+    /// Everything from `length` on is gone for good.
+    pub(crate) fn truncate(&mut self, unit: usize, length: u64) {
+        self.sectors.split_off(&length.div_ceil(unit as u64));
+        let inside = (length % unit as u64) as usize;
+        if let Some(sector) = self.sectors.get_mut(&(length / unit as u64)) {
+            sector.durable[inside..].fill(0);
+            sector.versions.iter_mut().for_each(|(_, bytes)| bytes[inside..].fill(0));
+        }
+        self.writes.values_mut().for_each(|extent| extent.end = extent.end.min(length));
+    }
+
+    /// A bit of the medium flips, in whichever versions of its sector there are.
+    pub(crate) fn flip(&mut self, unit: usize, offset: u64, mask: u8) {
+        let inside = (offset % unit as u64) as usize;
+        if let Some(sector) = self.sectors.get_mut(&(offset / unit as u64)) {
+            sector.durable[inside] ^= mask;
+            sector.versions.iter_mut().for_each(|(_, bytes)| bytes[inside] ^= mask);
+        }
+    }
+
+    /// The power goes: every write is kept, lost or torn. Returns where the last surviving byte ends.
+    pub(crate) fn power_cut(
+        &mut self,
+        bytes: &mut Sparse,
+        (unit, atomic): (usize, u32),
+        random: &mut Random,
+        policy: &PowerCut,
+        survival: &mut Survival,
+    ) -> u64 {
+        let Unsynced { sectors, writes, .. } =
+            std::mem::replace(self, Unsynced { next: self.next, ..Unsynced::default() });
+        let mut fates = BTreeMap::new();
+        for sector in sectors.values() {
+            for (number, _) in &sector.versions {
+                fates.entry(*number).or_insert(Fate::Lost);
+            }
+        }
+        for (number, fate) in &mut fates {
+            *fate = draw(random, policy, writes[number].length <= atomic);
+            match fate {
+                Fate::Kept => survival.kept += 1,
+                Fate::Lost => survival.lost += 1,
+                Fate::Torn => survival.torn += 1,
+            }
+        }
+        let mut end = 0;
+        for (number, sector) in sectors {
+            let mut image = sector.durable;
+            for (write, version) in sector.versions {
+                let survives = match fates[&write] {
+                    Fate::Kept => true,
+                    Fate::Lost => false,
+                    Fate::Torn => random.chance(0.5),
+                };
+                if survives {
+                    image = version;
+                    end = end.max(writes[&write].end.min((number + 1) * unit as u64));
+                }
+            }
+            bytes.write(number * unit as u64, &image);
+        }
+        end
+    }
+}
+
+fn draw(random: &mut Random, policy: &PowerCut, atomic: bool) -> Fate {
+    let chance = random.unit();
+    match (chance < policy.lost, chance < policy.lost + policy.torn) {
+        (true, _) => Fate::Lost,
+        (false, true) if !atomic => Fate::Torn,
+        (false, true) => *random.choose(&[Fate::Kept, Fate::Lost]).expect("two fates"),
+        (false, false) => Fate::Kept,
+    }
+}
+
+fn image(bytes: &Sparse, unit: usize, number: u64) -> Box<[u8]> {
+    let mut image = vec![0; unit].into_boxed_slice();
+    bytes.read(number * unit as u64, &mut image);
+    image
+}
