@@ -1,1 +1,37 @@
-//! Placeholder.
+//! The real driver: files in directories, on this machine's clock, through io_uring or a pool of threads.
+//!
+//! The two backends differ only in how a transfer is handed to the kernel and how its end is learnt ([`Backend`]). What a
+//! file is, which faults there are and how short transfers go on is shared by both.
+//!
+//! * A **device** is a directory; its files lie directly in it. Locking the directory against other processes is the
+//!   caller's business.
+//! * **Direct I/O** is the default. A file system that refuses it is used through the page cache, and
+//!   [`driver::Driver::description`] says so.
+//! * **Durable writes** carry `RWF_DSYNC`; `Sync` is `fdatasync`; creating, resizing and removing sync the file and its
+//!   directory.
+//! * **Growth** of up to [`PREWRITE_MAX`] bytes in one resize is reserved and written with zeros, because the first write
+//!   into reserved but unwritten extents must change metadata and a data-sync write then takes two to three times as long.
+//!   Larger growth is only reserved.
+//! * **Synchronous accesses** copy within `submit`: meant for memory file systems and DAX mounts, where an access is a copy.
+
+mod bell;
+mod fault;
+mod files;
+mod flight;
+mod job;
+mod mailbox;
+mod mechanism;
+mod medium;
+mod memory;
+mod options;
+mod pool;
+mod real_driver;
+mod request;
+mod ring;
+mod station;
+mod workers;
+
+pub use job::PREWRITE_MAX;
+pub use memory::PREFAULT_MAX;
+pub use options::{Backend, Options};
+pub use real_driver::RealDriver;

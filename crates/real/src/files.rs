@@ -1,0 +1,148 @@
+use crate::medium::Medium;
+use crate::station::Station;
+use driver::{DeviceId, FileId};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A device: a directory, what it is like and what it does.
+pub(crate) struct Device {
+    pub(crate) name: String,
+    pub(crate) directory: PathBuf,
+    pub(crate) medium: Medium,
+    pub(crate) station: Station,
+}
+
+/// An open file.
+pub(crate) struct OpenFile {
+    pub(crate) file: Arc<File>,
+    pub(crate) device: DeviceId,
+    pub(crate) name: String,
+    /// The file's place in the ring's table, if it is there.
+    pub(crate) registered: Option<u32>,
+    in_flight: u32,
+    removed: bool,
+}
+
+impl OpenFile {
+    pub(crate) fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    pub(crate) fn length(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+}
+
+/// The open files. An id is an index and a generation, so that the id of a removed file does not reach its successor.
+#[derive(Default)]
+pub(crate) struct FileTable {
+    entries: Vec<(u16, Option<OpenFile>)>,
+    free: Vec<u16>,
+}
+
+const INDEX_BITS: u32 = 16;
+
+pub(crate) fn index_of(id: FileId) -> usize {
+    (id.0 & ((1 << INDEX_BITS) - 1)) as usize
+}
+
+fn id_of(index: usize, generation: u16) -> FileId {
+    FileId(u32::from(generation) << INDEX_BITS | index as u32)
+}
+
+impl FileTable {
+    /// The id of a file that is open and not removed.
+    pub(crate) fn find(&self, device: DeviceId, name: &str) -> Option<FileId> {
+        self.entries.iter().enumerate().find_map(|(index, (generation, file))| {
+            let file = file.as_ref()?;
+            let same = !file.removed && file.device == device && file.name == name;
+            same.then(|| id_of(index, *generation))
+        })
+    }
+
+    /// Enters a file, or gives it back if the table is full.
+    pub(crate) fn insert(&mut self, device: DeviceId, name: String, file: File) -> Result<FileId, Arc<File>> {
+        let file = Arc::new(file);
+        let index = match self.free.pop() {
+            Some(index) => usize::from(index),
+            None if self.entries.len() >> INDEX_BITS == 0 => {
+                self.entries.push((0, None));
+                self.entries.len() - 1
+            }
+            None => return Err(file),
+        };
+        let entry = &mut self.entries[index];
+        entry.1 = Some(OpenFile { file, device, name, registered: None, in_flight: 0, removed: false });
+        Ok(id_of(index, entry.0))
+    }
+
+    /// An open file, unless it was removed.
+    #[inline]
+    pub(crate) fn get(&mut self, id: FileId) -> Option<&mut OpenFile> {
+        self.entered(id).filter(|file| !file.removed)
+    }
+
+    /// A file that operations still use, removed or not.
+    #[inline]
+    pub(crate) fn entered(&mut self, id: FileId) -> Option<&mut OpenFile> {
+        let (generation, file) = self.entries.get_mut(index_of(id))?;
+        file.as_mut().filter(|_| u32::from(*generation) == id.0 >> INDEX_BITS)
+    }
+
+    /// An operation begins to use the file.
+    #[inline]
+    pub(crate) fn hold(&mut self, id: FileId) {
+        self.entered(id).expect("only open files are used").in_flight += 1;
+    }
+
+    /// An operation has ended. Gives the file back if it was removed and nobody uses it any more.
+    #[inline]
+    pub(crate) fn release(&mut self, id: FileId) -> Option<OpenFile> {
+        let file = self.entered(id).expect("a used file stays in the table");
+        file.in_flight -= 1;
+        if file.removed && file.in_flight == 0 { self.take(id) } else { None }
+    }
+
+    /// Nobody shall use the file any more. Gives it back if nobody does.
+    pub(crate) fn mark_removed(&mut self, id: FileId) -> Option<OpenFile> {
+        let file = self.get(id)?;
+        file.removed = true;
+        if file.in_flight == 0 { self.take(id) } else { None }
+    }
+
+    fn take(&mut self, id: FileId) -> Option<OpenFile> {
+        let index = index_of(id);
+        let (generation, file) = &mut self.entries[index];
+        *generation = generation.wrapping_add(1);
+        self.free.push(index as u16);
+        file.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nothing() -> File {
+        std::os::fd::OwnedFd::from(std::io::pipe().expect("two descriptors").0).into()
+    }
+
+    #[test]
+    fn a_removed_file_stays_while_it_is_used_and_its_id_dies_with_it() {
+        let mut files = FileTable::default();
+        let old = files.insert(DeviceId(0), "a".to_owned(), nothing()).expect("room");
+        files.hold(old);
+        assert!(files.mark_removed(old).is_none());
+        assert!(files.get(old).is_none() && files.entered(old).is_some());
+        assert_eq!(files.find(DeviceId(0), "a"), None);
+        assert!(files.release(old).is_some());
+        let new = files.insert(DeviceId(0), "a".to_owned(), nothing()).expect("room");
+        assert_eq!(index_of(new), index_of(old));
+        assert!(files.get(old).is_none() && files.get(new).is_some());
+        assert_eq!(files.find(DeviceId(0), "a"), Some(new));
+        assert_eq!(files.find(DeviceId(1), "a"), None);
+    }
+}

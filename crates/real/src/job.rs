@@ -1,0 +1,218 @@
+//! What is done to files as a whole. Such work waits for the disk several times and is rare: it has threads of its own.
+#![allow(unsafe_code)]
+
+use crate::fault::fault_of;
+use crate::mailbox::{News, Opened};
+use driver::{Fault, FaultKind, Frame, Output};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// Growth of up to this many bytes in one resize is written with zeros; larger growth is only reserved.
+pub const PREWRITE_MAX: u64 = 256 << 20;
+
+const PIECE: u64 = 1 << 20;
+const BLOCK: u64 = 4096;
+
+/// Work on a whole file.
+pub(crate) enum Job {
+    Open {
+        directory: PathBuf,
+        name: String,
+        create: bool,
+        direct: bool,
+    },
+    Resize {
+        file: Arc<File>,
+        path: PathBuf,
+        length: u64,
+        prewrite: bool,
+    },
+    Remove {
+        directory: PathBuf,
+        name: String,
+    },
+    List {
+        directory: PathBuf,
+    },
+    /// Frees a removed file's room, which can take long if the file is fragmented.
+    Close {
+        file: Arc<File>,
+    },
+}
+
+impl Job {
+    /// Does the work on this thread. Closing is nobody's operation and has no news.
+    pub(crate) fn run(self) -> Option<News> {
+        match self {
+            Job::Open { directory, name, create, direct } => {
+                Some(match path_of(&directory, &name).and_then(|path| open(&directory, &path, create, direct)) {
+                    Ok(opened) => News::Opened(opened),
+                    Err(fault) => News::Ended(Err(fault)),
+                })
+            }
+            Job::Resize { file, path, length, prewrite } => {
+                let fail = |error| fault_of(&format!("resizing '{}' to {length} bytes", path.display()), &error);
+                let result = resize(&file, length, prewrite).map(|()| Output::Done).map_err(fail);
+                Some(News::Ended(result))
+            }
+            Job::Remove { directory, name } => {
+                let result = path_of(&directory, &name).and_then(|path| remove(&directory, &path));
+                Some(News::Ended(result.map(|()| Output::Done)))
+            }
+            Job::List { directory } => {
+                let fail = |error| fault_of(&format!("listing '{}'", directory.display()), &error);
+                Some(News::Ended(list(&directory).map(Output::Names).map_err(fail)))
+            }
+            Job::Close { file } => {
+                drop(file);
+                None
+            }
+        }
+    }
+}
+
+/// The path of a file that lies directly in the directory.
+fn path_of(directory: &Path, name: &str) -> Result<PathBuf, Fault> {
+    let mut components = Path::new(name).components();
+    match (components.next(), components.next()) {
+        (Some(Component::Normal(only)), None) if only == name => Ok(directory.join(name)),
+        _ => {
+            let message = format!("'{name}' is not the name of a file in '{}'", directory.display());
+            Err(Fault::new(FaultKind::Unsupported, message))
+        }
+    }
+}
+
+fn open(directory: &Path, path: &Path, create: bool, direct: bool) -> Result<Opened, Fault> {
+    let fail = |error: io::Error| fault_of(&format!("opening '{}'", path.display()), &error);
+    let (file, direct, created) = match open_existing(path, direct) {
+        Err(error) if create && error.kind() == io::ErrorKind::NotFound => {
+            let (file, direct) = create_empty(path, direct).map_err(fail)?;
+            (file, direct, true)
+        }
+        result => {
+            let (file, direct) = result.map_err(fail)?;
+            (file, direct, false)
+        }
+    };
+    if created {
+        file.sync_all().map_err(fail)?;
+        sync_directory(directory).map_err(fail)?;
+    }
+    let length = file.metadata().map_err(fail)?.len();
+    Ok(Opened { file, length, direct })
+}
+
+fn open_existing(path: &Path, direct: bool) -> io::Result<(File, bool)> {
+    open_with(OpenOptions::new().read(true).write(true), path, direct)
+}
+
+fn create_empty(path: &Path, direct: bool) -> io::Result<(File, bool)> {
+    open_with(OpenOptions::new().read(true).write(true).create(true), path, direct)
+}
+
+/// Opens for direct I/O if that is wanted and the file system does not refuse it. Returns whether it is direct.
+#[allow(clippy::disallowed_methods, reason = "this is the driver that the fence points to")]
+fn open_with(options: &mut OpenOptions, path: &Path, direct: bool) -> io::Result<(File, bool)> {
+    if direct {
+        match options.custom_flags(libc::O_DIRECT).open(path) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            result => return Ok((result?, true)),
+        }
+    }
+    Ok((options.custom_flags(0).open(path)?, false))
+}
+
+#[allow(clippy::disallowed_methods, reason = "this is the driver that the fence points to")]
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+fn resize(file: &File, length: u64, prewrite: bool) -> io::Result<()> {
+    let present = file.metadata()?.len();
+    if length <= present {
+        file.set_len(length)?;
+        return file.sync_all();
+    }
+    let grown = grow(file, present, length, prewrite);
+    if grown.is_err() {
+        // The file stays as it was, so that the room is not lost; the first error is the one to tell.
+        let _ = file.set_len(present);
+    }
+    grown
+}
+
+fn grow(file: &File, present: u64, length: u64, prewrite: bool) -> io::Result<()> {
+    match reserve(file, present, length - present) {
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => file.set_len(length)?,
+        result => result?,
+    }
+    if prewrite && length - present <= PREWRITE_MAX {
+        // What is left beside whole blocks reads as zeros without being written.
+        write_zeros(file, present.next_multiple_of(BLOCK), length / BLOCK * BLOCK)?;
+    }
+    file.sync_all()
+}
+
+fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<()> {
+    loop {
+        // SAFETY: the call takes no memory and the descriptor is open.
+        let result = unsafe { libc::fallocate(file.as_raw_fd(), 0, from as libc::off_t, bytes as libc::off_t) };
+        if result == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+fn write_zeros(file: &File, mut from: u64, to: u64) -> io::Result<()> {
+    let zeros = Frame::allocate(1, PIECE as usize).pop().expect("one frame was asked for");
+    while from < to {
+        let piece = PIECE.min(to - from);
+        file.write_all_at(&zeros[..piece as usize], from)?;
+        from += piece;
+    }
+    Ok(())
+}
+
+fn remove(directory: &Path, path: &Path) -> Result<(), Fault> {
+    let fail = |error: io::Error| fault_of(&format!("removing '{}'", path.display()), &error);
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result.and_then(|()| sync_directory(directory)).map_err(fail),
+    }
+}
+
+fn list(directory: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        // What is no regular file or has a name that is no text was not made through this driver.
+        if entry.file_type()?.is_file() {
+            names.extend(entry.file_name().into_string());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_names_are_files_of_a_device() {
+        let directory = Path::new("/data");
+        assert_eq!(path_of(directory, "log.1"), Ok(PathBuf::from("/data/log.1")));
+        for name in ["", ".", "..", "/etc/passwd", "a/b", "../a", "a/", "./a"] {
+            assert_eq!(path_of(directory, name).map_err(|fault| fault.kind), Err(FaultKind::Unsupported), "{name}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What a directory's file system is like.
+#![allow(unsafe_code)]
+
+use crate::fault::fault_of;
+use driver::{DeviceTraits, Fault};
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The unit of direct I/O that is good everywhere, and the block of nearly every file system: a write of whole blocks needs
+/// no lock that excludes others.
+const BLOCK: u32 = 4096;
+/// What every device writes in one piece.
+const SECTOR: u32 = 512;
+const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
+
+/// A directory as a place for files.
+#[derive(Clone, Debug)]
+pub(crate) struct Medium {
+    pub(crate) traits: DeviceTraits,
+    /// Why files are not opened for direct I/O; `None` if they are.
+    pub(crate) buffered: Option<String>,
+    /// Whether files are memory (tmpfs), so that reserved room is as good as written room.
+    pub(crate) memory: bool,
+}
+
+impl Medium {
+    /// Creates the directory if it is missing and asks what it is like.
+    ///
+    /// # Errors
+    /// A [`Fault`] naming the directory if it cannot be created, reached or written.
+    pub(crate) fn probe(directory: &Path, direct: bool) -> Result<Medium, Fault> {
+        let fail = |error: io::Error| fault_of(&format!("opening the directory '{}'", directory.display()), &error);
+        if !directory.is_dir() {
+            std::fs::create_dir_all(directory).map_err(fail)?;
+        }
+        let path = CString::new(directory.as_os_str().as_bytes()).map_err(|error| fail(error.into()))?;
+        let memory = is_memory(&path).map_err(fail)?;
+        let buffered = match (direct, memory) {
+            (false, _) => Some("direct I/O not wanted".to_owned()),
+            (true, true) => Some("its files are memory".to_owned()),
+            (true, false) => refusal_of_direct(&path),
+        };
+        let nature = nature(&path, buffered.is_none());
+        let traits = DeviceTraits {
+            atomic_write: nature.atomic_write.max(SECTOR),
+            alignment: nature.alignment.max(BLOCK),
+            synchronous: memory || nature.dax,
+            durable: !memory,
+        };
+        Ok(Medium { traits, buffered, memory })
+    }
+}
+
+fn is_memory(path: &CStr) -> io::Result<bool> {
+    // SAFETY: all-zero bytes are a valid `statfs`.
+    let mut status: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with a zero byte and `status` is written before it is read.
+    if unsafe { libc::statfs(path.as_ptr(), &mut status) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(status.f_type == libc::TMPFS_MAGIC || status.f_type == RAMFS_MAGIC)
+}
+
+/// Opens a file without a name, which vanishes when it is closed.
+fn nameless(path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
+    let flags = libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC | flags;
+    // SAFETY: the path ends with a zero byte; a result that is not negative is a descriptor that nobody else owns.
+    unsafe {
+        let fd = libc::open(path.as_ptr(), flags, 0o600);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}
+
+fn refusal_of_direct(path: &CStr) -> Option<String> {
+    // Only a file system that has nameless files at all can show here that it refuses direct ones; elsewhere opening finds
+    // out, file by file.
+    nameless(path, 0).ok()?;
+    nameless(path, libc::O_DIRECT).err().map(|error| format!("direct I/O refused: {error}"))
+}
+
+struct Nature {
+    alignment: u32,
+    atomic_write: u32,
+    dax: bool,
+}
+
+/// What `statx` says of a file in the directory; zeros where the kernel does not know.
+fn nature(path: &CStr, direct: bool) -> Nature {
+    let unknown = Nature { alignment: 0, atomic_write: 0, dax: false };
+    let Ok(file) = nameless(path, if direct { libc::O_DIRECT } else { 0 }) else { return unknown };
+    // SAFETY: all-zero bytes are a valid `statx`.
+    let mut status: libc::statx = unsafe { std::mem::zeroed() };
+    let mask = libc::STATX_DIOALIGN | libc::STATX_WRITE_ATOMIC;
+    // SAFETY: the empty path ends with a zero byte, the descriptor is open and `status` is written before it is read.
+    let result = unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, mask, &mut status) };
+    if result != 0 {
+        return unknown;
+    }
+    Nature {
+        alignment: if direct { status.stx_dio_offset_align.max(status.stx_dio_mem_align) } else { 0 },
+        atomic_write: if direct { status.stx_atomic_write_unit_max } else { 0 },
+        dax: status.stx_attributes & libc::STATX_ATTR_DAX as u64 != 0,
+    }
+}

@@ -1,0 +1,40 @@
+use std::path::PathBuf;
+
+/// How transfers reach the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// io_uring if the kernel grants it, the thread pool otherwise.
+    #[default]
+    Automatic,
+    /// io_uring; opening fails if the kernel refuses it.
+    IoUring,
+    /// Threads that read and write synchronously.
+    ThreadPool,
+}
+
+/// What a real driver is opened with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The devices: a name and the directory that holds its files, which is created if it is missing. A device's position
+    /// here is its [`driver::DeviceId`].
+    pub devices: Vec<(String, PathBuf)>,
+    /// How transfers reach the kernel.
+    pub backend: Backend,
+    /// Whether files are opened for direct I/O (`O_DIRECT`) where the file system allows it.
+    pub direct: bool,
+    /// The largest number of threads that the thread pool's transfers use; they are started as load demands.
+    pub pool_threads: usize,
+}
+
+impl Options {
+    /// One device of this name in this directory, with direct I/O and the backend that the kernel grants.
+    pub fn new(name: impl Into<String>, directory: impl Into<PathBuf>) -> Options {
+        Options { devices: vec![(name.into(), directory.into())], ..Options::default() }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { devices: Vec::new(), backend: Backend::Automatic, direct: true, pool_threads: 64 }
+    }
+}

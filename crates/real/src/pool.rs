@@ -1,0 +1,77 @@
+//! Transfers by threads that make one synchronous system call each.
+
+use crate::bell::Bell;
+use crate::mailbox::{Mailbox, News};
+use crate::request::Request;
+use crate::workers::Workers;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) struct Pool {
+    workers: Workers<Request>,
+    queued: Vec<Request>,
+    bell: Arc<Bell>,
+}
+
+impl Pool {
+    pub(crate) fn new(threads: usize, bell: Arc<Bell>, mailbox: Arc<Mailbox>) -> Pool {
+        let work = move |request: Request| mailbox.post(request.slot, News::Transferred(request.perform()));
+        Pool { workers: Workers::new("entresol-io", threads, work), queued: Vec::new(), bell }
+    }
+
+    /// Queues a request. Threads see it in [`Pool::wait`].
+    pub(crate) fn start(&mut self, request: Request) {
+        self.queued.push(request);
+    }
+
+    /// Takes a request back if no thread has begun it. True if it will therefore not complete.
+    pub(crate) fn cancel(&mut self, slot: u32) -> bool {
+        if let Some(position) = self.queued.iter().position(|request| request.slot == slot) {
+            self.queued.remove(position);
+            return true;
+        }
+        self.workers.take_back(|request| request.slot == slot).is_some()
+    }
+
+    /// Hands over everything queued and waits until somebody wakes the bell, at most for `wait`; `None` waits without limit.
+    /// What is done is in the mailbox.
+    pub(crate) fn wait(&mut self, wait: Option<Duration>) {
+        if !self.queued.is_empty() {
+            self.workers.push(self.queued.drain(..));
+        }
+        if wait == Some(Duration::ZERO) {
+            return;
+        }
+        if self.bell.announce() {
+            park_while_waiting(&self.bell, wait);
+        }
+        self.bell.withdraw();
+    }
+
+    /// Waits for the requests that threads have begun and forgets the others.
+    pub(crate) fn stop(&mut self) {
+        self.workers.stop();
+    }
+
+    /// The largest number of threads.
+    pub(crate) fn limit(&self) -> usize {
+        self.workers.limit()
+    }
+}
+
+fn park_while_waiting(bell: &Bell, wait: Option<Duration>) {
+    let Some(wait) = wait else {
+        while bell.is_waiting() {
+            std::thread::park();
+        }
+        return;
+    };
+    let start = crate::real_driver::wall_clock();
+    while bell.is_waiting() {
+        let rest = wait.saturating_sub(start.elapsed());
+        if rest.is_zero() {
+            return;
+        }
+        std::thread::park_timeout(rest);
+    }
+}

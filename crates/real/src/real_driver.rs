@@ -1,0 +1,497 @@
+use crate::bell::{Bell, Doorbell, Waker};
+use crate::fault::fault_of;
+use crate::files::{Device, FileTable, OpenFile, index_of};
+use crate::flight::{Flight, FlightTable, Progress, Transfer};
+use crate::job::Job;
+use crate::mailbox::{Letter, Mailbox, News, Opened};
+use crate::mechanism::Mechanism;
+use crate::medium::Medium;
+use crate::memory::{BufferTable, Regions};
+use crate::options::{Backend, Options};
+use crate::pool::Pool;
+use crate::request::{Call, Request};
+use crate::ring::Ring;
+use crate::station::Station;
+use crate::workers::Workers;
+use base::Instant;
+use driver::{
+    Access, Completion, DeviceId, DeviceTraits, Driver, Fault, FaultKind, FileId, Frame, Halt, Op, Output, Prices,
+    StationReport, Token,
+};
+use std::marker::PhantomData;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Threads for work on whole files.
+const FILE_THREADS: usize = 4;
+
+/// A computation and the slot it ends.
+type Computation = (u32, Box<dyn FnOnce() + Send>);
+
+/// The driver of this machine. It belongs to the thread that opened it.
+pub struct RealDriver {
+    start: std::time::Instant,
+    devices: Vec<Device>,
+    files: FileTable,
+    flights: FlightTable,
+    /// What ended without the kernel; delivered by the next park.
+    ready: Vec<Completion>,
+    results: Vec<(u32, i32)>,
+    letters: Vec<Letter>,
+    mechanism: Mechanism,
+    reason: String,
+    regions: Regions,
+    bell: Arc<Bell>,
+    doorbell: Arc<Doorbell>,
+    mailbox: Arc<Mailbox>,
+    file_workers: Workers<(u32, Job)>,
+    computers: Workers<Computation>,
+    /// The ring accepts one thread.
+    not_send: PhantomData<*const ()>,
+}
+
+/// The machine's clock.
+#[allow(clippy::disallowed_methods, reason = "this is the driver that the fence points to")]
+pub(crate) fn wall_clock() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+impl RealDriver {
+    /// Opens a driver for the calling thread.
+    ///
+    /// # Errors
+    /// A [`Fault`] naming the directory that cannot be created or reached, or saying why io_uring is refused if
+    /// [`Backend::IoUring`] was asked for.
+    pub fn open(options: Options) -> Result<RealDriver, Fault> {
+        let start = wall_clock();
+        let mut devices = Vec::with_capacity(options.devices.len());
+        for (name, directory) in options.devices {
+            let medium = Medium::probe(&directory, options.direct)?;
+            devices.push(Device { name, directory, medium, station: Station::new(Instant::START) });
+        }
+        let opened = open_mechanism(options.backend, options.pool_threads)?;
+        let (mechanism, bell, mailbox, reason) = opened;
+        let post = Arc::clone(&mailbox);
+        let file_workers = Workers::new("entresol-files", FILE_THREADS, move |(slot, job): (u32, Job)| {
+            if let Some(news) = job.run() {
+                post.post(slot, news);
+            }
+        });
+        let post = Arc::clone(&mailbox);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let computers = Workers::new("entresol-compute", cores, move |(slot, run): Computation| {
+            let news = match std::panic::catch_unwind(AssertUnwindSafe(run)) {
+                Ok(()) => News::Ended(Ok(Output::Done)),
+                Err(panic) => News::Panicked(panic),
+            };
+            post.post(slot, news);
+        });
+        Ok(RealDriver {
+            start,
+            devices,
+            files: FileTable::default(),
+            flights: FlightTable::default(),
+            ready: Vec::new(),
+            results: Vec::new(),
+            letters: Vec::new(),
+            mechanism,
+            reason,
+            regions: Regions::default(),
+            doorbell: Arc::new(Doorbell::new(Arc::clone(&bell))),
+            bell,
+            mailbox,
+            file_workers,
+            computers,
+            not_send: PhantomData,
+        })
+    }
+
+    /// Whether transfers go through io_uring.
+    pub fn uses_io_uring(&self) -> bool {
+        matches!(self.mechanism, Mechanism::Ring(_))
+    }
+
+    fn finish(&mut self, token: Token, result: Result<Output, Fault>, buffer: Option<Frame>) {
+        self.ready.push(Completion { token, result, buffer });
+    }
+
+    fn device_of(&self, id: DeviceId) -> Result<&Device, Fault> {
+        let unknown = || Fault::new(FaultKind::NotFound, format!("there is no device {}", id.0));
+        self.devices.get(usize::from(id.0)).ok_or_else(unknown)
+    }
+
+    /// Begins a transfer; `call` says which and `span` its offset and length.
+    fn begin_transfer(
+        &mut self,
+        token: Token,
+        call: Call,
+        file: FileId,
+        span: (u64, u32),
+        buffer: Option<Frame>,
+        access: Access,
+    ) {
+        let (offset, length) = span;
+        if let Some(buffer) = &buffer {
+            assert!(length as usize <= buffer.len(), "{length} bytes do not fit a frame of {}", buffer.len());
+        }
+        let Some(open) = self.files.get(file) else { return self.finish(token, Err(not_open(file)), buffer) };
+        if offset > i64::MAX as u64 - u64::from(length) {
+            let message = format!("offset {offset} of '{}' is beyond any file", open.name);
+            return self.finish(token, Err(Fault::new(FaultKind::Unsupported, message)), buffer);
+        }
+        if length == 0 && call != Call::Sync {
+            return self.finish(token, Ok(Output::Done), buffer);
+        }
+        let device = open.device;
+        self.files.hold(file);
+        let arrival = self.now();
+        self.devices[usize::from(device.0)].station.arrive(arrival);
+        let transfer = Transfer { call, file, device, offset, length, done: 0, buffer, cancelled: false, arrival };
+        let slot = self.flights.insert(token, Flight::Transfer(transfer));
+        match access {
+            Access::Asynchronous => {
+                let request = self.request(slot);
+                self.mechanism.start(request);
+            }
+            Access::Synchronous { .. } => self.transfer_here(slot),
+        }
+    }
+
+    /// The request for what is left of a transfer.
+    #[inline]
+    fn request(&mut self, slot: u32) -> Request {
+        let transfer = self.flights.transfer(slot);
+        let place = transfer.buffer.as_ref().and_then(|buffer| self.regions.place(buffer));
+        let file = self.files.entered(transfer.file).expect("a transfer holds its file");
+        transfer.request(slot, file.fd(), file.registered, place)
+    }
+
+    /// Carries a transfer through on this thread: the CPU is held.
+    fn transfer_here(&mut self, slot: u32) {
+        loop {
+            let result = self.request(slot).perform();
+            if let Progress::Finished(result) = self.advance(slot, result) {
+                let now = self.now();
+                let completion = self.end_transfer(slot, result, now);
+                return self.ready.push(completion);
+            }
+        }
+    }
+
+    fn advance(&mut self, slot: u32, result: i32) -> Progress {
+        let transfer = self.flights.transfer(slot);
+        let file = &*self.files.entered(transfer.file).expect("a transfer holds its file");
+        let directory = &self.devices[usize::from(file.device.0)].directory;
+        transfer.advance(result, || directory.join(&file.name).display().to_string(), || file.length())
+    }
+
+    fn end_transfer(&mut self, slot: u32, result: Result<Output, Fault>, now: Instant) -> Completion {
+        let (token, Flight::Transfer(transfer)) = self.flights.remove(slot) else {
+            unreachable!("slot {slot} holds no transfer")
+        };
+        self.devices[usize::from(transfer.device.0)].station.depart(now, transfer.arrival);
+        if let Some(file) = self.files.release(transfer.file) {
+            self.close(file, transfer.file);
+        }
+        Completion { token, result, buffer: transfer.buffer }
+    }
+
+    /// Takes the result of an attempt: the transfer completes or its rest is queued.
+    fn settle(&mut self, slot: u32, result: i32, now: Instant, done: &mut Vec<Completion>) {
+        match self.advance(slot, result) {
+            Progress::Finished(result) => done.push(self.end_transfer(slot, result, now)),
+            Progress::Again => {
+                let request = self.request(slot);
+                self.mechanism.start(request);
+            }
+        }
+    }
+
+    /// Lets a removed file go, on a thread that may take its time.
+    fn close(&mut self, file: OpenFile, id: FileId) {
+        if file.registered.is_some() {
+            self.mechanism.forget_file(index_of(id) as u32);
+        }
+        self.file_workers.push([(u32::MAX, Job::Close { file: file.file })]);
+    }
+
+    fn begin_job(&mut self, token: Token, flight: Flight, job: Job) {
+        let slot = self.flights.insert(token, flight);
+        self.file_workers.push([(slot, job)]);
+    }
+
+    fn begin_on_device(&mut self, token: Token, id: DeviceId, make: impl FnOnce(&Device) -> (Flight, Job)) {
+        match self.device_of(id).map(make) {
+            Ok((flight, job)) => self.begin_job(token, flight, job),
+            Err(fault) => self.finish(token, Err(fault), None),
+        }
+    }
+
+    fn begin_resize(&mut self, token: Token, id: FileId, length: u64) {
+        let Some(open) = self.files.get(id) else { return self.finish(token, Err(not_open(id)), None) };
+        let device = &self.devices[usize::from(open.device.0)];
+        let path = device.directory.join(&open.name);
+        let job = Job::Resize { file: Arc::clone(&open.file), path, length, prewrite: !device.medium.memory };
+        self.files.hold(id);
+        self.begin_job(token, Flight::Resize(id), job);
+    }
+
+    /// Takes the news of a thread.
+    fn read(&mut self, letter: Letter, now: Instant, done: &mut Vec<Completion>) {
+        let Letter { slot, news } = letter;
+        let result = match news {
+            News::Transferred(result) => return self.settle(slot, result, now, done),
+            News::Panicked(panic) => std::panic::resume_unwind(panic),
+            News::Opened(opened) => Ok(opened),
+            News::Ended(result) => Err(result),
+        };
+        let (token, flight) = self.flights.remove(slot);
+        let result = match (flight, result) {
+            (Flight::Open(device, name), Ok(opened)) => self.enter_file(device, name, opened),
+            (_, Ok(_)) => unreachable!("only an opening opens a file"),
+            (flight, Err(result)) => {
+                self.conclude(flight, result.is_ok());
+                result
+            }
+        };
+        done.push(Completion { token, result, buffer: None });
+    }
+
+    /// What else changes when work on a whole file has ended.
+    fn conclude(&mut self, flight: Flight, succeeded: bool) {
+        let released = match flight {
+            Flight::Resize(id) => self.files.release(id).map(|file| (id, file)),
+            Flight::Remove(device, name) if succeeded => {
+                self.files.find(device, &name).and_then(|id| self.files.mark_removed(id).map(|file| (id, file)))
+            }
+            _ => None,
+        };
+        if let Some((id, file)) = released {
+            self.close(file, id);
+        }
+    }
+
+    fn enter_file(&mut self, device: DeviceId, name: String, opened: Opened) -> Result<Output, Fault> {
+        let Opened { file, length, direct } = opened;
+        if let Some(file) = self.files.find(device, &name) {
+            return Ok(Output::Opened { file, length });
+        }
+        let buffered = &mut self.devices[usize::from(device.0)].medium.buffered;
+        if !direct && buffered.is_none() {
+            *buffered = Some(format!("direct I/O refused for '{name}'"));
+        }
+        let id = self
+            .files
+            .insert(device, name, file)
+            .map_err(|_| Fault::new(FaultKind::NoMemory, "65,536 files are open: no more can be"))?;
+        let place = index_of(id) as u32;
+        let open = self.files.get(id).expect("just entered");
+        open.registered = self.mechanism.register_file(place, open.fd()).then_some(place);
+        Ok(Output::Opened { file: id, length })
+    }
+
+    /// Collects what has ended. `results` are the ring's.
+    fn collect(&mut self, done: &mut Vec<Completion>) {
+        done.append(&mut self.ready);
+        self.mailbox.collect(&mut self.letters);
+        if !self.results.is_empty() || !self.letters.is_empty() {
+            let now = self.now();
+            let mut results = std::mem::take(&mut self.results);
+            for (slot, result) in results.drain(..) {
+                self.settle(slot, result, now, done);
+            }
+            self.results = results;
+            let mut letters = std::mem::take(&mut self.letters);
+            for letter in letters.drain(..) {
+                self.read(letter, now, done);
+            }
+            self.letters = letters;
+        }
+        if self.bell.take_rung() {
+            done.push(Completion { token: Token::DOORBELL, result: Ok(Output::Done), buffer: None });
+        }
+        if self.regions.has_dropped()
+            && let Mechanism::Ring(ring) = &mut self.mechanism
+        {
+            self.regions.prune(&mut **ring);
+        }
+    }
+
+    fn nobody_will_wake_us(&self) -> bool {
+        self.flights.len() == 0 && Arc::strong_count(&self.doorbell) == 1
+    }
+
+    /// How long a park may wait: `None` is without limit.
+    fn wait_limit(&self, until: Option<Instant>) -> Option<Duration> {
+        if !self.ready.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        until.map(|until| Duration::from_nanos(until.since_ns(self.now())))
+    }
+}
+
+fn not_open(file: FileId) -> Fault {
+    Fault::new(FaultKind::NotFound, format!("file {} is not open; it was removed or never opened", file.0))
+}
+
+/// The mechanism with its bell and mailbox, and the reason why it is this one.
+fn open_mechanism(
+    backend: Backend,
+    pool_threads: usize,
+) -> Result<(Mechanism, Arc<Bell>, Arc<Mailbox>, String), Fault> {
+    let ring = || {
+        let bell = Arc::new(Bell::new(Waker::Eventfd(Waker::eventfd()?)));
+        Ring::new(Arc::clone(&bell)).map(|ring| (ring, bell))
+    };
+    let reason = match backend {
+        Backend::ThreadPool => "as asked for".to_owned(),
+        Backend::Automatic | Backend::IoUring => match ring() {
+            Ok((ring, bell)) => {
+                let mailbox = Arc::new(Mailbox::new(Arc::clone(&bell)));
+                let reason = if backend == Backend::IoUring { "as asked for" } else { "the kernel grants it" };
+                return Ok((Mechanism::Ring(Box::new(ring)), bell, mailbox, reason.to_owned()));
+            }
+            Err(error) if backend == Backend::IoUring => return Err(fault_of("setting up io_uring", &error)),
+            Err(error) => format!("io_uring is refused: {error}"),
+        },
+    };
+    let bell = Arc::new(Bell::new(Waker::Thread(std::thread::current())));
+    let mailbox = Arc::new(Mailbox::new(Arc::clone(&bell)));
+    let pool = Pool::new(pool_threads, Arc::clone(&bell), Arc::clone(&mailbox));
+    Ok((Mechanism::Pool(pool), bell, mailbox, reason))
+}
+
+impl Driver for RealDriver {
+    #[inline]
+    fn now(&self) -> Instant {
+        Instant::from_ns(self.start.elapsed().as_nanos() as u64)
+    }
+
+    fn submit(&mut self, token: Token, op: Op) {
+        debug_assert_ne!(token, Token::DOORBELL, "this token belongs to the doorbell");
+        match op {
+            Op::Read { file, offset, length, buffer, access } => {
+                self.begin_transfer(token, Call::Read, file, (offset, length), Some(buffer), access);
+            }
+            Op::Write { file, offset, length, buffer, durable, access } => {
+                let call = if durable { Call::WriteDurable } else { Call::Write };
+                self.begin_transfer(token, call, file, (offset, length), Some(buffer), access);
+            }
+            Op::Sync { file } => self.begin_transfer(token, Call::Sync, file, (0, 0), None, Access::Asynchronous),
+            Op::Open { device, name, create } => self.begin_on_device(token, device, |at| {
+                let (directory, direct) = (at.directory.clone(), at.medium.buffered.is_none());
+                (Flight::Open(device, name.clone()), Job::Open { directory, name, create, direct })
+            }),
+            Op::Resize { file, length } => self.begin_resize(token, file, length),
+            Op::Remove { device, name } => self.begin_on_device(token, device, |at| {
+                (Flight::Remove(device, name.clone()), Job::Remove { directory: at.directory.clone(), name })
+            }),
+            Op::List { device } => {
+                self.begin_on_device(token, device, |at| (Flight::Other, Job::List { directory: at.directory.clone() }))
+            }
+            Op::Cpu { .. } => self.finish(token, Ok(Output::Done), None),
+            Op::Compute { run, .. } => {
+                let slot = self.flights.insert(token, Flight::Other);
+                self.computers.push([(slot, run)]);
+            }
+        }
+    }
+
+    fn cancel(&mut self, token: Token) {
+        let Some(slot) = self.flights.find(token) else { return };
+        let cancelled = || Err(Fault::new(FaultKind::Cancelled, "given up on request"));
+        if self.flights.is_transfer(slot) {
+            self.flights.transfer(slot).cancelled = true;
+            if self.mechanism.cancel(slot) {
+                let now = self.now();
+                let completion = self.end_transfer(slot, cancelled(), now);
+                self.ready.push(completion);
+            }
+        } else if self.file_workers.take_back(|job| job.0 == slot).is_some()
+            || self.computers.take_back(|job| job.0 == slot).is_some()
+        {
+            let (token, flight) = self.flights.remove(slot);
+            self.conclude(flight, false);
+            self.finish(token, cancelled(), None);
+        }
+    }
+
+    /// # Panics
+    /// If called by another thread than the one that opened the driver, and with the panic of a computation.
+    fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        let before = done.len();
+        loop {
+            let limit = self.wait_limit(until);
+            if limit.is_none() && self.nobody_will_wake_us() {
+                return Err(Halt::Idle);
+            }
+            self.mechanism.wait(limit, &mut self.results);
+            self.collect(done);
+            if done.len() > before || until.is_some_and(|until| self.now() >= until) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
+        let table = match &mut self.mechanism {
+            Mechanism::Ring(ring) => Some(&mut **ring as &mut dyn BufferTable),
+            Mechanism::Pool(_) => None,
+        };
+        self.regions.frames(count, size, table)
+    }
+
+    fn device(&self, name: &str) -> Option<DeviceId> {
+        self.devices.iter().position(|device| device.name == name).map(|index| DeviceId(index as u16))
+    }
+
+    /// # Panics
+    /// If there is no such device.
+    fn traits(&self, device: DeviceId) -> DeviceTraits {
+        self.devices[usize::from(device.0)].medium.traits
+    }
+
+    fn prices(&self) -> Option<Prices> {
+        None
+    }
+
+    fn doorbell(&self) -> Arc<dyn driver::Doorbell> {
+        Arc::clone(&self.doorbell) as Arc<dyn driver::Doorbell>
+    }
+
+    fn description(&self) -> String {
+        let reason = &self.reason;
+        let mut text = match &self.mechanism {
+            Mechanism::Ring(ring) => format!("io_uring ({reason}; {}, {})", ring.describe(), self.regions.describe()),
+            Mechanism::Pool(pool) => format!("thread pool of up to {} threads ({reason})", pool.limit()),
+        };
+        for device in &self.devices {
+            let manner = match &device.medium.buffered {
+                None => "direct".to_owned(),
+                Some(why) => format!("buffered: {why}"),
+            };
+            text += &format!("; {} in '{}', {manner}", device.name, device.directory.display());
+        }
+        text
+    }
+
+    fn stations(&self) -> Vec<StationReport> {
+        let now = self.now();
+        self.devices.iter().map(|device| device.station.report(&device.name, now)).collect()
+    }
+
+    fn restart_statistics(&mut self) {
+        let now = self.now();
+        self.devices.iter_mut().for_each(|device| device.station.restart(now));
+    }
+}
+
+impl Drop for RealDriver {
+    /// Waits for the transfers in flight: their buffers are the kernel's until then.
+    fn drop(&mut self) {
+        if !self.mechanism.shut_down() {
+            self.flights.leak();
+        }
+    }
+}

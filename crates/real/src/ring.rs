@@ -1,0 +1,253 @@
+//! Transfers through io_uring: queued one by one, handed over and awaited with one system call.
+#![allow(unsafe_code)]
+
+use crate::bell::Bell;
+use crate::memory::BufferTable;
+use crate::request::{Call, Request};
+use io_uring::squeue::{Entry, Flags};
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+const ENTRIES: u32 = 512;
+/// More requests than completions fit the ring are never in flight, so the kernel need not keep an overflow list.
+const COMPLETIONS: u32 = 8 * ENTRIES;
+const FILES: u32 = 1024;
+const BUFFERS: u32 = 1024;
+/// Completions of the ring's own requests carry these instead of a slot.
+const BELL: u64 = u64::MAX;
+const CANCEL: u64 = u64::MAX - 1;
+
+pub(crate) struct Ring {
+    ring: IoUring,
+    backlog: VecDeque<Entry>,
+    in_flight: usize,
+    bell: Arc<Bell>,
+    /// Where the kernel puts the eventfd's count; only the ring refers to it while a read is in flight.
+    bell_count: *mut u64,
+    files: u32,
+    buffers: u32,
+    flags: &'static str,
+}
+
+impl Ring {
+    /// Sets up a ring for the calling thread, which must be the one that waits.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn new(bell: Arc<Bell>) -> io::Result<Ring> {
+        let (ring, flags) = build()?;
+        if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
+            return Err(io::Error::from_raw_os_error(libc::ENOSYS));
+        }
+        let files = if ring.submitter().register_files_sparse(FILES).is_ok() { FILES } else { 0 };
+        let buffers = if ring.submitter().register_buffers_sparse(BUFFERS).is_ok() { BUFFERS } else { 0 };
+        let bell_count = Box::into_raw(Box::new(0u64));
+        let mut ring = Ring { ring, backlog: VecDeque::new(), in_flight: 0, bell, bell_count, files, buffers, flags };
+        ring.listen();
+        Ok(ring)
+    }
+
+    /// Queues a request. Nothing reaches the kernel before [`Ring::wait`].
+    pub(crate) fn start(&mut self, request: &Request) {
+        let mut entry = entry(request);
+        if request.registered_file.is_some() {
+            entry = entry.flags(Flags::FIXED_FILE);
+        }
+        self.queue(entry.user_data(u64::from(request.slot)));
+    }
+
+    fn queue(&mut self, entry: Entry) {
+        if !self.backlog.is_empty() || !self.push(&entry) {
+            self.backlog.push_back(entry);
+        }
+    }
+
+    fn push(&mut self, entry: &Entry) -> bool {
+        if self.in_flight >= COMPLETIONS as usize {
+            return false;
+        }
+        // SAFETY: the flight table keeps the buffer and the file of a request until its completion was seen; `bell_count`
+        // lives until the ring has no request in flight.
+        let pushed = unsafe { self.ring.submission().push(entry) };
+        self.in_flight += usize::from(pushed.is_ok());
+        pushed.is_ok()
+    }
+
+    /// Keeps a read of the eventfd in flight: whoever kicks the bell completes it.
+    fn listen(&mut self) {
+        let fd = self.bell.eventfd().expect("a ring's bell has an eventfd");
+        self.queue(opcode::Read::new(Fd(fd), self.bell_count.cast(), 8).build().user_data(BELL));
+    }
+
+    /// Asks the kernel to give a request up. True if it never reached the kernel and will therefore not complete.
+    pub(crate) fn cancel(&mut self, slot: u32) -> bool {
+        let slot = u64::from(slot);
+        if let Some(position) = self.backlog.iter().position(|entry| entry.get_user_data() == slot) {
+            self.backlog.remove(position);
+            return true;
+        }
+        self.queue(opcode::AsyncCancel::new(slot).build().user_data(CANCEL));
+        false
+    }
+
+    /// Hands over everything queued and, if `wait` is not zero, waits that long for a completion or the bell; `None` waits
+    /// without limit. Appends what is done: slots, and bytes or negated error numbers.
+    pub(crate) fn wait(&mut self, wait: Option<Duration>, done: &mut Vec<(u32, i32)>) {
+        let may_wait = wait != Some(Duration::ZERO) && self.ring.completion().is_empty();
+        // Whoever wakes after this announcement completes the eventfd's read.
+        let announced = may_wait && self.bell.announce();
+        loop {
+            self.refill();
+            let more = !self.backlog.is_empty() && self.in_flight < COMPLETIONS as usize;
+            self.enter(announced && !more, wait);
+            if !more || self.ring.submission().is_full() {
+                break;
+            }
+        }
+        if may_wait {
+            self.bell.withdraw();
+        }
+        self.reap(done);
+    }
+
+    /// Moves the backlog into the submission queue as far as there is room.
+    fn refill(&mut self) {
+        while let Some(entry) = self.backlog.pop_front() {
+            if !self.push(&entry) {
+                self.backlog.push_front(entry);
+                return;
+            }
+        }
+    }
+
+    fn enter(&mut self, wait: bool, limit: Option<Duration>) {
+        let submission = self.ring.submission();
+        let idle = submission.is_empty() && !submission.taskrun() && !submission.cq_overflow();
+        drop(submission);
+        let result = match limit {
+            _ if !wait && idle => return,
+            Some(limit) if wait => {
+                let limit = Timespec::from(limit);
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&limit))
+            }
+            _ => self.ring.submitter().submit_and_wait(usize::from(wait)),
+        };
+        match result.map_err(|error| error.raw_os_error()) {
+            // Time over, a signal, or a kernel that wants its completions collected before it accepts more.
+            Ok(_) | Err(Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+            Err(errno) => panic!(
+                "io_uring_enter failed: {}; a real driver is used only by the thread that opened it",
+                io::Error::from_raw_os_error(errno.unwrap_or(0))
+            ),
+        }
+    }
+
+    fn reap(&mut self, done: &mut Vec<(u32, i32)>) {
+        let mut heard = false;
+        let mut ended = 0;
+        for completion in self.ring.completion() {
+            ended += 1;
+            match completion.user_data() {
+                BELL => heard = true,
+                CANCEL => {}
+                slot => done.push((slot as u32, completion.result())),
+            }
+        }
+        self.in_flight -= ended;
+        if heard {
+            self.listen();
+        }
+    }
+
+    /// Makes a file known under this place in the table of registered files, if the table reaches so far.
+    pub(crate) fn register_file(&mut self, place: u32, fd: RawFd) -> bool {
+        place < self.files && self.ring.submitter().register_files_update(place, &[fd]).is_ok()
+    }
+
+    /// Empties a place in the table of registered files.
+    pub(crate) fn forget_file(&mut self, place: u32) {
+        // The place is overwritten before it is used again, so a refusal only keeps the file open for longer.
+        let _ = self.ring.submitter().register_files_update(place, &[-1]);
+    }
+
+    /// Waits for everything in flight, so that no buffer is freed under the kernel's hands. False if the kernel refuses.
+    pub(crate) fn drain(&mut self) -> bool {
+        self.backlog.clear();
+        self.bell.kick();
+        while self.in_flight > 0 {
+            match self.ring.submitter().submit_and_wait(1).map_err(|error| error.raw_os_error()) {
+                Ok(_) | Err(Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+                Err(_) => return false,
+            }
+            self.in_flight -= self.ring.completion().count();
+        }
+        // SAFETY: the pointer came from a box; the read that used it has ended.
+        drop(unsafe { Box::from_raw(self.bell_count) });
+        self.bell_count = std::ptr::null_mut();
+        true
+    }
+
+    /// The ring's flags and tables in a few words.
+    pub(crate) fn describe(&self) -> String {
+        let files = if self.files > 0 { "registered files" } else { "plain files" };
+        format!("{}, {files}", self.flags)
+    }
+}
+
+impl BufferTable for Ring {
+    fn places(&self) -> usize {
+        self.buffers as usize
+    }
+
+    fn fill(&mut self, first: usize, pieces: &[libc::iovec]) -> io::Result<()> {
+        // SAFETY: the pieces are mapped; the regions clear their places once the memory is unmapped, and until then no
+        // request names them because no frame is left. The kernel holds the pages itself.
+        unsafe { self.ring.submitter().register_buffers_update(first as u32, pieces, None) }
+    }
+
+    fn clear(&mut self, first: usize, count: usize) {
+        let nothing = vec![libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; count];
+        // A place that cannot be cleared only keeps memory for longer.
+        // SAFETY: empty pieces refer to no memory.
+        let _ = unsafe { self.ring.submitter().register_buffers_update(first as u32, &nothing, None) };
+    }
+}
+
+fn entry(request: &Request) -> Entry {
+    let Request { address, length, offset, .. } = *request;
+    // With `FIXED_FILE` the kernel takes the descriptor for a place in the table of registered files.
+    let file = Fd(request.registered_file.map_or(request.fd, |place| place as RawFd));
+    let flags = if request.call == Call::WriteDurable { libc::RWF_DSYNC } else { 0 };
+    match (request.call, request.registered_buffer) {
+        (Call::Read, Some(place)) => opcode::ReadFixed::new(file, address, length, place).offset(offset).build(),
+        (Call::Read, None) => opcode::Read::new(file, address, length).offset(offset).build(),
+        (Call::Write | Call::WriteDurable, Some(place)) => {
+            opcode::WriteFixed::new(file, address, length, place).offset(offset).rw_flags(flags).build()
+        }
+        (Call::Write | Call::WriteDurable, None) => {
+            opcode::Write::new(file, address, length).offset(offset).rw_flags(flags).build()
+        }
+        (Call::Sync, _) => opcode::Fsync::new(file).flags(FsyncFlags::DATASYNC).build(),
+    }
+}
+
+/// Builds the ring with the best flags that the kernel knows.
+fn build() -> io::Result<(IoUring, &'static str)> {
+    let base = || {
+        let mut builder = IoUring::builder();
+        builder.dontfork().setup_cqsize(COMPLETIONS);
+        builder
+    };
+    let best =
+        base().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all().build(ENTRIES);
+    match best {
+        Ok(ring) => Ok((ring, "single issuer, deferred task work")),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok((base().build(ENTRIES)?, "no flags")),
+        Err(error) => Err(error),
+    }
+}
