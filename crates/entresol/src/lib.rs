@@ -1,1 +1,3 @@
-//! Placeholder.
+//! Entresol: a transactional storage engine for every floor of the storage hierarchy.
+
+pub mod configuration;

@@ -1,0 +1,330 @@
+//! Where everything lives and how it behaves: one TOML file, parsed into typed settings with defaults.
+//!
+//! Every section and key may be left out, so an empty text and a missing file are valid configurations. The same file
+//! opens a database for real and, with `hardware` named, runs it virtually. [`Configuration::reference`] is the whole
+//! format as a commented file.
+//!
+//! ```
+//! use entresol::configuration::{Configuration, Organization};
+//!
+//! let configuration = Configuration::parse(
+//!     r#"
+//!     [device.flash]
+//!     path = "/mnt/nvme/entresol"
+//!
+//!     [buffer]
+//!     size = "1 GiB"
+//!
+//!     [log]
+//!     device = "flash"
+//!     "#,
+//! )?;
+//! assert_eq!(configuration.buffer.size, 1 << 30);
+//! assert_eq!(configuration.log.device, "flash");
+//! assert_eq!(configuration.partition("account").organization, Organization::BTree);
+//!
+//! let error = Configuration::parse("[buffer]\nsise = \"1 GiB\"").unwrap_err();
+//! assert!(error.to_string().contains("did you mean 'size'?"));
+//! # Ok::<(), entresol::configuration::ConfigurationError>(())
+//! ```
+
+mod catalogue;
+mod choice;
+mod error;
+mod interpret;
+mod section;
+
+#[cfg(test)]
+mod tests;
+
+pub use choice::{
+    Backend, Choice, DeviceKind, LockGranule, LockHold, Organization, Replacement, Residence, Update, Victim,
+};
+pub use error::{ConfigurationError, Finding, Problem};
+
+use devices::Hardware;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The name of the device that exists without being configured: the directory of the database.
+pub const DEFAULT_DEVICE: &str = "disk";
+
+/// The name of the configuration file that a database directory may hold.
+pub const FILE_NAME: &str = "entresol.toml";
+
+/// All settings of a database. The fields are the sections of the file, by their names there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configuration {
+    /// `hardware`: the described machine on which to run under the virtual clock, written as a name that `entresol devices
+    /// list` shows or as the path of a description ending in `.toml`; with the described devices of the configuration
+    /// added. `None`: this machine.
+    pub hardware: Option<Hardware>,
+    /// `mpl`: the multiprogramming level, how many transactions may be under way at once; others wait for their turn.
+    /// 1 to 65,536.
+    pub mpl: u32,
+    /// `[device.NAME]`: where files live, by name. Always holds [`DEFAULT_DEVICE`] on the real machine; virtually the
+    /// devices are those of `hardware`.
+    pub devices: BTreeMap<String, Device>,
+    /// `[buffer]`: the main-memory buffer.
+    pub buffer: Buffer,
+    /// `[log]`: the write-ahead log.
+    pub log: Log,
+    /// `[commit]`: what happens to changed pages at commit.
+    pub commit: Commit,
+    /// `[checkpoint]`: how often restart is made short.
+    pub checkpoint: Checkpoint,
+    /// `[locks]`: what happens when transactions wait for each other.
+    pub locks: Locks,
+    /// `[driver]`: how this machine does its input and output.
+    pub driver: Driver,
+    /// `[partition.NAME]`: placement and organization of partitions, by name. Those not named here have defaults:
+    /// [`Configuration::partition`].
+    pub partitions: BTreeMap<String, Partition>,
+}
+
+impl Default for Configuration {
+    fn default() -> Configuration {
+        let log = Log::default();
+        let checkpoint = Checkpoint::for_log(log.size);
+        Configuration {
+            hardware: None,
+            mpl: 1024,
+            devices: BTreeMap::from([(DEFAULT_DEVICE.to_owned(), Device::default())]),
+            buffer: Buffer::default(),
+            log,
+            commit: Commit::default(),
+            checkpoint,
+            locks: Locks::default(),
+            driver: Driver::default(),
+            partitions: BTreeMap::new(),
+        }
+    }
+}
+
+/// `[device.NAME]`: a place for files.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Device {
+    /// `path`: the directory. `None`: the database's own. A relative path in a file starts at that file's directory.
+    pub path: Option<PathBuf>,
+    /// `kind`: how the device is reached.
+    pub kind: DeviceKind,
+    /// `described`: the description whose delays the device shows, written as `MACHINE:DEVICE` (or `MACHINE` if that has
+    /// one device) with a name that `entresol devices list` shows or the path of a description ending in `.toml`. On the
+    /// real machine the delays are added on the wall clock.
+    pub described: Option<devices::Device>,
+}
+
+/// `[buffer]`: the main-memory buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buffer {
+    /// `size`: how much memory holds pages, in bytes; at least 16 pages.
+    pub size: u64,
+    /// `page_size`: bytes per page of partitions that set no size of their own; a power of two from 4 KiB (virtually
+    /// 128 B) to 64 KiB.
+    pub page_size: u32,
+    /// `replacement`: which page makes room for another.
+    pub replacement: Replacement,
+    /// `cleaner`: whether changed pages are written in the background before their frames are needed.
+    pub cleaner: bool,
+}
+
+impl Default for Buffer {
+    fn default() -> Buffer {
+        Buffer { size: 256 << 20, page_size: 8 << 10, replacement: Replacement::Lru, cleaner: true }
+    }
+}
+
+/// `[log]`: the write-ahead log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Log {
+    /// `device`: the device that holds the log.
+    pub device: String,
+    /// `size`: how much log is kept before the oldest must be given up, in bytes; 1 MiB (virtually 64 KiB) to 16 TiB.
+    pub size: u64,
+    /// `group_commit`, `group_size`, `group_delay`: how long a commit waits for others to share its log write.
+    pub group_commit: GroupCommit,
+    /// `durable`: whether commits wait until their log record survives a power cut.
+    pub durable: bool,
+    /// `hold_locks`: until when a committing transaction keeps its locks.
+    pub hold_locks: LockHold,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log {
+            device: DEFAULT_DEVICE.to_owned(),
+            size: 1 << 30,
+            group_commit: GroupCommit::Adaptive,
+            durable: true,
+            hold_locks: LockHold::UntilLogged,
+        }
+    }
+}
+
+/// When the log buffer is written for the commits that wait in it (group commit: DeWitt et al. 1984).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupCommit {
+    /// `"adaptive"`: a commit is written at once while the log device is idle; those that arrive meanwhile share the
+    /// next write.
+    Adaptive,
+    /// `"none"`: every commit has a log write of its own.
+    None,
+    /// `"size"`: the log is written when `commits` commits wait, or when the first of them has waited for `delay_ns`.
+    Size {
+        /// `group_size`: how many commits share a write, 2 to 65,536.
+        commits: u32,
+        /// `group_delay`: the longest wait for a full group, in nanoseconds; 1 us to 10 s.
+        delay_ns: u64,
+    },
+    /// `"delay"`: the log is written when the first commit has waited for `delay_ns`.
+    Delay {
+        /// `group_delay`: the wait, in nanoseconds; 1 us to 10 s.
+        delay_ns: u64,
+    },
+}
+
+/// `[commit]`: what happens to changed pages at commit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Commit {
+    /// `update`: whether changed pages are written at commit.
+    pub update: Update,
+}
+
+/// `[checkpoint]`: how often restart is made short. Whichever limit is reached first starts a checkpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// `interval`: the time from one checkpoint to the next in nanoseconds, 1 ms to 24 hours; `None` for `"off"`.
+    pub interval_ns: Option<u64>,
+    /// `log_bytes`: the growth of the log from one checkpoint to the next in bytes, 16 KiB to half of the log's size;
+    /// `None` for `"off"`. Left out: a quarter of the log's size.
+    pub log_bytes: Option<u64>,
+}
+
+impl Checkpoint {
+    /// The defaults beside a log of `size` bytes.
+    pub fn for_log(size: u64) -> Checkpoint {
+        Checkpoint { interval_ns: Some(60_000_000_000), log_bytes: Some(size / 4) }
+    }
+}
+
+/// `[locks]`: what happens when transactions wait for each other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Locks {
+    /// `victim`: which transaction is rolled back to end a deadlock.
+    pub victim: Victim,
+}
+
+/// `[driver]`: how this machine does its input and output. Without meaning under the virtual clock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Driver {
+    /// `backend`: the way to the kernel.
+    pub backend: Backend,
+    /// `direct`: whether files are read and written past the page cache (O_DIRECT).
+    pub direct: bool,
+}
+
+impl Default for Driver {
+    fn default() -> Driver {
+        Driver { backend: Backend::Automatic, direct: true }
+    }
+}
+
+/// `[partition.NAME]`: placement and organization of one partition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Partition {
+    /// `device`: the device that holds the partition's file.
+    pub device: String,
+    /// `organization`: how records are found.
+    pub organization: Organization,
+    /// `locks`: what a transaction locks.
+    pub locks: LockGranule,
+    /// `residence`: whether pages may leave main memory.
+    pub residence: Residence,
+    /// `blocking_factor`: records per page of direct and append partitions, 1 to 65,535; `None`: as many as fit.
+    pub blocking_factor: Option<u32>,
+    /// `record_size`: bytes per record of direct and append partitions; `None`: as the workload says.
+    pub record_size: Option<u32>,
+    /// `objects`: how many records a direct partition has; `None`: as the workload says.
+    pub objects: Option<u64>,
+    /// `page_size`: bytes per page; `None`: that of `[buffer]`.
+    pub page_size: Option<u32>,
+}
+
+impl Default for Partition {
+    fn default() -> Partition {
+        Partition {
+            device: DEFAULT_DEVICE.to_owned(),
+            organization: Organization::default(),
+            locks: LockGranule::default(),
+            residence: Residence::default(),
+            blocking_factor: None,
+            record_size: None,
+            objects: None,
+            page_size: None,
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the configuration chooses the driver, so none exists yet")]
+fn read_file(file: &Path) -> std::io::Result<Vec<u8>> {
+    std::fs::read(file)
+}
+
+/// The device of what names none: [`DEFAULT_DEVICE`], or the first of hardware that has none of this name.
+fn default_device(hardware: Option<&Hardware>) -> &str {
+    match hardware {
+        Some(hardware) if !hardware.devices.contains_key(DEFAULT_DEVICE) => {
+            hardware.devices.keys().next().map_or(DEFAULT_DEVICE, String::as_str)
+        }
+        _ => DEFAULT_DEVICE,
+    }
+}
+
+impl Configuration {
+    /// The configuration that `text` describes; messages name it `<text>`.
+    ///
+    /// # Errors
+    /// [`ConfigurationError::Wrong`] with everything that is wrong in it.
+    pub fn parse(text: &str) -> Result<Configuration, ConfigurationError> {
+        Configuration::from_bytes("<text>", text.as_bytes(), None)
+    }
+
+    /// The configuration that the bytes of the file `file` (named in messages, not read) describe, run on `hardware` (a
+    /// name or path as in the file) if that is given, whatever the file says. Descriptions named by path are read;
+    /// relative paths start at the working directory.
+    ///
+    /// # Errors
+    /// [`ConfigurationError::Wrong`] with everything that is wrong in the file; [`ConfigurationError::Hardware`] if
+    /// `hardware` cannot be used.
+    pub fn from_bytes(file: &str, bytes: &[u8], hardware: Option<&str>) -> Result<Configuration, ConfigurationError> {
+        interpret::interpret(file, bytes, hardware, Path::new(""))
+    }
+
+    /// Reads a configuration file; its relative paths start at its directory. `hardware`, if given, is used whatever the
+    /// file says, and starts at the working directory if it is a path. No file (`None`) is an empty one.
+    ///
+    /// # Errors
+    /// [`ConfigurationError::Unreadable`] if the file cannot be read, and those of [`Configuration::from_bytes`].
+    pub fn read(file: Option<&Path>, hardware: Option<&str>) -> Result<Configuration, ConfigurationError> {
+        let Some(file) = file else {
+            return Configuration::from_bytes("<no file>", b"", hardware);
+        };
+        let name = file.display().to_string();
+        let bytes = read_file(file)
+            .map_err(|error| ConfigurationError::Unreadable { file: name.clone(), reason: error.to_string() })?;
+        interpret::interpret(&name, &bytes, hardware, file.parent().unwrap_or(Path::new("")))
+    }
+
+    /// The settings of the partition `name`: as configured, or the defaults.
+    pub fn partition(&self, name: &str) -> Partition {
+        let default =
+            || Partition { device: default_device(self.hardware.as_ref()).to_owned(), ..Partition::default() };
+        self.partitions.get(name).cloned().unwrap_or_else(default)
+    }
+
+    /// The whole format as a commented file that holds every key with its default. It parses to
+    /// [`Configuration::default`].
+    pub fn reference() -> String {
+        include_str!("configuration/reference.toml").to_owned()
+    }
+}

@@ -1,0 +1,289 @@
+//! From the text to the settings: every section in turn, then what one section may not say beside another.
+
+use super::choice::{DeviceKind, LockGranule, Organization};
+use super::error::{ConfigurationError, Problem};
+use super::section::{Document, Section};
+use super::{
+    Buffer, Checkpoint, Commit, Configuration, DEFAULT_DEVICE, Device, Driver, GroupCommit, Locks, Log, Partition,
+    catalogue,
+};
+use devices::Hardware;
+use std::collections::BTreeMap;
+use std::path::Path;
+use toml::de::DeTable;
+
+const KIB: u64 = 1 << 10;
+const TIB: u64 = 1 << 40;
+const MICROSECOND_NS: u64 = base::time::MICROSECOND_NS;
+const SECOND_NS: u64 = base::time::SECOND_NS;
+
+/// The configuration that `bytes` describe; `hardware`, if given, is used whatever they say. Descriptions named by path
+/// are read from `directory`.
+pub(super) fn interpret(
+    file: &str,
+    bytes: &[u8],
+    hardware: Option<&str>,
+    directory: &Path,
+) -> Result<Configuration, ConfigurationError> {
+    // A path from outside starts where the program does, not where the file lies.
+    let hardware = hardware.map(|name| catalogue::machine(name, Path::new(""))).transpose().map_err(|problem| {
+        let known = catalogue::machines().into_iter().map(str::to_owned).collect();
+        ConfigurationError::Hardware { problem, known }
+    })?;
+    // What is not UTF-8 is shown replaced; the first replacement is where the valid text ends.
+    let lossy = String::from_utf8_lossy(bytes);
+    let document = Document::new(file, &lossy);
+    let table = match (std::str::from_utf8(bytes), DeTable::parse(&lossy)) {
+        (Err(error), _) => {
+            let at = error.valid_up_to();
+            return Err(document.failure(at..at, Problem::NotText, "text in UTF-8"));
+        }
+        (Ok(_), Err(error)) => {
+            let span = error.span().unwrap_or(lossy.len()..lossy.len());
+            return Err(document.failure(span, Problem::Syntax(error.message().to_owned()), ""));
+        }
+        (Ok(_), Ok(table)) => table,
+    };
+    let configuration = read(&document, table.get_ref(), hardware, directory);
+    document.verdict().map(|()| configuration)
+}
+
+/// What the sections must know of each other.
+struct Context {
+    /// Whether the run is under the virtual clock.
+    is_virtual: bool,
+    /// The names of all devices.
+    devices: Vec<String>,
+    /// The device of what names none.
+    default_device: String,
+}
+
+impl Context {
+    fn page_size(&self, section: &mut Section<'_>) -> Option<u32> {
+        let low = if self.is_virtual { 128 } else { 4 * KIB };
+        let bytes = section.power_of_two("page_size", low..=64 * KIB)?;
+        Some(u32::try_from(bytes).expect("the range ends at 64 KiB"))
+    }
+
+    fn device(&self, section: &mut Section<'_>) -> String {
+        let Some(name) = section.text("device", "the name of a device") else {
+            return self.default_device.clone();
+        };
+        if self.devices.iter().all(|device| device != name) {
+            let known: Vec<&str> = self.devices.iter().map(String::as_str).collect();
+            let problem = Problem::NoSuch { what: "device", name: name.to_owned() };
+            let more = ", or another that has a section [device.NAME]";
+            section.report_name("device", problem, name, &known, more);
+        }
+        name.to_owned()
+    }
+}
+
+fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>, directory: &Path) -> Configuration {
+    let mut root = Section::root(document, table);
+    let written = read_hardware(&mut root, directory);
+    let mut hardware = hardware.or(written);
+    let mut devices: BTreeMap<String, Device> = root
+        .named_sections("device", |name, section| read_device(name, section, hardware.as_ref(), directory))
+        .into_iter()
+        .collect();
+    if let Some(hardware) = &mut hardware {
+        let described = devices.iter().filter_map(|(name, device)| Some((name.clone(), device.described.clone()?)));
+        hardware.devices.extend(described);
+    } else {
+        devices.entry(DEFAULT_DEVICE.to_owned()).or_default();
+    }
+    let context = context(&devices, hardware.as_ref());
+    let mpl = root.number("mpl", 1..=65_536).map(|mpl| mpl as u32);
+    let buffer = root.section("buffer", |section| read_buffer(section, &context));
+    let log = root.section("log", |section| read_log(section, &context));
+    let commit = root.section("commit", |section| Commit { update: section.choice("update").unwrap_or_default() });
+    let checkpoint = root.section("checkpoint", |section| read_checkpoint(section, log.size));
+    let locks = root.section("locks", |section| Locks { victim: section.choice("victim").unwrap_or_default() });
+    let driver = root.section("driver", read_driver);
+    let partitions = root
+        .named_sections("partition", |_, section| read_partition(section, &context, buffer.page_size))
+        .into_iter()
+        .collect();
+    root.finish();
+    let mpl = mpl.unwrap_or(Configuration::default().mpl);
+    Configuration { hardware, mpl, devices, buffer, log, commit, checkpoint, locks, driver, partitions }
+}
+
+fn read_hardware(root: &mut Section<'_>, directory: &Path) -> Option<Hardware> {
+    let name = root.text("hardware", "the name of described hardware, or the path of a description ending in .toml")?;
+    match catalogue::machine(name, directory) {
+        Ok(hardware) => Some(hardware),
+        Err(problem) => {
+            let more = ", or the path of a description ending in .toml";
+            root.report_name("hardware", problem, name, &catalogue::machines(), more);
+            // What follows is read as for a virtual run, so that one mistake is not reported many times.
+            Some(Hardware::ideal())
+        }
+    }
+}
+
+fn context(devices: &BTreeMap<String, Device>, hardware: Option<&Hardware>) -> Context {
+    let names: Vec<String> = match hardware {
+        Some(hardware) => hardware.devices.keys().cloned().collect(),
+        None => devices.keys().cloned().collect(),
+    };
+    let default_device = super::default_device(hardware).to_owned();
+    Context { is_virtual: hardware.is_some(), devices: names, default_device }
+}
+
+fn read_device(name: &str, section: &mut Section<'_>, hardware: Option<&Hardware>, directory: &Path) -> Device {
+    let path = section.text("path", "the path of a directory");
+    let kind = section.choice("kind").unwrap_or_default();
+    let described = section.text("described", "the name of a described device, or the path of a description");
+    if path == Some("") {
+        let conflict = Problem::Conflict("the path is empty".to_owned());
+        section.conflict("path", conflict, "the path of a directory; without this key it is the database's own");
+    }
+    if kind == DeviceKind::Described && hardware.is_none() {
+        let conflict =
+            Problem::Conflict("a device that is only described does not exist on the real machine".to_owned());
+        section.conflict("kind", conflict, "\"file\", \"mapped\"; \"described\" beside hardware = \"NAME\"");
+    } else if kind == DeviceKind::Described && described.is_none() {
+        let conflict = Problem::Conflict("a described device needs its description".to_owned());
+        section.conflict("kind", conflict, "\"described\" beside described = \"NAME\"");
+    } else if let Some(hardware) = hardware.filter(|hardware| !hardware.devices.contains_key(name))
+        && described.is_none()
+    {
+        let problem = Problem::Conflict(format!("hardware '{}' has no device '{name}'", hardware.name));
+        let known: Vec<&str> = hardware.devices.keys().map(String::as_str).collect();
+        section.report_header(problem, name, &known, ", or another beside described = \"NAME\"");
+    }
+    let described = described.and_then(|name| {
+        let report = |problem| {
+            let known = catalogue::descriptions();
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let more = ", or the path of a description ending in .toml";
+            section.report_name("described", problem, name, &known, more);
+        };
+        catalogue::description(name, directory).map_err(report).ok()
+    });
+    Device { path: path.map(|path| directory.join(path)), kind, described }
+}
+
+fn read_buffer(section: &mut Section<'_>, context: &Context) -> Buffer {
+    let defaults = Buffer::default();
+    let page_size = context.page_size(section).unwrap_or(defaults.page_size);
+    let least = 16 * u64::from(page_size);
+    Buffer {
+        size: section.size("size", least..=16 * TIB, ": 16 pages or more").unwrap_or(defaults.size),
+        page_size,
+        replacement: section.choice("replacement").unwrap_or_default(),
+        cleaner: section.flag("cleaner").unwrap_or(defaults.cleaner),
+    }
+}
+
+fn read_log(section: &mut Section<'_>, context: &Context) -> Log {
+    let defaults = Log::default();
+    let low = if context.is_virtual { 64 * KIB } else { KIB * KIB };
+    Log {
+        device: context.device(section),
+        size: section.size("size", low..=16 * TIB, "").unwrap_or(defaults.size),
+        group_commit: read_group_commit(section),
+        durable: section.flag("durable").unwrap_or(defaults.durable),
+        hold_locks: section.choice("hold_locks").unwrap_or_default(),
+    }
+}
+
+fn read_group_commit(section: &mut Section<'_>) -> GroupCommit {
+    let policy = section.word("group_commit", &["adaptive", "none", "size", "delay"]);
+    let size = section.number("group_size", 2..=65_536);
+    let delay_ns = section.duration_ns("group_delay", MICROSECOND_NS..=10 * SECOND_NS, "");
+    let policy = policy.unwrap_or("adaptive");
+    let commits = size.unwrap_or(8) as u32;
+    let delay_ns = delay_ns.unwrap_or(base::time::MILLISECOND_NS);
+    if policy != "size" {
+        let conflict = format!("'group_size' has no effect with group_commit = \"{policy}\"");
+        section.conflict("group_size", Problem::Conflict(conflict), "group_size beside group_commit = \"size\"");
+    }
+    if policy != "size" && policy != "delay" {
+        let conflict = format!("'group_delay' has no effect with group_commit = \"{policy}\"");
+        let allowed = "group_delay beside group_commit = \"size\" or \"delay\"";
+        section.conflict("group_delay", Problem::Conflict(conflict), allowed);
+    }
+    match policy {
+        "none" => GroupCommit::None,
+        "size" => GroupCommit::Size { commits, delay_ns },
+        "delay" => GroupCommit::Delay { delay_ns },
+        _ => GroupCommit::Adaptive,
+    }
+}
+
+fn read_checkpoint(section: &mut Section<'_>, log_size: u64) -> Checkpoint {
+    let mut checkpoint = Checkpoint::for_log(log_size);
+    let interval = base::time::MILLISECOND_NS..=86_400 * SECOND_NS;
+    if let Some(interval_ns) =
+        section.unless_off("interval", |section| section.duration_ns("interval", interval, ", or \"off\""))
+    {
+        checkpoint.interval_ns = interval_ns;
+    }
+    if let Some(log_bytes) = section.unless_off("log_bytes", |section| {
+        section.size("log_bytes", 16 * KIB..=log_size / 2, ": half of the log's size; or \"off\"")
+    }) {
+        checkpoint.log_bytes = log_bytes;
+    }
+    checkpoint
+}
+
+fn read_driver(section: &mut Section<'_>) -> Driver {
+    Driver {
+        backend: section.choice("backend").unwrap_or_default(),
+        direct: section.flag("direct").unwrap_or(Driver::default().direct),
+    }
+}
+
+fn read_partition(section: &mut Section<'_>, context: &Context, buffer_page_size: u32) -> Partition {
+    let partition = Partition {
+        device: context.device(section),
+        organization: section.choice("organization").unwrap_or_default(),
+        locks: section.choice("locks").unwrap_or_default(),
+        residence: section.choice("residence").unwrap_or_default(),
+        blocking_factor: section.number("blocking_factor", 1..=65_535).map(|n| n as u32),
+        record_size: section.size("record_size", 1..=64 * KIB, "").map(|n| n as u32),
+        objects: section.number("objects", 1..=1 << 48),
+        page_size: context.page_size(section),
+    };
+    check_partition(section, &partition, buffer_page_size);
+    partition
+}
+
+fn check_partition(section: &Section<'_>, partition: &Partition, buffer_page_size: u32) {
+    let fixed = "organization = \"direct\" or \"append\"";
+    for (key, allowed) in [("blocking_factor", fixed), ("record_size", fixed), ("objects", "organization = \"direct\"")]
+    {
+        let suits = match partition.organization {
+            Organization::BTree => false,
+            Organization::Append => key != "objects",
+            Organization::Direct => true,
+        };
+        if !suits {
+            let conflict = format!("'{key}' has no effect in a partition of this organization");
+            section.conflict(key, Problem::Conflict(conflict), &format!("{key} beside {allowed}"));
+        }
+    }
+    if partition.organization == Organization::BTree && partition.locks == LockGranule::Page {
+        let conflict = Problem::Conflict("a b-tree is not locked by page".to_owned());
+        section.conflict(
+            "locks",
+            conflict,
+            "\"record\", \"none\"; \"page\" beside organization = \"direct\" or \"append\"",
+        );
+    }
+    let page_size = partition.page_size.unwrap_or(buffer_page_size);
+    if let (Some(blocking_factor), Some(record_size)) = (partition.blocking_factor, partition.record_size)
+        && u64::from(blocking_factor) * u64::from(record_size) > u64::from(page_size)
+    {
+        let conflict =
+            format!("{blocking_factor} records of {record_size} bytes do not fit on a page of {page_size} bytes");
+        section.conflict(
+            "blocking_factor",
+            Problem::Conflict(conflict),
+            "as many records as fit; without this key so many",
+        );
+    }
+}

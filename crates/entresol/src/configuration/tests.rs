@@ -1,0 +1,353 @@
+use super::*;
+use proptest::prelude::*;
+
+/// The message about `text`, as a user sees it.
+fn message(text: &str) -> String {
+    Configuration::from_bytes("house.toml", text.as_bytes(), None).expect_err(text).to_string()
+}
+
+fn findings(text: &str) -> Vec<Finding> {
+    match Configuration::parse(text) {
+        Err(ConfigurationError::Wrong { findings }) => findings,
+        other => panic!("{text:?} gave {other:?}"),
+    }
+}
+
+#[test]
+fn nothing_is_the_default() {
+    assert_eq!(Configuration::parse(""), Ok(Configuration::default()));
+    assert_eq!(Configuration::read(None, None), Ok(Configuration::default()));
+    assert_eq!(Configuration::parse("[log]\n[buffer]\n[partition]\n[device]"), Ok(Configuration::default()));
+}
+
+#[test]
+fn every_section_is_read() {
+    let configuration = Configuration::parse(
+        r#"
+        mpl = 8
+        [device.disk]
+        path = "data"
+        [device.flash]
+        path = "/mnt/nvme/entresol"
+        kind = "mapped"
+        described = "rahm-1991:nvem"
+        [buffer]
+        size = "1 GiB"
+        page_size = 16384
+        replacement = "lru"
+        cleaner = false
+        [log]
+        device = "flash"
+        size = "64 MiB"
+        group_commit = "size"
+        group_size = 32
+        group_delay = "1.5 ms"
+        durable = false
+        hold_locks = "until-durable"
+        [commit]
+        update = "force"
+        [checkpoint]
+        interval = "off"
+        log_bytes = "8 MiB"
+        [locks]
+        victim = "youngest"
+        [driver]
+        backend = "thread-pool"
+        direct = false
+        [partition.account]
+        device = "flash"
+        organization = "direct"
+        locks = "page"
+        residence = "memory"
+        blocking_factor = 10
+        record_size = "100 B"
+        objects = 5_000_000
+        page_size = "4 KiB"
+        "#,
+    )
+    .unwrap();
+    let expected = Configuration {
+        hardware: None,
+        mpl: 8,
+        devices: BTreeMap::from([
+            ("disk".to_owned(), Device { path: Some("data".into()), ..Device::default() }),
+            (
+                "flash".to_owned(),
+                Device {
+                    path: Some("/mnt/nvme/entresol".into()),
+                    kind: DeviceKind::Mapped,
+                    described: Some(Hardware::named("rahm-1991").unwrap().devices["nvem"].clone()),
+                },
+            ),
+        ]),
+        buffer: Buffer { size: 1 << 30, page_size: 16384, replacement: Replacement::Lru, cleaner: false },
+        log: Log {
+            device: "flash".to_owned(),
+            size: 64 << 20,
+            group_commit: GroupCommit::Size { commits: 32, delay_ns: 1_500_000 },
+            durable: false,
+            hold_locks: LockHold::UntilDurable,
+        },
+        commit: Commit { update: Update::Force },
+        checkpoint: Checkpoint { interval_ns: None, log_bytes: Some(8 << 20) },
+        locks: Locks { victim: Victim::Youngest },
+        driver: Driver { backend: Backend::ThreadPool, direct: false },
+        partitions: BTreeMap::from([(
+            "account".to_owned(),
+            Partition {
+                device: "flash".to_owned(),
+                organization: Organization::Direct,
+                locks: LockGranule::Page,
+                residence: Residence::Memory,
+                blocking_factor: Some(10),
+                record_size: Some(100),
+                objects: Some(5_000_000),
+                page_size: Some(4096),
+            },
+        )]),
+    };
+    assert_eq!(configuration, expected);
+    assert_eq!(configuration.partition("branch"), Partition::default());
+}
+
+#[test]
+fn hardware_is_virtual_and_may_come_from_outside() {
+    let text = "[buffer]\npage_size = \"128 B\"\nsize = \"2 KiB\"";
+    assert!(message(text).contains("\"4 KiB\" to \"64 KiB\", a power of two"));
+    let virtually = Configuration::from_bytes("f", text.as_bytes(), Some("rahm-1991")).unwrap();
+    assert_eq!(virtually.hardware, Some(Hardware::named("rahm-1991").unwrap()));
+    assert_eq!(virtually.buffer.page_size, 128);
+    assert_eq!(Configuration::parse(&format!("hardware = \"rahm-1991\"\n{text}")), Ok(virtually));
+    let error = Configuration::from_bytes("f", b"", Some("rahm-1919")).unwrap_err();
+    assert!(error.to_string().ends_with("did you mean 'rahm-1991'?"), "{error}");
+}
+
+#[test]
+fn hardware_brings_its_devices() {
+    let text = "hardware = \"nvme-2026\"\n[device.old]\ndescribed = \"hdd-7200\"\n[log]\ndevice = \"old\"";
+    let configuration = Configuration::parse(text).unwrap();
+    assert_eq!(configuration.hardware.as_ref().unwrap().devices.keys().collect::<Vec<_>>(), ["nvme", "old"]);
+    assert_eq!(configuration.log.device, "old");
+    assert_eq!(configuration.partition("account").device, "nvme");
+    assert!(message(&text.replace("\"old\"", "\"disk\"")).contains("allowed: \"nvme\", \"old\", or another"));
+    let unknown = message("hardware = \"nvme-2026\"\n[device.nvm]\npath = \"data\"");
+    assert!(unknown.starts_with("house.toml:2:9: hardware 'nvme-2026' has no device 'nvm'"), "{unknown}");
+    assert!(unknown.ends_with("did you mean 'nvme'?"), "{unknown}");
+}
+
+#[test]
+fn checkpoints_follow_the_size_of_the_log() {
+    let configuration = Configuration::parse("[log]\nsize = \"64 MiB\"").unwrap();
+    assert_eq!(configuration.checkpoint.log_bytes, Some(16 << 20));
+    assert!(message("[log]\nsize = \"64 MiB\"\n[checkpoint]\nlog_bytes = \"48 MiB\"").contains("to \"32 MiB\""));
+}
+
+#[test]
+fn paths_start_at_the_file() {
+    let described = "[device.one]\nsync = \"1 ms\"";
+    let directory = std::env::temp_dir().join(format!("entresol-configuration-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let file = directory.join(FILE_NAME);
+    #[expect(clippy::disallowed_methods, reason = "the test makes the files that are read")]
+    let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
+    write("one.toml", described);
+    write(FILE_NAME, "[device.flash]\npath = \"flash\"\ndescribed = \"one.toml\"\n[device.nvem]\npath = \"/nvem\"");
+    let configuration = Configuration::read(Some(&file), None).unwrap();
+    let one = Hardware::parse(described, "").unwrap().devices.remove("one");
+    assert_eq!(configuration.devices["flash"].described, one);
+    assert_eq!(configuration.devices["flash"].path, Some(directory.join("flash")));
+    assert_eq!(configuration.devices["nvem"].path, Some(PathBuf::from("/nvem")));
+    assert_eq!(configuration.devices["disk"].path, None);
+    write("one.toml", "[device.one]\nsink = \"1 ms\"");
+    let error = Configuration::read(Some(&file), None).unwrap_err().to_string();
+    assert!(error.contains("entresol.toml:3:13: 'one.toml' cannot be used: line 2: unknown field `sink`"), "{error}");
+    std::fs::remove_dir_all(&directory).unwrap();
+    let error = Configuration::read(Some(&file), None).unwrap_err();
+    assert!(matches!(&error, ConfigurationError::Unreadable { file, .. } if file.ends_with(FILE_NAME)));
+}
+
+#[test]
+fn reference_is_the_default_and_complete() {
+    let reference = Configuration::reference();
+    assert_eq!(Configuration::parse(&reference), Ok(Configuration::default()));
+    // Every key that a section allows stands in the reference.
+    for section in ["device.disk", "buffer", "log", "commit", "checkpoint", "locks", "driver", "partition.account"] {
+        let allowed = findings(&format!("[{section}]\nnonsense = 1")).remove(0).allowed;
+        for key in allowed.split(", ") {
+            assert!(reference.contains(&format!("{key} = ")), "{key} of [{section}]");
+        }
+    }
+    // What stands there behind a '#' is allowed too.
+    let uncommented: String = reference
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(key) if key.starts_with('[') || key.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => {
+                key
+            }
+            _ => line,
+        })
+        .map(|line| line.replace("group_commit = \"adaptive\"", "group_commit = \"size\"") + "\n")
+        .collect();
+    let configuration = Configuration::parse(&uncommented).unwrap();
+    assert_eq!(configuration.partition("account"), Partition { page_size: Some(8192), ..Partition::default() });
+    assert_eq!(configuration.log.group_commit, GroupCommit::Size { commits: 8, delay_ns: 1_000_000 });
+}
+
+#[test]
+fn messages_show_the_line_and_what_is_allowed() {
+    let cases = [
+        (
+            "[buffer]\nsise = \"1 GiB\"\n",
+            "house.toml:2:1: unknown key 'sise' in [buffer]\n  |\n2 | sise = \"1 GiB\"\n  | ^^^^\n  \
+             = allowed: page_size, size, replacement, cleaner\n  = did you mean 'size'?",
+        ),
+        (
+            "# flash comes later\n\n[cache]\ndevice = \"flash\"",
+            "house.toml:3:2: unknown section 'cache' in the file\n  |\n3 | [cache]\n  |  ^^^^^\n  \
+             = allowed: hardware, device, mpl, buffer, log, commit, checkpoint, locks, driver, partition",
+        ),
+        (
+            "[log]\ndevice = \"flsh\"\n[device.flash]\npath = \"f\"",
+            "house.toml:2:10: there is no device 'flsh'\n  |\n2 | device = \"flsh\"\n  |          ^^^^^^\n  \
+             = allowed: \"disk\", \"flash\", or another that has a section [device.NAME]\n  = did you mean 'flash'?",
+        ),
+        (
+            "buffer.size = \"64 Kilo\"",
+            "house.toml:1:15: 'size' cannot be read: '64 Kilo' is not a size; write a number with B, KiB, MiB, GiB or \
+             TiB, such as \"64 KiB\"\n  |\n1 | buffer.size = \"64 Kilo\"\n  |               ^^^^^^^^^\n  \
+             = allowed: a size from \"128 KiB\" to \"16 TiB\": 16 pages or more",
+        ),
+        (
+            "[buffer]\n\tpage_size = 5000",
+            "house.toml:2:14: 'page_size' cannot be 5000\n  |\n2 |  page_size = 5000\n  |              ^^^^\n  \
+             = allowed: \"4 KiB\" to \"64 KiB\", a power of two",
+        ),
+        (
+            "[commit]\nupdate = \"noforse\"",
+            "house.toml:2:10: 'update' cannot be \"noforse\"\n  |\n2 | update = \"noforse\"\n  |          ^^^^^^^^^\n  \
+             = allowed: \"noforce\", \"force\"\n  = did you mean 'noforce'?",
+        ),
+        (
+            "mpl = \"many\"",
+            "house.toml:1:7: 'mpl' is a text\n  |\n1 | mpl = \"many\"\n  |       ^^^^^^\n  \
+             = allowed: a whole number from 1 to 65,536",
+        ),
+        (
+            "[log]\ngroup_size = 4",
+            "house.toml:2:14: 'group_size' has no effect with group_commit = \"adaptive\"\n  |\n2 | group_size = 4\n  \
+             |              ^\n  = allowed: group_size beside group_commit = \"size\"",
+        ),
+        (
+            "[partition.\"../etc\"]",
+            "house.toml:1:12: '../etc' cannot name a device or a partition\n  |\n1 | [partition.\"../etc\"]\n  \
+             |            ^^^^^^^^\n  = allowed: 1 to 64 of the characters a-z A-Z 0-9 _ -, a letter first",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(message(text), expected);
+    }
+}
+
+#[test]
+fn all_that_is_wrong_is_found_in_order() {
+    let text =
+        "[partition.account]\norganization = \"heap\"\n[log]\ndurable = 1\nsize = \"0 B\"\n[buffer]\ncleaner = 0";
+    let lines: Vec<usize> = findings(text).iter().map(|finding| finding.line).collect();
+    assert_eq!(lines, [2, 4, 5, 7]);
+}
+
+#[test]
+fn wrong_values_are_wrong_everywhere() {
+    let wrong = [
+        "hardware = \"abacus\"",
+        "hardware = 1",
+        "buffer = 3",
+        "device = []",
+        "[device]\ndisk = true",
+        "hardware = \"/no/such/file.toml\"",
+        "[device.nvem]\nkind = \"described\"\ndescribed = \"hdd-7200\"",
+        "hardware = \"rahm-1991\"\n[device.nvem]\nkind = \"described\"",
+        "[device.flash]\ndescribed = \"unheard-of\"",
+        "[device.flash]\ndescribed = \"rahm-1991\"",
+        "[device.flash]\ndescribed = \"rahm-1991:drum\"",
+        "[device.flash]\npath = \"\"",
+        "mpl = 0",
+        "mpl = -1",
+        "mpl = 1.5",
+        "mpl = 99999999999999999999999",
+        "[buffer]\nsize = \"1 KiB\"",
+        "[buffer]\nsize = -4096",
+        "[buffer]\npage_size = \"128 KiB\"",
+        "[log]\ngroup_commit = \"delay\"\ngroup_delay = \"1\"",
+        "[log]\ngroup_commit = \"delay\"\ngroup_delay = \"1 min\"",
+        "[log]\ngroup_commit = \"none\"\ngroup_delay = \"1 ms\"",
+        "[checkpoint]\ninterval = \"never\"",
+        "[checkpoint]\ninterval = 60",
+        "[locks]\nvictim = \"oldest\"",
+        "[partition.account]\nblocking_factor = 10",
+        "[partition.account]\nlocks = \"page\"",
+        "[partition.account]\norganization = \"append\"\nobjects = 3",
+        "[partition.account]\norganization = \"direct\"\nblocking_factor = 100\nrecord_size = 100",
+        "[partition.account]\norganization = \"direct\"\nobjects = 0",
+        "size = ",
+        "[buffer\nsize = 1",
+        "mpl = 1\nmpl = 2",
+        "[undo]\ndevice = \"disk\"",
+    ];
+    for text in wrong {
+        assert_eq!(findings(text).len(), 1, "{text}\n{}", message(text));
+    }
+    let not_text = Configuration::from_bytes("f", b"mpl = 1\n# \xff", None).unwrap_err().to_string();
+    assert!(not_text.starts_with("f:2:3: the file is not UTF-8 text"), "{not_text}");
+}
+
+/// Whatever is said of a text, it is said in lines that fit and end with no blank.
+fn is_readable(bytes: &[u8]) -> Result<(), TestCaseError> {
+    for hardware in [None, Some("rahm-1991")] {
+        if let Err(error) = Configuration::from_bytes("f", bytes, hardware) {
+            let ConfigurationError::Wrong { findings } = &error else { panic!("{error}") };
+            prop_assert!(!findings.is_empty());
+            prop_assert!(findings.is_sorted_by_key(|finding| (finding.line, finding.column)));
+            for finding in findings {
+                let shown = finding.to_string();
+                let lines: Vec<&str> = shown.split('\n').collect();
+                prop_assert!(lines.len() >= 4 && lines[3].trim_end().ends_with('^'), "{shown}");
+                prop_assert!(lines[2].chars().count() <= 100 && lines[3].chars().count() <= 100, "{shown}");
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        is_readable(&bytes)?;
+    }
+
+    #[test]
+    fn arbitrary_toml_never_panics(
+        lines in prop::collection::vec(
+            "(\\[[a-z.\"]{1,12}\\]|(size|device|mpl|hardware|page_size|log|partition\\.a\\.locks) ?= ?(\"[ -~é\\t]{0,90}\"|-?[0-9]{1,22}|0x[f0-9]{1,20}|1e400|true|\\[1\\]|\\{a=1\\}))",
+            0..8,
+        )
+    ) {
+        is_readable(lines.join("\n").as_bytes())?;
+    }
+
+    #[test]
+    fn mutated_references_never_panic(
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3_u8), 1..6)
+    ) {
+        let mut bytes: Vec<u8> = Configuration::reference().lines().filter(|l| !l.starts_with("# ")).collect::<Vec<_>>().join("\n").into_bytes();
+        for (at, byte, edit) in edits {
+            let at = at.index(bytes.len());
+            match edit {
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                _ => { bytes.remove(at); }
+            }
+        }
+        is_readable(&bytes)?;
+    }
+}
