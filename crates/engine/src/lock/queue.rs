@@ -58,8 +58,11 @@ impl LockTable {
             NONE => self.requests[head].header.last_waiter,
             after => self.requests[after].prev,
         };
-        let request = Request { upgrade, next: after, prev: before, ..self.new_request(owner, resource, target) };
-        let request = self.requests.insert(request);
+        let request = self.store_request(owner, resource, target);
+        let place = &mut self.requests[request];
+        place.upgrade = upgrade;
+        place.next = after;
+        place.prev = before;
         match after {
             NONE => self.requests[head].header.last_waiter = request,
             after => self.requests[after].prev = request,
@@ -133,7 +136,7 @@ impl LockTable {
                 }
                 self.unqueue(head, at);
                 self.append_holder(head, at);
-                self.hold(at);
+                self.hold(at, owner);
                 woken.push(owner);
             }
             at = next;
@@ -153,7 +156,7 @@ impl LockTable {
         first.next = NONE;
         first.prev = NONE;
         self.replace_head(request, heir, hash);
-        self.hold(heir);
+        self.hold(heir, owner);
         woken.push(owner);
         self.grant_waiters(heir, woken);
     }

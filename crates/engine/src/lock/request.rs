@@ -3,6 +3,7 @@
 use super::mode::Mode;
 use super::resource::Resource;
 use super::table::Owner;
+use base::PartitionId;
 use std::ops::{Index, IndexMut};
 
 /// The index of no request.
@@ -32,6 +33,29 @@ pub(super) struct Request {
     pub(super) group: Mode,
     /// Whether this is the waiting upgrade of a holder.
     pub(super) upgrade: bool,
+}
+
+impl Request {
+    /// Linked to nothing.
+    const BLANK: Request = Request {
+        resource: Resource::partition(PartitionId(0)),
+        owner: Owner(0),
+        arrived: 0,
+        next: NONE,
+        prev: NONE,
+        owner_next: NONE,
+        owner_prev: NONE,
+        header: Header::ABSENT,
+        mode: Mode::Shared,
+        group: Mode::Shared,
+        upgrade: false,
+    };
+
+    /// A request that is linked to nothing yet.
+    #[inline]
+    pub(super) const fn new(owner: Owner, resource: Resource, mode: Mode, arrived: u32) -> Request {
+        Request { resource, owner, arrived, mode, group: mode, ..Request::BLANK }
+    }
 }
 
 /// What belongs to a locked resource rather than to one of its holders.
@@ -66,26 +90,24 @@ impl Slab {
         Slab { requests: Vec::with_capacity(capacity), free: NONE }
     }
 
-    /// Stores a request and returns its index.
+    /// The index of a request for the caller to fill: what is there is left over from another.
     ///
     /// # Panics
     /// If 2^32 - 1 requests exist.
     #[inline]
-    pub(super) fn insert(&mut self, request: Request) -> u32 {
+    pub(super) fn take(&mut self) -> u32 {
         let index = self.free;
         if index == NONE {
-            return self.extend(request);
+            return self.extend();
         }
-        let place = &mut self.requests[index as usize];
-        self.free = place.next;
-        *place = request;
+        self.free = self[index].next;
         index
     }
 
     #[cold]
-    fn extend(&mut self, request: Request) -> u32 {
+    fn extend(&mut self) -> u32 {
         let index = u32::try_from(self.requests.len()).ok().filter(|index| *index != NONE);
-        self.requests.push(request);
+        self.requests.push(Request::BLANK);
         index.expect("fewer than 2^32 - 1 lock requests")
     }
 

@@ -103,9 +103,14 @@ pub struct LockTable {
 impl LockTable {
     /// A table without locks that resolves deadlocks by `policy`.
     pub fn new(policy: VictimPolicy) -> LockTable {
+        LockTable::with_buckets(policy, BUCKETS_MIN)
+    }
+
+    /// A table that starts with this power of two of buckets.
+    pub(super) fn with_buckets(policy: VictimPolicy, buckets: usize) -> LockTable {
         LockTable {
-            buckets: vec![NONE; BUCKETS_MIN],
-            requests: Slab::with_capacity(BUCKETS_MIN),
+            buckets: vec![NONE; buckets],
+            requests: Slab::with_capacity(buckets),
             owners: Vec::new(),
             resources: 0,
             stamps: Stamps::new(),
@@ -221,7 +226,7 @@ impl LockTable {
     fn grant_at_once(&mut self, owner: Owner, resource: Resource, mode: Mode) -> Result<(), Denial> {
         self.arrivals += 1;
         if owner.0 as usize >= self.owners.len() {
-            self.owners.resize(owner.0 as usize + 1, Holdings::NOTHING);
+            self.admit_owner(owner);
         }
         assert!(self.owners[owner.0 as usize].waiting == NONE, "an owner that waits requests nothing else");
         let hash = resource.hash_bits();
@@ -253,9 +258,9 @@ impl LockTable {
         if first.header.first_waiter != NONE || !first.group.admits(mode) {
             return Err(Denial { head, target: mode, upgrade: false });
         }
-        let request = self.requests.insert(self.new_request(owner, first.resource, mode));
+        let request = self.store_request(owner, first.resource, mode);
         self.append_holder(head, request);
-        self.hold(request);
+        self.hold(request, owner);
         Ok(())
     }
 
@@ -267,43 +272,34 @@ impl LockTable {
     }
 
     /// Locks a resource that nobody holds.
+    ///
+    /// Writes the request in place and once: copies by way of the stack are the greater part of what a lock costs.
     #[inline]
     fn lock_first(&mut self, owner: Owner, resource: Resource, mode: Mode, hash: u64) {
         if self.resources >= self.buckets.len() {
             self.grow();
         }
         self.resources += 1;
+        let request = self.requests.take();
         let bucket = self.bucket(hash);
-        let mut request = self.new_request(owner, resource, mode);
-        request.header.chain = self.buckets[bucket];
-        request.header.holders = 1;
-        let request = self.requests.insert(request);
-        self.requests[request].header.last_holder = request;
-        self.buckets[bucket] = request;
-        self.hold(request);
+        let chain = std::mem::replace(&mut self.buckets[bucket], request);
+        let header = Header { chain, holders: 1, last_holder: request, ..Header::ABSENT };
+        self.requests[request] = Request { header, ..Request::new(owner, resource, mode, self.arrivals as u32) };
+        self.hold(request, owner);
     }
 
+    /// Stores a request that is linked to nothing yet and came last.
     #[inline]
-    pub(super) fn new_request(&self, owner: Owner, resource: Resource, mode: Mode) -> Request {
-        Request {
-            resource,
-            owner,
-            arrived: self.arrivals as u32,
-            next: NONE,
-            prev: NONE,
-            owner_next: NONE,
-            owner_prev: NONE,
-            header: Header::ABSENT,
-            mode,
-            group: mode,
-            upgrade: false,
-        }
+    pub(super) fn store_request(&mut self, owner: Owner, resource: Resource, mode: Mode) -> u32 {
+        let request = self.requests.take();
+        self.requests[request] = Request::new(owner, resource, mode, self.arrivals as u32);
+        request
     }
 
     /// Puts a granted request on its owner's list.
     #[inline]
-    pub(super) fn hold(&mut self, request: u32) {
-        let holdings = &mut self.owners[self.requests[request].owner.0 as usize];
+    pub(super) fn hold(&mut self, request: u32, owner: Owner) {
+        let holdings = &mut self.owners[owner.0 as usize];
         let before = holdings.first;
         holdings.first = request;
         holdings.held += 1;
@@ -359,6 +355,9 @@ impl LockTable {
     }
 
     /// As [`LockTable::leave`], where others hold the resource or wait for it.
+    ///
+    /// Kept out of line for the registers of the frequent case.
+    #[inline(never)]
     fn leave_shared(&mut self, request: u32, hash: u64, woken: &mut Vec<Owner>) {
         let Request { resource, next, prev, mut header, group, mode, .. } = self.requests[request];
         if header.holders == 1 {
@@ -448,6 +447,11 @@ impl LockTable {
             }
             at
         }
+    }
+
+    #[cold]
+    fn admit_owner(&mut self, owner: Owner) {
+        self.owners.resize(owner.0 as usize + 1, Holdings::NOTHING);
     }
 
     /// Doubles the buckets.
