@@ -1,0 +1,232 @@
+//! Clients without think time, and the measurement of what they see.
+
+use crate::bank::{Scale, Terminal, Transfer};
+use crate::cpu::cpu_time;
+use crate::peer::{Engine, Grouping, PeerResult, Session};
+use base::statistics::Histogram;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+const WARM_UP: u8 = 0;
+const MEASURED: u8 = 1;
+const OVER: u8 = 2;
+
+/// How often the measuring thread looks whether a client failed.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What was measured between the end of the warm-up and the end of the run.
+#[derive(Debug)]
+pub struct Measured {
+    /// Response times as the clients saw them; their count is the number of transactions.
+    pub responses: Histogram,
+    /// The wall-clock time.
+    pub elapsed: Duration,
+    /// The CPU time of the whole process, user and system: clients, engine, the engine's background work.
+    pub cpu: Duration,
+}
+
+/// A closed loop: each client waits for its answer and asks again at once.
+pub struct ClosedLoop {
+    scale: Scale,
+    clients: usize,
+    seed: u64,
+    warm_up: Duration,
+    measured: Duration,
+    began: Instant,
+    phase: AtomicU8,
+    next_sequence: AtomicU64,
+}
+
+struct Request {
+    client: usize,
+    transfer: Transfer,
+}
+
+impl ClosedLoop {
+    /// A loop of `clients` clients under `seed` whose history begins with the key `first_sequence`.
+    pub fn new(
+        scale: Scale,
+        clients: usize,
+        seed: u64,
+        warm_up: Duration,
+        measured: Duration,
+        first_sequence: u64,
+    ) -> ClosedLoop {
+        let phase = AtomicU8::new(WARM_UP);
+        let next_sequence = AtomicU64::new(first_sequence);
+        ClosedLoop { scale, clients, seed, warm_up, measured, began: Instant::now(), phase, next_sequence }
+    }
+
+    /// The key that the next history row would get: after a run, how many transactions were ever acknowledged.
+    pub fn next_sequence(&self) -> u64 {
+        self.next_sequence.load(Ordering::Relaxed)
+    }
+
+    /// Whether clients go on asking.
+    pub fn goes_on(&self) -> bool {
+        self.phase.load(Ordering::Relaxed) != OVER
+    }
+
+    /// Client `number` of the loop.
+    pub fn terminal(&self, number: usize) -> Terminal {
+        Terminal::new(self.scale, self.seed, number)
+    }
+
+    /// Draws a client's next request, with its history key and time stamp.
+    pub fn request(&self, terminal: &mut Terminal) -> Transfer {
+        let sequence = self.next_sequence.fetch_add(1, Ordering::Relaxed);
+        terminal.next(sequence, self.began.elapsed().as_nanos() as u64)
+    }
+
+    /// Records an answered request if the run is being measured. A response time is counted from the request's time stamp.
+    pub fn answered(&self, transfer: &Transfer, responses: &mut Histogram) {
+        if self.phase.load(Ordering::Relaxed) == MEASURED {
+            responses.record((self.began.elapsed().as_nanos() as u64).saturating_sub(transfer.time_ns));
+        }
+    }
+
+    /// Serves the clients with an engine of threads, grouped in the given way.
+    ///
+    /// # Errors
+    /// The first error of the engine; the run ends with it.
+    pub fn serve(&self, engine: &dyn Engine, grouping: Grouping) -> PeerResult<Measured> {
+        thread::scope(|scope| {
+            let mut threads = Vec::new();
+            match grouping {
+                Grouping::Single => {
+                    threads.push(scope.spawn(|| self.watched(|| self.play(engine, 0..1))));
+                }
+                Grouping::Rounds => {
+                    threads.push(scope.spawn(|| self.watched(|| self.play(engine, 0..self.clients))));
+                }
+                Grouping::Own => {
+                    for number in 0..self.clients {
+                        threads.push(scope.spawn(move || self.watched(|| self.play(engine, number..number + 1))));
+                    }
+                }
+                Grouping::Queue => {
+                    let (requests, queue) = channel();
+                    let mut answers = Vec::new();
+                    for number in 0..self.clients {
+                        let (answer, receiver) = sync_channel(1);
+                        answers.push(answer);
+                        let requests = requests.clone();
+                        threads.push(scope.spawn(move || self.watched(|| self.ask(number, requests, receiver))));
+                    }
+                    threads.push(scope.spawn(move || self.watched(|| self.drain(engine, queue, answers))));
+                }
+            }
+            self.measure(threads)
+        })
+    }
+
+    /// Runs a client or committer; an error ends the run for all.
+    fn watched(&self, body: impl FnOnce() -> PeerResult<Histogram>) -> PeerResult<Histogram> {
+        let result = body();
+        if result.is_err() {
+            self.phase.store(OVER, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Plays some clients on this thread: one request of each makes a transaction.
+    fn play(&self, engine: &dyn Engine, numbers: std::ops::Range<usize>) -> PeerResult<Histogram> {
+        let mut session = engine.session()?;
+        let mut terminals: Vec<Terminal> = numbers.map(|number| self.terminal(number)).collect();
+        let mut responses = Histogram::new();
+        let mut transfers = Vec::with_capacity(terminals.len());
+        let mut balances = Vec::with_capacity(terminals.len());
+        while self.goes_on() {
+            transfers.clear();
+            transfers.extend(terminals.iter_mut().map(|terminal| self.request(terminal)));
+            commit(&mut *session, &transfers, &mut balances)?;
+            for transfer in &transfers {
+                self.answered(transfer, &mut responses);
+            }
+        }
+        Ok(responses)
+    }
+
+    /// One client thread before a queue.
+    fn ask(&self, client: usize, requests: Sender<Request>, answer: Receiver<i64>) -> PeerResult<Histogram> {
+        let mut terminal = self.terminal(client);
+        let mut responses = Histogram::new();
+        while self.goes_on() {
+            let transfer = self.request(&mut terminal);
+            // The committer hangs up only if it failed; then its error is the one to report.
+            if requests.send(Request { client, transfer }).is_err() || answer.recv().is_err() {
+                break;
+            }
+            self.answered(&transfer, &mut responses);
+        }
+        Ok(responses)
+    }
+
+    /// The committer behind a queue: ends when all clients have hung up.
+    fn drain(
+        &self,
+        engine: &dyn Engine,
+        queue: Receiver<Request>,
+        answers: Vec<SyncSender<i64>>,
+    ) -> PeerResult<Histogram> {
+        let mut session = engine.session()?;
+        let (mut clients, mut transfers, mut balances) = (Vec::new(), Vec::new(), Vec::new());
+        while let Ok(first) = queue.recv() {
+            clients.clear();
+            transfers.clear();
+            for request in std::iter::once(first).chain(queue.try_iter()) {
+                clients.push(request.client);
+                transfers.push(request.transfer);
+            }
+            commit(&mut *session, &transfers, &mut balances)?;
+            for (client, balance) in clients.iter().zip(&balances) {
+                answers[*client].send(*balance)?;
+            }
+        }
+        Ok(Histogram::new())
+    }
+
+    /// Waits for the end of the warm-up and of the run, and reads the clocks at both.
+    fn measure(&self, threads: Vec<ScopedJoinHandle<'_, PeerResult<Histogram>>>) -> PeerResult<Measured> {
+        self.wait(self.warm_up);
+        let (start, cpu_start) = (Instant::now(), cpu_time()?);
+        self.advance(WARM_UP, MEASURED);
+        self.wait(self.measured);
+        self.advance(MEASURED, OVER);
+        let (elapsed, cpu) = (start.elapsed(), cpu_time()? - cpu_start);
+        let mut responses = Histogram::new();
+        for thread in threads {
+            match thread.join() {
+                Ok(result) => responses.merge(&result?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(Measured { responses, elapsed, cpu })
+    }
+
+    /// Goes to the next phase unless a failure ended the run already.
+    fn advance(&self, from: u8, to: u8) {
+        // A failed exchange means that the run is over, which is where it shall stay.
+        let _ = self.phase.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn wait(&self, duration: Duration) {
+        let end = Instant::now() + duration;
+        while self.goes_on() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            thread::sleep(left.min(LOOK));
+        }
+    }
+}
+
+fn commit(session: &mut dyn Session, transfers: &[Transfer], balances: &mut Vec<i64>) -> PeerResult<()> {
+    balances.clear();
+    session.commit(transfers, balances)?;
+    assert_eq!(balances.len(), transfers.len(), "every request has an answer");
+    Ok(())
+}
