@@ -20,6 +20,7 @@ mod files;
 mod flight;
 mod job;
 mod mailbox;
+mod measure;
 mod mechanism;
 mod medium;
 mod memory;
@@ -32,6 +33,7 @@ mod station;
 mod workers;
 
 pub use job::PREWRITE_MAX;
+pub use measure::{MeasureOptions, Measurement, Point, Probe, Progress, measure};
 pub use memory::PREFAULT_MAX;
 pub use options::{Backend, Options};
 pub use real_driver::RealDriver;
