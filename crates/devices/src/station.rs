@@ -36,7 +36,7 @@ pub(crate) struct Flow {
     population: TimeWeighted,
     start: Instant,
     completed: u64,
-    response_ns: u64,
+    response_ns: f64,
 }
 
 impl Flow {
@@ -49,12 +49,12 @@ impl Flow {
     pub(crate) fn depart(&mut self, now: Instant, entered: Instant) {
         self.population.add(now, -1.0);
         self.completed += 1;
-        self.response_ns += now.since_ns(entered);
+        self.response_ns += now.since_ns(entered) as f64;
     }
 
     pub(crate) fn restart(&mut self, now: Instant) {
         self.population.restart(now);
-        (self.start, self.completed, self.response_ns) = (now, 0, 0);
+        (self.start, self.completed, self.response_ns) = (now, 0, 0.0);
     }
 
     /// The report; `busy_ns` is the time that all servers together were busy.
@@ -66,7 +66,7 @@ impl Flow {
             servers,
             utilization: if servers == 0 { 0.0 } else { per_span(busy_ns) / f64::from(servers) },
             completed: self.completed,
-            response_ns_mean: self.response_ns as f64 / self.completed.max(1) as f64,
+            response_ns_mean: self.response_ns / self.completed.max(1) as f64,
             population_mean: self.population.mean(now),
             throughput: per_span(self.completed as f64) * 1e9,
         }
@@ -113,7 +113,7 @@ impl Fifo {
             None => now.plus_ns(service_ns),
             Some(free_at) => {
                 *free_at = (*free_at).max(now).plus_ns(service_ns);
-                self.promised_ns += service_ns;
+                self.promised_ns = self.promised_ns.saturating_add(service_ns);
                 *free_at
             }
         }
@@ -125,7 +125,7 @@ impl Fifo {
     }
 
     fn unfinished_ns(&self, now: Instant) -> u64 {
-        self.free_at.iter().map(|free_at| free_at.since_ns(now)).sum()
+        self.free_at.iter().fold(0, |sum, free_at| sum.saturating_add(free_at.since_ns(now)))
     }
 
     pub(crate) fn restart(&mut self, now: Instant) {
@@ -134,7 +134,7 @@ impl Fifo {
     }
 
     pub(crate) fn report(&self, now: Instant) -> Station {
-        let busy_ns = self.promised_ns - self.unfinished_ns(now);
+        let busy_ns = self.promised_ns.saturating_sub(self.unfinished_ns(now));
         self.flow.report(&self.name, self.free_at.len() as u32, busy_ns as f64, now)
     }
 }

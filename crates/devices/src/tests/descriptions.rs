@@ -1,0 +1,77 @@
+use crate::{Hardware, HardwareError, Law, Servers};
+
+fn error(text: &str) -> (Option<usize>, String) {
+    match Hardware::parse(text, "mine.toml") {
+        Err(error @ HardwareError::Text { line, .. }) => (line, error.to_string()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_embedded_description_is_valid_and_an_unknown_name_lists_them() {
+    for name in Hardware::names() {
+        assert_eq!(Hardware::named(name).expect("valid").name, name);
+    }
+    let error = Hardware::named("tape").expect_err("not described").to_string();
+    assert!(error.contains("'tape'") && error.contains("rahm-1991") && error.contains("nvme-2026"), "{error}");
+}
+
+#[test]
+fn an_unknown_key_is_shown_with_its_line_and_the_known_ones() {
+    let (line, message) = error("[device.disk]\nmedium.service = \"1 ms\"\nspindles = 3\n");
+    assert_eq!(line, Some(3));
+    for part in ["mine.toml", "spindles = 3", "unknown field `spindles`", "`medium`"] {
+        assert!(message.contains(part), "{part} in {message}");
+    }
+}
+
+#[test]
+fn a_wrong_value_is_shown_with_its_line_and_what_is_allowed() {
+    let cases = [
+        ("medium.service = \"15 parsecs\"", "such as \"1.4 ms\""),
+        ("medium.service = \"normal 15 ms\"", "fixed, exponential or uniform"),
+        ("medium.service = \"uniform 3 ms to 1 ms\"", "ends before it begins"),
+        ("medium.service = { read = \"1 ms\" }", "missing field `write`"),
+        ("medium.servers = 0", "above zero"),
+        ("medium.servers = \"many\"", "unlimited"),
+        ("medium.bandwidth = \"150 MB\"", "\"150 MB/s\""),
+        ("medium.assignment = \"chaos\"", "striped"),
+        ("alignment = \"500 B\"", "power of two"),
+        ("atomic_write = \"all\"", "\"any\""),
+        ("capacity = \"4 TBits\"", "64 KiB"),
+    ];
+    for (line, allowed) in cases {
+        let (number, message) = error(&format!("[device.disk]\n{line}\n"));
+        assert_eq!(number, Some(2), "{message}");
+        assert!(message.contains(line) && message.contains(allowed), "{allowed} in {message}");
+    }
+    let (_, message) = error("[cpu]\ncount = 0\nmips = 50\n[cpu.instructions]\n");
+    assert!(message.contains("at least one CPU"), "{message}");
+}
+
+#[test]
+fn values_are_read_as_written() {
+    let text = "[device.d]\nmedium = { servers = 2, service = { read = \"exponential 2 ms\", write = \"3 ms\" } }\nsync = \"7 us\"";
+    let mut hardware = Hardware::parse(text, "mine").expect("valid");
+    let device = hardware.device_mut("d");
+    let medium = device.medium.as_ref().expect("described");
+    assert_eq!(medium.servers, Servers::count(2));
+    assert_eq!((medium.service.read, medium.service.write), (Law::Exponential(2_000_000), Law::Fixed(3_000_000)));
+    assert_eq!(device.durable_write_law(), Law::NONE, "no volatile cache");
+    device.write_cache = crate::WriteCache::Volatile;
+    assert_eq!(device.durable_write_law(), Law::Fixed(7_000));
+    assert_eq!("uniform 10 ms to 30 ms".parse(), Ok(Law::Uniform(10_000_000, 30_000_000)));
+    assert_eq!(Law::Uniform(10_000_000, 30_000_000).mean_ns(), 20e6);
+}
+
+#[test]
+fn rahm_1991_says_what_the_paper_says() {
+    let hardware = Hardware::named("rahm-1991").expect("embedded");
+    let cpu = hardware.cpu.expect("described");
+    assert_eq!((cpu.count, cpu.mips), (4, 50.0));
+    let costs = &cpu.instructions;
+    assert_eq!(costs.begin_transaction + 4 * costs.object_reference + costs.end_transaction, 250_000);
+    assert_eq!((costs.input_output, costs.nvem_access, costs.exponential), (3_000, 300, true));
+    assert_eq!(hardware.devices.keys().collect::<Vec<_>>(), ["disk", "log-disk", "nvem", "ssd"]);
+    assert!(hardware.devices.values().all(|device| device.atomic_write == u32::MAX));
+}

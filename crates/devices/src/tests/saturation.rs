@@ -1,0 +1,134 @@
+//! Every description, saturated, recovers its stated rates, bandwidth and queueing.
+
+use super::{embedded, next_completion, page};
+use crate::{Assignment, Direction, Hardware, Machine, Servers, Station, Transfer};
+use base::Random;
+
+/// What a device does with a constant number of requests under way.
+struct Load {
+    per_second: f64,
+    bytes_per_second: f64,
+    response_ns: f64,
+    stations: Vec<Station>,
+}
+
+fn load(hardware: &Hardware, name: &str, depth: u64, mut next: impl FnMut(u64) -> Transfer) -> Load {
+    const REQUESTS: u64 = 30_000;
+    let mut machine = Machine::new(hardware, 11, false);
+    let device = hardware.devices.keys().position(|known| known == name).expect("described") as u16;
+    let length = u64::from(next(0).length);
+    for number in 0..depth {
+        machine.transfer(device, next(number));
+    }
+    for number in depth..REQUESTS + depth {
+        next_completion(&mut machine);
+        machine.transfer(device, next(number));
+    }
+    let stations = machine.stations();
+    for station in stations.iter().filter(|station| station.completed > 0) {
+        assert!(station.little_error() < 0.01, "{station:?}");
+    }
+    let per_second = REQUESTS as f64 / machine.now().seconds();
+    Load {
+        per_second,
+        bytes_per_second: per_second * length as f64,
+        response_ns: depth as f64 / per_second * 1e9,
+        stations,
+    }
+}
+
+/// Pages far from each other.
+fn scattered(direction: Direction) -> impl FnMut(u64) -> Transfer {
+    let mut random = Random::stream(13, "pages");
+    move |_| page(direction, random.below(1 << 30))
+}
+
+fn close(measured: f64, stated: f64, tolerance: f64) {
+    assert!((measured / stated - 1.0).abs() < tolerance, "measured {measured}, stated {stated}");
+}
+
+const WRITE: Direction = Direction::Write { durable: false };
+const DURABLE: Direction = Direction::Write { durable: true };
+
+#[test]
+fn rahm_1991_devices() {
+    let hardware = embedded("rahm-1991");
+    for (name, ns) in [("disk", 16.4e6), ("log-disk", 6.4e6), ("ssd", 1.4e6), ("nvem", 50e3)] {
+        for direction in [Direction::Read, WRITE, DURABLE] {
+            close(load(&hardware, name, 1, scattered(direction)).response_ns, ns, 0.02);
+        }
+    }
+    close(load(&hardware, "disk", 64, scattered(WRITE)).response_ns, 16.4e6, 0.02);
+    close(load(&hardware, "ssd", 64, scattered(WRITE)).response_ns, 1.4e6, 0.02);
+    let log = load(&hardware, "log-disk", 64, scattered(DURABLE));
+    close(log.per_second, 200.0, 0.02);
+    let arm = log.stations.iter().find(|station| station.name == "log-disk.medium").expect("an arm");
+    assert!(arm.utilization > 0.99 && arm.population_mean > 60.0, "{arm:?}");
+    close(load(&hardware, "nvem", 8, scattered(Direction::Read)).per_second, 20_000.0, 0.001);
+}
+
+#[test]
+fn nvme_2026() {
+    let hardware = embedded("nvme-2026");
+    close(load(&hardware, "nvme", 1, scattered(Direction::Read)).response_ns, 58e3, 0.01);
+    close(load(&hardware, "nvme", 1, scattered(WRITE)).response_ns, 53e3, 0.01);
+    close(load(&hardware, "nvme", 1, scattered(DURABLE)).response_ns, 99e3, 0.01);
+    close(load(&hardware, "nvme", 128, scattered(Direction::Read)).per_second, 80_000.0, 0.01);
+    close(load(&hardware, "nvme", 128, scattered(Direction::Read)).response_ns, 1.6e6, 0.01);
+    close(load(&hardware, "nvme", 128, scattered(WRITE)).per_second, 113_000.0, 0.01);
+    let long = |direction| move |number| Transfer { direction, file: 0, offset: number << 20, length: 1 << 20 };
+    close(load(&hardware, "nvme", 4, long(Direction::Read)).bytes_per_second, 1.3e9, 0.01);
+    close(load(&hardware, "nvme", 4, long(WRITE)).bytes_per_second, 2.2e9, 0.01);
+    let sync = |_| Transfer { length: 0, ..page(Direction::Sync, 0) };
+    close(load(&hardware, "nvme", 1, sync).response_ns, 73e3, 0.01);
+}
+
+#[test]
+fn hdd_7200() {
+    let hardware = embedded("hdd-7200");
+    close(load(&hardware, "hdd", 1, scattered(Direction::Read)).response_ns, 12.8e6, 0.02);
+    close(load(&hardware, "hdd", 16, scattered(WRITE)).per_second, 1e9 / 12.72e6, 0.02);
+    close(load(&hardware, "hdd", 1, |number| page(DURABLE, number)).response_ns, 4.29e6, 0.02);
+    let scan = |number| Transfer { direction: Direction::Read, file: 0, offset: number << 20, length: 1 << 20 };
+    close(load(&hardware, "hdd", 4, scan).bytes_per_second, 200e6, 0.02);
+    // Two interleaved scans make the arm seek between them.
+    let two = |number: u64| Transfer { file: number as u32 % 2, ..page(Direction::Read, number / 2) };
+    close(load(&hardware, "hdd", 2, two).per_second, 1e9 / 12.72e6, 0.02);
+}
+
+#[test]
+fn ideal_devices_never_queue() {
+    let hardware = Hardware::ideal();
+    for (name, ns) in [("disk", 10e3), ("flash", 5e3), ("nvem", 1e3)] {
+        close(load(&hardware, name, 100, scattered(Direction::Read)).response_ns, ns, 1e-9);
+    }
+}
+
+fn arms(assignment: Assignment) -> Hardware {
+    let mut hardware = embedded("hdd-7200");
+    let device = hardware.device_mut("hdd");
+    device.controller = None;
+    let medium = device.medium.as_mut().expect("described");
+    (medium.servers, medium.assignment, medium.stripe) = (Servers::count(8), assignment, 65_536);
+    hardware
+}
+
+#[test]
+fn several_arms_add_up() {
+    let one = 1e9 / 12.72e6;
+    close(load(&arms(Assignment::Shared), "hdd", 64, scattered(Direction::Read)).per_second, 8.0 * one, 0.02);
+    for assignment in [Assignment::Uniform, Assignment::Striped] {
+        let spread = load(&arms(assignment), "hdd", 200, scattered(Direction::Read));
+        assert!(
+            spread.per_second > 7.5 * one && spread.per_second < 8.0 * one,
+            "some arms idle: {}",
+            spread.per_second
+        );
+    }
+}
+
+#[test]
+fn a_scan_over_stripes_is_sequential_on_every_arm() {
+    let scan = |number| Transfer { direction: Direction::Read, file: 0, offset: number << 16, length: 1 << 16 };
+    close(load(&arms(Assignment::Striped), "hdd", 32, scan).bytes_per_second, 8.0 * 200e6, 0.02);
+}
