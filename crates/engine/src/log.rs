@@ -1,3 +1,430 @@
 //! The write-ahead log: records, log pages, group commit, scanning after a crash.
+//!
+//! A log position ([`Lsn`]) is a byte position in the stream of log pages, page headers included. Records span pages. A
+//! record's LSN is the position of its end, so it is durable once the log is durable up to its LSN.
+//!
+//! A page is never rewritten: a flush closes the open page and the next record begins the next one, so no write touches
+//! bytes that were acknowledged. Several writes may be in flight; the durable position only moves over writes without a gap
+//! before them, and recovery ends at the first gap.
+//!
+//! The first page of each opening is durable before any other page of that opening is written. So a reader that meets the
+//! pages of an opening meets its first page, and a later opening never takes the number of an earlier one: pages that an
+//! earlier opening left beyond the end carry a smaller number than those before them, which gives them away.
 
+mod batches;
+mod buffer;
+mod group_commit;
+pub mod page;
+mod read_ahead;
 pub mod record;
+mod scan;
+mod settings;
+mod statistics;
+mod waiters;
+mod writer;
+
+pub use group_commit::GroupCommit;
+pub use scan::{Entry, Scan};
+pub use settings::{Settings, SyncMethod};
+pub use statistics::Statistics;
+
+use crate::page::Edit;
+use crate::{Error, Result};
+use base::{Lsn, TransactionId};
+use batches::Batches;
+use buffer::{Buffer, Piece};
+use driver::{Access, DeviceId, FileId, Frame, Op, Output};
+use executor::{Executor, WaitQueue};
+use group_commit::{Decision, Group};
+use record::Body;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::{Rc, Weak};
+use std::task::Poll;
+use waiters::Waiters;
+
+/// How long records may wait in memory where commits do not wait for them, in nanoseconds.
+const LAZY_WRITE_NS: u64 = 100 * base::time::MILLISECOND_NS;
+
+/// The log, open for appending.
+pub struct Log {
+    this: Weak<Log>,
+    executor: Executor,
+    settings: Settings,
+    file: FileId,
+    capacity: u64,
+    /// Whether a write holds the CPU.
+    synchronous: bool,
+    writes_in_flight_max: usize,
+    inner: RefCell<Inner>,
+    /// Everything before this is written without a gap.
+    durable: Cell<Lsn>,
+    /// What page headers say is durable; stays behind if writes are not made durable.
+    attested: Cell<Lsn>,
+    /// The front of the first page that must not be overwritten.
+    oldest: Cell<Lsn>,
+    /// Somebody wants everything before this written.
+    demand: Cell<Lsn>,
+    syncing: Cell<bool>,
+    failed: RefCell<Option<String>>,
+    waiters: Waiters,
+    /// Who waits for room.
+    room: WaitQueue,
+    /// Wakes the writer.
+    bell: Rc<WaitQueue>,
+}
+
+struct Inner {
+    buffer: Buffer,
+    batches: Batches,
+    group: Group,
+    /// A record on its way into the buffer.
+    scratch: Vec<u8>,
+    statistics: Statistics,
+}
+
+impl Inner {
+    /// Hands what the buffer holds over for writing. Returns its batch's number, if it held anything.
+    fn cut(&mut self, own: bool) -> Option<u64> {
+        let piece = self.buffer.cut()?;
+        let commits = self.group.close();
+        Some(self.batches.push(piece, commits, own))
+    }
+}
+
+impl Log {
+    /// Creates an empty log on `device`, in place of any file of that name.
+    ///
+    /// # Errors
+    /// [`Error::Setting`], or the driver's [`Error::Input`].
+    pub async fn create(executor: &Executor, device: DeviceId, settings: &Settings) -> Result<Rc<Log>> {
+        let traits = executor.traits(device);
+        settings.check(traits.alignment)?;
+        settings.check_capacity(settings.capacity)?;
+        let name = settings.file.clone();
+        executor.perform(Op::Remove { device, name: name.clone() }).await.result?;
+        let (file, _) = open_file(executor, device, name, true).await?;
+        executor.perform(Op::Resize { file, length: settings.capacity }).await.result?;
+        let start = Start {
+            file,
+            capacity: settings.capacity,
+            synchronous: traits.synchronous,
+            position: settings.page_size as u64,
+            oldest: settings.page_size as u64,
+            epoch: 1,
+        };
+        Log::start(executor, settings, start).await
+    }
+
+    /// Writes the first page of an opening and begins behind it.
+    async fn start(executor: &Executor, settings: &Settings, start: Start) -> Result<Rc<Log>> {
+        let Start { file, capacity, synchronous, position, oldest, epoch } = start;
+        let end = position + settings.page_size as u64;
+        if end > oldest + capacity {
+            return Err(Error::LogFailed(format!("its file '{}' of {capacity} bytes is full", settings.file)));
+        }
+        write_opening_page(executor, settings, &start).await?;
+        let buffer = Buffer::new(executor, settings.page_size, settings.write_size_max, capacity, end, epoch);
+        // Without durability a group only bounds how long records stay in memory.
+        let policy = if settings.durable { settings.group_commit } else { GroupCommit::Delay { ns: LAZY_WRITE_NS } };
+        let own_writes = policy == GroupCommit::None;
+        let log = Rc::new_cyclic(|this| Log {
+            this: this.clone(),
+            executor: executor.clone(),
+            settings: settings.clone(),
+            file,
+            capacity,
+            synchronous,
+            writes_in_flight_max: if own_writes { usize::MAX } else { settings.writes_in_flight_max },
+            inner: RefCell::new(Inner {
+                buffer,
+                batches: Batches::default(),
+                group: Group::new(policy),
+                scratch: Vec::with_capacity(4096),
+                statistics: Statistics::default(),
+            }),
+            durable: Cell::new(Lsn(end)),
+            attested: Cell::new(Lsn(end)),
+            oldest: Cell::new(Lsn(oldest)),
+            demand: Cell::new(Lsn::ZERO),
+            syncing: Cell::new(false),
+            failed: RefCell::new(None),
+            waiters: Waiters::default(),
+            room: WaitQueue::new(),
+            bell: Rc::new(WaitQueue::new()),
+        });
+        executor.spawn(writer::run(Rc::downgrade(&log), executor.clone(), Rc::clone(&log.bell)));
+        Ok(log)
+    }
+
+    /// Appends a record and returns its LSN. Each edit comes with its page's sequence number after the edit. Never waits
+    /// and never fails: whether the log can be written is the commit's affair.
+    ///
+    /// # Panics
+    /// If there are more than 255 edits or the record exceeds 4 GiB.
+    #[inline]
+    pub fn append<'a>(
+        &self,
+        transaction: TransactionId,
+        body: &Body<'_>,
+        edits: impl IntoIterator<Item = (u64, Edit<'a>)>,
+    ) -> Lsn {
+        let inner = &mut *self.inner.borrow_mut();
+        inner.scratch.clear();
+        record::encode(transaction, body, edits, &mut inner.scratch);
+        let end = inner.buffer.append(&inner.scratch);
+        self.note_record(inner, inner.scratch.len(), end)
+    }
+
+    /// Appends a record that is encoded already, such as one that a client made. Returns its LSN.
+    ///
+    /// # Panics
+    /// If its first four bytes do not give its length.
+    pub fn append_encoded(&self, bytes: &[u8]) -> Lsn {
+        let length = bytes.first_chunk().map_or(0, |length| u32::from_le_bytes(*length));
+        assert!(length as usize == bytes.len() && bytes.len() >= record::Record::FIXED_SIZE, "a whole record");
+        let inner = &mut *self.inner.borrow_mut();
+        let end = inner.buffer.append(bytes);
+        self.note_record(inner, bytes.len(), end)
+    }
+
+    #[inline]
+    fn note_record(&self, inner: &mut Inner, length: usize, end: u64) -> Lsn {
+        inner.statistics.records += 1;
+        inner.statistics.record_bytes += length as u64;
+        if inner.buffer.has_full() {
+            self.hand_over_full(inner);
+        }
+        Lsn(end)
+    }
+
+    #[cold]
+    fn hand_over_full(&self, inner: &mut Inner) {
+        let pieces: Vec<Piece> = inner.buffer.take_full().collect();
+        let failed = self.failed.borrow().is_some();
+        for piece in pieces {
+            if failed {
+                inner.buffer.recycle(piece.frame);
+            } else {
+                inner.batches.push(piece, 0, false);
+            }
+        }
+        self.bell.wake_all(&self.executor);
+    }
+
+    /// The LSN of the last record.
+    #[inline]
+    pub fn end(&self) -> Lsn {
+        Lsn(self.inner.borrow().buffer.end())
+    }
+
+    /// The position before which everything is durable. Without durability (`Settings::durable`): before which everything is
+    /// written and survives the end of the process.
+    #[inline]
+    pub fn durable(&self) -> Lsn {
+        self.durable.get()
+    }
+
+    /// Asks for the durability of a commit record by the group-commit policy and waits for it. Without durability it
+    /// returns at once.
+    ///
+    /// # Errors
+    /// [`Error::LogFailed`] if a log write failed before the record was durable.
+    pub async fn commit(&self, lsn: Lsn) -> Result<()> {
+        self.inner.borrow_mut().statistics.commits += 1;
+        if lsn <= self.durable.get() {
+            return Ok(());
+        }
+        if let Some(why) = &*self.failed.borrow() {
+            return Err(Error::LogFailed(why.clone()));
+        }
+        let asked = self.executor.now();
+        match self.join_group(lsn) {
+            Some(Decision::WriteOwn) => self.write_own().await,
+            Some(Decision::Write) => self.request(lsn),
+            Some(Decision::Begin(ns)) => self.begin_timer(ns),
+            Some(Decision::Gather) | None => {}
+        }
+        if !self.settings.durable {
+            return Ok(());
+        }
+        self.wait_durable(lsn).await?;
+        let latency_ns = self.executor.now().since_ns(asked);
+        self.inner.borrow_mut().statistics.commit_latency.record(latency_ns);
+        Ok(())
+    }
+
+    /// Joins the present group, unless the record has been handed over for writing already.
+    fn join_group(&self, lsn: Lsn) -> Option<Decision> {
+        let inner = &mut *self.inner.borrow_mut();
+        debug_assert!(lsn.0 <= inner.buffer.end(), "only appended records commit");
+        (lsn.0 > inner.buffer.start()).then(|| inner.group.join())
+    }
+
+    async fn write_own(&self) {
+        let Some(number) = self.inner.borrow_mut().cut(true) else { return };
+        let write = writer::OwnWrite::new(self, number);
+        let access = self.pay().await;
+        write.submit(access);
+    }
+
+    /// Writes the present group after `ns` nanoseconds, if it is still waiting then.
+    fn begin_timer(&self, ns: u64) {
+        let number = self.inner.borrow().group.number();
+        let (log, executor) = (self.this.clone(), self.executor.clone());
+        self.executor.spawn(async move {
+            executor.sleep_ns(ns).await;
+            if let Some(log) = log.upgrade()
+                && log.inner.borrow().group.number() == number
+            {
+                log.request(log.end());
+            }
+        });
+    }
+
+    /// Demands that everything up to `lsn` be written soon and waits until it is durable, as before a page of that LSN is
+    /// written back.
+    ///
+    /// # Errors
+    /// [`Error::LogFailed`] if a log write failed before that.
+    pub async fn flush(&self, lsn: Lsn) -> Result<()> {
+        self.request(lsn);
+        self.wait_durable(lsn).await
+    }
+
+    /// Demands that everything up to `lsn` be written soon, without waiting.
+    pub fn request(&self, lsn: Lsn) {
+        if lsn > self.durable.get() && lsn > self.demand.get() {
+            self.demand.set(lsn);
+            self.bell.wake_all(&self.executor);
+        }
+    }
+
+    /// Waits until everything up to `lsn` is durable, without demanding it: somebody else has or will.
+    ///
+    /// # Errors
+    /// [`Error::LogFailed`] if a log write failed before that.
+    pub async fn wait_durable(&self, lsn: Lsn) -> Result<()> {
+        let mut registered = false;
+        poll_fn(|_| {
+            if lsn <= self.durable.get() {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(why) = &*self.failed.borrow() {
+                return Poll::Ready(Err(Error::LogFailed(why.clone())));
+            }
+            if !std::mem::replace(&mut registered, true) {
+                self.waiters.register(&self.executor, lsn);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Gives up everything before `before`, which no recovery and no rollback needs any more, for reuse. The page that holds
+    /// `before` stays, and so does what is not yet durable.
+    pub fn truncate(&self, before: Lsn) {
+        let position = before.min(self.durable.get()).0;
+        let front = Lsn(position - position % self.settings.page_size as u64);
+        if front > self.oldest.get() {
+            self.oldest.set(front);
+            self.room.wake_all(&self.executor);
+        }
+    }
+
+    /// The oldest position that is still kept.
+    pub fn oldest(&self) -> Lsn {
+        self.oldest.get()
+    }
+
+    /// Bytes between the oldest position and the end.
+    #[inline]
+    pub fn used(&self) -> u64 {
+        self.end().0 - self.oldest.get().0
+    }
+
+    /// Bytes that the log's file holds.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Whether new work should wait: the log is full but for its reserve, or too much of it waits in memory.
+    pub fn is_crowded(&self) -> bool {
+        let waiting = self.end().0 - self.durable.get().0;
+        let limit = (self.capacity as f64 * (1.0 - self.settings.reserve)) as u64;
+        self.used() > limit || waiting > self.settings.buffer_size_max
+    }
+
+    /// Waits until the log has room for new work. Rollbacks and the checkpointer do not ask; the reserve is theirs.
+    ///
+    /// # Errors
+    /// [`Error::LogFailed`] if the log has failed.
+    pub async fn throttle(&self) -> Result<()> {
+        while self.is_crowded() {
+            if let Some(why) = &*self.failed.borrow() {
+                return Err(Error::LogFailed(why.clone()));
+            }
+            self.request(self.end());
+            self.room.wait(&self.executor).await;
+        }
+        Ok(())
+    }
+
+    /// Why the log failed, if it did.
+    pub fn failure(&self) -> Option<Error> {
+        self.failed.borrow().as_ref().map(|why| Error::LogFailed(why.clone()))
+    }
+
+    /// What the log did so far.
+    pub fn statistics(&self) -> Statistics {
+        self.inner.borrow().statistics.clone()
+    }
+
+    /// Forgets what the log did so far: the end of a warm-up.
+    pub fn restart_statistics(&self) {
+        self.inner.borrow_mut().statistics = Statistics::default();
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // The writer finds the log gone and ends.
+        self.bell.wake_all(&self.executor);
+    }
+}
+
+/// Where an opening of the log begins.
+struct Start {
+    file: FileId,
+    capacity: u64,
+    synchronous: bool,
+    position: u64,
+    oldest: u64,
+    epoch: u32,
+}
+
+async fn write_opening_page(executor: &Executor, settings: &Settings, start: &Start) -> Result<()> {
+    let size = settings.page_size;
+    let mut frame = executor.frames(1, size)?.pop().unwrap_or_else(|| Frame::allocate(1, size).remove(0));
+    page::begin(&mut frame[..size], start.position, start.epoch);
+    page::close(&mut frame[..size], page::HEADER_SIZE);
+    page::seal(&mut frame[..size], Lsn(start.position));
+    let write = Op::Write {
+        file: start.file,
+        offset: start.position % start.capacity,
+        length: size as u32,
+        buffer: frame,
+        durable: true,
+        access: Access::Asynchronous,
+    };
+    executor.perform(write).await.result?;
+    Ok(())
+}
+
+/// Opens a file of the log's device. Returns its id and length in bytes.
+async fn open_file(executor: &Executor, device: DeviceId, name: String, create: bool) -> Result<(FileId, u64)> {
+    match executor.perform(Op::Open { device, name, create }).await.result? {
+        Output::Opened { file, length } => Ok((file, length)),
+        other => unreachable!("opening a file completes with the file, not {other:?}"),
+    }
+}

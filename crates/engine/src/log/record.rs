@@ -310,6 +310,7 @@ mod tests {
         ]);
         let changes = [
             Change::Format { kind: PageKind::Node, level: 2, count: 3, image: b"image" },
+            Change::FormatEnds { kind: PageKind::Node, level: 0, count: 3, front: b"slots", back: b"heap" },
             Change::Patch { offset: 32, bytes: b"p" },
             Change::InsertSlot { slot: 1, key: b"key", value: b"value" },
             Change::RemoveSlot { slot: 8 },

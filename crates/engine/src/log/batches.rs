@@ -1,0 +1,185 @@
+//! What was handed over for writing, in log order, until it is durable without a gap before it.
+
+use super::buffer::Piece;
+use base::Instant;
+use driver::Frame;
+use std::collections::VecDeque;
+
+enum State {
+    /// To be submitted by the writer.
+    Ready(Frame),
+    /// To be submitted by the committing task that cut it.
+    Own(Frame),
+    /// The write has been submitted.
+    InFlight,
+    /// The write is complete; a sync has yet to be submitted.
+    Written,
+    /// A sync that covers it has been submitted.
+    Syncing,
+    /// Durable (or, without durability, written).
+    Done,
+}
+
+struct Batch {
+    position: u64,
+    length: usize,
+    commits: u32,
+    submitted: Instant,
+    state: State,
+}
+
+/// A batch taken for submission.
+pub(super) struct Taken {
+    /// Names the batch.
+    pub number: u64,
+    /// The pages.
+    pub piece: Piece,
+    /// How many commits asked for them.
+    pub commits: u32,
+}
+
+/// The batches in log order. Batches have consecutive numbers.
+#[derive(Default)]
+pub(super) struct Batches {
+    queue: VecDeque<Batch>,
+    /// The number of the first in the queue.
+    first: u64,
+    ready: usize,
+    in_flight: usize,
+}
+
+impl Batches {
+    /// Adds a piece behind all others. With `own`, its committer submits it; otherwise the writer does. Returns its number.
+    pub fn push(&mut self, piece: Piece, commits: u32, own: bool) -> u64 {
+        self.ready += usize::from(!own);
+        let state = if own { State::Own(piece.frame) } else { State::Ready(piece.frame) };
+        let (position, length) = (piece.position, piece.length);
+        self.queue.push_back(Batch { position, length, commits, submitted: Instant::START, state });
+        self.first + self.queue.len() as u64 - 1
+    }
+
+    fn batch(&mut self, number: u64) -> &mut Batch {
+        &mut self.queue[(number - self.first) as usize]
+    }
+
+    /// How many batches the writer may submit.
+    pub fn ready(&self) -> usize {
+        self.ready
+    }
+
+    /// How many writes are in flight.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Takes the first batch that the writer has to submit.
+    pub fn take_ready(&mut self, now: Instant) -> Option<Taken> {
+        let index = self.queue.iter().position(|batch| matches!(batch.state, State::Ready(_)))?;
+        self.ready -= 1;
+        Some(self.take(index, now))
+    }
+
+    /// Takes a batch that its committer submits.
+    pub fn take_own(&mut self, number: u64, now: Instant) -> Taken {
+        self.take((number - self.first) as usize, now)
+    }
+
+    fn take(&mut self, index: usize, now: Instant) -> Taken {
+        let batch = &mut self.queue[index];
+        let (State::Ready(frame) | State::Own(frame)) = std::mem::replace(&mut batch.state, State::InFlight) else {
+            unreachable!("a batch is submitted once")
+        };
+        batch.submitted = now;
+        self.in_flight += 1;
+        let piece = Piece { position: batch.position, length: batch.length, frame };
+        Taken { number: self.first + index as u64, piece, commits: batch.commits }
+    }
+
+    /// Leaves a batch to the writer: its committer has gone.
+    pub fn release(&mut self, number: u64) {
+        let batch = self.batch(number);
+        batch.state = match std::mem::replace(&mut batch.state, State::InFlight) {
+            State::Own(frame) => State::Ready(frame),
+            _ => unreachable!("only its committer releases a batch, before submission"),
+        };
+        self.ready += 1;
+    }
+
+    /// Notes that a write has ended. Returns when it had been submitted.
+    pub fn written(&mut self, number: u64, needs_sync: bool) -> Instant {
+        self.in_flight -= 1;
+        let batch = self.batch(number);
+        debug_assert!(matches!(batch.state, State::InFlight), "a write ends once");
+        batch.state = if needs_sync { State::Written } else { State::Done };
+        batch.submitted
+    }
+
+    /// Notes that a sync is about to be submitted: it covers what is written. False if there is nothing to cover.
+    pub fn begin_sync(&mut self) -> bool {
+        let mut any = false;
+        for batch in self.queue.iter_mut().filter(|batch| matches!(batch.state, State::Written)) {
+            batch.state = State::Syncing;
+            any = true;
+        }
+        any
+    }
+
+    /// Notes that the sync has ended.
+    pub fn end_sync(&mut self) {
+        for batch in self.queue.iter_mut().filter(|batch| matches!(batch.state, State::Syncing)) {
+            batch.state = State::Done;
+        }
+    }
+
+    /// Drops the batches at the front that are done. Returns the position up to which everything is done, if it moved.
+    pub fn advance(&mut self) -> Option<u64> {
+        let mut end = None;
+        while self.queue.front().is_some_and(|batch| matches!(batch.state, State::Done)) {
+            let batch = self.queue.pop_front().expect("checked above");
+            self.first += 1;
+            end = Some(batch.position + batch.length as u64);
+        }
+        end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(position: u64) -> Piece {
+        Piece { position, length: 512, frame: Frame::allocate(1, 512).pop().expect("one frame") }
+    }
+
+    #[test]
+    fn only_a_prefix_without_gaps_is_done() {
+        let mut batches = Batches::default();
+        let numbers: Vec<u64> = (0..4).map(|n| batches.push(piece(n * 512), 1, n == 1)).collect();
+        assert_eq!(batches.ready(), 3);
+        batches.take_own(numbers[1], Instant::START);
+        let order: Vec<u64> =
+            std::iter::from_fn(|| batches.take_ready(Instant::START)).map(|taken| taken.number).collect();
+        assert_eq!(order, [0, 2, 3]);
+        assert_eq!(batches.in_flight(), 4);
+        batches.written(2, false);
+        batches.written(1, false);
+        assert_eq!(batches.advance(), None);
+        batches.written(0, false);
+        assert_eq!(batches.advance(), Some(1536));
+        batches.written(3, true);
+        assert_eq!(batches.advance(), None);
+        assert!(batches.begin_sync() && !batches.begin_sync());
+        batches.end_sync();
+        assert_eq!(batches.advance(), Some(2048));
+        assert_eq!((batches.ready(), batches.in_flight()), (0, 0));
+    }
+
+    #[test]
+    fn a_released_batch_goes_to_the_writer() {
+        let mut batches = Batches::default();
+        let number = batches.push(piece(0), 1, true);
+        assert!(batches.take_ready(Instant::START).is_none());
+        batches.release(number);
+        assert_eq!(batches.take_ready(Instant::START).expect("ready").number, number);
+    }
+}

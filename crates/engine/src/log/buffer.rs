@@ -1,0 +1,199 @@
+//! The log buffer: records are laid straight into the log pages that will be written.
+
+use super::page::{self, HEADER_SIZE};
+use driver::Frame;
+use executor::Executor;
+
+/// Whole log pages, closed and ready to be written.
+pub(super) struct Piece {
+    /// Where they stand in the log.
+    pub position: u64,
+    /// How many bytes, a multiple of the page size.
+    pub length: usize,
+    /// Holds them at its front.
+    pub frame: Frame,
+}
+
+impl Piece {
+    /// The log position behind the piece.
+    pub fn end(&self) -> u64 {
+        self.position + self.length as u64
+    }
+}
+
+/// The frame that is being filled, and spare ones.
+///
+/// `at == page_end` says that no page is open: the next byte opens one. So a record that ends with its page leaves no empty
+/// page behind.
+pub(super) struct Buffer {
+    executor: Executor,
+    page_size: usize,
+    frame_size: usize,
+    capacity: u64,
+    epoch: u32,
+    frame: Frame,
+    /// The log position of the frame's front.
+    start: u64,
+    /// The next byte in the frame.
+    at: usize,
+    /// The end of the open page in the frame.
+    page_end: usize,
+    /// Whether a record begins in the open page.
+    page_has_first: bool,
+    /// How much of the frame may be used: one write never crosses the end of the file.
+    limit: usize,
+    /// Frames that filled up, in order; the log takes them from here.
+    full: Vec<Piece>,
+    spare: Vec<Frame>,
+}
+
+/// Frames kept for reuse at most.
+const SPARE_MAX: usize = 64;
+
+impl Buffer {
+    /// An empty buffer whose next page stands at `start`.
+    pub fn new(
+        executor: &Executor,
+        page_size: usize,
+        frame_size: usize,
+        capacity: u64,
+        start: u64,
+        epoch: u32,
+    ) -> Buffer {
+        let executor = executor.clone();
+        let frame = allocate(&executor, frame_size);
+        let mut buffer = Buffer {
+            executor,
+            page_size,
+            frame_size,
+            capacity,
+            epoch,
+            frame,
+            start,
+            at: 0,
+            page_end: 0,
+            page_has_first: false,
+            limit: 0,
+            full: Vec::new(),
+            spare: Vec::new(),
+        };
+        buffer.limit = buffer.limit_at(start);
+        buffer
+    }
+
+    fn limit_at(&self, start: u64) -> usize {
+        (self.capacity - start % self.capacity).min(self.frame_size as u64) as usize
+    }
+
+    /// The log position of the first byte that has not been handed over for writing.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The log position behind the last record.
+    #[inline]
+    pub fn end(&self) -> u64 {
+        self.start + self.at as u64
+    }
+
+    /// Lays a record into the buffer and returns its end. Frames that fill up are left for [`Buffer::take_full`].
+    #[inline]
+    pub fn append(&mut self, record: &[u8]) -> u64 {
+        if self.at == self.page_end {
+            self.open_page();
+        }
+        if !self.page_has_first {
+            self.page_has_first = true;
+            let first = self.at + self.page_size - self.page_end;
+            page::set_first(self.open_page_mut(), first);
+        }
+        if record.len() <= self.page_end - self.at {
+            self.frame[self.at..self.at + record.len()].copy_from_slice(record);
+            self.at += record.len();
+        } else {
+            self.append_spanning(record);
+        }
+        self.end()
+    }
+
+    fn append_spanning(&mut self, mut record: &[u8]) {
+        loop {
+            let (front, rest) = record.split_at(record.len().min(self.page_end - self.at));
+            self.frame[self.at..self.at + front.len()].copy_from_slice(front);
+            self.at += front.len();
+            record = rest;
+            if record.is_empty() {
+                return;
+            }
+            self.open_page();
+        }
+    }
+
+    fn open_page_mut(&mut self) -> &mut [u8] {
+        &mut self.frame[self.page_end - self.page_size..self.page_end]
+    }
+
+    fn open_page(&mut self) {
+        self.close_page();
+        if self.at == self.limit {
+            let piece = self.swap_frame();
+            self.full.push(piece);
+        }
+        let position = self.start + self.at as u64;
+        self.page_end = self.at + self.page_size;
+        self.page_has_first = false;
+        let epoch = self.epoch;
+        page::begin(self.open_page_mut(), position, epoch);
+        self.at += HEADER_SIZE;
+    }
+
+    /// Ends the open page, if there is one; `at` moves to its end.
+    fn close_page(&mut self) {
+        if self.page_end > 0 {
+            let used = self.at + self.page_size - self.page_end;
+            page::close(self.open_page_mut(), used);
+            self.at = self.page_end;
+        }
+    }
+
+    fn swap_frame(&mut self) -> Piece {
+        let next = self.spare.pop().unwrap_or_else(|| allocate(&self.executor, self.frame_size));
+        let piece = Piece { position: self.start, length: self.at, frame: std::mem::replace(&mut self.frame, next) };
+        self.start = piece.end();
+        self.limit = self.limit_at(self.start);
+        self.at = 0;
+        self.page_end = 0;
+        piece
+    }
+
+    /// Closes the open page and hands over all that the frame holds, frames that filled up before excepted; `None` if there
+    /// is nothing.
+    pub fn cut(&mut self) -> Option<Piece> {
+        self.close_page();
+        (self.at > 0).then(|| self.swap_frame())
+    }
+
+    /// Whether frames have filled up.
+    #[inline]
+    pub fn has_full(&self) -> bool {
+        !self.full.is_empty()
+    }
+
+    /// Takes the frames that filled up, in order.
+    pub fn take_full(&mut self) -> std::vec::Drain<'_, Piece> {
+        self.full.drain(..)
+    }
+
+    /// Gives a frame back for reuse.
+    pub fn recycle(&mut self, frame: Frame) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(frame);
+        }
+    }
+}
+
+/// A frame from the driver, or from the heap if the driver has no more: appending never fails.
+fn allocate(executor: &Executor, size: usize) -> Frame {
+    let frames = executor.frames(1, size).unwrap_or_else(|_| Frame::allocate(1, size));
+    frames.into_iter().next().expect("one frame was asked for")
+}

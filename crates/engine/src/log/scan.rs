@@ -1,0 +1,330 @@
+//! Reading the log from some position to its end, and telling the end that a crash leaves from damage.
+
+use super::page::{self, Flaw, HEADER_SIZE, Header};
+use super::read_ahead::{Chunk, ReadAhead};
+use super::record::Record;
+use super::{Log, Settings, Start, open_file};
+use crate::{Error, Result};
+use base::Lsn;
+use driver::{DeviceId, FileId, Op};
+use executor::Executor;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// How many bytes beyond a missing page are searched for later pages, counted anew from each page that is found. More than
+/// any number of writes in flight leaves incomplete.
+const GAP_MAX: u64 = 16 << 20;
+
+/// A record as it stands in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Where it begins.
+    pub start: Lsn,
+    /// Its LSN: where it ends.
+    pub end: Lsn,
+    /// The whole record, for [`Record::decode`].
+    pub bytes: &'a [u8],
+}
+
+/// Reads the log forward. At its end the log can be taken up again with [`Scan::finish`].
+pub struct Scan {
+    executor: Executor,
+    settings: Settings,
+    file: FileId,
+    capacity: u64,
+    synchronous: bool,
+    from: Lsn,
+    known_durable: Lsn,
+    /// The page that `from` lies in; the file holds nothing older that counts.
+    oldest: u64,
+    reads: ReadAhead,
+    chunk: Option<Chunk>,
+    /// The position of the page after the present one.
+    next_page: u64,
+    epoch: u32,
+    /// The unread rest of the present page, as offsets in the chunk.
+    at: usize,
+    used: usize,
+    page_is_full: bool,
+    /// Whether a record boundary has been met: before that, bytes belong to a record that began earlier.
+    aligned: bool,
+    /// A record that began in an earlier page, as far as it was read.
+    partial: Vec<u8>,
+    partial_start: u64,
+    /// Whether `partial` was complete and has been given out.
+    partial_done: bool,
+    /// The end of the last whole record.
+    end: Lsn,
+    /// The position of the first page that the log lacks, once it was met.
+    tail: Option<u64>,
+}
+
+/// What the present page gives next.
+enum Step {
+    /// A record in one piece: where it begins and its place in the chunk.
+    Whole(Lsn, Range<usize>),
+    /// A record put together in `partial`, which ends where the page is read next.
+    Assembled,
+    /// Nothing more.
+    PageEnd,
+}
+
+impl Scan {
+    /// Opens the log on `device` for reading from `from`, which is the LSN of a record or [`Lsn::ZERO`] for a log that was
+    /// never truncated. Records that begin at `from` or later are given. `known_durable` is a position that the caller knows
+    /// to have been durable ([`Lsn::ZERO`] if it knows none): a log that ends before it is damaged.
+    ///
+    /// # Errors
+    /// [`Error::Setting`], [`Error::DamagedLog`] if the file is not one that the log was created with, or the driver's
+    /// [`Error::Input`].
+    pub async fn open(
+        executor: &Executor,
+        device: DeviceId,
+        settings: &Settings,
+        from: Lsn,
+        known_durable: Lsn,
+    ) -> Result<Scan> {
+        let traits = executor.traits(device);
+        settings.check(traits.alignment)?;
+        let (file, capacity) = open_file(executor, device, settings.file.clone(), false).await?;
+        settings.check_capacity(capacity)?;
+        let page_size = settings.page_size as u64;
+        let oldest = (from.0 - from.0 % page_size).max(page_size);
+        Ok(Scan {
+            executor: executor.clone(),
+            settings: settings.clone(),
+            file,
+            capacity,
+            synchronous: traits.synchronous,
+            from,
+            known_durable,
+            oldest,
+            reads: ReadAhead::new(executor, file, settings.page_size, capacity, oldest, oldest + capacity),
+            chunk: None,
+            next_page: oldest,
+            epoch: 0,
+            at: 0,
+            used: 0,
+            page_is_full: false,
+            aligned: false,
+            partial: Vec::new(),
+            partial_start: 0,
+            partial_done: false,
+            end: from,
+            tail: None,
+        })
+    }
+
+    /// The next record; `None` at the end of the log.
+    ///
+    /// # Errors
+    /// [`Error::DamagedLog`] if the log goes on behind a page that is missing but was durable, [`Error::NewerFormat`], or the
+    /// driver's [`Error::Input`].
+    pub async fn next(&mut self) -> Result<Option<Entry<'_>>> {
+        let (start, place) = loop {
+            let (start, place) = match self.step()? {
+                Step::Whole(start, place) => (start, Some(place)),
+                Step::Assembled => (Lsn(self.partial_start), None),
+                Step::PageEnd if self.enter_next_page().await? => continue,
+                Step::PageEnd => return Ok(None),
+            };
+            if start >= self.from {
+                break (start, place);
+            }
+        };
+        let chunk = self.chunk.as_ref().expect("records end in the present chunk");
+        self.end = Lsn(chunk.position + self.at as u64);
+        let bytes = place.map_or(&self.partial[..], |place| &chunk.frame[place]);
+        Ok(Some(Entry { start, end: self.end, bytes }))
+    }
+
+    /// The LSN of the last whole record met, or where reading began if there was none.
+    pub fn end(&self) -> Lsn {
+        self.end
+    }
+
+    /// Takes the log up behind its end, on a fresh page. What was read is durable from then on.
+    ///
+    /// # Errors
+    /// [`Error::LogFailed`] if the file is full, or the driver's [`Error::Input`].
+    ///
+    /// # Panics
+    /// If [`Scan::next`] has not yet returned `None`.
+    pub async fn finish(self) -> Result<Rc<Log>> {
+        let position = self.tail.expect("the log is taken up at its end");
+        // What a killed process wrote may have been read here without being durable.
+        self.executor.perform(Op::Sync { file: self.file }).await.result?;
+        let start = Start {
+            file: self.file,
+            capacity: self.capacity,
+            synchronous: self.synchronous,
+            position,
+            oldest: self.oldest,
+            epoch: self.epoch + 1,
+        };
+        Log::start(&self.executor, &self.settings, start).await
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        if std::mem::take(&mut self.partial_done) {
+            self.partial.clear();
+        }
+        let Some(chunk) = &self.chunk else { return Ok(Step::PageEnd) };
+        let rest = &chunk.frame[self.at..self.used];
+        if !self.partial.is_empty() {
+            return self.step_partial();
+        }
+        let position = chunk.position + self.at as u64;
+        if let Some(length) = rest.first_chunk() {
+            let length = self.record_length(*length, position)?;
+            if length <= rest.len() {
+                let from = self.at;
+                self.at += length;
+                return Ok(Step::Whole(Lsn(position), from..self.at));
+            }
+        }
+        self.partial.extend_from_slice(rest);
+        self.partial_start = position;
+        self.end_page(position)
+    }
+
+    /// Adds to a record that began earlier: first until its length is known, then until it is whole.
+    fn step_partial(&mut self) -> Result<Step> {
+        loop {
+            let length = match self.partial.first_chunk() {
+                Some(length) => self.record_length(*length, self.partial_start)?,
+                None => 4,
+            };
+            let chunk = self.chunk.as_ref().expect("a record goes on in the present chunk");
+            let take = (length - self.partial.len()).min(self.used - self.at);
+            self.partial.extend_from_slice(&chunk.frame[self.at..self.at + take]);
+            self.at += take;
+            if self.partial.len() < length {
+                return self.end_page(self.partial_start);
+            }
+            if length > 4 {
+                self.partial_done = true;
+                return Ok(Step::Assembled);
+            }
+        }
+    }
+
+    /// The page is used up. A record that is not whole goes on in the next page, so it fills this one.
+    fn end_page(&mut self, position: u64) -> Result<Step> {
+        self.at = self.used;
+        if !self.partial.is_empty() && !self.page_is_full {
+            return Err(self.damaged(position, "a record ends before its length says"));
+        }
+        Ok(Step::PageEnd)
+    }
+
+    fn record_length(&self, bytes: [u8; 4], position: u64) -> Result<usize> {
+        let length = u32::from_le_bytes(bytes);
+        if (length as usize) < Record::FIXED_SIZE || u64::from(length) > self.capacity {
+            return Err(self.damaged(position, &format!("a record claims to be {length} bytes long")));
+        }
+        Ok(length as usize)
+    }
+
+    fn damaged(&self, position: u64, detail: &str) -> Error {
+        let (file, detail) = (self.settings.file.clone(), detail.to_owned());
+        Error::DamagedLog { lsn: Lsn(position), file, detail }
+    }
+
+    /// Goes on to the next page; false at the end of the log.
+    async fn enter_next_page(&mut self) -> Result<bool> {
+        if self.tail.is_some() {
+            return Ok(false);
+        }
+        let position = self.next_page;
+        match self.load_page(position).await? {
+            Some(Ok(header)) if header.epoch >= self.epoch => {
+                self.enter(header)?;
+                Ok(true)
+            }
+            Some(Err(Flaw::Newer(found))) => Err(Error::NewerFormat {
+                path: self.settings.file.clone(),
+                found: found.into(),
+                supported: page::VERSION.into(),
+            }),
+            Some(Err(Flaw::Size(size))) => Err(Error::Setting(format!(
+                "file '{}' has log pages of {size} bytes, the settings say {}",
+                self.settings.file, self.settings.page_size
+            ))),
+            missing => {
+                if position < self.known_durable.0 {
+                    let known = format!("the log is known to have been durable up to {}", self.known_durable);
+                    return Err(self.damaged(position, &known));
+                }
+                if missing.is_some() {
+                    self.search_beyond(position).await?;
+                }
+                self.tail = Some(position);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Reads the page at `position` and makes its chunk the present one. `None` where the log would run into its own front.
+    async fn load_page(&mut self, position: u64) -> Result<Option<Result<Header, Flaw>>> {
+        let behind = |chunk: &Chunk| position >= chunk.position + chunk.length as u64;
+        if self.chunk.as_ref().is_none_or(behind) {
+            if let Some(chunk) = self.chunk.take() {
+                self.reads.recycle(chunk);
+            }
+            self.chunk = self.reads.next().await?;
+        }
+        let Some(chunk) = &self.chunk else { return Ok(None) };
+        let from = (position - chunk.position) as usize;
+        Ok(Some(page::verify(&chunk.frame[from..from + self.settings.page_size], position)))
+    }
+
+    fn enter(&mut self, header: Header) -> Result<()> {
+        if header.epoch > self.epoch {
+            // A record that a crash cut off is abandoned; an opening begins with a fresh record.
+            self.partial.clear();
+            self.aligned |= self.epoch > 0;
+        }
+        self.epoch = header.epoch;
+        self.next_page = header.position + self.settings.page_size as u64;
+        self.page_is_full = header.used == self.settings.page_size;
+        let chunk = self.chunk.as_ref().expect("the page was just read");
+        let page_at = (header.position - chunk.position) as usize;
+        self.used = page_at + header.used;
+        self.at = page_at + HEADER_SIZE;
+        if !self.aligned {
+            self.at = if header.first == 0 { self.used } else { page_at + header.first };
+            self.aligned = header.first != 0 || !self.page_is_full;
+        } else if self.partial.is_empty() && header.used > HEADER_SIZE && header.first != HEADER_SIZE {
+            return Err(self.damaged(header.position, "a page goes on with a record that never began"));
+        }
+        Ok(())
+    }
+
+    /// Decides whether the missing page at `hole` is where a crash ended the log. It is not if a later page says that the log
+    /// was durable beyond it. Pages that an earlier opening left there may speak too: what was durable then is not gone now.
+    async fn search_beyond(&mut self, hole: u64) -> Result<()> {
+        let page_size = self.settings.page_size as u64;
+        let in_flight = (self.settings.write_size_max * self.settings.writes_in_flight_max) as u64;
+        let gap_max = GAP_MAX.max(2 * in_flight);
+        (self.at, self.used) = (0, 0);
+        let mut last_found = hole;
+        let mut position = hole + page_size;
+        while position - last_found <= gap_max {
+            match self.load_page(position).await? {
+                None => break,
+                Some(Ok(header)) if header.durable.0 > hole => {
+                    let detail = format!(
+                        "the page at position {position} says that the log was durable up to {}",
+                        header.durable
+                    );
+                    return Err(self.damaged(hole, &detail));
+                }
+                Some(Ok(_)) => last_found = position,
+                Some(Err(_)) => {}
+            }
+            position += page_size;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+use super::group_commit::GroupCommit;
+use super::page::{PAGE_SIZE_MAX, PAGE_SIZE_MIN};
+use crate::{Error, Result};
+
+/// How log writes become durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncMethod {
+    /// Each write is a data-sync write: best for single and few writes (`PROBES.md`, durable writes).
+    SyncWrite,
+    /// Plain writes, followed by a sync that covers all that have completed.
+    WriteThenSync,
+}
+
+/// How the log is laid out and written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The log's file on its device.
+    pub file: String,
+    /// The size of a log page in bytes, a multiple of the device's alignment. Fixed when the log is created.
+    pub page_size: usize,
+    /// The size of the circular file in bytes, a multiple of the page size. Used when the log is created; later the file's
+    /// own size counts.
+    pub capacity: u64,
+    /// The largest single log write in bytes, a multiple of the page size: the size of a frame of the log buffer.
+    pub write_size_max: usize,
+    /// How many log writes may be in flight at once, except under [`GroupCommit::None`], where each commit submits its own.
+    pub writes_in_flight_max: usize,
+    /// When commits are written.
+    pub group_commit: GroupCommit,
+    /// Whether commits wait until they are durable. If not, a commit returns at once; the log is written when pages fill up
+    /// or shortly after, and a power cut may lose what was committed.
+    pub durable: bool,
+    /// How writes become durable.
+    pub sync_method: SyncMethod,
+    /// Log bytes waiting in memory, in flight or not, beyond which [`super::Log::throttle`] holds new work back.
+    pub buffer_size_max: u64,
+    /// The share of the capacity, 0 to 1, that new work leaves free for rollbacks and for the checkpointer.
+    pub reserve: f64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            file: "log".into(),
+            page_size: 4096,
+            capacity: 1 << 30,
+            write_size_max: 256 << 10,
+            writes_in_flight_max: 4,
+            group_commit: GroupCommit::Adaptive,
+            durable: true,
+            sync_method: SyncMethod::SyncWrite,
+            buffer_size_max: 16 << 20,
+            reserve: 0.25,
+        }
+    }
+}
+
+impl Settings {
+    /// Checks what does not depend on the file: sizes and limits, against the device's alignment in bytes.
+    pub(super) fn check(&self, alignment: u32) -> Result<()> {
+        let page = self.page_size;
+        if !(PAGE_SIZE_MIN..=PAGE_SIZE_MAX).contains(&page) || !page.is_multiple_of(alignment.max(1) as usize) {
+            return Err(Error::Setting(format!(
+                "log page size {page} is not between {PAGE_SIZE_MIN} and {PAGE_SIZE_MAX} bytes and a multiple of the \
+                 device's alignment of {alignment} bytes"
+            )));
+        }
+        if self.write_size_max == 0 || !self.write_size_max.is_multiple_of(page) || self.write_size_max > 1 << 30 {
+            return Err(Error::Setting(format!(
+                "the largest log write of {} bytes is not a multiple of the log page size {page} up to 1 GiB",
+                self.write_size_max
+            )));
+        }
+        if self.writes_in_flight_max == 0 {
+            return Err(Error::Setting("the number of log writes in flight must be at least 1".into()));
+        }
+        if !(0.0..=0.9).contains(&self.reserve) {
+            return Err(Error::Setting(format!("the log's reserve {} is not between 0 and 0.9", self.reserve)));
+        }
+        self.group_commit.check()
+    }
+
+    /// Checks the size of the circular file.
+    pub(super) fn check_capacity(&self, capacity: u64) -> Result<()> {
+        let page = self.page_size as u64;
+        if capacity < 8 * page || !capacity.is_multiple_of(page) {
+            return Err(Error::Setting(format!(
+                "the log's size of {capacity} bytes (file '{}') is not a multiple of its page size {page} and at least \
+                 eight pages",
+                self.file
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+use base::Lsn;
+use executor::{Executor, TaskId};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+/// Tasks that wait until the log is durable up to some position, woken in log order. Commits arrive nearly in that order,
+/// so a sorted queue is cheapest.
+#[derive(Default)]
+pub(super) struct Waiters(RefCell<VecDeque<(Lsn, TaskId)>>);
+
+impl Waiters {
+    /// Registers the current task.
+    pub fn register(&self, executor: &Executor, lsn: Lsn) {
+        let mut queue = self.0.borrow_mut();
+        let entry = (lsn, executor.current());
+        if queue.back().is_none_or(|(last, _)| *last <= lsn) {
+            queue.push_back(entry);
+        } else {
+            let index = queue.partition_point(|(other, _)| *other <= lsn);
+            queue.insert(index, entry);
+        }
+    }
+
+    /// Wakes those who wait for nothing beyond `durable`.
+    pub fn wake_up_to(&self, executor: &Executor, durable: Lsn) {
+        let mut queue = self.0.borrow_mut();
+        while let Some((lsn, task)) = queue.front().copied() {
+            if lsn > durable {
+                break;
+            }
+            queue.pop_front();
+            executor.wake(task);
+        }
+    }
+}

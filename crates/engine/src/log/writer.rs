@@ -1,0 +1,205 @@
+//! Submits log writes, notes their completion and moves the durable position.
+
+use super::batches::Taken;
+use super::buffer::Piece;
+use super::{Log, SyncMethod, page};
+use base::Lsn;
+use driver::{Access, Completion, Fault, Op, Work};
+use executor::{Executor, WaitQueue};
+use std::rc::{Rc, Weak};
+
+/// The writer's task: submits what is demanded while writes may be submitted. It ends with the log.
+pub(super) async fn run(log: Weak<Log>, executor: Executor, bell: Rc<WaitQueue>) {
+    loop {
+        let Some(log) = log.upgrade() else { return };
+        if !log.writer_has_work() {
+            drop(log);
+            bell.wait(&executor).await;
+            continue;
+        }
+        let access = log.pay().await;
+        log.write_next(access);
+    }
+}
+
+/// A batch that the committing task submits itself. Dropped early, the batch goes to the writer.
+pub(super) struct OwnWrite<'a> {
+    log: &'a Log,
+    number: Option<u64>,
+}
+
+impl<'a> OwnWrite<'a> {
+    pub fn new(log: &'a Log, number: u64) -> OwnWrite<'a> {
+        OwnWrite { log, number: Some(number) }
+    }
+
+    pub fn submit(mut self, access: Access) {
+        if let Some(number) = self.number.take() {
+            let taken = self.log.inner.borrow_mut().batches.take_own(number, self.log.executor.now());
+            self.log.submit(taken, access);
+        }
+    }
+}
+
+impl Drop for OwnWrite<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.log.inner.borrow_mut().batches.release(number);
+            self.log.bell.wake_all(&self.log.executor);
+        }
+    }
+}
+
+impl Log {
+    /// Charges a log write to the current task and pays before an asynchronous one; a synchronous access takes the debt
+    /// along.
+    pub(super) async fn pay(&self) -> Access {
+        if self.synchronous {
+            self.executor.charge(Work::NvemAccess);
+            return Access::Synchronous { instructions: self.executor.take_debt() };
+        }
+        self.executor.charge(Work::InputOutput);
+        self.executor.settle().await;
+        Access::Asynchronous
+    }
+
+    fn writer_has_work(&self) -> bool {
+        let inner = self.inner.borrow();
+        self.failed.borrow().is_none()
+            && inner.batches.in_flight() < self.writes_in_flight_max
+            && (inner.batches.ready() > 0 || self.demand.get().0 > inner.buffer.start())
+    }
+
+    /// Submits the first batch that is ready; if there is none, cuts the buffer where something is demanded of it. Paying
+    /// took time, so both may be gone.
+    fn write_next(&self, access: Access) {
+        let taken = {
+            let inner = &mut *self.inner.borrow_mut();
+            if inner.batches.ready() == 0 && self.demand.get().0 > inner.buffer.start() {
+                inner.cut(false);
+            }
+            inner.batches.take_ready(self.executor.now())
+        };
+        if let Some(taken) = taken {
+            self.submit(taken, access);
+        }
+    }
+
+    /// Seals a batch's pages and submits the write.
+    fn submit(&self, taken: Taken, access: Access) {
+        let Taken { number, piece, commits } = taken;
+        if piece.end() > self.oldest.get().0 + self.capacity {
+            let why = format!("its file '{}' of {} bytes is full; enlarge it", self.settings.file, self.capacity);
+            self.fail(&why);
+        }
+        if self.failed.borrow().is_some() {
+            self.inner.borrow_mut().buffer.recycle(piece.frame);
+            return;
+        }
+        let Piece { position, length, mut frame } = piece;
+        for page in frame[..length].chunks_exact_mut(self.settings.page_size) {
+            page::seal(page, self.attested.get());
+        }
+        self.note_submission(commits);
+        let op = Op::Write {
+            file: self.file,
+            offset: position % self.capacity,
+            length: length as u32,
+            buffer: frame,
+            durable: self.settings.durable && self.settings.sync_method == SyncMethod::SyncWrite,
+            access,
+        };
+        let log = self.this.upgrade().expect("borrowed from an Rc");
+        self.executor.submit(op, move |completion| log.written(number, length, completion));
+    }
+
+    fn note_submission(&self, commits: u32) {
+        if commits > 0 {
+            let statistics = &mut self.inner.borrow_mut().statistics;
+            statistics.commit_writes += 1;
+            statistics.group_commits += u64::from(commits);
+            statistics.group_size_max = statistics.group_size_max.max(commits);
+        }
+    }
+
+    /// Reacts to the end of a write.
+    fn written(&self, number: u64, length: usize, completion: Completion) {
+        let needs_sync = self.settings.durable && self.settings.sync_method == SyncMethod::WriteThenSync;
+        {
+            let inner = &mut *self.inner.borrow_mut();
+            if let Some(frame) = completion.buffer {
+                inner.buffer.recycle(frame);
+            }
+            // After a failure nothing moves: what was in flight then is never known to be durable.
+            if self.failed.borrow().is_some() {
+                return;
+            }
+            if completion.result.is_ok() {
+                let submitted = inner.batches.written(number, needs_sync);
+                inner.statistics.writes += 1;
+                inner.statistics.bytes_written += length as u64;
+                inner.statistics.write_latency.record(self.executor.now().since_ns(submitted));
+            }
+        }
+        match completion.result {
+            Err(fault) => self.fail_by(&fault),
+            Ok(_) if needs_sync => self.start_sync(),
+            Ok(_) => self.advance(),
+        }
+    }
+
+    /// Submits a sync for what is written, unless one is in flight: its end starts the next.
+    fn start_sync(&self) {
+        if self.syncing.get() || !self.inner.borrow_mut().batches.begin_sync() {
+            return;
+        }
+        self.syncing.set(true);
+        let log = self.this.upgrade().expect("borrowed from an Rc");
+        self.executor.submit(Op::Sync { file: self.file }, move |completion| log.synced(completion));
+        self.bell.wake_all(&self.executor);
+    }
+
+    fn synced(&self, completion: Completion) {
+        self.syncing.set(false);
+        if self.failed.borrow().is_some() {
+            return;
+        }
+        if let Err(fault) = completion.result {
+            return self.fail_by(&fault);
+        }
+        {
+            let inner = &mut *self.inner.borrow_mut();
+            inner.batches.end_sync();
+            inner.statistics.syncs += 1;
+        }
+        self.start_sync();
+        self.advance();
+    }
+
+    /// Moves the durable position over the batches that are done and wakes whoever waited for that.
+    fn advance(&self) {
+        let end = self.inner.borrow_mut().batches.advance();
+        if let Some(end) = end {
+            let durable = Lsn(end);
+            self.durable.set(durable);
+            if self.settings.durable {
+                self.attested.set(durable);
+            }
+            self.waiters.wake_up_to(&self.executor, durable);
+            self.room.wake_all(&self.executor);
+        }
+        self.bell.wake_all(&self.executor);
+    }
+
+    fn fail_by(&self, fault: &Fault) {
+        self.fail(&format!("{fault} while writing file '{}'", self.settings.file));
+    }
+
+    /// Nothing becomes durable any more: everybody who waits learns so.
+    fn fail(&self, why: &str) {
+        self.failed.borrow_mut().get_or_insert_with(|| why.to_owned());
+        self.waiters.wake_up_to(&self.executor, Lsn::MAX);
+        self.room.wake_all(&self.executor);
+        self.bell.wake_all(&self.executor);
+    }
+}
