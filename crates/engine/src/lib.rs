@@ -4,6 +4,7 @@
 //! that runs on.
 
 pub mod error;
+pub mod lock;
 pub mod log;
 pub mod page;
 
