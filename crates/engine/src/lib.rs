@@ -6,6 +6,7 @@
 pub mod error;
 pub mod lock;
 pub mod log;
+pub mod organization;
 pub mod page;
 
 pub use error::{Error, Need, Result};

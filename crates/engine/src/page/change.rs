@@ -18,6 +18,20 @@ pub enum Change<'a> {
         /// The bytes from [`HEADER_SIZE`] on.
         image: &'a [u8],
     },
+    /// The page becomes of this kind and level, its contents are `front`, zeros, `back`: a slotted page without the gap
+    /// between its slots and its heap.
+    FormatEnds {
+        /// The new kind.
+        kind: PageKind,
+        /// The new level.
+        level: u8,
+        /// The new slot count.
+        count: u16,
+        /// The bytes from [`HEADER_SIZE`] on.
+        front: &'a [u8],
+        /// The bytes up to the page's end.
+        back: &'a [u8],
+    },
     /// `bytes` overwrite the page at `offset`, which lies behind the header.
     Patch {
         /// Where, from the front of the page.
@@ -80,6 +94,19 @@ pub enum OwnedChange {
         /// The bytes from [`HEADER_SIZE`] on.
         image: Vec<u8>,
     },
+    /// See [`Change::FormatEnds`].
+    FormatEnds {
+        /// The new kind.
+        kind: PageKind,
+        /// The new level.
+        level: u8,
+        /// The new slot count.
+        count: u16,
+        /// The bytes from [`HEADER_SIZE`] on.
+        front: Vec<u8>,
+        /// The bytes up to the page's end.
+        back: Vec<u8>,
+    },
     /// See [`Change::Patch`].
     Patch {
         /// Where, from the front of the page.
@@ -117,6 +144,9 @@ impl OwnedChange {
             OwnedChange::Format { kind, level, count, image } => {
                 Change::Format { kind: *kind, level: *level, count: *count, image }
             }
+            OwnedChange::FormatEnds { kind, level, count, front, back } => {
+                Change::FormatEnds { kind: *kind, level: *level, count: *count, front, back }
+            }
             OwnedChange::Patch { offset, bytes } => Change::Patch { offset: *offset, bytes },
             OwnedChange::InsertSlot { slot, key, value } => Change::InsertSlot { slot: *slot, key, value },
             OwnedChange::RemoveSlot { slot } => Change::RemoveSlot { slot: *slot },
@@ -147,14 +177,8 @@ impl Change<'_> {
     #[inline]
     pub fn apply(&self, page: &mut [u8], lsn: Lsn) {
         match *self {
-            Change::Format { kind, level, count, image } => {
-                header::set_kind(page, kind);
-                page[5] = level;
-                page[6..8].copy_from_slice(&count.to_le_bytes());
-                let contents = &mut page[HEADER_SIZE..];
-                contents[..image.len()].copy_from_slice(image);
-                contents[image.len()..].fill(0);
-            }
+            Change::Format { kind, level, count, image } => format(page, kind, level, count, image, &[]),
+            Change::FormatEnds { kind, level, count, front, back } => format(page, kind, level, count, front, back),
             Change::Patch { offset, bytes } => {
                 let start = usize::from(offset);
                 debug_assert!(start >= HEADER_SIZE, "a patch never touches the header");
@@ -206,6 +230,12 @@ impl Change<'_> {
                 out.extend_from_slice(&offset.to_le_bytes());
                 put_bytes(out, bytes);
             }
+            Change::FormatEnds { kind, level, count, front, back } => {
+                out.extend_from_slice(&[7, kind as u8, level]);
+                out.extend_from_slice(&count.to_le_bytes());
+                put_bytes(out, front);
+                put_bytes(out, back);
+            }
         }
     }
 
@@ -223,9 +253,27 @@ impl Change<'_> {
             4 => Change::RemoveSlot { slot: take_u16(input)? },
             5 => Change::ReplaceValue { slot: take_u16(input)?, value: take_bytes(input)? },
             6 => Change::PatchValue { slot: take_u16(input)?, offset: take_u16(input)?, bytes: take_bytes(input)? },
+            7 => Change::FormatEnds {
+                kind: PageKind::from_byte(take_u8(input)?)?,
+                level: take_u8(input)?,
+                count: take_u16(input)?,
+                front: take_bytes(input)?,
+                back: take_bytes(input)?,
+            },
             _ => return None,
         })
     }
+}
+
+fn format(page: &mut [u8], kind: PageKind, level: u8, count: u16, front: &[u8], back: &[u8]) {
+    header::set_kind(page, kind);
+    page[5] = level;
+    page[6..8].copy_from_slice(&count.to_le_bytes());
+    let contents = &mut page[HEADER_SIZE..];
+    let gap = front.len()..contents.len() - back.len();
+    contents[..gap.start].copy_from_slice(front);
+    contents[gap.end..].copy_from_slice(back);
+    contents[gap].fill(0);
 }
 
 /// Appends a 32-bit length and the bytes.

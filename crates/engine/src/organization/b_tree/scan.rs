@@ -1,0 +1,88 @@
+//! Scans in both directions. A scan visits one leaf at a time: it learns where it begins in the leaf and the fence from which
+//! it goes on, by a new descent, when the leaf is done. So it stays right whatever happened to the tree in between.
+
+use super::{Location, descend, seek, slot_for};
+use crate::Need;
+use crate::page::Pages;
+use crate::page::slotted;
+use base::{PageId, PartitionId};
+use std::ops::Bound;
+
+/// A scan's share of one leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The leaf.
+    pub page: PageId,
+    /// Forward: the scan's records are those from this slot on. Backward: those before this slot.
+    pub slot: u16,
+    /// Where the scan goes on: forward at `Bound::Included` of the leaf's upper fence, backward at `Bound::Excluded` of its
+    /// lower fence. `None` if this leaf is the last one.
+    pub fence: Option<Vec<u8>>,
+}
+
+/// The leaf with which an ascending scan begins, and its first record there (the leaf may have none).
+///
+/// # Errors
+/// Those of [`seek`](super::seek).
+pub fn forward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -> Result<Position, Need> {
+    let key = match from {
+        Bound::Included(key) | Bound::Excluded(key) => key,
+        Bound::Unbounded => &[],
+    };
+    let (id, page) = descend(pages, partition, |page| slot_for(page, key))?;
+    let slot = match (from, slotted::search(page, key)) {
+        (Bound::Excluded(_), Ok(slot)) => slot + 1,
+        (_, Ok(slot) | Err(slot)) => slot,
+    };
+    Ok(Position { page: id, slot, fence: fence(slotted::upper(page)) })
+}
+
+/// The leaf with which a descending scan begins, and the slot behind its first record there (the leaf may have none).
+///
+/// # Errors
+/// Those of [`seek`](super::seek).
+pub fn backward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -> Result<Position, Need> {
+    let (id, page) = descend(pages, partition, |page| match from {
+        Bound::Included(key) => slot_for(page, key),
+        Bound::Excluded(key) => entries_below(page, key).saturating_sub(1),
+        Bound::Unbounded => slotted::count(page) - 1,
+    })?;
+    let slot = match from {
+        Bound::Included(key) => slotted::search(page, key).map_or_else(|slot| slot, |slot| slot + 1),
+        Bound::Excluded(key) => entries_below(page, key),
+        Bound::Unbounded => slotted::count(page),
+    };
+    Ok(Position { page: id, slot, fence: fence(slotted::lower(page)) })
+}
+
+/// How many of the node's keys are below `key`, which may be the node's upper fence and then need not have its prefix.
+fn entries_below(page: &[u8], key: &[u8]) -> u16 {
+    if !slotted::upper(page).is_empty() && key >= slotted::upper(page) {
+        return slotted::count(page);
+    }
+    slotted::search(page, key).unwrap_or_else(|slot| slot)
+}
+
+fn fence(bytes: &[u8]) -> Option<Vec<u8>> {
+    if bytes.is_empty() { None } else { Some(bytes.to_vec()) }
+}
+
+/// Puts the smallest key above `key` into `found`; false, with `found` untouched, if there is none.
+///
+/// # Errors
+/// Those of [`seek`](super::seek).
+pub fn successor(pages: &impl Pages, partition: PartitionId, key: &[u8], found: &mut Vec<u8>) -> Result<bool, Need> {
+    let Location { page: mut id, slot, exact } = seek(pages, partition, key)?;
+    let mut slot = slot + u16::from(exact);
+    loop {
+        let page = pages.page(id)?;
+        if slot < slotted::count(page) {
+            slotted::key_into(page, slot, found);
+            return Ok(true);
+        }
+        if slotted::upper(page).is_empty() {
+            return Ok(false);
+        }
+        Location { page: id, slot, .. } = seek(pages, partition, slotted::upper(page))?;
+    }
+}
