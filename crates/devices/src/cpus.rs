@@ -1,4 +1,5 @@
 use crate::hardware::Cpu;
+use crate::law::rounded;
 use crate::sharing::Sharing;
 use crate::station::{Flow, Station};
 use crate::{Discipline, JobId};
@@ -83,7 +84,7 @@ impl Cpus {
     /// How long instructions take on one server.
     #[inline]
     pub(crate) fn demand_ns(&self, instructions: u64) -> u64 {
-        (instructions as f64 * self.ns_per_instruction).round() as u64
+        rounded(instructions as f64 * self.ns_per_instruction)
     }
 
     #[inline]

@@ -1,5 +1,6 @@
 //! The kinds of values that a hardware description is written with.
 
+use crate::law::rounded;
 use base::units::parse_size;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -143,7 +144,7 @@ impl Bandwidth {
     /// How long `bytes` take, in nanoseconds.
     #[inline]
     pub(crate) fn transfer_ns(self, bytes: u32) -> u64 {
-        (f64::from(bytes) * 1e9 / self.0).round() as u64
+        rounded(f64::from(bytes) * 1e9 / self.0)
     }
 }
 

@@ -27,7 +27,7 @@ impl Law {
     pub fn draw(&self, random: &mut Random) -> u64 {
         match *self {
             Law::Fixed(ns) => ns,
-            Law::Exponential(mean) => random.exponential(mean as f64).round() as u64,
+            Law::Exponential(mean) => rounded(random.exponential(mean as f64)),
             Law::Uniform(low, high) => random.between(low, high),
         }
     }
@@ -39,6 +39,12 @@ impl Law {
             Law::Uniform(low, high) => (low as f64 + high as f64) / 2.0,
         }
     }
+}
+
+/// The nearest whole number of nanoseconds; `f64::round` is a library call on the x86-64 baseline.
+#[inline]
+pub(crate) fn rounded(ns: f64) -> u64 {
+    (ns + 0.5) as u64
 }
 
 impl FromStr for Law {

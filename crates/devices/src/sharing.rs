@@ -1,3 +1,4 @@
+use crate::law::rounded;
 use base::Instant;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -41,7 +42,7 @@ impl Sharing {
         self.next = match self.ends.peek() {
             Some(Reverse((end, _, _))) if rate > 0.0 => {
                 let left = (f64::from_bits(*end) - self.attained_ns).max(0.0);
-                Some(self.updated.plus_ns((left / rate).round() as u64))
+                Some(self.updated.plus_ns(rounded(left / rate)))
             }
             _ => None,
         };

@@ -4,6 +4,19 @@
 //! [`Media`], which outlives the driver, so that a machine can lose its power and start again on the same contents. A
 //! [`FaultPlan`] makes the world hostile: power cuts, failed operations, flipped bits, slow devices. Everything is seeded;
 //! the same seed gives the same [`VirtualDriver::event_hash`].
+//!
+//! ```
+//! use driver::{Driver, Op, Token};
+//! use entresol_virtual::{Hardware, Media, Options, VirtualDriver};
+//!
+//! let media = Media::new();
+//! let mut driver = VirtualDriver::new(Hardware::ideal(), Options::default(), media.clone());
+//! let device = driver.device("disk").expect("the ideal hardware has a disk");
+//! driver.submit(Token(1), Op::Open { device, name: "data".to_owned(), create: true });
+//! let mut done = Vec::new();
+//! driver.park(None, &mut done).expect("an operation is under way");
+//! assert_eq!(media.names("disk"), ["data"]);
+//! ```
 
 mod effects;
 mod faults;

@@ -36,6 +36,9 @@ struct Flight {
 }
 
 /// A driver on described hardware, under a virtual clock.
+///
+/// It never waits for another thread: with nothing under way and no deadline, [`Driver::park`] reports [`Halt::Idle`] even
+/// while somebody holds its doorbell.
 pub struct VirtualDriver {
     machine: Machine,
     prices: Option<Prices>,
