@@ -232,3 +232,16 @@ fn copies_of_media_are_independent() {
     assert!(bench.run(op).result.is_ok());
     assert_eq!((contents(&media, 512), contents(&copy, 512)), (vec![0; 512], vec![1; 512]));
 }
+
+#[test]
+fn what_a_shrunk_file_lost_never_returns() {
+    let media = Media::new();
+    let mut bench = Bench::new(Hardware::ideal(), tracked(0, None), &media);
+    let file = bench.open("disk", "data");
+    bench.write(file, 0, 1, 8_192, false);
+    assert!(bench.run(Op::Resize { file, length: 700 }).result.is_ok());
+    assert!(bench.run(Op::Resize { file, length: 8_192 }).result.is_ok());
+    media.power_cut(&mut Random::stream(0, "cut"), &PowerCut { lost: 0.0, torn: 0.0 });
+    let bytes = contents(&media, 8_192);
+    assert!(bytes[..700] == [1; 700] && bytes[700..].iter().all(|b| *b == 0), "the kept write was cut at 700 bytes");
+}
