@@ -147,6 +147,10 @@ fn resize(file: &File, length: u64, prewrite: bool) -> io::Result<()> {
 }
 
 fn grow(file: &File, present: u64, length: u64, prewrite: bool) -> io::Result<()> {
+    if length - present > free_bytes(file)? {
+        // Some file systems take all that is left before they find that it is not enough.
+        return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+    }
     match reserve(file, present, length - present) {
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => file.set_len(length)?,
         result => result?,
@@ -156,6 +160,18 @@ fn grow(file: &File, present: u64, length: u64, prewrite: bool) -> io::Result<()
         write_zeros(file, present.next_multiple_of(BLOCK), length / BLOCK * BLOCK)?;
     }
     file.sync_all()
+}
+
+/// How much room this user has on the file's file system.
+fn free_bytes(file: &File) -> io::Result<u64> {
+    // SAFETY: all-zero bytes are a valid `statvfs`.
+    let mut status: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open and `status` is written before it is read.
+    if unsafe { libc::fstatvfs(file.as_raw_fd(), &mut status) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // A file system without a limit, such as some memory file systems, says that it has no blocks at all.
+    if status.f_blocks == 0 { Ok(u64::MAX) } else { Ok(status.f_bavail.saturating_mul(status.f_frsize)) }
 }
 
 fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<()> {

@@ -41,6 +41,10 @@ impl Ring {
     /// What the kernel says.
     pub(crate) fn new(bell: Arc<Bell>) -> io::Result<Ring> {
         let (ring, flags) = build()?;
+        Ring::over(ring, flags, bell)
+    }
+
+    fn over(ring: IoUring, flags: &'static str, bell: Arc<Bell>) -> io::Result<Ring> {
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::Error::from_raw_os_error(libc::ENOSYS));
         }
@@ -247,7 +251,55 @@ fn build() -> io::Result<(IoUring, &'static str)> {
         base().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all().build(ENTRIES);
     match best {
         Ok(ring) => Ok((ring, "single issuer, deferred task work")),
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok((base().build(ENTRIES)?, "no flags")),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok((plain_builder().build(ENTRIES)?, "no flags")),
         Err(error) => Err(error),
+    }
+}
+
+fn plain_builder() -> io_uring::Builder {
+    let mut builder = IoUring::builder();
+    builder.dontfork().setup_cqsize(COMPLETIONS);
+    builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bell::Waker;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
+    /// Kernels before 6.1 do not know the flags; the ring must do without them.
+    #[test]
+    fn a_ring_without_flags_reads_and_hears_the_bell() {
+        let Ok(kernel) = plain_builder().build(ENTRIES) else { return println!("skipped: io_uring is refused") };
+        let bell = Arc::new(Bell::new(Waker::Eventfd(Waker::eventfd().expect("a descriptor"))));
+        let mut ring = Ring::over(kernel, "no flags", Arc::clone(&bell)).expect("the kernel is new enough");
+        let (reader, mut writer) = io::pipe().expect("two descriptors");
+        let mut bytes = [0u8; 4];
+        let request = Request {
+            slot: 7,
+            call: Call::Read,
+            fd: reader.as_raw_fd(),
+            registered_file: None,
+            registered_buffer: None,
+            address: bytes.as_mut_ptr(),
+            length: 4,
+            offset: u64::MAX,
+        };
+        ring.start(&request);
+        let mut done = Vec::new();
+        ring.wait(Some(Duration::from_millis(1)), &mut done);
+        assert!(done.is_empty(), "nothing was written yet");
+        bell.wake();
+        ring.wait(None, &mut done);
+        assert!(done.is_empty(), "the bell ended the wait");
+        writer.write_all(b"four").expect("a pipe has room");
+        while done.is_empty() {
+            ring.wait(None, &mut done);
+        }
+        assert_eq!(done, [(7, 4)]);
+        assert!(ring.drain());
+        assert_eq!(&bytes, b"four");
     }
 }

@@ -31,14 +31,6 @@ pub(crate) fn a_missing_file_is_a_fault_that_names_it(mut subject: Subject) {
     assert!(subject.names().is_empty());
 }
 
-pub(crate) fn odd_names_are_faults(mut subject: Subject) {
-    let device = subject.device();
-    for name in ["", ".", "..", "a/b", "/tmp/x"] {
-        subject.fail(Op::Open { device, name: name.to_owned(), create: true });
-    }
-    assert!(subject.names().is_empty());
-}
-
 pub(crate) fn growth_reads_as_zeros(mut subject: Subject) {
     let page = PAGE as u64;
     let file = subject.create("grown", 2 * page);
