@@ -265,6 +265,14 @@ impl Default for Partition {
     }
 }
 
+/// Whether `name` may name a device or a partition, and so a file: 1 to 64 ASCII letters, digits, `_` and `-`, a letter
+/// first.
+pub fn is_name(name: &str) -> bool {
+    name.len() <= 64
+        && name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
 #[expect(clippy::disallowed_methods, reason = "the configuration chooses the driver, so none exists yet")]
 fn read_file(file: &Path) -> std::io::Result<Vec<u8>> {
     std::fs::read(file)

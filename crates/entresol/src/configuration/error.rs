@@ -191,15 +191,18 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The candidate that differs least from `name`, if it differs in no more than about a third of its letters.
-pub(super) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// The candidate that differs least from `name`, if it differs in no more than about a third of its letters; else the
+/// only one that begins with it.
+pub(super) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
     let name = name.to_lowercase();
     let limit = (name.chars().count() / 3).max(1);
-    candidates
+    let similar = candidates
+        .clone()
         .map(|candidate| (distance(&name, &candidate.to_lowercase(), limit), candidate))
         .filter(|(distance, _)| *distance <= limit)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
+        .min_by_key(|(distance, _)| *distance);
+    let mut longer = candidates.filter(|candidate| name.len() > 1 && candidate.starts_with(&name));
+    similar.map(|(_, candidate)| candidate).or_else(|| longer.next().filter(|_| longer.next().is_none()))
 }
 
 /// The number of letters inserted, deleted, replaced or exchanged with their neighbour that make `a` into `b` (optimal
@@ -245,6 +248,8 @@ mod tests {
         assert_eq!(nearest("noforse", words.into_iter()), Some("noforce"));
         assert_eq!(nearest("FORCE", words.into_iter()), Some("force"));
         assert_eq!(nearest("sometimes", words.into_iter()), None);
+        assert_eq!(nearest("no", words.into_iter()), Some("noforce"));
+        assert_eq!(nearest("rahm", ["rahm-1991", "rahm-1992"].into_iter()), None);
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl<'a> Section<'a> {
         let mut results = Vec::new();
         for (name_at, value) in tables {
             let name = name_at.get_ref().as_ref();
-            if !is_name(name) {
+            if !super::is_name(name) {
                 let allowed = "1 to 64 of the characters a-z A-Z 0-9 _ -, a letter first";
                 self.document.report(name_at.span(), Problem::BadName(name.to_owned()), allowed);
                 continue;
@@ -329,11 +329,4 @@ impl<'a> Section<'a> {
         };
         Problem::OutOfRange { key: key.to_owned(), value }
     }
-}
-
-/// Whether `name` may name a device or a partition, and so a directory entry.
-fn is_name(name: &str) -> bool {
-    name.len() <= 64
-        && name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }

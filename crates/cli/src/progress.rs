@@ -1,0 +1,63 @@
+//! One line on the terminal that says how far a command is.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// The progress line of a command, on standard error; silent where that is no terminal. It goes away when dropped.
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    /// Shows the line of the command `name`.
+    pub fn start(name: &'static str) -> Progress {
+        if !std::io::stderr().is_terminal() {
+            return Progress(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::new(0).with_prefix(name);
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Progress(bar)
+    }
+
+    /// Begins a phase of `total` steps; with 0 its length is unknown.
+    pub fn phase(&self, name: &'static str, total: u64) {
+        let known = "{prefix}: {msg} [{bar:30}] {percent:>3} %, {human_pos} of {human_len}, {eta} left";
+        let unknown = "{prefix}: {msg} {spinner} {elapsed}";
+        let template = if total > 0 { known } else { unknown };
+        let style = ProgressStyle::with_template(template).expect("the templates are valid constants");
+        self.0.set_style(style.progress_chars("=> "));
+        self.0.set_message(name);
+        self.0.set_length(total);
+        self.0.reset();
+    }
+
+    /// So many of the phase's steps are done.
+    pub fn advance_to(&self, steps: u64) {
+        self.0.set_position(steps);
+    }
+
+    /// Takes the line away.
+    pub fn finish(self) {
+        self.0.finish_and_clear();
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_phase_can_be_shown() {
+        let progress = Progress(ProgressBar::hidden());
+        progress.phase("loading", 10);
+        progress.advance_to(3);
+        assert_eq!((progress.0.position(), progress.0.length()), (3, Some(10)));
+        progress.phase("opening", 0);
+        assert_eq!((progress.0.position(), progress.0.message().as_str()), (0, "opening"));
+    }
+}

@@ -1,0 +1,342 @@
+//! What a run reports, on either clock: as text and as JSON.
+
+use crate::table::{table, wrapped};
+use base::statistics::{Histogram, Interval};
+use base::units::{format_duration_ns, format_size, grouped, grouped_decimal};
+use driver::StationReport;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Which clock a run went by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// This machine's.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no command runs the engine yet"))]
+    Real,
+    /// The simulation's.
+    Virtual,
+}
+
+/// A run's result. The JSON has the fields' names as keys.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunReport {
+    /// The workload and its parameters, for people.
+    pub workload: String,
+    /// The driver's description of itself.
+    pub driver: String,
+    /// What a reader must know to trust the figures, such as a device that is not durable.
+    pub notes: Vec<String>,
+    /// Which clock the times are by.
+    pub clock: Clock,
+    /// Seed of the random numbers.
+    pub seed: u64,
+    /// The measured time on that clock, without load and warm-up.
+    pub seconds: f64,
+    /// The wall time of the measured part; equal to `seconds` on the real clock.
+    pub wall_seconds: f64,
+    /// Transactions committed.
+    pub transactions: u64,
+    /// Rollbacks, each followed by another try.
+    pub aborts: u64,
+    /// Transactions committed per second of `clock`.
+    pub throughput_per_s: f64,
+    /// The time from a transaction's arrival to its acknowledgement.
+    pub response_us: Response,
+    /// What the mean response time consists of.
+    pub composition_us: Composition,
+    /// CPU time per transaction.
+    pub cpu_us_per_transaction: f64,
+    /// Bytes of log per transaction.
+    pub log_bytes_per_transaction: f64,
+    /// The share (0 to 1) of page references found in main memory, by partition.
+    pub hit_ratio: BTreeMap<String, f64>,
+    /// Reads and writes per transaction, by device.
+    pub io_per_transaction: BTreeMap<String, Transfers>,
+    /// Load and queueing of every station.
+    pub utilization: Vec<Station>,
+}
+
+/// A distribution of response times, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Response {
+    /// The mean.
+    pub mean: f64,
+    /// The median.
+    pub p50: f64,
+    /// 95 % are no longer than this.
+    pub p95: f64,
+    /// 99 % are no longer than this.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+    /// Half the width of the mean's 90 % confidence interval by batch means; `None` (null) if the run was too short.
+    pub half_width90: Option<f64>,
+}
+
+impl Response {
+    /// From the times themselves and their batch means, both in nanoseconds.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no command runs the engine yet"))]
+    pub fn new(times: &Histogram, interval: Interval) -> Response {
+        let quantile = |q| times.quantile_ns(q) as f64 / 1e3;
+        Response {
+            mean: times.mean_ns() / 1e3,
+            p50: quantile(0.50),
+            p95: quantile(0.95),
+            p99: quantile(0.99),
+            max: times.max_ns() as f64 / 1e3,
+            half_width90: Some(interval.half_width / 1e3).filter(|width| width.is_finite()),
+        }
+    }
+}
+
+/// Mean times per transaction, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Composition {
+    /// Computing, and waiting for a processor.
+    pub cpu: f64,
+    /// Waiting for locks.
+    pub lock_wait: f64,
+    /// Waiting for pages to be read.
+    pub read_wait: f64,
+    /// Waiting for pages to be written.
+    pub write_wait: f64,
+    /// Waiting for the log at commit.
+    pub commit_wait: f64,
+}
+
+/// Transfers per transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Transfers {
+    /// Reads.
+    pub reads: f64,
+    /// Writes.
+    pub writes: f64,
+}
+
+/// The load of one station.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Station {
+    /// Its name, such as `cpu` or `disk.controller`.
+    pub name: String,
+    /// How many servers it has; zero if unlimited.
+    pub servers: u32,
+    /// The mean share of servers that were busy, 0 to 1; zero if they are unlimited.
+    pub utilization: f64,
+    /// Requests completed.
+    pub completed: u64,
+    /// Mean time from arrival to departure.
+    pub response_us_mean: f64,
+    /// Mean number of requests in the station, waiting or served.
+    pub population_mean: f64,
+}
+
+impl From<StationReport> for Station {
+    fn from(station: StationReport) -> Station {
+        Station {
+            name: station.name,
+            servers: station.servers,
+            utilization: station.utilization,
+            completed: station.completed,
+            response_us_mean: station.response_ns_mean / 1e3,
+            population_mean: station.population_mean,
+        }
+    }
+}
+
+impl RunReport {
+    /// The report for programs.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a report holds nothing that JSON cannot")
+    }
+
+    /// The report for people, at most 100 columns wide.
+    pub fn to_text(&self) -> String {
+        let mut parts = vec![self.heading(), self.summary(), self.response(), self.composition()];
+        if !self.hit_ratio.is_empty() {
+            let rows = self.hit_ratio.iter().map(|(name, ratio)| vec![name.clone(), percent(*ratio)]);
+            parts.push(table(&["partition", "hits in main memory"], 1, rows));
+        }
+        if !self.io_per_transaction.is_empty() {
+            let row = |(name, io): (&String, &Transfers)| vec![name.clone(), count(io.reads), count(io.writes)];
+            let header = ["device", "reads per transaction", "writes per transaction"];
+            parts.push(table(&header, 1, self.io_per_transaction.iter().map(row)));
+        }
+        if !self.utilization.is_empty() {
+            parts.push(self.stations());
+        }
+        parts.extend(self.notes.iter().map(|note| wrapped(&format!("Note: {note}"))));
+        parts.join("\n\n")
+    }
+
+    fn heading(&self) -> String {
+        let clock = match self.clock {
+            Clock::Real => "wall clock",
+            Clock::Virtual => "virtual clock",
+        };
+        wrapped(&format!("{}\n{clock}; {}; seed {}", self.workload, self.driver, self.seed))
+    }
+
+    fn summary(&self) -> String {
+        let row = |name: &str, value: String, more: String| vec![name.to_owned(), value, more];
+        let mut time = format!("in {}", format_duration_ns(self.seconds * 1e9));
+        if self.clock == Clock::Virtual {
+            let speed = grouped_decimal(self.transactions as f64 / self.wall_seconds.max(1e-9), 0);
+            time += &format!(" of virtual time; {speed} per second of wall time");
+        }
+        let rows = [
+            row("throughput", format!("{}/s", grouped_decimal(self.throughput_per_s, 1)), "transactions".to_owned()),
+            row("transactions", grouped(self.transactions), time),
+            row("rolled back", grouped(self.aborts), "and tried again".to_owned()),
+            row("CPU", time_us(self.cpu_us_per_transaction), "per transaction".to_owned()),
+            row("log", format_size(self.log_bytes_per_transaction.round() as u64), "per transaction".to_owned()),
+        ];
+        table(&["", "", ""], 3, rows).lines().skip(2).collect::<Vec<_>>().join("\n")
+    }
+
+    fn response(&self) -> String {
+        let Response { mean, p50, p95, p99, max, half_width90 } = self.response_us;
+        let width = half_width90.map_or_else(|| "run too short".to_owned(), |width| format!("± {}", time_us(width)));
+        let header = ["", "mean", "90 % interval", "50 %", "95 %", "99 %", "max"];
+        let mut row = vec!["response time".to_owned(), time_us(mean), width];
+        row.extend([p50, p95, p99, max].map(time_us));
+        table(&header, 1, [row])
+    }
+
+    fn composition(&self) -> String {
+        let Composition { cpu, lock_wait, read_wait, write_wait, commit_wait } = self.composition_us;
+        let parts = [cpu, lock_wait, read_wait, write_wait, commit_wait];
+        // What no part accounts for: waiting for a turn, and what the engine does not attribute.
+        let rest = (self.response_us.mean - parts.iter().sum::<f64>()).max(0.0);
+        let header = ["", "CPU", "locks", "reads", "writes", "commit", "other"];
+        let mut times = vec!["of which".to_owned()];
+        let mut shares = vec!["share".to_owned()];
+        for part in parts.into_iter().chain([rest]) {
+            times.push(time_us(part));
+            shares.push(percent(part / self.response_us.mean.max(f64::MIN_POSITIVE)));
+        }
+        table(&header, 1, [times, shares])
+    }
+
+    fn stations(&self) -> String {
+        let header = ["station", "servers", "busy", "requests", "mean time", "mean number"];
+        let rows = self.utilization.iter().map(|station| {
+            let (servers, busy) = match station.servers {
+                0 => ("unlimited".to_owned(), String::new()),
+                servers => (grouped(servers.into()), percent(station.utilization)),
+            };
+            vec![
+                station.name.clone(),
+                servers,
+                busy,
+                grouped(station.completed),
+                time_us(station.response_us_mean),
+                count(station.population_mean),
+            ]
+        });
+        table(&header, 1, rows)
+    }
+}
+
+fn time_us(us: f64) -> String {
+    format_duration_ns(us * 1e3)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn count(number: f64) -> String {
+    grouped_decimal(number, 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::statistics::BatchMeans;
+
+    fn report(clock: Clock) -> RunReport {
+        let mut times = Histogram::new();
+        let mut means = BatchMeans::new();
+        for index in 0..1_000_u64 {
+            times.record(1_000_000 + index * 1_000);
+            means.record((1_000_000 + index * 1_000) as f64);
+        }
+        let station = |name: &str, servers| Station {
+            name: name.to_owned(),
+            servers,
+            utilization: 0.8765,
+            completed: 12_345_678,
+            response_us_mean: 16_400.0,
+            population_mean: 1_234.5,
+        };
+        RunReport {
+            workload: "debit-credit, scale 50, 64 clients".to_owned(),
+            driver: "io_uring with direct I/O, because the kernel permits it and nothing else was asked for".to_owned(),
+            notes: vec![
+                "device 'nvem' is memory of this machine: what it holds does not survive a power cut".to_owned(),
+            ],
+            clock,
+            seed: 7,
+            seconds: 10.0,
+            wall_seconds: if clock == Clock::Real { 10.0 } else { 2.0 },
+            transactions: 1_234_567,
+            aborts: 1_234,
+            throughput_per_s: 123_456.7,
+            response_us: Response::new(&times, means.interval()),
+            composition_us: Composition {
+                cpu: 2.3,
+                lock_wait: 10.0,
+                read_wait: 0.0,
+                write_wait: 0.0,
+                commit_wait: 1_400.0,
+            },
+            cpu_us_per_transaction: 2.25,
+            log_bytes_per_transaction: 512.4,
+            hit_ratio: BTreeMap::from([("account".to_owned(), 0.725), ("a-partition-of-a-very-".repeat(5), 1.0)]),
+            io_per_transaction: BTreeMap::from([("disk".to_owned(), Transfers { reads: 1.25, writes: 1_000.0 })]),
+            utilization: vec![station("cpu", 4), station(&"disk-of-a-long-name.".repeat(8), 0)],
+        }
+    }
+
+    #[test]
+    fn text_fits_the_width() {
+        for clock in [Clock::Real, Clock::Virtual] {
+            let text = report(clock).to_text();
+            for line in text.lines() {
+                assert!(line.chars().count() <= 100, "{line}");
+                assert_eq!(line.trim_end(), line);
+            }
+        }
+    }
+
+    #[test]
+    fn text_has_units_and_separators() {
+        let text = report(Clock::Virtual).to_text();
+        for part in ["123,456.7/s", "1,234,567", "2.25 us", "512 B", "1.50 ms", "72.5 %", "1.25", "unlimited"] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        assert!(text.contains("617,284 per second of wall time"), "{text}");
+        let bare = RunReport { response_us: Response::default(), utilization: vec![], ..report(Clock::Real) }.to_text();
+        assert!(bare.contains("run too short") && !bare.contains("station"), "{bare}");
+    }
+
+    #[test]
+    fn json_has_the_keys_that_are_promised() {
+        let json: serde_json::Value = serde_json::from_str(&report(Clock::Real).to_json()).unwrap();
+        assert_eq!(json["throughput_per_s"], 123_456.7);
+        assert_eq!(json["clock"], "real");
+        assert_eq!(json["cpu_us_per_transaction"], 2.25);
+        assert_eq!(json["hit_ratio"]["account"], 0.725);
+        assert_eq!(json["io_per_transaction"]["disk"]["reads"], 1.25);
+        assert_eq!(json["composition_us"]["commit_wait"], 1_400.0);
+        assert_eq!(json["utilization"][0]["name"], "cpu");
+        let response = &json["response_us"];
+        assert_eq!(response["mean"], 1_499.5);
+        for key in ["p50", "p95", "p99", "max", "half_width90"] {
+            assert!(response[key].as_f64().is_some_and(|us| us > 0.0), "{key}");
+        }
+        let short = RunReport { response_us: Response::default(), ..report(Clock::Virtual) };
+        assert!(short.to_json().contains("\"half_width90\": null"));
+    }
+}
