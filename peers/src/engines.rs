@@ -63,6 +63,13 @@ pub const CONTENDERS: &[Contender] = &[
         create: lmdb::Lmdb::create,
     },
     Contender {
+        name: "lmdb-mapped",
+        version: "0.9.70 (heed 0.23.1)",
+        about: "the same, pages written through the memory map",
+        groupings: APPLICATION,
+        create: lmdb::Lmdb::create_mapped,
+    },
+    Contender {
         name: "redb",
         version: "4.5.0",
         about: "copy-on-write B-tree, one writer",

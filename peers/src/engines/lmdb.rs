@@ -23,18 +23,32 @@ pub struct Lmdb {
 }
 
 impl Lmdb {
-    /// Creates the environment in an empty directory.
+    /// Creates the environment in an empty directory; commits write their pages with system calls.
     pub fn create(directory: &Path, durability: Durability) -> PeerResult<Box<dyn Peer>> {
         let flags = match durability {
-            Durability::Sync => EnvFlags::NO_READ_AHEAD,
-            Durability::Off => EnvFlags::NO_READ_AHEAD | EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP | EnvFlags::MAP_ASYNC,
+            Durability::Sync => EnvFlags::empty(),
+            Durability::Off => EnvFlags::NO_SYNC,
         };
+        Lmdb::open(directory, flags)
+    }
+
+    /// Creates the environment in an empty directory; pages change in the mapped file. Without syncs a power cut may then
+    /// leave a damaged database, not only an old one.
+    pub fn create_mapped(directory: &Path, durability: Durability) -> PeerResult<Box<dyn Peer>> {
+        let flags = match durability {
+            Durability::Sync => EnvFlags::WRITE_MAP,
+            Durability::Off => EnvFlags::WRITE_MAP | EnvFlags::NO_SYNC | EnvFlags::MAP_ASYNC,
+        };
+        Lmdb::open(directory, flags)
+    }
+
+    fn open(directory: &Path, flags: EnvFlags) -> PeerResult<Box<dyn Peer>> {
         let mut options = EnvOpenOptions::new();
         options.map_size(MAP_BYTES).max_dbs(4);
         // SAFETY: the benchmark created this directory for itself, so nobody else maps or changes the file, and a run without
         // syncs promises nothing after a crash.
         #[allow(unsafe_code)]
-        let env = unsafe { options.flags(flags).open(directory)? };
+        let env = unsafe { options.flags(flags | EnvFlags::NO_READ_AHEAD).open(directory)? };
         let opened = env.create_databases_and_commit(env.write_txn()?, |opener, transaction| -> heed::Result<_> {
             let mut table = |name| opener.create_database(transaction, Some(name));
             let tables = [table(Table::Account.name())?, table(Table::Teller.name())?, table(Table::Branch.name())?];
