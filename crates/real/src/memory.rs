@@ -201,9 +201,10 @@ impl Regions {
         Some((region.first_place + (frame.as_ptr().addr() - region.start) / region.chunk) as u16)
     }
 
-    /// What happened to registration, in a few words.
-    pub(crate) fn describe(&self) -> String {
+    /// What happened to registration in a table of so many places, in a few words.
+    pub(crate) fn describe(&self, places: usize) -> String {
         match &self.refusal {
+            None if places == 0 => "plain buffers: the kernel has no sparse table".to_owned(),
             None => "registered buffers".to_owned(),
             Some(refusal) => format!("plain buffers: {refusal}"),
         }
@@ -264,7 +265,7 @@ mod tests {
         let mut frames = regions.frames(2, 4096, Some(&mut table)).expect("two pages");
         frames[1].fill(7);
         assert_eq!(regions.place(&frames[1]), None);
-        assert!(regions.describe().contains("RLIMIT_MEMLOCK"), "{}", regions.describe());
+        assert!(regions.describe(4).contains("RLIMIT_MEMLOCK"), "{}", regions.describe(4));
     }
 
     #[test]

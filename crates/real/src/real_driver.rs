@@ -463,7 +463,9 @@ impl Driver for RealDriver {
     fn description(&self) -> String {
         let reason = &self.reason;
         let mut text = match &self.mechanism {
-            Mechanism::Ring(ring) => format!("io_uring ({reason}; {}, {})", ring.describe(), self.regions.describe()),
+            Mechanism::Ring(ring) => {
+                format!("io_uring ({reason}; {}, {})", ring.describe(), self.regions.describe(ring.places()))
+            }
             Mechanism::Pool(pool) => format!("thread pool of up to {} threads ({reason})", pool.limit()),
         };
         for device in &self.devices {
