@@ -3,10 +3,21 @@
 //! The engine never names a driver. All that it does outside its own memory goes through the executor to whatever driver
 //! that runs on.
 
+pub mod buffer;
+pub mod catalog;
+pub mod checkpoint;
+pub mod database;
 pub mod error;
+mod home;
 pub mod lock;
 pub mod log;
 pub mod organization;
 pub mod page;
+mod recovery;
+pub mod statistics;
+pub mod transaction;
+mod undo;
 
+pub use database::{Database, PartitionSpec, Settings};
 pub use error::{Error, Need, Result};
+pub use transaction::{Cursor, Direction, Savepoint, Transaction};

@@ -12,7 +12,7 @@ const BUCKETS_MIN: usize = 1024;
 
 /// Who locks: an index chosen by the transaction manager. Indices should be dense and reused, the table keeps a few words
 /// for each up to the greatest that it has seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u32);
 
 /// What became of a request.

@@ -1,0 +1,397 @@
+//! The main-memory buffer: which pages are in memory, reading misses, writing dirty pages back.
+//!
+//! A page is copied before it is written, so transactions go on changing it meanwhile. Write-ahead rule: the copy leaves
+//! only when the log is durable up to the copy's log position. Where a device may tear a page, the copy goes to the
+//! double-write area first.
+
+mod cleaner;
+mod double_write;
+mod file;
+mod page_table;
+mod pool;
+pub mod replacement;
+mod write_back;
+
+pub use double_write::DoubleWrite;
+pub use file::DataFile;
+pub use pool::{Pool, Presence};
+
+use crate::log::Log;
+use crate::page::header;
+use crate::{Error, Need, Result};
+use base::{PageId, PartitionId};
+use driver::{Completion, FaultKind, Frame, Op};
+use executor::{Executor, WaitQueue};
+use replacement::Policy;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// How the buffer works.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How many pages it holds.
+    pub frames: usize,
+    /// The size of each, in bytes.
+    pub page_size: usize,
+    /// Which page leaves next.
+    pub replacement: Policy,
+    /// Whether dirty pages are written before they must leave. Without it a victim is the coldest page, and if that is
+    /// dirty the transaction that needs the frame waits for its write (Rahm 1991, section 3.2).
+    pub cleaner: bool,
+}
+
+/// The buffer pool with its files.
+pub struct Buffer {
+    executor: Executor,
+    /// Absent during redo: what is redone is in the log already.
+    log: OnceCell<Rc<Log>>,
+    settings: Settings,
+    pool: RefCell<Pool>,
+    files: RefCell<Vec<Option<Rc<DataFile>>>>,
+    double_write: Option<DoubleWrite>,
+    /// Frames that copies are written from.
+    copies: RefCell<Vec<Frame>>,
+    /// Why the latest read of a page failed, until it is read again.
+    failures: RefCell<Vec<(PageId, Error)>>,
+    /// Whole copies from the double-write area, for pages that turn out to be torn.
+    repairs: RefCell<BTreeMap<PageId, Vec<u8>>>,
+    /// The error of a failed sync: what the medium holds is unknown since.
+    broken: RefCell<Option<Error>>,
+    /// Reads and writes of pages in flight.
+    in_flight: Cell<usize>,
+    /// Told when a frame may have become available.
+    freed: WaitQueue,
+    clean: WaitQueue,
+}
+
+/// How often a task lets others run before it concludes that no frame will become available.
+const PATIENCE: u32 = 64;
+/// How far from the cold end a clean victim is looked for before a dirty one is written.
+const CLEAN_WITHIN: usize = 128;
+
+impl Buffer {
+    /// An empty buffer. Files join it by [`Buffer::attach`].
+    ///
+    /// # Errors
+    /// The driver's, if the memory cannot be had.
+    pub fn new(executor: &Executor, double_write: Option<DoubleWrite>, settings: Settings) -> Result<Rc<Buffer>> {
+        let frames = executor.frames(settings.frames, settings.page_size)?;
+        let pool = Pool::new(frames, settings.page_size, settings.replacement);
+        let buffer = Rc::new(Buffer {
+            executor: executor.clone(),
+            log: OnceCell::new(),
+            settings,
+            repairs: RefCell::default(),
+            pool: RefCell::new(pool),
+            files: RefCell::default(),
+            double_write,
+            copies: RefCell::default(),
+            failures: RefCell::default(),
+            broken: RefCell::new(None),
+            in_flight: Cell::new(0),
+            freed: WaitQueue::new(),
+            clean: WaitQueue::new(),
+        });
+        if settings.cleaner {
+            executor.spawn(cleaner::run(Rc::downgrade(&buffer), executor.clone()));
+        }
+        Ok(buffer)
+    }
+
+    /// From now on pages are written only after the log.
+    pub fn set_log(&self, log: Rc<Log>) {
+        assert!(self.log.set(log).is_ok(), "a buffer has one log");
+    }
+
+    /// Hands over whole copies of pages, for those that turn out to be torn.
+    pub fn set_repairs(&self, copies: Vec<(PageId, Vec<u8>)>) {
+        *self.repairs.borrow_mut() = copies.into_iter().collect();
+    }
+
+    /// Reads every page that could be torn, which repairs it, and forgets the copies: the double-write area may be used
+    /// again once this and a write-back are done.
+    ///
+    /// # Errors
+    /// A page that is damaged although its copy is whole is repaired; others fail as any read does.
+    pub async fn repair(self: &Rc<Self>) -> Result<()> {
+        let ids: Vec<PageId> = self.repairs.borrow().keys().copied().collect();
+        for id in ids {
+            let mut pins = Pins::new(self);
+            self.satisfy(Need::Page(id), &mut pins).await?;
+            self.repairs.borrow_mut().remove(&id);
+        }
+        Ok(())
+    }
+
+    /// The pool, for synchronous work between two waits.
+    pub fn pool(&self) -> &RefCell<Pool> {
+        &self.pool
+    }
+
+    /// The buffer's settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Adds a partition's file.
+    pub fn attach(&self, partition: PartitionId, file: DataFile) {
+        self.pool.borrow_mut().set_capacity(partition, file.capacity());
+        let mut files = self.files.borrow_mut();
+        let index = usize::from(partition.0);
+        if files.len() <= index {
+            files.resize(index + 1, None);
+        }
+        files[index] = Some(Rc::new(file));
+    }
+
+    /// The partition's file.
+    ///
+    /// # Panics
+    /// If it was never attached.
+    pub fn file(&self, partition: PartitionId) -> Rc<DataFile> {
+        let files = self.files.borrow();
+        Rc::clone(files[usize::from(partition.0)].as_ref().expect("every partition in use is attached"))
+    }
+
+    /// Every attached file, in the order of the partitions.
+    pub fn files(&self) -> Vec<Rc<DataFile>> {
+        self.files.borrow().iter().flatten().cloned().collect()
+    }
+
+    /// Brings what a synchronous function lacked. A page comes pinned; its frame joins `pins`.
+    ///
+    /// # Errors
+    /// The need's own error, or the driver's, or a damaged page.
+    pub async fn satisfy(self: &Rc<Self>, need: Need, pins: &mut Pins) -> Result<()> {
+        match need {
+            Need::Fail(error) => Err(error),
+            Need::Space(partition) => self.grow(partition).await,
+            Need::Page(id) => {
+                let frame = self.fetch(id).await?;
+                pins.frames.push(frame);
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads a page if it is not here, and pins it.
+    async fn fetch(self: &Rc<Self>, id: PageId) -> Result<u32> {
+        let mut waited = false;
+        loop {
+            let presence = self.pool.borrow().presence(id);
+            match presence {
+                Presence::Resident(frame) => {
+                    self.pool.borrow_mut().pin(frame);
+                    return Ok(frame);
+                }
+                Presence::Loading(frame) => {
+                    self.pool.borrow_mut().await_load(frame, self.executor.current());
+                    std::future::poll_fn(Self::once()).await;
+                    waited = true;
+                }
+                Presence::Absent => {
+                    if waited && let Some(error) = self.failure(id) {
+                        return Err(error);
+                    }
+                    self.start_load(id).await?;
+                }
+            }
+        }
+    }
+
+    /// A poll function that is pending once: the task was registered elsewhere.
+    fn once() -> impl FnMut(&mut std::task::Context<'_>) -> std::task::Poll<()> {
+        let mut polled = false;
+        move |_| {
+            if std::mem::replace(&mut polled, true) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        }
+    }
+
+    fn failure(&self, id: PageId) -> Option<Error> {
+        self.failures.borrow().iter().find(|(page, _)| *page == id).map(|(_, error)| error.clone())
+    }
+
+    /// Starts to read the given pages that are absent, all at once, and waits until each was read or failed. Recovery and
+    /// scans read ahead with it; failures show when a page is used.
+    pub async fn prefetch(self: &Rc<Self>, ids: impl IntoIterator<Item = PageId>) -> Result<()> {
+        let mut started = Vec::new();
+        for id in ids {
+            if self.pool.borrow().presence(id) == Presence::Absent {
+                self.start_load(id).await?;
+                started.push(id);
+            }
+        }
+        for id in started {
+            while let Presence::Loading(frame) = { self.pool.borrow().presence(id) } {
+                self.pool.borrow_mut().await_load(frame, self.executor.current());
+                std::future::poll_fn(Self::once()).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a frame and starts the read into it, unless another task does so meanwhile.
+    async fn start_load(self: &Rc<Self>, id: PageId) -> Result<()> {
+        if let Some(error) = &*self.broken.borrow() {
+            return Err(error.clone());
+        }
+        let frame = self.acquire().await?;
+        let file = self.file(id.partition);
+        if id.number >= file.written() {
+            self.format_new(frame, id, &file);
+            return Ok(());
+        }
+        let access = file.access(&self.executor).await;
+        let mut pool = self.pool.borrow_mut();
+        if pool.presence(id) != Presence::Absent {
+            pool.give_free(frame);
+            drop(pool);
+            self.freed.wake_one(&self.executor);
+            return Ok(());
+        }
+        self.failures.borrow_mut().retain(|(page, _)| *page != id);
+        let buffer = pool.begin_load(frame, id);
+        drop(pool);
+        self.in_flight.set(self.in_flight.get() + 1);
+        file.reads.set(file.reads.get() + 1);
+        let (offset, length) = (file.offset(id), self.settings.page_size as u32);
+        let this = Rc::clone(self);
+        let op = Op::Read { file: file.file, offset, length, buffer, access };
+        self.executor.submit(op, move |completion| this.finish_load(frame, id, &file, completion));
+        Ok(())
+    }
+
+    /// A page that was never written needs no read.
+    fn format_new(&self, frame: u32, id: PageId, file: &DataFile) {
+        let mut pool = self.pool.borrow_mut();
+        if pool.presence(id) != Presence::Absent {
+            pool.give_free(frame);
+            return;
+        }
+        let mut bytes = pool.begin_load(frame, id);
+        file.format(&mut bytes, id);
+        let mut woken = Vec::new();
+        pool.loaded(frame, bytes, &mut woken);
+        debug_assert!(woken.is_empty(), "nobody waits for what takes no time");
+    }
+
+    fn finish_load(&self, frame: u32, id: PageId, file: &DataFile, completion: Completion) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        let mut bytes = completion.buffer.expect("a read gives its buffer back");
+        let mut repaired = false;
+        let outcome = match completion.result {
+            Ok(_) => header::verify(&bytes, id).or_else(|detail| match self.repairs.borrow().get(&id) {
+                Some(copy) => {
+                    bytes.copy_from_slice(copy);
+                    repaired = true;
+                    Ok(true)
+                }
+                None => Err(file.damaged(id, detail)),
+            }),
+            Err(fault) if fault.kind == FaultKind::EndOfFile => {
+                Err(file.damaged(id, "it lies beyond the end of the file".to_owned()))
+            }
+            Err(fault) => Err(Error::Input(fault)),
+        };
+        let mut woken = Vec::new();
+        match outcome {
+            Ok(sound) => {
+                if !sound {
+                    file.format(&mut bytes, id);
+                }
+                let mut pool = self.pool.borrow_mut();
+                pool.loaded(frame, bytes, &mut woken);
+                if repaired {
+                    pool.mark_dirty(frame);
+                }
+            }
+            Err(error) => {
+                self.failures.borrow_mut().push((id, error));
+                self.pool.borrow_mut().load_failed(frame, bytes, &mut woken);
+                self.freed.wake_one(&self.executor);
+            }
+        }
+        for task in woken {
+            self.executor.wake(task);
+        }
+    }
+
+    /// A free frame, emptied if need be.
+    async fn acquire(self: &Rc<Self>) -> Result<u32> {
+        let mut patience = PATIENCE;
+        loop {
+            let (victim, dirty) = {
+                let mut pool = self.pool.borrow_mut();
+                if let Some(frame) = pool.take_free() {
+                    return Ok(frame);
+                }
+                let victim = pool.victim(if self.settings.cleaner { CLEAN_WITHIN } else { 0 });
+                match victim {
+                    Some(frame) if !pool.is_dirty(frame) => {
+                        pool.evict(frame);
+                        if self.settings.cleaner && pool.dirty_count() > 0 {
+                            self.clean.wake_one(&self.executor);
+                        }
+                        return Ok(frame);
+                    }
+                    victim => (victim, pool.dirty_count()),
+                }
+            };
+            match victim {
+                Some(frame) => self.write_back(vec![frame]).await?,
+                None if self.in_flight.get() > 0 => self.freed.wait(&self.executor).await,
+                None if patience > 0 => {
+                    patience -= 1;
+                    self.executor.yield_now().await;
+                }
+                None => return Err(pool::exhausted(&self.pool.borrow())),
+            }
+            if dirty > 0 {
+                self.clean.wake_one(&self.executor);
+            }
+        }
+    }
+
+    /// Makes the partition's file longer.
+    async fn grow(self: &Rc<Self>, partition: PartitionId) -> Result<()> {
+        let file = self.file(partition);
+        file.grow(&self.executor).await?;
+        self.pool.borrow_mut().set_capacity(partition, file.capacity());
+        Ok(())
+    }
+
+    /// Lets go of what [`Buffer::satisfy`] pinned.
+    pub fn release(&self, pins: &mut Pins) {
+        if pins.frames.is_empty() {
+            return;
+        }
+        let mut pool = self.pool.borrow_mut();
+        for frame in pins.frames.drain(..) {
+            pool.unpin(frame);
+        }
+        drop(pool);
+        self.freed.wake_one(&self.executor);
+    }
+}
+
+/// The frames that one operation keeps in the buffer while it waits for others. Released when dropped, so an abandoned
+/// operation leaves no pin behind.
+pub struct Pins {
+    buffer: Rc<Buffer>,
+    frames: Vec<u32>,
+}
+
+impl Pins {
+    /// No frames yet.
+    pub fn new(buffer: &Rc<Buffer>) -> Pins {
+        Pins { buffer: Rc::clone(buffer), frames: Vec::new() }
+    }
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        let buffer = Rc::clone(&self.buffer);
+        buffer.release(self);
+    }
+}

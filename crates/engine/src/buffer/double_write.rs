@@ -1,0 +1,157 @@
+//! The double-write area (InnoDB's remedy): a page that a power cut may tear is first written here and made durable, so that
+//! one whole copy exists at any moment.
+//!
+//! The area is one file of regions. A region is filled by one write, and used again once the pages staged in it are durable
+//! in place.
+
+use super::Buffer;
+use crate::page::header;
+use crate::{Error, Result};
+use base::PageId;
+use driver::{Access, DeviceId, FileId, Frame, Op, Output};
+use executor::{Executor, WaitQueue};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+const REGIONS: usize = 8;
+const PAGES_PER_REGION: usize = 32;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Region {
+    Free,
+    /// Staged pages are being written in place.
+    Busy,
+    /// They are written (or failed to be, and will be staged anew), not yet durable.
+    Written,
+    /// They are being made durable.
+    Syncing,
+}
+
+/// The area's file and the state of its regions.
+pub struct DoubleWrite {
+    file: FileId,
+    page_size: usize,
+    regions: RefCell<Vec<Region>>,
+    frames: RefCell<Vec<Frame>>,
+    freed: WaitQueue,
+}
+
+impl DoubleWrite {
+    /// The area's file name.
+    pub const NAME: &'static str = "double-write";
+
+    /// Opens the area, creating its file if it is missing.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn open(executor: &Executor, device: DeviceId, page_size: usize) -> Result<DoubleWrite> {
+        let op = Op::Open { device, name: Self::NAME.to_owned(), create: true };
+        let Output::Opened { file, length } = executor.perform(op).await.result? else {
+            unreachable!("opening a file answers with the file")
+        };
+        let size = (REGIONS * PAGES_PER_REGION * page_size) as u64;
+        if length < size {
+            executor.perform(Op::Resize { file, length: size }).await.result?;
+        }
+        let (regions, frames) = (RefCell::new(vec![Region::Free; REGIONS]), RefCell::default());
+        Ok(DoubleWrite { file, page_size, regions, frames, freed: WaitQueue::new() })
+    }
+
+    /// How many pages are staged by one write.
+    pub fn pages_per_region(&self) -> usize {
+        PAGES_PER_REGION
+    }
+
+    /// Writes the pages (at most [`DoubleWrite::pages_per_region`]) into a free region and makes them durable.
+    ///
+    /// # Errors
+    /// The driver's; nothing was staged.
+    pub async fn stage<'a>(&self, buffer: &Buffer, pages: impl Iterator<Item = &'a [u8]>) -> Result<usize> {
+        let executor = &buffer.executor;
+        let region = self.take_region(buffer).await?;
+        let mut frame = self.frame(executor)?;
+        let mut length = 0;
+        for page in pages {
+            frame[length..length + page.len()].copy_from_slice(page);
+            length += page.len();
+        }
+        let offset = (region * PAGES_PER_REGION * self.page_size) as u64;
+        let access = Access::Asynchronous;
+        let op = Op::Write { file: self.file, offset, length: length as u32, buffer: frame, durable: true, access };
+        let completion = executor.perform(op).await;
+        self.frames.borrow_mut().extend(completion.buffer);
+        if let Err(fault) = completion.result {
+            self.set(executor, region, Region::Free);
+            return Err(Error::Input(fault));
+        }
+        Ok(region)
+    }
+
+    /// The region's pages were written in place, or failed to be.
+    pub fn finish(&self, executor: &Executor, region: usize) {
+        self.set(executor, region, Region::Written);
+    }
+
+    fn set(&self, executor: &Executor, region: usize, state: Region) {
+        self.regions.borrow_mut()[region] = state;
+        self.freed.wake_all(executor);
+    }
+
+    fn frame(&self, executor: &Executor) -> Result<Frame> {
+        if let Some(frame) = self.frames.borrow_mut().pop() {
+            return Ok(frame);
+        }
+        Ok(executor.frames(1, PAGES_PER_REGION * self.page_size)?.pop().expect("one was asked for"))
+    }
+
+    async fn take_region(&self, buffer: &Buffer) -> Result<usize> {
+        let executor = &buffer.executor;
+        loop {
+            let free = self.regions.borrow().iter().position(|region| *region == Region::Free);
+            if let Some(region) = free {
+                self.regions.borrow_mut()[region] = Region::Busy;
+                return Ok(region);
+            }
+            let written: Vec<usize> =
+                (0..REGIONS).filter(|region| self.regions.borrow()[*region] == Region::Written).collect();
+            if written.is_empty() {
+                self.freed.wait(executor).await;
+                continue;
+            }
+            for region in &written {
+                self.regions.borrow_mut()[*region] = Region::Syncing;
+            }
+            let result = buffer.sync().await;
+            for region in written {
+                self.set(executor, region, if result.is_ok() { Region::Free } else { Region::Written });
+            }
+            result?;
+        }
+    }
+
+    /// Every sound page copy in the area, the latest for each page: what repairs torn pages before redo.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn copies(&self, executor: &Executor) -> Result<Vec<(PageId, Vec<u8>)>> {
+        let mut found: BTreeMap<PageId, Vec<u8>> = BTreeMap::new();
+        for region in 0..REGIONS {
+            let (buffer, length) = (self.frame(executor)?, PAGES_PER_REGION * self.page_size);
+            let offset = (region * length) as u64;
+            let access = Access::Asynchronous;
+            let op = Op::Read { file: self.file, offset, length: length as u32, buffer, access };
+            let completion = executor.perform(op).await;
+            completion.result?;
+            let buffer = completion.buffer.expect("a read gives its buffer back");
+            for page in buffer.chunks(self.page_size) {
+                let id = header::id(page);
+                let newer = found.get(&id).is_none_or(|old| header::sequence(old) < header::sequence(page));
+                if header::verify(page, id) == Ok(true) && newer {
+                    found.insert(id, page.to_vec());
+                }
+            }
+            self.frames.borrow_mut().push(buffer);
+        }
+        Ok(found.into_iter().collect())
+    }
+}

@@ -1,0 +1,190 @@
+//! A partition's file: where its pages lie, how much room it has, what is known to have been written.
+
+use crate::page::{PageKind, header};
+use crate::{Error, Result};
+use base::PageId;
+use driver::{Access, DeviceId, DeviceTraits, FileId, Op, Output, Work};
+use executor::{Executor, WaitQueue};
+use std::cell::Cell;
+
+/// An open file of pages. Page `n` lies at byte `n * page size`.
+pub struct DataFile {
+    /// The file's name on its device.
+    pub name: String,
+    /// The device that holds it.
+    pub device: DeviceId,
+    /// The file.
+    pub file: FileId,
+    traits: DeviceTraits,
+    page_size: usize,
+    fresh_kind: PageKind,
+    capacity: Cell<u32>,
+    written: Cell<u32>,
+    growing: Cell<bool>,
+    grown: WaitQueue,
+    /// Pages read since the start.
+    pub reads: Cell<u64>,
+    /// Pages written since the start.
+    pub writes: Cell<u64>,
+    /// Writes that completed, and how many of them are known durable.
+    completed: Cell<u64>,
+    synced: Cell<u64>,
+}
+
+/// The least and the most that a file grows by at once, in bytes.
+const GROWTH_MIN: u64 = 1 << 20;
+const GROWTH_MAX: u64 = 256 << 20;
+
+impl DataFile {
+    /// Opens or creates the file. Pages that were never written read as zeros of kind `fresh_kind`.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn open(
+        executor: &Executor,
+        device: DeviceId,
+        name: &str,
+        page_size: usize,
+        create: bool,
+        fresh_kind: PageKind,
+    ) -> Result<DataFile> {
+        let completion = executor.perform(Op::Open { device, name: name.to_owned(), create }).await;
+        let Output::Opened { file, length } = completion.result? else {
+            unreachable!("opening a file answers with the file")
+        };
+        let pages = u32::try_from(length / page_size as u64).unwrap_or(u32::MAX);
+        Ok(DataFile {
+            name: name.to_owned(),
+            device,
+            file,
+            traits: executor.traits(device),
+            page_size,
+            fresh_kind,
+            capacity: Cell::new(pages),
+            written: Cell::new(pages),
+            growing: Cell::new(false),
+            grown: WaitQueue::new(),
+            reads: Cell::new(0),
+            writes: Cell::new(0),
+            completed: Cell::new(0),
+            synced: Cell::new(0),
+        })
+    }
+
+    /// How many pages the file has room for.
+    pub fn capacity(&self) -> u32 {
+        self.capacity.get()
+    }
+
+    /// Pages from this number on were never written, so they need no read.
+    pub fn written(&self) -> u32 {
+        self.written.get()
+    }
+
+    /// States that every page counts as written: described contents (Rahm's five million account pages) are read although
+    /// the medium holds nothing yet.
+    pub fn assume_written(&self) {
+        self.written.set(u32::MAX);
+    }
+
+    /// Turns a frame's bytes into a page of this partition that was never written.
+    pub fn format(&self, bytes: &mut [u8], id: PageId) {
+        header::format(bytes, id);
+        header::set_kind(bytes, self.fresh_kind);
+    }
+
+    /// Notes that a page is about to be written.
+    pub fn note_write(&self, id: PageId) {
+        self.written.set(self.written.get().max(id.number.saturating_add(1)));
+        self.writes.set(self.writes.get() + 1);
+    }
+
+    /// Notes that a write completed.
+    pub fn note_written(&self) {
+        self.completed.set(self.completed.get() + 1);
+    }
+
+    /// Makes every write durable that completed before this call.
+    ///
+    /// # Errors
+    /// The driver's. What became of the writes is then unknown: the caller must not rely on the file's contents any more.
+    pub async fn sync(&self, executor: &Executor) -> Result<()> {
+        let completed = self.completed.get();
+        if completed > self.synced.get() {
+            executor.perform(Op::Sync { file: self.file }).await.result?;
+            self.synced.set(self.synced.get().max(completed));
+        }
+        Ok(())
+    }
+
+    /// The page's place in the file, in bytes.
+    pub fn offset(&self, id: PageId) -> u64 {
+        u64::from(id.number) * self.page_size as u64
+    }
+
+    /// Whether a power cut may leave a page half written.
+    pub fn may_tear(&self) -> bool {
+        (self.traits.atomic_write as usize) < self.page_size
+    }
+
+    /// The error of a damaged page.
+    pub fn damaged(&self, page: PageId, detail: String) -> Error {
+        Error::DamagedPage { page, file: self.name.clone(), detail }
+    }
+
+    /// Pays for one access and says how it is made: a synchronous device is reached by a compound operation that holds the
+    /// CPU, any other through a queue.
+    pub async fn access(&self, executor: &Executor) -> Access {
+        access(executor, &self.traits).await
+    }
+
+    /// Sets the length to at least `pages` pages.
+    ///
+    /// # Errors
+    /// The driver's; the file keeps its length.
+    pub async fn reserve(&self, executor: &Executor, pages: u32) -> Result<()> {
+        if pages > self.capacity.get() {
+            let length = u64::from(pages) * self.page_size as u64;
+            executor.perform(Op::Resize { file: self.file, length }).await.result?;
+            self.capacity.set(pages);
+        }
+        Ok(())
+    }
+
+    /// Makes the file longer by a quarter, within limits. Tasks that ask while one grows it wait for that one.
+    ///
+    /// # Errors
+    /// The driver's; the file keeps its length.
+    pub async fn grow(&self, executor: &Executor) -> Result<()> {
+        if self.growing.replace(true) {
+            self.grown.wait(executor).await;
+            return Ok(());
+        }
+        let guard = Growing(self, executor);
+        let length = u64::from(self.capacity.get()) * self.page_size as u64;
+        let step = (length / 4).clamp(GROWTH_MIN, GROWTH_MAX);
+        let pages = u32::try_from((length + step).div_ceil(self.page_size as u64)).unwrap_or(u32::MAX);
+        self.reserve(guard.1, pages).await
+    }
+}
+
+/// Ends the growth even if the task that grows the file is abandoned.
+struct Growing<'a>(&'a DataFile, &'a Executor);
+
+impl Drop for Growing<'_> {
+    fn drop(&mut self) {
+        self.0.growing.set(false);
+        self.0.grown.wake_all(self.1);
+    }
+}
+
+/// Charges one access to a device with these traits, pays what must be paid before it, and says how it is made.
+pub async fn access(executor: &Executor, traits: &DeviceTraits) -> Access {
+    if traits.synchronous {
+        executor.charge(Work::NvemAccess);
+        return Access::Synchronous { instructions: executor.take_debt() };
+    }
+    executor.charge(Work::InputOutput);
+    executor.settle().await;
+    Access::Asynchronous
+}

@@ -1,0 +1,378 @@
+//! The frames and what is in them: plain synchronous bookkeeping, no I/O.
+
+use super::page_table::PageTable;
+use super::replacement::{Policy, Replacement};
+use crate::page::{Change, Pages, header};
+use crate::{Error, Need};
+use base::{Lsn, PageId, PartitionId};
+use driver::Frame;
+use executor::TaskId;
+
+/// One frame and the page in it.
+struct Slot {
+    /// Absent while the frame is lent to a read.
+    frame: Option<Frame>,
+    page: PageId,
+    pins: u32,
+    state: State,
+    dirty: bool,
+    /// While a copy of the page is being written back.
+    writing: bool,
+    /// Start of the log record that made the page dirty: redo of this page begins no earlier.
+    recovery_lsn: Lsn,
+    /// The same for the copy that is being written.
+    writing_lsn: Lsn,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    Loading,
+    Resident,
+}
+
+/// What the pool knows of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// In this frame.
+    Resident(u32),
+    /// Being read into this frame.
+    Loading(u32),
+    /// Not here.
+    Absent,
+}
+
+/// The buffer's frames. Invariants, checked by [`Pool::check`]: the page table and the slots agree; a frame that is dirty,
+/// pinned, loading or being written never leaves; every resident frame stands in the replacement order.
+pub struct Pool {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    table: PageTable,
+    replacement: Box<dyn Replacement>,
+    /// Tasks that wait for a read to end, with its frame.
+    loading: Vec<(u32, TaskId)>,
+    capacities: Vec<u32>,
+    page_size: usize,
+    dirty: usize,
+}
+
+impl Pool {
+    /// A pool of these frames, each of one page's size.
+    pub fn new(frames: Vec<Frame>, page_size: usize, policy: Policy) -> Pool {
+        let replacement = policy.build(frames.len());
+        let free = (0..frames.len() as u32).rev().collect();
+        let slots = frames.into_iter().map(Slot::new).collect();
+        let (table, loading, capacities) = (PageTable::default(), Vec::new(), Vec::new());
+        Pool { slots, free, table, replacement, loading, capacities, page_size, dirty: 0 }
+    }
+
+    /// How many frames there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there are no frames at all.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// How many resident pages are newer than on the medium.
+    pub fn dirty_count(&self) -> usize {
+        self.dirty
+    }
+
+    /// States how many pages the partition's file has room for.
+    pub fn set_capacity(&mut self, partition: PartitionId, pages: u32) {
+        let index = usize::from(partition.0);
+        if self.capacities.len() <= index {
+            self.capacities.resize(index + 1, 0);
+        }
+        self.capacities[index] = pages;
+    }
+
+    /// Where the page is.
+    pub fn presence(&self, id: PageId) -> Presence {
+        match self.table.get(id) {
+            None => Presence::Absent,
+            Some(frame) if self.slots[frame as usize].state == State::Loading => Presence::Loading(frame),
+            Some(frame) => Presence::Resident(frame),
+        }
+    }
+
+    /// The bytes in a resident frame.
+    pub fn bytes(&self, frame: u32) -> &[u8] {
+        self.slots[frame as usize].frame.as_ref().expect("a resident frame is not lent")
+    }
+
+    /// The page in a frame that is not free.
+    pub fn page_of(&self, frame: u32) -> PageId {
+        self.slots[frame as usize].page
+    }
+
+    /// Keeps the frame's page from leaving until [`Pool::unpin`].
+    pub fn pin(&mut self, frame: u32) {
+        self.slots[frame as usize].pins += 1;
+    }
+
+    /// Takes one pin back.
+    pub fn unpin(&mut self, frame: u32) {
+        let pins = &mut self.slots[frame as usize].pins;
+        *pins = pins.checked_sub(1).expect("each unpin has its pin");
+    }
+
+    /// A free frame's number, if there is one.
+    pub fn take_free(&mut self) -> Option<u32> {
+        self.free.pop()
+    }
+
+    /// Gives back a frame from [`Pool::take_free`] or [`Pool::evict`] that was not used.
+    pub fn give_free(&mut self, frame: u32) {
+        debug_assert_eq!(self.slots[frame as usize].state, State::Free);
+        self.free.push(frame);
+    }
+
+    /// The frame whose page should leave next: the coldest that may. With `clean_within`, a clean one among the coldest that
+    /// many candidates is preferred over a dirty one.
+    pub fn victim(&self, clean_within: usize) -> Option<u32> {
+        let mut first = None;
+        let mut left = clean_within;
+        self.replacement.coldest(&mut |frame| {
+            let slot = &self.slots[frame as usize];
+            if slot.pins > 0 || slot.writing {
+                return true;
+            }
+            if !slot.dirty {
+                if first.is_none() || clean_within > 0 {
+                    first = Some(frame);
+                }
+                return false;
+            }
+            first = first.or(Some(frame));
+            left = left.saturating_sub(1);
+            left > 0
+        });
+        first
+    }
+
+    /// Up to `limit` dirty frames among the coldest `within` that may be written back.
+    pub fn coldest_dirty(&self, within: usize, limit: usize) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut left = within;
+        self.replacement.coldest(&mut |frame| {
+            let slot = &self.slots[frame as usize];
+            if slot.dirty && !slot.writing {
+                found.push(frame);
+            }
+            left = left.saturating_sub(1);
+            left > 0 && found.len() < limit
+        });
+        found
+    }
+
+    /// Dirty frames whose changes begin before `lsn`, ordered by page so that they are written in the order of the file.
+    pub fn dirty_before(&self, lsn: Lsn) -> Vec<u32> {
+        let old = |slot: &Slot| slot.dirty && !slot.writing && slot.recovery_lsn < lsn;
+        let mut frames: Vec<u32> =
+            (0..self.slots.len() as u32).filter(|frame| old(&self.slots[*frame as usize])).collect();
+        frames.sort_by_key(|frame| self.slots[*frame as usize].page);
+        frames
+    }
+
+    /// The log position from which redo has to begin so that no page on the medium lacks a change; `None` if all are clean.
+    pub fn recovery_lsn(&self) -> Option<Lsn> {
+        let dirty = self.slots.iter().filter(|slot| slot.dirty).map(|slot| slot.recovery_lsn);
+        let writing = self.slots.iter().filter(|slot| slot.writing).map(|slot| slot.writing_lsn);
+        dirty.chain(writing).min()
+    }
+
+    /// The frame of a resident page.
+    pub fn frame_of(&self, id: PageId) -> Option<u32> {
+        match self.presence(id) {
+            Presence::Resident(frame) => Some(frame),
+            _ => None,
+        }
+    }
+
+    /// Whether the frame's page is newer than on the medium.
+    pub fn is_dirty(&self, frame: u32) -> bool {
+        self.slots[frame as usize].dirty
+    }
+
+    /// Whether a copy of the frame's page is being written.
+    pub fn is_writing(&self, frame: u32) -> bool {
+        self.slots[frame as usize].writing
+    }
+
+    /// Removes a clean, unpinned page from its frame.
+    pub fn evict(&mut self, frame: u32) {
+        let slot = &mut self.slots[frame as usize];
+        let leaves = slot.state == State::Resident && slot.pins == 0 && !slot.dirty && !slot.writing;
+        assert!(leaves, "only a clean page that nobody uses leaves the buffer");
+        slot.state = State::Free;
+        self.table.remove(slot.page);
+        self.replacement.remove(frame);
+    }
+
+    /// Lends a free frame to the read of `id`.
+    pub fn begin_load(&mut self, frame: u32, id: PageId) -> Frame {
+        debug_assert!(self.table.get(id).is_none(), "a page is read into one frame only");
+        let slot = &mut self.slots[frame as usize];
+        debug_assert_eq!(slot.state, State::Free);
+        slot.state = State::Loading;
+        slot.page = id;
+        self.table.insert(id, frame);
+        slot.frame.take().expect("a free frame is at home")
+    }
+
+    /// The read into the frame ended well: the page is resident.
+    pub fn loaded(&mut self, frame: u32, bytes: Frame, woken: &mut Vec<TaskId>) {
+        let slot = &mut self.slots[frame as usize];
+        slot.frame = Some(bytes);
+        slot.state = State::Resident;
+        self.replacement.insert(frame);
+        self.wake_loading(frame, woken);
+    }
+
+    /// The read into the frame failed: the frame is free again.
+    pub fn load_failed(&mut self, frame: u32, bytes: Frame, woken: &mut Vec<TaskId>) {
+        let slot = &mut self.slots[frame as usize];
+        slot.frame = Some(bytes);
+        slot.state = State::Free;
+        self.table.remove(slot.page);
+        self.free.push(frame);
+        self.wake_loading(frame, woken);
+    }
+
+    /// Registers a task that waits for the read into the frame.
+    pub fn await_load(&mut self, frame: u32, task: TaskId) {
+        self.loading.push((frame, task));
+    }
+
+    fn wake_loading(&mut self, frame: u32, woken: &mut Vec<TaskId>) {
+        self.loading.retain(|(loading, task)| {
+            if *loading == frame {
+                woken.push(*task);
+            }
+            *loading != frame
+        });
+    }
+
+    /// Copies a page for writing, sealed with its checksum, and notes that its changes up to now are on their way.
+    pub fn begin_write(&mut self, frame: u32, copy: &mut [u8]) -> PageId {
+        let slot = &mut self.slots[frame as usize];
+        assert!(slot.dirty && !slot.writing, "only a dirty page is written, once at a time");
+        copy.copy_from_slice(slot.frame.as_ref().expect("a resident frame is not lent"));
+        header::seal(copy);
+        slot.dirty = false;
+        self.dirty -= 1;
+        slot.writing = true;
+        slot.writing_lsn = slot.recovery_lsn;
+        slot.page
+    }
+
+    /// The write of the copy ended. If it failed, the page is as dirty as before.
+    pub fn end_write(&mut self, frame: u32, written: bool) {
+        let slot = &mut self.slots[frame as usize];
+        debug_assert!(slot.writing);
+        slot.writing = false;
+        if !written {
+            self.dirty += usize::from(!slot.dirty);
+            slot.dirty = true;
+            slot.recovery_lsn = slot.writing_lsn;
+        }
+    }
+
+    /// Makes one change of a resident page. `start` and `end` bound its log record.
+    #[inline]
+    pub fn edit(&mut self, id: PageId, change: &Change<'_>, start: Lsn, end: Lsn) {
+        let frame = self.table.get(id).expect("whoever planned the change saw the page");
+        let slot = &mut self.slots[frame as usize];
+        change.apply(slot.frame.as_mut().expect("a resident frame is not lent"), end);
+        if !slot.dirty {
+            slot.dirty = true;
+            slot.recovery_lsn = start;
+            self.dirty += 1;
+        }
+    }
+
+    /// Notes that a page just read differs from the medium: it was repaired. Redo needs nothing for it that it would not
+    /// need anyway, so its changes count from its latest one.
+    pub fn mark_dirty(&mut self, frame: u32) {
+        let lsn = header::lsn(self.bytes(frame));
+        let slot = &mut self.slots[frame as usize];
+        self.dirty += usize::from(!slot.dirty);
+        slot.dirty = true;
+        slot.recovery_lsn = lsn;
+    }
+
+    /// The page's bytes without counting a reference.
+    pub fn peek(&self, id: PageId) -> Option<&[u8]> {
+        self.frame_of(id).map(|frame| self.bytes(frame))
+    }
+
+    /// Checks every invariant stated on this type.
+    ///
+    /// # Errors
+    /// Words that say which does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        let mut ordered = 0;
+        self.replacement.coldest(&mut |frame| {
+            ordered += usize::from(self.slots[frame as usize].state == State::Resident);
+            true
+        });
+        let resident = self.slots.iter().filter(|slot| slot.state == State::Resident).count();
+        if ordered != resident {
+            return Err(format!("{resident} pages are resident, {ordered} stand in the replacement order"));
+        }
+        if self.dirty != self.slots.iter().filter(|slot| slot.dirty).count() {
+            return Err("the count of dirty pages is off".into());
+        }
+        for (frame, slot) in self.slots.iter().enumerate() {
+            let mapped = self.table.get(slot.page) == Some(frame as u32);
+            if (slot.state != State::Free) != mapped {
+                return Err(format!("frame {frame} with {} and the page table disagree", slot.page));
+            }
+            if slot.state == State::Free && (slot.dirty || slot.writing || slot.pins > 0) {
+                return Err(format!("free frame {frame} is in use"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Pages for Pool {
+    #[inline]
+    fn page(&self, id: PageId) -> Result<&[u8], Need> {
+        let frame = self.table.get(id).ok_or(Need::Page(id))?;
+        let slot = &self.slots[frame as usize];
+        match &slot.frame {
+            Some(bytes) => {
+                self.replacement.touch(frame);
+                Ok(bytes)
+            }
+            None => Err(Need::Page(id)),
+        }
+    }
+
+    fn capacity(&self, partition: PartitionId) -> u32 {
+        self.capacities.get(usize::from(partition.0)).copied().unwrap_or(0)
+    }
+
+    fn page_size(&self, _: PartitionId) -> usize {
+        self.page_size
+    }
+}
+
+impl Slot {
+    fn new(frame: Frame) -> Slot {
+        let page = PageId::new(PartitionId(u16::MAX), u32::MAX);
+        let (recovery_lsn, writing_lsn) = (Lsn::ZERO, Lsn::ZERO);
+        let (state, dirty, writing) = (State::Free, false, false);
+        Slot { frame: Some(frame), page, pins: 0, state, dirty, writing, recovery_lsn, writing_lsn }
+    }
+}
+
+/// The error of a buffer in which nothing can leave.
+pub fn exhausted(pool: &Pool) -> Error {
+    Error::BufferExhausted { frames: pool.len() }
+}

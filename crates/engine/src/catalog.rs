@@ -1,0 +1,113 @@
+//! What partitions a database has and how each is organized.
+
+use crate::{Error, Result};
+use base::PartitionId;
+use serde::{Deserialize, Serialize};
+
+/// How a partition's records are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Organization {
+    /// Objects of fixed size found by number: object `n` is on page `n / blocking_factor`.
+    Direct {
+        /// How many objects there are.
+        objects: u64,
+        /// Objects per page.
+        blocking_factor: u32,
+        /// The size of an object in bytes.
+        record_size: u32,
+    },
+    /// Records in the order of their arrival.
+    Append {
+        /// The most records on a page; 0 for as many as fit.
+        blocking_factor: u32,
+    },
+    /// Records of variable length by key.
+    BTree,
+}
+
+impl Organization {
+    /// The organization's name in configurations and messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Organization::Direct { .. } => "direct",
+            Organization::Append { .. } => "append",
+            Organization::BTree => "b-tree",
+        }
+    }
+}
+
+/// What transactions lock in a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Locking {
+    /// Nothing: accesses are synchronized otherwise.
+    None,
+    /// Whole pages (direct and append only: b-tree records move between pages).
+    Page,
+    /// Records, and the gaps between them where ranges are read.
+    Record,
+}
+
+/// One partition as the catalog keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Partition {
+    /// Its name, unique in the database.
+    pub name: String,
+    /// Its number: its position in the catalog.
+    pub id: u16,
+    /// Its organization.
+    pub organization: Organization,
+    /// What is locked.
+    pub locking: Locking,
+    /// The name of the device that holds its file.
+    pub device: String,
+    /// Whether its pages count as written from the start: described contents that are read, though nothing stored them.
+    pub assumed: bool,
+}
+
+impl Partition {
+    /// The partition's number.
+    pub fn id(&self) -> PartitionId {
+        PartitionId(self.id)
+    }
+
+    /// The name of its file.
+    pub fn file_name(&self) -> String {
+        format!("{}.pages", self.name)
+    }
+
+    /// Checks that the name can be a file's and that sizes fit pages of `page_size` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] that says what is allowed.
+    pub fn validate(&self, page_size: usize) -> Result<()> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(allowed) {
+            let name = &self.name;
+            return Err(Error::Setting(format!(
+                "partition name '{name}' is not made of 1 to 64 letters, digits, '-' and '_'"
+            )));
+        }
+        let fail = |why: String| Err(Error::Setting(format!("partition '{}': {why}", self.name)));
+        match self.organization {
+            Organization::Direct { blocking_factor, record_size, .. } => {
+                let used = u64::from(blocking_factor) * u64::from(record_size);
+                let room = (page_size - crate::page::HEADER_SIZE) as u64;
+                if used == 0 || used > room {
+                    return fail(format!(
+                        "{blocking_factor} objects of {record_size} bytes do not fit the {room} bytes of a page"
+                    ));
+                }
+            }
+            Organization::Append { .. } => {}
+            Organization::BTree if page_size < crate::organization::b_tree::PAGE_SIZE_MIN => {
+                let least = crate::organization::b_tree::PAGE_SIZE_MIN;
+                return fail(format!("a b-tree needs pages of at least {least} bytes"));
+            }
+            Organization::BTree if self.locking == Locking::Page => {
+                return fail("a b-tree is locked by record or not at all".into());
+            }
+            Organization::BTree => {}
+        }
+        Ok(())
+    }
+}

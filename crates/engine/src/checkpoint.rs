@@ -1,0 +1,175 @@
+//! Fuzzy checkpoints: the log's beginning moves forward while transactions run.
+//!
+//! A checkpoint writes back the pages that have been dirty for long, makes the files durable, and stores in the home file
+//! from where redo has to begin: the oldest change that is not on the medium, or the first record of the oldest active
+//! transaction. The log before that is given up.
+
+use crate::Result;
+use crate::database::Database;
+use crate::statistics::add;
+use base::{Lsn, PartitionId};
+use executor::{Executor, WaitQueue};
+use std::cell::{Cell, RefCell};
+
+/// When checkpoints are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// After so many bytes of log; `None` for never.
+    pub log_bytes: Option<u64>,
+    /// After so many nanoseconds; `None` for never.
+    pub interval_ns: Option<u64>,
+}
+
+impl Policy {
+    /// Only when asked, as when a database is closed.
+    pub const OFF: Policy = Policy { log_bytes: None, interval_ns: None };
+}
+
+/// The checkpointer's memory between two checkpoints.
+pub struct Checkpointer {
+    policy: Policy,
+    /// The end of the log when the last checkpoint began: pages dirty since before it are old.
+    last_begin: Cell<Lsn>,
+    running: Cell<bool>,
+    finished: WaitQueue,
+    bell: WaitQueue,
+    /// Why the last one failed.
+    failure: RefCell<Option<crate::Error>>,
+}
+
+/// How often the checkpointer looks whether it is time, in nanoseconds.
+const POLL_NS: u64 = 20 * base::time::MILLISECOND_NS;
+
+impl Checkpointer {
+    /// A checkpointer that has yet to take its first checkpoint.
+    pub fn new(policy: Policy) -> Checkpointer {
+        Checkpointer {
+            policy,
+            last_begin: Cell::new(Lsn::ZERO),
+            running: Cell::new(false),
+            finished: WaitQueue::new(),
+            bell: WaitQueue::new(),
+            failure: RefCell::new(None),
+        }
+    }
+
+    /// Lets the background task look at once.
+    pub fn wake(&self, executor: &Executor) {
+        self.bell.wake_all(executor);
+    }
+
+    /// Why the last background checkpoint failed, if it did.
+    pub fn failure(&self) -> Option<crate::Error> {
+        self.failure.borrow().clone()
+    }
+}
+
+/// Starts the background task, if the policy has one.
+pub fn start(database: &Database) {
+    let policy = database.0.checkpointer.policy;
+    database.0.checkpointer.last_begin.set(database.0.log.end());
+    if policy == Policy::OFF {
+        return;
+    }
+    let (weak, executor) = (std::rc::Rc::downgrade(&database.0), database.0.executor.clone());
+    database.0.executor.spawn(async move {
+        let mut last = executor.now();
+        loop {
+            executor.sleep_ns(POLL_NS).await;
+            let Some(inner) = weak.upgrade() else { return };
+            if inner.closing.get() {
+                return;
+            }
+            let database = Database(inner);
+            let grown = database.0.log.end().0 - database.0.checkpointer.last_begin.get().0;
+            let by_size = policy.log_bytes.is_some_and(|bytes| grown >= bytes) || database.0.log.is_crowded();
+            let by_time = policy.interval_ns.is_some_and(|ns| executor.now().since_ns(last) >= ns);
+            if by_size || (by_time && grown > 0) {
+                let result = database.take_checkpoint(false).await;
+                database.0.checkpointer.failure.replace(result.err());
+                last = executor.now();
+            }
+        }
+    });
+}
+
+impl Database {
+    /// Takes a checkpoint that writes back every page changed before this call.
+    ///
+    /// # Errors
+    /// The driver's or the log's. The checkpoint before stays valid.
+    pub async fn checkpoint(&self) -> Result<()> {
+        self.take_checkpoint(true).await
+    }
+
+    async fn take_checkpoint(&self, full: bool) -> Result<()> {
+        let checkpointer = &self.0.checkpointer;
+        while checkpointer.running.replace(true) {
+            checkpointer.finished.wait(&self.0.executor).await;
+        }
+        let _running = Running(self.clone());
+        let begin = self.0.log.end();
+        // The second checkpoint after a change finds its page old: hot pages are written once in two checkpoints. A log
+        // that is nearly full cannot wait for that.
+        let everything = full || self.0.log.is_crowded();
+        let old = if everything { begin } else { checkpointer.last_begin.get() };
+        self.0.buffer.write_back_before(old).await?;
+        let redo_start = self.redo_start();
+        self.0.buffer.sync().await?;
+        self.0.log.flush(self.0.log.end().min(redo_start.max(begin))).await?;
+        self.store_home(redo_start).await?;
+        self.0.log.truncate(redo_start);
+        checkpointer.last_begin.set(begin);
+        add(&self.0.statistics.checkpoints, 1);
+        Ok(())
+    }
+
+    /// From where the log is needed if the machine stops now.
+    fn redo_start(&self) -> Lsn {
+        let dirty = self.0.buffer.pool().borrow().recovery_lsn();
+        let active = self.0.registry.borrow().first_lsn();
+        [dirty, active].into_iter().flatten().fold(self.0.log.end(), Lsn::min)
+    }
+
+    /// Stores the catalog as it is now.
+    pub(crate) async fn store_catalog(&self) -> Result<()> {
+        let checkpointer = &self.0.checkpointer;
+        while checkpointer.running.replace(true) {
+            checkpointer.finished.wait(&self.0.executor).await;
+        }
+        let _running = Running(self.clone());
+        let redo_start = self.0.contents.borrow().redo_start();
+        self.store_home(redo_start).await
+    }
+
+    /// Writes the home file. Only one task does so at a time.
+    async fn store_home(&self, redo_start: Lsn) -> Result<()> {
+        let mut contents = self.0.contents.borrow().clone();
+        contents.redo_start = redo_start.0;
+        contents.log_durable = if self.0.settings.log.durable { self.0.log.durable().0 } else { redo_start.0 };
+        contents.next_transaction = self.0.registry.borrow().next();
+        contents.partitions = self.partitions().iter().map(|partition| (**partition).clone()).collect();
+        let mut home = self.0.home.take().expect("only one task writes the home file");
+        let result = home.write(&self.0.executor, &contents).await;
+        self.0.home.replace(Some(home));
+        result?;
+        self.0.contents.replace(contents);
+        Ok(())
+    }
+
+    /// The partitions that a checkpoint has stored.
+    pub fn stored_partitions(&self) -> Vec<PartitionId> {
+        self.0.contents.borrow().partitions.iter().map(|partition| partition.id()).collect()
+    }
+}
+
+/// Ends the exclusion of checkpoints even if the task is abandoned.
+struct Running(Database);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let checkpointer = &self.0.0.checkpointer;
+        checkpointer.running.set(false);
+        checkpointer.finished.wake_all(&self.0.0.executor);
+    }
+}

@@ -1,0 +1,141 @@
+//! The database: its parts, its partitions, and the synchronous core through which every change of a page goes.
+
+mod attempt;
+mod open;
+mod partition;
+
+pub use open::Settings;
+pub use partition::PartitionSpec;
+
+use crate::buffer::Buffer;
+use crate::catalog::Partition;
+use crate::checkpoint::Checkpointer;
+use crate::home::{Contents, Home};
+use crate::lock::LockTable;
+use crate::log::Log;
+use crate::log::record::{Body, Undo};
+use crate::page::{Edit, header};
+use crate::statistics::Statistics;
+use crate::transaction::{Registry, State};
+use crate::{Error, Result};
+use base::{Lsn, PartitionId, TransactionId};
+use executor::{Executor, WaitQueue};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// A database on one executor's thread. Clones are handles to the same database.
+#[derive(Clone)]
+pub struct Database(pub(crate) Rc<Inner>);
+
+/// The parts of a database.
+pub(crate) struct Inner {
+    pub executor: Executor,
+    pub settings: Settings,
+    pub log: Rc<Log>,
+    pub buffer: Rc<Buffer>,
+    pub locks: RefCell<LockTable>,
+    pub registry: RefCell<Registry>,
+    pub partitions: RefCell<Vec<Rc<Partition>>>,
+    pub home: RefCell<Option<Home>>,
+    pub contents: RefCell<Contents>,
+    pub statistics: Statistics,
+    pub checkpointer: Checkpointer,
+    /// Transactions that wait to be admitted.
+    pub admission: WaitQueue,
+    pub active: Cell<usize>,
+    pub closing: Cell<bool>,
+    /// Two reusable copies of a record, before and after a change.
+    pub scratch: RefCell<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Database {
+    /// The executor that the database runs on.
+    pub fn executor(&self) -> &Executor {
+        &self.0.executor
+    }
+
+    /// What the database has counted.
+    pub fn statistics(&self) -> &Statistics {
+        &self.0.statistics
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Rc<Log> {
+        &self.0.log
+    }
+
+    /// The buffer.
+    pub fn buffer(&self) -> &Rc<Buffer> {
+        &self.0.buffer
+    }
+
+    /// The lock table.
+    pub fn locks(&self) -> &RefCell<LockTable> {
+        &self.0.locks
+    }
+
+    /// The settings that the database was opened with.
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// Every partition, by number.
+    pub fn partitions(&self) -> Vec<Rc<Partition>> {
+        self.0.partitions.borrow().clone()
+    }
+
+    /// The partition of this name.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`].
+    pub fn partition(&self, name: &str) -> Result<PartitionId> {
+        let partitions = self.0.partitions.borrow();
+        let found = partitions.iter().find(|partition| partition.name == name);
+        found.map(|partition| partition.id()).ok_or_else(|| Error::NoPartition(name.to_owned()))
+    }
+
+    /// The partition's description.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`] if the number is not one of this database's.
+    pub(crate) fn describe(&self, id: PartitionId) -> Result<Rc<Partition>> {
+        let partitions = self.0.partitions.borrow();
+        let found = partitions.get(usize::from(id.0)).cloned();
+        found.ok_or_else(|| Error::NoPartition(format!("number {}", id.0)))
+    }
+
+    /// Logs a transaction's update as one record and makes its edits.
+    #[inline]
+    pub(crate) fn update(&self, state: &mut State, undo: &Undo<'_>, edits: &[Edit<'_>]) {
+        let start = self.log_and_apply(state.id, &Body::Update(*undo), edits);
+        state.undo.push(undo);
+        if state.wrote {
+            return;
+        }
+        state.wrote = true;
+        self.0.registry.borrow_mut().set_first_lsn(state.owner, start);
+    }
+
+    /// Logs a change that is never undone and makes its edits.
+    pub(crate) fn change(&self, edits: &[Edit<'_>]) {
+        self.log_and_apply(TransactionId::SYSTEM, &Body::System, edits);
+    }
+
+    /// Appends the record, then makes the edits. Returns a log position from which a scan finds the record.
+    #[inline]
+    pub(crate) fn log_and_apply(&self, transaction: TransactionId, body: &Body<'_>, edits: &[Edit<'_>]) -> Lsn {
+        let inner = &*self.0;
+        let start = inner.log.end();
+        let mut pool = inner.buffer.pool().borrow_mut();
+        let numbered = edits.iter().enumerate().map(|(index, edit)| {
+            let page = pool.peek(edit.page).expect("whoever planned the change saw the page");
+            let earlier = edits[..index].iter().filter(|other| other.page == edit.page).count() as u64;
+            (header::sequence(page) + 1 + earlier, *edit)
+        });
+        let end = inner.log.append(transaction, body, numbered);
+        for edit in edits {
+            pool.edit(edit.page, &edit.change, start, end);
+        }
+        start
+    }
+}

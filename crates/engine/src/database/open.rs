@@ -1,0 +1,146 @@
+//! Creating, opening and closing a database.
+
+use super::{Database, Inner, partition};
+use crate::buffer::{Buffer, DoubleWrite};
+use crate::checkpoint::{self, Checkpointer};
+use crate::home::{Contents, Home};
+use crate::lock::{LockTable, VictimPolicy};
+use crate::log::{Log, Scan};
+use crate::recovery;
+use crate::statistics::Statistics;
+use crate::transaction::Registry;
+use crate::{Error, Result, buffer, log};
+use driver::DeviceId;
+use executor::{Executor, WaitQueue};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// How a database works. What its files fix (page sizes, the log's device) is taken from them when it is opened.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The buffer.
+    pub buffer: buffer::Settings,
+    /// The log.
+    pub log: log::Settings,
+    /// The device that holds the log.
+    pub log_device: String,
+    /// FORCE: a transaction's pages are written before its commit is acknowledged.
+    pub force: bool,
+    /// Whether locks are held until the commit is durable (TPSIM) or only until its record stands in the log buffer.
+    pub hold_locks: bool,
+    /// Who gives up in a deadlock.
+    pub victim: VictimPolicy,
+    /// When checkpoints are taken.
+    pub checkpoint: checkpoint::Policy,
+    /// How many transactions run at once; others wait to be admitted.
+    pub multiprogramming_level: usize,
+}
+
+/// The device of this name.
+pub(super) fn device(executor: &Executor, name: &str) -> Result<DeviceId> {
+    executor
+        .device(name)
+        .ok_or_else(|| Error::Setting(format!("there is no device '{name}'; describe it or correct the name")))
+}
+
+/// The device that holds the home file and the double-write area.
+const HOME_DEVICE: &str = "disk";
+
+impl Database {
+    /// Creates an empty database on the device `disk`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`], or the driver's.
+    pub async fn create(executor: &Executor, settings: Settings) -> Result<Database> {
+        let home_device = device(executor, HOME_DEVICE)?;
+        let log_device = device(executor, &settings.log_device)?;
+        let log = Log::create(executor, log_device, &settings.log).await?;
+        let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
+        let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
+        buffer.set_log(Rc::clone(&log));
+        let contents = Contents {
+            page_size: settings.buffer.page_size as u32,
+            log_page_size: settings.log.page_size as u32,
+            log_device: settings.log_device.clone(),
+            redo_start: log.end().0,
+            log_durable: log.durable().0,
+            next_transaction: 1,
+            partitions: Vec::new(),
+        };
+        let home = Home::create(executor, home_device, &contents).await?;
+        let database = Database::assemble(executor, settings, log, buffer, home, contents);
+        checkpoint::start(&database);
+        Ok(database)
+    }
+
+    /// Opens a database on the device `disk` and recovers it. `path` names it in errors.
+    ///
+    /// # Errors
+    /// [`Error::NotADatabase`], [`Error::NewerFormat`], [`Error::DamagedLog`], [`Error::DamagedPage`], or the driver's.
+    pub async fn open(executor: &Executor, mut settings: Settings, path: &str) -> Result<Database> {
+        let home_device = device(executor, HOME_DEVICE)?;
+        let (home, contents) = Home::open(executor, home_device, path).await?;
+        settings.buffer.page_size = contents.page_size as usize;
+        settings.log.page_size = contents.log_page_size as usize;
+        settings.log_device = contents.log_device.clone();
+        let log_device = device(executor, &settings.log_device)?;
+        let durable = base::Lsn(contents.log_durable);
+        let mut scan = Scan::open(executor, log_device, &settings.log, contents.redo_start(), durable).await?;
+        let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
+        let repairs = double_write.copies(executor).await?;
+        let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
+        buffer.set_repairs(repairs);
+        for partition in &contents.partitions {
+            let file = partition::open_file(executor, partition, settings.buffer.page_size, false).await?;
+            buffer.attach(partition.id(), file);
+        }
+        let unfinished = recovery::redo(&buffer, &mut scan).await?;
+        let log = scan.finish().await?;
+        buffer.set_log(Rc::clone(&log));
+        let database = Database::assemble(executor, settings, log, buffer, home, contents);
+        recovery::finish(&database, unfinished).await?;
+        checkpoint::start(&database);
+        Ok(database)
+    }
+
+    fn assemble(
+        executor: &Executor,
+        settings: Settings,
+        log: Rc<Log>,
+        buffer: Rc<Buffer>,
+        home: Home,
+        contents: Contents,
+    ) -> Database {
+        let registry = Registry::new(contents.next_transaction);
+        let statistics = Statistics::default();
+        statistics.reserve(contents.partitions.len());
+        let partitions = contents.partitions.iter().cloned().map(Rc::new).collect();
+        Database(Rc::new(Inner {
+            executor: executor.clone(),
+            locks: RefCell::new(LockTable::new(settings.victim)),
+            registry: RefCell::new(registry),
+            log,
+            buffer,
+            partitions: RefCell::new(partitions),
+            home: RefCell::new(Some(home)),
+            contents: RefCell::new(contents),
+            statistics,
+            checkpointer: Checkpointer::new(settings.checkpoint),
+            admission: WaitQueue::new(),
+            active: Cell::new(0),
+            closing: Cell::new(false),
+            scratch: RefCell::default(),
+            settings,
+        }))
+    }
+
+    /// Takes a full checkpoint, so that the next opening has nothing to redo, and ends the background tasks.
+    ///
+    /// # Errors
+    /// Those of [`Database::checkpoint`].
+    pub async fn close(self) -> Result<()> {
+        self.0.closing.set(true);
+        self.0.checkpointer.wake(&self.0.executor);
+        self.checkpoint().await
+    }
+}

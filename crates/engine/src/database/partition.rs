@@ -1,0 +1,119 @@
+//! Creating partitions.
+
+use super::Database;
+use crate::buffer::DataFile;
+use crate::catalog::{Locking, Organization, Partition};
+use crate::organization::{allocator, append, b_tree};
+use crate::page::{Edit, PageKind};
+use crate::{Error, Result};
+use base::PartitionId;
+use executor::Executor;
+use std::rc::Rc;
+
+/// A partition to be created.
+#[derive(Clone, Debug)]
+pub struct PartitionSpec {
+    /// Its name.
+    pub name: String,
+    /// Its organization.
+    pub organization: Organization,
+    /// What is locked.
+    pub locking: Locking,
+    /// The device that holds it.
+    pub device: String,
+    /// Whether its pages count as written from the start; see [`Partition::assumed`].
+    pub assumed: bool,
+}
+
+impl PartitionSpec {
+    /// A b-tree with record locks on the device `disk`.
+    pub fn b_tree(name: &str) -> PartitionSpec {
+        PartitionSpec::new(name, Organization::BTree, Locking::Record)
+    }
+
+    /// Records in order of arrival, as many on a page as fit, without locks, on the device `disk`.
+    pub fn append(name: &str) -> PartitionSpec {
+        PartitionSpec::new(name, Organization::Append { blocking_factor: 0 }, Locking::None)
+    }
+
+    /// A partition on the device `disk`.
+    pub fn new(name: &str, organization: Organization, locking: Locking) -> PartitionSpec {
+        PartitionSpec { name: name.to_owned(), organization, locking, device: "disk".into(), assumed: false }
+    }
+}
+
+impl Database {
+    /// Creates a partition. It is durable when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if the name is taken or the sizes do not fit, or the driver's.
+    pub async fn create_partition(&self, spec: PartitionSpec) -> Result<PartitionId> {
+        let inner = &*self.0;
+        if self.partition(&spec.name).is_ok() {
+            return Err(Error::Setting(format!("there is a partition '{}' already", spec.name)));
+        }
+        let id = u16::try_from(inner.partitions.borrow().len())
+            .map_err(|_| Error::Setting("a database has at most 65,536 partitions".into()))?;
+        let PartitionSpec { name, organization, locking, device, assumed } = spec;
+        let partition = Partition { name, id, organization, locking, device, assumed };
+        let page_size = inner.settings.buffer.page_size;
+        partition.validate(page_size)?;
+        let file = open_file(&inner.executor, &partition, page_size, true).await?;
+        let first_pages = match organization {
+            Organization::Direct { objects, blocking_factor, .. } => objects.div_ceil(u64::from(blocking_factor)),
+            Organization::Append { .. } => 1,
+            Organization::BTree => 2,
+        };
+        let pages = u32::try_from(first_pages).map_err(|_| {
+            Error::Setting(format!("partition '{}' would have {first_pages} pages, over 4,294,967,295", partition.name))
+        })?;
+        file.reserve(&inner.executor, pages).await?;
+        inner.buffer.attach(PartitionId(id), file);
+        inner.partitions.borrow_mut().push(Rc::new(partition));
+        inner.statistics.reserve(usize::from(id) + 1);
+        self.format(PartitionId(id), organization, page_size).await?;
+        inner.log.flush(inner.log.end()).await?;
+        self.store_catalog().await?;
+        Ok(PartitionId(id))
+    }
+
+    /// Formats the first pages of a partition that allocates pages.
+    async fn format(&self, id: PartitionId, organization: Organization, page_size: usize) -> Result<()> {
+        let edits = match organization {
+            Organization::Direct { .. } => return Ok(()),
+            Organization::Append { .. } => vec![allocator::create(id, 1, &append::NO_TAIL)],
+            Organization::BTree => b_tree::create(id, page_size),
+        };
+        self.complete(|| {
+            for edit in &edits {
+                crate::page::Pages::page(&*self.0.buffer.pool().borrow(), edit.page)?;
+            }
+            let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
+            self.change(&edits);
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// Opens the partition's file.
+///
+/// # Errors
+/// The driver's, or [`Error::Setting`] if its device does not exist.
+pub(super) async fn open_file(
+    executor: &Executor,
+    partition: &Partition,
+    page_size: usize,
+    create: bool,
+) -> Result<DataFile> {
+    let device = super::open::device(executor, &partition.device)?;
+    let kind = match partition.organization {
+        Organization::Direct { .. } => PageKind::Direct,
+        _ => PageKind::Empty,
+    };
+    let file = DataFile::open(executor, device, &partition.file_name(), page_size, create, kind).await?;
+    if partition.assumed {
+        file.assume_written();
+    }
+    Ok(file)
+}

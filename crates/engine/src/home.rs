@@ -1,0 +1,170 @@
+//! The home file: what a database is, what partitions it has, where recovery begins. Two copies, written alternately.
+//!
+//! ```text
+//! each copy, at 0 and at 64 KiB:
+//!  0 magic "ENTRESOL"   8 format u32   12 length u32   16 CRC-32C of the rest u32   20 zero u32   24 generation u64
+//! 32 contents (postcard), `length` bytes
+//! ```
+
+use crate::catalog::Partition;
+use crate::{Error, Result};
+use base::Lsn;
+use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op, Output};
+use executor::Executor;
+use serde::{Deserialize, Serialize};
+
+const MAGIC: &[u8; 8] = b"ENTRESOL";
+/// The format that this release writes and the newest that it reads.
+pub const FORMAT: u32 = 1;
+const COPY_SIZE: usize = 64 << 10;
+const CONTENTS: usize = 32;
+
+/// The contents of the home file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contents {
+    /// The size of every page in bytes.
+    pub page_size: u32,
+    /// The size of a log page in bytes.
+    pub log_page_size: u32,
+    /// The log's device.
+    pub log_device: String,
+    /// Recovery reads the log from here.
+    pub redo_start: u64,
+    /// The log was durable up to here when this was written: an earlier end of it is damage.
+    pub log_durable: u64,
+    /// Greater than every transaction number in use when this was written.
+    pub next_transaction: u64,
+    /// The partitions, at the positions of their numbers.
+    pub partitions: Vec<Partition>,
+}
+
+impl Contents {
+    /// Where recovery begins.
+    pub fn redo_start(&self) -> Lsn {
+        Lsn(self.redo_start)
+    }
+}
+
+/// The open home file.
+pub struct Home {
+    file: FileId,
+    generation: u64,
+    frame: Option<Frame>,
+}
+
+impl Home {
+    /// The file's name.
+    pub const NAME: &'static str = "entresol.home";
+
+    /// Creates the file with its first contents.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn create(executor: &Executor, device: DeviceId, contents: &Contents) -> Result<Home> {
+        let op = Op::Open { device, name: Self::NAME.into(), create: true };
+        let Output::Opened { file, .. } = executor.perform(op).await.result? else {
+            unreachable!("opening a file answers with the file")
+        };
+        executor.perform(Op::Resize { file, length: 2 * COPY_SIZE as u64 }).await.result?;
+        let frame = executor.frames(1, COPY_SIZE)?.pop();
+        let mut home = Home { file, generation: 0, frame };
+        home.write(executor, contents).await?;
+        Ok(home)
+    }
+
+    /// Opens the file and reads its latest contents. `path` names the database in errors.
+    ///
+    /// # Errors
+    /// [`Error::NotADatabase`] if there is none or both copies are damaged, [`Error::NewerFormat`], or the driver's.
+    pub async fn open(executor: &Executor, device: DeviceId, path: &str) -> Result<(Home, Contents)> {
+        let foreign = |detail: &str| Error::NotADatabase { path: path.into(), detail: detail.into() };
+        let op = Op::Open { device, name: Self::NAME.into(), create: false };
+        let (file, length) = match executor.perform(op).await.result {
+            Ok(Output::Opened { file, length }) => (file, length),
+            Ok(_) => unreachable!("opening a file answers with the file"),
+            Err(fault) if fault.kind == FaultKind::NotFound => {
+                return Err(foreign(&format!("it holds no file '{}'", Self::NAME)));
+            }
+            Err(fault) => return Err(Error::Input(fault)),
+        };
+        if length < 2 * COPY_SIZE as u64 {
+            return Err(foreign(&format!("its file '{}' is too short", Self::NAME)));
+        }
+        let mut best: Option<(u64, Contents)> = None;
+        let mut flaw = None;
+        let mut frame = executor.frames(1, COPY_SIZE)?.pop();
+        for copy in 0..2_u64 {
+            let buffer = frame.take().expect("the frame comes back from each read");
+            let (offset, length) = (copy * COPY_SIZE as u64, COPY_SIZE as u32);
+            let op = Op::Read { file, offset, length, buffer, access: Access::Asynchronous };
+            let completion = executor.perform(op).await;
+            frame = completion.buffer;
+            completion.result?;
+            match decode(frame.as_deref().expect("a read gives its buffer back"), path) {
+                Ok((generation, contents)) => {
+                    if best.as_ref().is_none_or(|(other, _)| *other < generation) {
+                        best = Some((generation, contents));
+                    }
+                }
+                Err(error @ Error::NewerFormat { .. }) => return Err(error),
+                Err(error) => flaw = Some(error),
+            }
+        }
+        match (best, flaw) {
+            (Some((generation, contents)), _) => Ok((Home { file, generation, frame }, contents)),
+            (None, flaw) => Err(flaw.unwrap_or_else(|| foreign("it is empty"))),
+        }
+    }
+
+    /// Replaces the older copy and makes it durable.
+    ///
+    /// # Errors
+    /// The driver's (the newer copy is untouched), or [`Error::Setting`] if there are more partitions than a copy holds.
+    pub async fn write(&mut self, executor: &Executor, contents: &Contents) -> Result<()> {
+        let body = postcard::to_stdvec(contents).expect("plain contents can always be stored");
+        if body.len() > COPY_SIZE - CONTENTS {
+            return Err(Error::Setting("the catalog is full; use fewer partitions or shorter names".into()));
+        }
+        let generation = self.generation + 1;
+        let mut buffer = self.frame.take().ok_or_else(|| Error::Setting("the home file is being written".into()))?;
+        buffer.fill(0);
+        buffer[..8].copy_from_slice(MAGIC);
+        buffer[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        buffer[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        buffer[24..32].copy_from_slice(&generation.to_le_bytes());
+        buffer[CONTENTS..CONTENTS + body.len()].copy_from_slice(&body);
+        let sum = checksum(&buffer[24..CONTENTS + body.len()]);
+        buffer[16..20].copy_from_slice(&sum.to_le_bytes());
+        let (offset, length) = ((generation % 2) * COPY_SIZE as u64, COPY_SIZE as u32);
+        let access = Access::Asynchronous;
+        let op = Op::Write { file: self.file, offset, length, buffer, durable: true, access };
+        let completion = executor.perform(op).await;
+        self.frame = completion.buffer;
+        completion.result?;
+        self.generation = generation;
+        Ok(())
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+fn decode(copy: &[u8], path: &str) -> Result<(u64, Contents)> {
+    let foreign = |detail: &str| Error::NotADatabase { path: path.into(), detail: detail.into() };
+    let number = |at: usize| u32::from_le_bytes(copy[at..at + 4].try_into().expect("four bytes"));
+    if &copy[..8] != MAGIC {
+        return Err(foreign(&format!("its file '{}' does not begin with ENTRESOL", Home::NAME)));
+    }
+    if number(8) > FORMAT {
+        return Err(Error::NewerFormat { path: path.into(), found: number(8), supported: FORMAT });
+    }
+    let damaged = || foreign(&format!("both copies in '{}' are damaged; restore it from a backup", Home::NAME));
+    let length = number(12) as usize;
+    if length > copy.len() - CONTENTS || checksum(&copy[24..CONTENTS + length]) != number(16) {
+        return Err(damaged());
+    }
+    let generation = u64::from_le_bytes(copy[24..32].try_into().expect("eight bytes"));
+    let contents = postcard::from_bytes(&copy[CONTENTS..CONTENTS + length]).map_err(|_| damaged())?;
+    Ok((generation, contents))
+}

@@ -1,0 +1,93 @@
+//! What the engine counts while it runs.
+
+use std::cell::{Cell, RefCell};
+
+/// References to one partition's objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct References {
+    /// All its pages were in the buffer.
+    pub hits: u64,
+    /// At least one page was not.
+    pub misses: u64,
+}
+
+impl References {
+    /// The share of hits, 0 to 1; zero if there were no references.
+    pub fn hit_ratio(&self) -> f64 {
+        let all = self.hits + self.misses;
+        if all == 0 { 0.0 } else { self.hits as f64 / all as f64 }
+    }
+}
+
+/// Sums over all transactions since the last restart. Times are in nanoseconds and cover what a transaction waits for; what
+/// is left of its response is CPU time and the wait for a CPU.
+#[derive(Default)]
+pub struct Statistics {
+    /// Transactions that committed.
+    pub commits: Cell<u64>,
+    /// Transactions that were rolled back.
+    pub rollbacks: Cell<u64>,
+    /// Rollbacks that ended a deadlock.
+    pub deadlocks: Cell<u64>,
+    /// Time in which transactions waited for locks.
+    pub lock_wait_ns: Cell<u64>,
+    /// Time in which they waited for pages to be read, writing victims back included.
+    pub read_wait_ns: Cell<u64>,
+    /// Time in which they waited for forced pages.
+    pub write_wait_ns: Cell<u64>,
+    /// Time in which they waited for the log.
+    pub commit_wait_ns: Cell<u64>,
+    /// Checkpoints completed.
+    pub checkpoints: Cell<u64>,
+    references: RefCell<Vec<References>>,
+}
+
+/// Adds to a counter.
+#[inline]
+pub fn add(counter: &Cell<u64>, amount: u64) {
+    counter.set(counter.get() + amount);
+}
+
+impl Statistics {
+    /// Makes room for so many partitions.
+    pub fn reserve(&self, partitions: usize) {
+        let mut references = self.references.borrow_mut();
+        if references.len() < partitions {
+            references.resize(partitions, References::default());
+        }
+    }
+
+    /// Counts a reference to a partition's object.
+    #[inline]
+    pub fn count_reference(&self, partition: usize, hit: bool) {
+        let references = &mut self.references.borrow_mut()[partition];
+        if hit {
+            references.hits += 1;
+        } else {
+            references.misses += 1;
+        }
+    }
+
+    /// The references to each partition, by number.
+    pub fn references(&self) -> Vec<References> {
+        self.references.borrow().clone()
+    }
+
+    /// Forgets everything: the end of a warm-up.
+    pub fn restart(&self) {
+        let counters = [
+            &self.commits,
+            &self.rollbacks,
+            &self.deadlocks,
+            &self.lock_wait_ns,
+            &self.read_wait_ns,
+            &self.write_wait_ns,
+            &self.commit_wait_ns,
+            &self.checkpoints,
+        ];
+        for counter in counters {
+            counter.set(0);
+        }
+        self.references.borrow_mut().fill(References::default());
+    }
+}

@@ -1,0 +1,218 @@
+//! Transactions: strict two-phase locking, commit, rollback, savepoints.
+
+mod appended;
+mod commit;
+mod cursor;
+mod long_value;
+mod objects;
+mod records;
+mod registry;
+mod rollback;
+
+pub use cursor::{Cursor, Direction};
+pub use registry::Registry;
+
+use crate::database::Database;
+use crate::lock::{Mode, Outcome, Owner, Resource};
+use crate::statistics::add;
+use crate::undo::UndoList;
+use crate::{Error, Result};
+use base::{Lsn, PageId, PartitionId, TransactionId};
+use driver::Work;
+use foldhash::fast::FixedState;
+use std::future::poll_fn;
+use std::hash::BuildHasher;
+use std::task::Poll;
+
+/// What a transaction has done so far.
+#[derive(Debug, Default)]
+pub struct State {
+    /// Its number.
+    pub id: TransactionId,
+    /// Its place in the lock table and the registry.
+    pub owner: Owner,
+    /// How to take its updates back.
+    pub undo: UndoList,
+    /// Whether it has logged anything.
+    pub wrote: bool,
+    /// What must be durable before its answer may leave: the commits whose updates it has read.
+    dependency: Lsn,
+    /// Its age for the choice of a deadlock's victim: the number of the first try.
+    began: u64,
+    /// Packed first pages of long values that it deleted.
+    chains: Vec<u8>,
+    /// The pages that it changed, under FORCE.
+    pages: Vec<PageId>,
+}
+
+impl State {
+    /// A transaction found unfinished after a restart.
+    pub(crate) fn unfinished(id: TransactionId, undo: UndoList) -> State {
+        State { id, undo, wrote: true, ..State::default() }
+    }
+}
+
+/// A moment within a transaction to which it can be rolled back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Savepoint {
+    undo: usize,
+    chains: usize,
+}
+
+/// A transaction. It is rolled back if it is dropped before its commit.
+pub struct Transaction {
+    database: Database,
+    state: State,
+    ended: bool,
+}
+
+impl Database {
+    /// Begins a transaction, as soon as fewer than the multiprogramming level are active.
+    ///
+    /// # Errors
+    /// [`Error::LogFailed`] if the log has failed.
+    pub async fn begin(&self) -> Result<Transaction> {
+        self.begin_aged(None).await
+    }
+
+    /// Begins a transaction that counts as old as `began`, the age of an earlier try, when a deadlock's victim is chosen.
+    ///
+    /// # Errors
+    /// [`Error::LogFailed`] if the log has failed.
+    pub async fn begin_aged(&self, began: Option<u64>) -> Result<Transaction> {
+        let inner = &*self.0;
+        while inner.active.get() >= inner.settings.multiprogramming_level {
+            inner.admission.wait(&inner.executor).await;
+        }
+        inner.active.set(inner.active.get() + 1);
+        let state = inner.registry.borrow_mut().begin(began);
+        let transaction = Transaction { database: self.clone(), state, ended: false };
+        inner.executor.charge(Work::BeginTransaction);
+        inner.executor.settle().await;
+        if inner.log.is_crowded() {
+            inner.log.throttle().await?;
+        }
+        Ok(transaction)
+    }
+}
+
+/// The lock name of a key: 64 bits, the same in every run.
+#[inline]
+pub(crate) fn key_hash(key: &[u8]) -> u64 {
+    FixedState::with_seed(1).hash_one(key)
+}
+
+impl Transaction {
+    /// The transaction's number.
+    pub fn id(&self) -> TransactionId {
+        self.state.id
+    }
+
+    /// The number of its first try, to be handed to [`Database::begin_aged`] when it is tried again.
+    pub fn began(&self) -> u64 {
+        self.state.began
+    }
+
+    /// The database that it runs in.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Marks this moment.
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint { undo: self.state.undo.len(), chains: self.state.chains.len() }
+    }
+
+    /// One object reference: charged, and paid on described hardware.
+    #[inline]
+    async fn reference(&self) -> Result<()> {
+        let inner = &*self.database.0;
+        inner.executor.charge(Work::ObjectReference);
+        inner.executor.settle().await;
+        if inner.registry.borrow().is_doomed(self.state.owner) {
+            return Err(Error::Deadlock);
+        }
+        if inner.log.is_crowded() {
+            inner.log.throttle().await?;
+        }
+        Ok(())
+    }
+
+    /// Locks a resource, waiting if need be.
+    #[inline]
+    async fn lock(&mut self, resource: Resource, mode: Mode) -> Result<()> {
+        let outcome = self.database.0.locks.borrow_mut().request(self.state.owner, resource, mode, self.state.began);
+        if outcome != Outcome::Granted {
+            self.wait_for_lock(outcome).await?;
+        }
+        let dependency = self.database.0.locks.borrow().dependency(resource);
+        self.state.dependency = self.state.dependency.max(dependency);
+        Ok(())
+    }
+
+    #[cold]
+    async fn wait_for_lock(&mut self, outcome: Outcome) -> Result<()> {
+        let (inner, owner) = (&*self.database.0, self.state.owner);
+        if let Outcome::Deadlock { victim } = outcome {
+            add(&inner.statistics.deadlocks, 1);
+            if victim == owner {
+                return Err(Error::Deadlock);
+            }
+            if let Some(task) = inner.registry.borrow_mut().doom(victim) {
+                inner.executor.wake(task);
+            }
+        }
+        let began = inner.executor.now();
+        let granted = Waiting { database: &self.database, owner }.granted().await;
+        add(&inner.statistics.lock_wait_ns, inner.executor.now().since_ns(began));
+        granted
+    }
+
+    /// Whether the locks that `partition` asks for are records'.
+    fn locks_records(&self, partition: PartitionId) -> Result<bool> {
+        Ok(self.database.describe(partition)?.locking == crate::catalog::Locking::Record)
+    }
+}
+
+/// A request that waits; withdrawn if the transaction is abandoned meanwhile.
+struct Waiting<'a> {
+    database: &'a Database,
+    owner: Owner,
+}
+
+impl Waiting<'_> {
+    async fn granted(self) -> Result<()> {
+        let inner = &*self.database.0;
+        poll_fn(|_| {
+            if inner.registry.borrow().is_doomed(self.owner) {
+                return Poll::Ready(Err(Error::Deadlock));
+            }
+            if inner.locks.borrow().waiting(self.owner).is_none() {
+                return Poll::Ready(Ok(()));
+            }
+            inner.registry.borrow_mut().set_waiter(self.owner, inner.executor.current());
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let inner = &*self.database.0;
+        let mut woken = Vec::new();
+        inner.locks.borrow_mut().cancel(self.owner, &mut woken);
+        self.database.wake_owners(&woken);
+    }
+}
+
+impl Database {
+    /// Wakes the tasks of owners that were granted their locks.
+    pub(crate) fn wake_owners(&self, woken: &[Owner]) {
+        for owner in woken {
+            if let Some(task) = self.0.registry.borrow_mut().take_waiter(*owner) {
+                self.0.executor.wake(task);
+            }
+        }
+    }
+}

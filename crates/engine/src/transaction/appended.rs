@@ -1,0 +1,150 @@
+//! Records of an append partition: adding one, reading all.
+
+use super::Transaction;
+use crate::catalog::{Locking, Organization};
+use crate::lock::{Attempt, Mode, Resource};
+use crate::log::record::Undo;
+use crate::organization::allocator;
+use crate::organization::append::{self, LIVE, Position};
+use crate::page::{Change, Edit, PageKind, Pages, header, slotted};
+use crate::{Error, Need, Result};
+use base::{PageId, PartitionId};
+
+impl Transaction {
+    /// Adds a record at the end of the partition and says where it is.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if it fits no page, [`Error::Deadlock`], [`Error::NoPartition`], [`Error::WrongOrganization`], a
+    /// damaged page, or the driver's.
+    pub async fn append(&mut self, partition: PartitionId, record: &[u8]) -> Result<Position> {
+        self.reference().await?;
+        let found = self.database.describe(partition)?;
+        let Organization::Append { blocking_factor } = found.organization else {
+            return Err(found.wrong_organization("records are added to it by key or number"));
+        };
+        let limit = append::length_max(self.database.settings().buffer.page_size) - 1;
+        if record.len() > limit {
+            let partition = found.name.clone();
+            return Err(Error::TooLarge { what: "a record", found: record.len(), limit, partition });
+        }
+        let database = self.database.clone();
+        loop {
+            let step = database.refer(partition, || self.try_append(partition, record, blocking_factor, found.locking));
+            match step.await? {
+                Ok(position) => return Ok(position),
+                Err(resource) => self.lock(resource, Mode::Exclusive).await?,
+            }
+        }
+    }
+
+    /// Adds the record, or says what must be locked first.
+    fn try_append(
+        &mut self,
+        partition: PartitionId,
+        record: &[u8],
+        blocking_factor: u32,
+        locking: Locking,
+    ) -> Result<Result<Position, Resource>, Need> {
+        let database = self.database.clone();
+        let inner = &*database.0;
+        let position = loop {
+            let step = {
+                let pool = inner.buffer.pool().borrow();
+                match append::next_position(&*pool, partition, record.len() + 1, blocking_factor)? {
+                    Some(position) => break position,
+                    None => append::new_tail(&*pool, partition)?,
+                }
+            };
+            let edits: Vec<Edit<'_>> = step.iter().map(|edit| edit.as_edit()).collect();
+            database.change(&edits);
+        };
+        let resource = match locking {
+            Locking::None => None,
+            Locking::Page => Some(Resource::page(position.page)),
+            Locking::Record => Some(lock_name(position)),
+        };
+        if let Some(resource) = resource
+            && inner.locks.borrow_mut().try_request(self.state.owner, resource, Mode::Exclusive) == Attempt::Denied
+        {
+            return Ok(Err(resource));
+        }
+        let mut scratch = inner.scratch.borrow_mut();
+        let stored = &mut scratch.0;
+        stored.clear();
+        stored.push(LIVE);
+        stored.extend_from_slice(record);
+        let Position { page, slot } = position;
+        let change = Change::InsertSlot { slot, key: &[], value: stored };
+        database.update(&mut self.state, &Undo::EraseAppended { page, slot }, &[Edit { page, change }]);
+        self.note_page(page);
+        Ok(Ok(position))
+    }
+
+    /// Shows every record of the partition to `look`, in order; `look` returns false to end the scan. Records that others
+    /// have added and not yet committed are waited for if the partition is locked by record, and shown if it is not locked.
+    ///
+    /// # Errors
+    /// As [`Transaction::append`].
+    pub async fn scan_appended(
+        &mut self,
+        partition: PartitionId,
+        mut look: impl FnMut(Position, &[u8]) -> bool,
+    ) -> Result<()> {
+        let found = self.database.describe(partition)?;
+        if !matches!(found.organization, Organization::Append { .. }) {
+            return Err(found.wrong_organization("use a cursor or object numbers"));
+        }
+        let database = self.database.clone();
+        let count = database.complete(|| database.append_page_count(partition)).await?;
+        for number in 1..count {
+            let page = PageId::new(partition, number);
+            let records = database.refer(partition, || database.appended(page)).await?;
+            for (slot, _) in records {
+                let position = Position { page, slot };
+                match found.locking {
+                    Locking::None => {}
+                    Locking::Page => self.lock(Resource::page(page), Mode::Shared).await?,
+                    Locking::Record => self.lock(lock_name(position), Mode::Shared).await?,
+                }
+                let record = database.complete(|| database.appended_at(position)).await?;
+                if record.first() == Some(&LIVE) && !look(position, &record[1..]) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lock_name(position: Position) -> Resource {
+    Resource::record(position.page.partition, u64::from(position.page.number) << 16 | u64::from(position.slot))
+}
+
+impl crate::Database {
+    fn append_page_count(&self, partition: PartitionId) -> Result<u32, Need> {
+        let pool = self.0.buffer.pool().borrow();
+        Ok(allocator::read(pool.page(PageId::new(partition, 0))?).page_count)
+    }
+
+    fn appended(&self, id: PageId) -> Result<Vec<(u16, usize)>, Need> {
+        let pool = self.0.buffer.pool().borrow();
+        let page = pool.page(id)?;
+        if header::kind(page) != Some(PageKind::Append) {
+            return Ok(Vec::new());
+        }
+        Ok((0..slotted::count(page)).map(|slot| (slot, slotted::value(page, slot).len())).collect())
+    }
+
+    fn appended_at(&self, position: Position) -> Result<Vec<u8>, Need> {
+        let pool = self.0.buffer.pool().borrow();
+        Ok(slotted::value(pool.page(position.page)?, position.slot).to_vec())
+    }
+}
+
+impl crate::catalog::Partition {
+    /// The error of a call that does not suit the partition.
+    pub(crate) fn wrong_organization(&self, detail: &str) -> Error {
+        let (partition, organization) = (self.name.clone(), self.organization.name());
+        Error::WrongOrganization { partition, organization, detail: detail.to_owned() }
+    }
+}

@@ -1,0 +1,152 @@
+//! The end of a transaction.
+//!
+//! A transaction is committed when its commit record is durable. Locks are released earlier, when that record stands in the
+//! log buffer (early lock release), unless the settings say otherwise: whoever reads its updates then has a later commit
+//! record, or, if it only reads, waits until this one is durable.
+
+use super::{State, Transaction};
+use crate::Result;
+use crate::database::Database;
+use crate::log::record::Body;
+use crate::page::Edit;
+use crate::statistics::add;
+use base::{Lsn, PageId};
+use driver::Work;
+
+impl Transaction {
+    /// Commits. When this returns, the updates survive whatever happens (unless the log's settings do without durability).
+    ///
+    /// # Errors
+    /// [`crate::Error::LogFailed`]: whether the transaction is committed shows when the database is opened again. The
+    /// error of a forced write, under FORCE.
+    pub async fn commit(mut self) -> Result<()> {
+        let database = self.database.clone();
+        let inner = &*database.0;
+        inner.executor.charge(Work::EndTransaction);
+        inner.executor.settle().await;
+        self.ended = true;
+        let ending = Ending { database: database.clone(), state: std::mem::take(&mut self.state) };
+        add(&inner.statistics.commits, 1);
+        if !ending.state.wrote {
+            return database.commit_read(&ending.state).await;
+        }
+        database.commit_update(&ending.state).await?;
+        if ending.state.chains.is_empty() {
+            return Ok(());
+        }
+        // The pages are freed even if nobody waits for it.
+        let freeing = async move { ending.database.clone().free_chains(&ending.state).await };
+        inner.executor.spawn(freeing).join().await
+    }
+}
+
+/// A transaction whose fate is decided. It leaves the tables even if its commit is not waited for.
+struct Ending {
+    database: Database,
+    state: State,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let state = std::mem::take(&mut self.state);
+        self.database.release_locks(&state, None);
+        self.database.retire(state);
+    }
+}
+
+impl Database {
+    async fn commit_read(&self, state: &State) -> Result<()> {
+        self.release_locks(state, None);
+        let inner = &*self.0;
+        if inner.settings.log.durable && state.dependency > inner.log.durable() {
+            let began = inner.executor.now();
+            inner.log.wait_durable(state.dependency).await?;
+            add(&inner.statistics.commit_wait_ns, inner.executor.now().since_ns(began));
+        }
+        Ok(())
+    }
+
+    async fn commit_update(&self, state: &State) -> Result<()> {
+        let inner = &*self.0;
+        let body = Body::Commit { chains: &state.chains };
+        let lsn = inner.log.append(state.id, &body, std::iter::empty());
+        if state.chains.is_empty() {
+            inner.registry.borrow_mut().clear_first_lsn(state.owner);
+        }
+        if !inner.settings.hold_locks {
+            self.release_locks(state, Some(lsn));
+        }
+        self.make_durable(state, lsn).await?;
+        self.release_locks(state, None);
+        Ok(())
+    }
+
+    async fn make_durable(&self, state: &State, lsn: Lsn) -> Result<()> {
+        let inner = &*self.0;
+        if !inner.settings.log.durable {
+            return inner.log.commit(lsn).await;
+        }
+        let began = inner.executor.now();
+        inner.log.commit(lsn).await?;
+        let durable = inner.executor.now();
+        add(&inner.statistics.commit_wait_ns, durable.since_ns(began));
+        if inner.settings.force {
+            let frames = inner.buffer.frames_of(&state.pages);
+            inner.buffer.write_back(frames).await?;
+            add(&inner.statistics.write_wait_ns, inner.executor.now().since_ns(durable));
+        }
+        Ok(())
+    }
+
+    /// Releases all locks; those who get them depend on `lsn`, if there is one.
+    pub(super) fn release_locks(&self, state: &State, lsn: Option<Lsn>) {
+        let mut woken = Vec::new();
+        {
+            let mut locks = self.0.locks.borrow_mut();
+            match lsn {
+                Some(lsn) => locks.release_all_stamped(state.owner, lsn, &mut woken),
+                None => locks.release_all(state.owner, &mut woken),
+            }
+        }
+        self.wake_owners(&woken);
+    }
+
+    /// Removes an ended transaction and admits the next one.
+    pub(super) fn retire(&self, state: State) {
+        let inner = &*self.0;
+        debug_assert_eq!(inner.locks.borrow().held(state.owner), 0, "an ended transaction holds no lock");
+        inner.registry.borrow_mut().end(state);
+        inner.active.set(inner.active.get() - 1);
+        inner.admission.wake_one(&inner.executor);
+    }
+
+    /// Frees the pages of the long values that a committed transaction deleted. Until this is done the transaction's
+    /// records stay in the log, so that a restart can go on with it.
+    async fn free_chains(&self, state: &State) -> Result<()> {
+        for (chain, first) in state.chains.chunks_exact(8).enumerate() {
+            let first = PageId::unpacked(u64::from_le_bytes(first.try_into().expect("eight bytes")));
+            self.free_chain(state.id, chain as u32, first).await?;
+        }
+        Ok(())
+    }
+
+    /// Frees the rest of a chain that begins at `page`, one page per log record.
+    pub(crate) async fn free_chain(&self, id: base::TransactionId, chain: u32, mut page: PageId) -> Result<()> {
+        while page.number != 0 {
+            let next = self.complete(|| self.free_chain_page(id, chain, page)).await?;
+            page.number = next;
+        }
+        Ok(())
+    }
+
+    fn free_chain_page(&self, id: base::TransactionId, chain: u32, page: PageId) -> Result<u32, crate::Need> {
+        let (next, edits) = {
+            let pool = self.0.buffer.pool().borrow();
+            let next = super::long_value::next(&*pool, page)?;
+            (next, crate::organization::allocator::free(&*pool, page)?)
+        };
+        let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
+        self.log_and_apply(id, &Body::ChainStep { chain, next }, &edits);
+        Ok(next)
+    }
+}

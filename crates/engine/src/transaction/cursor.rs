@@ -1,0 +1,237 @@
+//! Range reads of b-trees, both ways. A cursor reads one leaf's share at a time and locks what it shows, and the gaps
+//! between, so that a repeated read shows the same.
+
+use super::long_value::{self, Stored};
+use super::{Transaction, key_hash};
+use crate::lock::{Attempt, Mode, Resource};
+use crate::organization::b_tree;
+use crate::page::{Pages, slotted};
+use crate::{Need, Result};
+use base::PartitionId;
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+/// Which way a cursor goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From small keys to great ones.
+    Forward,
+    /// From great keys to small ones.
+    Backward,
+}
+
+/// A position in a range of keys.
+#[derive(Clone, Debug)]
+pub struct Cursor {
+    partition: PartitionId,
+    direction: Direction,
+    /// Where reading goes on; `None` at the end.
+    from: Option<Bound<Vec<u8>>>,
+    /// Where the range ends, on the far side.
+    to: Bound<Vec<u8>>,
+    /// Records read and locked, not yet shown.
+    ready: VecDeque<(Vec<u8>, Value)>,
+}
+
+#[derive(Clone, Debug)]
+enum Value {
+    Here(Vec<u8>),
+    Elsewhere(usize, u32),
+}
+
+/// A leaf's share of a range: its records, and where to go on.
+struct Share {
+    records: VecDeque<(Vec<u8>, Value)>,
+    from: Option<Bound<Vec<u8>>>,
+}
+
+/// What a step through a leaf came to.
+enum Step {
+    Read(Share),
+    Blocked(Resource),
+}
+
+fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    match bound {
+        Bound::Included(key) => Bound::Included(key),
+        Bound::Excluded(key) => Bound::Excluded(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
+impl Transaction {
+    /// A cursor over the keys between `lower` and `upper`, beginning at the end that `direction` comes from.
+    pub fn cursor(
+        &self,
+        partition: PartitionId,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        direction: Direction,
+    ) -> Cursor {
+        let own = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
+        let (from, to) = match direction {
+            Direction::Forward => (own(lower), own(upper)),
+            Direction::Backward => (own(upper), own(lower)),
+        };
+        Cursor { partition, direction, from: Some(from), to, ready: VecDeque::new() }
+    }
+
+    /// The cursor's next record, key and value; `None` at the end of the range.
+    ///
+    /// # Errors
+    /// [`crate::Error::Deadlock`], [`crate::Error::NoPartition`], [`crate::Error::WrongOrganization`], a damaged page, or
+    /// the driver's.
+    pub async fn next(&mut self, cursor: &mut Cursor) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.database.check_b_tree(cursor.partition)?;
+        while cursor.ready.is_empty() {
+            if cursor.from.is_none() {
+                return Ok(None);
+            }
+            self.reference().await?;
+            let database = self.database.clone();
+            match database.refer(cursor.partition, || self.read_leaf(cursor)).await? {
+                Step::Read(share) => {
+                    cursor.ready = share.records;
+                    cursor.from = share.from;
+                }
+                Step::Blocked(resource) => self.lock(resource, Mode::Shared).await?,
+            }
+        }
+        let Some((key, value)) = cursor.ready.pop_front() else { return Ok(None) };
+        let value = match value {
+            Value::Here(value) => value,
+            Value::Elsewhere(length, first) => self.fetch(cursor.partition, length, first).await?,
+        };
+        Ok(Some((key, value)))
+    }
+
+    /// Reads the next leaf's share, locking as it goes; stops at the first lock that has to be waited for.
+    fn read_leaf(&mut self, cursor: &Cursor) -> Result<Step, Need> {
+        let from = as_slice(cursor.from.as_ref().expect("the range is not at its end"));
+        match cursor.direction {
+            Direction::Forward => self.read_forward(cursor, from),
+            Direction::Backward => self.read_backward(cursor, from),
+        }
+    }
+
+    fn read_forward(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<Step, Need> {
+        let database = self.database.clone();
+        let pool = database.0.buffer.pool().borrow();
+        let position = b_tree::forward(&*pool, cursor.partition, from)?;
+        let page = pool.page(position.page)?;
+        let mut share = Share { records: VecDeque::new(), from: None };
+        let mut key = Vec::new();
+        for slot in position.slot..slotted::count(page) {
+            slotted::key_into(page, slot, &mut key);
+            let inside = is_before(&key, &cursor.to);
+            if let Some(resource) = self.lock_seen(cursor.partition, Some(&key), inside)? {
+                return Ok(Step::Blocked(resource));
+            }
+            if !inside {
+                return Ok(Step::Read(share));
+            }
+            share.records.push_back((key.clone(), copy(slotted::value(page, slot))));
+        }
+        match position.fence {
+            // The records up to the fence are done; the next leaf begins there, even if it is beyond the range: its
+            // first record's gap is the range's last.
+            Some(fence) => share.from = Some(Bound::Included(fence)),
+            None => {
+                if let Some(resource) = self.lock_seen(cursor.partition, None, false)? {
+                    return Ok(Step::Blocked(resource));
+                }
+            }
+        }
+        Ok(Step::Read(share))
+    }
+
+    fn read_backward(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<Step, Need> {
+        let database = self.database.clone();
+        // The gap above the range's greatest record is part of what was seen.
+        let above = match from {
+            Bound::Included(key) | Bound::Excluded(key) => database.gap_above(cursor.partition, key)?,
+            Bound::Unbounded => Resource::end_gap(cursor.partition),
+        };
+        if let Some(resource) = self.lock_gap(cursor.partition, above)? {
+            return Ok(Step::Blocked(resource));
+        }
+        let pool = database.0.buffer.pool().borrow();
+        let position = b_tree::backward(&*pool, cursor.partition, from)?;
+        let page = pool.page(position.page)?;
+        let mut share = Share { records: VecDeque::new(), from: None };
+        let mut key = Vec::new();
+        for slot in (0..position.slot).rev() {
+            slotted::key_into(page, slot, &mut key);
+            if !is_after(&key, &cursor.to) {
+                return Ok(Step::Read(share));
+            }
+            if let Some(resource) = self.lock_seen(cursor.partition, Some(&key), true)? {
+                return Ok(Step::Blocked(resource));
+            }
+            share.records.push_back((key.clone(), copy(slotted::value(page, slot))));
+        }
+        let goes_on = |fence: &Vec<u8>| match &cursor.to {
+            Bound::Included(to) | Bound::Excluded(to) => fence > to,
+            Bound::Unbounded => true,
+        };
+        share.from = position.fence.filter(goes_on).map(Bound::Excluded);
+        Ok(Step::Read(share))
+    }
+
+    /// Locks the gap below `key` (`None`: the end of the partition) and, if it is in the range, the record. Returns what
+    /// has to be waited for.
+    fn lock_seen(
+        &mut self,
+        partition: PartitionId,
+        key: Option<&[u8]>,
+        record: bool,
+    ) -> Result<Option<Resource>, Need> {
+        let gap = match key {
+            Some(key) => Resource::gap(partition, key_hash(key)),
+            None => Resource::end_gap(partition),
+        };
+        if let Some(blocked) = self.lock_gap(partition, gap)? {
+            return Ok(Some(blocked));
+        }
+        match key {
+            Some(key) if record => self.lock_gap(partition, Resource::record(partition, key_hash(key))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Locks one resource for reading, if the partition is locked by record and it can be had at once.
+    fn lock_gap(&mut self, partition: PartitionId, resource: Resource) -> Result<Option<Resource>, Need> {
+        if !self.locks_records(partition)? {
+            return Ok(None);
+        }
+        let mut locks = self.database.0.locks.borrow_mut();
+        if locks.try_request(self.state.owner, resource, Mode::Shared) == Attempt::Denied {
+            return Ok(Some(resource));
+        }
+        self.state.dependency = self.state.dependency.max(locks.dependency(resource));
+        Ok(None)
+    }
+}
+
+fn copy(stored: &[u8]) -> Value {
+    match long_value::read(stored) {
+        Stored::Here(value) => Value::Here(value.to_vec()),
+        Stored::Elsewhere(length, first) => Value::Elsewhere(length, first),
+    }
+}
+
+fn is_before(key: &[u8], end: &Bound<Vec<u8>>) -> bool {
+    match end {
+        Bound::Included(end) => key <= end.as_slice(),
+        Bound::Excluded(end) => key < end.as_slice(),
+        Bound::Unbounded => true,
+    }
+}
+
+fn is_after(key: &[u8], end: &Bound<Vec<u8>>) -> bool {
+    match end {
+        Bound::Included(end) => key >= end.as_slice(),
+        Bound::Excluded(end) => key > end.as_slice(),
+        Bound::Unbounded => true,
+    }
+}

@@ -1,0 +1,93 @@
+//! Objects of a direct partition: reading and changing one by number.
+
+use super::Transaction;
+use crate::catalog::{Locking, Organization};
+use crate::lock::{Mode, Resource};
+use crate::log::record::Undo;
+use crate::organization::direct::{self, Place};
+use crate::page::{Change, Edit, Pages};
+use crate::{Error, Result};
+use base::PartitionId;
+
+impl Transaction {
+    /// Shows object `number` to `look`.
+    ///
+    /// # Errors
+    /// [`Error::NoRecord`] if there is no such object, [`Error::Deadlock`], [`Error::NoPartition`],
+    /// [`Error::WrongOrganization`], a damaged page, or the driver's.
+    pub async fn read_object<R>(
+        &mut self,
+        partition: PartitionId,
+        number: u64,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R> {
+        self.reference().await?;
+        let (place, length) = self.lock_object(partition, number, Mode::Shared).await?;
+        let database = self.database.clone();
+        let mut look = Some(look);
+        database
+            .refer(partition, || {
+                let pool = database.0.buffer.pool().borrow();
+                let start = usize::from(place.offset);
+                let object = &pool.page(place.page)?[start..start + length];
+                Ok(look.take().expect("an attempt succeeds once")(object))
+            })
+            .await
+    }
+
+    /// Changes object `number` in place.
+    ///
+    /// # Errors
+    /// As [`Transaction::read_object`].
+    pub async fn modify_object<R>(
+        &mut self,
+        partition: PartitionId,
+        number: u64,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R> {
+        self.reference().await?;
+        let (place, length) = self.lock_object(partition, number, Mode::Exclusive).await?;
+        let database = self.database.clone();
+        let mut change = Some(change);
+        let state = &mut self.state;
+        let answer = database
+            .refer(partition, || {
+                let mut scratch = database.0.scratch.borrow_mut();
+                let (old, new) = &mut *scratch;
+                {
+                    let pool = database.0.buffer.pool().borrow();
+                    let start = usize::from(place.offset);
+                    old.clear();
+                    old.extend_from_slice(&pool.page(place.page)?[start..start + length]);
+                }
+                new.clear();
+                new.extend_from_slice(old);
+                let answer = change.take().expect("an attempt succeeds once")(new);
+                let Place { page, offset } = place;
+                let undo = Undo::PatchPage { page, offset, bytes: old };
+                database.update(state, &undo, &[Edit { page, change: Change::Patch { offset, bytes: new } }]);
+                Ok(answer)
+            })
+            .await?;
+        self.note_page(place.page);
+        Ok(answer)
+    }
+
+    /// Finds an object and locks it, or its page, as the partition's locking asks.
+    async fn lock_object(&mut self, partition: PartitionId, number: u64, mode: Mode) -> Result<(Place, usize)> {
+        let found = self.database.describe(partition)?;
+        let Organization::Direct { objects, blocking_factor, record_size } = found.organization else {
+            return Err(found.wrong_organization("its records have no numbers"));
+        };
+        if number >= objects {
+            return Err(Error::NoRecord(found.name.clone()));
+        }
+        let place = direct::place(partition, number, blocking_factor, record_size);
+        match found.locking {
+            Locking::None => {}
+            Locking::Page => self.lock(Resource::page(place.page), mode).await?,
+            Locking::Record => self.lock(Resource::record(partition, number), mode).await?,
+        }
+        Ok((place, record_size as usize))
+    }
+}

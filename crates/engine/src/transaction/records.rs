@@ -1,0 +1,384 @@
+//! B-tree records: reading, inserting, changing, deleting one by key.
+//!
+//! Locks are named by key, so they are taken before the tree is searched. Phantoms are kept out by locks on gaps (next-key
+//! locking after Mohan, ARIES/KVL, VLDB 1990): an insert passes the gap that it falls into, a delete holds both gaps that it
+//! joins, a range read holds the gaps that it has seen.
+
+use super::long_value::{self, Stored, VERSION_SIZE};
+use super::{Transaction, key_hash};
+use crate::database::Database;
+use crate::lock::{Attempt, Mode, Resource};
+use crate::log::record::Undo;
+use crate::organization::b_tree;
+use crate::page::{Change, Edit, Pages, slotted};
+use crate::{Error, Need, Result};
+use base::PartitionId;
+
+/// What a look into a leaf found.
+enum Found {
+    Nothing,
+    Here(Vec<u8>),
+    Elsewhere(usize, u32),
+}
+
+/// What became of a synchronous step that may meet a lock.
+pub(super) enum Passage<T> {
+    Done(T),
+    /// This must be locked in this mode first; then the step is tried again.
+    Blocked(Resource, Mode),
+}
+
+impl Transaction {
+    /// The value of `key`, if there is such a record.
+    ///
+    /// # Errors
+    /// [`Error::Deadlock`], [`Error::NoPartition`], [`Error::WrongOrganization`], a damaged page, or the driver's.
+    pub async fn get(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.reference().await?;
+        self.lock_key(partition, key, Mode::Shared).await?;
+        let database = self.database.clone();
+        match database.refer(partition, || database.find(partition, key)).await? {
+            Found::Nothing => Ok(None),
+            Found::Here(value) => Ok(Some(value)),
+            Found::Elsewhere(length, first) => self.fetch(partition, length, first).await.map(Some),
+        }
+    }
+
+    /// Shows the value of `key` to `look` without copying it, unless it is a long one.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub async fn look<R>(
+        &mut self,
+        partition: PartitionId,
+        key: &[u8],
+        look: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R> {
+        self.reference().await?;
+        self.lock_key(partition, key, Mode::Shared).await?;
+        let mut look = Some(look);
+        let database = self.database.clone();
+        let seen = database.refer(partition, || database.look(partition, key, &mut look)).await?;
+        match seen {
+            Ok(answer) => Ok(answer),
+            Err((length, first)) => {
+                let value = self.fetch(partition, length, first).await?;
+                Ok(look.take().expect("a long value was not shown yet")(Some(&value)))
+            }
+        }
+    }
+
+    /// Inserts a record.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`] if there is one with this key, [`Error::TooLarge`], and as [`Transaction::get`].
+    pub async fn insert(&mut self, partition: PartitionId, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.write(partition, key, value, false).await? {
+            return Ok(());
+        }
+        Err(Error::Duplicate(self.database.describe(partition)?.name.clone()))
+    }
+
+    /// Inserts a record or gives the present one this value.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`], but for duplicates.
+    pub async fn put(&mut self, partition: PartitionId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write(partition, key, value, true).await.map(|_| ())
+    }
+
+    /// Writes a record; false if there is one already and it must not be replaced.
+    async fn write(&mut self, partition: PartitionId, key: &[u8], value: &[u8], replace: bool) -> Result<bool> {
+        self.reference().await?;
+        self.lock_key(partition, key, Mode::Exclusive).await?;
+        let database = self.database.clone();
+        if !replace && !matches!(database.complete(|| database.find(partition, key)).await?, Found::Nothing) {
+            return Ok(false);
+        }
+        let mut stored = Vec::new();
+        self.store(partition, key, value, &mut stored).await?;
+        loop {
+            let step = database.refer(partition, || self.try_write(partition, key, &stored)).await?;
+            match step {
+                Passage::Done(()) => return Ok(true),
+                Passage::Blocked(resource, mode) => self.lock(resource, mode).await?,
+            }
+        }
+    }
+
+    fn try_write(&mut self, partition: PartitionId, key: &[u8], stored: &[u8]) -> Result<Passage<()>, Need> {
+        let database = self.database.clone();
+        database.make_room(partition, key, stored.len())?;
+        let (place, old) = {
+            let pool = database.0.buffer.pool().borrow();
+            let place = b_tree::seek(&*pool, partition, key)?;
+            let old = place.exact.then(|| pool.page(place.page).map(|page| slotted::value(page, place.slot).to_vec()));
+            (place, old.transpose()?)
+        };
+        let Some(old) = old else {
+            if let Some((resource, mode)) = self.pass_gap(partition, key)? {
+                return Ok(Passage::Blocked(resource, mode));
+            }
+            let change = Change::InsertSlot { slot: place.slot, key, value: stored };
+            let undo = Undo::Remove { partition, key };
+            database.update(&mut self.state, &undo, &[Edit { page: place.page, change }]);
+            self.note_page(place.page);
+            return Ok(Passage::Done(()));
+        };
+        self.give_up_chain(partition, &old);
+        let change = Change::ReplaceValue { slot: place.slot, value: stored };
+        let undo = Undo::Replace { partition, key, value: &old };
+        database.update(&mut self.state, &undo, &[Edit { page: place.page, change }]);
+        self.note_page(place.page);
+        Ok(Passage::Done(()))
+    }
+
+    /// Lets an insert of `key` pass the gap that it falls into, or says what blocks it. If the transaction holds the gap,
+    /// having read it, it holds both parts from now on.
+    fn pass_gap(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<(Resource, Mode)>, Need> {
+        if !self.locks_records(partition)? {
+            return Ok(None);
+        }
+        let gap = self.database.gap_above(partition, key)?;
+        let mut locks = self.database.0.locks.borrow_mut();
+        let held = locks.holds(self.state.owner, gap);
+        if locks.try_request(self.state.owner, gap, Mode::InsertIntention) == Attempt::Denied {
+            return Ok(Some((gap, Mode::InsertIntention)));
+        }
+        match held {
+            None => {
+                // The record's own lock protects what was inserted; the gap's was for the moment of passing.
+                let mut woken = Vec::new();
+                locks.release(self.state.owner, gap, &mut woken);
+                drop(locks);
+                self.database.wake_owners(&woken);
+            }
+            Some(mode) => {
+                let below = Resource::gap(partition, key_hash(key));
+                if locks.try_request(self.state.owner, below, mode) == Attempt::Denied {
+                    return Ok(Some((below, mode)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Changes the value of `key` in place: `change` sees its bytes and may alter them, not their number. Ready at once if
+    /// all is in memory and nobody is in the way. Only the bytes that differ are logged.
+    ///
+    /// # Errors
+    /// [`Error::NoRecord`], [`Error::TooLarge`] for a long value, and as [`Transaction::get`].
+    #[inline]
+    pub async fn modify<R>(
+        &mut self,
+        partition: PartitionId,
+        key: &[u8],
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R> {
+        self.reference().await?;
+        self.lock_key(partition, key, Mode::Exclusive).await?;
+        let mut change = Some(change);
+        let database = self.database.clone();
+        let state = &mut self.state;
+        database.refer(partition, || database.try_modify(state, partition, key, &mut change)).await
+    }
+
+    /// Deletes a record; false if there is none with this key.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub async fn delete(&mut self, partition: PartitionId, key: &[u8]) -> Result<bool> {
+        self.reference().await?;
+        self.lock_key(partition, key, Mode::Exclusive).await?;
+        let database = self.database.clone();
+        let deleted = loop {
+            let step = database.refer(partition, || self.try_delete(partition, key)).await?;
+            match step {
+                Passage::Done(deleted) => break deleted,
+                Passage::Blocked(resource, mode) => self.lock(resource, mode).await?,
+            }
+        };
+        if deleted {
+            database.complete(|| database.merge(partition, key)).await?;
+        }
+        Ok(deleted)
+    }
+
+    fn try_delete(&mut self, partition: PartitionId, key: &[u8]) -> Result<Passage<bool>, Need> {
+        let database = self.database.clone();
+        let (place, old) = {
+            let pool = database.0.buffer.pool().borrow();
+            let place = b_tree::seek(&*pool, partition, key)?;
+            if !place.exact {
+                return Ok(Passage::Done(false));
+            }
+            (place, slotted::value(pool.page(place.page)?, place.slot).to_vec())
+        };
+        if self.locks_records(partition)? {
+            for gap in [database.gap_above(partition, key)?, Resource::gap(partition, key_hash(key))] {
+                let attempt = database.0.locks.borrow_mut().try_request(self.state.owner, gap, Mode::Exclusive);
+                if attempt == Attempt::Denied {
+                    return Ok(Passage::Blocked(gap, Mode::Exclusive));
+                }
+            }
+        }
+        self.give_up_chain(partition, &old);
+        let undo = Undo::Insert { partition, key, value: &old };
+        let change = Change::RemoveSlot { slot: place.slot };
+        database.update(&mut self.state, &undo, &[Edit { page: place.page, change }]);
+        self.note_page(place.page);
+        Ok(Passage::Done(true))
+    }
+
+    /// Locks a key as the partition's locking asks.
+    #[inline]
+    pub(super) async fn lock_key(&mut self, partition: PartitionId, key: &[u8], mode: Mode) -> Result<()> {
+        if self.database.check_b_tree(partition)? {
+            self.lock(Resource::record(partition, key_hash(key)), mode).await?;
+        }
+        Ok(())
+    }
+
+    /// Remembers a changed page, if it will be forced.
+    pub(super) fn note_page(&mut self, page: base::PageId) {
+        if self.database.settings().force && !self.state.pages.contains(&page) {
+            self.state.pages.push(page);
+        }
+    }
+}
+
+impl Database {
+    /// Whether the b-tree's records are locked.
+    #[inline]
+    pub(super) fn check_b_tree(&self, partition: PartitionId) -> Result<bool> {
+        let partitions = self.0.partitions.borrow();
+        let Some(found) = partitions.get(usize::from(partition.0)) else {
+            return Err(Error::NoPartition(format!("number {}", partition.0)));
+        };
+        if !matches!(found.organization, crate::catalog::Organization::BTree) {
+            return Err(found.wrong_organization("its records have no keys"));
+        }
+        Ok(found.locking == crate::catalog::Locking::Record)
+    }
+
+    fn find(&self, partition: PartitionId, key: &[u8]) -> Result<Found, Need> {
+        let pool = self.0.buffer.pool().borrow();
+        let place = b_tree::seek(&*pool, partition, key)?;
+        if !place.exact {
+            return Ok(Found::Nothing);
+        }
+        Ok(match long_value::read(slotted::value(pool.page(place.page)?, place.slot)) {
+            Stored::Here(value) => Found::Here(value.to_vec()),
+            Stored::Elsewhere(length, first) => Found::Elsewhere(length, first),
+        })
+    }
+
+    fn look<R, F: FnOnce(Option<&[u8]>) -> R>(
+        &self,
+        partition: PartitionId,
+        key: &[u8],
+        look: &mut Option<F>,
+    ) -> Result<Result<R, (usize, u32)>, Need> {
+        let pool = self.0.buffer.pool().borrow();
+        let place = b_tree::seek(&*pool, partition, key)?;
+        let mut show = |value: Option<&[u8]>| look.take().expect("an attempt succeeds once")(value);
+        if !place.exact {
+            return Ok(Ok(show(None)));
+        }
+        Ok(match long_value::read(slotted::value(pool.page(place.page)?, place.slot)) {
+            Stored::Here(value) => Ok(show(Some(value))),
+            Stored::Elsewhere(length, first) => Err((length, first)),
+        })
+    }
+
+    fn try_modify<R, F: FnOnce(&mut [u8]) -> R>(
+        &self,
+        state: &mut super::State,
+        partition: PartitionId,
+        key: &[u8],
+        change: &mut Option<F>,
+    ) -> Result<R, Need> {
+        let mut scratch = self.0.scratch.borrow_mut();
+        let (old, new) = &mut *scratch;
+        let place = {
+            let pool = self.0.buffer.pool().borrow();
+            let place = b_tree::seek(&*pool, partition, key)?;
+            if !place.exact {
+                return Err(Need::Fail(Error::NoRecord(self.describe(partition)?.name.clone())));
+            }
+            let stored = slotted::value(pool.page(place.page)?, place.slot);
+            if let Stored::Elsewhere(found, _) = long_value::read(stored) {
+                let (what, limit) = ("a value to be changed in place", stored.len());
+                let partition = self.describe(partition)?.name.clone();
+                return Err(Need::Fail(Error::TooLarge { what, found, limit, partition }));
+            }
+            old.clear();
+            old.extend_from_slice(stored);
+            place
+        };
+        new.clear();
+        new.extend_from_slice(old);
+        let answer = change.take().expect("an attempt succeeds once")(&mut new[VERSION_SIZE..]);
+        let Some((from, to)) = difference(old, new) else { return Ok(answer) };
+        let offset = from as u16;
+        let undo = Undo::PatchValue { partition, key, offset, bytes: &old[from..to] };
+        let change = Change::PatchValue { slot: place.slot, offset, bytes: &new[from..to] };
+        self.update(state, &undo, &[Edit { page: place.page, change }]);
+        if self.0.settings.force && !state.pages.contains(&place.page) {
+            state.pages.push(place.page);
+        }
+        Ok(answer)
+    }
+
+    /// Restructures until the leaf of `key` has room for a stored value of `length` bytes.
+    pub(super) fn make_room(&self, partition: PartitionId, key: &[u8], length: usize) -> Result<(), Need> {
+        loop {
+            let step = {
+                let pool = self.0.buffer.pool().borrow();
+                let Some(step) = b_tree::make_room(&*pool, partition, key, length)? else { return Ok(()) };
+                bring_pages(&*pool, &step)?;
+                step
+            };
+            let edits: Vec<Edit<'_>> = step.iter().map(|edit| edit.as_edit()).collect();
+            self.change(&edits);
+        }
+    }
+
+    /// Merges until no node on the way to `key` is too empty.
+    pub(super) fn merge(&self, partition: PartitionId, key: &[u8]) -> Result<(), Need> {
+        loop {
+            let step = {
+                let pool = self.0.buffer.pool().borrow();
+                let Some(step) = b_tree::merge(&*pool, partition, key)? else { return Ok(()) };
+                bring_pages(&*pool, &step)?;
+                step
+            };
+            let edits: Vec<Edit<'_>> = step.iter().map(|edit| edit.as_edit()).collect();
+            self.change(&edits);
+        }
+    }
+
+    /// The gap between `key` and the record above it.
+    pub(super) fn gap_above(&self, partition: PartitionId, key: &[u8]) -> Result<Resource, Need> {
+        let mut above = Vec::new();
+        let pool = self.0.buffer.pool().borrow();
+        Ok(if b_tree::successor(&*pool, partition, key, &mut above)? {
+            Resource::gap(partition, key_hash(&above))
+        } else {
+            Resource::end_gap(partition)
+        })
+    }
+}
+
+/// Asks for the pages of a plan that are not in the buffer: new ones.
+fn bring_pages(pages: &impl Pages, plan: &[crate::page::OwnedEdit]) -> Result<(), Need> {
+    plan.iter().try_for_each(|edit| pages.page(edit.page).map(|_| ()))
+}
+
+/// The smallest range outside which both are the same; `None` if they are.
+#[inline]
+fn difference(old: &[u8], new: &[u8]) -> Option<(usize, usize)> {
+    let from = old.iter().zip(new).position(|(a, b)| a != b)?;
+    let same = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+    Some((from, old.len() - same))
+}

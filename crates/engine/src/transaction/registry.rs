@@ -1,0 +1,102 @@
+//! The active transactions: numbers, first log positions, who waits, who must give up.
+
+use super::State;
+use crate::lock::Owner;
+use base::{Lsn, TransactionId};
+use executor::TaskId;
+
+#[derive(Clone, Copy)]
+struct Slot {
+    /// From where a scan of the log finds all its records; `Lsn::MAX` while it has none.
+    first_lsn: Lsn,
+    waiter: Option<TaskId>,
+    doomed: bool,
+}
+
+const EMPTY: Slot = Slot { first_lsn: Lsn::MAX, waiter: None, doomed: false };
+
+/// The table of active transactions, indexed by lock owner.
+pub struct Registry {
+    next: u64,
+    slots: Vec<Slot>,
+    /// States of ended transactions, each with its owner number, for reuse.
+    spare: Vec<State>,
+}
+
+impl Registry {
+    /// An empty table that numbers from `next` on.
+    pub fn new(next: u64) -> Registry {
+        Registry { next, slots: Vec::new(), spare: Vec::new() }
+    }
+
+    /// Greater than every number given out.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Numbers given out from now on are greater than `id`.
+    pub fn skip(&mut self, id: TransactionId) {
+        self.next = self.next.max(id.0 + 1);
+    }
+
+    /// Enters a new transaction.
+    pub fn begin(&mut self, began: Option<u64>) -> State {
+        let mut state = self.spare.pop().unwrap_or_else(|| {
+            self.slots.push(EMPTY);
+            State { owner: Owner(self.slots.len() as u32 - 1), ..State::default() }
+        });
+        state.id = TransactionId(self.next);
+        state.began = began.unwrap_or(self.next);
+        self.next += 1;
+        state
+    }
+
+    /// Removes an ended transaction.
+    pub fn end(&mut self, mut state: State) {
+        self.slots[state.owner.0 as usize] = EMPTY;
+        state.undo.clear();
+        state.chains.clear();
+        state.pages.clear();
+        state.wrote = false;
+        state.dependency = Lsn::ZERO;
+        self.spare.push(state);
+    }
+
+    /// Notes from where the transaction's records begin.
+    pub fn set_first_lsn(&mut self, owner: Owner, lsn: Lsn) {
+        self.slots[owner.0 as usize].first_lsn = lsn;
+    }
+
+    /// The transaction's records are not needed any more.
+    pub fn clear_first_lsn(&mut self, owner: Owner) {
+        self.slots[owner.0 as usize].first_lsn = Lsn::MAX;
+    }
+
+    /// The oldest log position that an active transaction needs.
+    pub fn first_lsn(&self) -> Option<Lsn> {
+        self.slots.iter().map(|slot| slot.first_lsn).min().filter(|lsn| *lsn < Lsn::MAX)
+    }
+
+    /// The task to wake when the owner's lock is granted.
+    pub fn set_waiter(&mut self, owner: Owner, task: TaskId) {
+        self.slots[owner.0 as usize].waiter = Some(task);
+    }
+
+    /// Takes that task out.
+    pub fn take_waiter(&mut self, owner: Owner) -> Option<TaskId> {
+        self.slots[owner.0 as usize].waiter.take()
+    }
+
+    /// Marks a deadlock's victim; returns its waiting task.
+    pub fn doom(&mut self, owner: Owner) -> Option<TaskId> {
+        let slot = &mut self.slots[owner.0 as usize];
+        slot.doomed = true;
+        slot.waiter.take()
+    }
+
+    /// Whether the transaction must give up.
+    #[inline]
+    pub fn is_doomed(&self, owner: Owner) -> bool {
+        self.slots[owner.0 as usize].doomed
+    }
+}

@@ -1,0 +1,134 @@
+//! Rollback: the transaction's updates are taken back, latest first, each by a logged compensation that is never undone
+//! itself. A restart goes on where a rollback was cut off, because each compensation says how many updates are left.
+
+use super::{Savepoint, State, Transaction, long_value};
+use crate::database::Database;
+use crate::log::record::{Body, Undo};
+use crate::organization::{allocator, append, b_tree};
+use crate::page::{Change, Edit, OwnedEdit, Pages, slotted};
+use crate::statistics::add;
+use crate::undo::UndoList;
+use crate::{Error, Need, Result};
+use base::{PageId, PartitionId};
+
+impl Transaction {
+    /// Takes everything back and ends the transaction.
+    ///
+    /// # Errors
+    /// A damaged page or the driver's. Opening the database again completes the rollback.
+    pub async fn rollback(mut self) -> Result<()> {
+        self.ended = true;
+        let state = std::mem::take(&mut self.state);
+        self.database.clone().roll_back(state).await
+    }
+
+    /// Takes back what was done since `savepoint`. Locks are kept.
+    ///
+    /// # Errors
+    /// As [`Transaction::rollback`].
+    pub async fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        self.database.clone().undo(&mut self.state, savepoint.undo).await?;
+        self.state.chains.truncate(savepoint.chains);
+        Ok(())
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if !self.ended {
+            let (database, state) = (self.database.clone(), std::mem::take(&mut self.state));
+            let executor = database.0.executor.clone();
+            executor.spawn(async move {
+                // A rollback that fails is completed when the database is opened again; its locks stay held until then.
+                let _ = database.roll_back(state).await;
+            });
+        }
+    }
+}
+
+impl Database {
+    async fn roll_back(&self, mut state: State) -> Result<()> {
+        self.undo(&mut state, 0).await?;
+        if state.wrote {
+            self.0.log.append(state.id, &Body::RolledBack, std::iter::empty());
+        }
+        add(&self.0.statistics.rollbacks, 1);
+        self.release_locks(&state, None);
+        self.retire(state);
+        Ok(())
+    }
+
+    /// Takes back all but the first `remaining` updates.
+    pub(crate) async fn undo(&self, state: &mut State, remaining: usize) -> Result<()> {
+        while state.undo.len() > remaining {
+            let left = state.undo.len() - 1;
+            let stored = state.undo.last().expect("there is at least one").to_vec();
+            let undo = UndoList::decode(&stored);
+            self.complete(|| self.compensate(state, &undo, left as u32)).await?;
+            state.undo.truncate(left);
+            if let Undo::Remove { partition, key } = undo {
+                self.complete(|| self.merge(partition, key)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn compensate(&self, state: &State, undo: &Undo<'_>, remaining: u32) -> Result<(), Need> {
+        let edits = |edits: &[Edit<'_>]| {
+            self.log_and_apply(state.id, &Body::Compensation { remaining }, edits);
+        };
+        match *undo {
+            Undo::Remove { partition, key } => {
+                let place = self.place_of(partition, key)?;
+                edits(&[Edit { page: place.page, change: Change::RemoveSlot { slot: place.slot } }]);
+            }
+            Undo::Insert { partition, key, value } => {
+                self.make_room(partition, key, value.len())?;
+                let place = b_tree::seek(&*self.0.buffer.pool().borrow(), partition, key)?;
+                edits(&[Edit { page: place.page, change: Change::InsertSlot { slot: place.slot, key, value } }]);
+            }
+            Undo::Replace { partition, key, value } => {
+                self.make_room(partition, key, value.len())?;
+                let place = self.place_of(partition, key)?;
+                edits(&[Edit { page: place.page, change: Change::ReplaceValue { slot: place.slot, value } }]);
+            }
+            Undo::PatchValue { partition, key, offset, bytes } => {
+                let place = self.place_of(partition, key)?;
+                let change = Change::PatchValue { slot: place.slot, offset, bytes };
+                edits(&[Edit { page: place.page, change }]);
+            }
+            Undo::PatchPage { page, offset, bytes } => {
+                self.0.buffer.pool().borrow().page(page)?;
+                edits(&[Edit { page, change: Change::Patch { offset, bytes } }]);
+            }
+            Undo::EraseAppended { page, slot } => {
+                self.0.buffer.pool().borrow().page(page)?;
+                let change = Change::PatchValue { slot, offset: 0, bytes: &[append::ERASED] };
+                edits(&[Edit { page, change }]);
+            }
+            Undo::FreePage { page } => {
+                let plan = self.plan_free(page)?;
+                let plan: Vec<Edit<'_>> = plan.iter().map(OwnedEdit::as_edit).collect();
+                edits(&plan);
+            }
+        }
+        Ok(())
+    }
+
+    fn plan_free(&self, page: PageId) -> Result<Vec<OwnedEdit>, Need> {
+        allocator::free(&*self.0.buffer.pool().borrow(), page)
+    }
+
+    /// The place of a record that the transaction's locks have kept where it is.
+    fn place_of(&self, partition: PartitionId, key: &[u8]) -> Result<b_tree::Location, Need> {
+        let pool = self.0.buffer.pool().borrow();
+        let place = b_tree::seek(&*pool, partition, key)?;
+        if place.exact {
+            debug_assert!(slotted::value(pool.page(place.page)?, place.slot).len() >= long_value::VERSION_SIZE);
+            return Ok(place);
+        }
+        let file = self.0.buffer.file(partition).name.clone();
+        let detail = "a record to be rolled back is missing".to_owned();
+        Err(Need::Fail(Error::DamagedPage { page: place.page, file, detail }))
+    }
+}
