@@ -86,9 +86,14 @@ impl Bell {
         self.state.swap(AWAKE, Ordering::AcqRel);
     }
 
-    /// Whether the doorbell rang since it was last asked.
+    /// Whether the doorbell rang since [`Bell::take_rung`].
+    pub(crate) fn is_rung(&self) -> bool {
+        self.rung.load(Ordering::Relaxed)
+    }
+
+    /// Whether the doorbell rang since this was last asked.
     pub(crate) fn take_rung(&self) -> bool {
-        self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::AcqRel)
+        self.is_rung() && self.rung.swap(false, Ordering::AcqRel)
     }
 }
 

@@ -21,6 +21,7 @@ use driver::{
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 /// Threads for work on whole files.
@@ -319,7 +320,12 @@ impl RealDriver {
     }
 
     fn nobody_will_wake_us(&self) -> bool {
-        self.flights.len() == 0 && Arc::strong_count(&self.doorbell) == 1
+        if self.flights.len() > 0 || !self.ready.is_empty() || Arc::strong_count(&self.doorbell) > 1 {
+            return false;
+        }
+        // Who let go of the last doorbell may have rung it just before: what it did then is visible after this fence.
+        fence(Ordering::Acquire);
+        !self.bell.is_rung()
     }
 
     /// How long a park may wait: `None` is without limit.

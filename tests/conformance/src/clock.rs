@@ -49,6 +49,10 @@ pub(crate) fn a_rung_doorbell_ends_the_park(mut subject: Subject) {
     subject.driver.park(Some(soon), &mut done).expect("the machine does not stop");
     assert!(done.is_empty(), "one completion tells of all rings before it");
     assert!(subject.driver.now() >= soon);
+    doorbell.ring();
+    drop(doorbell);
+    subject.driver.park(None, &mut done).expect("the last to leave has rung");
+    assert_eq!(done.iter().map(|completion| completion.token).collect::<Vec<_>>(), [Token::DOORBELL]);
 }
 
 pub(crate) fn frames_are_zeroed_aligned_and_separate(mut subject: Subject) {
