@@ -92,33 +92,52 @@ impl ClosedLoop {
     /// # Errors
     /// The first error of the engine; the run ends with it.
     pub fn serve(&self, engine: &dyn Engine, grouping: Grouping) -> PeerResult<Measured> {
+        match grouping {
+            Grouping::Single => self.time(|| self.play(engine, 0..1)),
+            Grouping::Rounds => self.time(|| self.play(engine, 0..self.clients)),
+            Grouping::Own => self.time(|| self.own(engine)),
+            Grouping::Queue => self.time(|| self.queue(engine)),
+        }
+    }
+
+    /// Measures `body`, which serves all clients and returns their response times. It runs on this thread until
+    /// [`ClosedLoop::goes_on`] says no; the clocks are read by another.
+    ///
+    /// # Errors
+    /// The error of `body`, or of the clock of the CPU.
+    pub fn time(&self, body: impl FnOnce() -> PeerResult<Histogram>) -> PeerResult<Measured> {
         thread::scope(|scope| {
-            let mut threads = Vec::new();
-            match grouping {
-                Grouping::Single => {
-                    threads.push(scope.spawn(|| self.watched(|| self.play(engine, 0..1))));
-                }
-                Grouping::Rounds => {
-                    threads.push(scope.spawn(|| self.watched(|| self.play(engine, 0..self.clients))));
-                }
-                Grouping::Own => {
-                    for number in 0..self.clients {
-                        threads.push(scope.spawn(move || self.watched(|| self.play(engine, number..number + 1))));
-                    }
-                }
-                Grouping::Queue => {
-                    let (requests, queue) = channel();
-                    let mut answers = Vec::new();
-                    for number in 0..self.clients {
-                        let (answer, receiver) = sync_channel(1);
-                        answers.push(answer);
-                        let requests = requests.clone();
-                        threads.push(scope.spawn(move || self.watched(|| self.ask(number, requests, receiver))));
-                    }
-                    threads.push(scope.spawn(move || self.watched(|| self.drain(engine, queue, answers))));
-                }
+            let clocks = scope.spawn(|| self.clocks());
+            let responses = self.watched(body)?;
+            let (elapsed, cpu) = joined(clocks)?;
+            Ok(Measured { responses, elapsed, cpu })
+        })
+    }
+
+    /// Every client is a thread that commits for itself.
+    fn own(&self, engine: &dyn Engine) -> PeerResult<Histogram> {
+        thread::scope(|scope| {
+            let play = |number| move || self.watched(|| self.play(engine, number..number + 1));
+            let threads: Vec<_> = (0..self.clients).map(|number| scope.spawn(play(number))).collect();
+            merged(threads)
+        })
+    }
+
+    /// Every client is a thread before a queue; this thread is the committer behind it.
+    fn queue(&self, engine: &dyn Engine) -> PeerResult<Histogram> {
+        let (requests, queue) = channel();
+        thread::scope(|scope| {
+            let (mut threads, mut answers) = (Vec::new(), Vec::new());
+            for number in 0..self.clients {
+                let (answer, receiver) = sync_channel(1);
+                answers.push(answer);
+                let requests = requests.clone();
+                threads.push(scope.spawn(move || self.ask(number, requests, receiver)));
             }
-            self.measure(threads)
+            // The committer ends when all clients have hung up; this sender is nobody's.
+            drop(requests);
+            self.drain(engine, queue, answers)?;
+            merged(threads)
         })
     }
 
@@ -164,13 +183,8 @@ impl ClosedLoop {
         Ok(responses)
     }
 
-    /// The committer behind a queue: ends when all clients have hung up.
-    fn drain(
-        &self,
-        engine: &dyn Engine,
-        queue: Receiver<Request>,
-        answers: Vec<SyncSender<i64>>,
-    ) -> PeerResult<Histogram> {
+    /// The committer behind a queue.
+    fn drain(&self, engine: &dyn Engine, queue: Receiver<Request>, answers: Vec<SyncSender<i64>>) -> PeerResult<()> {
         let mut session = engine.session()?;
         let (mut clients, mut transfers, mut balances) = (Vec::new(), Vec::new(), Vec::new());
         while let Ok(first) = queue.recv() {
@@ -185,25 +199,17 @@ impl ClosedLoop {
                 answers[*client].send(*balance)?;
             }
         }
-        Ok(Histogram::new())
+        Ok(())
     }
 
-    /// Waits for the end of the warm-up and of the run, and reads the clocks at both.
-    fn measure(&self, threads: Vec<ScopedJoinHandle<'_, PeerResult<Histogram>>>) -> PeerResult<Measured> {
+    /// Waits for the end of the warm-up and of the run, and reads both clocks in between.
+    fn clocks(&self) -> PeerResult<(Duration, Duration)> {
         self.wait(self.warm_up);
         let (start, cpu_start) = (Instant::now(), cpu_time()?);
         self.advance(WARM_UP, MEASURED);
         self.wait(self.measured);
         self.advance(MEASURED, OVER);
-        let (elapsed, cpu) = (start.elapsed(), cpu_time()? - cpu_start);
-        let mut responses = Histogram::new();
-        for thread in threads {
-            match thread.join() {
-                Ok(result) => responses.merge(&result?),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        Ok(Measured { responses, elapsed, cpu })
+        Ok((start.elapsed(), cpu_time()? - cpu_start))
     }
 
     /// Goes to the next phase unless a failure ended the run already.
@@ -224,9 +230,81 @@ impl ClosedLoop {
     }
 }
 
+fn joined<T>(thread: ScopedJoinHandle<'_, PeerResult<T>>) -> PeerResult<T> {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn merged(threads: Vec<ScopedJoinHandle<'_, PeerResult<Histogram>>>) -> PeerResult<Histogram> {
+    let mut all = Histogram::new();
+    for thread in threads {
+        all.merge(&joined(thread)?);
+    }
+    Ok(all)
+}
+
 fn commit(session: &mut dyn Session, transfers: &[Transfer], balances: &mut Vec<i64>) -> PeerResult<()> {
     balances.clear();
     session.commit(transfers, balances)?;
     assert_eq!(balances.len(), transfers.len(), "every request has an answer");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn short(clients: usize) -> ClosedLoop {
+        ClosedLoop::new(Scale(1), clients, 1, Duration::from_millis(30), Duration::from_millis(100), 5)
+    }
+
+    #[test]
+    fn only_the_measured_phase_counts() {
+        let clients = short(1);
+        let mut asked = 0;
+        let measured = clients.time(|| {
+            let (mut terminal, mut responses) = (clients.terminal(0), Histogram::new());
+            while clients.goes_on() {
+                let transfer = clients.request(&mut terminal);
+                thread::sleep(Duration::from_millis(1));
+                clients.answered(&transfer, &mut responses);
+                asked += 1;
+            }
+            Ok(responses)
+        });
+        let measured = measured.unwrap();
+        assert!(measured.elapsed >= Duration::from_millis(100));
+        assert!(measured.responses.count() > 0 && measured.responses.count() < asked);
+        assert!(measured.responses.mean_ns() >= 1e6);
+        assert_eq!(clients.next_sequence(), 5 + asked);
+    }
+
+    /// Fails after some commits.
+    struct Failing(AtomicU64);
+
+    impl Engine for Failing {
+        fn session(&self) -> PeerResult<Box<dyn Session + '_>> {
+            Ok(Box::new(FailingSession(&self.0)))
+        }
+    }
+
+    struct FailingSession<'a>(&'a AtomicU64);
+
+    impl Session for FailingSession<'_> {
+        fn commit(&mut self, transfers: &[Transfer], balances: &mut Vec<i64>) -> PeerResult<()> {
+            if self.0.fetch_add(1, Ordering::Relaxed) >= 20 {
+                return Err("the disk is gone".into());
+            }
+            balances.extend(transfers.iter().map(|transfer| transfer.delta));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_error_ends_the_run_in_every_grouping() {
+        for grouping in [Grouping::Own, Grouping::Queue, Grouping::Rounds, Grouping::Single] {
+            let clients = ClosedLoop::new(Scale(1), 4, 1, Duration::ZERO, Duration::from_secs(3_600), 0);
+            let error = clients.serve(&Failing(AtomicU64::new(0)), grouping).unwrap_err();
+            assert_eq!(error.to_string(), "the disk is gone", "{grouping:?}");
+        }
+    }
 }
