@@ -46,7 +46,7 @@ struct Measure {
     /// How long to measure; making the file comes on top
     #[arg(long, value_name = "S", default_value_t = 27.0, value_parser = crate::bench::positive)]
     seconds: f64,
-    /// Size of the temporary file; should exceed the device's cache
+    /// Size of the temporary file, beyond the device's cache
     #[arg(long, value_name = "SIZE", default_value = "1 GiB", value_parser = file_size)]
     size: u64,
     /// Prints the figures and the description as JSON
