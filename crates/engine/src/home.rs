@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 const MAGIC: &[u8; 8] = b"ENTRESOL";
 /// The format that this release writes and the newest that it reads.
 pub const FORMAT: u32 = 1;
+/// The home file's name: a directory that holds it is a database.
+pub const HOME_FILE: &str = "entresol.home";
 const COPY_SIZE: usize = 64 << 10;
 const CONTENTS: usize = 32;
 
@@ -53,15 +55,12 @@ pub struct Home {
 }
 
 impl Home {
-    /// The file's name.
-    pub const NAME: &'static str = "entresol.home";
-
     /// Creates the file with its first contents.
     ///
     /// # Errors
     /// The driver's.
     pub async fn create(executor: &Executor, device: DeviceId, contents: &Contents) -> Result<Home> {
-        let op = Op::Open { device, name: Self::NAME.into(), create: true };
+        let op = Op::Open { device, name: HOME_FILE.into(), create: true };
         let Output::Opened { file, .. } = executor.perform(op).await.result? else {
             unreachable!("opening a file answers with the file")
         };
@@ -78,17 +77,17 @@ impl Home {
     /// [`Error::NotADatabase`] if there is none or both copies are damaged, [`Error::NewerFormat`], or the driver's.
     pub async fn open(executor: &Executor, device: DeviceId, path: &str) -> Result<(Home, Contents)> {
         let foreign = |detail: &str| Error::NotADatabase { path: path.into(), detail: detail.into() };
-        let op = Op::Open { device, name: Self::NAME.into(), create: false };
+        let op = Op::Open { device, name: HOME_FILE.into(), create: false };
         let (file, length) = match executor.perform(op).await.result {
             Ok(Output::Opened { file, length }) => (file, length),
             Ok(_) => unreachable!("opening a file answers with the file"),
             Err(fault) if fault.kind == FaultKind::NotFound => {
-                return Err(foreign(&format!("it holds no file '{}'", Self::NAME)));
+                return Err(foreign(&format!("it holds no file '{}'", HOME_FILE)));
             }
             Err(fault) => return Err(Error::Input(fault)),
         };
         if length < 2 * COPY_SIZE as u64 {
-            return Err(foreign(&format!("its file '{}' is too short", Self::NAME)));
+            return Err(foreign(&format!("its file '{}' is too short", HOME_FILE)));
         }
         let mut best: Option<(u64, Contents)> = None;
         let mut flaw = None;
@@ -154,12 +153,12 @@ fn decode(copy: &[u8], path: &str) -> Result<(u64, Contents)> {
     let foreign = |detail: &str| Error::NotADatabase { path: path.into(), detail: detail.into() };
     let number = |at: usize| u32::from_le_bytes(copy[at..at + 4].try_into().expect("four bytes"));
     if &copy[..8] != MAGIC {
-        return Err(foreign(&format!("its file '{}' does not begin with ENTRESOL", Home::NAME)));
+        return Err(foreign(&format!("its file '{}' does not begin with ENTRESOL", HOME_FILE)));
     }
     if number(8) > FORMAT {
         return Err(Error::NewerFormat { path: path.into(), found: number(8), supported: FORMAT });
     }
-    let damaged = || foreign(&format!("both copies in '{}' are damaged; restore it from a backup", Home::NAME));
+    let damaged = || foreign(&format!("both copies in '{}' are damaged; restore it from a backup", HOME_FILE));
     let length = number(12) as usize;
     if length > copy.len() - CONTENTS || checksum(&copy[24..CONTENTS + length]) != number(16) {
         return Err(damaged());

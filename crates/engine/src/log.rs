@@ -428,3 +428,6 @@ async fn open_file(executor: &Executor, device: DeviceId, name: String, create: 
         other => unreachable!("opening a file completes with the file, not {other:?}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

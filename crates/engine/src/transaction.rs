@@ -7,6 +7,7 @@ mod long_value;
 mod objects;
 mod records;
 mod registry;
+mod retry;
 mod rollback;
 
 pub use cursor::{Cursor, Direction};

@@ -1,3 +1,61 @@
 //! Entresol: a transactional storage engine for every floor of the storage hierarchy.
+//!
+//! A [`Store`] is a database on the calling thread, like an embedded library. A [`Server`] is a database on a thread of its
+//! own, which any number of other threads reach through a [`Handle`].
+//!
+//! ```
+//! # let directory = std::env::temp_dir().join(format!("entresol-doc-{}", std::process::id()));
+//! # let directory = directory.as_path();
+//! let store = entresol::open(directory)?;
+//! store.run(async |database| {
+//!     let accounts = database.create_partition(entresol::PartitionSpec::b_tree("accounts")).await?;
+//!     database
+//!         .transaction(async |tx| {
+//!             tx.put(accounts, b"alice", b"100").await?;
+//!             tx.put(accounts, b"bob", b"50").await
+//!         })
+//!         .await?;
+//!     let alice = database.transaction(async |tx| tx.get(accounts, b"alice").await).await?;
+//!     assert_eq!(alice.as_deref(), Some(&b"100"[..]));
+//!     Ok(())
+//! })?;
+//! store.close()?;
+//! # std::fs::remove_dir_all(directory).unwrap();
+//! # Ok::<(), entresol::OpenError>(())
+//! ```
 
+mod assemble;
 pub mod configuration;
+mod error;
+mod procedure;
+mod reply;
+mod server;
+mod store;
+
+pub use engine::{
+    Cursor, Database, Direction, Error, PartitionSpec, Result, Savepoint, Transaction, catalog, organization,
+};
+pub use error::OpenError;
+pub use procedure::Procedures;
+pub use server::{Handle, Pending, Server};
+pub use store::{Opening, Store};
+
+use std::path::Path;
+
+/// Opens the database in the directory `path` on this thread, creating it if there is none. Settings come from the file
+/// `entresol.toml` in that directory, if there is one, or are the defaults.
+///
+/// # Errors
+/// An [`OpenError`] that names the file and says what to do; the directory stays as it was.
+///
+/// ```
+/// # let directory = std::env::temp_dir().join(format!("entresol-open-{}", std::process::id()));
+/// let store = entresol::open(&directory)?;
+/// assert!(store.database().partitions().is_empty());
+/// store.close()?;
+/// # std::fs::remove_dir_all(&directory).unwrap();
+/// # Ok::<(), entresol::OpenError>(())
+/// ```
+pub fn open(path: impl AsRef<Path>) -> Result<Store, OpenError> {
+    Opening::in_directory(path.as_ref())?.open()
+}

@@ -3,8 +3,8 @@
 //! The two backends differ only in how a transfer is handed to the kernel and how its end is learnt ([`Backend`]). What a
 //! file is, which faults there are and how short transfers go on is shared by both.
 //!
-//! * A **device** is a directory; its files lie directly in it. Locking the directory against other processes is the
-//!   caller's business.
+//! * A **device** is a directory; its files lie directly in it. The caller locks a database's directory against other
+//!   processes with a [`DirectoryLock`].
 //! * **Direct I/O** is the default. A file system that refuses it is used through the page cache, and
 //!   [`driver::Driver::description`] says so.
 //! * **Durable writes** carry `RWF_DSYNC`; `Sync` is `fdatasync`; creating, resizing and removing sync the file and its
@@ -15,6 +15,7 @@
 //! * **Synchronous accesses** copy within `submit`: meant for memory file systems and DAX mounts, where an access is a copy.
 
 mod bell;
+mod directory_lock;
 mod fault;
 mod files;
 mod flight;
@@ -32,6 +33,7 @@ mod ring;
 mod station;
 mod workers;
 
+pub use directory_lock::DirectoryLock;
 pub use job::PREWRITE_MAX;
 pub use measure::{MeasureOptions, Measurement, Point, Probe, Progress, measure};
 pub use memory::PREFAULT_MAX;

@@ -22,6 +22,8 @@ pub struct Settings {
     pub buffer: buffer::Settings,
     /// The log.
     pub log: log::Settings,
+    /// The device that holds the home file and the double-write area.
+    pub home_device: String,
     /// The device that holds the log.
     pub log_device: String,
     /// FORCE: a transaction's pages are written before its commit is acknowledged.
@@ -43,16 +45,13 @@ pub(super) fn device(executor: &Executor, name: &str) -> Result<DeviceId> {
         .ok_or_else(|| Error::Setting(format!("there is no device '{name}'; describe it or correct the name")))
 }
 
-/// The device that holds the home file and the double-write area.
-const HOME_DEVICE: &str = "disk";
-
 impl Database {
-    /// Creates an empty database on the device `disk`.
+    /// Creates an empty database.
     ///
     /// # Errors
     /// [`Error::Setting`], or the driver's.
     pub async fn create(executor: &Executor, settings: Settings) -> Result<Database> {
-        let home_device = device(executor, HOME_DEVICE)?;
+        let home_device = device(executor, &settings.home_device)?;
         let log_device = device(executor, &settings.log_device)?;
         let log = Log::create(executor, log_device, &settings.log).await?;
         let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
@@ -73,12 +72,12 @@ impl Database {
         Ok(database)
     }
 
-    /// Opens a database on the device `disk` and recovers it. `path` names it in errors.
+    /// Opens a database and recovers it. `path` names it in errors.
     ///
     /// # Errors
     /// [`Error::NotADatabase`], [`Error::NewerFormat`], [`Error::DamagedLog`], [`Error::DamagedPage`], or the driver's.
     pub async fn open(executor: &Executor, mut settings: Settings, path: &str) -> Result<Database> {
-        let home_device = device(executor, HOME_DEVICE)?;
+        let home_device = device(executor, &settings.home_device)?;
         let (home, contents) = Home::open(executor, home_device, path).await?;
         settings.buffer.page_size = contents.page_size as usize;
         settings.log.page_size = contents.log_page_size as usize;

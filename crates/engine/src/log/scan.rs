@@ -56,7 +56,7 @@ pub struct Scan {
     /// The end of the last whole record.
     end: Lsn,
     /// The position of the first page that the log lacks, once it was met.
-    tail: Option<u64>,
+    pub(super) tail: Option<u64>,
 }
 
 /// What the present page gives next.

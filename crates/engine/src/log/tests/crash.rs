@@ -1,0 +1,166 @@
+use super::*;
+use virtual_driver::PowerCut;
+
+/// What a run leaves behind for the next to check.
+#[derive(Default)]
+struct Ledger {
+    /// Every record that may be in the log, in order.
+    appended: Vec<(Lsn, Vec<u8>)>,
+    /// The last record whose commit was acknowledged.
+    acknowledged: Lsn,
+    /// Where reading begins: the home block.
+    from: Lsn,
+    created: bool,
+}
+
+/// Clients append, commit and truncate until the power goes.
+async fn work(machine: &Machine, log: Rc<Log>, ledger: Rc<RefCell<Ledger>>, seed: u64) {
+    for client in 0..6 {
+        let (log, ledger) = (Rc::clone(&log), Rc::clone(&ledger));
+        let executor = machine.executor.clone();
+        machine.executor.spawn(async move {
+            let mut random = Random::stream(seed ^ client, "client");
+            loop {
+                while log.is_crowded() {
+                    truncate(&log, &ledger, &mut random);
+                    log.request(log.end());
+                    executor.sleep_ns(5_000).await;
+                }
+                for _ in 0..random.between(1, 3) {
+                    let size = if random.chance(0.1) { random.between(600, 3_000) } else { random.between(16, 200) };
+                    let record = append(&log, record_of(&mut random, size as usize));
+                    ledger.borrow_mut().appended.push(record);
+                }
+                let lsn = log.end();
+                // Without durability nothing else would let time pass.
+                if random.chance(0.1) {
+                    executor.sleep_ns(random.below(40_000)).await;
+                } else if log.commit(lsn).await.is_err() {
+                    return;
+                } else {
+                    let mut ledger = ledger.borrow_mut();
+                    ledger.acknowledged = ledger.acknowledged.max(lsn);
+                }
+            }
+        });
+    }
+    let weak = log;
+    loop { machine.executor.sleep_ns(50_000).await; eprintln!("{} end {} durable {} oldest {} demand {} fail {:?} ready {} inflight {} group {}", machine.executor.now(), weak.end(), weak.durable(), weak.oldest(), weak.demand.get(), weak.failure(), weak.inner.borrow().batches.ready(), weak.inner.borrow().batches.in_flight(), weak.inner.borrow().group.number()); if weak.failure().is_some() {break;} }
+    std::future::pending::<()>().await;
+}
+
+fn truncate(log: &Log, ledger: &RefCell<Ledger>, random: &mut Random) {
+    let mut ledger = ledger.borrow_mut();
+    let boundaries: Vec<Lsn> =
+        ledger.appended.iter().map(|(end, _)| *end).filter(|end| *end <= log.durable()).collect();
+    let newer = &boundaries[boundaries.len() / 2..];
+    if let Some(from) = random.choose(newer).copied().filter(|from| *from <= ledger.acknowledged) {
+        ledger.from = from;
+        ledger.appended.retain(|(end, _)| *end > from);
+        log.truncate(from);
+    }
+}
+
+/// The records found are the first of those appended and comprise the acknowledged ones; they are what counts from now on.
+fn check(found: &[Found], ledger: &mut Ledger) -> Result<(), String> {
+    let same =
+        found.iter().zip(&ledger.appended).all(|(found, (end, bytes))| found.end == *end && found.bytes == *bytes);
+    if !same || found.len() > ledger.appended.len() {
+        return Err("the log holds what was never appended there".into());
+    }
+    let end = found.last().map_or(ledger.from, |last| last.end);
+    if end < ledger.acknowledged {
+        return Err(format!("{} was acknowledged, the log ends at {end}", ledger.acknowledged));
+    }
+    ledger.appended.truncate(found.len());
+    Ok(())
+}
+
+/// One life of a machine: recovers, works, loses its power at event `cut`.
+fn live(site: &Site, settings: &Settings, ledger: &Rc<RefCell<Ledger>>, seed: u64, cut: u64) -> Result<(), String> {
+    let faults = Some(FaultPlan { power_cut_at: Some(cut), ..FaultPlan::default() });
+    let options = Options { seed, faults, jitter: true, ..Options::default() };
+    let machine = site.machine_with(options, Order::Seeded(seed));
+    let outcome = RefCell::new(Ok(()));
+    let halt = machine.executor.run(async {
+        let log = if ledger.borrow().created {
+            let from = ledger.borrow().from;
+            let known = if settings.durable { from } else { Lsn::ZERO };
+            match machine.scan(settings, from, known).await {
+                Err(error) => {
+                    *outcome.borrow_mut() = Err(error.to_string());
+                    return;
+                }
+                Ok((found, scan)) => {
+                    *outcome.borrow_mut() = check(&found, &mut ledger.borrow_mut());
+                    scan.finish().await.expect("room is kept")
+                }
+            }
+        } else {
+            let log = machine.create(settings).await;
+            ledger.borrow_mut().created = true;
+            log
+        };
+        if outcome.borrow().is_ok() {
+            work(&machine, log, Rc::clone(ledger), seed).await;
+        }
+    });
+    assert!(halt.is_ok() || halt == Err(Halt::PowerCut), "{halt:?} {settings:?}");
+    drop(machine);
+    site.media.power_cut(&mut Random::stream(seed, "power cut"), &PowerCut::default());
+    outcome.into_inner()
+}
+
+/// Several lives on the same media.
+fn lives(settings: &Settings, seed: u64) -> Result<u64, String> {
+    let site = Site::default();
+    let ledger = Rc::new(RefCell::new(Ledger::default()));
+    let mut random = Random::stream(seed, "cuts");
+    for life in 0..6 {
+        let cut = if random.chance(0.3) { random.between(1, 12) } else { random.between(12, 900) };
+        live(&site, settings, &ledger, random.word(), cut).map_err(|error| format!("life {life}: {error}"))?;
+    }
+    let end = ledger.borrow().appended.last().map_or(Lsn::ZERO, |(end, _)| *end);
+    Ok(end.0)
+}
+
+fn settings_of(seed: u64) -> Settings {
+    let mut random = Random::stream(seed, "settings");
+    let page_size = 128 << random.below(4);
+    let policies = [
+        GroupCommit::None,
+        GroupCommit::Adaptive,
+        GroupCommit::Size { transactions: 3, delay_ns_max: 50_000 },
+        GroupCommit::Delay { ns: 20_000 },
+    ];
+    Settings {
+        page_size,
+        capacity: 32 << 10,
+        write_size_max: page_size * random.between(1, 8) as usize,
+        writes_in_flight_max: random.between(1, 5) as usize,
+        group_commit: *random.choose(&policies).expect("some"),
+        sync_method: if random.chance(0.3) { SyncMethod::WriteThenSync } else { SyncMethod::SyncWrite },
+        ..Settings::default()
+    }
+}
+
+#[test]
+fn acknowledged_records_survive_power_cuts_in_order() {
+    let mut laps = 0;
+    for seed in 0..150 {
+        let settings = settings_of(seed);
+        match lives(&settings, seed) {
+            Ok(end) => laps += end / settings.capacity,
+            Err(error) => panic!("seed {seed}, {settings:?}: {error}"),
+        }
+    }
+    assert!(laps > 50, "the crashes go around the file: {laps} laps");
+}
+
+/// A log that acknowledges what is not durable is found out: the checks above are able to fail.
+#[test]
+fn acknowledging_too_early_is_caught() {
+    let caught =
+        (0..40).filter(|seed| lives(&Settings { durable: false, ..settings_of(*seed) }, *seed).is_err()).count();
+    assert!(caught > 30, "{caught} of 40");
+}

@@ -1,0 +1,135 @@
+//! From a configuration to a driver and the engine's settings.
+
+use crate::OpenError;
+use crate::configuration::{
+    Backend, Configuration, DEFAULT_DEVICE, DeviceKind, GroupCommit, LockGranule, LockHold, Organization, Partition,
+    Replacement, Residence, Update, Victim,
+};
+use driver::Driver;
+use engine::buffer::replacement::Policy;
+use engine::catalog::{self, Locking};
+use engine::lock::VictimPolicy;
+use engine::page::HEADER_SIZE;
+use engine::{Error, PartitionSpec, Settings, buffer, checkpoint, log};
+use std::path::Path;
+use virtual_driver::{Media, VirtualDriver};
+
+/// Opens the driver that the configuration names: this machine's over the directory `path`, or a described one's over
+/// `media`.
+pub fn driver(
+    configuration: &Configuration,
+    path: &Path,
+    seed: u64,
+    media: &Media,
+) -> Result<Box<dyn Driver>, OpenError> {
+    if let Some(hardware) = &configuration.hardware {
+        // Nothing restarts on what a described machine has logged, so only the time of log writes matters.
+        let discard = vec![log::Settings::default().file];
+        let options = virtual_driver::Options { seed, discard, ..virtual_driver::Options::default() };
+        return Ok(Box::new(VirtualDriver::new(hardware.clone(), options, media.clone())));
+    }
+    let mut devices = Vec::new();
+    for (name, device) in &configuration.devices {
+        if device.kind != DeviceKind::File || device.described.is_some() {
+            let why = "only devices of kind \"file\" without 'described' exist on this machine in this release";
+            return Err(Error::Setting(format!("device '{name}': {why}")).into());
+        }
+        devices.push((name.clone(), device.path.clone().unwrap_or_else(|| path.to_owned())));
+    }
+    let backend = match configuration.driver.backend {
+        Backend::Automatic => real_driver::Backend::Automatic,
+        Backend::IoUring => real_driver::Backend::IoUring,
+        Backend::ThreadPool => real_driver::Backend::ThreadPool,
+    };
+    let direct = configuration.driver.direct;
+    let options = real_driver::Options { devices, backend, direct, ..real_driver::Options::default() };
+    Ok(Box::new(real_driver::RealDriver::open(options)?))
+}
+
+/// The engine's settings.
+pub fn settings(configuration: &Configuration) -> Settings {
+    let page_size = configuration.buffer.page_size as usize;
+    let group_commit = match configuration.log.group_commit {
+        GroupCommit::Adaptive => log::GroupCommit::Adaptive,
+        GroupCommit::None => log::GroupCommit::None,
+        GroupCommit::Size { commits, delay_ns } => {
+            log::GroupCommit::Size { transactions: commits, delay_ns_max: delay_ns }
+        }
+        GroupCommit::Delay { delay_ns } => log::GroupCommit::Delay { ns: delay_ns },
+    };
+    Settings {
+        buffer: buffer::Settings {
+            frames: (configuration.buffer.size / page_size as u64) as usize,
+            page_size,
+            replacement: match configuration.buffer.replacement {
+                Replacement::Lru => Policy::Lru,
+            },
+            cleaner: configuration.buffer.cleaner,
+        },
+        log: log::Settings {
+            capacity: configuration.log.size,
+            durable: configuration.log.durable,
+            group_commit,
+            ..log::Settings::default()
+        },
+        home_device: configuration.partition("").device,
+        log_device: configuration.log.device.clone(),
+        force: configuration.commit.update == Update::Force,
+        hold_locks: configuration.log.hold_locks == LockHold::UntilDurable,
+        victim: match configuration.locks.victim {
+            Victim::Requester => VictimPolicy::Requester,
+            Victim::Youngest => VictimPolicy::Youngest,
+        },
+        checkpoint: checkpoint::Policy {
+            log_bytes: configuration.checkpoint.log_bytes,
+            interval_ns: configuration.checkpoint.interval_ns,
+        },
+        multiprogramming_level: configuration.mpl as usize,
+    }
+}
+
+impl Configuration {
+    /// The partition `name` as configured; what the configuration leaves open is as in `default`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if the configuration asks for what this release cannot do.
+    pub fn partition_spec(&self, name: &str, default: &Partition) -> Result<PartitionSpec, Error> {
+        let chosen = self.partitions.get(name).unwrap_or(default);
+        let fail = |why: &str| Err(Error::Setting(format!("partition '{name}': {why}")));
+        if chosen.residence == Residence::Memory {
+            return fail("residence \"memory\" does not exist in this release; use \"paged\" with a larger buffer");
+        }
+        if chosen.page_size.is_some_and(|size| size != self.buffer.page_size) {
+            return fail("in this release every partition has the page size of [buffer]");
+        }
+        let blocking_factor = chosen.blocking_factor.or(default.blocking_factor);
+        let organization = match chosen.organization {
+            Organization::BTree => catalog::Organization::BTree,
+            Organization::Append => catalog::Organization::Append { blocking_factor: blocking_factor.unwrap_or(0) },
+            Organization::Direct => {
+                let record_size = chosen.record_size.or(default.record_size).unwrap_or(8);
+                let Some(objects) = chosen.objects.or(default.objects) else {
+                    return fail("a direct partition needs its number of objects: set 'objects'");
+                };
+                let fit = (self.buffer.page_size - HEADER_SIZE as u32) / record_size.max(1);
+                let blocking_factor = blocking_factor.unwrap_or(fit);
+                catalog::Organization::Direct { objects, blocking_factor, record_size }
+            }
+        };
+        let locking = match chosen.locks {
+            LockGranule::Record => Locking::Record,
+            LockGranule::Page => Locking::Page,
+            LockGranule::None => Locking::None,
+        };
+        let device = match self.partitions.get(name) {
+            Some(partition) => partition.device.clone(),
+            None => self.partition(name).device,
+        };
+        Ok(PartitionSpec { name: name.to_owned(), organization, locking, device, assumed: false })
+    }
+
+    /// Whether the database's own directory is one of its devices' directories.
+    pub(crate) fn uses_directory(&self) -> bool {
+        self.hardware.is_none() && self.devices.get(DEFAULT_DEVICE).is_none_or(|device| device.path.is_none())
+    }
+}

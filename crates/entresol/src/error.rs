@@ -1,0 +1,33 @@
+use crate::configuration::ConfigurationError;
+use driver::{Fault, Halt};
+use thiserror::Error;
+
+/// Why a database could not be opened or run.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Configuration(#[from] ConfigurationError),
+    /// The engine could not do what was asked.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+    /// This machine refused something that the driver needs.
+    #[error(transparent)]
+    Machine(#[from] Fault),
+    /// The described machine came to a halt.
+    #[error("{}", halted(.0))]
+    Halted(Halt),
+}
+
+impl From<Halt> for OpenError {
+    fn from(halt: Halt) -> OpenError {
+        OpenError::Halted(halt)
+    }
+}
+
+fn halted(halt: &Halt) -> &'static str {
+    match halt {
+        Halt::PowerCut => "the power of the described machine was cut",
+        Halt::Idle => "the run waits for something that nothing can bring about; please report this as a defect",
+    }
+}

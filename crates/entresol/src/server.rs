@@ -1,0 +1,239 @@
+//! A database on a thread of its own, and the handles by which other threads reach it.
+
+use crate::reply::{Promise, Slot, Wakes};
+use crate::store::Store;
+use crate::{OpenError, Opening, Procedures};
+use engine::{Database, Error, Result, Transaction};
+use executor::{Executor, Mailbox, Sender, mailbox};
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+type Work = Box<dyn FnOnce(Served) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+
+/// What a request finds on the engine's thread.
+#[derive(Clone)]
+struct Served {
+    database: Database,
+    procedures: Rc<Procedures>,
+}
+
+/// A database on a thread of its own. Dropping it waits until the requests that were sent are done and closes the database.
+///
+/// ```
+/// # let directory = std::env::temp_dir().join(format!("entresol-server-{}", std::process::id()));
+/// use entresol::{Opening, PartitionSpec, Procedures, Server};
+/// let server = Server::start(Opening::in_directory(&directory)?, || {
+///     let mut procedures = Procedures::new();
+///     procedures.register("count", async |tx, name| {
+///         let counters = tx.database().partition("counters")?;
+///         let count = tx.get(counters, name).await?.map_or(0, |bytes| bytes[0]) + 1;
+///         tx.put(counters, name, &[count]).await?;
+///         Ok(vec![count])
+///     });
+///     procedures
+/// })?;
+/// let handle = server.handle();
+/// handle.with_database(async |database| database.create_partition(PartitionSpec::b_tree("counters")).await)?;
+/// let threads: Vec<_> = (0..4)
+///     .map(|_| {
+///         let handle = handle.clone();
+///         std::thread::spawn(move || handle.call("count", b"visits"))
+///     })
+///     .collect();
+/// let mut counts: Vec<u8> = threads.into_iter().map(|thread| thread.join().unwrap().unwrap()[0]).collect();
+/// counts.sort();
+/// assert_eq!(counts, [1, 2, 3, 4]);
+/// # drop(handle);
+/// # drop(server);
+/// # std::fs::remove_dir_all(&directory).unwrap();
+/// # Ok::<(), entresol::OpenError>(())
+/// ```
+pub struct Server {
+    handle: Option<Handle>,
+    thread: Option<JoinHandle<Result<(), OpenError>>>,
+}
+
+/// Reaches a [`Server`]'s database from any thread. Requests that are sent while the engine is busy are taken up together.
+#[derive(Clone)]
+pub struct Handle {
+    sender: Sender<Work>,
+    wakes: Wakes,
+}
+
+/// A request's answer that was not waited for yet.
+pub struct Pending<T> {
+    slot: Arc<Slot<Result<T>>>,
+    wakes: Wakes,
+}
+
+impl<T> Pending<T> {
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    /// The request's; [`Error::LogFailed`] if the engine's thread has ended.
+    pub fn wait(self) -> Result<T> {
+        self.slot.wait(&self.wakes).unwrap_or_else(|| Err(Error::LogFailed("the engine's thread has ended".into())))
+    }
+}
+
+impl Server {
+    /// Opens the database on a new thread. `procedures` are made there.
+    ///
+    /// # Errors
+    /// Those of [`Opening::open`].
+    pub fn start(
+        opening: Opening,
+        procedures: impl FnOnce() -> Procedures + Send + 'static,
+    ) -> Result<Server, OpenError> {
+        let wakes = Wakes::default();
+        let shared = wakes.clone();
+        let (report, opened) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("entresol".into()).spawn(move || {
+            let store = match opening.open() {
+                Ok(store) => store,
+                Err(error) => {
+                    // The caller of `start` waits for this answer, so it is there to receive it.
+                    let _ = report.send(Err(error));
+                    return Ok(());
+                }
+            };
+            let (sender, requests) = mailbox(store.executor());
+            let _ = report.send(Ok(sender));
+            serve(store, requests, procedures(), &shared)
+        });
+        let thread = thread.map_err(|error| {
+            driver::Fault::new(driver::FaultKind::NoMemory, format!("starting the engine's thread: {error}"))
+        })?;
+        let sender = opened.recv().unwrap_or_else(|_| {
+            Err(Error::Setting("the engine's thread ended while it opened the database".into()).into())
+        })?;
+        Ok(Server { handle: Some(Handle { sender, wakes }), thread: Some(thread) })
+    }
+
+    /// A handle for another thread.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone().expect("a server has its handle until it is closed")
+    }
+
+    /// Waits until every other handle is dropped and all requests are done, and closes the database.
+    ///
+    /// # Errors
+    /// Those of [`Store::close`].
+    pub fn close(mut self) -> Result<(), OpenError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), OpenError> {
+        self.handle = None;
+        match self.thread.take().map(JoinHandle::join) {
+            None | Some(Ok(Ok(()))) => Ok(()),
+            Some(Ok(Err(error))) => Err(error),
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // Whoever wants to see this error calls `close`; what was committed is safe all the same.
+            let _ = self.end();
+        }
+    }
+}
+
+/// Takes requests up until no handle is left, then closes the store.
+fn serve(store: Store, requests: Mailbox<Work>, procedures: Procedures, wakes: &Wakes) -> Result<(), OpenError> {
+    let served = Served { database: store.database().clone(), procedures: Rc::new(procedures) };
+    let executor = store.executor().clone();
+    executor.run(receive(&executor, requests, served, wakes))?;
+    store.close()
+}
+
+async fn receive(executor: &Executor, requests: Mailbox<Work>, served: Served, wakes: &Wakes) {
+    let mut batch = Vec::new();
+    let running = Rc::new(Cell::new(0_usize));
+    let idle = Rc::new(executor::WaitQueue::new());
+    while requests.receive(executor, &mut batch).await {
+        for work in batch.drain(..) {
+            let future = work(served.clone());
+            running.set(running.get() + 1);
+            let (running, idle, other) = (Rc::clone(&running), Rc::clone(&idle), executor.clone());
+            let wakes = wakes.clone();
+            executor.spawn(async move {
+                future.await;
+                running.set(running.get() - 1);
+                wakes.begin();
+                idle.wake_all(&other);
+            });
+        }
+    }
+    while running.get() > 0 {
+        idle.wait(executor).await;
+    }
+}
+
+impl Handle {
+    /// Sends a request and does not wait.
+    fn send<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(Served) -> Pin<Box<dyn Future<Output = Result<T>>>> + Send + 'static,
+    ) -> Pending<T> {
+        let slot = Slot::new();
+        let promise = Promise::new(&slot, &self.wakes);
+        self.sender.send(Box::new(move |served| {
+            let answer = work(served);
+            Box::pin(async move { promise.keep(answer.await) })
+        }));
+        Pending { slot, wakes: self.wakes.clone() }
+    }
+
+    /// Runs `work` as a transaction, again if it was a deadlock's victim, and waits for its commit.
+    ///
+    /// # Errors
+    /// Those of [`Database::transaction`].
+    pub fn transaction<T: Send + 'static>(
+        &self,
+        work: impl AsyncFn(&mut Transaction) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let run = move |served: Served| -> Pin<Box<dyn Future<Output = Result<T>>>> {
+            Box::pin(async move { served.database.transaction(async |tx| work(tx).await).await })
+        };
+        self.send(run).wait()
+    }
+
+    /// Runs `work` with the database and waits for it: creating partitions, checkpoints, several transactions.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn with_database<T: Send + 'static>(
+        &self,
+        work: impl AsyncFnOnce(&Database) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let run = move |served: Served| -> Pin<Box<dyn Future<Output = Result<T>>>> {
+            Box::pin(async move { work(&served.database).await })
+        };
+        self.send(run).wait()
+    }
+
+    /// Runs a registered procedure and waits for its commit.
+    ///
+    /// # Errors
+    /// Those of [`Procedures::call`].
+    pub fn call(&self, name: &str, parameters: &[u8]) -> Result<Vec<u8>> {
+        self.submit(name, parameters).wait()
+    }
+
+    /// Sends a call of a registered procedure; its answer is waited for later.
+    pub fn submit(&self, name: &str, parameters: &[u8]) -> Pending<Vec<u8>> {
+        let (name, parameters) = (name.to_owned(), parameters.to_vec());
+        self.send(move |served| {
+            Box::pin(async move { served.procedures.call(&served.database, &name, &parameters).await })
+        })
+    }
+}

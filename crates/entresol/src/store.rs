@@ -1,0 +1,184 @@
+//! A database on the calling thread.
+
+use crate::configuration::{Configuration, FILE_NAME};
+use crate::{OpenError, assemble};
+use driver::{Op, Output};
+use engine::{Database, Error};
+use executor::{Executor, Order};
+use real_driver::DirectoryLock;
+use std::path::{Path, PathBuf};
+use virtual_driver::Media;
+
+/// A database that is about to be opened.
+///
+/// ```
+/// use entresol::configuration::Configuration;
+/// let configuration = Configuration::parse("hardware = \"rahm-1991\"")?;
+/// let store = entresol::Opening::new("described", configuration).seed(7).open()?;
+/// assert!(store.is_virtual());
+/// # Ok::<(), entresol::OpenError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Opening {
+    path: PathBuf,
+    configuration: Configuration,
+    seed: u64,
+}
+
+impl Opening {
+    /// Of the directory `path`, with this configuration. On described hardware nothing is stored there.
+    pub fn new(path: impl Into<PathBuf>, configuration: Configuration) -> Opening {
+        Opening { path: path.into(), configuration, seed: 1 }
+    }
+
+    /// Of the directory `path`, with the configuration in its file `entresol.toml`, or the defaults if it has none.
+    ///
+    /// # Errors
+    /// [`OpenError::Configuration`].
+    pub fn in_directory(path: impl Into<PathBuf>) -> Result<Opening, OpenError> {
+        let path = path.into();
+        let file = path.join(FILE_NAME);
+        let configuration = Configuration::read(file.exists().then_some(file.as_path()), None)?;
+        Ok(Opening::new(path, configuration))
+    }
+
+    /// Seeds the random numbers of a described machine.
+    pub fn seed(mut self, seed: u64) -> Opening {
+        self.seed = seed;
+        self
+    }
+
+    /// Opens the database on this thread, creating it if the directory is empty or missing.
+    ///
+    /// # Errors
+    /// An [`OpenError`] that names the file and says what to do.
+    pub fn open(self) -> Result<Store, OpenError> {
+        self.start(true)
+    }
+
+    /// Opens the database on this thread, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::NotADatabase`] if there is none, or as [`Opening::open`].
+    pub fn open_existing(self) -> Result<Store, OpenError> {
+        self.start(false)
+    }
+
+    fn start(self, create: bool) -> Result<Store, OpenError> {
+        let path = self.path.display().to_string();
+        let real = self.configuration.hardware.is_none();
+        if real && !create && !self.path.is_dir() {
+            let detail = "there is no such directory".to_owned();
+            return Err(Error::NotADatabase { path, detail }.into());
+        }
+        let driver = assemble::driver(&self.configuration, &self.path, self.seed, &Media::new())?;
+        let executor = Executor::new(driver, Order::FirstInFirstOut);
+        let settings = assemble::settings(&self.configuration);
+        let home = settings.home_device.clone();
+        let state = executor.run(contents(&executor, &home))??;
+        if state == Contents::Foreign || (state == Contents::Nothing && !create) {
+            let detail = "it holds no file 'entresol.home'; name an empty directory or a database".to_owned();
+            return Err(Error::NotADatabase { path, detail }.into());
+        }
+        let lock = match self.configuration.uses_directory() {
+            true => Some(DirectoryLock::acquire(&self.path)?),
+            false => None,
+        };
+        let database = match state {
+            Contents::Database => executor.run(Database::open(&executor, settings, &path))??,
+            _ => executor.run(Database::create(&executor, settings))??,
+        };
+        Ok(Store { executor, database: Some(database), configuration: self.configuration, _lock: lock })
+    }
+
+    /// The configuration.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+}
+
+/// What a directory holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Contents {
+    Nothing,
+    Database,
+    Foreign,
+}
+
+/// Files that a directory may hold before its database is complete: those that a creation cut off may have left.
+const BEGINNINGS: [&str; 4] = ["double-write", "log", DirectoryLock::NAME, FILE_NAME];
+
+async fn contents(executor: &Executor, device: &str) -> Result<Contents, Error> {
+    let device = executor
+        .device(device)
+        .ok_or_else(|| Error::Setting(format!("there is no device '{device}'; describe it or correct the name")))?;
+    let Output::Names(names) = executor.perform(Op::List { device }).await.result? else {
+        unreachable!("listing a device answers with names")
+    };
+    if names.iter().any(|name| name == engine::HOME_FILE) {
+        return Ok(Contents::Database);
+    }
+    let known = names.iter().all(|name| BEGINNINGS.contains(&name.as_str()));
+    Ok(if known { Contents::Nothing } else { Contents::Foreign })
+}
+
+/// A database on the calling thread. Closing it makes the next opening quick; dropping it loses nothing that was committed.
+pub struct Store {
+    executor: Executor,
+    database: Option<Database>,
+    configuration: Configuration,
+    _lock: Option<DirectoryLock>,
+}
+
+impl Store {
+    /// Runs `work` to its end. Tasks that it spawned go on in the next call.
+    ///
+    /// # Errors
+    /// Those of `work`; [`OpenError::Halted`] if it waits for what cannot come.
+    pub fn run<T>(&self, work: impl AsyncFnOnce(&Database) -> engine::Result<T>) -> Result<T, OpenError> {
+        Ok(self.executor.run(work(self.database()))??)
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Database {
+        self.database.as_ref().expect("a store has its database until it is closed")
+    }
+
+    /// The executor that it runs on.
+    pub fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
+    /// What it was opened with.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// Whether it runs on described hardware under the virtual clock.
+    pub fn is_virtual(&self) -> bool {
+        self.configuration.hardware.is_some()
+    }
+
+    /// Writes everything back, so that the next opening has nothing to redo.
+    ///
+    /// # Errors
+    /// The driver's. What was committed is safe all the same.
+    pub fn close(mut self) -> Result<(), OpenError> {
+        let database = self.database.take().expect("a store is closed once");
+        Ok(self.executor.run(database.close())??)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.database = None;
+        self.executor.stop();
+    }
+}
+
+impl Opening {
+    /// Where the database is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
