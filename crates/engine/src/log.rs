@@ -202,11 +202,13 @@ impl Log {
     fn hand_over_full(&self, inner: &mut Inner) {
         let pieces: Vec<Piece> = inner.buffer.take_full().collect();
         let failed = self.failed.borrow().is_some();
+        // Whoever joined the group did so before the record that overflowed the frame, so it is written with the frame.
+        let mut commits = inner.group.close();
         for piece in pieces {
             if failed {
                 inner.buffer.recycle(piece.frame);
             } else {
-                inner.batches.push(piece, 0, false);
+                inner.batches.push(piece, std::mem::take(&mut commits), false);
             }
         }
         self.bell.wake_all(&self.executor);

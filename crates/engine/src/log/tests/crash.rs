@@ -44,8 +44,6 @@ async fn work(machine: &Machine, log: Rc<Log>, ledger: Rc<RefCell<Ledger>>, seed
             }
         });
     }
-    let weak = log;
-    loop { machine.executor.sleep_ns(50_000).await; eprintln!("{} end {} durable {} oldest {} demand {} fail {:?} ready {} inflight {} group {}", machine.executor.now(), weak.end(), weak.durable(), weak.oldest(), weak.demand.get(), weak.failure(), weak.inner.borrow().batches.ready(), weak.inner.borrow().batches.in_flight(), weak.inner.borrow().group.number()); if weak.failure().is_some() {break;} }
     std::future::pending::<()>().await;
 }
 
@@ -135,7 +133,7 @@ fn settings_of(seed: u64) -> Settings {
     ];
     Settings {
         page_size,
-        capacity: 32 << 10,
+        capacity: 64 << 10,
         write_size_max: page_size * random.between(1, 8) as usize,
         writes_in_flight_max: random.between(1, 5) as usize,
         group_commit: *random.choose(&policies).expect("some"),
