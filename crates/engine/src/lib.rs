@@ -5,6 +5,7 @@
 
 pub mod buffer;
 pub mod catalog;
+pub mod check;
 pub mod checkpoint;
 pub mod database;
 pub mod error;

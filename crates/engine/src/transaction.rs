@@ -3,7 +3,7 @@
 mod appended;
 mod commit;
 mod cursor;
-mod long_value;
+pub(crate) mod long_value;
 mod objects;
 mod records;
 mod registry;

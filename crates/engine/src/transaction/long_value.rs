@@ -26,6 +26,14 @@ pub enum Stored<'a> {
     Elsewhere(usize, u32),
 }
 
+/// Whether these bytes are a stored value, which [`read`] takes for granted.
+pub fn is_sound(stored: &[u8]) -> bool {
+    match stored.first_chunk() {
+        Some(version) => u64::from_le_bytes(*version) & LONG == 0 || stored.len() == VERSION_SIZE + 8,
+        None => false,
+    }
+}
+
 /// Reads a stored value.
 #[inline]
 pub fn read(stored: &[u8]) -> Stored<'_> {

@@ -1,0 +1,160 @@
+//! Looking for damage in a whole database: every checksum, every structure, every page accounted for.
+//!
+//! The files are read from front to back, whatever stands in the buffer; then structures are followed through the buffer.
+//! No byte is trusted: whatever is found is listed, nothing is changed but what a checkpoint writes.
+
+mod medium;
+mod tree;
+
+use crate::buffer::Presence;
+use crate::catalog::{Organization, Partition};
+use crate::organization::allocator;
+use crate::page::{PageKind, Pages, header};
+use crate::{Database, Result};
+use base::PageId;
+use std::fmt;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The partition's name.
+    pub partition: String,
+    /// The page's number in the partition.
+    pub page: u32,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "partition '{}', page {}: {}", self.partition, self.page, self.what)
+    }
+}
+
+/// What a check has seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Pages read from the files.
+    pub pages: u64,
+    /// What is wrong, in the order of discovery; the first [`Report::FINDINGS_MAX`].
+    pub findings: Vec<Finding>,
+    /// Findings beyond those listed.
+    pub omitted: u64,
+}
+
+impl Report {
+    /// How many findings are listed.
+    pub const FINDINGS_MAX: usize = 10_000;
+
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Pages read from the files so far.
+    pub done: u64,
+    /// Pages that the files have.
+    pub total: u64,
+}
+
+impl Database {
+    /// Checks every page and every structure of every partition, after a checkpoint, so that the files are current. To be
+    /// called while no transaction is active: pages that one has allocated and not yet put into a tree look lost.
+    ///
+    /// # Errors
+    /// Those of the checkpoint, without which nothing is checked. What cannot be read is a finding.
+    pub async fn check(&self, mut progress: impl FnMut(Progress)) -> Result<Report> {
+        self.checkpoint().await?;
+        let partitions = self.partitions();
+        let total = partitions.iter().map(|partition| u64::from(medium::page_count(self, partition.id()))).sum();
+        let mut report = Report::default();
+        for partition in &partitions {
+            let mut examiner = Examiner { database: self, partition, report: &mut report };
+            examiner.check(&mut |done| progress(Progress { done, total })).await;
+        }
+        Ok(report)
+    }
+}
+
+/// Checks one partition.
+struct Examiner<'a> {
+    database: &'a Database,
+    partition: &'a Partition,
+    report: &'a mut Report,
+}
+
+impl Examiner<'_> {
+    async fn check(&mut self, progress: &mut dyn FnMut(u64)) {
+        match self.partition.organization {
+            Organization::Direct { objects, blocking_factor, .. } => {
+                let pages = u32::try_from(objects.div_ceil(u64::from(blocking_factor))).unwrap_or(u32::MAX);
+                self.check_medium(pages, PageKind::Direct, progress).await;
+            }
+            Organization::Append { .. } => {
+                let Some(state) = self.allocator().await else { return };
+                self.check_medium(state.page_count, PageKind::Append, progress).await;
+            }
+            Organization::BTree => {
+                let Some(state) = self.allocator().await else { return };
+                self.check_medium(state.page_count, PageKind::Node, progress).await;
+                self.check_tree(state).await;
+            }
+        }
+    }
+
+    /// What page 0 says, if it can be believed.
+    async fn allocator(&mut self) -> Option<allocator::State> {
+        let page = self.page(0).await?;
+        if header::kind(&page) != Some(PageKind::Allocator) {
+            self.report(0, "it is not the page that allocates");
+            return None;
+        }
+        let state = allocator::read(&page);
+        let file = self.database.buffer().file(self.partition.id());
+        if state.page_count == 0 || state.page_count > file.capacity() {
+            let (count, capacity) = (state.page_count, file.capacity());
+            self.report(0, format!("it counts {count} pages in a file with room for {capacity}"));
+            return None;
+        }
+        Some(state)
+    }
+
+    /// A copy of a page as transactions see it; a finding if it cannot be read.
+    async fn page(&mut self, number: u32) -> Option<Vec<u8>> {
+        let id = self.id(number);
+        let buffer = self.database.buffer();
+        match self.database.complete(|| Ok(buffer.pool().borrow().page(id)?.to_vec())).await {
+            Ok(page) => Some(page),
+            Err(error) => {
+                self.report(number, format!("it cannot be read: {error}"));
+                None
+            }
+        }
+    }
+
+    fn id(&self, number: u32) -> PageId {
+        PageId::new(self.partition.id(), number)
+    }
+
+    /// Whether the buffer holds a newer version of the page than the file.
+    fn is_dirty(&self, number: u32) -> bool {
+        let pool = self.database.buffer().pool().borrow();
+        match pool.presence(self.id(number)) {
+            Presence::Resident(frame) => pool.is_dirty(frame) || pool.is_writing(frame),
+            _ => false,
+        }
+    }
+
+    fn report(&mut self, page: u32, what: impl Into<String>) {
+        if self.report.findings.len() == Report::FINDINGS_MAX {
+            self.report.omitted += 1;
+            return;
+        }
+        let (partition, what) = (self.partition.name.clone(), what.into());
+        self.report.findings.push(Finding { partition, page, what });
+    }
+}

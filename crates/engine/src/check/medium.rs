@@ -1,0 +1,108 @@
+//! The files as they are on their devices, read from front to back.
+
+use super::Examiner;
+use crate::Database;
+use crate::organization::append;
+use crate::page::{PageKind, header, slotted};
+use base::PartitionId;
+use driver::{Access, Frame, Op};
+
+/// Bytes of one read.
+const READ_SIZE: usize = 1 << 20;
+
+/// How many pages of the partition's file may have been written.
+pub fn page_count(database: &Database, partition: PartitionId) -> u32 {
+    let file = database.buffer().file(partition);
+    file.capacity().min(file.written())
+}
+
+impl Examiner<'_> {
+    /// Verifies every page of the file. Of the partition's `count` pages those that hold records are of `kind`.
+    pub(super) async fn check_medium(&mut self, count: u32, kind: PageKind, progress: &mut dyn FnMut(u64)) {
+        let page_size = self.database.settings().buffer.page_size;
+        let step = (READ_SIZE / page_size).max(1);
+        let end = page_count(self.database, self.partition.id());
+        let mut frame = None;
+        for first in (0..end).step_by(step) {
+            let pages = (end - first).min(step as u32);
+            frame = self.read(first, pages as usize * page_size, step * page_size, frame).await;
+            match &frame {
+                Some(frame) => {
+                    for number in first..first + pages {
+                        let start = (number - first) as usize * page_size;
+                        self.check_stored(number, &frame[start..start + page_size], count, kind);
+                    }
+                }
+                None => self.check_singly(first..first + pages, page_size, count, kind).await,
+            }
+            self.report.pages += u64::from(pages);
+            progress(self.report.pages);
+        }
+    }
+
+    /// A piece of the file that cannot be read as a whole: page by page.
+    async fn check_singly(&mut self, numbers: std::ops::Range<u32>, page_size: usize, count: u32, kind: PageKind) {
+        for number in numbers {
+            match self.read(number, page_size, page_size, None).await {
+                Some(frame) => self.check_stored(number, &frame[..page_size], count, kind),
+                None => self.report(number, "the device cannot read it"),
+            }
+        }
+    }
+
+    /// Reads a piece of the file into `frame`, or a new one of `size` bytes.
+    async fn read(&self, first: u32, length: usize, size: usize, frame: Option<Frame>) -> Option<Frame> {
+        let executor = self.database.executor();
+        let file = self.database.buffer().file(self.partition.id());
+        let buffer = match frame {
+            Some(frame) => frame,
+            None => executor.frames(1, size).ok()?.pop()?,
+        };
+        let (offset, length) = (file.offset(self.id(first)), length as u32);
+        let op = Op::Read { file: file.file, offset, length, buffer, access: Access::Asynchronous };
+        let completion = executor.perform(op).await;
+        completion.result.ok().and(completion.buffer)
+    }
+
+    fn check_stored(&mut self, number: u32, page: &[u8], count: u32, kind: PageKind) {
+        if self.is_dirty(number) {
+            // It is about to be replaced, and may be half so at this moment.
+            return;
+        }
+        match header::verify(page, self.id(number)) {
+            Err(what) => self.report(number, what),
+            Ok(true) if number >= count => self.report(number, "it lies beyond the partition's pages and is in use"),
+            Ok(true) => self.check_kind(number, page, kind),
+            // Objects that never changed are nowhere; every other page is written before it is used.
+            Ok(false) if number >= count || kind == PageKind::Direct => {}
+            Ok(false) => self.report(number, "it is in use and was never written"),
+        }
+    }
+
+    fn check_kind(&mut self, number: u32, page: &[u8], kind: PageKind) {
+        let found = header::kind(page);
+        match kind {
+            PageKind::Direct if found != Some(PageKind::Direct) => self.report(number, "it holds no objects"),
+            PageKind::Append if number > 0 && found != Some(PageKind::Append) => {
+                self.report(number, "it holds no appended records");
+            }
+            PageKind::Append if number > 0 => self.check_appended(number, page),
+            // What the pages of a tree are shows when it is followed.
+            _ => {}
+        }
+    }
+
+    fn check_appended(&mut self, number: u32, page: &[u8]) {
+        let wrong = slotted::inspect(page);
+        if wrong.is_empty() {
+            let odd = |slot: &u16| {
+                let mark = slotted::value(page, *slot).first();
+                mark != Some(&append::LIVE) && mark != Some(&append::ERASED)
+            };
+            if let Some(slot) = (0..slotted::count(page)).find(odd) {
+                self.report(number, format!("the record of slot {slot} is neither live nor erased"));
+            }
+        }
+        wrong.into_iter().for_each(|what| self.report(number, what));
+    }
+}

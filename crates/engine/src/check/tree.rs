@@ -1,0 +1,125 @@
+//! A b-tree from its root: nodes, long values, the free list; and that every page is exactly one of them.
+
+use super::Examiner;
+use crate::organization::allocator;
+use crate::organization::b_tree::{self, Expected, check_node, overflow};
+use crate::page::{PageKind, header, slotted};
+use crate::transaction::long_value::{self, Stored};
+
+/// What a page is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Unknown,
+    Allocator,
+    Node,
+    LongValue,
+    Free,
+}
+
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Role::Unknown => "unknown",
+            Role::Allocator => "the page that allocates",
+            Role::Node => "a node",
+            Role::LongValue => "part of a long value",
+            Role::Free => "a free page",
+        }
+    }
+}
+
+/// What the partition's pages are used for, as far as they were met.
+struct Roles(Vec<Role>);
+
+impl Examiner<'_> {
+    pub(super) async fn check_tree(&mut self, state: allocator::State) {
+        let before = self.report.findings.len() as u64 + self.report.omitted;
+        let mut roles = Roles(vec![Role::Unknown; state.page_count as usize]);
+        roles.0[0] = Role::Allocator;
+        let mut stack = vec![(b_tree::ROOT, Expected::ROOT)];
+        while let Some((number, expected)) = stack.pop() {
+            if !self.claim(&mut roles, number, Role::Node) {
+                continue;
+            }
+            let Some(page) = self.page(number).await else { continue };
+            match check_node(&page, self.id(number), &expected) {
+                Ok(_) if slotted::level(&page) == 0 => self.check_values(&mut roles, number, &page).await,
+                Ok(children) => stack.extend(children.into_iter().map(|child| (child.number, child.expected))),
+                Err(wrong) => wrong.into_iter().for_each(|what| self.report(number, what)),
+            }
+        }
+        self.check_free_list(&mut roles, state).await;
+        // What lies behind damage was not reached and is not therefore lost.
+        if self.report.findings.len() as u64 + self.report.omitted == before {
+            let lost = roles.0.iter().enumerate().filter(|(_, role)| **role == Role::Unknown);
+            for (number, _) in lost {
+                self.report(number as u32, "it is lost: neither in use nor free");
+            }
+        }
+    }
+
+    /// Notes what a page is used for; false, with a finding, if it cannot be that.
+    fn claim(&mut self, roles: &mut Roles, number: u32, role: Role) -> bool {
+        let Some(present) = roles.0.get_mut(number as usize) else {
+            self.report(number, format!("it is used as {} and lies beyond the partition's pages", role.name()));
+            return false;
+        };
+        if *present != Role::Unknown {
+            let what = format!("it is used twice, as {} and as {}", present.name(), role.name());
+            self.report(number, what);
+            return false;
+        }
+        *present = role;
+        true
+    }
+
+    async fn check_values(&mut self, roles: &mut Roles, number: u32, leaf: &[u8]) {
+        for slot in 0..slotted::count(leaf) {
+            let stored = slotted::value(leaf, slot);
+            if !long_value::is_sound(stored) {
+                self.report(number, format!("the value of slot {slot} has {} bytes, too few", stored.len()));
+            } else if let Stored::Elsewhere(length, first) = long_value::read(stored) {
+                self.check_chain(roles, length, first).await;
+            }
+        }
+    }
+
+    /// Follows a long value through its pages.
+    async fn check_chain(&mut self, roles: &mut Roles, length: usize, first: u32) {
+        let (mut number, mut found) = (first, 0);
+        while number != 0 {
+            if !self.claim(roles, number, Role::LongValue) {
+                return;
+            }
+            let Some(page) = self.page(number).await else { return };
+            match overflow::read(&page) {
+                Ok((next, part)) => {
+                    found += part.len();
+                    number = next;
+                }
+                Err(what) => return self.report(number, what),
+            }
+        }
+        if found != length {
+            self.report(first, format!("the long value that begins here has {found} bytes of {length}"));
+        }
+    }
+
+    async fn check_free_list(&mut self, roles: &mut Roles, state: allocator::State) {
+        let (mut number, mut found) = (state.free_head, 0);
+        while number != 0 {
+            if !self.claim(roles, number, Role::Free) {
+                return;
+            }
+            let Some(page) = self.page(number).await else { return };
+            if header::kind(&page) != Some(PageKind::Free) {
+                return self.report(number, "it is on the free list but not free");
+            }
+            found += 1;
+            number = allocator::next_free(&page);
+        }
+        if found != state.free_count {
+            self.report(0, format!("it counts {} free pages, the list has {found}", state.free_count));
+        }
+    }
+}
