@@ -1,10 +1,10 @@
 //! `entresol bench`: a workload, a run, a report.
 
+mod debit_credit;
+
 use crate::progress::Progress;
-use crate::report::RunReport;
 use crate::{Failure, print};
 use clap::{Args, Subcommand};
-use entresol::configuration::Configuration;
 use std::path::PathBuf;
 
 /// Runs a workload and reports throughput, response time and where it went
@@ -30,9 +30,9 @@ pub struct DebitCredit {
     /// Directory of the database, created if missing
     #[arg(long, value_name = "DIR", default_value = "debit-credit.data")]
     pub data: PathBuf,
-    /// Number of branches; each has 10 tellers and 100,000 accounts
-    #[arg(long, value_name = "BRANCHES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=40_000))]
-    pub scale: u32,
+    /// Number of branches; each has 10 tellers and 100,000 accounts [default: 10; 500 on rahm-1991]
+    #[arg(long, value_name = "BRANCHES", value_parser = clap::value_parser!(u32).range(1..=40_000))]
+    pub scale: Option<u32>,
     /// Clients, each with one transaction at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536), conflicts_with = "rate")]
     pub clients: u32,
@@ -68,23 +68,13 @@ pub fn positive(text: &str) -> Result<f64, String> {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.workload {
         Workload::DebitCredit(arguments) => {
-            let configuration = Configuration::read(arguments.config.as_deref(), arguments.hardware.as_deref())?;
+            let configuration = debit_credit::configuration(arguments)?;
             let progress = Progress::start("debit-credit");
-            let report = debit_credit(arguments, &configuration, &progress)?;
+            let report = debit_credit::run(arguments, configuration, &progress)?;
             progress.finish();
             print(&if arguments.json { report.to_json() } else { report.to_text() })
         }
     }
-}
-
-/// Loads the database if it is new, warms up, measures.
-fn debit_credit(
-    arguments: &DebitCredit,
-    _configuration: &Configuration,
-    progress: &Progress,
-) -> Result<RunReport, Failure> {
-    progress.phase("opening", 0);
-    Err(format!("this release cannot run debit-credit in '{}' yet", arguments.data.display()).into())
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
     /// This machine's.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no command runs the engine yet"))]
     Real,
     /// The simulation's.
     Virtual,
@@ -76,7 +75,6 @@ pub struct Response {
 
 impl Response {
     /// From the times themselves and their batch means, both in nanoseconds.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no command runs the engine yet"))]
     pub fn new(times: &Histogram, interval: Interval) -> Response {
         let quantile = |q| times.quantile_ns(q) as f64 / 1e3;
         Response {

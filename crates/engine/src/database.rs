@@ -1,6 +1,7 @@
 //! The database: its parts, its partitions, and the synchronous core through which every change of a page goes.
 
 mod attempt;
+mod load;
 mod open;
 mod partition;
 

@@ -11,6 +11,7 @@ mod retry;
 mod rollback;
 
 pub use cursor::{Cursor, Direction};
+pub(crate) use long_value::store_here;
 pub use registry::Registry;
 
 use crate::database::Database;

@@ -31,6 +31,7 @@ mod real_driver;
 mod request;
 mod ring;
 mod station;
+mod usage;
 mod workers;
 
 pub use directory_lock::DirectoryLock;
@@ -39,3 +40,4 @@ pub use measure::{MeasureOptions, Measurement, Point, Probe, Progress, measure};
 pub use memory::PREFAULT_MAX;
 pub use options::{Backend, Options};
 pub use real_driver::RealDriver;
+pub use usage::{process_cpu_ns, thread_cpu_ns, wall_ns};

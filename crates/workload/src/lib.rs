@@ -1,1 +1,6 @@
-//! Placeholder.
+//! Workloads, the clients that run them, and what a run measures.
+
+pub mod debit_credit;
+pub mod run;
+
+pub use run::{Length, Load, Measured, Plan, Watch, Workload};

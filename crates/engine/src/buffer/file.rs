@@ -2,7 +2,7 @@
 
 use crate::page::{PageKind, header};
 use crate::{Error, Result};
-use base::PageId;
+use base::{PageId, PartitionId};
 use driver::{Access, DeviceId, DeviceTraits, FileId, Op, Output, Work};
 use executor::{Executor, WaitQueue};
 use std::cell::Cell;
@@ -15,6 +15,7 @@ pub struct DataFile {
     pub device: DeviceId,
     /// The file.
     pub file: FileId,
+    partition: PartitionId,
     traits: DeviceTraits,
     page_size: usize,
     fresh_kind: PageKind,
@@ -43,7 +44,7 @@ impl DataFile {
     pub async fn open(
         executor: &Executor,
         device: DeviceId,
-        name: &str,
+        (name, partition): (&str, PartitionId),
         page_size: usize,
         create: bool,
         fresh_kind: PageKind,
@@ -57,6 +58,7 @@ impl DataFile {
             name: name.to_owned(),
             device,
             file,
+            partition,
             traits: executor.traits(device),
             page_size,
             fresh_kind,
@@ -69,6 +71,11 @@ impl DataFile {
             completed: Cell::new(0),
             synced: Cell::new(0),
         })
+    }
+
+    /// Whose file it is.
+    pub fn partition(&self) -> PartitionId {
+        self.partition
     }
 
     /// How many pages the file has room for.

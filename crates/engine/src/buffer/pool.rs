@@ -120,6 +120,11 @@ impl Pool {
         *pins = pins.checked_sub(1).expect("each unpin has its pin");
     }
 
+    /// How many frames are free.
+    pub fn free_count(&self) -> usize {
+        self.free.len()
+    }
+
     /// A free frame's number, if there is one.
     pub fn take_free(&mut self) -> Option<u32> {
         self.free.pop()

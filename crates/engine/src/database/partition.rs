@@ -111,7 +111,8 @@ pub(super) async fn open_file(
         Organization::Direct { .. } => PageKind::Direct,
         _ => PageKind::Empty,
     };
-    let file = DataFile::open(executor, device, &partition.file_name(), page_size, create, kind).await?;
+    let file =
+        DataFile::open(executor, device, (&partition.file_name(), partition.id()), page_size, create, kind).await?;
     if partition.assumed {
         file.assume_written();
     }

@@ -1,0 +1,142 @@
+//! Bulk loading an empty b-tree: pages are written in the order of the file, past the buffer and the log; only the root and
+//! the allocator page, last, are logged. A load that is cut off leaves an empty tree.
+
+use super::Database;
+use crate::buffer::DataFile;
+use crate::organization::allocator;
+use crate::organization::b_tree::{BulkLoader, ROOT};
+use crate::page::{Edit, HEADER_SIZE, OwnedEdit, Pages, header};
+use crate::transaction::store_here;
+use crate::{Error, Result};
+use base::{PageId, PartitionId};
+use driver::{Access, Frame, Op};
+
+/// The size of a load's writes in bytes.
+const WRITE_SIZE: usize = 1 << 20;
+/// How full loaded pages are: room for some growth in place.
+const FILL: f64 = 0.95;
+
+/// Pages on their way to the file: `next` is the number of the first page in the frame.
+struct Run {
+    frame: Option<Frame>,
+    first: u32,
+    count: usize,
+}
+
+impl Database {
+    /// Fills an empty b-tree with records in ascending order of their keys; nobody else may use it meanwhile. `progress` is
+    /// told how many records are loaded. Values must be short enough for a leaf.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if the tree is not empty, or the driver's.
+    ///
+    /// # Panics
+    /// If the keys do not ascend or a record exceeds the limits of a leaf.
+    pub async fn load_b_tree<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        partition: PartitionId,
+        records: impl IntoIterator<Item = (K, V)>,
+        mut progress: impl FnMut(u64),
+    ) -> Result<()> {
+        let name = self.describe(partition)?.name.clone();
+        if self
+            .complete(|| Ok(allocator::read(self.0.buffer.pool().borrow().page(PageId::new(partition, 0))?)))
+            .await?
+            .page_count
+            > ROOT + 1
+        {
+            return Err(Error::Setting(format!("partition '{name}' is not empty; load into a new one")));
+        }
+        let page_size = self.0.settings.buffer.page_size;
+        let file = self.0.buffer.file(partition);
+        let mut loader = BulkLoader::new(partition, page_size, FILL);
+        let mut run = Run { frame: None, first: ROOT + 1, count: 0 };
+        let (mut done, mut stored, mut loaded) = (Vec::new(), Vec::new(), 0);
+        for (key, value) in records {
+            store_here(value.as_ref(), &mut stored);
+            loader.push(key.as_ref(), &stored, &mut done);
+            loaded += 1;
+            for edit in done.drain(..) {
+                self.add_loaded(&file, &mut run, &edit).await?;
+            }
+            if loaded % 8192 == 0 {
+                progress(loaded);
+            }
+        }
+        loader.finish(&mut done);
+        let top = done.split_off(done.len().saturating_sub(2));
+        for edit in done {
+            self.add_loaded(&file, &mut run, &edit).await?;
+        }
+        self.write_loaded(&file, &mut run).await?;
+        file.sync(&self.0.executor).await?;
+        self.complete(|| {
+            for edit in &top {
+                self.0.buffer.pool().borrow().page(edit.page)?;
+            }
+            let edits: Vec<Edit<'_>> = top.iter().map(OwnedEdit::as_edit).collect();
+            self.change(&edits);
+            Ok(())
+        })
+        .await?;
+        self.0.log.flush(self.0.log.end()).await
+    }
+
+    /// Adds a finished page to the run of pages that is written next.
+    async fn add_loaded(&self, file: &DataFile, run: &mut Run, edit: &OwnedEdit) -> Result<()> {
+        let page_size = self.0.settings.buffer.page_size;
+        assert_eq!(edit.page.number, run.first + run.count as u32, "loaded pages come in the order of the file");
+        if run.frame.is_none() {
+            run.frame = self.0.executor.frames(1, WRITE_SIZE)?.pop();
+        }
+        let frame = run.frame.as_mut().expect("just brought");
+        let page = &mut frame[run.count * page_size..(run.count + 1) * page_size];
+        file.format(page, edit.page);
+        debug_assert!(page[HEADER_SIZE..].iter().all(|byte| *byte == 0));
+        edit.change.as_change().apply(page, self.0.log.end());
+        header::seal(page);
+        run.count += 1;
+        if (run.count + 1) * page_size > WRITE_SIZE {
+            self.write_loaded(file, run).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_loaded(&self, file: &DataFile, run: &mut Run) -> Result<()> {
+        if run.count == 0 {
+            return Ok(());
+        }
+        let page_size = self.0.settings.buffer.page_size;
+        let last = PageId { number: run.first + run.count as u32 - 1, ..PageId::new(file.partition(), 0) };
+        while file.capacity() <= last.number {
+            file.grow(&self.0.executor).await?;
+        }
+        self.0.buffer.pool().borrow_mut().set_capacity(file.partition(), file.capacity());
+        let buffer = run.frame.take().expect("a run with pages has its frame");
+        let (offset, length) = (u64::from(run.first) * page_size as u64, (run.count * page_size) as u32);
+        let access = Access::Asynchronous;
+        file.note_write(last);
+        let op = Op::Write { file: file.file, offset, length, buffer, durable: false, access };
+        let completion = self.0.executor.perform(op).await;
+        run.frame = completion.buffer;
+        completion.result?;
+        file.note_written();
+        run.first += run.count as u32;
+        run.count = 0;
+        Ok(())
+    }
+
+    /// Reads a partition's pages into the buffer, as many as have room, in the order of the file.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn warm(&self, partition: PartitionId, mut progress: impl FnMut(u64)) -> Result<()> {
+        let pages = self.0.buffer.file(partition).written().min(self.0.buffer.pool().borrow().free_count() as u32);
+        for first in (0..pages).step_by(256) {
+            let numbers = first..pages.min(first + 256);
+            self.0.buffer.prefetch(numbers.map(|number| PageId::new(partition, number))).await?;
+            progress(u64::from(first));
+        }
+        Ok(())
+    }
+}

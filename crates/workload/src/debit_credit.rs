@@ -1,0 +1,90 @@
+//! Debit-Credit, also known as TPC-A and TPC-B (Anon et al. 1985; TPC Benchmark B, 1990): a teller of a branch changes an
+//! account; account, teller and branch balances change by the same amount and the history grows by one record.
+
+mod load;
+mod transaction;
+mod verify;
+
+pub use load::load;
+pub use transaction::{Parameters, Tables};
+pub use verify::{Totals, totals};
+
+use engine::Database;
+
+/// How large the database is and how records are laid out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scale {
+    /// Branches.
+    pub branches: u64,
+    /// Tellers of each branch.
+    pub tellers_per_branch: u64,
+    /// Accounts of each branch.
+    pub accounts_per_branch: u64,
+    /// The share (0 to 1) of transactions whose account belongs to the teller's branch.
+    pub local: f64,
+    /// The size of account, teller and branch records in bytes, key included.
+    pub record_size: usize,
+    /// The size of a history record in bytes.
+    pub history_size: usize,
+    /// Branch and tellers of a branch share one record (Rahm 1991: one page), so a transaction touches three pages.
+    pub clustered: bool,
+}
+
+impl Scale {
+    /// TPC-B: 10 tellers and 100,000 accounts a branch, records of 100 bytes, history records of 50, 85 % local.
+    pub fn tpc_b(branches: u64) -> Scale {
+        Scale {
+            branches,
+            tellers_per_branch: 10,
+            accounts_per_branch: 100_000,
+            local: 0.85,
+            record_size: 100,
+            history_size: 50,
+            clustered: false,
+        }
+    }
+
+    /// Rahm 1991, table 4.1: only balances are stored; branch and tellers are clustered on one page.
+    pub fn rahm_1991(branches: u64) -> Scale {
+        Scale { record_size: 8, history_size: 3, clustered: true, ..Scale::tpc_b(branches) }
+    }
+
+    /// All tellers.
+    pub fn tellers(&self) -> u64 {
+        self.branches * self.tellers_per_branch
+    }
+
+    /// All accounts.
+    pub fn accounts(&self) -> u64 {
+        self.branches * self.accounts_per_branch
+    }
+}
+
+/// The names of the four partitions.
+pub const ACCOUNT: &str = "account";
+/// See [`ACCOUNT`].
+pub const TELLER: &str = "teller";
+/// See [`ACCOUNT`].
+pub const BRANCH: &str = "branch";
+/// See [`ACCOUNT`].
+pub const HISTORY: &str = "history";
+
+/// Whether the database holds the four partitions.
+pub fn exists(database: &Database) -> bool {
+    [ACCOUNT, BRANCH, HISTORY].iter().all(|name| database.partition(name).is_ok())
+}
+
+/// Debit-Credit as a workload that [`crate::run::run`] runs.
+pub struct DebitCredit(pub Tables);
+
+impl crate::run::Workload for DebitCredit {
+    type Input = Parameters;
+
+    fn draw(&self, random: &mut base::Random) -> Parameters {
+        Parameters::draw(self.0.scale(), random)
+    }
+
+    async fn run(&self, tx: &mut engine::Transaction, input: &Parameters) -> engine::Result<()> {
+        self.0.run(tx, input).await.map(|_| ())
+    }
+}

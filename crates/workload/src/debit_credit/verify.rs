@@ -1,0 +1,79 @@
+use super::Tables;
+use super::transaction::Access;
+use engine::{Database, Direction, Result, Transaction};
+use std::ops::Bound;
+
+/// The four sums that are equal at any moment between transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// Of all account balances.
+    pub accounts: i64,
+    /// Of all teller balances.
+    pub tellers: i64,
+    /// Of all branch balances.
+    pub branches: i64,
+    /// Of all amounts in the history, where its records hold them.
+    pub history: Option<i64>,
+    /// Records in the history.
+    pub transactions: u64,
+}
+
+impl Totals {
+    /// Whether the sums agree.
+    pub fn agree(&self) -> bool {
+        let tables = self.accounts == self.tellers && self.tellers == self.branches;
+        tables && self.history.is_none_or(|history| history == self.accounts)
+    }
+}
+
+/// Adds everything up in one transaction.
+///
+/// # Errors
+/// The engine's.
+pub async fn totals(database: &Database, tables: &Tables) -> Result<Totals> {
+    database.transaction(async |tx| add_up(tx, tables).await).await
+}
+
+async fn add_up(tx: &mut Transaction, tables: &Tables) -> Result<Totals> {
+    let scale = &tables.scale;
+    let accounts = sum(tx, tables.account, 0..scale.accounts()).await?;
+    let group = 1 + scale.tellers_per_branch;
+    let (tellers, branches) = match tables.teller {
+        Some(teller) => (sum(tx, teller, 0..scale.tellers()).await?, sum(tx, tables.branch, 0..scale.branches).await?),
+        None => {
+            let all = 0..scale.branches * group;
+            let tellers = sum(tx, tables.branch, all.clone().filter(|number| number % group > 0)).await?;
+            (tellers, sum(tx, tables.branch, all.filter(|number| number % group == 0)).await?)
+        }
+    };
+    let has_amounts = scale.history_size >= 32;
+    let (mut history, mut transactions) = (0, 0);
+    tx.scan_appended(tables.history, |_, record| {
+        if has_amounts {
+            history += i64::from_le_bytes(record[24..32].try_into().expect("eight bytes"));
+        }
+        transactions += 1;
+        true
+    })
+    .await?;
+    Ok(Totals { accounts, tellers, branches, history: has_amounts.then_some(history), transactions })
+}
+
+async fn sum(tx: &mut Transaction, table: Access, numbers: impl Iterator<Item = u64>) -> Result<i64> {
+    let balance = |record: &[u8]| i64::from_le_bytes(record[..8].try_into().expect("eight bytes"));
+    let mut total = 0;
+    match table {
+        Access::Key(partition) => {
+            let mut cursor = tx.cursor(partition, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+            while let Some((_, value)) = tx.next(&mut cursor).await? {
+                total += balance(&value);
+            }
+        }
+        Access::Number(partition) => {
+            for number in numbers {
+                total += tx.read_object(partition, number, balance).await?;
+            }
+        }
+    }
+    Ok(total)
+}

@@ -1,0 +1,271 @@
+//! Running a workload: clients, arrivals, warm-up, measurement.
+
+use base::Instant;
+use base::Random;
+use base::statistics::{BatchMeans, Histogram};
+use base::time::SECOND_NS;
+use driver::StationReport;
+use engine::{Database, Error, Result, Transaction};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// How transactions arrive.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// So many clients, each with one transaction at a time and no time to think.
+    Closed {
+        /// Their number.
+        clients: u32,
+    },
+    /// At random (a Poisson process), so many per second, whether or not earlier ones are done.
+    Open {
+        /// Arrivals per second of the run's clock.
+        rate_per_s: f64,
+    },
+}
+
+/// How long a part of a run lasts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Length {
+    /// So many transactions.
+    Transactions(u64),
+    /// So many nanoseconds of the run's clock.
+    Time(u64),
+}
+
+/// A run's plan.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// How transactions arrive.
+    pub load: Load,
+    /// What is cut off.
+    pub warm_up: Length,
+    /// What is measured.
+    pub measure: Length,
+    /// Seeds arrivals and transactions.
+    pub seed: u64,
+}
+
+/// What the caller of a run hears and knows that the run does not.
+pub trait Watch {
+    /// So many transactions are done, of the measured part.
+    fn progress(&mut self, transactions: u64, elapsed_ns: u64);
+
+    /// CPU time of the engine's thread so far, in nanoseconds; zero where the machine is described.
+    fn cpu_ns(&self) -> u64;
+
+    /// Wall time, in nanoseconds since any moment.
+    fn wall_ns(&self) -> u64;
+}
+
+/// A kind of transaction.
+pub trait Workload: 'static {
+    /// What one transaction is about.
+    type Input;
+
+    /// Draws the next transaction.
+    fn draw(&self, random: &mut Random) -> Self::Input;
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn run(&self, tx: &mut Transaction, input: &Self::Input) -> impl Future<Output = Result<()>>;
+}
+
+/// What a run measured.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Transactions committed.
+    pub transactions: u64,
+    /// The measured time on the run's clock, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// The same on the wall clock.
+    pub wall_ns: u64,
+    /// CPU time of the engine's thread, in nanoseconds; zero where the machine is described.
+    pub cpu_ns: u64,
+    /// Times from arrival to acknowledgement.
+    pub response: Histogram,
+    /// Their batch means, in nanoseconds.
+    pub means: BatchMeans,
+    /// Load of the driver's stations.
+    pub stations: Vec<StationReport>,
+}
+
+/// What clients share.
+struct Shared<W> {
+    database: Database,
+    workload: W,
+    plan: Plan,
+    completed: Cell<u64>,
+    measuring: Cell<bool>,
+    finished: Cell<bool>,
+    /// When the present part began, and when it ends if its length is a time.
+    began: Cell<Instant>,
+    deadline: Cell<Instant>,
+    response: RefCell<Histogram>,
+    means: RefCell<BatchMeans>,
+    failure: RefCell<Option<Error>>,
+    /// Told when a part of the run ends.
+    part_ended: executor::WaitQueue,
+}
+
+/// Runs the workload by the plan.
+///
+/// # Errors
+/// The first that a transaction met, deadlocks excepted.
+pub async fn run<W: Workload>(
+    database: &Database,
+    workload: W,
+    plan: &Plan,
+    watch: &mut impl Watch,
+) -> Result<Measured> {
+    let executor = database.executor().clone();
+    let shared = Rc::new(Shared {
+        database: database.clone(),
+        workload,
+        plan: *plan,
+        completed: Cell::new(0),
+        measuring: Cell::new(false),
+        finished: Cell::new(false),
+        began: Cell::new(Instant::START),
+        deadline: Cell::new(Instant::NEVER),
+        response: RefCell::new(Histogram::new()),
+        means: RefCell::new(BatchMeans::new()),
+        failure: RefCell::new(None),
+        part_ended: executor::WaitQueue::new(),
+    });
+    shared.begin_part(plan.warm_up);
+    match plan.load {
+        Load::Closed { clients } => {
+            for client in 0..clients {
+                executor.spawn(Rc::clone(&shared).client(client));
+            }
+        }
+        Load::Open { rate_per_s } => {
+            executor.spawn(Rc::clone(&shared).arrivals(rate_per_s));
+        }
+    }
+    shared.wait_for_end(plan.warm_up, watch).await?;
+    shared.restart_statistics();
+    shared.measuring.set(true);
+    shared.begin_part(plan.measure);
+    let (cpu, wall) = (watch.cpu_ns(), watch.wall_ns());
+    let result = shared.wait_for_end(plan.measure, watch).await;
+    let elapsed_ns = executor.now().since_ns(shared.began.get());
+    let measured = Measured {
+        transactions: shared.completed.get(),
+        elapsed_ns,
+        wall_ns: watch.wall_ns() - wall,
+        cpu_ns: watch.cpu_ns() - cpu,
+        response: shared.response.take(),
+        means: shared.means.take(),
+        stations: executor.stations(),
+    };
+    shared.finished.set(true);
+    result.map(|()| measured)
+}
+
+impl<W: Workload> Shared<W> {
+    fn begin_part(&self, length: Length) {
+        let now = self.database.executor().now();
+        self.completed.set(0);
+        self.began.set(now);
+        self.deadline.set(match length {
+            Length::Transactions(_) => Instant::NEVER,
+            Length::Time(ns) => now.plus_ns(ns),
+        });
+    }
+
+    fn restart_statistics(&self) {
+        self.database.statistics().restart();
+        self.database.log().restart_statistics();
+        for file in self.database.buffer().files() {
+            file.reads.set(0);
+            file.writes.set(0);
+        }
+        self.database.executor().restart_statistics();
+    }
+
+    /// Waits until the present part of the run is over, showing progress on the way.
+    async fn wait_for_end(&self, length: Length, watch: &mut impl Watch) -> Result<()> {
+        let executor = self.database.executor();
+        loop {
+            if let Some(error) = self.failure.take() {
+                self.finished.set(true);
+                return Err(error);
+            }
+            let elapsed = executor.now().since_ns(self.began.get());
+            let over = match length {
+                Length::Transactions(count) => self.completed.get() >= count,
+                Length::Time(ns) => elapsed >= ns,
+            };
+            if self.measuring.get() {
+                watch.progress(self.completed.get(), elapsed);
+            }
+            if over {
+                return Ok(());
+            }
+            match length {
+                Length::Transactions(_) => self.part_ended.wait(executor).await,
+                Length::Time(ns) => executor.sleep_ns((ns - elapsed).min(SECOND_NS / 10)).await,
+            }
+        }
+    }
+
+    async fn client(self: Rc<Self>, client: u32) {
+        let mut random = Random::stream(self.plan.seed, &format!("client {client}"));
+        while !self.finished.get() {
+            let input = self.workload.draw(&mut random);
+            let arrival = self.database.executor().now();
+            self.one(arrival, input).await;
+            // A client that never waits would keep all others, and the run's end, from their turn.
+            if self.completed.get().is_multiple_of(64) {
+                self.database.executor().yield_now().await;
+            }
+        }
+    }
+
+    async fn arrivals(self: Rc<Self>, rate_per_s: f64) {
+        let executor = self.database.executor().clone();
+        let mut times = Random::stream(self.plan.seed, "arrivals");
+        let mut inputs = Random::stream(self.plan.seed, "inputs");
+        let mut next = executor.now();
+        while !self.finished.get() {
+            next = next.plus_ns(times.exponential(SECOND_NS as f64 / rate_per_s) as u64);
+            executor.sleep_until(next).await;
+            let (shared, input) = (Rc::clone(&self), self.workload.draw(&mut inputs));
+            executor.spawn(async move { shared.one(next, input).await });
+        }
+    }
+
+    /// Runs one transaction and counts it.
+    async fn one(&self, arrival: Instant, input: W::Input) {
+        let result = self.database.transaction(async |tx| self.workload.run(tx, &input).await).await;
+        if let Err(error) = result {
+            self.failure.borrow_mut().get_or_insert(error);
+            self.finished.set(true);
+            self.part_ended.wake_all(self.database.executor());
+            return;
+        }
+        let now = self.database.executor().now();
+        let completed = self.completed.get() + 1;
+        if self.measuring.get() {
+            if now > self.deadline.get() {
+                return;
+            }
+            let response = now.since_ns(arrival);
+            self.response.borrow_mut().record(response);
+            self.means.borrow_mut().record(response as f64);
+        }
+        self.completed.set(completed);
+        if self.is_over(completed) || completed.is_multiple_of(4096) {
+            self.part_ended.wake_all(self.database.executor());
+        }
+    }
+
+    fn is_over(&self, completed: u64) -> bool {
+        let length = if self.measuring.get() { self.plan.measure } else { self.plan.warm_up };
+        matches!(length, Length::Transactions(count) if completed >= count)
+    }
+}
