@@ -75,6 +75,11 @@ impl Database {
         &self.0.locks
     }
 
+    /// How many transactions are active, those included that end in the background.
+    pub fn active_transactions(&self) -> usize {
+        self.0.active.get()
+    }
+
     /// The settings that the database was opened with.
     pub fn settings(&self) -> &Settings {
         &self.0.settings

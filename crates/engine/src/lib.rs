@@ -4,6 +4,7 @@
 //! that runs on.
 
 pub mod buffer;
+pub mod canary;
 pub mod catalog;
 pub mod check;
 pub mod checkpoint;

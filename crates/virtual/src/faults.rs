@@ -79,6 +79,8 @@ pub(crate) struct Faults {
     /// How many matching operations each entry of the plan still lets pass, plus one.
     errors_left: Vec<u64>,
     flips_left: Vec<u64>,
+    /// The operation that completes next fails.
+    pub(crate) condemned: bool,
     pub(crate) injected: Injected,
 }
 
@@ -99,6 +101,7 @@ impl Faults {
             random: Random::stream(seed, "faults"),
             errors_left: plan.errors.iter().map(|error| error.nth).collect(),
             flips_left: plan.flips.iter().map(|flip| flip.nth_write).collect(),
+            condemned: false,
             injected: Injected::default(),
             plan,
         }
@@ -109,9 +112,14 @@ impl Faults {
         self.plan.power_cut_at.is_some_and(|at| events + 1 >= at)
     }
 
+    /// Lets the power go in place of this event.
+    pub(crate) fn cut_power_at(&mut self, event: u64) {
+        self.plan.power_cut_at = Some(event);
+    }
+
     /// Counts an operation that completes, and says whether it fails.
     pub(crate) fn fails(&mut self, kind: OpKind, device: &str) -> bool {
-        let mut fails = false;
+        let mut fails = std::mem::take(&mut self.condemned);
         for (error, left) in self.plan.errors.iter().zip(&mut self.errors_left) {
             if error.kind == kind && concerns(&error.device, device) {
                 fails |= strikes(left);

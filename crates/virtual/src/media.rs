@@ -116,6 +116,12 @@ impl Media {
         Ok(())
     }
 
+    /// The program is killed and the machine goes on: what was written stays and is not durable before somebody syncs it;
+    /// changes of names and lengths under way happen or not.
+    pub fn process_end(&self, random: &mut Random) {
+        self.0.borrow_mut().finish_interrupted(random);
+    }
+
     /// The power goes: every write that is not durable (completed without sync, or under way) is kept, lost or torn; changes
     /// of names and lengths under way happen or not; volatile devices lose everything.
     ///
@@ -127,11 +133,7 @@ impl Media {
         for file in contents.files.iter_mut().filter(|file| !file.removed) {
             file.power_cut(random, policy, &mut survival);
         }
-        for change in std::mem::take(&mut contents.interrupted) {
-            if random.chance(0.5) {
-                contents.finish(change);
-            }
-        }
+        contents.finish_interrupted(random);
         contents.settle_devices();
         survival
     }
@@ -183,6 +185,14 @@ impl Contents {
         }
         directory.used = used;
         Ok(())
+    }
+
+    fn finish_interrupted(&mut self, random: &mut Random) {
+        for change in std::mem::take(&mut self.interrupted) {
+            if random.chance(0.5) {
+                self.finish(change);
+            }
+        }
     }
 
     fn finish(&mut self, change: Interrupted) {

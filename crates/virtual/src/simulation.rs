@@ -33,6 +33,8 @@ struct Flight {
     /// Whether its device is slow: then it can be cancelled.
     slow: bool,
     cancelled: bool,
+    /// Whether it fails when it completes.
+    condemned: bool,
 }
 
 /// A driver on described hardware, under a virtual clock.
@@ -106,6 +108,26 @@ impl VirtualDriver {
         self.faults.as_ref().map(|faults| faults.injected.clone()).unwrap_or_default()
     }
 
+    /// Lets an operation under way fail when it completes, if it is a read, a write or a sync.
+    ///
+    /// # Panics
+    /// If the driver has no fault plan.
+    pub fn fail(&mut self, token: Token) {
+        assert!(self.faults.is_some(), "faults need a plan, if only an empty one");
+        for flight in self.flights.iter_mut().flatten().filter(|flight| flight.token == token) {
+            flight.condemned = true;
+        }
+    }
+
+    /// Lets the power go after `events` more events, in place of whatever the fault plan says.
+    ///
+    /// # Panics
+    /// If the driver has no fault plan.
+    pub fn cut_power_after(&mut self, events: u64) {
+        let event = self.machine.events() + 1 + events;
+        self.faults.as_mut().expect("faults need a plan, if only an empty one").cut_power_at(event);
+    }
+
     /// The contents of the devices.
     pub fn media(&self) -> &Media {
         &self.disks.media
@@ -175,8 +197,11 @@ impl VirtualDriver {
 
     /// The operation's effect and its completion.
     fn land(&mut self, flight: Flight) -> Completion {
-        let Flight { token, op, limit, cancelled, .. } = flight;
+        let Flight { token, op, limit, cancelled, condemned, .. } = flight;
         self.in_flight -= 1;
+        if let Some(faults) = &mut self.faults {
+            faults.condemned = condemned;
+        }
         self.fold(self.machine.now().ns());
         self.fold(token.0);
         self.fold(op.kind() as u64);
@@ -216,7 +241,7 @@ impl Driver for VirtualDriver {
         }
         let limit = if let Op::Sync { file } = op { self.disks.write_limit(file) } else { 0 };
         let (job, slow) = self.start(&op);
-        self.board(job, Flight { token, op, limit, slow, cancelled: false });
+        self.board(job, Flight { token, op, limit, slow, cancelled: false, condemned: false });
     }
 
     /// Only operations on slow devices (see [`FaultPlan`]) are given up; all others complete as they would.

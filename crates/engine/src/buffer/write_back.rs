@@ -1,6 +1,7 @@
 //! Writing dirty pages back: copy, make the log durable, stage against tearing, write in place.
 
 use super::Buffer;
+use crate::canary::{self, Canary};
 use crate::page::header;
 use crate::{Error, Result};
 use base::{Lsn, PageId};
@@ -75,7 +76,8 @@ impl Buffer {
         {
             return self.give_up(copies, error);
         }
-        let tearable = copies.iter().any(|copy| self.file(copy.page.partition).may_tear());
+        let tearable = !canary::is_planted(Canary::NoDoubleWrite)
+            && copies.iter().any(|copy| self.file(copy.page.partition).may_tear());
         let region = match &self.double_write {
             Some(area) if tearable => {
                 let pages = copies.iter().map(|copy| &copy.bytes[..]);

@@ -6,6 +6,7 @@
 
 use super::{State, Transaction};
 use crate::Result;
+use crate::canary::{self, Canary};
 use crate::database::Database;
 use crate::log::record::Body;
 use crate::page::Edit;
@@ -85,6 +86,10 @@ impl Database {
         let inner = &*self.0;
         if !inner.settings.log.durable {
             return inner.log.commit(lsn).await;
+        }
+        if canary::is_planted(Canary::CommitBeforeSync) {
+            inner.log.request(lsn);
+            return Ok(());
         }
         let began = inner.executor.now();
         inner.log.commit(lsn).await?;

@@ -36,6 +36,22 @@ fn the_chosen_operations_fail_and_name_their_file() {
 }
 
 #[test]
+fn an_operation_under_way_can_be_condemned() {
+    let mut bench = Bench::new(Hardware::ideal(), planned(0, FaultPlan::default()), &Media::new());
+    let file = bench.open("disk", "data");
+    bench.write(file, 0, 1, 512, true);
+    let (spared, condemned) = (bench.submit(read(file, 0, 512)), bench.submit(read(file, 0, 512)));
+    bench.driver.fail(condemned);
+    let mut done = Vec::new();
+    while done.len() < 2 {
+        bench.driver.park(None, &mut done).expect("operations are under way");
+    }
+    for completion in done {
+        assert_eq!(completion.result.is_ok(), completion.token == spared);
+    }
+}
+
+#[test]
 fn a_failed_write_lands_in_part_unless_it_is_atomic() {
     let (mut mixed, mut whole) = (0, 0);
     for seed in 0..40 {

@@ -52,6 +52,22 @@ fn what_was_not_made_durable_is_kept_lost_or_torn() {
 }
 
 #[test]
+fn a_killed_program_leaves_what_it_wrote_and_a_later_power_cut_may_take_it() {
+    let lose = PowerCut { lost: 1.0, torn: 0.0 };
+    let media = Media::new();
+    let mut bench = Bench::new(Hardware::ideal(), tracked(0, None), &media);
+    let file = bench.open("disk", "data");
+    bench.write(file, 0, 1, 512, true);
+    bench.submit(write(file, 0, 2, 512, false));
+    bench.driver.cut_power_after(0);
+    assert_eq!(run_down(&mut bench).0, Halt::PowerCut);
+    media.process_end(&mut Random::stream(0, "end"));
+    assert_eq!(contents(&media, 512), [2; 512]);
+    media.power_cut(&mut Random::stream(0, "cut"), &lose);
+    assert_eq!(contents(&media, 512), [1; 512]);
+}
+
+#[test]
 fn policies_decide() {
     for (policy, byte) in [(PowerCut { lost: 1.0, torn: 0.0 }, 1), (PowerCut { lost: 0.0, torn: 0.0 }, 2)] {
         let media = Media::new();

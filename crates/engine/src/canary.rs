@@ -1,0 +1,36 @@
+//! Planted bugs, by which torture shows that it would find such: compiled only with the feature `canary`, planted only by a
+//! test, for its own thread.
+
+/// A bug that can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// Commits are acknowledged while their log write is still under way.
+    CommitBeforeSync,
+    /// A restart does not take back what was not committed.
+    SkippedUndo,
+    /// Pages that a power cut may tear are written in place without a copy.
+    NoDoubleWrite,
+    /// Checkpoints give up log that dirty pages and active transactions need.
+    EarlyTruncation,
+}
+
+#[cfg(feature = "canary")]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Canary>> = const { std::cell::Cell::new(None) };
+}
+
+/// Plants a bug in every database of this thread, or with `None` takes it out again.
+#[cfg(feature = "canary")]
+pub fn plant(canary: Option<Canary>) {
+    PLANTED.set(canary);
+}
+
+#[cfg(feature = "canary")]
+pub(crate) fn is_planted(canary: Canary) -> bool {
+    PLANTED.get() == Some(canary)
+}
+
+#[cfg(not(feature = "canary"))]
+pub(crate) const fn is_planted(_: Canary) -> bool {
+    false
+}
