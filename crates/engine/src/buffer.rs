@@ -159,31 +159,32 @@ impl Buffer {
         self.files.borrow().iter().flatten().cloned().collect()
     }
 
-    /// Brings what a synchronous function lacked. A page comes pinned; its frame joins `pins`.
+    /// Brings what a synchronous function lacked. A page comes pinned; its frame joins `pins`. Returns whether this call
+    /// brought a page: waiting for one that another task is reading is no miss of its own.
     ///
     /// # Errors
     /// The need's own error, or the driver's, or a damaged page.
-    pub async fn satisfy(self: &Rc<Self>, need: Need, pins: &mut Pins) -> Result<()> {
+    pub async fn satisfy(self: &Rc<Self>, need: Need, pins: &mut Pins) -> Result<bool> {
         match need {
             Need::Fail(error) => Err(error),
-            Need::Space(partition) => self.grow(partition).await,
+            Need::Space(partition) => self.grow(partition).await.map(|()| false),
             Need::Page(id) => {
-                let frame = self.fetch(id).await?;
+                let (frame, missed) = self.fetch(id).await?;
                 pins.frames.push(frame);
-                Ok(())
+                Ok(missed)
             }
         }
     }
 
-    /// Reads a page if it is not here, and pins it.
-    async fn fetch(self: &Rc<Self>, id: PageId) -> Result<u32> {
-        let mut waited = false;
+    /// Reads a page if it is not here, and pins it. Returns its frame, and whether this call started the read.
+    async fn fetch(self: &Rc<Self>, id: PageId) -> Result<(u32, bool)> {
+        let (mut waited, mut missed) = (false, false);
         loop {
             let presence = self.pool.borrow().presence(id);
             match presence {
                 Presence::Resident(frame) => {
                     self.pool.borrow_mut().pin(frame);
-                    return Ok(frame);
+                    return Ok((frame, missed));
                 }
                 Presence::Loading(frame) => {
                     self.pool.borrow_mut().await_load(frame, self.executor.current());
@@ -194,7 +195,7 @@ impl Buffer {
                     if waited && let Some(error) = self.failure(id) {
                         return Err(error);
                     }
-                    self.start_load(id).await?;
+                    missed |= self.start_load(id).await?;
                 }
             }
         }
@@ -231,16 +232,15 @@ impl Buffer {
         Ok(())
     }
 
-    /// Takes a frame and starts the read into it, unless another task does so meanwhile.
-    async fn start_load(self: &Rc<Self>, id: PageId) -> Result<()> {
+    /// Takes a frame and starts the read into it. False if another task did so meanwhile.
+    async fn start_load(self: &Rc<Self>, id: PageId) -> Result<bool> {
         if let Some(error) = &*self.broken.borrow() {
             return Err(error.clone());
         }
         let frame = self.acquire().await?;
         let file = self.file(id.partition);
         if id.number >= file.written() {
-            self.format_new(frame, id, &file);
-            return Ok(());
+            return Ok(self.format_new(frame, id, &file));
         }
         let access = file.access(&self.executor).await;
         let mut pool = self.pool.borrow_mut();
@@ -248,7 +248,7 @@ impl Buffer {
             pool.give_free(frame);
             drop(pool);
             self.freed.wake_one(&self.executor);
-            return Ok(());
+            return Ok(false);
         }
         self.failures.borrow_mut().retain(|(page, _)| *page != id);
         let buffer = pool.begin_load(frame, id);
@@ -259,21 +259,22 @@ impl Buffer {
         let this = Rc::clone(self);
         let op = Op::Read { file: file.file, offset, length, buffer, access };
         self.executor.submit(op, move |completion| this.finish_load(frame, id, &file, completion));
-        Ok(())
+        Ok(true)
     }
 
-    /// A page that was never written needs no read.
-    fn format_new(&self, frame: u32, id: PageId, file: &DataFile) {
+    /// A page that was never written needs no read. False if another task formatted it meanwhile.
+    fn format_new(&self, frame: u32, id: PageId, file: &DataFile) -> bool {
         let mut pool = self.pool.borrow_mut();
         if pool.presence(id) != Presence::Absent {
             pool.give_free(frame);
-            return;
+            return false;
         }
         let mut bytes = pool.begin_load(frame, id);
         file.format(&mut bytes, id);
         let mut woken = Vec::new();
         pool.loaded(frame, bytes, &mut woken);
         debug_assert!(woken.is_empty(), "nobody waits for what takes no time");
+        true
     }
 
     fn finish_load(&self, frame: u32, id: PageId, file: &DataFile, completion: Completion) {

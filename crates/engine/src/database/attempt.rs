@@ -7,8 +7,8 @@ use crate::{Need, Result};
 use base::PartitionId;
 
 impl Database {
-    /// Calls `attempt` until it succeeds, bringing in between what it lacks. Counts one reference to the partition: a hit if
-    /// every page was in the buffer. Ready at once on a hit.
+    /// Calls `attempt` until it succeeds, bringing in between what it lacks. Counts one reference to the partition: a miss if
+    /// it brought a page into the buffer. Ready at once on a hit.
     ///
     /// # Errors
     /// The attempt's own, or that of bringing a page.
@@ -25,8 +25,7 @@ impl Database {
             }
             Err(Need::Fail(error)) => Err(error),
             Err(need) => {
-                let missed = matches!(need, Need::Page(_));
-                let value = self.bring(need, attempt).await?;
+                let (value, missed) = self.bring(need, attempt).await?;
                 self.0.statistics.count_reference(usize::from(partition.0), !missed);
                 Ok(value)
             }
@@ -41,21 +40,24 @@ impl Database {
     pub(crate) async fn complete<T>(&self, mut attempt: impl FnMut() -> Result<T, Need>) -> Result<T> {
         match attempt() {
             Ok(value) => Ok(value),
-            Err(need) => self.bring(need, attempt).await,
+            Err(need) => self.bring(need, attempt).await.map(|(value, _)| value),
         }
     }
 
+    /// Goes on after a first need. Returns whether a page had to be brought.
     #[cold]
-    async fn bring<T>(&self, mut need: Need, mut attempt: impl FnMut() -> Result<T, Need>) -> Result<T> {
+    async fn bring<T>(&self, mut need: Need, mut attempt: impl FnMut() -> Result<T, Need>) -> Result<(T, bool)> {
         let buffer = &self.0.buffer;
         let mut pins = Pins::new(buffer);
         let began = self.0.executor.now();
+        let mut missed = false;
         let result = loop {
-            if let Err(error) = buffer.satisfy(need, &mut pins).await {
-                break Err(error);
+            match buffer.satisfy(need, &mut pins).await {
+                Ok(brought) => missed |= brought,
+                Err(error) => break Err(error),
             }
             match attempt() {
-                Ok(value) => break Ok(value),
+                Ok(value) => break Ok((value, missed)),
                 Err(Need::Fail(error)) => break Err(error),
                 Err(other) => need = other,
             }
