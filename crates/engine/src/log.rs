@@ -46,6 +46,10 @@ use waiters::Waiters;
 /// How long records may wait in memory where commits do not wait for them, in nanoseconds.
 const LAZY_WRITE_NS: u64 = 100 * base::time::MILLISECOND_NS;
 
+/// How much a new log file grows at once, in bytes: small enough that drivers write it with zeros, after which data-sync
+/// writes change no metadata (`PROBES.md`, durable writes).
+const GROWTH_STEP: u64 = 64 << 20;
+
 /// The log, open for appending.
 pub struct Log {
     this: Weak<Log>,
@@ -104,7 +108,7 @@ impl Log {
         let name = settings.file.clone();
         executor.perform(Op::Remove { device, name: name.clone() }).await.result?;
         let (file, _) = open_file(executor, device, name, true).await?;
-        executor.perform(Op::Resize { file, length: settings.capacity }).await.result?;
+        grow_file(executor, file, settings.capacity).await?;
         let start = Start {
             file,
             capacity: settings.capacity,
@@ -420,6 +424,16 @@ async fn write_opening_page(executor: &Executor, settings: &Settings, start: &St
         access: Access::Asynchronous,
     };
     executor.perform(write).await.result?;
+    Ok(())
+}
+
+/// Brings a new file to its full size, step by step.
+async fn grow_file(executor: &Executor, file: FileId, size: u64) -> Result<()> {
+    let mut length = 0;
+    while length < size {
+        length = size.min(length + GROWTH_STEP);
+        executor.perform(Op::Resize { file, length }).await.result?;
+    }
     Ok(())
 }
 
