@@ -16,7 +16,7 @@ use crate::lock::LockTable;
 use crate::log::Log;
 use crate::log::record::{Body, Undo};
 use crate::page::{Edit, header};
-use crate::statistics::Statistics;
+use crate::statistics::{RecoveryReport, Statistics};
 use crate::transaction::{Registry, State};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId, TransactionId};
@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub home: RefCell<Option<Home>>,
     pub contents: RefCell<Contents>,
     pub statistics: Statistics,
+    /// What the restart did that opened this database.
+    pub recovery: Cell<RecoveryReport>,
     pub checkpointer: Checkpointer,
     /// Transactions that wait to be admitted.
     pub admission: WaitQueue,
@@ -58,6 +60,11 @@ impl Database {
     /// What the database has counted.
     pub fn statistics(&self) -> &Statistics {
         &self.0.statistics
+    }
+
+    /// What the restart that opened this database had to do; nothing if it was just created.
+    pub fn recovery(&self) -> RecoveryReport {
+        self.0.recovery.get()
     }
 
     /// The log.

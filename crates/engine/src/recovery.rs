@@ -9,10 +9,12 @@ use crate::database::Database;
 use crate::log::Scan;
 use crate::log::record::{Body, Record};
 use crate::page::{Edit, header};
+use crate::statistics::RecoveryReport;
 use crate::transaction::State;
 use crate::undo::UndoList;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, TransactionId};
+use executor::Executor;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -29,8 +31,8 @@ struct Unfinished {
 pub struct Remainder {
     transactions: BTreeMap<TransactionId, Unfinished>,
     last: TransactionId,
-    /// Records read.
-    pub records: u64,
+    /// What the scan did.
+    report: RecoveryReport,
 }
 
 /// Records read ahead of their redo, so that their pages are read together.
@@ -56,7 +58,8 @@ impl Batch {
 ///
 /// # Errors
 /// [`Error::DamagedLog`], [`Error::DamagedPage`], or the driver's.
-pub async fn redo(buffer: &Rc<Buffer>, scan: &mut Scan) -> Result<Remainder> {
+pub async fn redo(executor: &Executor, buffer: &Rc<Buffer>, scan: &mut Scan) -> Result<Remainder> {
+    let (began, from) = (executor.now(), scan.end());
     let mut remainder = Remainder::default();
     let mut batch = Batch::default();
     let pages_max = (buffer.settings().frames / 4).clamp(1, 1024);
@@ -71,6 +74,8 @@ pub async fn redo(buffer: &Rc<Buffer>, scan: &mut Scan) -> Result<Remainder> {
         }
         if batch.records.is_empty() {
             buffer.repair().await?;
+            remainder.report.log_bytes = scan.end().0 - from.0;
+            remainder.report.redo_ns = executor.now().since_ns(began);
             return Ok(remainder);
         }
         buffer.prefetch(batch.pages.iter().copied()).await?;
@@ -117,7 +122,7 @@ fn redo_edit(buffer: &Rc<Buffer>, sequence: u64, edit: &Edit<'_>, start: Lsn, en
 
 impl Remainder {
     fn note(&mut self, record: &Record<'_>) {
-        self.records += 1;
+        self.report.records += 1;
         let id = record.transaction;
         self.last = self.last.max(id);
         match record.body {
@@ -150,6 +155,8 @@ impl Remainder {
 /// # Errors
 /// A damaged page, or the driver's. Opening again goes on where this stopped.
 pub async fn finish(database: &Database, remainder: Remainder) -> Result<()> {
+    let began = database.0.executor.now();
+    let unfinished = remainder.transactions.len() as u64;
     database.0.registry.borrow_mut().skip(remainder.last);
     for (id, unfinished) in remainder.transactions {
         match unfinished.chains {
@@ -166,5 +173,7 @@ pub async fn finish(database: &Database, remainder: Remainder) -> Result<()> {
             }
         }
     }
+    let undo_ns = database.0.executor.now().since_ns(began);
+    database.0.recovery.set(RecoveryReport { unfinished, undo_ns, ..remainder.report });
     database.checkpoint().await
 }

@@ -19,6 +19,21 @@ impl References {
     }
 }
 
+/// What the restart that opened a database had to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Log records read.
+    pub records: u64,
+    /// Bytes of log read, from the redo point to the end.
+    pub log_bytes: u64,
+    /// Transactions that had not ended.
+    pub unfinished: u64,
+    /// The time of reading the log and repeating history, in nanoseconds.
+    pub redo_ns: u64,
+    /// The time of taking back what was not committed, in nanoseconds; the checkpoint that ends a restart excluded.
+    pub undo_ns: u64,
+}
+
 /// Sums over all transactions since the last restart. Times are in nanoseconds and cover what a transaction waits for; what
 /// is left of its response is CPU time and the wait for a CPU.
 #[derive(Default)]

@@ -93,7 +93,7 @@ impl Database {
             let file = partition::open_file(executor, partition, settings.buffer.page_size, false).await?;
             buffer.attach(partition.id(), file);
         }
-        let unfinished = recovery::redo(&buffer, &mut scan).await?;
+        let unfinished = recovery::redo(executor, &buffer, &mut scan).await?;
         let log = scan.finish().await?;
         buffer.set_log(Rc::clone(&log));
         let database = Database::assemble(executor, settings, log, buffer, home, contents);
@@ -124,6 +124,7 @@ impl Database {
             home: RefCell::new(Some(home)),
             contents: RefCell::new(contents),
             statistics,
+            recovery: Cell::default(),
             checkpointer: Checkpointer::new(settings.checkpoint),
             admission: WaitQueue::new(),
             active: Cell::new(0),
