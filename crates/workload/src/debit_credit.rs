@@ -2,10 +2,12 @@
 //! account; account, teller and branch balances change by the same amount and the history grows by one record.
 
 mod load;
+mod procedure;
 mod transaction;
 mod verify;
 
 pub use load::load;
+pub use procedure::{PROCEDURE, procedure};
 pub use transaction::{Parameters, Tables};
 pub use verify::{Totals, totals};
 

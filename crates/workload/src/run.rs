@@ -54,6 +54,9 @@ pub trait Watch {
     /// CPU time of the engine's thread so far, in nanoseconds; zero where the machine is described.
     fn cpu_ns(&self) -> u64;
 
+    /// CPU time of the whole process so far, in nanoseconds; zero where the machine is described.
+    fn process_cpu_ns(&self) -> u64;
+
     /// Wall time, in nanoseconds since any moment.
     fn wall_ns(&self) -> u64;
 }
@@ -84,6 +87,8 @@ pub struct Measured {
     pub wall_ns: u64,
     /// CPU time of the engine's thread, in nanoseconds; zero where the machine is described.
     pub cpu_ns: u64,
+    /// CPU time of the whole process, in nanoseconds; zero where the machine is described.
+    pub process_cpu_ns: u64,
     /// Times from arrival to acknowledgement.
     pub response: Histogram,
     /// Their batch means, in nanoseconds.
@@ -147,10 +152,10 @@ pub async fn run<W: Workload>(
         }
     }
     shared.wait_for_end(plan.warm_up, watch).await?;
-    shared.restart_statistics();
+    restart_statistics(database);
     shared.measuring.set(true);
     shared.begin_part(plan.measure);
-    let (cpu, wall) = (watch.cpu_ns(), watch.wall_ns());
+    let (cpu, process_cpu, wall) = (watch.cpu_ns(), watch.process_cpu_ns(), watch.wall_ns());
     let result = shared.wait_for_end(plan.measure, watch).await;
     let elapsed_ns = executor.now().since_ns(shared.began.get());
     let measured = Measured {
@@ -158,12 +163,24 @@ pub async fn run<W: Workload>(
         elapsed_ns,
         wall_ns: watch.wall_ns() - wall,
         cpu_ns: watch.cpu_ns() - cpu,
+        process_cpu_ns: watch.process_cpu_ns() - process_cpu,
         response: shared.response.take(),
         means: shared.means.take(),
         stations: executor.stations(),
     };
     shared.finished.set(true);
     result.map(|()| measured)
+}
+
+/// Forgets what the database and its devices have counted so far: the end of a warm-up.
+pub fn restart_statistics(database: &Database) {
+    database.statistics().restart();
+    database.log().restart_statistics();
+    for file in database.buffer().files() {
+        file.reads.set(0);
+        file.writes.set(0);
+    }
+    database.executor().restart_statistics();
 }
 
 impl<W: Workload> Shared<W> {
@@ -175,16 +192,6 @@ impl<W: Workload> Shared<W> {
             Length::Transactions(_) => Instant::NEVER,
             Length::Time(ns) => now.plus_ns(ns),
         });
-    }
-
-    fn restart_statistics(&self) {
-        self.database.statistics().restart();
-        self.database.log().restart_statistics();
-        for file in self.database.buffer().files() {
-            file.reads.set(0);
-            file.writes.set(0);
-        }
-        self.database.executor().restart_statistics();
     }
 
     /// Waits until the present part of the run is over, showing progress on the way.

@@ -5,7 +5,7 @@
 
 use super::allocator::{self, ORGANIZATION_OFFSET};
 use crate::Need;
-use crate::page::{OwnedChange, OwnedEdit, PageKind, Pages, header, slotted};
+use crate::page::{OwnedChange, OwnedEdit, PageKind, Pages, slotted};
 use base::{PageId, PartitionId};
 
 /// What page 0 says of a partition without records.
@@ -69,8 +69,22 @@ pub fn new_tail(pages: &impl Pages, partition: PartitionId) -> Result<Vec<OwnedE
 }
 
 /// The longest record that fits an empty page, in bytes.
-pub fn length_max(page_size: usize) -> usize {
-    let mut page = vec![0; page_size];
-    header::set_kind(&mut page, PageKind::Append);
-    (0..page_size).rev().find(|length| slotted::fits(&page, 0, length + 1)).unwrap_or(0)
+pub const fn length_max(page_size: usize) -> usize {
+    slotted::append_value_len_max(page_size) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::header;
+
+    #[test]
+    fn the_longest_record_fits_and_a_longer_one_does_not() {
+        for page_size in [128, 256, 4096, 65_536] {
+            let mut page = vec![0; page_size];
+            header::set_kind(&mut page, PageKind::Append);
+            let stored = length_max(page_size) + 1;
+            assert!(slotted::fits(&page, 0, stored) && !slotted::fits(&page, 0, stored + 1), "{page_size}");
+        }
+    }
 }

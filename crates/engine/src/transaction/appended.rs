@@ -22,7 +22,7 @@ impl Transaction {
         let Organization::Append { blocking_factor } = found.organization else {
             return Err(found.wrong_organization("records are added to it by key or number"));
         };
-        let limit = append::length_max(self.database.settings().buffer.page_size) - 1;
+        let limit = append::length_max(self.database.settings().buffer.page_size);
         if record.len() > limit {
             let partition = found.name.clone();
             return Err(Error::TooLarge { what: "a record", found: record.len(), limit, partition });

@@ -25,6 +25,7 @@ pub enum Direction {
 pub struct Cursor {
     partition: PartitionId,
     direction: Direction,
+    locks: bool,
     /// Where reading goes on; `None` at the end.
     from: Option<Bound<Vec<u8>>>,
     /// Where the range ends, on the far side.
@@ -43,6 +44,15 @@ enum Value {
 struct Share {
     records: VecDeque<(Vec<u8>, Value)>,
     from: Option<Bound<Vec<u8>>>,
+}
+
+impl Cursor {
+    /// Reads without locks: shows what others have not committed, and a repeated read may show something else. For checks
+    /// while nothing else runs, which would otherwise lock every record.
+    pub fn without_locks(mut self) -> Cursor {
+        self.locks = false;
+        self
+    }
 }
 
 /// What a step through a leaf came to.
@@ -73,7 +83,7 @@ impl Transaction {
             Direction::Forward => (own(lower), own(upper)),
             Direction::Backward => (own(upper), own(lower)),
         };
-        Cursor { partition, direction, from: Some(from), to, ready: VecDeque::new() }
+        Cursor { partition, direction, locks: true, from: Some(from), to, ready: VecDeque::new() }
     }
 
     /// The cursor's next record, key and value; `None` at the end of the range.
@@ -124,7 +134,7 @@ impl Transaction {
         for slot in position.slot..slotted::count(page) {
             slotted::key_into(page, slot, &mut key);
             let inside = is_before(&key, &cursor.to);
-            if let Some(resource) = self.lock_seen(cursor.partition, Some(&key), inside)? {
+            if let Some(resource) = self.lock_seen(cursor, Some(&key), inside)? {
                 return Ok(Step::Blocked(resource));
             }
             if !inside {
@@ -137,7 +147,7 @@ impl Transaction {
             // first record's gap is the range's last.
             Some(fence) => share.from = Some(Bound::Included(fence)),
             None => {
-                if let Some(resource) = self.lock_seen(cursor.partition, None, false)? {
+                if let Some(resource) = self.lock_seen(cursor, None, false)? {
                     return Ok(Step::Blocked(resource));
                 }
             }
@@ -152,7 +162,7 @@ impl Transaction {
             Bound::Included(key) | Bound::Excluded(key) => database.gap_above(cursor.partition, key)?,
             Bound::Unbounded => Resource::end_gap(cursor.partition),
         };
-        if let Some(resource) = self.lock_gap(cursor.partition, above)? {
+        if let Some(resource) = self.lock_gap(cursor, above)? {
             return Ok(Step::Blocked(resource));
         }
         let pool = database.0.buffer.pool().borrow();
@@ -165,7 +175,7 @@ impl Transaction {
             if !is_after(&key, &cursor.to) {
                 return Ok(Step::Read(share));
             }
-            if let Some(resource) = self.lock_seen(cursor.partition, Some(&key), true)? {
+            if let Some(resource) = self.lock_seen(cursor, Some(&key), true)? {
                 return Ok(Step::Blocked(resource));
             }
             share.records.push_back((key.clone(), copy(slotted::value(page, slot))));
@@ -180,28 +190,24 @@ impl Transaction {
 
     /// Locks the gap below `key` (`None`: the end of the partition) and, if it is in the range, the record. Returns what
     /// has to be waited for.
-    fn lock_seen(
-        &mut self,
-        partition: PartitionId,
-        key: Option<&[u8]>,
-        record: bool,
-    ) -> Result<Option<Resource>, Need> {
+    fn lock_seen(&mut self, cursor: &Cursor, key: Option<&[u8]>, record: bool) -> Result<Option<Resource>, Need> {
+        let partition = cursor.partition;
         let gap = match key {
             Some(key) => Resource::gap(partition, key_hash(key)),
             None => Resource::end_gap(partition),
         };
-        if let Some(blocked) = self.lock_gap(partition, gap)? {
+        if let Some(blocked) = self.lock_gap(cursor, gap)? {
             return Ok(Some(blocked));
         }
         match key {
-            Some(key) if record => self.lock_gap(partition, Resource::record(partition, key_hash(key))),
+            Some(key) if record => self.lock_gap(cursor, Resource::record(partition, key_hash(key))),
             _ => Ok(None),
         }
     }
 
     /// Locks one resource for reading, if the partition is locked by record and it can be had at once.
-    fn lock_gap(&mut self, partition: PartitionId, resource: Resource) -> Result<Option<Resource>, Need> {
-        if !self.locks_records(partition)? {
+    fn lock_gap(&mut self, cursor: &Cursor, resource: Resource) -> Result<Option<Resource>, Need> {
+        if !cursor.locks || !self.locks_records(cursor.partition)? {
             return Ok(None);
         }
         let mut locks = self.database.0.locks.borrow_mut();

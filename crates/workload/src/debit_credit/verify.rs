@@ -26,7 +26,7 @@ impl Totals {
     }
 }
 
-/// Adds everything up in one transaction.
+/// Adds everything up, without locks: while no transaction runs.
 ///
 /// # Errors
 /// The engine's.
@@ -64,7 +64,8 @@ async fn sum(tx: &mut Transaction, table: Access, numbers: impl Iterator<Item = 
     let mut total = 0;
     match table {
         Access::Key(partition) => {
-            let mut cursor = tx.cursor(partition, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+            let mut cursor =
+                tx.cursor(partition, Bound::Unbounded, Bound::Unbounded, Direction::Forward).without_locks();
             while let Some((_, value)) = tx.next(&mut cursor).await? {
                 total += balance(&value);
             }
