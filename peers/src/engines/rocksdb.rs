@@ -11,9 +11,10 @@ use crate::bank::{HISTORY, Scale, Sums, Table, balance, key, row};
 use crate::engines::CACHE_BYTES;
 use crate::peer::{Durability, PeerResult};
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DBAccess, DBCompressionType,
+    BlockBasedOptions, BoundColumnFamily, Cache, ColumnFamilyDescriptor, DBAccess, DBCompressionType,
     DBIteratorWithThreadMode, DataBlockIndexType, Options, WriteBatchWithTransaction, WriteOptions,
 };
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ use std::time::Duration;
 const LOAD_ROWS: u64 = 1_000;
 /// A memtable's size, RocksDB's own default.
 const MEMTABLE_BYTES: usize = 64 << 20;
+/// How long nothing may be running before the load is over, and how often that is looked at.
+const QUIET: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(20);
 /// Two cores: one thread may flush and one compact.
 const BACKGROUND_THREADS: i32 = 2;
 
@@ -63,15 +67,17 @@ fn write_options(durability: Durability) -> WriteOptions {
     options
 }
 
+type Family<'a> = Arc<BoundColumnFamily<'a>>;
+
 /// The open column families.
 struct Tables<'a> {
-    tables: [&'a ColumnFamily; 3],
-    history: &'a ColumnFamily,
+    tables: [Family<'a>; 3],
+    history: Family<'a>,
 }
 
 impl<'a> Tables<'a> {
     /// Finds them by name with the given look-up.
-    fn find(handle: impl Fn(&str) -> Option<&'a ColumnFamily>) -> Tables<'a> {
+    fn find(handle: impl Fn(&str) -> Option<Family<'a>>) -> Tables<'a> {
         let found = |name| handle(name).expect("the database was created with all column families");
         Tables { tables: Table::ALL.map(|table| found(table.name())), history: found(HISTORY) }
     }
@@ -79,8 +85,8 @@ impl<'a> Tables<'a> {
 
 impl<'a> Tables<'a> {
     /// All column families.
-    fn all(&self) -> impl Iterator<Item = &'a ColumnFamily> {
-        self.tables.into_iter().chain([self.history])
+    fn all(&self) -> impl Iterator<Item = &Family<'a>> {
+        self.tables.iter().chain([&self.history])
     }
 
     /// Writes all rows in the order of their keys.
@@ -94,7 +100,7 @@ impl<'a> Tables<'a> {
             for first in (0..rows).step_by(LOAD_ROWS as usize) {
                 let mut batch = WriteBatchWithTransaction::default();
                 for id in first..rows.min(first + LOAD_ROWS) {
-                    batch.put_cf(self.tables[table as usize], key(id), row(id));
+                    batch.put_cf(&self.tables[table as usize], key(id), row(id));
                 }
                 write(batch)?;
             }
@@ -105,35 +111,35 @@ impl<'a> Tables<'a> {
     /// Waits until no flush and no compaction is running or due; `property` reads one of RocksDB's numbers.
     fn settle(
         &self,
-        property: impl Fn(&ColumnFamily, &str) -> Result<Option<u64>, rocksdb::Error>,
+        property: impl Fn(&Family<'a>, &str) -> Result<Option<u64>, rocksdb::Error>,
     ) -> Result<(), rocksdb::Error> {
         let busy = ["compaction-pending", "num-running-compactions", "mem-table-flush-pending", "num-running-flushes"];
-        loop {
+        let mut quiet = Duration::ZERO;
+        while quiet < QUIET {
             let mut work = 0;
             for family in self.all() {
                 for name in busy {
                     work += property(family, &format!("rocksdb.{name}"))?.unwrap_or(0);
                 }
             }
-            if work == 0 {
-                return Ok(());
-            }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(LOOK);
+            quiet = if work == 0 { quiet + LOOK } else { Duration::ZERO };
         }
+        Ok(())
     }
 
     /// Adds up all rows; `scan` makes an iterator over a column family.
     fn sums<'d, D: DBAccess + 'd>(
         &self,
-        scan: impl Fn(&ColumnFamily) -> DBIteratorWithThreadMode<'d, D>,
+        scan: impl Fn(&Family<'a>) -> DBIteratorWithThreadMode<'d, D>,
     ) -> PeerResult<Sums> {
         let mut sums = Sums::default();
         for table in Table::ALL {
-            for entry in scan(self.tables[table as usize]) {
+            for entry in scan(&self.tables[table as usize]) {
                 *sums.of_mut(table) += balance(&entry?.1);
             }
         }
-        for entry in scan(self.history) {
+        for entry in scan(&self.history) {
             sums.add_history(&entry?.1);
         }
         Ok(sums)

@@ -32,7 +32,7 @@ impl Peer for RocksdbBatches {
     fn load(&mut self, scale: Scale) -> PeerResult<()> {
         self.locks = RowLocks::new(scale);
         let tables = self.tables();
-        tables.load(scale, |batch| self.database.write(&batch))?;
+        tables.load(scale, |batch| self.database.write(batch))?;
         let families: Vec<_> = tables.all().collect();
         self.database.flush_cfs_opt(&families, &FlushOptions::default())?;
         tables.settle(|family, name| self.database.property_int_value_cf(family, name))?;
@@ -56,7 +56,6 @@ impl Engine for RocksdbBatches {
             tables: self.tables(),
             options: write_options(self.durability),
             changed: ChangedRows::default(),
-            batch: WriteBatch::default(),
         }))
     }
 }
@@ -67,18 +66,17 @@ struct BatchSession<'a> {
     tables: Tables<'a>,
     options: WriteOptions,
     changed: ChangedRows,
-    batch: WriteBatch,
 }
 
 impl Session for BatchSession<'_> {
     fn commit(&mut self, transfers: &[Transfer], balances: &mut Vec<i64>) -> PeerResult<()> {
         self.changed.clear();
-        self.batch.clear();
+        let mut batch = WriteBatch::default();
         let _guards = self.locks.lock(transfers);
         for transfer in transfers {
             for (table, id) in transfer.rows() {
                 let balance = self.changed.add(table, id, transfer.delta, || -> PeerResult<_> {
-                    let family = self.tables.tables[table as usize];
+                    let family = &self.tables.tables[table as usize];
                     let old = self.database.get_pinned_cf(family, key(id))?.ok_or(MissingRow { table, id })?;
                     Ok(old.as_ref().try_into()?)
                 })?;
@@ -86,12 +84,12 @@ impl Session for BatchSession<'_> {
                     balances.push(balance);
                 }
             }
-            self.batch.put_cf(self.tables.history, key(transfer.sequence), transfer.history_row());
+            batch.put_cf(&self.tables.history, key(transfer.sequence), transfer.history_row());
         }
         for (table, id, row) in self.changed.iter() {
-            self.batch.put_cf(self.tables.tables[table as usize], key(id), row);
+            batch.put_cf(&self.tables.tables[table as usize], key(id), row);
         }
-        self.database.write_opt(&self.batch, &self.options)?;
+        self.database.write_opt(batch, &self.options)?;
         Ok(())
     }
 }

@@ -41,7 +41,7 @@ impl Peer for RocksdbTransactions {
         for family in tables.all() {
             self.database.flush_cf(family)?;
         }
-        // The binding reads this property for the default column family only; compactions running are counted for all.
+        // The binding asks for the default column family only, but what is running is counted for the whole database.
         tables.settle(|_, name| self.database.property_int_value(name))?;
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Session for TransactionSession<'_> {
         let transaction = self.database.transaction_opt(&self.write, &self.transaction);
         for transfer in transfers {
             for (table, id) in transfer.rows() {
-                let family = self.tables.tables[table as usize];
+                let family = &self.tables.tables[table as usize];
                 let old = transaction.get_pinned_for_update_cf(family, key(id), true)?;
                 let mut row: Row = old.ok_or(MissingRow { table, id })?.as_ref().try_into()?;
                 let balance = add(&mut row, transfer.delta);
@@ -87,7 +87,7 @@ impl Session for TransactionSession<'_> {
                     balances.push(balance);
                 }
             }
-            transaction.put_cf(self.tables.history, key(transfer.sequence), transfer.history_row())?;
+            transaction.put_cf(&self.tables.history, key(transfer.sequence), transfer.history_row())?;
         }
         transaction.commit()?;
         Ok(())
