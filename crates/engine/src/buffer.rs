@@ -19,12 +19,11 @@ pub use pool::{Pool, Presence};
 use crate::log::Log;
 use crate::page::header;
 use crate::{Error, Need, Result};
-use base::{PageId, PartitionId};
+use base::{Lsn, PageId, PartitionId};
 use driver::{Completion, FaultKind, Frame, Op};
 use executor::{Executor, WaitQueue};
 use replacement::Policy;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// How the buffer works.
@@ -54,8 +53,6 @@ pub struct Buffer {
     copies: RefCell<Vec<Frame>>,
     /// Why the latest read of a page failed, until it is read again.
     failures: RefCell<Vec<(PageId, Error)>>,
-    /// Whole copies from the double-write area, for pages that turn out to be torn.
-    repairs: RefCell<BTreeMap<PageId, Vec<u8>>>,
     /// The error of a failed sync: what the medium holds is unknown since.
     broken: RefCell<Option<Error>>,
     /// Reads and writes of pages in flight.
@@ -82,7 +79,6 @@ impl Buffer {
             executor: executor.clone(),
             log: OnceCell::new(),
             settings,
-            repairs: RefCell::default(),
             pool: RefCell::new(pool),
             files: RefCell::default(),
             double_write,
@@ -102,26 +98,6 @@ impl Buffer {
     /// From now on pages are written only after the log.
     pub fn set_log(&self, log: Rc<Log>) {
         assert!(self.log.set(log).is_ok(), "a buffer has one log");
-    }
-
-    /// Hands over whole copies of pages, for those that turn out to be torn.
-    pub fn set_repairs(&self, copies: Vec<(PageId, Vec<u8>)>) {
-        *self.repairs.borrow_mut() = copies.into_iter().collect();
-    }
-
-    /// Reads every page that could be torn, which repairs it, and forgets the copies: the double-write area may be used
-    /// again once this and a write-back are done.
-    ///
-    /// # Errors
-    /// A page that is damaged although its copy is whole is repaired; others fail as any read does.
-    pub async fn repair(self: &Rc<Self>) -> Result<()> {
-        let ids: Vec<PageId> = self.repairs.borrow().keys().copied().collect();
-        for id in ids {
-            let mut pins = Pins::new(self);
-            self.satisfy(Need::Page(id), &mut pins).await?;
-            self.repairs.borrow_mut().remove(&id);
-        }
-        Ok(())
     }
 
     /// The pool, for synchronous work between two waits.
@@ -152,6 +128,22 @@ impl Buffer {
     pub fn file(&self, partition: PartitionId) -> Rc<DataFile> {
         let files = self.files.borrow();
         Rc::clone(files[usize::from(partition.0)].as_ref().expect("every partition in use is attached"))
+    }
+
+    /// Whether the partition's file was attached.
+    pub fn is_attached(&self, partition: PartitionId) -> bool {
+        self.files.borrow().get(usize::from(partition.0)).is_some_and(Option::is_some)
+    }
+
+    /// Repairs pages that a power cut has torn; see [`DoubleWrite::repair`].
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn repair(&self, redo_start: Lsn) -> Result<u64> {
+        match &self.double_write {
+            Some(area) => area.repair(&self.executor, self, redo_start).await,
+            None => Ok(0),
+        }
     }
 
     /// Every attached file, in the order of the partitions.
@@ -280,16 +272,8 @@ impl Buffer {
     fn finish_load(&self, frame: u32, id: PageId, file: &DataFile, completion: Completion) {
         self.in_flight.set(self.in_flight.get() - 1);
         let mut bytes = completion.buffer.expect("a read gives its buffer back");
-        let mut repaired = false;
         let outcome = match completion.result {
-            Ok(_) => header::verify(&bytes, id).or_else(|detail| match self.repairs.borrow().get(&id) {
-                Some(copy) => {
-                    bytes.copy_from_slice(copy);
-                    repaired = true;
-                    Ok(true)
-                }
-                None => Err(file.damaged(id, detail)),
-            }),
+            Ok(_) => header::verify(&bytes, id).map_err(|detail| file.damaged(id, detail)),
             Err(fault) if fault.kind == FaultKind::EndOfFile => {
                 Err(file.damaged(id, "it lies beyond the end of the file".to_owned()))
             }
@@ -301,11 +285,7 @@ impl Buffer {
                 if !sound {
                     file.format(&mut bytes, id);
                 }
-                let mut pool = self.pool.borrow_mut();
-                pool.loaded(frame, bytes, &mut woken);
-                if repaired {
-                    pool.mark_dirty(frame);
-                }
+                self.pool.borrow_mut().loaded(frame, bytes, &mut woken);
             }
             Err(error) => {
                 self.failures.borrow_mut().push((id, error));

@@ -73,7 +73,6 @@ pub async fn redo(executor: &Executor, buffer: &Rc<Buffer>, scan: &mut Scan) -> 
             batch.pages.extend(record.edits().map(|(_, edit)| edit.page));
         }
         if batch.records.is_empty() {
-            buffer.repair().await?;
             remainder.report.log_bytes = scan.end().0 - from.0;
             remainder.report.redo_ns = executor.now().since_ns(began);
             return Ok(remainder);

@@ -7,7 +7,7 @@
 use super::Buffer;
 use crate::page::header;
 use crate::{Error, Result};
-use base::PageId;
+use base::{Lsn, PageId};
 use driver::{Access, DeviceId, FileId, Frame, Op, Output};
 use executor::{Executor, WaitQueue};
 use std::cell::RefCell;
@@ -129,11 +129,44 @@ impl DoubleWrite {
         }
     }
 
-    /// Every sound page copy in the area, the latest for each page: what repairs torn pages before redo.
+    /// Writes whole copies over pages that a power cut has torn, before anything is staged again. A torn page was being
+    /// written after the checkpoint that set `redo_start`, so a copy that is older belongs to a page that something else
+    /// has damaged: that page stays as it is, to be found and reported. Returns how many pages were repaired.
     ///
     /// # Errors
     /// The driver's.
-    pub async fn copies(&self, executor: &Executor) -> Result<Vec<(PageId, Vec<u8>)>> {
+    pub async fn repair(&self, executor: &Executor, buffer: &Buffer, redo_start: Lsn) -> Result<u64> {
+        let mut repaired = 0;
+        for (id, copy) in self.copies(executor).await? {
+            if header::lsn(&copy) <= redo_start || !buffer.is_attached(id.partition) {
+                continue;
+            }
+            let file = buffer.file(id.partition);
+            if id.number >= file.capacity() {
+                continue;
+            }
+            let mut frame = executor.frames(1, self.page_size)?.pop().expect("one was asked for");
+            let (offset, length, access) = (file.offset(id), self.page_size as u32, Access::Asynchronous);
+            let op = Op::Read { file: file.file, offset, length, buffer: frame, access };
+            let completion = executor.perform(op).await;
+            completion.result?;
+            frame = completion.buffer.expect("a read gives its buffer back");
+            if header::verify(&frame, id).is_ok() {
+                continue;
+            }
+            frame.copy_from_slice(&copy);
+            let op = Op::Write { file: file.file, offset, length, buffer: frame, durable: true, access };
+            executor.perform(op).await.result?;
+            repaired += 1;
+        }
+        Ok(repaired)
+    }
+
+    /// Every sound page copy in the area, the latest for each page.
+    ///
+    /// # Errors
+    /// The driver's.
+    async fn copies(&self, executor: &Executor) -> Result<Vec<(PageId, Vec<u8>)>> {
         let mut found: BTreeMap<PageId, Vec<u8>> = BTreeMap::new();
         for region in 0..REGIONS {
             let (buffer, length) = (self.frame(executor)?, PAGES_PER_REGION * self.page_size);

@@ -300,16 +300,6 @@ impl Pool {
         }
     }
 
-    /// Notes that a page just read differs from the medium: it was repaired. Redo needs nothing for it that it would not
-    /// need anyway, so its changes count from its latest one.
-    pub fn mark_dirty(&mut self, frame: u32) {
-        let lsn = header::lsn(self.bytes(frame));
-        let slot = &mut self.slots[frame as usize];
-        self.dirty += usize::from(!slot.dirty);
-        slot.dirty = true;
-        slot.recovery_lsn = lsn;
-    }
-
     /// The page's bytes without counting a reference.
     pub fn peek(&self, id: PageId) -> Option<&[u8]> {
         self.frame_of(id).map(|frame| self.bytes(frame))

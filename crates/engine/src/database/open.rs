@@ -86,13 +86,12 @@ impl Database {
         let durable = base::Lsn(contents.log_durable);
         let mut scan = Scan::open(executor, log_device, &settings.log, contents.redo_start(), durable).await?;
         let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
-        let repairs = double_write.copies(executor).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
-        buffer.set_repairs(repairs);
         for partition in &contents.partitions {
             let file = partition::open_file(executor, partition, settings.buffer.page_size, false).await?;
             buffer.attach(partition.id(), file);
         }
+        buffer.repair(contents.redo_start()).await?;
         let unfinished = recovery::redo(executor, &buffer, &mut scan).await?;
         let log = scan.finish().await?;
         buffer.set_log(Rc::clone(&log));
