@@ -1,0 +1,192 @@
+//! A random database and a random workload.
+
+use base::Random;
+use base::time::MICROSECOND_NS;
+use engine::buffer::replacement::Policy;
+use engine::catalog::{Locking, Organization};
+use engine::lock::VictimPolicy;
+use engine::log::{GroupCommit, SyncMethod};
+use engine::{PartitionSpec, Settings, buffer, checkpoint, log};
+use virtual_driver::Hardware;
+
+/// How the rows of Debit-Credit are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// In b-trees, locked by record.
+    Tree,
+    /// As objects found by number.
+    Direct(Locking),
+}
+
+/// Everything that is random about a seed apart from the course of events.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// The engine's settings.
+    pub settings: Settings,
+    /// Writes of up to this many bytes are never torn.
+    pub atomic_write: u32,
+    /// Whether CPU work takes time, so that tasks suspend where they pay for it.
+    pub priced: bool,
+    /// Whether ready tasks run in random order.
+    pub shuffled: bool,
+    /// Whether all service times are random.
+    pub jitter: bool,
+    /// How the rows are kept.
+    pub rows: Rows,
+    /// What is locked where history is appended.
+    pub history: Locking,
+    /// The most history records on a page; 0 for as many as fit.
+    pub history_per_page: u32,
+    /// The size of a row in bytes.
+    pub row_size: usize,
+    /// How many branches there are.
+    pub branches: u64,
+    /// How many tellers.
+    pub tellers: u64,
+    /// How many accounts.
+    pub accounts: u64,
+    /// Clients that run Debit-Credit.
+    pub debit_clients: usize,
+    /// Clients that each change their own records.
+    pub record_clients: usize,
+    /// How many different keys such a client uses.
+    pub keys: u64,
+    /// The longest value in bytes.
+    pub value_max: u64,
+    /// How many lives end in some fault.
+    pub lives: u64,
+    /// How many transactions each client runs in a life.
+    pub transactions: u64,
+}
+
+fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {
+    *random.choose(items).expect("there are some")
+}
+
+impl Configuration {
+    /// What `seed` stands for.
+    pub fn draw(seed: u64, options: crate::Options) -> Configuration {
+        let random = &mut Random::stream(seed, "configuration");
+        let page_size = one_of(random, &[512, 512, 1024, 1024, 2048, 4096, 8192]);
+        let (debit_clients, record_clients) = one_of(random, &[(4, 0), (0, 3), (2, 2), (3, 3), (6, 1), (1, 1)]);
+        let clients = debit_clients + record_clients;
+        let checkpoint = checkpoint(random);
+        let capacity = if checkpoint == checkpoint::Policy::OFF {
+            16 << 20
+        } else {
+            one_of(random, &[256 << 10, 512 << 10, 1 << 20, 4 << 20])
+        };
+        let row_size_max = if page_size == 512 { 48 } else { 100 };
+        let row_size = random.between(16, row_size_max) as usize;
+        let locking = one_of(random, &[Locking::Record, Locking::Page]);
+        Configuration {
+            settings: Settings {
+                buffer: buffer::Settings {
+                    frames: one_of(random, &[16 + 6 * clients, 64, 64, 200, 1000]),
+                    page_size,
+                    replacement: Policy::Lru,
+                    cleaner: random.chance(0.6),
+                },
+                log: log(random, capacity),
+                home_device: "disk".into(),
+                log_device: one_of(random, &["disk", "flash"]).into(),
+                force: random.chance(0.2),
+                hold_locks: random.chance(0.25),
+                victim: one_of(random, &[VictimPolicy::Requester, VictimPolicy::Youngest]),
+                checkpoint,
+                multiprogramming_level: one_of(random, &[2, 4, 64]),
+            },
+            atomic_write: one_of(random, &[512, 512, 4096, u32::MAX]),
+            priced: random.chance(0.3),
+            shuffled: random.chance(0.7),
+            jitter: random.chance(0.7),
+            rows: if random.chance(0.6) { Rows::Tree } else { Rows::Direct(locking) },
+            history: one_of(random, &[Locking::None, Locking::None, Locking::Page, Locking::Record]),
+            history_per_page: one_of(random, &[0, 0, 3]),
+            row_size,
+            branches: random.between(1, 3),
+            tellers: random.between(2, 10),
+            accounts: random.between(10, 150),
+            debit_clients,
+            record_clients,
+            keys: random.between(5, 60),
+            value_max: if capacity < 1 << 20 { 4_000 } else { 20_000 },
+            lives: random.between(1, options.lives_max),
+            transactions: random.between(2, options.transactions_max),
+        }
+    }
+
+    /// The machine that it runs on.
+    pub fn hardware(&self) -> Hardware {
+        let mut hardware = Hardware::ideal();
+        for device in ["disk", "flash"] {
+            hardware.device_mut(device).atomic_write = self.atomic_write;
+        }
+        if self.priced {
+            let machine = Hardware::named("nvme-2026").expect("an embedded description");
+            hardware.cpu = machine.cpu;
+        }
+        hardware
+    }
+
+    /// The partitions, in the order of their creation.
+    pub fn partitions(&self) -> Vec<PartitionSpec> {
+        let rows = |name, objects| match self.rows {
+            Rows::Tree => PartitionSpec::b_tree(name),
+            Rows::Direct(locking) => {
+                let room = self.settings.buffer.page_size - engine::page::HEADER_SIZE;
+                let blocking_factor = (room / self.row_size).min(8) as u32;
+                let record_size = self.row_size as u32;
+                PartitionSpec::new(name, Organization::Direct { objects, blocking_factor, record_size }, locking)
+            }
+        };
+        let organization = Organization::Append { blocking_factor: self.history_per_page };
+        vec![
+            rows("account", self.accounts),
+            rows("teller", self.tellers),
+            rows("branch", self.branches),
+            PartitionSpec::new("history", organization, self.history),
+            PartitionSpec::b_tree("records"),
+        ]
+    }
+}
+
+fn checkpoint(random: &mut Random) -> checkpoint::Policy {
+    let log_bytes = Some(random.between(8 << 10, 200 << 10));
+    let interval_ns = Some(random.between(1_000, 50_000) * MICROSECOND_NS);
+    one_of(
+        random,
+        &[
+            checkpoint::Policy::OFF,
+            checkpoint::Policy { log_bytes, interval_ns: None },
+            checkpoint::Policy { log_bytes: None, interval_ns },
+            checkpoint::Policy { log_bytes, interval_ns },
+        ],
+    )
+}
+
+fn log(random: &mut Random, capacity: u64) -> log::Settings {
+    let page_size = one_of(random, &[512, 1024, 4096]);
+    let delay_ns = random.between(10, 500) * MICROSECOND_NS;
+    let transactions = random.between(1, 6) as u32;
+    log::Settings {
+        page_size,
+        capacity,
+        write_size_max: page_size * one_of(random, &[1, 4, 16]),
+        writes_in_flight_max: one_of(random, &[1, 2, 4, 16]),
+        group_commit: one_of(
+            random,
+            &[
+                GroupCommit::None,
+                GroupCommit::Adaptive,
+                GroupCommit::Size { transactions, delay_ns_max: delay_ns },
+                GroupCommit::Delay { ns: delay_ns },
+            ],
+        ),
+        durable: true,
+        sync_method: one_of(random, &[SyncMethod::SyncWrite, SyncMethod::WriteThenSync]),
+        buffer_size_max: random.between(32 << 10, 1 << 20),
+        reserve: one_of(random, &[0.25, 0.5]),
+        ..log::Settings::default()
+    }
+}

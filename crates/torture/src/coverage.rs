@@ -1,0 +1,67 @@
+use crate::{FaultKind, Step};
+use std::collections::BTreeMap;
+use virtual_driver::Survival;
+
+/// How often each kind of fault hit each step, and what power cuts did to writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    hits: BTreeMap<(FaultKind, Step), u64>,
+    /// What became of writes that were not durable at a power cut.
+    pub survival: Survival,
+}
+
+impl Coverage {
+    /// Counts one hit.
+    pub fn hit(&mut self, kind: FaultKind, step: Step) {
+        *self.hits.entry((kind, step)).or_default() += 1;
+    }
+
+    /// How often this kind hit this step.
+    pub fn count(&self, kind: FaultKind, step: Step) -> u64 {
+        self.hits.get(&(kind, step)).copied().unwrap_or(0)
+    }
+
+    /// Adds what another story met.
+    pub fn add(&mut self, other: &Coverage) {
+        for (cell, count) in &other.hits {
+            *self.hits.entry(*cell).or_default() += count;
+        }
+        self.add_survival(other.survival);
+    }
+
+    /// Adds what a power cut did.
+    pub fn add_survival(&mut self, other: Survival) {
+        self.survival.kept += other.kept;
+        self.survival.lost += other.lost;
+        self.survival.torn += other.torn;
+    }
+
+    /// What was never met, in words: each kind of fault at each step that it can hit; writes kept, lost and torn.
+    pub fn missing(&self) -> Vec<String> {
+        let cells = FaultKind::ALL.iter().flat_map(|kind| Step::ALL.iter().map(move |step| (*kind, *step)));
+        let missed = cells.filter(|(kind, step)| step.admits(*kind) && self.count(*kind, *step) == 0);
+        let mut missing: Vec<String> =
+            missed.map(|(kind, step)| format!("{} at {}", kind.name(), step.name())).collect();
+        let Survival { kept, lost, torn } = self.survival;
+        let fates = [("kept", kept), ("lost", lost), ("torn", torn)];
+        missing.extend(fates.iter().filter(|(_, count)| *count == 0).map(|(name, _)| format!("a {name} write")));
+        missing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_never_met_is_named() {
+        let mut coverage = Coverage::default();
+        let all = coverage.missing().len();
+        coverage.hit(FaultKind::Error, Step::LogWrite);
+        coverage.add_survival(Survival { kept: 1, lost: 0, torn: 0 });
+        let missing = coverage.missing();
+        assert_eq!(missing.len(), all - 2);
+        assert!(missing.contains(&"power cut at log write".to_owned()) && missing.contains(&"a torn write".to_owned()));
+        assert!(!missing.contains(&"error at resize".to_owned()), "a resize is never failed");
+    }
+}

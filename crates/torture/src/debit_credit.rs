@@ -1,0 +1,157 @@
+//! Debit-Credit clients: they meet on shared rows.
+
+use crate::abandon::at_most;
+use crate::configuration::Rows;
+use crate::ledger::{Fate, Transfer};
+use crate::stage::{After, Stage};
+use base::{PartitionId, Random};
+use engine::{Database, Result, Transaction};
+use std::rc::Rc;
+
+/// The partitions of Debit-Credit: accounts, tellers, branches; history.
+#[derive(Clone, Copy)]
+pub struct Partitions {
+    /// The rows' partitions.
+    pub rows: [PartitionId; 3],
+    /// The history's.
+    pub history: PartitionId,
+}
+
+impl Partitions {
+    /// Looks the partitions up.
+    pub fn of(stage: &Stage, database: &Database) -> Option<Partitions> {
+        let find = |name| stage.partition(database, name);
+        Some(Partitions { rows: [find("account")?, find("teller")?, find("branch")?], history: find("history")? })
+    }
+}
+
+/// The key of a row in a b-tree.
+pub fn row_key(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+/// A row's balance.
+pub fn balance(row: &[u8]) -> i64 {
+    row.first_chunk().map_or(0, |word| i64::from_le_bytes(*word))
+}
+
+fn add(row: &mut [u8], delta: i64) {
+    let sum = balance(row) + delta;
+    row[..8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Runs one client's transactions.
+pub async fn client(stage: Rc<Stage>, database: Database, client: usize) {
+    let mut random = stage.random(&format!("debit-credit {client}"));
+    let Some(partitions) = Partitions::of(&stage, &database) else { return };
+    for _ in 0..stage.configuration.transactions {
+        if stage.over.get() || run(&stage, &database, partitions, &mut random).await == After::Reopen {
+            return;
+        }
+    }
+}
+
+fn draw(stage: &Stage, random: &mut Random) -> Transfer {
+    let configuration = &stage.configuration;
+    Transfer {
+        account: random.below(configuration.accounts),
+        teller: random.below(configuration.tellers),
+        branch: random.below(configuration.branches),
+        delta: random.between(1, 2_000) as i64 - 1_000,
+    }
+}
+
+/// One transaction, with another try after a deadlock.
+async fn run(stage: &Stage, database: &Database, partitions: Partitions, random: &mut Random) -> After {
+    let transfer = draw(stage, random);
+    let mut began = None;
+    for _ in 0..20 {
+        let id = stage.truth.borrow_mut().ledger.begin(transfer);
+        let mut tx = match database.begin_aged(began).await {
+            Ok(tx) => tx,
+            Err(error) => return stage.judge(&error, "begin"),
+        };
+        began = Some(tx.began());
+        match work(stage, &mut tx, partitions, id, transfer, random).await {
+            Some(Ok(())) => return end(stage, tx, id, random).await,
+            Some(Err(error)) => {
+                if stage.judge(&error, "debit-credit") == After::Reopen || !roll_back(stage, tx, random).await {
+                    return After::Reopen;
+                }
+            }
+            // Abandoned in the middle.
+            None => drop(tx),
+        }
+    }
+    After::Retry
+}
+
+async fn work(
+    stage: &Stage,
+    tx: &mut Transaction,
+    partitions: Partitions,
+    id: u64,
+    transfer: Transfer,
+    random: &mut Random,
+) -> Option<Result<()>> {
+    let abandoned = if random.chance(0.04) { random.between(1, 6) } else { u64::MAX };
+    at_most(abandoned, changes(stage, tx, partitions, id, transfer)).await
+}
+
+async fn changes(
+    stage: &Stage,
+    tx: &mut Transaction,
+    partitions: Partitions,
+    id: u64,
+    transfer: Transfer,
+) -> Result<()> {
+    let numbers = [transfer.account, transfer.teller, transfer.branch];
+    for (partition, number) in partitions.rows.into_iter().zip(numbers) {
+        match stage.configuration.rows {
+            Rows::Tree => tx.modify(partition, &row_key(number), |row| add(row, transfer.delta)).await?,
+            Rows::Direct(_) => tx.modify_object(partition, number, |row| add(row, transfer.delta)).await?,
+        }
+    }
+    let length = Transfer::LENGTH + id as usize % 60;
+    tx.append(partitions.history, &transfer.encode(id, length)).await?;
+    Ok(())
+}
+
+async fn end(stage: &Stage, tx: Transaction, id: u64, random: &mut Random) -> After {
+    if random.chance(0.06) {
+        return if roll_back(stage, tx, random).await { After::Retry } else { After::Reopen };
+    }
+    let failed = tx.database().log().failure().is_some();
+    let abandoned = if random.chance(0.04) { random.between(1, 4) } else { u64::MAX };
+    stage.truth.borrow_mut().ledger.note(id, Fate::InDoubt);
+    match at_most(abandoned, tx.commit()).await {
+        Some(Ok(())) => {
+            let truth = &mut *stage.truth.borrow_mut();
+            truth.ledger.note(id, Fate::Acknowledged);
+            truth.acknowledged += 1;
+            if failed {
+                stage.wrong(format!("transfer {id} commits though the log has failed"));
+            }
+            After::Retry
+        }
+        Some(Err(error)) => stage.judge(&error, "commit"),
+        None => After::Retry,
+    }
+}
+
+/// Rolls back by the call, by dropping, or by a call that is abandoned; false if that failed and locks are stuck.
+pub async fn roll_back(stage: &Stage, tx: Transaction, random: &mut Random) -> bool {
+    match random.below(4) {
+        0 => drop(tx),
+        1 => {
+            at_most(random.between(1, 4), tx.rollback()).await;
+        }
+        _ => {
+            if let Err(error) = tx.rollback().await {
+                stage.judge(&error, "rollback");
+                stage.over.set(true);
+            }
+        }
+    }
+    !stage.over.get()
+}

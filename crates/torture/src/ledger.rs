@@ -1,0 +1,183 @@
+//! What Debit-Credit clients were told, and the comparison with what is found.
+
+use std::collections::BTreeMap;
+
+/// What a client knows of its transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Never asked to commit, or rolled back: it must not be there.
+    Undone,
+    /// Asked to commit and not answered: it may be there whole or not at all.
+    InDoubt,
+    /// Told that it is committed: it must be there.
+    Acknowledged,
+}
+
+/// One transaction of Debit-Credit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Which account,
+    pub account: u64,
+    /// teller
+    pub teller: u64,
+    /// and branch changed,
+    pub branch: u64,
+    /// by how much.
+    pub delta: i64,
+}
+
+impl Transfer {
+    /// The length of its stored form in bytes.
+    pub const LENGTH: usize = 40;
+
+    /// Its history record, `length` bytes long.
+    pub fn encode(&self, id: u64, length: usize) -> Vec<u8> {
+        let words = [id, self.account, self.teller, self.branch, self.delta as u64];
+        let mut record: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        record.resize(length.max(Transfer::LENGTH), id as u8);
+        record
+    }
+
+    /// Reads a history record: the transaction's number, and what it did.
+    pub fn decode(record: &[u8]) -> Option<(u64, Transfer)> {
+        let word = |index: usize| Some(u64::from_le_bytes(*record.get(8 * index..)?.first_chunk()?));
+        let (id, delta) = (word(0)?, word(4)? as i64);
+        let sound = record[Transfer::LENGTH..].iter().all(|byte| *byte == id as u8);
+        let transfer = Transfer { account: word(1)?, teller: word(2)?, branch: word(3)?, delta };
+        sound.then_some((id, transfer))
+    }
+}
+
+/// Every transaction that a client began and that may be there.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    next: u64,
+    transfers: BTreeMap<u64, (Transfer, Fate)>,
+}
+
+/// The balances of one kind of row, by number.
+pub type Balances = BTreeMap<u64, i64>;
+
+/// What was found in the database.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// History records in their order.
+    pub history: Vec<Vec<u8>>,
+    /// Balances that are not zero: accounts, tellers, branches.
+    pub balances: [Balances; 3],
+}
+
+impl Ledger {
+    /// Enters a transaction that begins; gives its number.
+    pub fn begin(&mut self, transfer: Transfer) -> u64 {
+        self.next += 1;
+        self.transfers.insert(self.next, (transfer, Fate::Undone));
+        self.next
+    }
+
+    /// Notes what the client knows now.
+    pub fn note(&mut self, id: u64, fate: Fate) {
+        if let Some((_, known)) = self.transfers.get_mut(&id) {
+            *known = fate;
+        }
+    }
+
+    /// Compares what is found with what is known; then what is there is known to be.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub fn settle(&mut self, found: &Found) -> Result<(), Vec<String>> {
+        let mut wrong = Vec::new();
+        let mut present = BTreeMap::new();
+        for record in &found.history {
+            match Transfer::decode(record) {
+                None => wrong.push(format!("a history record of {} bytes is garbage", record.len())),
+                Some((id, transfer)) => {
+                    if present.insert(id, transfer).is_some() {
+                        wrong.push(format!("transfer {id} is in the history twice"));
+                    }
+                }
+            }
+        }
+        for (id, transfer) in &present {
+            match self.transfers.get(id) {
+                Some((known, Fate::InDoubt | Fate::Acknowledged)) if known == transfer => {}
+                Some((known, Fate::Undone)) => wrong.push(format!("transfer {id} is there though undone: {known:?}")),
+                Some((known, _)) => wrong.push(format!("transfer {id} is {transfer:?}, should be {known:?}")),
+                None => wrong.push(format!("transfer {id} is there and nobody made it")),
+            }
+        }
+        for (id, (transfer, fate)) in &self.transfers {
+            if *fate == Fate::Acknowledged && !present.contains_key(id) {
+                wrong.push(format!("acknowledged transfer {id} is lost: {transfer:?}"));
+            }
+        }
+        for (kind, name) in ["account", "teller", "branch"].into_iter().enumerate() {
+            let expected = balances(present.values(), kind);
+            compare(name, &expected, &found.balances[kind], &mut wrong);
+        }
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        self.transfers.retain(|id, _| present.contains_key(id));
+        self.transfers.values_mut().for_each(|(_, fate)| *fate = Fate::Acknowledged);
+        Ok(())
+    }
+}
+
+/// What the rows of one kind should hold after these transfers.
+fn balances<'a>(transfers: impl Iterator<Item = &'a Transfer>, kind: usize) -> Balances {
+    let mut sums = Balances::new();
+    for transfer in transfers {
+        let row = [transfer.account, transfer.teller, transfer.branch][kind];
+        *sums.entry(row).or_default() += transfer.delta;
+    }
+    sums.retain(|_, sum| *sum != 0);
+    sums
+}
+
+fn compare(name: &str, expected: &Balances, found: &Balances, wrong: &mut Vec<String>) {
+    let rows: std::collections::BTreeSet<_> = expected.keys().chain(found.keys()).collect();
+    for row in rows {
+        let (expected, found) = (expected.get(row).unwrap_or(&0), found.get(row).unwrap_or(&0));
+        if expected != found {
+            wrong.push(format!("{name} {row} holds {found}, its history gives {expected}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn transfer(delta: i64) -> Transfer {
+        Transfer { account: 1, teller: 2, branch: 3, delta }
+    }
+
+    fn found(ids: &[u64], balance: i64) -> Found {
+        let history = ids.iter().map(|id| transfer(5).encode(*id, 50)).collect();
+        let row = |number| Balances::from_iter((balance != 0).then_some((number, balance)));
+        Found { history, balances: [row(1), row(2), row(3)] }
+    }
+
+    #[test]
+    fn the_lost_the_undone_the_doubled_and_the_halved_are_found() {
+        let ledger = |fate| {
+            let mut ledger = Ledger::default();
+            let id = ledger.begin(transfer(5));
+            ledger.note(id, fate);
+            ledger
+        };
+        let told = |fate, found| ledger(fate).settle(&found).map_err(|wrong| wrong[0].clone());
+        assert_eq!(told(Fate::Acknowledged, found(&[1], 5)), Ok(()));
+        assert_eq!(told(Fate::InDoubt, found(&[1], 5)), Ok(()));
+        assert_eq!(told(Fate::InDoubt, found(&[], 0)), Ok(()));
+        assert_eq!(told(Fate::Undone, found(&[], 0)), Ok(()));
+        assert!(told(Fate::Acknowledged, found(&[], 0)).is_err_and(|what| what.contains("lost")));
+        assert!(told(Fate::Undone, found(&[1], 5)).is_err_and(|what| what.contains("undone")));
+        assert!(told(Fate::Acknowledged, found(&[1, 1], 5)).is_err_and(|what| what.contains("twice")));
+        assert!(told(Fate::Acknowledged, found(&[1, 9], 5)).is_err_and(|what| what.contains("nobody")));
+        assert!(told(Fate::InDoubt, found(&[1], 4)).is_err_and(|what| what.contains("holds 4")));
+        assert!(told(Fate::InDoubt, found(&[], 5)).is_err_and(|what| what.contains("holds 5")));
+    }
+}

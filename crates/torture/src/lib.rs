@@ -1,0 +1,52 @@
+//! Torture: seeded crashes and faults under the virtual clock, and proof that nothing acknowledged was lost.
+//!
+//! One seed is one story: a database of a random configuration lives several lives on the same media. In each life clients
+//! work (Debit-Credit on shared rows; records of all sizes, each client its own) while an [adversary](crate::Plan) cuts the
+//! power, kills the program, fails reads, writes and syncs, flips bits and slows devices, in restart as well as in normal
+//! operation. At the beginning of each life, and at the end of the story, everything is compared with what the clients were
+//! told: every acknowledged transaction is there, no other half there.
+//!
+//! Everything is drawn from the seed, so a seed that fails replays exactly.
+//!
+//! ```
+//! let outcome = entresol_torture::run_seed(7, entresol_torture::Options::QUICK);
+//! assert!(outcome.failure.is_none());
+//! ```
+
+mod abandon;
+mod adversary;
+mod configuration;
+mod coverage;
+mod debit_credit;
+mod ledger;
+mod life;
+mod plan;
+mod records;
+mod rot;
+mod stage;
+mod step;
+mod story;
+mod truth;
+mod verify;
+
+pub use configuration::Configuration;
+pub use coverage::Coverage;
+pub use plan::Plan;
+pub use step::{FaultKind, Step};
+pub use story::{Failure, Outcome, Summary, run_range, run_seed};
+
+/// How much is done per seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How many lives end in some fault, at most.
+    pub lives_max: u64,
+    /// How many transactions each client runs in a life, at most.
+    pub transactions_max: u64,
+}
+
+impl Options {
+    /// For the test suite of a debug build.
+    pub const QUICK: Options = Options { lives_max: 3, transactions_max: 8 };
+    /// For the command line.
+    pub const FULL: Options = Options { lives_max: 7, transactions_max: 24 };
+}

@@ -1,0 +1,272 @@
+//! One life: the database is opened, compared with what is known, used, and left one way or another.
+
+use crate::abandon::at_most;
+use crate::adversary::{Adversary, Phase, Scene};
+use crate::configuration::Rows;
+use crate::plan::Plan;
+use crate::stage::Stage;
+use crate::truth::Truth;
+use crate::{Configuration, debit_credit, records, verify};
+use base::Random;
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use driver::Halt;
+use engine::{Database, Error, Result};
+use executor::{Executor, Order};
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use virtual_driver::{FaultPlan, Media, Options, VirtualDriver};
+
+/// What lasts from life to life.
+pub struct World {
+    /// The story's seed.
+    pub seed: u64,
+    /// What the seed stands for.
+    pub configuration: Rc<Configuration>,
+    /// The devices' contents.
+    pub media: Media,
+    /// What is known of them.
+    pub truth: Rc<RefCell<Truth>>,
+    /// Whether a bit was flipped.
+    pub flipped: bool,
+}
+
+/// What a life is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Clients work.
+    Work,
+    /// Nobody works; everything is compared and checked.
+    Inspection,
+}
+
+/// How a life ended.
+pub struct Ended {
+    /// What is wrong with the engine.
+    pub wrong: Vec<String>,
+    /// Whether damage was reported as it should be.
+    pub detected: bool,
+    /// What the adversary tells.
+    pub scene: Rc<Scene>,
+}
+
+/// How long clients may take, in virtual nanoseconds.
+const WORK_MAX_NS: u64 = 60 * SECOND_NS;
+
+/// Lives one life.
+pub fn live(world: &World, life: u64, plan: Plan, purpose: Purpose) -> Ended {
+    let scene = Rc::new(Scene::default());
+    scene.flipped.set(world.flipped);
+    let (wrong, detected) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(false)));
+    let executor = machine(world, life, plan, &scene);
+    let stage = Rc::new(Stage {
+        executor: executor.clone(),
+        configuration: Rc::clone(&world.configuration),
+        truth: Rc::clone(&world.truth),
+        scene: Rc::clone(&scene),
+        wrong: Rc::clone(&wrong),
+        detected: Rc::clone(&detected),
+        over: Cell::new(false),
+        working: Cell::new(0),
+        life,
+        seed: world.seed,
+    });
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let result = executor.run(act(&stage, purpose));
+        // Destructors of what is stopped may begin rollbacks, which are stopped in their turn.
+        executor.stop();
+        executor.stop();
+        result
+    }));
+    match result {
+        Ok(Ok(()) | Err(Halt::PowerCut)) => {}
+        Ok(Err(Halt::Idle)) => wrong.borrow_mut().push("everybody waits for ever".to_owned()),
+        Err(panic) => {
+            wrong.borrow_mut().push(format!("panic: {}", message(&*panic)));
+            // What a panic leaves behind is in no state to be taken down.
+            std::mem::forget((executor, stage));
+        }
+    }
+    let wrong = wrong.take();
+    Ended { wrong, detected: detected.get(), scene }
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("of unknown cause").to_owned()
+}
+
+fn machine(world: &World, life: u64, plan: Plan, scene: &Rc<Scene>) -> Executor {
+    let hardware = world.configuration.hardware();
+    let devices = hardware.devices.keys().cloned().collect();
+    let seed = Random::stream(world.seed, &format!("life {life}")).word();
+    let faults = Some(FaultPlan { slow: plan.slow.clone(), ..FaultPlan::default() });
+    let options = Options { seed, faults, jitter: world.configuration.jitter, discard: Vec::new() };
+    let driver = VirtualDriver::new(hardware, options, world.media.clone());
+    let adversary = Adversary::new(driver, devices, plan, Random::stream(seed, "adversary"), Rc::clone(scene));
+    let order = if world.configuration.shuffled { Order::Seeded(seed) } else { Order::FirstInFirstOut };
+    Executor::new(Box::new(adversary), order)
+}
+
+async fn act(stage: &Rc<Stage>, purpose: Purpose) {
+    let Some(database) = open(stage).await else { return };
+    stage.scene.phase.set(Phase::Running);
+    if !prepare(stage, &database).await || !verify::contents(stage, &database).await {
+        return;
+    }
+    let mut random = stage.random("acts");
+    if purpose == Purpose::Inspection || random.chance(0.3) {
+        verify::structure(stage, &database).await;
+    }
+    if purpose == Purpose::Inspection || stage.over.get() {
+        return;
+    }
+    work(stage, &database, &mut random).await;
+    if stage.over.get() || !end_quietly(stage, &database).await {
+        return;
+    }
+    if random.chance(0.3) {
+        verify::structure(stage, &database).await;
+    }
+    if random.chance(0.4)
+        && let Err(error) = database.close().await
+    {
+        stage.judge(&error, "close");
+    }
+}
+
+/// Opens the database, or creates it if nobody was told yet that it exists.
+async fn open(stage: &Stage) -> Option<Database> {
+    let settings = stage.configuration.settings.clone();
+    let created = stage.truth.borrow().created;
+    stage.scene.phase.set(if created { Phase::Opening } else { Phase::Creating });
+    let opened = match Database::open(&stage.executor, settings.clone(), "torture").await {
+        Err(Error::NotADatabase { .. }) if !created => Database::create(&stage.executor, settings).await,
+        opened => opened,
+    };
+    match opened {
+        Ok(database) => {
+            stage.truth.borrow_mut().created = true;
+            Some(database)
+        }
+        Err(error @ Error::BufferExhausted { .. }) => {
+            stage.wrong(format!("opening: {error}"));
+            None
+        }
+        Err(error) => {
+            stage.judge(&error, "opening");
+            None
+        }
+    }
+}
+
+/// Creates and loads what is missing; false if the life is over.
+async fn prepare(stage: &Stage, database: &Database) -> bool {
+    for spec in stage.configuration.partitions() {
+        let name = spec.name.clone();
+        if database.partition(&name).is_err() {
+            if stage.truth.borrow().partitions.contains(&name) {
+                stage.wrong(format!("partition '{name}' is lost"));
+                return false;
+            }
+            if let Err(error) = database.create_partition(spec).await {
+                stage.judge(&error, "creating a partition");
+                return false;
+            }
+        }
+        stage.truth.borrow_mut().partitions.insert(name);
+    }
+    if !stage.truth.borrow().loaded {
+        if let Err(error) = load(stage, database).await {
+            stage.judge(&error, "loading");
+            return false;
+        }
+        stage.truth.borrow_mut().loaded = true;
+    }
+    true
+}
+
+/// What a row holds besides its balance.
+pub fn filler(row: u64) -> u8 {
+    row as u8 | 0x80
+}
+
+async fn load(stage: &Stage, database: &Database) -> Result<()> {
+    let configuration = &stage.configuration;
+    if configuration.rows != Rows::Tree {
+        return Ok(());
+    }
+    let counts = [configuration.accounts, configuration.tellers, configuration.branches];
+    for (name, count) in ["account", "teller", "branch"].into_iter().zip(counts) {
+        let partition = database.partition(name)?;
+        for first in (0..count).step_by(20) {
+            let mut tx = database.begin().await?;
+            for number in first..count.min(first + 20) {
+                let mut row = vec![filler(number); configuration.row_size];
+                row[..8].fill(0);
+                tx.put(partition, &debit_credit::row_key(number), &row).await?;
+            }
+            tx.commit().await?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets the clients work until they are done or the life is over.
+async fn work(stage: &Rc<Stage>, database: &Database, random: &mut Random) {
+    let configuration = &stage.configuration;
+    for number in 0..configuration.debit_clients {
+        employ(stage, debit_credit::client(Rc::clone(stage), database.clone(), number));
+    }
+    for number in 0..configuration.record_clients {
+        employ(stage, records::client(Rc::clone(stage), database.clone(), number));
+    }
+    let deadline = stage.executor.now().plus_ns(WORK_MAX_NS);
+    while stage.working.get() > 0 && !stage.over.get() {
+        if stage.executor.now() >= deadline {
+            if stage.scene.errors.get() == 0 {
+                stage.wrong(format!("{} clients wait for ever", stage.working.get()));
+            }
+            stage.over.set(true);
+            return;
+        }
+        stage.executor.sleep_ns(random.between(1, 400) * 1_000).await;
+        if random.chance(0.05) {
+            disturb(stage, database, random).await;
+        }
+    }
+}
+
+/// A checkpoint in the middle, perhaps abandoned; a look at the tables.
+async fn disturb(stage: &Stage, database: &Database, random: &mut Random) {
+    let polls = if random.chance(0.5) { random.between(1, 6) } else { u64::MAX };
+    if let Some(Err(error)) = at_most(polls, database.checkpoint()).await {
+        stage.judge(&error, "checkpoint");
+    }
+    verify::tables(stage, database);
+}
+
+fn employ(stage: &Rc<Stage>, client: impl Future<Output = ()> + 'static) {
+    stage.working.set(stage.working.get() + 1);
+    let stage = Rc::clone(stage);
+    stage.executor.clone().spawn(async move {
+        client.await;
+        stage.working.set(stage.working.get() - 1);
+    });
+}
+
+/// Waits until what goes on in the background has ended; false if it does not, for a reason.
+async fn end_quietly(stage: &Stage, database: &Database) -> bool {
+    let deadline = stage.executor.now().plus_ns(10 * SECOND_NS);
+    while database.active_transactions() > 0 {
+        if stage.executor.now() >= deadline {
+            if stage.scene.errors.get() == 0 {
+                stage.wrong(format!("{} transactions never end", database.active_transactions()));
+            }
+            return false;
+        }
+        stage.executor.sleep_ns(MILLISECOND_NS).await;
+    }
+    verify::tables(stage, database);
+    !stage.over.get()
+}

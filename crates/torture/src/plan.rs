@@ -1,0 +1,75 @@
+//! What goes wrong in one life.
+
+use crate::Step;
+use base::{Instant, Random};
+use virtual_driver::Slow;
+
+/// The n-th operation of a step, counted from 1 in each life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The step.
+    pub step: Step,
+    /// Which of its operations.
+    pub nth: u64,
+}
+
+/// When a life is cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// In place of this event of the simulation.
+    Event(u64),
+    /// So many events after the target was submitted.
+    Target(Target, u64),
+}
+
+/// What goes wrong in one life.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// When the life is cut off, if it is.
+    pub cut: Option<Moment>,
+    /// Whether it is cut off by a kill; otherwise, and also when it ends by itself, by the power.
+    pub kill: bool,
+    /// Operations that fail.
+    pub errors: Vec<Target>,
+    /// A write of which a bit flips.
+    pub flip: Option<Target>,
+    /// When a device is slow.
+    pub slow: Vec<Slow>,
+}
+
+fn target(random: &mut Random, admitted: impl Fn(Step) -> bool) -> Target {
+    let steps: Vec<Step> = Step::ALL.into_iter().filter(|step| admitted(*step)).collect();
+    let step = *random.choose(&steps).expect("some step is admitted");
+    let often = matches!(step, Step::LogWrite | Step::LogSync | Step::PageRead | Step::PageWrite | Step::Staging);
+    // Operations of a rare step are few; of a frequent one the first are as interesting as the hundredth.
+    let nth = random.exponential(if often { 20.0 } else { 1.2 }) as u64 + 1;
+    Target { step, nth }
+}
+
+impl Plan {
+    /// Draws a plan; `flips` allows a bit to flip, after which damage may show.
+    pub fn draw(random: &mut Random, flips: bool) -> Plan {
+        let cut = random.chance(0.85).then(|| {
+            if random.chance(0.5) {
+                Moment::Event((2.0 + random.exponential(6.0).min(10.0)).exp2() as u64)
+            } else {
+                Moment::Target(target(random, |_| true), random.below(3))
+            }
+        });
+        let errors = if random.chance(0.4) { random.between(1, 3) } else { 0 };
+        let slow = random.chance(0.3).then(|| {
+            let from = random.exponential(500_000.0) as u64;
+            let until = from + random.exponential(2_000_000.0) as u64;
+            let device = *random.choose(&["disk", "flash"]).expect("two devices");
+            let factor = random.between(2, 200) as f64;
+            Slow { device: device.into(), from: Instant::from_ns(from), until: Instant::from_ns(until), factor }
+        });
+        Plan {
+            cut,
+            kill: random.chance(0.3),
+            errors: (0..errors).map(|_| target(random, Step::transfers)).collect(),
+            flip: (flips && random.chance(0.5)).then(|| target(random, Step::flips)),
+            slow: slow.into_iter().collect(),
+        }
+    }
+}

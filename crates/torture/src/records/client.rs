@@ -1,0 +1,336 @@
+use super::owner::{Contents, difference, key, owner_of, tag, value, version_of};
+use crate::abandon::at_most;
+use crate::debit_credit::roll_back;
+use crate::stage::{After, Stage};
+use base::{PartitionId, Random};
+use engine::organization::b_tree;
+use engine::{Database, Direction, Error, Result, Savepoint, Transaction};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::rc::Rc;
+
+/// One client at work.
+struct Client {
+    stage: Rc<Stage>,
+    database: Database,
+    partition: PartitionId,
+    number: usize,
+    random: Random,
+}
+
+/// A transaction and what it has done.
+struct Work {
+    tx: Transaction,
+    version: u64,
+    /// What the client's records are now, as this transaction sees them.
+    contents: Contents,
+    savepoints: Vec<(Savepoint, Contents)>,
+    /// The latest transaction of each other client of which it was shown a value.
+    shown: BTreeMap<usize, u64>,
+}
+
+/// Runs one client's transactions.
+pub async fn client(stage: Rc<Stage>, database: Database, number: usize) {
+    let Some(partition) = stage.partition(&database, "records") else { return };
+    let random = stage.random(&format!("records {number}"));
+    let mut client = Client { stage, database, partition, number, random };
+    for _ in 0..client.stage.configuration.transactions {
+        if client.stage.over.get() || client.run().await == After::Reopen {
+            return;
+        }
+    }
+}
+
+impl Client {
+    async fn run(&mut self) -> After {
+        let tx = match self.database.begin().await {
+            Ok(tx) => tx,
+            Err(error) => return self.stage.judge(&error, "begin"),
+        };
+        let (version, contents) = {
+            let owner = &mut self.stage.truth.borrow_mut().owners[self.number];
+            (owner.begin(), owner.committed.clone())
+        };
+        let mut work = Work { tx, version, contents, savepoints: Vec::new(), shown: BTreeMap::new() };
+        for _ in 0..self.random.between(1, 10) {
+            if let Err(error) = self.change(&mut work).await {
+                if self.stage.judge(&error, "records") == After::Reopen {
+                    return After::Reopen;
+                }
+                return self.undo(work.tx).await;
+            }
+            if self.stage.over.get() {
+                return After::Reopen;
+            }
+        }
+        if self.random.chance(0.15) { self.undo(work.tx).await } else { self.commit(work).await }
+    }
+
+    async fn undo(&mut self, tx: Transaction) -> After {
+        let stage = Rc::clone(&self.stage);
+        if roll_back(&stage, tx, &mut self.random).await { After::Retry } else { After::Reopen }
+    }
+
+    async fn commit(&mut self, work: Work) -> After {
+        let Work { tx, version, contents, shown, .. } = work;
+        let failed = self.database.log().failure().is_some();
+        let changes = {
+            let owner = &mut self.stage.truth.borrow_mut().owners[self.number];
+            let changes = owner.committed != contents;
+            owner.doubt = Some((version, contents));
+            changes
+        };
+        let abandoned = if self.random.chance(0.08) { self.random.between(1, 4) } else { u64::MAX };
+        match at_most(abandoned, tx.commit()).await {
+            Some(Ok(())) => {
+                let truth = &mut *self.stage.truth.borrow_mut();
+                truth.owners[self.number].acknowledge();
+                truth.acknowledged += 1;
+                for (owner, version) in shown {
+                    truth.owners[owner].seen = truth.owners[owner].seen.max(version);
+                }
+                if failed && changes {
+                    self.stage.wrong(format!("version {version} commits though the log has failed"));
+                }
+                After::Retry
+            }
+            Some(Err(error)) => match self.stage.judge(&error, "commit") {
+                After::Retry => self.resolve().await,
+                After::Reopen => After::Reopen,
+            },
+            None => self.resolve().await,
+        }
+    }
+
+    /// Looks whether a commit whose answer never came was made.
+    async fn resolve(&mut self) -> After {
+        for _ in 0..50 {
+            let mut tx = match self.database.begin().await {
+                Ok(tx) => tx,
+                Err(error) => return self.stage.judge(&error, "begin"),
+            };
+            let found = match self.read_own(&mut tx, (Bound::Unbounded, Bound::Unbounded), Direction::Forward).await {
+                Ok(found) => tx.commit().await.map(|()| found),
+                Err(error) => Err(error),
+            };
+            match found {
+                Ok(found) => {
+                    let settled = self.stage.truth.borrow_mut().owners[self.number].settle(&found);
+                    if let Err(what) = settled {
+                        self.stage.wrong(format!("client {} after an abandoned commit: {what}", self.number));
+                        return After::Reopen;
+                    }
+                    return After::Retry;
+                }
+                Err(error) if self.stage.judge(&error, "resolving a doubt") == After::Reopen => return After::Reopen,
+                Err(_) => {}
+            }
+        }
+        // The next restart tells.
+        self.stage.over.set(true);
+        After::Reopen
+    }
+
+    fn any_key(&mut self) -> Vec<u8> {
+        let length_max = b_tree::key_len_max(self.database.settings().buffer.page_size);
+        key(self.number, self.random.below(self.stage.configuration.keys), length_max)
+    }
+
+    fn any_length(&mut self) -> usize {
+        let length = match self.random.below(10) {
+            0 => self.random.between(0, self.stage.configuration.value_max),
+            1 | 2 => self.random.between(0, 1_500),
+            _ => self.random.between(0, 120),
+        };
+        length as usize
+    }
+
+    /// One call, or a few that belong together.
+    async fn change(&mut self, work: &mut Work) -> Result<()> {
+        match self.random.below(24) {
+            0..=3 => self.delete(work).await,
+            4..=6 => self.modify(work).await,
+            7..=8 => self.insert(work).await,
+            9..=10 => self.get(work).await,
+            11..=12 => self.scan_own(work).await,
+            13 if self.random.chance(0.5) => self.scan_all(work).await,
+            14..=15 => {
+                work.savepoints.push((work.tx.savepoint(), work.contents.clone()));
+                Ok(())
+            }
+            16 => self.roll_back_to_savepoint(work).await,
+            17 => self.abandon(work).await,
+            _ => self.put(work).await,
+        }
+    }
+
+    async fn put(&mut self, work: &mut Work) -> Result<()> {
+        let (key, length) = (self.any_key(), self.any_length());
+        let value = value(self.number, work.version, length, &mut self.random);
+        work.tx.put(self.partition, &key, &value).await?;
+        work.contents.insert(key, value);
+        Ok(())
+    }
+
+    async fn insert(&mut self, work: &mut Work) -> Result<()> {
+        let (key, length) = (self.any_key(), self.any_length());
+        let value = value(self.number, work.version, length, &mut self.random);
+        match work.tx.insert(self.partition, &key, &value).await {
+            Err(Error::Duplicate(_)) if work.contents.contains_key(&key) => return Ok(()),
+            result => result?,
+        }
+        if work.contents.insert(key, value).is_some() {
+            self.stage.wrong("an insert replaced a record");
+        }
+        Ok(())
+    }
+
+    async fn delete(&mut self, work: &mut Work) -> Result<()> {
+        let key = self.any_key();
+        let deleted = work.tx.delete(self.partition, &key).await?;
+        if deleted != work.contents.remove(&key).is_some() {
+            self.stage.wrong(format!("a delete says {deleted}"));
+        }
+        Ok(())
+    }
+
+    async fn modify(&mut self, work: &mut Work) -> Result<()> {
+        let key = self.any_key();
+        let limit = b_tree::value_len_max(self.database.settings().buffer.page_size, key.len());
+        let Some(old) = work.contents.get(&key).filter(|value| value.len() + 8 <= limit && !value.is_empty()) else {
+            return Ok(());
+        };
+        let mut new = old.to_vec();
+        let at = self.random.below(new.len() as u64) as usize;
+        new[at] ^= 0x5a;
+        tag(&mut new, self.number, work.version);
+        work.tx.modify(self.partition, &key, |value| value.copy_from_slice(&new)).await?;
+        work.contents.insert(key, new.into());
+        Ok(())
+    }
+
+    async fn get(&mut self, work: &mut Work) -> Result<()> {
+        let key = self.any_key();
+        let found = work.tx.get(self.partition, &key).await?;
+        if found.as_deref() != work.contents.get(&key).map(|value| &value[..]) {
+            self.stage.wrong(format!("client {} reads another value of {key:?} than it wrote", self.number));
+        }
+        Ok(())
+    }
+
+    async fn roll_back_to_savepoint(&mut self, work: &mut Work) -> Result<()> {
+        if work.savepoints.is_empty() {
+            return Ok(());
+        }
+        let index = self.random.below(work.savepoints.len() as u64) as usize;
+        let (savepoint, contents) = work.savepoints[index].clone();
+        work.tx.rollback_to(savepoint).await?;
+        work.contents = contents;
+        work.savepoints.truncate(index + 1);
+        Ok(())
+    }
+
+    /// A call that is dropped before it is done has happened or not.
+    async fn abandon(&mut self, work: &mut Work) -> Result<()> {
+        let (key, length, polls) = (self.any_key(), self.any_length(), self.random.between(1, 5));
+        let value = value(self.number, work.version, length, &mut self.random);
+        let deletes = self.random.chance(0.3);
+        let ended = if deletes {
+            at_most(polls, work.tx.delete(self.partition, &key)).await.map(|result| result.map(|_| ()))
+        } else {
+            at_most(polls, work.tx.put(self.partition, &key, &value)).await
+        };
+        ended.unwrap_or(Ok(()))?;
+        let found = work.tx.get(self.partition, &key).await?;
+        let new = (!deletes).then_some(&value[..]);
+        if found.as_deref() != new && found.as_deref() != work.contents.get(&key).map(|value| &value[..]) {
+            self.stage.wrong(format!("client {} finds neither the old nor the new value of {key:?}", self.number));
+        }
+        match found {
+            Some(found) => work.contents.insert(key, found.into()),
+            None => work.contents.remove(&key),
+        };
+        Ok(())
+    }
+
+    async fn scan_own(&mut self, work: &mut Work) -> Result<()> {
+        let (from, to) = (self.any_key(), self.any_key());
+        let (from, to) = if from <= to { (from, to) } else { (to, from) };
+        let bounds = match self.random.below(4) {
+            0 => (Bound::Unbounded, Bound::Unbounded),
+            1 => (Bound::Excluded(from), Bound::Unbounded),
+            2 => (Bound::Unbounded, Bound::Excluded(to)),
+            _ => (Bound::Included(from), Bound::Included(to)),
+        };
+        let direction = if self.random.chance(0.5) { Direction::Forward } else { Direction::Backward };
+        let expected: Contents =
+            work.contents.range(bounds.clone()).map(|(key, value)| (key.clone(), Rc::clone(value))).collect();
+        let found = self.read_own(&mut work.tx, bounds, direction).await?;
+        if found != expected {
+            let what = difference(&expected, &found);
+            self.stage.wrong(format!("client {} scans {direction:?} and finds: {what}", self.number));
+        }
+        Ok(())
+    }
+
+    /// Reads the client's own records between these bounds.
+    async fn read_own(
+        &self,
+        tx: &mut Transaction,
+        (from, to): (Bound<Vec<u8>>, Bound<Vec<u8>>),
+        direction: Direction,
+    ) -> Result<Contents> {
+        let (first, end) = (vec![b'a' + self.number as u8], vec![b'a' + self.number as u8 + 1]);
+        let from = if from == Bound::Unbounded { Bound::Included(first) } else { from };
+        let to = if to == Bound::Unbounded { Bound::Excluded(end) } else { to };
+        let as_slice = |bound| Bound::map(bound, |key: &Vec<u8>| key.as_slice());
+        let mut cursor = tx.cursor(self.partition, as_slice(from.as_ref()), as_slice(to.as_ref()), direction);
+        let mut found = Contents::new();
+        let mut last: Option<Vec<u8>> = None;
+        while let Some((key, value)) = tx.next(&mut cursor).await? {
+            let ordered = last.is_none_or(|last| (last < key) == (direction == Direction::Forward) && last != key);
+            if !ordered {
+                self.stage.wrong(format!("a scan {direction:?} shows {key:?} out of order"));
+            }
+            last = Some(key.clone());
+            found.insert(key, value.into());
+        }
+        Ok(found)
+    }
+
+    /// Reads everybody's records twice: the same both times, nothing that was never committed.
+    async fn scan_all(&mut self, work: &mut Work) -> Result<()> {
+        let mut scans = Vec::new();
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut cursor = work.tx.cursor(self.partition, Bound::Unbounded, Bound::Unbounded, direction);
+            let mut found = Contents::new();
+            while let Some((key, value)) = work.tx.next(&mut cursor).await? {
+                found.insert(key, value.into());
+            }
+            scans.push(found);
+        }
+        if scans[0] != scans[1] {
+            self.stage.wrong(format!("a repeated scan differs: {}", difference(&scans[0], &scans[1])));
+        }
+        let own = |key: &Vec<u8>| owner_of(key) == self.number;
+        let mine: Contents = scans[0].iter().filter(|(key, _)| own(key)).map(|(k, v)| (k.clone(), v.clone())).collect();
+        if mine != work.contents {
+            self.stage.wrong(format!("a scan of everything: {}", difference(&work.contents, &mine)));
+        }
+        for (key, value) in scans[0].iter().filter(|(key, _)| !own(key)) {
+            self.note_shown(work, owner_of(key), value);
+        }
+        Ok(())
+    }
+
+    fn note_shown(&self, work: &mut Work, owner: usize, value: &[u8]) {
+        let Some(version) = version_of(value) else { return };
+        let fair = self.stage.truth.borrow().owners.get(owner).is_some_and(|owner| owner.may_show(version));
+        if !fair {
+            self.stage
+                .wrong(format!("client {} is shown version {version} of client {owner}, uncommitted", self.number));
+        }
+        let latest = work.shown.entry(owner).or_default();
+        *latest = version.max(*latest);
+    }
+}

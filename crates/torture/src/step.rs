@@ -1,0 +1,153 @@
+//! What the engine was doing when something went wrong.
+
+use serde::Serialize;
+
+/// What the world does to a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum FaultKind {
+    /// The power goes: writes that are not durable are kept, lost or torn.
+    PowerCut,
+    /// The program is killed: what was written stays, durable or not.
+    Kill,
+    /// An operation fails.
+    Error,
+    /// A bit flips as it is written.
+    Flip,
+    /// A bit flips while nothing runs.
+    Decay,
+    /// A device is slow.
+    Slow,
+}
+
+impl FaultKind {
+    /// Every kind.
+    pub const ALL: [FaultKind; 6] =
+        [FaultKind::PowerCut, FaultKind::Kill, FaultKind::Error, FaultKind::Flip, FaultKind::Decay, FaultKind::Slow];
+
+    /// The kind in a few words.
+    pub fn name(self) -> &'static str {
+        match self {
+            FaultKind::PowerCut => "power cut",
+            FaultKind::Kill => "kill",
+            FaultKind::Error => "error",
+            FaultKind::Flip => "flipped bit",
+            FaultKind::Decay => "decay at rest",
+            FaultKind::Slow => "slow device",
+        }
+    }
+}
+
+/// A step of the engine, told from the file, the operation and the phase of the life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Step {
+    /// Any operation while the database is created.
+    Create,
+    /// Files are opened or removed.
+    Open,
+    /// The home file is read and made durable.
+    HomeRead,
+    /// A checkpoint, or a new partition, is stored in the home file.
+    HomeWrite,
+    /// The log is read.
+    LogScan,
+    /// The first log page of an opening is written: redo is over.
+    LogOpening,
+    /// Log pages are written.
+    LogWrite,
+    /// The log is made durable.
+    LogSync,
+    /// The double-write area is read.
+    CopiesRead,
+    /// Pages are staged in the double-write area.
+    Staging,
+    /// A page is read before redo is over.
+    RedoRead,
+    /// A page is written before redo is over.
+    RedoWrite,
+    /// A page is read while a restart takes back what was not committed.
+    UndoRead,
+    /// A page is written in that time, that of the checkpoint at its end included.
+    UndoWrite,
+    /// A page is read in normal operation.
+    PageRead,
+    /// A page is written in place in normal operation.
+    PageWrite,
+    /// Pages are made durable.
+    DataSync,
+    /// A file grows.
+    Resize,
+}
+
+impl Step {
+    /// Every step.
+    pub const ALL: [Step; 18] = [
+        Step::Create,
+        Step::Open,
+        Step::HomeRead,
+        Step::HomeWrite,
+        Step::LogScan,
+        Step::LogOpening,
+        Step::LogWrite,
+        Step::LogSync,
+        Step::CopiesRead,
+        Step::Staging,
+        Step::RedoRead,
+        Step::RedoWrite,
+        Step::UndoRead,
+        Step::UndoWrite,
+        Step::PageRead,
+        Step::PageWrite,
+        Step::DataSync,
+        Step::Resize,
+    ];
+
+    /// The step in a few words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Create => "create",
+            Step::Open => "open files",
+            Step::HomeRead => "home read",
+            Step::HomeWrite => "home write (checkpoint)",
+            Step::LogScan => "log scan",
+            Step::LogOpening => "log opening",
+            Step::LogWrite => "log write",
+            Step::LogSync => "log sync",
+            Step::CopiesRead => "double-write read",
+            Step::Staging => "double-write",
+            Step::RedoRead => "redo read",
+            Step::RedoWrite => "redo write",
+            Step::UndoRead => "undo read",
+            Step::UndoWrite => "undo write",
+            Step::PageRead => "read miss",
+            Step::PageWrite => "page write",
+            Step::DataSync => "data sync",
+            Step::Resize => "resize",
+        }
+    }
+
+    /// Whether the step writes what a flipped bit would damage detectably. The log's last pages are no such place: a page
+    /// that no later one vouches for may be missing after any power cut.
+    pub fn flips(self) -> bool {
+        matches!(self, Step::HomeWrite | Step::Staging | Step::RedoWrite | Step::UndoWrite | Step::PageWrite)
+    }
+
+    /// Whether the step reads, writes or syncs, and so can fail or be slow.
+    pub fn transfers(self) -> bool {
+        !matches!(self, Step::Open | Step::Resize)
+    }
+
+    /// Whether what the step wrote is let decay.
+    pub fn decays(self) -> bool {
+        matches!(self, Step::HomeWrite | Step::LogWrite | Step::Staging | Step::PageWrite)
+    }
+
+    /// Whether this kind of fault can hit the step.
+    pub fn admits(self, kind: FaultKind) -> bool {
+        match kind {
+            FaultKind::PowerCut | FaultKind::Kill => true,
+            FaultKind::Error | FaultKind::Slow => self.transfers(),
+            FaultKind::Flip => self.flips(),
+            FaultKind::Decay => self.decays(),
+        }
+    }
+}

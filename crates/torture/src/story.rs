@@ -1,0 +1,204 @@
+//! A seed's story from the first life to the last, and many seeds one after another.
+
+use crate::life::{Ended, Purpose, World, live};
+use crate::plan::Plan;
+use crate::records::Owner;
+use crate::truth::Truth;
+use crate::{Configuration, Coverage, FaultKind, Options, Step, rot};
+use base::Random;
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::Range;
+use std::rc::Rc;
+use virtual_driver::{Media, PowerCut};
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The seed: running it again shows the same.
+    pub seed: u64,
+    /// In which life, counted from 0.
+    pub life: u64,
+    /// What had been planned against that life.
+    pub plan: String,
+    /// The seed's configuration.
+    pub configuration: String,
+    /// What is wrong.
+    pub wrong: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {} fails in life {}:", self.seed, self.life)?;
+        for what in &self.wrong {
+            writeln!(f, "  {what}")?;
+        }
+        writeln!(f, "plan: {}", self.plan)?;
+        write!(f, "configuration: {}", self.configuration)
+    }
+}
+
+/// What came of one seed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// A hash of every event of every life: equal for equal seeds.
+    pub hash: u64,
+    /// Lives lived.
+    pub lives: u64,
+    /// Transactions acknowledged.
+    pub transactions: u64,
+    /// What hit what.
+    pub coverage: Coverage,
+    /// Whether damage was found where a bit had flipped.
+    pub detected: bool,
+    /// What is wrong with the engine, if anything is.
+    pub failure: Option<Failure>,
+}
+
+/// What came of many seeds.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Seeds run.
+    pub seeds: u64,
+    /// Lives lived.
+    pub lives: u64,
+    /// Transactions acknowledged.
+    pub transactions: u64,
+    /// Seeds in which damage after a flipped bit was found.
+    pub detected: u64,
+    /// What hit what.
+    pub coverage: Coverage,
+    /// The seeds that failed.
+    pub failures: Vec<Failure>,
+}
+
+/// Runs the seeds one after another; `progress` sees each outcome.
+pub fn run_range(seeds: Range<u64>, options: Options, mut progress: impl FnMut(&Outcome)) -> Summary {
+    let mut summary = Summary::default();
+    for seed in seeds {
+        let outcome = run_seed(seed, options);
+        progress(&outcome);
+        summary.seeds += 1;
+        summary.lives += outcome.lives;
+        summary.transactions += outcome.transactions;
+        summary.detected += u64::from(outcome.detected);
+        summary.coverage.add(&outcome.coverage);
+        summary.failures.extend(outcome.failure);
+    }
+    summary
+}
+
+/// Runs one seed.
+pub fn run_seed(seed: u64, options: Options) -> Outcome {
+    let configuration = Rc::new(Configuration::draw(seed, options));
+    let truth = Truth { owners: vec![Owner::default(); configuration.record_clients], ..Truth::default() };
+    let world = World { seed, media: Media::new(), truth: Rc::new(RefCell::new(truth)), flipped: false, configuration };
+    let outcome = Outcome {
+        seed,
+        hash: 0,
+        lives: 0,
+        transactions: 0,
+        coverage: Coverage::default(),
+        detected: false,
+        failure: None,
+    };
+    let mut story = Story { world, outcome, random: Random::stream(seed, "story") };
+    story.tell();
+    let mut outcome = story.outcome;
+    outcome.transactions = story.world.truth.borrow().acknowledged;
+    outcome
+}
+
+struct Story {
+    world: World,
+    outcome: Outcome,
+    random: Random,
+}
+
+impl Story {
+    fn tell(&mut self) {
+        let lives = self.world.configuration.lives;
+        let flips = self.random.chance(0.4);
+        for life in 0..lives {
+            let plan = Plan::draw(&mut self.random, flips && life + 1 == lives);
+            if !self.live(plan, Purpose::Work) {
+                return;
+            }
+        }
+        if !self.world.flipped && self.random.chance(0.4) && !self.decay() {
+            return;
+        }
+        let _ = self.live(Plan::default(), Purpose::Work) && self.live(Plan::default(), Purpose::Inspection);
+    }
+
+    /// Lives a life and does to the media what its end does; false if the story is over.
+    fn live(&mut self, plan: Plan, purpose: Purpose) -> bool {
+        let kill = plan.kill;
+        let ended = live(&self.world, self.outcome.lives, plan.clone(), purpose);
+        self.world.flipped |= ended.scene.flipped.get();
+        if !self.note(&ended, &plan) {
+            return false;
+        }
+        if kill {
+            self.world.media.process_end(&mut self.random);
+        } else {
+            let policies = [
+                PowerCut::default(),
+                PowerCut { lost: 0.0, torn: 1.0 },
+                PowerCut { lost: 1.0, torn: 0.0 },
+                PowerCut { lost: 0.5, torn: 0.0 },
+            ];
+            let policy = *self.random.choose(&policies).expect("there are some");
+            let survival = self.world.media.power_cut(&mut self.random, &policy);
+            self.outcome.coverage.add_survival(survival);
+        }
+        true
+    }
+
+    /// Notes how a life ended; false if the story is over.
+    fn note(&mut self, ended: &Ended, plan: &Plan) -> bool {
+        let outcome = &mut self.outcome;
+        for word in [ended.scene.hash.get(), ended.scene.events.get(), ended.wrong.len() as u64] {
+            outcome.hash = (outcome.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        }
+        outcome.coverage.add(&ended.scene.coverage.borrow());
+        outcome.detected |= ended.detected;
+        if !ended.wrong.is_empty() {
+            outcome.failure = Some(Failure {
+                seed: outcome.seed,
+                life: outcome.lives,
+                plan: format!("{plan:?}"),
+                configuration: format!("{:?}", self.world.configuration),
+                wrong: ended.wrong.clone(),
+            });
+        }
+        outcome.lives += 1;
+        outcome.failure.is_none() && !ended.detected
+    }
+
+    /// Lets a copy of the media decay: the damage is reported or does no harm. False if the story is over.
+    fn decay(&mut self) -> bool {
+        let steps: Vec<Step> = Step::ALL.into_iter().filter(|step| step.decays()).collect();
+        let step = *self.random.choose(&steps).expect("some steps' writes decay");
+        let media = self.world.media.copy();
+        if !rot::decay(&media, &self.world.configuration, step, &mut self.random) {
+            return true;
+        }
+        self.outcome.coverage.hit(FaultKind::Decay, step);
+        let truth = self.world.truth.borrow().clone();
+        if !truth.created {
+            return true;
+        }
+        let configuration = Rc::clone(&self.world.configuration);
+        let truth = Rc::new(RefCell::new(truth));
+        let world = World { seed: self.world.seed, configuration, media, truth, flipped: true };
+        let ended = live(&world, self.outcome.lives, Plan::default(), Purpose::Inspection);
+        let detected = ended.detected;
+        // The original goes on, whatever came of the copy.
+        self.note(&Ended { detected: false, ..ended }, &Plan::default());
+        self.outcome.detected |= detected;
+        self.outcome.failure.is_none()
+    }
+}

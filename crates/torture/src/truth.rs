@@ -1,0 +1,22 @@
+//! What the clients were told: against this every restart is held.
+
+use crate::ledger::Ledger;
+use crate::records::Owner;
+use std::collections::BTreeSet;
+
+/// What is known of the database's contents, from one life to the next.
+#[derive(Clone, Debug, Default)]
+pub struct Truth {
+    /// Whether the database's creation was acknowledged.
+    pub created: bool,
+    /// Whether the rows' load was.
+    pub loaded: bool,
+    /// The partitions whose creation was.
+    pub partitions: BTreeSet<String>,
+    /// Debit-Credit.
+    pub ledger: Ledger,
+    /// The records, by client.
+    pub owners: Vec<Owner>,
+    /// Transactions acknowledged, of all kinds.
+    pub acknowledged: u64,
+}

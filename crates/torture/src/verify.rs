@@ -1,0 +1,119 @@
+//! Comparing a database with what is known of it.
+
+use crate::configuration::Rows;
+use crate::debit_credit::{Partitions, balance, row_key};
+use crate::ledger::{Balances, Found};
+use crate::life::filler;
+use crate::records::{Contents, owner_of};
+use crate::stage::Stage;
+use engine::{Database, Direction, Error, Result, Transaction};
+use std::ops::Bound;
+
+/// Reads everything and compares it with what the clients know; false if the life is over. To be called while nobody works.
+pub async fn contents(stage: &Stage, database: &Database) -> bool {
+    let read = async {
+        let mut tx = database.begin().await?;
+        let found = transfers(stage, database, &mut tx).await?;
+        let records = records(stage, database, &mut tx).await?;
+        tx.commit().await?;
+        Ok((found, records))
+    };
+    let (found, records) = match read.await {
+        Ok(found) => found,
+        Err(error @ Error::BufferExhausted { .. }) => {
+            stage.wrong(format!("reading alone: {error}"));
+            return false;
+        }
+        Err(error) => {
+            stage.judge(&error, "reading everything");
+            return false;
+        }
+    };
+    let truth = &mut *stage.truth.borrow_mut();
+    if let Err(wrong) = truth.ledger.settle(&found) {
+        wrong.into_iter().take(5).for_each(|what| stage.wrong(what));
+    }
+    for (number, (owner, found)) in truth.owners.iter_mut().zip(&records).enumerate() {
+        if let Err(what) = owner.settle(found) {
+            stage.wrong(format!("records of client {number}: {what}"));
+        }
+    }
+    !stage.over.get()
+}
+
+async fn transfers(stage: &Stage, database: &Database, tx: &mut Transaction) -> Result<Found> {
+    let mut found = Found::default();
+    let Some(partitions) = Partitions::of(stage, database) else { return Ok(found) };
+    tx.scan_appended(partitions.history, |_, record| {
+        found.history.push(record.to_vec());
+        true
+    })
+    .await?;
+    let configuration = &stage.configuration;
+    let counts = [configuration.accounts, configuration.tellers, configuration.branches];
+    for (kind, count) in counts.into_iter().enumerate() {
+        let mut balances = Balances::new();
+        for number in 0..count {
+            let partition = partitions.rows[kind];
+            let row = match configuration.rows {
+                Rows::Tree => tx.get(partition, &row_key(number)).await?,
+                Rows::Direct(_) => Some(tx.read_object(partition, number, <[u8]>::to_vec).await?),
+            };
+            let filler = if configuration.rows == Rows::Tree { filler(number) } else { 0 };
+            match row {
+                Some(row) if row.len() == configuration.row_size && row[8..].iter().all(|byte| *byte == filler) => {
+                    balances.insert(number, balance(&row));
+                }
+                _ => stage.wrong(format!("row {number} of kind {kind} is not what was loaded: {row:?}")),
+            }
+        }
+        balances.retain(|_, balance| *balance != 0);
+        found.balances[kind] = balances;
+    }
+    Ok(found)
+}
+
+/// Everybody's records, by client.
+async fn records(stage: &Stage, database: &Database, tx: &mut Transaction) -> Result<Vec<Contents>> {
+    let mut found = vec![Contents::new(); stage.configuration.record_clients];
+    let Some(partition) = stage.partition(database, "records") else { return Ok(found) };
+    let mut cursor = tx.cursor(partition, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+    while let Some((key, value)) = tx.next(&mut cursor).await? {
+        match found.get_mut(owner_of(&key)) {
+            Some(contents) => {
+                contents.insert(key, value.into());
+            }
+            None => stage.wrong(format!("a record with the key {key:?} is nobody's")),
+        }
+    }
+    Ok(found)
+}
+
+/// Checks every page and every structure. To be called while nobody works.
+pub async fn structure(stage: &Stage, database: &Database) {
+    match database.check(|_| ()).await {
+        Err(error) => {
+            stage.judge(&error, "checking");
+        }
+        Ok(report) if !report.is_clean() => {
+            if stage.scene.flipped.get() {
+                stage.detected.set(true);
+                stage.over.set(true);
+            } else {
+                report.findings.iter().take(5).for_each(|finding| stage.wrong(format!("check: {finding}")));
+            }
+        }
+        Ok(_) => {}
+    }
+    tables(stage, database);
+}
+
+/// Checks the engine's tables in memory.
+pub fn tables(stage: &Stage, database: &Database) {
+    if let Err(what) = database.buffer().pool().borrow().check() {
+        stage.wrong(format!("buffer pool: {what}"));
+    }
+    if let Err(violation) = database.locks().borrow().check() {
+        stage.wrong(format!("lock table: {violation}"));
+    }
+}
