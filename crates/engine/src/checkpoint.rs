@@ -6,11 +6,13 @@
 
 use crate::Result;
 use crate::canary::{self, Canary};
+use crate::catalog::Partition;
 use crate::database::Database;
 use crate::statistics::add;
 use base::{Lsn, PartitionId};
-use executor::{Executor, WaitQueue};
+use executor::{Executor, Turn, WaitQueue};
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 /// When checkpoints are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +33,8 @@ pub struct Checkpointer {
     policy: Policy,
     /// The end of the log when the last checkpoint began: pages dirty since before it are old.
     last_begin: Cell<Lsn>,
-    running: Cell<bool>,
-    finished: WaitQueue,
+    /// Who writes the home file.
+    turn: Turn,
     bell: WaitQueue,
     /// Why the last one failed.
     failure: RefCell<Option<crate::Error>>,
@@ -47,8 +49,7 @@ impl Checkpointer {
         Checkpointer {
             policy,
             last_begin: Cell::new(Lsn::ZERO),
-            running: Cell::new(false),
-            finished: WaitQueue::new(),
+            turn: Turn::new(),
             bell: WaitQueue::new(),
             failure: RefCell::new(None),
         }
@@ -72,7 +73,7 @@ pub fn start(database: &Database) {
     if policy == Policy::OFF {
         return;
     }
-    let (weak, executor) = (std::rc::Rc::downgrade(&database.0), database.0.executor.clone());
+    let (weak, executor) = (Rc::downgrade(&database.0), database.0.executor.clone());
     database.0.executor.spawn(async move {
         let mut last = executor.now();
         loop {
@@ -105,10 +106,7 @@ impl Database {
 
     async fn take_checkpoint(&self, full: bool) -> Result<()> {
         let checkpointer = &self.0.checkpointer;
-        while checkpointer.running.replace(true) {
-            checkpointer.finished.wait(&self.0.executor).await;
-        }
-        let _running = Running(self.clone());
+        let _turn = checkpointer.turn.take(&self.0.executor).await;
         let begin = self.0.log.end();
         // The second checkpoint after a change finds its page old: hot pages are written once in two checkpoints. A log
         // that is nearly full cannot wait for that.
@@ -118,7 +116,7 @@ impl Database {
         let redo_start = self.redo_start();
         self.0.buffer.sync().await?;
         self.0.log.flush(self.0.log.end().min(redo_start.max(begin))).await?;
-        self.store_home(redo_start).await?;
+        self.store_home(redo_start, None).await?;
         self.0.log.truncate(redo_start);
         checkpointer.last_begin.set(begin);
         add(&self.0.statistics.checkpoints, 1);
@@ -135,24 +133,24 @@ impl Database {
         [dirty, active].into_iter().flatten().fold(self.0.log.end(), Lsn::min)
     }
 
-    /// Stores the catalog as it is now.
-    pub(crate) async fn store_catalog(&self) -> Result<()> {
-        let checkpointer = &self.0.checkpointer;
-        while checkpointer.running.replace(true) {
-            checkpointer.finished.wait(&self.0.executor).await;
-        }
-        let _running = Running(self.clone());
+    /// Makes a new partition one of the database's: durable first, then visible.
+    pub(crate) async fn enter(&self, partition: Partition) -> Result<()> {
+        let _turn = self.0.checkpointer.turn.take(&self.0.executor).await;
         let redo_start = self.0.contents.borrow().redo_start();
-        self.store_home(redo_start).await
+        self.store_home(redo_start, Some(&partition)).await?;
+        self.0.statistics.reserve(usize::from(partition.id) + 1);
+        self.0.partitions.borrow_mut().push(Rc::new(partition));
+        Ok(())
     }
 
     /// Writes the home file. Only one task does so at a time.
-    async fn store_home(&self, redo_start: Lsn) -> Result<()> {
+    async fn store_home(&self, redo_start: Lsn, new: Option<&Partition>) -> Result<()> {
         let mut contents = self.0.contents.borrow().clone();
         contents.redo_start = redo_start.0;
         contents.log_durable = if self.0.settings.log.durable { self.0.log.durable().0 } else { redo_start.0 };
         contents.next_transaction = self.0.registry.borrow().next();
         contents.partitions = self.partitions().iter().map(|partition| (**partition).clone()).collect();
+        contents.partitions.extend(new.cloned());
         let mut home = self.0.home.take().expect("only one task writes the home file");
         let result = home.write(&self.0.executor, &contents).await;
         self.0.home.replace(Some(home));
@@ -164,16 +162,5 @@ impl Database {
     /// The partitions that a checkpoint has stored.
     pub fn stored_partitions(&self) -> Vec<PartitionId> {
         self.0.contents.borrow().partitions.iter().map(|partition| partition.id()).collect()
-    }
-}
-
-/// Ends the exclusion of checkpoints even if the task is abandoned.
-struct Running(Database);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let checkpointer = &self.0.0.checkpointer;
-        checkpointer.running.set(false);
-        checkpointer.finished.wake_all(&self.0.0.executor);
     }
 }

@@ -20,7 +20,7 @@ use crate::statistics::{RecoveryReport, Statistics};
 use crate::transaction::{Registry, State};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId, TransactionId};
-use executor::{Executor, WaitQueue};
+use executor::{Executor, Turn, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -47,6 +47,8 @@ pub(crate) struct Inner {
     pub admission: WaitQueue,
     pub active: Cell<usize>,
     pub closing: Cell<bool>,
+    /// Who creates a partition.
+    pub creation: Turn,
     /// Two reusable copies of a record, before and after a change.
     pub scratch: RefCell<(Vec<u8>, Vec<u8>)>,
 }

@@ -70,7 +70,7 @@ pub async fn redo(executor: &Executor, buffer: &Rc<Buffer>, scan: &mut Scan) -> 
             batch.bytes.extend_from_slice(entry.bytes);
             batch.records.push((entry.start, entry.end, batch.bytes.len()));
             let record = decode(entry.bytes, entry.start)?;
-            batch.pages.extend(record.edits().map(|(_, edit)| edit.page));
+            batch.pages.extend(record.edits().map(|(_, edit)| edit.page).filter(|page| exists(buffer, *page)));
         }
         if batch.records.is_empty() {
             remainder.report.log_bytes = scan.end().0 - from.0;
@@ -80,6 +80,11 @@ pub async fn redo(executor: &Executor, buffer: &Rc<Buffer>, scan: &mut Scan) -> 
         buffer.prefetch(batch.pages.iter().copied()).await?;
         redo_batch(buffer, &batch, &mut remainder).await?;
     }
+}
+
+/// Whether the page's partition was completely created: the log may hold the beginnings of one that was not.
+fn exists(buffer: &Buffer, page: PageId) -> bool {
+    buffer.is_attached(page.partition)
 }
 
 fn decode(bytes: &[u8], lsn: Lsn) -> Result<Record<'_>> {
@@ -92,7 +97,7 @@ async fn redo_batch(buffer: &Rc<Buffer>, batch: &Batch, remainder: &mut Remainde
     for &(start, end, to) in &batch.records {
         let record = decode(&batch.bytes[from..to], start)?;
         from = to;
-        for (sequence, edit) in record.edits() {
+        for (sequence, edit) in record.edits().filter(|(_, edit)| exists(buffer, edit.page)) {
             while let Err(need) = redo_edit(buffer, sequence, &edit, start, end) {
                 let mut pins = Pins::new(buffer);
                 buffer.satisfy(need, &mut pins).await?;

@@ -10,6 +10,7 @@ mod operations;
 mod pricing;
 mod tasks;
 mod timers;
+mod turn;
 mod wait;
 
 pub use executor::{Executor, Order, Step};
@@ -17,4 +18,5 @@ pub use join::JoinHandle;
 pub use mailbox::{Mailbox, Sender, mailbox};
 pub use operations::Perform;
 pub use tasks::TaskId;
+pub use turn::{Holding, Turn};
 pub use wait::WaitQueue;

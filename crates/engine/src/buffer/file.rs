@@ -4,7 +4,7 @@ use crate::page::{PageKind, header};
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
 use driver::{Access, DeviceId, DeviceTraits, FileId, Op, Output, Work};
-use executor::{Executor, WaitQueue};
+use executor::{Executor, Turn};
 use std::cell::Cell;
 
 /// An open file of pages. Page `n` lies at byte `n * page size`.
@@ -21,8 +21,7 @@ pub struct DataFile {
     fresh_kind: PageKind,
     capacity: Cell<u32>,
     written: Cell<u32>,
-    growing: Cell<bool>,
-    grown: WaitQueue,
+    growth: Turn,
     /// Pages read since the start.
     pub reads: Cell<u64>,
     /// Pages written since the start.
@@ -64,8 +63,7 @@ impl DataFile {
             fresh_kind,
             capacity: Cell::new(pages),
             written: Cell::new(pages),
-            growing: Cell::new(false),
-            grown: WaitQueue::new(),
+            growth: Turn::new(),
             reads: Cell::new(0),
             writes: Cell::new(0),
             completed: Cell::new(0),
@@ -158,30 +156,20 @@ impl DataFile {
         Ok(())
     }
 
-    /// Makes the file longer by a quarter, within limits. Tasks that ask while one grows it wait for that one.
+    /// Makes the file longer by a quarter, within limits, unless another task did so while this one waited for its turn.
     ///
     /// # Errors
     /// The driver's; the file keeps its length.
     pub async fn grow(&self, executor: &Executor) -> Result<()> {
-        if self.growing.replace(true) {
-            self.grown.wait(executor).await;
+        let before = self.capacity.get();
+        let _turn = self.growth.take(executor).await;
+        if self.capacity.get() > before {
             return Ok(());
         }
-        let guard = Growing(self, executor);
-        let length = u64::from(self.capacity.get()) * self.page_size as u64;
+        let length = u64::from(before) * self.page_size as u64;
         let step = (length / 4).clamp(GROWTH_MIN, GROWTH_MAX);
         let pages = u32::try_from((length + step).div_ceil(self.page_size as u64)).unwrap_or(u32::MAX);
-        self.reserve(guard.1, pages).await
-    }
-}
-
-/// Ends the growth even if the task that grows the file is abandoned.
-struct Growing<'a>(&'a DataFile, &'a Executor);
-
-impl Drop for Growing<'_> {
-    fn drop(&mut self) {
-        self.0.growing.set(false);
-        self.0.grown.wake_all(self.1);
+        self.reserve(executor, pages).await
     }
 }
 

@@ -11,7 +11,7 @@ use crate::statistics::Statistics;
 use crate::transaction::Registry;
 use crate::{Error, Result, buffer, log};
 use driver::DeviceId;
-use executor::{Executor, WaitQueue};
+use executor::{Executor, Turn, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -128,6 +128,7 @@ impl Database {
             admission: WaitQueue::new(),
             active: Cell::new(0),
             closing: Cell::new(false),
+            creation: Turn::new(),
             scratch: RefCell::default(),
             settings,
         }))

@@ -7,8 +7,8 @@ use crate::organization::{allocator, append, b_tree};
 use crate::page::{Edit, PageKind};
 use crate::{Error, Result};
 use base::PartitionId;
+use driver::Op;
 use executor::Executor;
-use std::rc::Rc;
 
 /// A partition to be created.
 #[derive(Clone, Debug)]
@@ -49,6 +49,7 @@ impl Database {
     /// [`Error::Setting`] if the name is taken or the sizes do not fit, or the driver's.
     pub async fn create_partition(&self, spec: PartitionSpec) -> Result<PartitionId> {
         let inner = &*self.0;
+        let _turn = inner.creation.take(&inner.executor).await;
         if self.partition(&spec.name).is_ok() {
             return Err(Error::Setting(format!("there is a partition '{}' already", spec.name)));
         }
@@ -58,6 +59,7 @@ impl Database {
         let partition = Partition { name, id, organization, locking, device, assumed };
         let page_size = inner.settings.buffer.page_size;
         partition.validate(page_size)?;
+        remove_leftover(&inner.executor, &partition).await?;
         let file = open_file(&inner.executor, &partition, page_size, true).await?;
         let first_pages = match organization {
             Organization::Direct { objects, blocking_factor, .. } => objects.div_ceil(u64::from(blocking_factor)),
@@ -69,11 +71,9 @@ impl Database {
         })?;
         file.reserve(&inner.executor, pages).await?;
         inner.buffer.attach(PartitionId(id), file);
-        inner.partitions.borrow_mut().push(Rc::new(partition));
-        inner.statistics.reserve(usize::from(id) + 1);
         self.format(PartitionId(id), organization, page_size).await?;
         inner.log.flush(inner.log.end()).await?;
-        self.store_catalog().await?;
+        self.enter(partition).await?;
         Ok(PartitionId(id))
     }
 
@@ -117,4 +117,11 @@ pub(super) async fn open_file(
         file.assume_written();
     }
     Ok(file)
+}
+
+/// Removes the file of a creation that was cut off.
+async fn remove_leftover(executor: &Executor, partition: &Partition) -> Result<()> {
+    let device = super::open::device(executor, &partition.device)?;
+    executor.perform(Op::Remove { device, name: partition.file_name() }).await.result?;
+    Ok(())
 }

@@ -1,0 +1,38 @@
+use crate::{Executor, WaitQueue};
+use std::cell::Cell;
+
+/// Lets one task at a time do something that includes waiting; others take their turn in order of arrival.
+#[derive(Default)]
+pub struct Turn {
+    taken: Cell<bool>,
+    waiters: WaitQueue,
+}
+
+/// Holds a turn; the next task gets it when this is dropped, even if the holder is abandoned.
+pub struct Holding<'a> {
+    turn: &'a Turn,
+    executor: &'a Executor,
+}
+
+impl Turn {
+    /// Nobody has the turn.
+    pub fn new() -> Turn {
+        Turn::default()
+    }
+
+    /// Waits for the turn and takes it.
+    pub async fn take<'a>(&'a self, executor: &'a Executor) -> Holding<'a> {
+        while self.taken.replace(true) {
+            self.waiters.wait(executor).await;
+        }
+        Holding { turn: self, executor }
+    }
+}
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        self.turn.taken.set(false);
+        // An abandoned waiter would swallow a single wake, so all look again.
+        self.turn.waiters.wake_all(self.executor);
+    }
+}
