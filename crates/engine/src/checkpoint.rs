@@ -9,7 +9,7 @@ use crate::canary::{self, Canary};
 use crate::catalog::Partition;
 use crate::database::Database;
 use crate::statistics::add;
-use base::{Lsn, PartitionId};
+use base::Lsn;
 use executor::{Executor, Turn, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -101,9 +101,11 @@ impl Database {
     /// # Errors
     /// The driver's or the log's. The checkpoint before stays valid.
     pub async fn checkpoint(&self) -> Result<()> {
-        self.take_checkpoint(true).await
+        let database = self.clone();
+        self.0.executor.spawn(async move { database.take_checkpoint(true).await }).join().await
     }
 
+    /// Runs in a task of its own, so that no write of the home file is abandoned.
     async fn take_checkpoint(&self, full: bool) -> Result<()> {
         let checkpointer = &self.0.checkpointer;
         let _turn = checkpointer.turn.take(&self.0.executor).await;
@@ -135,6 +137,11 @@ impl Database {
 
     /// Makes a new partition one of the database's: durable first, then visible.
     pub(crate) async fn enter(&self, partition: Partition) -> Result<()> {
+        let database = self.clone();
+        self.0.executor.spawn(async move { database.enter_alone(partition).await }).join().await
+    }
+
+    async fn enter_alone(&self, partition: Partition) -> Result<()> {
         let _turn = self.0.checkpointer.turn.take(&self.0.executor).await;
         let redo_start = self.0.contents.borrow().redo_start();
         self.store_home(redo_start, Some(&partition)).await?;
@@ -157,10 +164,5 @@ impl Database {
         result?;
         self.0.contents.replace(contents);
         Ok(())
-    }
-
-    /// The partitions that a checkpoint has stored.
-    pub fn stored_partitions(&self) -> Vec<PartitionId> {
-        self.0.contents.borrow().partitions.iter().map(|partition| partition.id()).collect()
     }
 }

@@ -19,4 +19,4 @@ pub use mailbox::{Mailbox, Sender, mailbox};
 pub use operations::Perform;
 pub use tasks::TaskId;
 pub use turn::{Holding, Turn};
-pub use wait::WaitQueue;
+pub use wait::{Wait, WaitQueue};

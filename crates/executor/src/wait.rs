@@ -1,14 +1,16 @@
 use crate::{Executor, TaskId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::task::Poll;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 /// Tasks that wait for some condition, in order of arrival. A waiter checks its condition again after each wake: wakes may
-/// come without cause.
+/// come without cause. A waiter that is abandoned leaves the queue, and passes its wake on if it had been woken.
 #[derive(Default)]
 pub struct WaitQueue {
-    tasks: RefCell<VecDeque<TaskId>>,
+    waiters: RefCell<VecDeque<(u64, TaskId)>>,
+    tickets: Cell<u64>,
 }
 
 impl WaitQueue {
@@ -18,35 +20,22 @@ impl WaitQueue {
     }
 
     /// Waits for one wake.
-    pub async fn wait(&self, executor: &Executor) {
-        let mut registered = false;
-        poll_fn(|_| {
-            if std::mem::replace(&mut registered, true) {
-                return Poll::Ready(());
-            }
-            self.tasks.borrow_mut().push_back(executor.current());
-            Poll::Pending
-        })
-        .await;
-    }
-
-    /// Registers the current task without waiting; for leaf futures that decide to wait themselves.
-    pub fn register(&self, executor: &Executor) {
-        self.tasks.borrow_mut().push_back(executor.current());
+    pub fn wait<'a>(&'a self, executor: &'a Executor) -> Wait<'a> {
+        Wait { queue: self, executor, ticket: None }
     }
 
     /// Wakes every waiter.
     pub fn wake_all(&self, executor: &Executor) {
-        let mut tasks = self.tasks.borrow_mut();
-        for task in tasks.drain(..) {
+        let mut waiters = self.waiters.borrow_mut();
+        for (_, task) in waiters.drain(..) {
             executor.wake(task);
         }
     }
 
     /// Wakes the first waiter; false if there is none.
     pub fn wake_one(&self, executor: &Executor) -> bool {
-        let first = self.tasks.borrow_mut().pop_front();
-        first.is_some_and(|task| {
+        let first = self.waiters.borrow_mut().pop_front();
+        first.is_some_and(|(_, task)| {
             executor.wake(task);
             true
         })
@@ -54,6 +43,50 @@ impl WaitQueue {
 
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
-        self.tasks.borrow().is_empty()
+        self.waiters.borrow().is_empty()
+    }
+
+    /// Takes a waiter out; false if it was woken already.
+    fn leave(&self, ticket: u64) -> bool {
+        let mut waiters = self.waiters.borrow_mut();
+        let place = waiters.iter().position(|(other, _)| *other == ticket);
+        place.is_some_and(|place| waiters.remove(place).is_some())
+    }
+}
+
+/// One task's wait in a [`WaitQueue`].
+pub struct Wait<'a> {
+    queue: &'a WaitQueue,
+    executor: &'a Executor,
+    ticket: Option<u64>,
+}
+
+impl Future for Wait<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        match self.ticket.take() {
+            Some(ticket) => {
+                self.queue.leave(ticket);
+                Poll::Ready(())
+            }
+            None => {
+                let ticket = self.queue.tickets.get();
+                self.queue.tickets.set(ticket + 1);
+                self.queue.waiters.borrow_mut().push_back((ticket, self.executor.current()));
+                self.ticket = Some(ticket);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket
+            && !self.queue.leave(ticket)
+        {
+            self.queue.wake_one(self.executor);
+        }
     }
 }

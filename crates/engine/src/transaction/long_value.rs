@@ -7,6 +7,7 @@
 
 use super::Transaction;
 use crate::log::record::Undo;
+use crate::organization::allocator;
 use crate::organization::b_tree::{self, overflow};
 use crate::page::{Edit, Pages};
 use crate::{Error, Need, Result};
@@ -66,11 +67,7 @@ pub fn next(pages: &impl Pages, page: PageId) -> Result<u32, Need> {
 }
 
 fn part(pages: &impl Pages, page: PageId) -> Result<(u32, &[u8]), Need> {
-    let damaged = |detail| {
-        let file = format!("partition {}", page.partition.0);
-        Need::Fail(Error::DamagedPage { page, file, detail })
-    };
-    overflow::read(pages.page(page)?).map_err(damaged)
+    overflow::read(pages.page(page)?).map_err(|detail: String| allocator::damaged(page, &detail))
 }
 
 impl Transaction {

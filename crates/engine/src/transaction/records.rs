@@ -34,8 +34,21 @@ impl Transaction {
     /// # Errors
     /// [`Error::Deadlock`], [`Error::NoPartition`], [`Error::WrongOrganization`], a damaged page, or the driver's.
     pub async fn get(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.read(partition, key, Mode::Shared).await
+    }
+
+    /// As [`Transaction::get`], for a record that will probably be changed: others may go on reading it, but nobody else
+    /// gets it for update, so two such transactions do not deadlock when they come to change it.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub async fn get_for_update(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.read(partition, key, Mode::Update).await
+    }
+
+    async fn read(&mut self, partition: PartitionId, key: &[u8], mode: Mode) -> Result<Option<Vec<u8>>> {
         self.reference().await?;
-        self.lock_key(partition, key, Mode::Shared).await?;
+        self.lock_key(partition, key, mode).await?;
         let database = self.database.clone();
         match database.refer(partition, || database.find(partition, key)).await? {
             Found::Nothing => Ok(None),

@@ -165,3 +165,28 @@ fn a_seed_fixes_the_order() {
     assert_eq!(order(1), order(1));
     assert_ne!(order(1), order(2));
 }
+
+#[test]
+fn an_abandoned_waiter_passes_its_wake_on() {
+    let executor = Bench::executor(Order::FirstInFirstOut);
+    let queue = Rc::new(WaitQueue::new());
+    let passed = Rc::new(Cell::new(false));
+    let (patient, flag, shared) = (executor.clone(), Rc::clone(&passed), Rc::clone(&queue));
+    executor
+        .run(async {
+            let mut abandoned = Box::pin(queue.wait(&executor));
+            assert!(poll_fn(|context| Poll::Ready(abandoned.as_mut().poll(context))).await.is_pending());
+            executor.spawn(async move {
+                shared.wait(&patient).await;
+                flag.set(true);
+            });
+            executor.yield_now().await;
+            assert!(queue.wake_one(&executor));
+            drop(abandoned);
+            // The first wake also queued this task, ahead of the one that it was passed on to.
+            executor.yield_now().await;
+            executor.yield_now().await;
+            assert!(passed.get() && queue.is_empty());
+        })
+        .expect("runs to the end");
+}
