@@ -3,10 +3,22 @@
 use super::Database;
 use crate::buffer::Pins;
 use crate::statistics::add;
-use crate::{Need, Result};
+use crate::{Error, Need, Result};
 use base::PartitionId;
 
 impl Database {
+    /// The error with the name of the file that a damaged page is in, which is not known where contents contradict each
+    /// other.
+    #[cold]
+    fn named(&self, error: Error) -> Error {
+        match error {
+            Error::DamagedPage { page, file, detail } if file.is_empty() => {
+                self.0.buffer.file(page.partition).damaged(page, detail)
+            }
+            other => other,
+        }
+    }
+
     /// Calls `attempt` until it succeeds, bringing in between what it lacks. Counts one reference to the partition: a miss if
     /// it brought a page into the buffer. Ready at once on a hit.
     ///
@@ -23,7 +35,7 @@ impl Database {
                 self.0.statistics.count_reference(usize::from(partition.0), true);
                 Ok(value)
             }
-            Err(Need::Fail(error)) => Err(error),
+            Err(Need::Fail(error)) => Err(self.named(error)),
             Err(need) => {
                 let (value, missed) = self.bring(need, attempt).await?;
                 self.0.statistics.count_reference(usize::from(partition.0), !missed);
@@ -58,7 +70,7 @@ impl Database {
             }
             match attempt() {
                 Ok(value) => break Ok((value, missed)),
-                Err(Need::Fail(error)) => break Err(error),
+                Err(Need::Fail(error)) => break Err(self.named(error)),
                 Err(other) => need = other,
             }
         };

@@ -114,9 +114,8 @@ fn state(pages: &impl Pages, partition: PartitionId) -> Result<State, Need> {
     Ok(read(page))
 }
 
-/// The failure that a page's contents contradict another page's.
+/// The failure that a page's contents contradict another page's. The file's name is added where it is known.
 #[cold]
 pub(crate) fn damaged(page: PageId, detail: &str) -> Need {
-    let file = format!("partition {}", page.partition.0);
-    Need::Fail(Error::DamagedPage { page, file, detail: detail.to_owned() })
+    Need::Fail(Error::DamagedPage { page, file: String::new(), detail: detail.to_owned() })
 }

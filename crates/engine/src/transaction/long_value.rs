@@ -5,7 +5,7 @@
 //! 8 the value, or: length u32, first page number u32
 //! ```
 
-use super::Transaction;
+use super::{Chain, Transaction};
 use crate::log::record::Undo;
 use crate::organization::allocator;
 use crate::organization::b_tree::{self, overflow};
@@ -91,6 +91,7 @@ impl Transaction {
         if value.len() > VALUE_LEN_MAX {
             return Err(self.too_large("a value", value.len(), VALUE_LEN_MAX, partition));
         }
+        self.give_up_loose();
         let mut next = 0;
         let mut end = value.len();
         while end > 0 {
@@ -123,7 +124,9 @@ impl Transaction {
                     planned
                 };
                 let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
-                database.update(state, &Undo::FreePage { page: PageId::new(partition, number) }, &edits);
+                let first = PageId::new(partition, number);
+                state.loose = Some(Chain { undo: state.undo.len(), first });
+                database.update(state, &Undo::FreePage { page: first }, &edits);
                 Ok(number)
             })
             .await
@@ -155,10 +158,22 @@ impl Transaction {
         Ok(value)
     }
 
+    /// The long value that was built last is part of the tree.
+    pub(super) fn attach_loose(&mut self) {
+        self.state.loose = None;
+    }
+
+    /// A long value that was built for a call that failed or was abandoned is of no use.
+    pub(super) fn give_up_loose(&mut self) {
+        let loose = self.state.loose.take();
+        self.state.chains.extend(loose);
+    }
+
     /// Remembers that the pages of a long value are to be freed once the transaction is committed.
     pub(super) fn give_up_chain(&mut self, partition: PartitionId, stored: &[u8]) {
         if let Stored::Elsewhere(_, first) = read(stored) {
-            self.state.chains.extend_from_slice(&PageId::new(partition, first).packed().to_le_bytes());
+            let chain = Chain { undo: self.state.undo.len(), first: PageId::new(partition, first) };
+            self.state.chains.push(chain);
         }
     }
 }
