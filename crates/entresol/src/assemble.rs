@@ -2,8 +2,8 @@
 
 use crate::OpenError;
 use crate::configuration::{
-    Backend, Configuration, DEFAULT_DEVICE, DeviceKind, GroupCommit, LockGranule, LockHold, Organization, Partition,
-    Replacement, Residence, Update, Victim,
+    Backend, Configuration, DeviceKind, GroupCommit, LockGranule, LockHold, Organization, Partition, Replacement,
+    Residence, Update, Victim,
 };
 use driver::Driver;
 use engine::buffer::replacement::Policy;
@@ -126,10 +126,5 @@ impl Configuration {
             None => self.partition(name).device,
         };
         Ok(PartitionSpec { name: name.to_owned(), organization, locking, device, assumed: false })
-    }
-
-    /// Whether the database's own directory is one of its devices' directories.
-    pub(crate) fn uses_directory(&self) -> bool {
-        self.hardware.is_none() && self.devices.get(DEFAULT_DEVICE).is_none_or(|device| device.path.is_none())
     }
 }

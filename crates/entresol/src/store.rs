@@ -6,6 +6,7 @@ use driver::{Op, Output};
 use engine::{Database, Error};
 use executor::{Executor, Order};
 use real_driver::DirectoryLock;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use virtual_driver::Media;
 
@@ -75,20 +76,52 @@ impl Opening {
         let executor = Executor::new(driver, Order::FirstInFirstOut);
         let settings = assemble::settings(&self.configuration);
         let home = settings.home_device.clone();
-        let state = executor.run(contents(&executor, &home))??;
-        if state == Contents::Foreign || (state == Contents::Nothing && !create) {
-            let detail = "it holds no file 'entresol.home'; name an empty directory or a database".to_owned();
-            return Err(Error::NotADatabase { path, detail }.into());
-        }
-        let lock = match self.configuration.uses_directory() {
-            true => Some(DirectoryLock::acquire(&self.path)?),
-            false => None,
-        };
-        let database = match state {
+        let others = self.configuration.devices.keys().filter(|name| real && **name != home);
+        self.refuse_foreign(&executor, &home, others, create)?;
+        let locks = self.lock_directories()?;
+        // Only now that nobody else comes near does the answer stay true.
+        let database = match executor.run(contents(&executor, &home))?? {
             Contents::Database => executor.run(Database::open(&executor, settings, &path))??,
             _ => executor.run(Database::create(&executor, settings))??,
         };
-        Ok(Store { executor, database: Some(database), configuration: self.configuration, _lock: lock })
+        Ok(Store { executor, database: Some(database), configuration: self.configuration, _locks: locks })
+    }
+
+    /// Nothing is created beside what another program or another database left.
+    fn refuse_foreign<'a>(
+        &self,
+        executor: &Executor,
+        home: &str,
+        others: impl Iterator<Item = &'a String>,
+        create: bool,
+    ) -> Result<(), OpenError> {
+        let path = self.path.display().to_string();
+        let state = executor.run(contents(executor, home))??;
+        if state == Contents::Foreign || (state == Contents::Nothing && !create) {
+            let detail = format!("it holds no file '{}'; name an empty directory or a database", engine::HOME_FILE);
+            return Err(Error::NotADatabase { path, detail }.into());
+        }
+        for device in others {
+            if state == Contents::Nothing && executor.run(contents(executor, device))?? != Contents::Nothing {
+                let detail = format!("device '{device}' holds files of something else; give it an empty directory");
+                return Err(Error::NotADatabase { path, detail }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks the directory of every device, each once.
+    fn lock_directories(&self) -> Result<Vec<DirectoryLock>, OpenError> {
+        if self.configuration.hardware.is_some() {
+            return Ok(Vec::new());
+        }
+        let directories = self.configuration.devices.values().map(|device| {
+            let directory = device.path.as_ref().unwrap_or(&self.path);
+            // Two names of one directory would be two locks of which the second fails.
+            directory.canonicalize().unwrap_or_else(|_| directory.clone())
+        });
+        let directories: BTreeSet<PathBuf> = directories.collect();
+        Ok(directories.iter().map(|directory| DirectoryLock::acquire(directory)).collect::<Result<_, _>>()?)
     }
 
     /// The configuration.
@@ -106,7 +139,7 @@ enum Contents {
 }
 
 /// Files that a directory may hold before its database is complete: those that a creation cut off may have left.
-const BEGINNINGS: [&str; 4] = ["double-write", "log", DirectoryLock::NAME, FILE_NAME];
+const BEGINNINGS: [&str; 3] = ["double-write", "log", DirectoryLock::NAME];
 
 async fn contents(executor: &Executor, device: &str) -> Result<Contents, Error> {
     let device = executor
@@ -118,8 +151,10 @@ async fn contents(executor: &Executor, device: &str) -> Result<Contents, Error> 
     if names.iter().any(|name| name == engine::HOME_FILE) {
         return Ok(Contents::Database);
     }
-    let known = names.iter().all(|name| BEGINNINGS.contains(&name.as_str()));
-    Ok(if known { Contents::Nothing } else { Contents::Foreign })
+    // A creation that was cut off had locked the directory first: without the lock's file, the log is somebody else's.
+    let locked = names.iter().any(|name| name == DirectoryLock::NAME);
+    let known = |name: &String| name == FILE_NAME || (locked && BEGINNINGS.contains(&name.as_str()));
+    Ok(if names.iter().all(known) { Contents::Nothing } else { Contents::Foreign })
 }
 
 /// A database on the calling thread. Closing it makes the next opening quick; dropping it loses nothing that was committed.
@@ -127,7 +162,7 @@ pub struct Store {
     executor: Executor,
     database: Option<Database>,
     configuration: Configuration,
-    _lock: Option<DirectoryLock>,
+    _locks: Vec<DirectoryLock>,
 }
 
 impl Store {
