@@ -94,7 +94,10 @@ fn descend<P: Pages>(
         level -= 1;
         id.number = child(page, choose(page));
         page = pages.page(id)?;
-        if level == 0 { slotted::touch(page); }
+        if level == 0 {
+            // Inner nodes are few and stay in the processor's caches, leaves seldom are there.
+            slotted::load_slots(page);
+        }
         if page[4] != PageKind::Node as u8 || slotted::level(page) != level {
             return Err(not_in_tree(id));
         }

@@ -252,12 +252,12 @@ fn neighbourhood(slots: &[NodeSlot], wanted: u64) -> Range<usize> {
     let guess = 1 + (share * (count - 2) as f64) as usize;
     let error = 4 + count / 64;
     let (start, end) = (guess.saturating_sub(error), (guess + error).min(count));
-    if slot_head(&slots[start]) >= wanted {
-        0..start + 1
-    } else if slot_head(&slots[end - 1]) < wanted {
-        end..count
-    } else {
-        start..end
+    // Both are loaded before either is compared.
+    let (below, above) = (slot_head(&slots[start]) < wanted, slot_head(&slots[end - 1]) >= wanted);
+    match (below, above) {
+        (true, true) => start..end,
+        (true, false) => end..count,
+        (false, _) => 0..start + 1,
     }
 }
 

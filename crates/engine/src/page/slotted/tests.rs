@@ -119,3 +119,23 @@ fn heads_order_as_keys_do() {
     assert_eq!(head(b"abcdefghij", 8), (u64::from(b'i') << 56) | (u64::from(b'j') << 48));
     assert_eq!(head(b"abcdefghij", 10), 0);
 }
+
+#[test]
+fn a_search_is_right_however_keys_are_spread() {
+    let spreads: [fn(u64) -> u64; 5] =
+        [|i| i, |i| i * i * i, |i| 1 << (i % 64), |i| if i < 250 { i } else { u64::MAX - i }, |i| i / 40];
+    for spread in spreads {
+        // Twelve-byte keys, so that equal heads are told apart by what follows them.
+        let mut keys: Vec<Vec<u8>> =
+            (0..300_u64).map(|i| [&spread(i).to_be_bytes()[..], &(i as u32).to_be_bytes()].concat()).collect();
+        keys.sort();
+        let mut page = node(65_536, &[], &[]);
+        for (slot, key) in keys.iter().enumerate().filter(|(index, _)| index % 2 == 0) {
+            insert(&mut page, slot as u16 / 2, key, b"");
+        }
+        for (index, key) in keys.iter().enumerate() {
+            let expected = if index % 2 == 0 { Ok(index as u16 / 2) } else { Err(index as u16 / 2 + 1) };
+            assert_eq!(search(&page, key), expected);
+        }
+    }
+}
