@@ -1,10 +1,14 @@
 //! `entresol check`: is every byte of a database as it was written?
 
-use crate::Failure;
+use crate::progress::Progress;
+use crate::{Failure, print};
+use base::units::grouped;
 use clap::Args;
+use engine::check::{Finding, Report};
+use entresol::{Database, Opening};
 use std::path::PathBuf;
 
-/// Verifies every checksum and the structure of every partition; changes nothing
+/// Verifies every checksum and the structure of every partition, after a restart if need be
 #[derive(Args)]
 #[command(after_help = "Example:\n  entresol check debit-credit.data")]
 pub struct Arguments {
@@ -14,5 +18,54 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    Err(format!("this release cannot check '{}' yet", arguments.directory.display()).into())
+    let progress = Progress::start("check");
+    progress.phase("opening", 0);
+    let store = Opening::in_directory(&arguments.directory)?.open_existing()?;
+    let mut total = 0;
+    let report = store.run(async |database| {
+        let report = database.check(|seen| {
+            if std::mem::replace(&mut total, seen.total) != seen.total {
+                progress.phase("checking", seen.total);
+            }
+            progress.advance_to(seen.done);
+        });
+        report.await
+    })?;
+    progress.finish();
+    let listed: Vec<String> = report.findings.iter().map(|finding| describe(finding, store.database())).collect();
+    let partitions = store.database().partitions().len();
+    store.close()?;
+    if report.is_clean() {
+        let pages = grouped(report.pages);
+        return print(&format!("{pages} pages in {partitions} partitions, every one as it should be"));
+    }
+    Err(failure(&report, &listed).into())
+}
+
+fn describe(finding: &Finding, database: &Database) -> String {
+    let partitions = database.partitions();
+    let partition = partitions.iter().find(|partition| partition.name == finding.partition);
+    let file = partition.map_or_else(String::new, |partition| partition.file_name());
+    format!("file '{file}', page {}: {}", finding.page, finding.what)
+}
+
+fn failure(report: &Report, listed: &[String]) -> String {
+    let count = listed.len() as u64 + report.omitted;
+    let mut text = format!("{} found:\n  {}", grouped(count), listed.join("\n  "));
+    if report.omitted > 0 {
+        text.push_str(&format!("\n  and {} more", grouped(report.omitted)));
+    }
+    text + "\nrestore the files from a backup"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn omitted_findings_are_counted() {
+        let report = Report { pages: 10, findings: Vec::new(), omitted: 1_234 };
+        let text = failure(&report, &["file 'a.pages', page 3: it is torn".to_owned()]);
+        assert!(text.starts_with("1,235 found:\n  file 'a.pages', page 3: it is torn\n  and 1,234 more"), "{text}");
+    }
 }

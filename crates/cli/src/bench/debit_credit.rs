@@ -8,7 +8,7 @@ use crate::progress::Progress;
 use crate::report::{Clock, RunReport};
 use clap::Args;
 use entresol::Opening;
-use entresol::configuration::Configuration;
+use entresol::configuration::{Configuration, FILE_NAME};
 use std::path::PathBuf;
 use workload::debit_credit::{DebitCredit, Tables};
 use workload::{Length, Load, Plan};
@@ -45,7 +45,7 @@ pub struct Arguments {
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Configuration file (see 'entresol configuration')
+    /// Configuration file (see 'entresol configuration') [default: DIR/entresol.toml, if it is there]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Runs on described hardware: a name ('entresol devices list') or a file
@@ -63,6 +63,10 @@ const RAHM_1991: &str = include_str!("rahm-1991.toml");
 pub fn configuration(arguments: &Arguments) -> Result<Configuration, Failure> {
     Ok(match (&arguments.config, arguments.hardware.as_deref()) {
         (None, Some("rahm-1991")) => Configuration::from_bytes("rahm-1991.toml", RAHM_1991.as_bytes(), None)?,
+        (None, None) => {
+            let inside = arguments.data.join(FILE_NAME);
+            Configuration::read(inside.is_file().then_some(inside.as_path()), None)?
+        }
         (file, hardware) => Configuration::read(file.as_deref(), hardware)?,
     })
 }

@@ -1,0 +1,119 @@
+//! Every benchmark from the command line to its report, as small as it can be.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+/// Runs `entresol bench` in a fresh directory.
+fn bench(directory: &std::path::Path, line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_entresol"));
+    command.current_dir(directory).arg("bench").args(line.split(' ')).output().expect("the program starts")
+}
+
+/// The report of a run that must succeed.
+fn report(directory: &std::path::Path, line: &str) -> Value {
+    let output = bench(directory, &format!("{line} --json"));
+    let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{line}: {error}");
+    assert_eq!(error, "", "{line}");
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{line}: {error} in {out}"))
+}
+
+fn number(report: &Value, pointer: &str) -> f64 {
+    report.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer} in {report:#}"))
+}
+
+#[test]
+fn debit_credit_with_tasks_and_with_threads() {
+    let directory = tempfile::tempdir().unwrap();
+    for (mode, seed) in [("", 1), (" --threads", 2)] {
+        let line = format!("debit-credit --scale 1 --clients 4 --transactions 300 --seed {seed}{mode}");
+        let report = report(directory.path(), &line);
+        assert!(number(&report, "/transactions") >= 300.0, "{report:#}");
+        assert_eq!(report["clock"], "real");
+        for pointer in ["/throughput_per_s", "/response_us/mean", "/response_us/p99", "/log_bytes_per_transaction"] {
+            assert!(number(&report, pointer) > 0.0, "{pointer} in {report:#}");
+        }
+        let (engine, process) =
+            (number(&report, "/cpu_us_per_transaction"), number(&report, "/process_cpu_us_per_transaction"));
+        assert!(0.0 < engine && engine <= process, "{engine} {process}");
+        assert!(number(&report, "/hit_ratio/account") > 0.9);
+    }
+    let output = bench(directory.path(), "debit-credit --scale 2 --transactions 1");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("1 branches, not 2") && error.contains("--scale"), "{error}");
+}
+
+#[test]
+fn debit_credit_on_described_hardware_has_no_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = report(directory.path(), "debit-credit --hardware rahm-1991 --scale 5 --transactions 200");
+    assert_eq!(report["clock"], "virtual");
+    assert_eq!(report["process_cpu_us_per_transaction"], Value::Null);
+    assert!(number(&report, "/cpu_us_per_transaction") > 1_000.0, "a processor of 1991 takes milliseconds");
+}
+
+#[test]
+fn point_reads_miss_a_buffer_that_is_smaller_than_the_data() {
+    let directory = tempfile::tempdir().unwrap();
+    let line = "point-reads --scale 1 --seconds 0.3 --outstanding 8 --buffer 2MiB";
+    let report = report(directory.path(), line);
+    let hits = number(&report, "/hit_ratio/account");
+    assert!((0.05..0.5).contains(&hits), "2 MiB of 11 are about a fifth, not {hits}");
+    let (reads, per_second) =
+        (number(&report, "/io_per_transaction/disk/reads"), number(&report, "/io_per_s/disk/reads"));
+    assert!((0.5..1.0).contains(&reads), "a read that misses reads one page: {reads}");
+    let throughput = number(&report, "/throughput_per_s");
+    assert!((per_second / throughput - reads).abs() < 0.01, "{per_second} {throughput} {reads}");
+}
+
+#[test]
+fn recovery_redoes_the_log_and_undoes_what_was_under_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = report(directory.path(), "recovery --scale 1 --log 2MiB --buffer 32MiB");
+    assert!(number(&report, "/log_bytes") >= f64::from(2 << 20), "{report:#}");
+    assert!(number(&report, "/records") > 4_000.0, "{report:#}");
+    assert_eq!(report["unfinished"], 1);
+    for pointer in ["/records_per_s", "/log_bytes_per_s", "/sequential_read_bytes_per_s", "/undo_seconds"] {
+        assert!(number(&report, pointer) > 0.0, "{pointer} in {report:#}");
+    }
+    let output = bench(directory.path(), "recovery --log 1GiB");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("do not fit"), "{output:?}");
+}
+
+#[test]
+fn reports_for_people_fit_the_width() {
+    let directory = tempfile::tempdir().unwrap();
+    let lines = [
+        "debit-credit --data d --scale 1 --transactions 50 --threads --clients 2",
+        "point-reads --data d --seconds 0.05 --buffer 2MiB",
+        "recovery --data r --scale 1 --log 1MiB --buffer 32MiB",
+    ];
+    for line in lines {
+        let output = bench(directory.path(), line);
+        assert!(output.status.success(), "{line}: {output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.lines().count() > 6, "{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
+}
+
+#[test]
+fn wrong_usage_is_told_from_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let lines = [
+        "debit-credit --threads --rate 5",
+        "debit-credit --threads --hardware rahm-1991",
+        "point-reads --outstanding 0",
+        "point-reads --buffer lots",
+        "recovery --log 0",
+    ];
+    for line in lines {
+        let output = bench(directory.path(), line);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none(), "{line} left something behind");
+    }
+}
