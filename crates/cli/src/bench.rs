@@ -1,11 +1,17 @@
 //! `entresol bench`: a workload, a run, a report.
 
+mod bandwidth;
+mod bank;
 mod debit_credit;
+mod meter;
+mod point_reads;
+mod recovery;
+mod summary;
+mod threads;
 
 use crate::progress::Progress;
 use crate::{Failure, print};
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
 
 /// Runs a workload and reports throughput, response time and where it went
 #[derive(Args)]
@@ -17,46 +23,9 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Workload {
-    DebitCredit(DebitCredit),
-}
-
-/// Debit-Credit (TPC-B): account, teller and branch change, the history grows
-#[derive(Args)]
-#[command(after_help = "Examples:\n  \
-    entresol bench debit-credit --scale 50 --clients 64 --seconds 30\n  \
-    entresol bench debit-credit --hardware rahm-1991 --rate 500\n  \
-    entresol bench debit-credit --config entresol.toml --json")]
-pub struct DebitCredit {
-    /// Directory of the database, created if missing
-    #[arg(long, value_name = "DIR", default_value = "debit-credit.data")]
-    pub data: PathBuf,
-    /// Number of branches; each has 10 tellers and 100,000 accounts [default: 10; 500 on rahm-1991]
-    #[arg(long, value_name = "BRANCHES", value_parser = clap::value_parser!(u32).range(1..=40_000))]
-    pub scale: Option<u32>,
-    /// Clients, each with one transaction at a time
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536), conflicts_with = "rate")]
-    pub clients: u32,
-    /// In place of clients: transactions arrive so often, at random (Poisson)
-    #[arg(long, value_name = "TPS", value_parser = positive)]
-    pub rate: Option<f64>,
-    /// How long to measure, on the run's own clock
-    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = positive, conflicts_with = "transactions")]
-    pub seconds: f64,
-    /// How many transactions to measure, in place of a time
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub transactions: Option<u64>,
-    /// Seed of all random numbers
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Configuration file (see 'entresol configuration')
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Runs on described hardware: a name ('entresol devices list') or a file
-    #[arg(long, value_name = "NAME")]
-    pub hardware: Option<String>,
-    /// Prints the report as JSON
-    #[arg(long)]
-    pub json: bool,
+    DebitCredit(debit_credit::Arguments),
+    PointReads(point_reads::Arguments),
+    Recovery(recovery::Arguments),
 }
 
 /// A number above zero.
@@ -65,16 +34,36 @@ pub fn positive(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "not a number above zero".to_owned())
 }
 
+/// A size in bytes.
+fn size(text: &str) -> Result<u64, String> {
+    let bytes = base::units::parse_size(text).map_err(|error| error.to_string())?;
+    if bytes == 0 { Err("not a size above zero".to_owned()) } else { Ok(bytes) }
+}
+
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.workload {
         Workload::DebitCredit(arguments) => {
             let configuration = debit_credit::configuration(arguments)?;
-            let progress = Progress::start("debit-credit");
-            let report = debit_credit::run(arguments, configuration, &progress)?;
-            progress.finish();
+            let report = watched("debit-credit", |progress| debit_credit::run(arguments, configuration, progress))?;
+            print(&if arguments.json { report.to_json() } else { report.to_text() })
+        }
+        Workload::PointReads(arguments) => {
+            let report = watched("point-reads", |progress| point_reads::run(arguments, progress))?;
+            print(&if arguments.json { report.to_json() } else { report.to_text() })
+        }
+        Workload::Recovery(arguments) => {
+            let report = watched("recovery", |progress| recovery::run(arguments, progress))?;
             print(&if arguments.json { report.to_json() } else { report.to_text() })
         }
     }
+}
+
+/// Runs a benchmark under a progress line.
+fn watched<T>(name: &'static str, run: impl FnOnce(&Progress) -> Result<T, Failure>) -> Result<T, Failure> {
+    let progress = Progress::start(name);
+    let result = run(&progress);
+    progress.finish();
+    result
 }
 
 #[cfg(test)]
@@ -84,8 +73,9 @@ mod tests {
     #[test]
     fn quantities_are_above_zero() {
         assert_eq!(positive("2.5"), Ok(2.5));
+        assert_eq!(size("1 GiB"), Ok(1 << 30));
         for text in ["0", "-1", "inf", "nan", "", "ten"] {
-            assert!(positive(text).is_err(), "{text}");
+            assert!(positive(text).is_err() && size(text).is_err(), "{text}");
         }
     }
 }

@@ -30,6 +30,14 @@ impl Progress {
         self.0.reset();
     }
 
+    /// So many of `total` steps of the phase `name` are done; the first call begins it.
+    pub fn step(&self, name: &'static str, steps: u64, total: u64) {
+        if self.0.message() != name || self.0.length() != Some(total) {
+            self.phase(name, total);
+        }
+        self.advance_to(steps);
+    }
+
     /// So many of the phase's steps are done.
     pub fn advance_to(&self, steps: u64) {
         self.0.set_position(steps);
@@ -57,6 +65,9 @@ mod tests {
         progress.phase("loading", 10);
         progress.advance_to(3);
         assert_eq!((progress.0.position(), progress.0.length()), (3, Some(10)));
+        progress.step("reading", 4, 7);
+        progress.step("reading", 5, 7);
+        assert_eq!((progress.0.position(), progress.0.length()), (5, Some(7)));
         progress.phase("opening", 0);
         assert_eq!((progress.0.position(), progress.0.message().as_str()), (0, "opening"));
     }

@@ -44,14 +44,18 @@ pub struct RunReport {
     pub response_us: Response,
     /// What the mean response time consists of.
     pub composition_us: Composition,
-    /// CPU time per transaction.
+    /// CPU time per transaction: of the engine's thread, or of the described CPU.
     pub cpu_us_per_transaction: f64,
+    /// CPU time per transaction of the whole process, clients included; `None` (null) on described hardware.
+    pub process_cpu_us_per_transaction: Option<f64>,
     /// Bytes of log per transaction.
     pub log_bytes_per_transaction: f64,
     /// The share (0 to 1) of page references found in main memory, by partition.
     pub hit_ratio: BTreeMap<String, f64>,
     /// Reads and writes per transaction, by device.
     pub io_per_transaction: BTreeMap<String, Transfers>,
+    /// Reads and writes per second of `clock`, by device.
+    pub io_per_s: BTreeMap<String, Transfers>,
     /// Load and queueing of every station.
     pub utilization: Vec<Station>,
 }
@@ -103,7 +107,7 @@ pub struct Composition {
     pub commit_wait: f64,
 }
 
-/// Transfers per transaction.
+/// Transfers per transaction or per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Transfers {
     /// Reads.
@@ -156,15 +160,25 @@ impl RunReport {
             parts.push(table(&["partition", "hits in main memory"], 1, rows));
         }
         if !self.io_per_transaction.is_empty() {
-            let row = |(name, io): (&String, &Transfers)| vec![name.clone(), count(io.reads), count(io.writes)];
-            let header = ["device", "reads per transaction", "writes per transaction"];
-            parts.push(table(&header, 1, self.io_per_transaction.iter().map(row)));
+            parts.push(self.transfers());
         }
         if !self.utilization.is_empty() {
             parts.push(self.stations());
         }
         parts.extend(self.notes.iter().map(|note| wrapped(&format!("Note: {note}"))));
         parts.join("\n\n")
+    }
+
+    fn transfers(&self) -> String {
+        let header = ["device", "reads per transaction", "writes", "reads/s", "writes/s"];
+        let rows = self.io_per_transaction.iter().map(|(name, io)| {
+            let second = self.io_per_s.get(name).copied().unwrap_or_default();
+            let rates = [second.reads, second.writes].map(|rate| grouped_decimal(rate, 0));
+            let mut row = vec![name.clone(), count(io.reads), count(io.writes)];
+            row.extend(rates);
+            row
+        });
+        table(&header, 1, rows)
     }
 
     fn heading(&self) -> String {
@@ -182,11 +196,15 @@ impl RunReport {
             let speed = grouped_decimal(self.transactions as f64 / self.wall_seconds.max(1e-9), 0);
             time += &format!(" of virtual time; {speed} per second of wall time");
         }
+        let cpu = match self.process_cpu_us_per_transaction {
+            Some(process) => format!("per transaction on the engine's thread; {} in the process", time_us(process)),
+            None => "per transaction".to_owned(),
+        };
         let rows = [
             row("throughput", format!("{}/s", grouped_decimal(self.throughput_per_s, 1)), "transactions".to_owned()),
             row("transactions", grouped(self.transactions), time),
             row("rolled back", grouped(self.aborts), "and tried again".to_owned()),
-            row("CPU", time_us(self.cpu_us_per_transaction), "per transaction".to_owned()),
+            row("CPU", time_us(self.cpu_us_per_transaction), cpu),
             row("log", format_size(self.log_bytes_per_transaction.round() as u64), "per transaction".to_owned()),
         ];
         table(&["", "", ""], 3, rows).lines().skip(2).collect::<Vec<_>>().join("\n")
@@ -290,9 +308,11 @@ mod tests {
                 commit_wait: 1_400.0,
             },
             cpu_us_per_transaction: 2.25,
+            process_cpu_us_per_transaction: (clock == Clock::Real).then_some(7.75),
             log_bytes_per_transaction: 512.4,
             hit_ratio: BTreeMap::from([("account".to_owned(), 0.725), ("a-partition-of-a-very-".repeat(5), 1.0)]),
             io_per_transaction: BTreeMap::from([("disk".to_owned(), Transfers { reads: 1.25, writes: 1_000.0 })]),
+            io_per_s: BTreeMap::from([("disk".to_owned(), Transfers { reads: 154_320.9, writes: 12_345_670.0 })]),
             utilization: vec![station("cpu", 4), station(&"disk-of-a-long-name.".repeat(8), 0)],
         }
     }
@@ -325,6 +345,8 @@ mod tests {
         assert_eq!(json["throughput_per_s"], 123_456.7);
         assert_eq!(json["clock"], "real");
         assert_eq!(json["cpu_us_per_transaction"], 2.25);
+        assert_eq!(json["process_cpu_us_per_transaction"], 7.75);
+        assert_eq!(json["io_per_s"]["disk"]["reads"], 154_320.9);
         assert_eq!(json["hit_ratio"]["account"], 0.725);
         assert_eq!(json["io_per_transaction"]["disk"]["reads"], 1.25);
         assert_eq!(json["composition_us"]["commit_wait"], 1_400.0);

@@ -1,9 +1,17 @@
 //! Every benchmark from the command line to its report, as small as it can be.
+#![allow(clippy::disallowed_methods, reason = "tests make and look into directories")]
 
 use serde_json::Value;
 use std::process::{Command, Output};
 
-/// Runs `entresol bench` in a fresh directory.
+/// A fresh directory with a configuration whose log is quickly made.
+fn workshop() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("small.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+    directory
+}
+
+/// Runs `entresol bench` in the directory.
 fn bench(directory: &std::path::Path, line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_entresol"));
     command.current_dir(directory).arg("bench").args(line.split(' ')).output().expect("the program starts")
@@ -24,9 +32,10 @@ fn number(report: &Value, pointer: &str) -> f64 {
 
 #[test]
 fn debit_credit_with_tasks_and_with_threads() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = workshop();
     for (mode, seed) in [("", 1), (" --threads", 2)] {
-        let line = format!("debit-credit --scale 1 --clients 4 --transactions 300 --seed {seed}{mode}");
+        let line =
+            format!("debit-credit --config small.toml --scale 1 --clients 4 --transactions 300 --seed {seed}{mode}");
         let report = report(directory.path(), &line);
         assert!(number(&report, "/transactions") >= 300.0, "{report:#}");
         assert_eq!(report["clock"], "real");
@@ -38,7 +47,7 @@ fn debit_credit_with_tasks_and_with_threads() {
         assert!(0.0 < engine && engine <= process, "{engine} {process}");
         assert!(number(&report, "/hit_ratio/account") > 0.9);
     }
-    let output = bench(directory.path(), "debit-credit --scale 2 --transactions 1");
+    let output = bench(directory.path(), "debit-credit --config small.toml --scale 2 --transactions 1");
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(error.contains("1 branches, not 2") && error.contains("--scale"), "{error}");
@@ -46,7 +55,7 @@ fn debit_credit_with_tasks_and_with_threads() {
 
 #[test]
 fn debit_credit_on_described_hardware_has_no_process() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = workshop();
     let report = report(directory.path(), "debit-credit --hardware rahm-1991 --scale 5 --transactions 200");
     assert_eq!(report["clock"], "virtual");
     assert_eq!(report["process_cpu_us_per_transaction"], Value::Null);
@@ -55,8 +64,8 @@ fn debit_credit_on_described_hardware_has_no_process() {
 
 #[test]
 fn point_reads_miss_a_buffer_that_is_smaller_than_the_data() {
-    let directory = tempfile::tempdir().unwrap();
-    let line = "point-reads --scale 1 --seconds 0.3 --outstanding 8 --buffer 2MiB";
+    let directory = workshop();
+    let line = "point-reads --config small.toml --scale 1 --seconds 0.3 --outstanding 8 --buffer 2MiB";
     let report = report(directory.path(), line);
     let hits = number(&report, "/hit_ratio/account");
     assert!((0.05..0.5).contains(&hits), "2 MiB of 11 are about a fifth, not {hits}");
@@ -69,7 +78,7 @@ fn point_reads_miss_a_buffer_that_is_smaller_than_the_data() {
 
 #[test]
 fn recovery_redoes_the_log_and_undoes_what_was_under_way() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = workshop();
     let report = report(directory.path(), "recovery --scale 1 --log 2MiB --buffer 32MiB");
     assert!(number(&report, "/log_bytes") >= f64::from(2 << 20), "{report:#}");
     assert!(number(&report, "/records") > 4_000.0, "{report:#}");
@@ -84,10 +93,10 @@ fn recovery_redoes_the_log_and_undoes_what_was_under_way() {
 
 #[test]
 fn reports_for_people_fit_the_width() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = workshop();
     let lines = [
-        "debit-credit --data d --scale 1 --transactions 50 --threads --clients 2",
-        "point-reads --data d --seconds 0.05 --buffer 2MiB",
+        "debit-credit --config small.toml --data d --scale 1 --transactions 50 --threads --clients 2",
+        "point-reads --config small.toml --data d --seconds 0.05 --buffer 2MiB",
         "recovery --data r --scale 1 --log 1MiB --buffer 32MiB",
     ];
     for line in lines {
@@ -103,7 +112,7 @@ fn reports_for_people_fit_the_width() {
 
 #[test]
 fn wrong_usage_is_told_from_failure() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = workshop();
     let lines = [
         "debit-credit --threads --rate 5",
         "debit-credit --threads --hardware rahm-1991",
@@ -114,6 +123,6 @@ fn wrong_usage_is_told_from_failure() {
     for line in lines {
         let output = bench(directory.path(), line);
         assert_eq!(output.status.code(), Some(2), "{line}");
-        assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none(), "{line} left something behind");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "{line} left something behind");
     }
 }

@@ -11,7 +11,9 @@ pub use procedure::{PROCEDURE, procedure};
 pub use transaction::{Parameters, Tables};
 pub use verify::{Totals, totals};
 
-use engine::Database;
+use engine::catalog::Organization;
+use engine::{Database, Direction, Result};
+use std::ops::Bound;
 
 /// How large the database is and how records are laid out.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +76,26 @@ pub const HISTORY: &str = "history";
 /// Whether the database holds the four partitions.
 pub fn exists(database: &Database) -> bool {
     [ACCOUNT, BRANCH, HISTORY].iter().all(|name| database.partition(name).is_ok())
+}
+
+/// How many branches the database holds; `clustered` as in [`Scale`].
+///
+/// # Errors
+/// The engine's.
+pub async fn branches(database: &Database, clustered: bool) -> Result<u64> {
+    let partition = database.partition(BRANCH)?;
+    let objects = match database.partitions()[usize::from(partition.0)].organization {
+        Organization::Direct { objects, .. } => objects,
+        _ => {
+            let mut tx = database.begin().await?;
+            let mut cursor = tx.cursor(partition, Bound::Unbounded, Bound::Unbounded, Direction::Backward);
+            let last = tx.next(&mut cursor).await?;
+            tx.rollback().await?;
+            let number = last.and_then(|(key, _)| Some(u64::from_be_bytes(*key.first_chunk()?)));
+            number.map_or(0, |number| number + 1)
+        }
+    };
+    Ok(if clustered { objects / (1 + Scale::tpc_b(1).tellers_per_branch) } else { objects })
 }
 
 /// Debit-Credit as a workload that [`crate::run::run`] runs.

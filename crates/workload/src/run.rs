@@ -33,6 +33,16 @@ pub enum Length {
     Time(u64),
 }
 
+impl Length {
+    /// This length divided by `parts`.
+    pub fn share(self, parts: u64) -> Length {
+        match self {
+            Length::Transactions(count) => Length::Transactions(count / parts),
+            Length::Time(ns) => Length::Time(ns / parts),
+        }
+    }
+}
+
 /// A run's plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {

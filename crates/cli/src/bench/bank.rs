@@ -1,0 +1,90 @@
+//! The Debit-Credit database that every benchmark runs on: loading it, and bringing it into memory.
+
+use crate::Failure;
+use crate::progress::Progress;
+use entresol::configuration::{Configuration, LockGranule, Organization, Partition};
+use entresol::{Database, PartitionSpec, Store};
+use workload::debit_credit::{self, ACCOUNT, BRANCH, HISTORY, Scale, TELLER, Tables};
+
+/// The scale that is loaded where none is asked for.
+const SCALE: u32 = 10;
+
+/// Loads the database if it is empty. Without `branches` an existing one is taken as large as it is.
+pub fn prepare(store: &Store, branches: Option<u32>, progress: &Progress) -> Result<Scale, Failure> {
+    let clustered = store.configuration().partition(BRANCH).organization == Organization::Direct;
+    let scale = |branches| if clustered { Scale::rahm_1991(branches) } else { Scale::tpc_b(branches) };
+    if !debit_credit::exists(store.database()) {
+        let default = if clustered { 500 } else { SCALE };
+        let scale = scale(branches.unwrap_or(default).into());
+        load(store, &scale, progress)?;
+        return Ok(scale);
+    }
+    let present = store.run(async |database| debit_credit::branches(database, clustered).await)?;
+    match branches {
+        Some(asked) if u64::from(asked) != present => {
+            Err(format!("the database has {present} branches, not {asked}; correct --scale or name another --data")
+                .into())
+        }
+        _ => Ok(scale(present)),
+    }
+}
+
+fn load(store: &Store, scale: &Scale, progress: &Progress) -> Result<(), Failure> {
+    let total = scale.accounts() + scale.tellers() + scale.branches;
+    progress.phase("loading", total);
+    let configuration = store.configuration();
+    let spec = |name: &str| -> entresol::Result<PartitionSpec> {
+        let mut spec = configuration.partition_spec(name, &layout(name, scale, configuration))?;
+        spec.assumed = store.is_virtual();
+        Ok(spec)
+    };
+    store.run(async |database| {
+        debit_credit::load(database, scale, spec, |records| progress.advance_to(records)).await
+    })?;
+    Ok(())
+}
+
+/// What a partition is where the configuration leaves it open.
+fn layout(name: &str, scale: &Scale, configuration: &Configuration) -> Partition {
+    let base = configuration.partition(name);
+    let (objects, record_size) = match name {
+        ACCOUNT => (scale.accounts(), scale.record_size),
+        TELLER => (scale.tellers(), scale.record_size),
+        BRANCH if scale.clustered => (scale.branches * (1 + scale.tellers_per_branch), scale.record_size),
+        _ => (scale.branches, scale.record_size),
+    };
+    if name == HISTORY {
+        return Partition { organization: Organization::Append, locks: LockGranule::None, ..base };
+    }
+    Partition { objects: Some(objects), record_size: Some(record_size as u32), ..base }
+}
+
+/// Brings what fits into the buffer, so that the measurement does not begin with reads. Described machines warm up by
+/// running.
+pub async fn warm(database: &Database, progress: impl Fn(u64, u64)) -> entresol::Result<()> {
+    for name in [BRANCH, TELLER, ACCOUNT] {
+        let Ok(partition) = database.partition(name) else { continue };
+        if database.partitions()[usize::from(partition.0)].assumed {
+            continue;
+        }
+        let pages = database.buffer().file(partition).written();
+        database.warm(partition, |page| progress(page, pages.into())).await?;
+    }
+    Ok(())
+}
+
+/// Checks that money was neither made nor lost. Returns how many transactions the history holds.
+///
+/// # Errors
+/// The engine's, or words if the sums disagree.
+pub fn verify(store: &Store, scale: &Scale, progress: &Progress) -> Result<u64, Failure> {
+    progress.phase("verifying", 0);
+    let totals = store.run(async |database| {
+        let tables = Tables::of(database, scale)?;
+        debit_credit::totals(database, &tables).await
+    })?;
+    if totals.agree() {
+        return Ok(totals.transactions);
+    }
+    Err(format!("the balances disagree, which is a defect of this program: {totals:?}").into())
+}

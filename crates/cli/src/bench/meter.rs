@@ -1,0 +1,45 @@
+//! What a run's clients cannot see: the progress line and this machine's clocks.
+
+use crate::progress::Progress;
+use workload::{Length, Plan, Watch};
+
+/// Shows progress and reads the clocks that the engine does not.
+pub struct Meter<'a> {
+    progress: &'a Progress,
+    measure: Length,
+    described: bool,
+    measuring: bool,
+}
+
+impl<'a> Meter<'a> {
+    /// A meter of a run by this plan; `described` if it is under the virtual clock.
+    pub fn new(progress: &'a Progress, plan: &Plan, described: bool) -> Meter<'a> {
+        progress.phase("warming up", 0);
+        Meter { progress, measure: plan.measure, described, measuring: false }
+    }
+}
+
+impl Watch for Meter<'_> {
+    fn progress(&mut self, transactions: u64, elapsed_ns: u64) {
+        let (done, total) = match self.measure {
+            Length::Transactions(total) => (transactions, total),
+            Length::Time(total_ns) => (elapsed_ns / 1_000_000, total_ns / 1_000_000),
+        };
+        if !std::mem::replace(&mut self.measuring, true) {
+            self.progress.phase("measuring", total);
+        }
+        self.progress.advance_to(done);
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        if self.described { 0 } else { real_driver::thread_cpu_ns() }
+    }
+
+    fn process_cpu_ns(&self) -> u64 {
+        if self.described { 0 } else { real_driver::process_cpu_ns() }
+    }
+
+    fn wall_ns(&self) -> u64 {
+        real_driver::wall_ns()
+    }
+}

@@ -1,0 +1,90 @@
+//! Point reads from a database larger than its buffer: what the engine makes of a device.
+
+use super::meter::Meter;
+use super::summary::{self, Headline};
+use super::{bank, positive, size};
+use crate::Failure;
+use crate::progress::Progress;
+use crate::report::{Clock, RunReport};
+use base::units::format_size;
+use clap::Args;
+use entresol::Opening;
+use entresol::configuration::Configuration;
+use std::path::PathBuf;
+use workload::debit_credit::ACCOUNT;
+use workload::point_reads::PointReads;
+use workload::{Length, Load, Plan};
+
+/// Random reads of single Debit-Credit accounts through a buffer smaller than the data
+///
+/// Scale 700 makes 8 GiB of accounts; peers/point-reads.sh sets the reads beside fio's.
+#[derive(Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "Examples:\n  \
+    entresol bench point-reads\n  \
+    entresol bench point-reads --scale 700 --buffer 1GiB --outstanding 64 --json"
+)]
+pub struct Arguments {
+    /// Directory of the database, created if missing
+    #[arg(long, value_name = "DIR", default_value = "point-reads.data")]
+    pub data: PathBuf,
+    /// Branches of 100,000 accounts, about 11 MiB each [default: as loaded, else 10]
+    #[arg(long, value_name = "BRANCHES", value_parser = clap::value_parser!(u32).range(1..=40_000))]
+    pub scale: Option<u32>,
+    /// Memory for pages [default: an eighth of the accounts]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub buffer: Option<u64>,
+    /// Reads under way at once
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub outstanding: u32,
+    /// How long to measure
+    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = positive)]
+    pub seconds: f64,
+    /// Seed of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Configuration file (see 'entresol configuration')
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Prints the report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Loads the database if it is new, warms up, measures.
+pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Failure> {
+    let mut configuration = Configuration::read(arguments.config.as_deref(), None)?;
+    if configuration.hardware.is_some() {
+        return Err("point reads are measured on this machine, but the configuration names hardware".into());
+    }
+    progress.phase("opening", 0);
+    let store = Opening::new(&arguments.data, configuration.clone()).open()?;
+    let scale = bank::prepare(&store, arguments.scale, progress)?;
+    let account = store.database().partition(ACCOUNT)?;
+    let page_size = store.database().settings().buffer.page_size as u64;
+    let data = u64::from(store.database().buffer().file(account).written()) * page_size;
+    store.close()?;
+    configuration.buffer.size = arguments.buffer.unwrap_or(data / 8).max(64 * page_size);
+    let buffer = format_size(configuration.buffer.size);
+    let store = Opening::new(&arguments.data, configuration).open()?;
+    store.run(async |database| bank::warm(database, |page, pages| progress.step("reading", page, pages)).await)?;
+    let measure = Length::Time((arguments.seconds * 1e9) as u64);
+    let load = Load::Closed { clients: arguments.outstanding };
+    let plan = Plan { load, warm_up: measure.share(5), measure, seed: arguments.seed };
+    let mut meter = Meter::new(progress, &plan, false);
+    let workload = PointReads { partition: account, records: scale.accounts() };
+    let measured = store.run(async |database| workload::run::run(database, workload, &plan, &mut meter).await)?;
+    let headline = Headline {
+        workload: format!(
+            "point reads, {} of accounts, {buffer} of buffer, {} outstanding",
+            format_size(data),
+            arguments.outstanding
+        ),
+        seed: plan.seed,
+        clock: Clock::Real,
+    };
+    let report = summary::report(store.database(), headline, &measured);
+    store.close()?;
+    Ok(report)
+}

@@ -1,0 +1,208 @@
+//! Restart after a crash: how fast the log is read and repeated, beside how fast its device could be read.
+
+use super::{bandwidth, bank, size};
+use crate::Failure;
+use crate::progress::Progress;
+use crate::table::{table, wrapped};
+use base::Random;
+use base::units::{format_duration_ns, format_size, grouped, grouped_decimal};
+use clap::Args;
+use entresol::configuration::{Checkpoint, Configuration};
+use entresol::{Database, Opening};
+use real_driver::wall_ns;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use workload::debit_credit::{DebitCredit, Parameters, Tables};
+use workload::{Length, Load, Plan, Watch};
+
+/// Crashes in the middle of Debit-Credit without checkpoints, restarts, and times the restart
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    entresol bench recovery\n  \
+    entresol bench recovery --scale 50 --log 1GiB --json")]
+pub struct Arguments {
+    /// Directory of the database, created if missing
+    #[arg(long, value_name = "DIR", default_value = "recovery.data")]
+    pub data: PathBuf,
+    /// Branches of 10 tellers and 100,000 accounts [default: as loaded, else 10]
+    #[arg(long, value_name = "BRANCHES", value_parser = clap::value_parser!(u32).range(1..=40_000))]
+    pub scale: Option<u32>,
+    /// How much log the restart finds
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    pub log: u64,
+    /// Memory for pages
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
+    pub buffer: u64,
+    /// Seed of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Prints the report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a restart had to do and how long it took. The JSON has the fields' names as keys.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RecoveryReport {
+    /// The workload that crashed, for people.
+    pub workload: String,
+    /// The driver's description of itself.
+    pub driver: String,
+    /// Seed of the random numbers.
+    pub seed: u64,
+    /// Bytes of log read.
+    pub log_bytes: u64,
+    /// Log records read.
+    pub records: u64,
+    /// Transactions that had not ended.
+    pub unfinished: u64,
+    /// The time of reading the log and repeating history.
+    pub redo_seconds: f64,
+    /// The time of taking back what was not committed.
+    pub undo_seconds: f64,
+    /// The time from the start of the opening until transactions could begin, checkpoint included.
+    pub open_seconds: f64,
+    /// Log records redone per second.
+    pub records_per_s: f64,
+    /// Bytes of log redone per second.
+    pub log_bytes_per_s: f64,
+    /// Bytes per second of large direct reads of the same file, one after the other.
+    pub sequential_read_bytes_per_s: f64,
+    /// `log_bytes_per_s` over `sequential_read_bytes_per_s`.
+    pub bandwidth_ratio: f64,
+}
+
+/// Clients while the log is made.
+const CLIENTS: u32 = 16;
+/// Transactions between two looks at the log's length.
+const STEP: u64 = 10_000;
+/// Transfers of the transaction that is under way when the crash comes.
+const UNFINISHED: usize = 100;
+
+/// Loads the database if it is new, fills the log, crashes, restarts, measures the log's device.
+pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport, Failure> {
+    progress.phase("opening", 0);
+    let mut configuration = Configuration::read(None, None)?;
+    configuration.buffer.size = arguments.buffer;
+    // Half as much again as is asked for, because a log keeps a quarter of its size in reserve.
+    configuration.log.size = (arguments.log * 3 / 2).next_multiple_of(1 << 20).max(8 << 20);
+    configuration.checkpoint = Checkpoint { interval_ns: None, log_bytes: None };
+    // Whether commits waited for the disk makes no difference to the log that a restart finds; only filling it is quicker.
+    configuration.log.durable = false;
+    let opening = Opening::new(&arguments.data, configuration).seed(arguments.seed);
+    let store = opening.clone().open()?;
+    let scale = bank::prepare(&store, arguments.scale, progress)?;
+    let capacity = store.database().log().capacity();
+    if capacity / 4 * 3 < arguments.log + arguments.log / 16 {
+        let (log, capacity) = (format_size(arguments.log), format_size(capacity));
+        return Err(format!("{log} do not fit the database's log of {capacity}; name another --data").into());
+    }
+    let tables = Tables::of(store.database(), &scale)?;
+    store.run(async |database| bank::warm(database, |page, pages| progress.step("reading", page, pages)).await)?;
+    store.run(async |database| fill(database, &tables, arguments, progress).await)?;
+    // The crash: nothing is written back, no checkpoint is taken.
+    drop(store);
+    progress.phase("restarting", 0);
+    let began = wall_ns();
+    let store = opening.open()?;
+    let open_seconds = (wall_ns() - began) as f64 / 1e9;
+    bank::verify(&store, &scale, progress)?;
+    let report = store.database().recovery();
+    let settings = store.database().settings();
+    let (name, driver) = (settings.log.file.clone(), store.executor().description());
+    store.close()?;
+    progress.phase("measuring the device", 0);
+    let bandwidth = bandwidth::sequential_read(Path::new(&arguments.data), &name, report.log_bytes)?;
+    let redo_seconds = report.redo_ns as f64 / 1e9;
+    let log_bytes_per_s = report.log_bytes as f64 / redo_seconds;
+    Ok(RecoveryReport {
+        workload: format!("restart after debit-credit, scale {}, {CLIENTS} clients", scale.branches),
+        driver,
+        seed: arguments.seed,
+        log_bytes: report.log_bytes,
+        records: report.records,
+        unfinished: report.unfinished,
+        redo_seconds,
+        undo_seconds: report.undo_ns as f64 / 1e9,
+        open_seconds,
+        records_per_s: report.records as f64 / redo_seconds,
+        log_bytes_per_s,
+        sequential_read_bytes_per_s: bandwidth,
+        bandwidth_ratio: log_bytes_per_s / bandwidth,
+    })
+}
+
+/// Runs Debit-Credit until the log is as long as asked for, with a transaction under way at its end.
+async fn fill(
+    database: &Database,
+    tables: &Tables,
+    arguments: &Arguments,
+    progress: &Progress,
+) -> entresol::Result<()> {
+    let (log, began) = (database.log(), database.log().end().0);
+    let mut seed = arguments.seed;
+    while log.end().0 - began < arguments.log {
+        progress.step("filling the log", log.end().0 - began, arguments.log);
+        let load = Load::Closed { clients: CLIENTS };
+        let measure = Length::Transactions(STEP.min(arguments.log / 4096 + 1));
+        let plan = Plan { load, warm_up: Length::Transactions(0), measure, seed };
+        workload::run::run(database, DebitCredit(tables.clone()), &plan, &mut Unwatched).await?;
+        seed = seed.wrapping_add(1);
+    }
+    let mut random = Random::stream(arguments.seed, "unfinished");
+    let mut tx = database.begin().await?;
+    for _ in 0..UNFINISHED {
+        tables.run(&mut tx, &Parameters::draw(tables.scale(), &mut random)).await?;
+    }
+    // It stays under way in a task of its own, which goes with the store.
+    database.executor().spawn(async move {
+        let _under_way = tx;
+        std::future::pending::<()>().await;
+    });
+    log.flush(log.end()).await
+}
+
+/// Nobody looks at the clocks while the log is made.
+struct Unwatched;
+
+impl Watch for Unwatched {
+    fn progress(&mut self, _: u64, _: u64) {}
+
+    fn cpu_ns(&self) -> u64 {
+        0
+    }
+
+    fn process_cpu_ns(&self) -> u64 {
+        0
+    }
+
+    fn wall_ns(&self) -> u64 {
+        0
+    }
+}
+
+impl RecoveryReport {
+    /// The report for programs.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a report holds nothing that JSON cannot")
+    }
+
+    /// The report for people, at most 100 columns wide.
+    pub fn to_text(&self) -> String {
+        let row = |name: &str, value: String, more: String| vec![name.to_owned(), value, more];
+        let seconds = |seconds: f64| format_duration_ns(seconds * 1e9);
+        let rate = |bytes: f64| format!("{}/s", format_size(bytes as u64));
+        let rows = [
+            row("log", format_size(self.log_bytes), format!("{} records", grouped(self.records))),
+            row("redo", seconds(self.redo_seconds), format!("{} records/s", grouped_decimal(self.records_per_s, 0))),
+            row("", rate(self.log_bytes_per_s), "of log".to_owned()),
+            row("log device", rate(self.sequential_read_bytes_per_s), "read in sequence".to_owned()),
+            row("ratio", format!("{:.2}", self.bandwidth_ratio), "redo over the log device".to_owned()),
+            row("undo", seconds(self.undo_seconds), format!("{} transactions", grouped(self.unfinished))),
+            row("opening", seconds(self.open_seconds), "with the checkpoint at its end".to_owned()),
+        ];
+        let heading = wrapped(&format!("{}\n{}; seed {}", self.workload, self.driver, self.seed));
+        let body = table(&["", "", ""], 3, rows).lines().skip(2).collect::<Vec<_>>().join("\n");
+        format!("{heading}\n\n{body}")
+    }
+}

@@ -1,0 +1,96 @@
+//! From what a run measured and the database counted to a report.
+
+use crate::report::{Clock, Composition, Response, RunReport, Station, Transfers};
+use entresol::Database;
+use std::collections::BTreeMap;
+use workload::Measured;
+
+/// What a report says of a run besides figures.
+pub struct Headline {
+    /// The workload and its parameters, for people.
+    pub workload: String,
+    /// Seed of the random numbers.
+    pub seed: u64,
+    /// Which clock the run went by.
+    pub clock: Clock,
+}
+
+/// The report of a run that has just ended; it is made on the engine's thread.
+pub fn report(database: &Database, headline: Headline, measured: &Measured) -> RunReport {
+    let count = measured.transactions.max(1) as f64;
+    let seconds = measured.elapsed_ns as f64 / 1e9;
+    let described = headline.clock == Clock::Virtual;
+    let response = Response::new(&measured.response, measured.means.interval());
+    let cpu_us = if described {
+        let cpu = measured.stations.iter().filter(|station| station.name == "cpu");
+        cpu.map(|cpu| cpu.utilization * f64::from(cpu.servers)).sum::<f64>() * seconds * 1e6 / count
+    } else {
+        measured.cpu_ns as f64 / 1e3 / count
+    };
+    let mut notes = Vec::new();
+    if !database.settings().log.durable {
+        notes.push("commits are not durable: the log is written after they are acknowledged".to_owned());
+    }
+    RunReport {
+        workload: headline.workload,
+        driver: database.executor().description(),
+        notes,
+        clock: headline.clock,
+        seed: headline.seed,
+        seconds,
+        wall_seconds: measured.wall_ns as f64 / 1e9,
+        transactions: measured.transactions,
+        aborts: database.statistics().rollbacks.get(),
+        throughput_per_s: measured.transactions as f64 / seconds.max(1e-9),
+        response_us: response,
+        composition_us: composition(database, response.mean, count),
+        cpu_us_per_transaction: cpu_us,
+        process_cpu_us_per_transaction: (!described).then(|| measured.process_cpu_ns as f64 / 1e3 / count),
+        log_bytes_per_transaction: database.log().statistics().bytes_written as f64 / count,
+        hit_ratio: hit_ratios(database),
+        io_per_transaction: transfers(database, count),
+        io_per_s: transfers(database, seconds.max(1e-9)),
+        utilization: measured.stations.iter().cloned().map(Station::from).collect(),
+    }
+}
+
+/// Where the mean response time went.
+fn composition(database: &Database, mean_us: f64, transactions: f64) -> Composition {
+    let statistics = database.statistics();
+    let per_transaction = |ns: u64| ns as f64 / 1e3 / transactions;
+    let mut parts = Composition {
+        cpu: 0.0,
+        lock_wait: per_transaction(statistics.lock_wait_ns.get()),
+        read_wait: per_transaction(statistics.read_wait_ns.get()),
+        write_wait: per_transaction(statistics.write_wait_ns.get()),
+        commit_wait: per_transaction(statistics.commit_wait_ns.get()),
+    };
+    // Whatever a transaction does not wait for is computing, or waiting for a processor or, between threads, for a wake.
+    let waits = parts.lock_wait + parts.read_wait + parts.write_wait + parts.commit_wait;
+    parts.cpu = (mean_us - waits).max(0.0);
+    parts
+}
+
+fn hit_ratios(database: &Database) -> BTreeMap<String, f64> {
+    let references = database.statistics().references();
+    database
+        .partitions()
+        .iter()
+        .zip(references)
+        .map(|(partition, seen)| (partition.name.clone(), seen.hit_ratio()))
+        .collect()
+}
+
+/// Transfers of each device, by so many transactions or seconds.
+fn transfers(database: &Database, by: f64) -> BTreeMap<String, Transfers> {
+    let mut devices: BTreeMap<String, Transfers> = BTreeMap::new();
+    for partition in database.partitions() {
+        let file = database.buffer().file(partition.id());
+        let device = devices.entry(partition.device.clone()).or_default();
+        device.reads += file.reads.get() as f64 / by;
+        device.writes += file.writes.get() as f64 / by;
+    }
+    let log = devices.entry(database.settings().log_device.clone()).or_default();
+    log.writes += database.log().statistics().writes as f64 / by;
+    devices
+}
