@@ -224,46 +224,9 @@ pub fn search(page: &[u8], key: &[u8]) -> Result<u16, u16> {
     }
 }
 
-/// The first slot whose head is not below `wanted`.
-#[inline]
-fn lower_bound(slots: &[NodeSlot], wanted: u64) -> usize {
-    let range = neighbourhood(slots, wanted);
-    range.start + bisect(&slots[range], wanted)
-}
-
-/// A range of slots that holds the first one whose head is not below `wanted`, or ends before it. Where keys are spread evenly
-/// it is small: interpolation guesses the place (Peterson, "Addressing for Random-Access Storage", 1957). Where they
-/// are not, a wrong guess costs two looks.
-#[inline]
-fn neighbourhood(slots: &[NodeSlot], wanted: u64) -> Range<usize> {
-    let count = slots.len();
-    if count < 16 {
-        return 0..count;
-    }
-    // An inner node's first slot has no key, so the second one tells where the keys begin.
-    let (low, high) = (slot_head(&slots[1]), slot_head(&slots[count - 1]));
-    if wanted <= low {
-        return 0..2;
-    }
-    if wanted > high {
-        return count..count;
-    }
-    let share = (wanted - low) as f64 / (high - low) as f64;
-    let guess = 1 + (share * (count - 2) as f64) as usize;
-    let error = 4 + count / 64;
-    let (start, end) = (guess.saturating_sub(error), (guess + error).min(count));
-    // Both are loaded before either is compared.
-    let (below, above) = (slot_head(&slots[start]) < wanted, slot_head(&slots[end - 1]) >= wanted);
-    match (below, above) {
-        (true, true) => start..end,
-        (true, false) => end..count,
-        (false, _) => 0..start + 1,
-    }
-}
-
 /// The first slot whose head is not below `wanted`, by a binary search whose steps the processor need not predict.
 #[inline]
-fn bisect(slots: &[NodeSlot], wanted: u64) -> usize {
+fn lower_bound(slots: &[NodeSlot], wanted: u64) -> usize {
     let mut first = 0;
     let mut length = slots.len();
     while length > 1 {

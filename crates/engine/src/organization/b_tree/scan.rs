@@ -23,7 +23,7 @@ pub struct Position {
 /// The leaf with which an ascending scan begins, and its first record there (the leaf may have none).
 ///
 /// # Errors
-/// Those of [`seek`](super::seek).
+/// Those of [`seek`].
 pub fn forward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -> Result<Position, Need> {
     let key = match from {
         Bound::Included(key) | Bound::Excluded(key) => key,
@@ -40,7 +40,7 @@ pub fn forward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -
 /// The leaf with which a descending scan begins, and the slot behind its first record there (the leaf may have none).
 ///
 /// # Errors
-/// Those of [`seek`](super::seek).
+/// Those of [`seek`].
 pub fn backward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -> Result<Position, Need> {
     let (id, page) = descend(pages, partition, |page| match from {
         Bound::Included(key) => slot_for(page, key),
@@ -70,7 +70,7 @@ fn fence(bytes: &[u8]) -> Option<Vec<u8>> {
 /// Puts the smallest key above `key` into `found`; false, with `found` untouched, if there is none.
 ///
 /// # Errors
-/// Those of [`seek`](super::seek).
+/// Those of [`seek`].
 pub fn successor(pages: &impl Pages, partition: PartitionId, key: &[u8], found: &mut Vec<u8>) -> Result<bool, Need> {
     let Location { page: mut id, slot, exact } = seek(pages, partition, key)?;
     let mut slot = slot + u16::from(exact);

@@ -1,6 +1,6 @@
 //! Whole nodes, built from their entries in ascending order.
 
-use super::{HEAP, LOWER, PREFIX, SLOTS, UPPER, count, gap, heap_start, insert, set};
+use super::{HEAP, LOWER, PREFIX, SLOTS, UPPER, count, heap_start, insert, set};
 use crate::page::{HEADER_SIZE, OwnedChange, PageKind};
 
 /// Builds the contents of a b-tree node.
@@ -45,11 +45,6 @@ impl Builder {
         } else {
             insert(&mut self.page, slot, key, value);
         }
-    }
-
-    /// How many bytes are left.
-    pub fn room(&self) -> usize {
-        gap(&self.page)
     }
 
     /// The change that makes a page this node.
