@@ -1,4 +1,5 @@
-//! The home file: what a database is, what partitions it has, where recovery begins. Two copies, written alternately.
+//! The home file: what a database is, what partitions it has, where recovery begins. Two copies, written one after the
+//! other: a power cut tears at most one of them, and later decay of one leaves the other.
 //!
 //! ```text
 //! each copy, at 0 and at 64 KiB:
@@ -89,6 +90,8 @@ impl Home {
         if length < 2 * COPY_SIZE as u64 {
             return Err(foreign(&format!("its file '{}' is too short", HOME_FILE)));
         }
+        // A program that was killed may have left a copy that can be read and is not durable.
+        executor.perform(Op::Sync { file }).await.result?;
         let mut best: Option<(u64, Contents)> = None;
         let mut flaw = None;
         let mut frame = executor.frames(1, COPY_SIZE)?.pop();
@@ -105,8 +108,9 @@ impl Home {
                         best = Some((generation, contents));
                     }
                 }
-                Err(error @ Error::NewerFormat { .. }) => return Err(error),
-                Err(error) => flaw = Some(error),
+                // A newer release leaves no copy of an older format behind.
+                Err(error @ Error::NewerFormat { .. }) => flaw = Some(error),
+                Err(error) => flaw = flaw.or(Some(error)),
             }
         }
         match (best, flaw) {
@@ -115,10 +119,10 @@ impl Home {
         }
     }
 
-    /// Replaces the older copy and makes it durable.
+    /// Replaces the older copy, makes it durable, and then does the same with the other one.
     ///
     /// # Errors
-    /// The driver's (the newer copy is untouched), or [`Error::Setting`] if there are more partitions than a copy holds.
+    /// The driver's (one copy at least is whole), or [`Error::Setting`] if there are more partitions than a copy holds.
     pub async fn write(&mut self, executor: &Executor, contents: &Contents) -> Result<()> {
         let body = postcard::to_stdvec(contents).expect("plain contents can always be stored");
         if body.len() > COPY_SIZE - CONTENTS {
@@ -134,13 +138,19 @@ impl Home {
         buffer[CONTENTS..CONTENTS + body.len()].copy_from_slice(&body);
         let sum = checksum(&buffer[24..CONTENTS + body.len()]);
         buffer[16..20].copy_from_slice(&sum.to_le_bytes());
-        let (offset, length) = ((generation % 2) * COPY_SIZE as u64, COPY_SIZE as u32);
-        let access = Access::Asynchronous;
-        let op = Op::Write { file: self.file, offset, length, buffer, durable: true, access };
-        let completion = executor.perform(op).await;
-        self.frame = completion.buffer;
-        completion.result?;
-        self.generation = generation;
+        for copy in [generation % 2, 1 - generation % 2] {
+            let (offset, length) = (copy * COPY_SIZE as u64, COPY_SIZE as u32);
+            let access = Access::Asynchronous;
+            let op = Op::Write { file: self.file, offset, length, buffer, durable: true, access };
+            let completion = executor.perform(op).await;
+            buffer = completion.buffer.expect("a write gives its buffer back");
+            if let Err(fault) = completion.result {
+                self.frame = Some(buffer);
+                return Err(Error::Input(fault));
+            }
+            self.generation = generation;
+        }
+        self.frame = Some(buffer);
         Ok(())
     }
 }

@@ -165,8 +165,8 @@ pub async fn finish(database: &Database, remainder: Remainder) -> Result<()> {
     for (id, unfinished) in remainder.transactions {
         match unfinished.chains {
             Some(chains) => {
-                for (chain, page) in chains.into_iter().enumerate() {
-                    database.free_chain(id, chain as u32, page).await?;
+                for (chain, mut page) in chains.into_iter().enumerate() {
+                    database.free_chain(id, chain as u32, &mut page).await?;
                 }
             }
             None if canary::is_planted(Canary::SkippedUndo) => {}

@@ -41,8 +41,10 @@ pub struct State {
     dependency: Lsn,
     /// Its age for the choice of a deadlock's victim: the number of the first try.
     began: u64,
-    /// Packed first pages of long values that it deleted.
-    chains: Vec<u8>,
+    /// Long values that it deleted.
+    chains: Vec<Chain>,
+    /// A long value that it has built, at least in part, and not put into the tree: abandoned if it never does.
+    loose: Option<Chain>,
     /// The pages that it changed, under FORCE.
     pages: Vec<PageId>,
 }
@@ -54,11 +56,19 @@ impl State {
     }
 }
 
+/// A long value whose pages are to be freed if its transaction commits.
+#[derive(Clone, Copy, Debug)]
+struct Chain {
+    /// The position in the undo list of the update that this depends on.
+    undo: usize,
+    /// Where it begins.
+    first: PageId,
+}
+
 /// A moment within a transaction to which it can be rolled back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint {
     undo: usize,
-    chains: usize,
 }
 
 /// A transaction. It is rolled back if it is dropped before its commit.
@@ -122,7 +132,7 @@ impl Transaction {
 
     /// Marks this moment.
     pub fn savepoint(&self) -> Savepoint {
-        Savepoint { undo: self.state.undo.len(), chains: self.state.chains.len() }
+        Savepoint { undo: self.state.undo.len() }
     }
 
     /// One object reference: charged, and paid on described hardware.

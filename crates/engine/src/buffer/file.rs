@@ -66,7 +66,8 @@ impl DataFile {
             growth: Turn::new(),
             reads: Cell::new(0),
             writes: Cell::new(0),
-            completed: Cell::new(0),
+            // A program that was killed may have left pages that can be read and are not durable.
+            completed: Cell::new(u64::from(pages > 0)),
             synced: Cell::new(0),
         })
     }

@@ -169,6 +169,10 @@ impl Buffer {
     /// The driver's. After it the buffer reads nothing any more: pages that left it may be older on the medium than they
     /// were.
     pub async fn sync(&self) -> Result<()> {
+        if let Some(error) = &*self.broken.borrow() {
+            // The next sync might succeed although writes of before were dropped.
+            return Err(error.clone());
+        }
         for file in self.files() {
             if let Err(error) = file.sync(&self.executor).await {
                 self.broken.borrow_mut().get_or_insert(error.clone());

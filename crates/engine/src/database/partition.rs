@@ -43,11 +43,16 @@ impl PartitionSpec {
 }
 
 impl Database {
-    /// Creates a partition. It is durable when this returns.
+    /// Creates a partition. It is durable when this returns; the creation goes on to its end even if nobody waits for that.
     ///
     /// # Errors
     /// [`Error::Setting`] if the name is taken or the sizes do not fit, or the driver's.
     pub async fn create_partition(&self, spec: PartitionSpec) -> Result<PartitionId> {
+        let database = self.clone();
+        self.0.executor.spawn(async move { database.create_partition_undisturbed(spec).await }).join().await
+    }
+
+    async fn create_partition_undisturbed(&self, spec: PartitionSpec) -> Result<PartitionId> {
         let inner = &*self.0;
         let _turn = inner.creation.take(&inner.executor).await;
         if self.partition(&spec.name).is_ok() {

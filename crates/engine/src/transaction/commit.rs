@@ -5,12 +5,13 @@
 //! record, or, if it only reads, waits until this one is durable.
 
 use super::{State, Transaction};
-use crate::Result;
 use crate::canary::{self, Canary};
 use crate::database::Database;
 use crate::log::record::Body;
 use crate::page::Edit;
 use crate::statistics::add;
+use crate::{Error, Result};
+use base::time::MILLISECOND_NS;
 use base::{Lsn, PageId};
 use driver::Work;
 
@@ -25,19 +26,24 @@ impl Transaction {
         let inner = &*database.0;
         inner.executor.charge(Work::EndTransaction);
         inner.executor.settle().await;
+        self.give_up_loose();
         self.ended = true;
-        let ending = Ending { database: database.clone(), state: std::mem::take(&mut self.state) };
+        let state = std::mem::take(&mut self.state);
+        let mut ending = Ending { database: database.clone(), state, lsn: None, freeing: false };
         add(&inner.statistics.commits, 1);
         if !ending.state.wrote {
             return database.commit_read(&ending.state).await;
         }
-        database.commit_update(&ending.state).await?;
         if ending.state.chains.is_empty() {
-            return Ok(());
+            return ending.commit_update().await;
         }
         // The pages are freed even if nobody waits for it.
-        let freeing = async move { ending.database.clone().free_chains(&ending.state).await };
-        inner.executor.spawn(freeing).join().await
+        let committed = async move {
+            ending.commit_update().await?;
+            ending.free_chains().await;
+            Ok(())
+        };
+        inner.executor.spawn(committed).join().await
     }
 }
 
@@ -45,13 +51,60 @@ impl Transaction {
 struct Ending {
     database: Database,
     state: State,
+    /// Its commit record, once it has one. Whoever gets its locks depends on that, however it ends.
+    lsn: Option<Lsn>,
+    /// While it has pages to free: the log from its beginning is needed until that is done.
+    freeing: bool,
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
         let state = std::mem::take(&mut self.state);
-        self.database.release_locks(&state, None);
+        self.database.release_locks(&state, self.lsn);
+        if self.freeing {
+            self.database.0.registry.borrow_mut().strand(state.owner);
+        }
         self.database.retire(state);
+    }
+}
+
+/// How often and after how many nanoseconds a page that could not be freed is tried again.
+const FREE_TRIES: u32 = 20;
+const FREE_DELAY_NS: u64 = 50 * MILLISECOND_NS;
+
+impl Ending {
+    async fn commit_update(&mut self) -> Result<()> {
+        let (database, state) = (&self.database, &self.state);
+        let inner = &*database.0;
+        let packed: Vec<u8> = state.chains.iter().flat_map(|chain| chain.first.packed().to_le_bytes()).collect();
+        let lsn = inner.log.append(state.id, &Body::Commit { chains: &packed }, std::iter::empty());
+        self.lsn = Some(lsn);
+        self.freeing = !packed.is_empty();
+        if !self.freeing {
+            inner.registry.borrow_mut().clear_first_lsn(state.owner);
+        }
+        if !inner.settings.hold_locks {
+            database.release_locks(state, Some(lsn));
+        }
+        database.make_durable(state, lsn).await
+    }
+
+    /// Frees the pages of the long values that the transaction deleted. Until this is done its records stay in the log, so
+    /// that a restart can go on with it. The transaction is committed whatever comes of this.
+    async fn free_chains(&mut self) {
+        let executor = self.database.0.executor.clone();
+        for (number, chain) in self.state.chains.iter().enumerate() {
+            let mut page = chain.first;
+            let mut tries = FREE_TRIES;
+            while let Err(error) = self.database.free_chain(self.state.id, number as u32, &mut page).await {
+                tries -= 1;
+                if tries == 0 || !matches!(error, Error::Input(_) | Error::BufferExhausted { .. }) {
+                    return;
+                }
+                executor.sleep_ns(FREE_DELAY_NS).await;
+            }
+        }
+        self.freeing = false;
     }
 }
 
@@ -64,21 +117,6 @@ impl Database {
             inner.log.wait_durable(state.dependency).await?;
             add(&inner.statistics.commit_wait_ns, inner.executor.now().since_ns(began));
         }
-        Ok(())
-    }
-
-    async fn commit_update(&self, state: &State) -> Result<()> {
-        let inner = &*self.0;
-        let body = Body::Commit { chains: &state.chains };
-        let lsn = inner.log.append(state.id, &body, std::iter::empty());
-        if state.chains.is_empty() {
-            inner.registry.borrow_mut().clear_first_lsn(state.owner);
-        }
-        if !inner.settings.hold_locks {
-            self.release_locks(state, Some(lsn));
-        }
-        self.make_durable(state, lsn).await?;
-        self.release_locks(state, None);
         Ok(())
     }
 
@@ -125,21 +163,10 @@ impl Database {
         inner.admission.wake_one(&inner.executor);
     }
 
-    /// Frees the pages of the long values that a committed transaction deleted. Until this is done the transaction's
-    /// records stay in the log, so that a restart can go on with it.
-    async fn free_chains(&self, state: &State) -> Result<()> {
-        for (chain, first) in state.chains.chunks_exact(8).enumerate() {
-            let first = PageId::unpacked(u64::from_le_bytes(first.try_into().expect("eight bytes")));
-            self.free_chain(state.id, chain as u32, first).await?;
-        }
-        Ok(())
-    }
-
-    /// Frees the rest of a chain that begins at `page`, one page per log record.
-    pub(crate) async fn free_chain(&self, id: base::TransactionId, chain: u32, mut page: PageId) -> Result<()> {
+    /// Frees the rest of a chain that begins at `page`, one page per log record; `page` moves along.
+    pub(crate) async fn free_chain(&self, id: base::TransactionId, chain: u32, page: &mut PageId) -> Result<()> {
         while page.number != 0 {
-            let next = self.complete(|| self.free_chain_page(id, chain, page)).await?;
-            page.number = next;
+            page.number = self.complete(|| self.free_chain_page(id, chain, *page)).await?;
         }
         Ok(())
     }

@@ -133,11 +133,13 @@ impl Transaction {
         let mut key = Vec::new();
         for slot in position.slot..slotted::count(page) {
             slotted::key_into(page, slot, &mut key);
-            let inside = is_before(&key, &cursor.to);
-            if let Some(resource) = self.lock_seen(cursor, Some(&key), inside)? {
+            if let Some(resource) = self.lock_seen(cursor, Some(&key))? {
                 return Ok(Step::Blocked(resource));
             }
-            if !inside {
+            if !is_before(&key, &cursor.to) {
+                if self.may_vanish(cursor.partition, &key) {
+                    continue;
+                }
                 return Ok(Step::Read(share));
             }
             share.records.push_back((key.clone(), copy(slotted::value(page, slot))));
@@ -147,7 +149,7 @@ impl Transaction {
             // first record's gap is the range's last.
             Some(fence) => share.from = Some(Bound::Included(fence)),
             None => {
-                if let Some(resource) = self.lock_seen(cursor, None, false)? {
+                if let Some(resource) = self.lock_seen(cursor, None)? {
                     return Ok(Step::Blocked(resource));
                 }
             }
@@ -158,11 +160,7 @@ impl Transaction {
     fn read_backward(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<Step, Need> {
         let database = self.database.clone();
         // The gap above the range's greatest record is part of what was seen.
-        let above = match from {
-            Bound::Included(key) | Bound::Excluded(key) => database.gap_above(cursor.partition, key)?,
-            Bound::Unbounded => Resource::end_gap(cursor.partition),
-        };
-        if let Some(resource) = self.lock_gap(cursor, above)? {
+        if let Some(resource) = self.lock_above(cursor, from)? {
             return Ok(Step::Blocked(resource));
         }
         let pool = database.0.buffer.pool().borrow();
@@ -175,7 +173,7 @@ impl Transaction {
             if !is_after(&key, &cursor.to) {
                 return Ok(Step::Read(share));
             }
-            if let Some(resource) = self.lock_seen(cursor, Some(&key), true)? {
+            if let Some(resource) = self.lock_seen(cursor, Some(&key))? {
                 return Ok(Step::Blocked(resource));
             }
             share.records.push_back((key.clone(), copy(slotted::value(page, slot))));
@@ -188,9 +186,31 @@ impl Transaction {
         Ok(Step::Read(share))
     }
 
-    /// Locks the gap below `key` (`None`: the end of the partition) and, if it is in the range, the record. Returns what
-    /// has to be waited for.
-    fn lock_seen(&mut self, cursor: &Cursor, key: Option<&[u8]>, record: bool) -> Result<Option<Resource>, Need> {
+    /// Locks the gap in which a backward range begins.
+    fn lock_above(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<Option<Resource>, Need> {
+        let mut key = match from {
+            Bound::Included(key) | Bound::Excluded(key) => key.to_vec(),
+            Bound::Unbounded => return self.lock_seen(cursor, None),
+        };
+        let mut above = Vec::new();
+        let database = self.database.clone();
+        loop {
+            if !b_tree::successor(&*database.0.buffer.pool().borrow(), cursor.partition, &key, &mut above)? {
+                return self.lock_seen(cursor, None);
+            }
+            if let Some(blocked) = self.lock_seen(cursor, Some(&above))? {
+                return Ok(Some(blocked));
+            }
+            if !self.may_vanish(cursor.partition, &above) {
+                return Ok(None);
+            }
+            std::mem::swap(&mut key, &mut above);
+        }
+    }
+
+    /// Locks the gap below `key` (`None`: the end of the partition) and the record, even if that is outside the range: if
+    /// another transaction has inserted it and takes it back, the gap goes with it. Returns what has to be waited for.
+    fn lock_seen(&mut self, cursor: &Cursor, key: Option<&[u8]>) -> Result<Option<Resource>, Need> {
         let partition = cursor.partition;
         let gap = match key {
             Some(key) => Resource::gap(partition, key_hash(key)),
@@ -200,8 +220,8 @@ impl Transaction {
             return Ok(Some(blocked));
         }
         match key {
-            Some(key) if record => self.lock_gap(cursor, Resource::record(partition, key_hash(key))),
-            _ => Ok(None),
+            Some(key) => self.lock_gap(cursor, Resource::record(partition, key_hash(key))),
+            None => Ok(None),
         }
     }
 

@@ -135,6 +135,7 @@ impl Transaction {
             let change = Change::InsertSlot { slot: place.slot, key, value: stored };
             let undo = Undo::Remove { partition, key };
             database.update(&mut self.state, &undo, &[Edit { page: place.page, change }]);
+            self.attach_loose();
             self.note_page(place.page);
             return Ok(Passage::Done(()));
         };
@@ -142,6 +143,7 @@ impl Transaction {
         let change = Change::ReplaceValue { slot: place.slot, value: stored };
         let undo = Undo::Replace { partition, key, value: &old };
         database.update(&mut self.state, &undo, &[Edit { page: place.page, change }]);
+        self.attach_loose();
         self.note_page(place.page);
         Ok(Passage::Done(()))
     }
@@ -227,13 +229,8 @@ impl Transaction {
             }
             (place, slotted::value(pool.page(place.page)?, place.slot).to_vec())
         };
-        if self.locks_records(partition)? {
-            for gap in [database.gap_above(partition, key)?, Resource::gap(partition, key_hash(key))] {
-                let attempt = database.0.locks.borrow_mut().try_request(self.state.owner, gap, Mode::Exclusive);
-                if attempt == Attempt::Denied {
-                    return Ok(Passage::Blocked(gap, Mode::Exclusive));
-                }
-            }
+        if let Some((resource, mode)) = self.lock_joined_gaps(partition, key)? {
+            return Ok(Passage::Blocked(resource, mode));
         }
         self.give_up_chain(partition, &old);
         let undo = Undo::Insert { partition, key, value: &old };
@@ -241,6 +238,41 @@ impl Transaction {
         database.update(&mut self.state, &undo, &[Edit { page: place.page, change }]);
         self.note_page(place.page);
         Ok(Passage::Done(true))
+    }
+
+    /// Locks both gaps that a delete of `key` joins, and the record above, which could otherwise be taken back together with
+    /// its gap. Returns what has to be waited for.
+    fn lock_joined_gaps(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<(Resource, Mode)>, Need> {
+        if !self.locks_records(partition)? {
+            return Ok(None);
+        }
+        let database = self.database.clone();
+        let mut wanted = vec![(Resource::gap(partition, key_hash(key)), Mode::Exclusive)];
+        let (mut key, mut above) = (key.to_vec(), Vec::new());
+        loop {
+            if !b_tree::successor(&*database.0.buffer.pool().borrow(), partition, &key, &mut above)? {
+                wanted.push((Resource::end_gap(partition), Mode::Exclusive));
+                break;
+            }
+            wanted.push((Resource::gap(partition, key_hash(&above)), Mode::Exclusive));
+            if !self.may_vanish(partition, &above) {
+                wanted.push((Resource::record(partition, key_hash(&above)), Mode::Shared));
+                break;
+            }
+            std::mem::swap(&mut key, &mut above);
+        }
+        let mut locks = database.0.locks.borrow_mut();
+        let denied = |(resource, mode): &(Resource, Mode)| {
+            locks.try_request(self.state.owner, *resource, *mode) == Attempt::Denied
+        };
+        Ok(wanted.into_iter().find(denied))
+    }
+
+    /// Whether the record may be one that this transaction has inserted and that a rollback to a savepoint would take away,
+    /// so that the gap below it is no bound.
+    pub(super) fn may_vanish(&self, partition: PartitionId, key: &[u8]) -> bool {
+        let record = Resource::record(partition, key_hash(key));
+        self.database.0.locks.borrow().holds(self.state.owner, record) == Some(Mode::Exclusive)
     }
 
     /// Locks a key as the partition's locking asks.

@@ -18,6 +18,8 @@ const EMPTY: Slot = Slot { first_lsn: Lsn::MAX, waiter: None, doomed: false };
 /// The table of active transactions, indexed by lock owner.
 pub struct Registry {
     next: u64,
+    /// The oldest log position that an ended transaction left work behind at, for the next restart.
+    stranded: Lsn,
     slots: Vec<Slot>,
     /// States of ended transactions, each with its owner number, for reuse.
     spare: Vec<State>,
@@ -26,7 +28,7 @@ pub struct Registry {
 impl Registry {
     /// An empty table that numbers from `next` on.
     pub fn new(next: u64) -> Registry {
-        Registry { next, slots: Vec::new(), spare: Vec::new() }
+        Registry { next, stranded: Lsn::MAX, slots: Vec::new(), spare: Vec::new() }
     }
 
     /// Greater than every number given out.
@@ -56,6 +58,7 @@ impl Registry {
         self.slots[state.owner.0 as usize] = EMPTY;
         state.undo.clear();
         state.chains.clear();
+        state.loose = None;
         state.pages.clear();
         state.wrote = false;
         state.dependency = Lsn::ZERO;
@@ -72,9 +75,15 @@ impl Registry {
         self.slots[owner.0 as usize].first_lsn = Lsn::MAX;
     }
 
-    /// The oldest log position that an active transaction needs.
+    /// Notes that the transaction ends and leaves work to the next restart, which will need its records.
+    pub fn strand(&mut self, owner: Owner) {
+        self.stranded = self.stranded.min(self.slots[owner.0 as usize].first_lsn);
+    }
+
+    /// The oldest log position that an active transaction, or the next restart, needs.
     pub fn first_lsn(&self) -> Option<Lsn> {
-        self.slots.iter().map(|slot| slot.first_lsn).min().filter(|lsn| *lsn < Lsn::MAX)
+        let active = self.slots.iter().map(|slot| slot.first_lsn);
+        Some(active.fold(self.stranded, Lsn::min)).filter(|lsn| *lsn < Lsn::MAX)
     }
 
     /// The task to wake when the owner's lock is granted.

@@ -10,6 +10,7 @@ use crate::statistics::add;
 use crate::undo::UndoList;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
+use executor::JoinHandle;
 
 impl Transaction {
     /// Takes everything back and ends the transaction.
@@ -17,9 +18,16 @@ impl Transaction {
     /// # Errors
     /// A damaged page or the driver's. Opening the database again completes the rollback.
     pub async fn rollback(mut self) -> Result<()> {
+        self.spawn_rollback().join().await
+    }
+
+    /// The rollback goes on even if nobody waits for it. One that fails is completed when the database is opened again; its
+    /// locks stay held until then.
+    fn spawn_rollback(&mut self) -> JoinHandle<Result<()>> {
         self.ended = true;
-        let state = std::mem::take(&mut self.state);
-        self.database.clone().roll_back(state).await
+        let (database, state) = (self.database.clone(), std::mem::take(&mut self.state));
+        let executor = database.0.executor.clone();
+        executor.spawn(async move { database.roll_back(state).await })
     }
 
     /// Takes back what was done since `savepoint`. Locks are kept.
@@ -27,21 +35,14 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::rollback`].
     pub async fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
-        self.database.clone().undo(&mut self.state, savepoint.undo).await?;
-        self.state.chains.truncate(savepoint.chains);
-        Ok(())
+        self.database.clone().undo(&mut self.state, savepoint.undo).await
     }
 }
 
 impl Drop for Transaction {
     fn drop(&mut self) {
         if !self.ended {
-            let (database, state) = (self.database.clone(), std::mem::take(&mut self.state));
-            let executor = database.0.executor.clone();
-            executor.spawn(async move {
-                // A rollback that fails is completed when the database is opened again; its locks stay held until then.
-                let _ = database.roll_back(state).await;
-            });
+            self.spawn_rollback();
         }
     }
 }
@@ -66,6 +67,8 @@ impl Database {
             let undo = UndoList::decode(&stored);
             self.complete(|| self.compensate(state, &undo, left as u32)).await?;
             state.undo.truncate(left);
+            state.chains.retain(|chain| chain.undo < left);
+            state.loose = state.loose.filter(|chain| chain.undo < left);
             if let Undo::Remove { partition, key } = undo {
                 self.complete(|| self.merge(partition, key)).await?;
             }
