@@ -34,7 +34,7 @@ impl Buffer {
         let copies = self.copy_out(&frames)?;
         if copies.is_empty() {
             // Somebody else writes these pages; that their write ends is what the caller waits for.
-            if self.in_flight.get() > 0 {
+            if frames.iter().any(|frame| self.pool.borrow().is_writing(*frame)) {
                 self.freed.wait(&self.executor).await;
             }
             return Ok(());
@@ -152,10 +152,23 @@ impl Buffer {
         Ok(())
     }
 
-    /// The frames of those pages that are resident.
-    pub fn frames_of(&self, pages: &[PageId]) -> Vec<u32> {
-        let pool = self.pool.borrow();
-        pages.iter().filter_map(|page| pool.frame_of(*page)).collect()
+    /// Writes these pages back as they are now (FORCE): all that can be at once, then those of which an older copy was being
+    /// written.
+    ///
+    /// # Errors
+    /// The first error.
+    pub async fn force(self: &Rc<Self>, pages: &[PageId]) -> Result<()> {
+        let resident = |page: &PageId| self.pool.borrow().frame_of(*page);
+        let (older, ready): (Vec<u32>, Vec<u32>) =
+            pages.iter().filter_map(resident).partition(|frame| self.pool.borrow().is_writing(*frame));
+        self.write_back(ready).await?;
+        for frame in older {
+            while self.pool.borrow().is_writing(frame) {
+                self.freed.wait(&self.executor).await;
+            }
+            self.write_back(vec![frame]).await?;
+        }
+        Ok(())
     }
 
     /// How many pages are written together.

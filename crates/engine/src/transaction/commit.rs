@@ -134,8 +134,7 @@ impl Database {
         let durable = inner.executor.now();
         add(&inner.statistics.commit_wait_ns, durable.since_ns(began));
         if inner.settings.force {
-            let frames = inner.buffer.frames_of(&state.pages);
-            inner.buffer.write_back(frames).await?;
+            inner.buffer.force(&state.pages).await?;
             add(&inner.statistics.write_wait_ns, inner.executor.now().since_ns(durable));
         }
         Ok(())
