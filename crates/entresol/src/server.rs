@@ -15,6 +15,13 @@ use std::thread::JoinHandle;
 
 type Work = Box<dyn FnOnce(Served) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
+/// What other threads send.
+enum Request {
+    Run(Work),
+    /// What was sent before is done; what was sent later is refused.
+    Close,
+}
+
 /// What a request finds on the engine's thread.
 #[derive(Clone)]
 struct Served {
@@ -22,7 +29,8 @@ struct Served {
     procedures: Rc<Procedures>,
 }
 
-/// A database on a thread of its own. Dropping it waits until the requests that were sent are done and closes the database.
+/// A database on a thread of its own. Dropping it waits until the requests that were sent before are done and closes the
+/// database; handles stay behind and their later requests are refused.
 ///
 /// ```
 /// # let directory = std::env::temp_dir().join(format!("entresol-server-{}", std::process::id()));
@@ -61,7 +69,7 @@ pub struct Server {
 /// Reaches a [`Server`]'s database from any thread. Requests that are sent while the engine is busy are taken up together.
 #[derive(Clone)]
 pub struct Handle {
-    sender: Sender<Work>,
+    sender: Sender<Request>,
     wakes: Wakes,
 }
 
@@ -75,7 +83,8 @@ impl<T> Pending<T> {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// The request's; [`Error::LogFailed`] if the engine's thread has ended.
+    /// The request's; [`Error::LogFailed`] if the engine's thread has ended: then whether the request was done shows when
+    /// the database is opened again.
     pub fn wait(self) -> Result<T> {
         self.slot.wait(&self.wakes).unwrap_or_else(|| Err(Error::LogFailed("the engine's thread has ended".into())))
     }
@@ -120,47 +129,48 @@ impl Server {
         self.handle.clone().expect("a server has its handle until it is closed")
     }
 
-    /// Waits until every other handle is dropped and all requests are done, and closes the database.
+    /// Waits until all requests that were sent before are done, and closes the database. Handles that are left are refused
+    /// from then on.
     ///
     /// # Errors
     /// Those of [`Store::close`].
+    ///
+    /// # Panics
+    /// If a request's own code panicked: that ended the engine's thread.
     pub fn close(mut self) -> Result<(), OpenError> {
-        self.end()
+        self.end().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    fn end(&mut self) -> Result<(), OpenError> {
-        self.handle = None;
-        match self.thread.take().map(JoinHandle::join) {
-            None | Some(Ok(Ok(()))) => Ok(()),
-            Some(Ok(Err(error))) => Err(error),
-            Some(Err(panic)) => std::panic::resume_unwind(panic),
+    fn end(&mut self) -> std::thread::Result<Result<(), OpenError>> {
+        if let Some(handle) = self.handle.take() {
+            handle.sender.send(Request::Close);
         }
+        self.thread.take().map_or(Ok(Ok(())), JoinHandle::join)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            // Whoever wants to see this error calls `close`; what was committed is safe all the same.
-            let _ = self.end();
-        }
+        // Whoever wants to see this error calls `close`; what was committed is safe all the same.
+        let _ = self.end();
     }
 }
 
-/// Takes requests up until no handle is left, then closes the store.
-fn serve(store: Store, requests: Mailbox<Work>, procedures: Procedures, wakes: &Wakes) -> Result<(), OpenError> {
+/// Takes requests up until the server closes, then closes the store.
+fn serve(store: Store, requests: Mailbox<Request>, procedures: Procedures, wakes: &Wakes) -> Result<(), OpenError> {
     let served = Served { database: store.database().clone(), procedures: Rc::new(procedures) };
     let executor = store.executor().clone();
     executor.run(receive(&executor, requests, served, wakes))?;
     store.close()
 }
 
-async fn receive(executor: &Executor, requests: Mailbox<Work>, served: Served, wakes: &Wakes) {
+async fn receive(executor: &Executor, requests: Mailbox<Request>, served: Served, wakes: &Wakes) {
     let mut batch = Vec::new();
     let running = Rc::new(Cell::new(0_usize));
     let idle = Rc::new(executor::WaitQueue::new());
-    while requests.receive(executor, &mut batch).await {
-        for work in batch.drain(..) {
+    'open: while requests.receive(executor, &mut batch).await {
+        for request in batch.drain(..) {
+            let Request::Run(work) = request else { break 'open };
             let future = work(served.clone());
             running.set(running.get() + 1);
             let (running, idle, other) = (Rc::clone(&running), Rc::clone(&idle), executor.clone());
@@ -186,10 +196,10 @@ impl Handle {
     ) -> Pending<T> {
         let slot = Slot::new();
         let promise = Promise::new(&slot, &self.wakes);
-        self.sender.send(Box::new(move |served| {
+        self.sender.send(Request::Run(Box::new(move |served| {
             let answer = work(served);
             Box::pin(async move { promise.keep(answer.await) })
-        }));
+        })));
         Pending { slot, wakes: self.wakes.clone() }
     }
 

@@ -101,9 +101,14 @@ impl Opening {
             let detail = format!("it holds no file '{}'; name an empty directory or a database", engine::HOME_FILE);
             return Err(Error::NotADatabase { path, detail }.into());
         }
+        if state == Contents::Database {
+            return Ok(());
+        }
         for device in others {
-            if state == Contents::Nothing && executor.run(contents(executor, device))?? != Contents::Nothing {
-                let detail = format!("device '{device}' holds files of something else; give it an empty directory");
+            let found = executor.run(names(executor, device))??;
+            // Whose log or partition it is does not show: only an empty directory is nobody's.
+            if let Some(name) = found.into_iter().find(|name| name != DirectoryLock::NAME && name != FILE_NAME) {
+                let detail = format!("its device '{device}' holds the file '{name}'; give it an empty directory");
                 return Err(Error::NotADatabase { path, detail }.into());
             }
         }
@@ -141,13 +146,19 @@ enum Contents {
 /// Files that a directory may hold before its database is complete: those that a creation cut off may have left.
 const BEGINNINGS: [&str; 3] = ["double-write", "log", DirectoryLock::NAME];
 
-async fn contents(executor: &Executor, device: &str) -> Result<Contents, Error> {
+/// The names of a device's files.
+async fn names(executor: &Executor, device: &str) -> Result<Vec<String>, Error> {
     let device = executor
         .device(device)
         .ok_or_else(|| Error::Setting(format!("there is no device '{device}'; describe it or correct the name")))?;
-    let Output::Names(names) = executor.perform(Op::List { device }).await.result? else {
-        unreachable!("listing a device answers with names")
-    };
+    match executor.perform(Op::List { device }).await.result? {
+        Output::Names(names) => Ok(names),
+        _ => unreachable!("listing a device answers with names"),
+    }
+}
+
+async fn contents(executor: &Executor, device: &str) -> Result<Contents, Error> {
+    let names = names(executor, device).await?;
     if names.iter().any(|name| name == engine::HOME_FILE) {
         return Ok(Contents::Database);
     }

@@ -12,6 +12,8 @@ struct Shared<T> {
 struct Queue<T> {
     items: Vec<T>,
     senders: usize,
+    /// Nobody will receive any more.
+    closed: bool,
 }
 
 impl<T> Shared<T> {
@@ -21,7 +23,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// The executor's end of a mailbox.
+/// The executor's end of a mailbox. Items that were not received are dropped with it, and so are later ones.
 pub struct Mailbox<T> {
     shared: Arc<Shared<T>>,
 }
@@ -33,16 +35,20 @@ pub struct Sender<T> {
 
 /// Makes a mailbox into `executor`'s thread.
 pub fn mailbox<T: Send>(executor: &Executor) -> (Sender<T>, Mailbox<T>) {
-    let queue = Mutex::new(Queue { items: Vec::new(), senders: 1 });
+    let queue = Mutex::new(Queue { items: Vec::new(), senders: 1, closed: false });
     let shared = Arc::new(Shared { queue, bell: executor.doorbell() });
     (Sender { shared: Arc::clone(&shared) }, Mailbox { shared })
 }
 
 impl<T> Sender<T> {
-    /// Puts an item into the queue. Only the first item of a batch rings.
+    /// Puts an item into the queue. Only the first item of a batch rings. The item is dropped if the mailbox is gone.
     pub fn send(&self, item: T) {
         let first = {
             let mut queue = self.shared.lock();
+            if queue.closed {
+                drop(queue);
+                return drop(item);
+            }
             queue.items.push(item);
             queue.items.len() == 1
         };
@@ -69,6 +75,18 @@ impl<T> Drop for Sender<T> {
         if last {
             self.shared.bell.ring();
         }
+    }
+}
+
+impl<T> Drop for Mailbox<T> {
+    fn drop(&mut self) {
+        let items = {
+            let mut queue = self.shared.lock();
+            queue.closed = true;
+            std::mem::take(&mut queue.items)
+        };
+        // Their destructors may send.
+        drop(items);
     }
 }
 

@@ -1,0 +1,236 @@
+//! A database on the calling thread, on this machine's files.
+
+#![allow(clippy::disallowed_methods, reason = "the tests look at and damage the files below")]
+
+use entresol::configuration::Configuration;
+use entresol::{Database, Direction, Error, OpenError, Opening, PartitionSpec, Store};
+use std::cell::Cell;
+use std::ops::Bound;
+use std::path::Path;
+use std::process::Command;
+use std::rc::Rc;
+use tempfile::TempDir;
+
+fn scratch() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
+}
+
+fn opening(directory: &Path, backend: &str) -> Opening {
+    let text = format!("[buffer]\nsize = \"1 MiB\"\n[log]\nsize = \"4 MiB\"\n[driver]\nbackend = \"{backend}\"\n");
+    Opening::new(directory, Configuration::parse(&text).expect("right"))
+}
+
+/// Opens with this backend, or with any where the kernel has no io_uring.
+fn open(directory: &Path, backend: &str) -> Store {
+    let opened = opening(directory, backend).open();
+    match opened {
+        Err(OpenError::Machine(fault)) if backend == "io-uring" => {
+            println!("instead of io_uring: {fault}");
+            opening(directory, "automatic").open().expect("opens")
+        }
+        opened => opened.expect("opens"),
+    }
+}
+
+async fn put(database: &Database, key: u64, value: &[u8]) -> entresol::Result<()> {
+    let notes = database.partition("notes")?;
+    database.transaction(async |tx| tx.put(notes, &key.to_be_bytes(), value).await).await
+}
+
+async fn keys(database: &Database) -> entresol::Result<Vec<u64>> {
+    let notes = database.partition("notes")?;
+    let read = database.transaction(async |tx| {
+        let mut cursor = tx.cursor(notes, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+        let mut found = Vec::new();
+        while let Some((key, _)) = tx.next(&mut cursor).await? {
+            found.push(u64::from_be_bytes(key[..].try_into().expect("eight bytes")));
+        }
+        Ok(found)
+    });
+    read.await
+}
+
+#[test]
+fn what_was_committed_is_there_after_closing_and_after_not_closing() {
+    for backend in ["io-uring", "thread-pool"] {
+        let directory = scratch();
+        let mut expected = Vec::new();
+        for life in 0..4_u64 {
+            let store = open(directory.path(), backend);
+            if life == 0 {
+                let made = store.run(async |database| database.create_partition(PartitionSpec::b_tree("notes")).await);
+                made.expect("creates");
+            }
+            assert_eq!(store.run(keys).expect("reads"), expected, "life {life} on {backend}");
+            for number in life * 40..life * 40 + 30 {
+                store.run(async |database| put(database, number, &[7; 900]).await).expect("writes");
+                expected.push(number);
+            }
+            // What is under way when the store goes was not committed: one transaction in a task, one in the hand.
+            let database = store.database().clone();
+            store.executor().spawn(async move {
+                let notes = database.partition("notes").expect("exists");
+                let mut tx = database.begin().await.expect("begins");
+                tx.put(notes, &(1_000 + life).to_be_bytes(), b"half").await.expect("writes");
+                std::future::pending::<()>().await;
+            });
+            let held = store.run(async |database| {
+                let notes = database.partition("notes")?;
+                let mut tx = database.begin().await?;
+                tx.put(notes, &(2_000 + life).to_be_bytes(), b"half").await?;
+                Ok(tx)
+            });
+            let held = held.expect("begins");
+            if life % 2 == 0 {
+                drop(store);
+                drop(held);
+            } else {
+                drop(held);
+                store.close().expect("closes");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failed_transaction_leaves_nothing_and_a_refused_call_says_why() {
+    let directory = scratch();
+    let store = open(directory.path(), "automatic");
+    let outcome = store.run(async |database| {
+        let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+        let refused = database
+            .transaction(async |tx| {
+                tx.put(notes, b"key", b"value").await?;
+                Err::<(), _>(Error::RolledBack("enough".into()))
+            })
+            .await;
+        assert_eq!(refused, Err(Error::RolledBack("enough".into())));
+        let twice = database.create_partition(PartitionSpec::b_tree("notes")).await;
+        assert!(matches!(&twice, Err(Error::Setting(why)) if why.contains("'notes'")), "{twice:?}");
+        let nowhere = database.partition("letters");
+        assert_eq!(nowhere, Err(Error::NoPartition("letters".into())));
+        let long = database.transaction(async |tx| tx.put(notes, &[1; 60_000], b"").await).await;
+        assert!(matches!(long, Err(Error::TooLarge { .. })), "{long:?}");
+        database.transaction(async |tx| tx.get(notes, b"key").await).await
+    });
+    assert_eq!(outcome.expect("goes on"), None);
+}
+
+#[test]
+fn a_directory_has_one_store_at_a_time() {
+    let directory = scratch();
+    let store = open(directory.path(), "automatic");
+    let second = opening(directory.path(), "automatic").open().err().expect("refused");
+    assert!(matches!(&second, OpenError::Machine(fault) if fault.kind == driver::FaultKind::Busy), "{second}");
+    assert!(second.to_string().contains("open already"), "{second}");
+    drop(store);
+    open(directory.path(), "automatic").close().expect("closes");
+    let absent = directory.path().join("absent");
+    let missing = opening(&absent, "automatic").open_existing().err().expect("refused");
+    assert!(matches!(missing, OpenError::Engine(Error::NotADatabase { .. })) && !absent.exists());
+}
+
+#[test]
+fn devices_share_no_directory_with_another_database() {
+    let (log, one, two) = (scratch(), scratch(), scratch());
+    let with_log = |home: &TempDir| {
+        let text = format!(
+            "[device.flash]\npath = \"{}\"\n[log]\ndevice = \"flash\"\nsize = \"1 MiB\"\n",
+            log.path().display()
+        );
+        Opening::new(home.path(), Configuration::parse(&text).expect("right"))
+    };
+    let store = with_log(&one).open().expect("opens");
+    store.run(async |database| database.create_partition(PartitionSpec::b_tree("notes")).await).expect("creates");
+    store.run(async |database| put(database, 5, b"five").await).expect("writes");
+    drop(store);
+    let refused = with_log(&two).open().err().expect("refused");
+    assert!(refused.to_string().contains("device 'flash'"), "{refused}");
+    let store = with_log(&one).open().expect("opens");
+    assert_eq!(store.run(keys).expect("reads"), [5]);
+}
+
+#[test]
+fn a_damaged_page_fails_who_needs_it_and_nobody_else() {
+    let directory = scratch();
+    let store = open(directory.path(), "automatic");
+    store.run(async |database| database.create_partition(PartitionSpec::b_tree("notes")).await).expect("creates");
+    for number in 0..200 {
+        store.run(async |database| put(database, number, &[1; 1_000]).await).expect("writes");
+    }
+    store.close().expect("closes");
+    let (file, page) = (directory.path().join("notes.pages"), 9);
+    let mut bytes = std::fs::read(&file).expect("a file");
+    bytes[page * 8192 + 4_000] ^= 1;
+    std::fs::write(&file, &bytes).expect("writes");
+    let store = open(directory.path(), "automatic");
+    let (mut failed, mut served) = (0, 0);
+    for number in 0..200 {
+        match store.run(async |database| put(database, number, &[2; 1_000]).await) {
+            Ok(()) => served += 1,
+            Err(OpenError::Engine(Error::DamagedPage { page: found, file, .. })) => {
+                assert_eq!((found.number as usize, file.as_str()), (page, "notes.pages"));
+                failed += 1;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(failed > 0 && served > 150, "{failed} failed, {served} served");
+    store.close().expect("closes");
+    let after = std::fs::read(&file).expect("a file");
+    assert!(after[page * 8192..(page + 1) * 8192] == bytes[page * 8192..(page + 1) * 8192]);
+}
+
+/// Fills a small memory disk with several clients at once, so that some transactions are under way when it is full.
+#[test]
+fn a_full_disk_loses_no_acknowledged_transaction() {
+    let directory = scratch();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=12m", "tmpfs"]).arg(directory.path()).output();
+    if !mounted.is_ok_and(|output| output.status.success()) {
+        println!("skipped: this process may not mount");
+        return;
+    }
+    let _mount = Mount(directory.path());
+    let store = open(directory.path(), "automatic");
+    store.run(async |database| database.create_partition(PartitionSpec::b_tree("notes")).await).expect("creates");
+    let clients: Vec<_> = (0..6)
+        .map(|client| {
+            let (database, acknowledged) = (store.database().clone(), Rc::new(Cell::new(0)));
+            let count = Rc::clone(&acknowledged);
+            let handle = store.executor().spawn(async move {
+                loop {
+                    let number = count.get() * 6 + client;
+                    match put(&database, number, &vec![3; 300 + (number % 7) as usize * 2_000]).await {
+                        Ok(()) => count.set(count.get() + 1),
+                        Err(error) => return error,
+                    }
+                }
+            });
+            (client, acknowledged, handle)
+        })
+        .collect();
+    let mut expected = Vec::new();
+    for (client, acknowledged, handle) in clients {
+        let error = store.run(async |_| Ok(handle.join().await)).expect("ends");
+        assert!(error.to_string().contains("No space left"), "{error}");
+        expected.extend((0..acknowledged.get()).map(|count| count * 6 + client));
+    }
+    expected.sort_unstable();
+    assert!(expected.len() > 100, "{} transactions fill the disk", expected.len());
+    assert_eq!(store.run(keys).expect("still reads"), expected);
+    drop(store);
+    let store = open(directory.path(), "automatic");
+    assert_eq!(store.run(keys).expect("reads"), expected);
+    let first = expected[0];
+    store.run(async |database| put(database, first, b"smaller").await).expect("what needs no room is done");
+    store.close().expect("closes");
+}
+
+struct Mount<'a>(&'a Path);
+
+impl Drop for Mount<'_> {
+    fn drop(&mut self) {
+        // Whether it succeeds shows when the directory below is removed.
+        let _ = Command::new("umount").arg("--lazy").arg(self.0).status();
+    }
+}
