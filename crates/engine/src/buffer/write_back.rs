@@ -147,7 +147,12 @@ impl Buffer {
         }
         while self.pool.borrow().recovery_lsn().is_some_and(|oldest| oldest < lsn) {
             let old = self.pool.borrow().dirty_before(lsn);
-            self.write_back(old.into_iter().take(self.batch_size()).collect()).await?;
+            if old.is_empty() {
+                // The last of them are being written by others.
+                self.freed.wait(&self.executor).await;
+            } else {
+                self.write_back(old.into_iter().take(self.batch_size()).collect()).await?;
+            }
         }
         Ok(())
     }
