@@ -4,10 +4,11 @@
 use serde_json::Value;
 use std::process::{Command, Output};
 
-/// A fresh directory with a configuration whose log is quickly made.
+/// A fresh directory with a configuration whose log and buffer are quickly made.
 fn workshop() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("small.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+    std::fs::write(directory.path().join("small.toml"), "[log]\nsize = \"4 MiB\"\n[buffer]\nsize = \"32 MiB\"")
+        .unwrap();
     directory
 }
 

@@ -115,6 +115,8 @@ struct Shared<W> {
     completed: Cell<u64>,
     measuring: Cell<bool>,
     finished: Cell<bool>,
+    /// Clients, or arrivals with their transactions, that have not ended.
+    running: Cell<usize>,
     /// When the present part began, and when it ends if its length is a time.
     began: Cell<Instant>,
     deadline: Cell<Instant>,
@@ -125,16 +127,18 @@ struct Shared<W> {
     part_ended: executor::WaitQueue,
 }
 
-/// Runs the workload by the plan.
+/// Runs the workload by the plan. `at_end` hears what was measured while the database's counters still stand as they did at
+/// the end; what is under way then is waited for, so that no transaction of the run goes on behind the caller's back.
 ///
 /// # Errors
 /// The first that a transaction met, deadlocks excepted.
-pub async fn run<W: Workload>(
+pub async fn run<W: Workload, T>(
     database: &Database,
     workload: W,
     plan: &Plan,
     watch: &mut impl Watch,
-) -> Result<Measured> {
+    at_end: impl FnOnce(Measured) -> T,
+) -> Result<T> {
     let executor = database.executor().clone();
     let shared = Rc::new(Shared {
         database: database.clone(),
@@ -143,6 +147,7 @@ pub async fn run<W: Workload>(
         completed: Cell::new(0),
         measuring: Cell::new(false),
         finished: Cell::new(false),
+        running: Cell::new(0),
         began: Cell::new(Instant::START),
         deadline: Cell::new(Instant::NEVER),
         response: RefCell::new(Histogram::new()),
@@ -154,11 +159,11 @@ pub async fn run<W: Workload>(
     match plan.load {
         Load::Closed { clients } => {
             for client in 0..clients {
-                executor.spawn(Rc::clone(&shared).client(client));
+                shared.spawn(Rc::clone(&shared).client(client));
             }
         }
         Load::Open { rate_per_s } => {
-            executor.spawn(Rc::clone(&shared).arrivals(rate_per_s));
+            shared.spawn(Rc::clone(&shared).arrivals(rate_per_s));
         }
     }
     shared.wait_for_end(plan.warm_up, watch).await?;
@@ -179,7 +184,12 @@ pub async fn run<W: Workload>(
         stations: executor.stations(),
     };
     shared.finished.set(true);
-    result.map(|()| measured)
+    result?;
+    let answer = at_end(measured);
+    while shared.running.get() > 0 {
+        shared.part_ended.wait(&executor).await;
+    }
+    Ok(answer)
 }
 
 /// Forgets what the database and its devices have counted so far: the end of a warm-up.
@@ -194,6 +204,19 @@ pub fn restart_statistics(database: &Database) {
 }
 
 impl<W: Workload> Shared<W> {
+    /// Starts a task that the run waits for at its end.
+    fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+        let shared = Rc::clone(self);
+        self.running.set(self.running.get() + 1);
+        self.database.executor().spawn(async move {
+            task.await;
+            shared.running.set(shared.running.get() - 1);
+            if shared.finished.get() {
+                shared.part_ended.wake_all(shared.database.executor());
+            }
+        });
+    }
+
     fn begin_part(&self, length: Length) {
         let now = self.database.executor().now();
         self.completed.set(0);
@@ -252,7 +275,7 @@ impl<W: Workload> Shared<W> {
             next = next.plus_ns(times.exponential(SECOND_NS as f64 / rate_per_s) as u64);
             executor.sleep_until(next).await;
             let (shared, input) = (Rc::clone(&self), self.workload.draw(&mut inputs));
-            executor.spawn(async move { shared.one(next, input).await });
+            self.spawn(async move { shared.one(next, input).await });
         }
     }
 

@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::progress::Progress;
 use entresol::configuration::{Configuration, LockGranule, Organization, Partition};
 use entresol::{Database, PartitionSpec, Store};
-use workload::debit_credit::{self, ACCOUNT, BRANCH, HISTORY, Scale, TELLER, Tables};
+use workload::debit_credit::{self, ACCOUNT, BRANCH, HISTORY, Scale, TELLER, Tables, Totals};
 
 /// The scale that is loaded where none is asked for.
 const SCALE: u32 = 10;
@@ -73,18 +73,15 @@ pub async fn warm(database: &Database, progress: impl Fn(u64, u64)) -> entresol:
     Ok(())
 }
 
-/// Checks that money was neither made nor lost. Returns how many transactions the history holds.
-///
-/// # Errors
-/// The engine's, or words if the sums disagree.
-pub fn verify(store: &Store, scale: &Scale, progress: &Progress) -> Result<u64, Failure> {
-    progress.phase("verifying", 0);
-    let totals = store.run(async |database| {
-        let tables = Tables::of(database, scale)?;
-        debit_credit::totals(database, &tables).await
-    })?;
+/// Adds everything up, to be judged by [`agreed`].
+pub async fn totals(database: &Database, scale: &Scale) -> entresol::Result<Totals> {
+    debit_credit::totals(database, &Tables::of(database, scale)?).await
+}
+
+/// Checks that money was neither made nor lost.
+pub fn agreed(totals: &Totals) -> Result<(), Failure> {
     if totals.agree() {
-        return Ok(totals.transactions);
+        return Ok(());
     }
     Err(format!("the balances disagree, which is a defect of this program: {totals:?}").into())
 }

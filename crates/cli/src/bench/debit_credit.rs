@@ -11,7 +11,7 @@ use entresol::Opening;
 use entresol::configuration::{Configuration, FILE_NAME};
 use std::path::PathBuf;
 use workload::debit_credit::{DebitCredit, Tables};
-use workload::{Length, Load, Plan};
+use workload::{Length, Load, Measured, Plan};
 
 /// Debit-Credit (TPC-B): account, teller and branch change, the history grows
 #[derive(Args)]
@@ -84,7 +84,6 @@ pub fn run(arguments: &Arguments, configuration: Configuration, progress: &Progr
     let plan = plan(arguments);
     let mut meter = Meter::new(progress, &plan, store.is_virtual());
     let workload = DebitCredit(Tables::of(store.database(), &scale)?);
-    let measured = store.run(async |database| workload::run::run(database, workload, &plan, &mut meter).await)?;
     let load = match plan.load {
         Load::Closed { clients } => format!("{clients} clients"),
         Load::Open { rate_per_s } => format!("{rate_per_s} arrivals/s"),
@@ -94,9 +93,13 @@ pub fn run(arguments: &Arguments, configuration: Configuration, progress: &Progr
         seed: plan.seed,
         clock: if store.is_virtual() { Clock::Virtual } else { Clock::Real },
     };
-    let report = summary::report(store.database(), headline, &measured);
+    let report = store.run(async |database| {
+        let report = |measured: Measured| summary::report(database, headline, &measured);
+        workload::run::run(database, workload, &plan, &mut meter, report).await
+    })?;
     if !store.is_virtual() {
-        bank::verify(&store, &scale, progress)?;
+        progress.phase("verifying", 0);
+        bank::agreed(&store.run(async |database| bank::totals(database, &scale).await)?)?;
         store.close()?;
     }
     Ok(report)

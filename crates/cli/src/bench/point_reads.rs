@@ -13,7 +13,7 @@ use entresol::configuration::Configuration;
 use std::path::PathBuf;
 use workload::debit_credit::ACCOUNT;
 use workload::point_reads::PointReads;
-use workload::{Length, Load, Plan};
+use workload::{Length, Load, Measured, Plan};
 
 /// Random reads of single Debit-Credit accounts through a buffer smaller than the data
 ///
@@ -74,7 +74,6 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     let plan = Plan { load, warm_up: measure.share(5), measure, seed: arguments.seed };
     let mut meter = Meter::new(progress, &plan, false);
     let workload = PointReads { partition: account, records: scale.accounts() };
-    let measured = store.run(async |database| workload::run::run(database, workload, &plan, &mut meter).await)?;
     let headline = Headline {
         workload: format!(
             "point reads, {} of accounts, {buffer} of buffer, {} outstanding",
@@ -84,7 +83,10 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
         seed: plan.seed,
         clock: Clock::Real,
     };
-    let report = summary::report(store.database(), headline, &measured);
+    let report = store.run(async |database| {
+        let report = |measured: Measured| summary::report(database, headline, &measured);
+        workload::run::run(database, workload, &plan, &mut meter, report).await
+    })?;
     store.close()?;
     Ok(report)
 }

@@ -106,7 +106,8 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport,
     let began = wall_ns();
     let store = opening.open()?;
     let open_seconds = (wall_ns() - began) as f64 / 1e9;
-    bank::verify(&store, &scale, progress)?;
+    progress.phase("verifying", 0);
+    bank::agreed(&store.run(async |database| bank::totals(database, &scale).await)?)?;
     let report = store.database().recovery();
     let settings = store.database().settings();
     let (name, driver) = (settings.log.file.clone(), store.executor().description());
@@ -146,7 +147,7 @@ async fn fill(
         let load = Load::Closed { clients: CLIENTS };
         let measure = Length::Transactions(STEP.min(arguments.log / 4096 + 1));
         let plan = Plan { load, warm_up: Length::Transactions(0), measure, seed };
-        workload::run::run(database, DebitCredit(tables.clone()), &plan, &mut Unwatched).await?;
+        workload::run::run(database, DebitCredit(tables.clone()), &plan, &mut Unwatched, |_| ()).await?;
         seed = seed.wrapping_add(1);
     }
     let mut random = Random::stream(arguments.seed, "unfinished");

@@ -39,7 +39,7 @@ pub fn run(opening: Opening, branches: Option<u32>, plan: &Plan, progress: &Prog
     let scale = bank::prepare(&store, branches, progress)?;
     store.close()?;
     let known = scale.clone();
-    let server = Server::start(opening.clone(), move || {
+    let server = Server::start(opening, move || {
         let mut procedures = Procedures::new();
         procedures.register(PROCEDURE, debit_credit::procedure(known));
         procedures
@@ -47,10 +47,9 @@ pub fn run(opening: Opening, branches: Option<u32>, plan: &Plan, progress: &Prog
     progress.phase("reading", 0);
     server.handle().with_database(async |database| bank::warm(database, |_, _| {}).await)?;
     let report = Clients::new(&scale, plan).measure(&server, progress)?;
+    progress.phase("verifying", 0);
+    bank::agreed(&server.handle().with_database(async move |database| bank::totals(database, &scale).await)?)?;
     server.close()?;
-    let store = opening.open()?;
-    bank::verify(&store, &scale, progress)?;
-    store.close()?;
     Ok(report)
 }
 
