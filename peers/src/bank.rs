@@ -139,6 +139,26 @@ impl Transfer {
         [(Table::Account, self.account), (Table::Teller, self.teller), (Table::Branch, self.branch)]
     }
 
+    /// The request as bytes, for a registered procedure.
+    pub fn to_bytes(&self) -> [u8; 48] {
+        let mut bytes = [0; 48];
+        let words = [self.account, self.teller, self.branch, self.delta as u64, self.sequence, self.time_ns];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The inverse of [`Transfer::to_bytes`].
+    ///
+    /// # Panics
+    /// If there are fewer than 48 bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Transfer {
+        let word = |at: usize| u64::from_le_bytes(bytes[8 * at..8 * at + 8].try_into().expect("8 bytes were sliced"));
+        let (account, teller, branch, delta) = (word(0), word(1), word(2), word(3) as i64);
+        Transfer { account, teller, branch, delta, sequence: word(4), time_ns: word(5) }
+    }
+
     /// The history row without its key.
     pub fn history_row(&self) -> HistoryRow {
         let mut row = [0x5a; HISTORY_VALUE_BYTES];

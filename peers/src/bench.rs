@@ -9,6 +9,7 @@ use serde::Serialize;
 use std::error::Error as StdError;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -204,14 +205,14 @@ fn run_in(
     for number in 0..settings.runs {
         for (grouping, runs) in &mut groupings {
             progress(&format!("{}: {}, run {} of {}", contender.name, grouping.name(), number + 1, settings.runs));
-            let clients = ClosedLoop::new(
+            let clients = Arc::new(ClosedLoop::new(
                 settings.scale,
                 settings.clients,
                 settings.seed + number as u64,
                 settings.warm_up,
                 settings.measured,
                 next_sequence,
-            );
+            ));
             runs.push(peer.run(*grouping, &clients).map_err(failed("run"))?.into());
             next_sequence = clients.next_sequence();
             check(contender, &mut *peer, next_sequence)?;

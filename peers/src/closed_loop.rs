@@ -64,6 +64,11 @@ impl ClosedLoop {
         self.next_sequence.load(Ordering::Relaxed)
     }
 
+    /// How many clients there are.
+    pub fn clients(&self) -> usize {
+        self.clients
+    }
+
     /// Whether clients go on asking.
     pub fn goes_on(&self) -> bool {
         self.phase.load(Ordering::Relaxed) != OVER

@@ -1,5 +1,6 @@
 //! The engines that stand beside each other.
 
+mod entresol;
 mod fjall;
 mod lmdb;
 mod redb;
@@ -39,6 +40,20 @@ const ALL: &[Grouping] = &[Grouping::Own, Grouping::Queue, Grouping::Rounds];
 
 /// All contenders in the order of reports.
 pub const CONTENDERS: &[Contender] = &[
+    Contender {
+        name: OURS,
+        version: "0.1.0",
+        about: "B-trees, one engine thread; clients are tasks on it",
+        groupings: &[Grouping::Own],
+        create: entresol::Tasks::create,
+    },
+    Contender {
+        name: "entresol-threads",
+        version: "0.1.0",
+        about: "the same; clients are threads that call a procedure",
+        groupings: &[Grouping::Own],
+        create: entresol::Threads::create,
+    },
     #[cfg(feature = "rocksdb")]
     Contender {
         name: "rocksdb-batches",

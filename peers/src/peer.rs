@@ -5,6 +5,7 @@ use crate::closed_loop::{ClosedLoop, Measured};
 use clap::ValueEnum;
 use serde::Serialize;
 use std::error::Error;
+use std::sync::Arc;
 
 /// What an engine answers; the benchmark adds which engine and what it was doing.
 pub type PeerResult<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -55,7 +56,7 @@ pub trait Peer {
 
     /// Serves a closed loop of clients. Engines of threads hand themselves to [`ClosedLoop::serve`]; an engine with tasks of
     /// its own plays the clients as tasks.
-    fn run(&mut self, grouping: Grouping, clients: &ClosedLoop) -> PeerResult<Measured>;
+    fn run(&mut self, grouping: Grouping, clients: &Arc<ClosedLoop>) -> PeerResult<Measured>;
 
     /// Adds up all tables by reading every row, which also brings them into memory.
     fn sums(&mut self) -> PeerResult<Sums>;

@@ -9,6 +9,7 @@ use crate::peer::{Durability, Engine, Grouping, Peer, PeerResult, Session};
 use fjall::config::CompressionPolicy;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use std::path::Path;
+use std::sync::Arc;
 
 /// An open database with its four keyspaces.
 pub struct Fjall {
@@ -51,7 +52,7 @@ impl Peer for Fjall {
         Ok(())
     }
 
-    fn run(&mut self, grouping: Grouping, clients: &ClosedLoop) -> PeerResult<Measured> {
+    fn run(&mut self, grouping: Grouping, clients: &Arc<ClosedLoop>) -> PeerResult<Measured> {
         clients.serve(self, grouping)
     }
 

@@ -7,6 +7,7 @@ use heed::byteorder::BigEndian;
 use heed::types::{Bytes, U64};
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, PutFlags, WithTls};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The address space reserved for the file.
 const MAP_BYTES: usize = 32 << 30;
@@ -74,7 +75,7 @@ impl Peer for Lmdb {
         Ok(())
     }
 
-    fn run(&mut self, grouping: Grouping, clients: &ClosedLoop) -> PeerResult<Measured> {
+    fn run(&mut self, grouping: Grouping, clients: &Arc<ClosedLoop>) -> PeerResult<Measured> {
         clients.serve(self, grouping)
     }
 

@@ -7,6 +7,7 @@ use crate::engines::CACHE_BYTES;
 use crate::peer::{Durability, Engine, Grouping, Peer, PeerResult, Session};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Rows of one transaction of the load.
 const LOAD_ROWS: u64 = 100_000;
@@ -55,7 +56,7 @@ impl Peer for Redb {
         Ok(())
     }
 
-    fn run(&mut self, grouping: Grouping, clients: &ClosedLoop) -> PeerResult<Measured> {
+    fn run(&mut self, grouping: Grouping, clients: &Arc<ClosedLoop>) -> PeerResult<Measured> {
         clients.serve(self, grouping)
     }
 

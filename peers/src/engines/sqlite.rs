@@ -6,6 +6,7 @@ use crate::engines::CACHE_BYTES;
 use crate::peer::{Durability, Engine, Grouping, Peer, PeerResult, Session};
 use rusqlite::{Connection, TransactionBehavior, params};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Pages in the log at which it is copied into the database: 256 MiB.
@@ -68,7 +69,7 @@ impl Peer for Sqlite {
         Ok(())
     }
 
-    fn run(&mut self, grouping: Grouping, clients: &ClosedLoop) -> PeerResult<Measured> {
+    fn run(&mut self, grouping: Grouping, clients: &Arc<ClosedLoop>) -> PeerResult<Measured> {
         clients.serve(self, grouping)
     }
 

@@ -8,6 +8,7 @@ use crate::closed_loop::{ClosedLoop, Measured};
 use crate::peer::{Durability, Engine, Grouping, Peer, PeerResult, Session};
 use rocksdb::{DB, FlushOptions, IteratorMode, WriteBatch, WriteOptions};
 use std::path::Path;
+use std::sync::Arc;
 
 /// An open database with the application's row locks.
 pub struct RocksdbBatches {
@@ -39,7 +40,7 @@ impl Peer for RocksdbBatches {
         Ok(())
     }
 
-    fn run(&mut self, grouping: Grouping, clients: &ClosedLoop) -> PeerResult<Measured> {
+    fn run(&mut self, grouping: Grouping, clients: &Arc<ClosedLoop>) -> PeerResult<Measured> {
         clients.serve(self, grouping)
     }
 

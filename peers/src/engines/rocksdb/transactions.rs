@@ -6,6 +6,7 @@ use crate::closed_loop::{ClosedLoop, Measured};
 use crate::peer::{Durability, Engine, Grouping, Peer, PeerResult, Session};
 use rocksdb::{IteratorMode, TransactionDB, TransactionDBOptions, TransactionOptions, WriteOptions};
 use std::path::Path;
+use std::sync::Arc;
 
 /// How long a transaction waits for a lock. All take their locks in the same order, so nobody waits for ever.
 const LOCK_WAIT_MS_MAX: i64 = 60_000;
@@ -46,7 +47,7 @@ impl Peer for RocksdbTransactions {
         Ok(())
     }
 
-    fn run(&mut self, grouping: Grouping, clients: &ClosedLoop) -> PeerResult<Measured> {
+    fn run(&mut self, grouping: Grouping, clients: &Arc<ClosedLoop>) -> PeerResult<Measured> {
         clients.serve(self, grouping)
     }
 
