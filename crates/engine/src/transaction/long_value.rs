@@ -79,6 +79,7 @@ impl Transaction {
         value: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<()> {
+        self.give_up_loose();
         let page_size = self.database.settings().buffer.page_size;
         let limit = b_tree::key_len_max(page_size);
         if key.len() > limit {
@@ -91,7 +92,6 @@ impl Transaction {
         if value.len() > VALUE_LEN_MAX {
             return Err(self.too_large("a value", value.len(), VALUE_LEN_MAX, partition));
         }
-        self.give_up_loose();
         let mut next = 0;
         let mut end = value.len();
         while end > 0 {
