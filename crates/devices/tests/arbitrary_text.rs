@@ -1,0 +1,65 @@
+//! A description of hardware is refused with a line number, or a machine of it can be built and used.
+
+use base::Random;
+use entresol_devices::{Direction, Hardware, Machine, Transfer};
+
+/// Builds a machine and lets every device work.
+fn use_it(hardware: &Hardware) {
+    let mut machine = Machine::new(hardware, 1, true);
+    for device in 0..hardware.devices.len() as u16 {
+        for direction in [Direction::Read, Direction::Write { durable: true }, Direction::Sync] {
+            machine.transfer(device, Transfer { direction, file: 1, offset: 4096, length: 4096 });
+        }
+    }
+    for _ in 0..200 {
+        if machine.next().is_none() {
+            return;
+        }
+        machine.step();
+    }
+}
+
+#[test]
+fn mutated_descriptions_are_refused_or_make_machines() {
+    let words =
+        ["0", "-1", "1e308", "\"0 us\"", "\"1e99 s\"", "[]", "true", "\"\"", "nan", "inf", "\"-5 us\"", "65536"];
+    let mut random = Random::stream(6, "descriptions");
+    let (mut usable, mut refused) = (0, 0);
+    for name in Hardware::names() {
+        let text = embedded(name);
+        for _ in 0..400 {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            let at = random.below(lines.len() as u64) as usize;
+            match random.below(4) {
+                0 => drop(lines.remove(at)),
+                1 => lines.swap(at, text.lines().count() / 2),
+                _ => {
+                    let word = *random.choose(&words).expect("there are some");
+                    let key = lines[at].split('=').next().unwrap_or_default().to_owned();
+                    lines[at] = format!("{key}= {word}");
+                }
+            }
+            match Hardware::parse(&lines.join("\n"), "mutated") {
+                Ok(hardware) => {
+                    use_it(&hardware);
+                    usable += 1;
+                }
+                Err(error) => {
+                    assert!(error.to_string().contains("mutated"), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(usable > 50 && refused > 200, "{usable} usable and {refused} refused prove little");
+}
+
+fn embedded(name: &str) -> &'static str {
+    match name {
+        "rahm-1991" => include_str!("../hardware/rahm-1991.toml"),
+        "hdd-7200" => include_str!("../hardware/hdd-7200.toml"),
+        "nvme-2026" => include_str!("../hardware/nvme-2026.toml"),
+        "ideal" => include_str!("../hardware/ideal.toml"),
+        other => panic!("the description '{other}' is not known to this test"),
+    }
+}
