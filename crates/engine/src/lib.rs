@@ -21,6 +21,6 @@ pub mod transaction;
 mod undo;
 
 pub use database::{Database, PartitionSpec, Settings};
-pub use home::{FORMAT, HOME_FILE};
 pub use error::{Error, Need, Result};
+pub use home::{FORMAT, HOME_FILE};
 pub use transaction::{Cursor, Direction, Savepoint, Transaction};

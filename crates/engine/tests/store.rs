@@ -15,6 +15,7 @@ fn settings(frames: usize) -> Settings {
     Settings {
         buffer: buffer::Settings { frames, page_size: 1024, replacement: Policy::Lru, cleaner: true },
         log: log::Settings { capacity: 1 << 20, ..log::Settings::default() },
+        home_device: "disk".into(),
         log_device: "disk".into(),
         force: false,
         hold_locks: false,
@@ -152,7 +153,9 @@ fn direct_and_append_partitions_keep_what_was_committed() {
         for round in 0..300_u64 {
             let mut tx = database.begin().await.expect("begins");
             let number = round * 7 % 1_000;
-            tx.modify_object(direct, number, |object| object.copy_from_slice(&round.to_le_bytes())).await.expect("modifies");
+            tx.modify_object(direct, number, |object| object.copy_from_slice(&round.to_le_bytes()))
+                .await
+                .expect("modifies");
             tx.append(append, &round.to_le_bytes()).await.expect("appends");
             if round % 3 == 0 {
                 tx.rollback().await.expect("rolls back");
@@ -193,8 +196,7 @@ fn a_deadlock_ends_with_one_victim_and_phantoms_wait() {
     for victim in [VictimPolicy::Requester, VictimPolicy::Youngest] {
         let media = Media::new();
         run(&media, async |executor| {
-            let database =
-                Database::create(executor, Settings { victim, ..settings(32) }).await.expect("creates");
+            let database = Database::create(executor, Settings { victim, ..settings(32) }).await.expect("creates");
             let tree = database.create_partition(PartitionSpec::b_tree("tree")).await.expect("creates");
             let mut tx = database.begin().await.expect("begins");
             for number in [1, 2, 5] {
