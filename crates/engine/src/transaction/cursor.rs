@@ -145,9 +145,19 @@ impl Transaction {
             share.records.push_back((key.clone(), copy(slotted::value(page, slot))));
         }
         match position.fence {
-            // The records up to the fence are done; the next leaf begins there, even if it is beyond the range: its
-            // first record's gap is the range's last.
-            Some(fence) => share.from = Some(Bound::Included(fence)),
+            // The records up to the fence are done; the next leaf begins there, even if it is beyond the range. The gap that
+            // reaches over the fence is locked before anybody can insert below the fence.
+            Some(fence) => {
+                if position.slot == slotted::count(page)
+                    && let Bound::Included(lower) | Bound::Excluded(lower) = from
+                {
+                    key.extend_from_slice(lower);
+                }
+                if let Some(resource) = self.lock_above(cursor, Bound::Excluded(&key))? {
+                    return Ok(Step::Blocked(resource));
+                }
+                share.from = Some(Bound::Included(fence));
+            }
             None => {
                 if let Some(resource) = self.lock_seen(cursor, None)? {
                     return Ok(Step::Blocked(resource));
