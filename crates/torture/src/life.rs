@@ -115,9 +115,7 @@ async fn act(stage: &Rc<Stage>, purpose: Purpose) {
         return;
     }
     let mut random = stage.random("acts");
-    if purpose == Purpose::Inspection || random.chance(0.3) {
-        verify::structure(stage, &database).await;
-    }
+    verify::structure(stage, &database).await;
     if purpose == Purpose::Inspection || stage.over.get() {
         return;
     }
@@ -125,9 +123,7 @@ async fn act(stage: &Rc<Stage>, purpose: Purpose) {
     if stage.over.get() || !end_quietly(stage, &database).await {
         return;
     }
-    if random.chance(0.3) {
-        verify::structure(stage, &database).await;
-    }
+    verify::structure(stage, &database).await;
     if random.chance(0.4)
         && let Err(error) = database.close().await
     {

@@ -96,7 +96,10 @@ pub async fn structure(stage: &Stage, database: &Database) {
             stage.judge(&error, "checking");
         }
         Ok(report) if !report.is_clean() => {
-            if stage.scene.flipped.get() {
+            if stage.scene.errors.get() > 0 {
+                // A failed read is a finding too.
+                stage.over.set(true);
+            } else if stage.scene.flipped.get() {
                 stage.detected.set(true);
                 stage.over.set(true);
             } else {
