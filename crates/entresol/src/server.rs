@@ -167,24 +167,33 @@ fn serve(store: Store, requests: Mailbox<Request>, procedures: Procedures, wakes
 async fn receive(executor: &Executor, requests: Mailbox<Request>, served: Served, wakes: &Wakes) {
     let mut batch = Vec::new();
     let running = Rc::new(Cell::new(0_usize));
-    let idle = Rc::new(executor::WaitQueue::new());
+    let answered = Rc::new(executor::WaitQueue::new());
+    executor.spawn(wake_callers(executor.clone(), Rc::clone(&answered), wakes.clone()));
     'open: while requests.receive(executor, &mut batch).await {
         for request in batch.drain(..) {
             let Request::Run(work) = request else { break 'open };
             let future = work(served.clone());
             running.set(running.get() + 1);
-            let (running, idle, other) = (Rc::clone(&running), Rc::clone(&idle), executor.clone());
-            let wakes = wakes.clone();
+            let (running, answered, other) = (Rc::clone(&running), Rc::clone(&answered), executor.clone());
             executor.spawn(async move {
                 future.await;
                 running.set(running.get() - 1);
-                wakes.begin();
-                idle.wake_all(&other);
+                answered.wake_all(&other);
             });
         }
     }
     while running.get() > 0 {
-        idle.wait(executor).await;
+        answered.wait(executor).await;
+    }
+    wakes.begin();
+}
+
+/// Begins to wake the threads whose requests were answered: once for all that were answered in the same round, because this
+/// task was woken by the first of them and runs after the others.
+async fn wake_callers(executor: Executor, answered: Rc<executor::WaitQueue>, wakes: Wakes) {
+    loop {
+        answered.wait(&executor).await;
+        wakes.begin();
     }
 }
 
