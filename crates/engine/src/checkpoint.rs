@@ -155,6 +155,7 @@ impl Database {
         let mut contents = self.0.contents.borrow().clone();
         contents.redo_start = redo_start.0;
         contents.log_durable = if self.0.settings.log.durable { self.0.log.durable().0 } else { redo_start.0 };
+        contents.log_epoch = self.0.log.epoch();
         contents.next_transaction = self.0.registry.borrow().next();
         contents.partitions = self.partitions().iter().map(|partition| (**partition).clone()).collect();
         contents.partitions.extend(new.cloned());

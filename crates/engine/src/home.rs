@@ -35,6 +35,8 @@ pub struct Contents {
     pub redo_start: u64,
     /// The log was durable up to here when this was written: an earlier end of it is damage.
     pub log_durable: u64,
+    /// Which opening of the log gave up everything before `redo_start`.
+    pub log_epoch: u32,
     /// Greater than every transaction number in use when this was written.
     pub next_transaction: u64,
     /// The partitions, at the positions of their numbers.

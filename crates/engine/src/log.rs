@@ -218,6 +218,11 @@ impl Log {
         self.bell.wake_all(&self.executor);
     }
 
+    /// Which opening of the log this is, counted from 1.
+    pub fn epoch(&self) -> u32 {
+        self.inner.borrow().buffer.epoch()
+    }
+
     /// The LSN of the last record.
     #[inline]
     pub fn end(&self) -> Lsn {

@@ -63,6 +63,7 @@ impl Database {
             log_device: settings.log_device.clone(),
             redo_start: log.end().0,
             log_durable: log.durable().0,
+            log_epoch: log.epoch(),
             next_transaction: 1,
             partitions: Vec::new(),
         };
@@ -84,7 +85,8 @@ impl Database {
         settings.log_device = contents.log_device.clone();
         let log_device = device(executor, &settings.log_device)?;
         let durable = base::Lsn(contents.log_durable);
-        let mut scan = Scan::open(executor, log_device, &settings.log, contents.redo_start(), durable).await?;
+        let scan = Scan::open(executor, log_device, &settings.log, contents.redo_start(), durable).await?;
+        let mut scan = scan.since_opening(contents.log_epoch);
         let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
         for partition in &contents.partitions {

@@ -85,6 +85,11 @@ impl Buffer {
         (self.capacity - start % self.capacity).min(self.frame_size as u64) as usize
     }
 
+    /// The number of the opening whose pages these are.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     /// The log position of the first byte that has not been handed over for writing.
     pub fn start(&self) -> u64 {
         self.start

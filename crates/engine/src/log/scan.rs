@@ -41,7 +41,10 @@ pub struct Scan {
     chunk: Option<Chunk>,
     /// The position of the page after the present one.
     next_page: u64,
+    /// The latest opening of which a page was met, or is known to have been.
     epoch: u32,
+    /// Whether a page was met.
+    begun: bool,
     /// The unread rest of the present page, as offsets in the chunk.
     at: usize,
     used: usize,
@@ -103,6 +106,7 @@ impl Scan {
             chunk: None,
             next_page: oldest,
             epoch: 0,
+            begun: false,
             at: 0,
             used: 0,
             page_is_full: false,
@@ -136,6 +140,13 @@ impl Scan {
         self.end = Lsn(chunk.position + self.at as u64);
         let bytes = place.map_or(&self.partial[..], |place| &chunk.frame[place]);
         Ok(Some(Entry { start, end: self.end, bytes }))
+    }
+
+    /// States that the position from which this reads was given up to by opening `epoch` of the log: pages of earlier
+    /// openings there are what a crash left beyond the end of its time. To be called before the first record is read.
+    pub fn since_opening(mut self, epoch: u32) -> Scan {
+        self.epoch = epoch;
+        self
     }
 
     /// The LSN of the last whole record met, or where reading began if there was none.
@@ -283,9 +294,9 @@ impl Scan {
         if header.epoch > self.epoch {
             // A record that a crash cut off is abandoned; an opening begins with a fresh record.
             self.partial.clear();
-            self.aligned |= self.epoch > 0;
+            self.aligned |= self.begun;
         }
-        self.epoch = header.epoch;
+        (self.epoch, self.begun) = (header.epoch, true);
         self.next_page = header.position + self.settings.page_size as u64;
         self.page_is_full = header.used == self.settings.page_size;
         let chunk = self.chunk.as_ref().expect("the page was just read");
