@@ -135,15 +135,18 @@ impl Buffer {
         self.files.borrow().get(usize::from(partition.0)).is_some_and(Option::is_some)
     }
 
-    /// Repairs pages that a power cut has torn; see [`DoubleWrite::repair`].
+    /// Repairs pages that a power cut has torn (see [`DoubleWrite::repair`]) and makes the files durable: what a process
+    /// that was killed wrote may be read here although only its copies survive a power cut, and those are overwritten next.
     ///
     /// # Errors
     /// The driver's.
     pub async fn repair(&self, redo_start: Lsn) -> Result<u64> {
-        match &self.double_write {
-            Some(area) => area.repair(&self.executor, self, redo_start).await,
-            None => Ok(0),
-        }
+        let repaired = match &self.double_write {
+            Some(area) => area.repair(&self.executor, self, redo_start).await?,
+            None => 0,
+        };
+        self.sync().await?;
+        Ok(repaired)
     }
 
     /// Every attached file, in the order of the partitions.

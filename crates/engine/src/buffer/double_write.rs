@@ -8,7 +8,7 @@ use super::Buffer;
 use crate::page::header;
 use crate::{Error, Result};
 use base::{Lsn, PageId};
-use driver::{Access, DeviceId, FileId, Frame, Op, Output};
+use driver::{Access, DeviceId, Fault, FaultKind, FileId, Frame, Op, Output};
 use executor::{Executor, WaitQueue};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,8 +21,10 @@ enum Region {
     Free,
     /// Staged pages are being written in place.
     Busy,
-    /// They are written (or failed to be, and will be staged anew), not yet durable.
+    /// They are written, not yet durable.
     Written,
+    /// At least one could not be written and may be torn in place: these copies are kept until the database is opened again.
+    Kept,
     /// They are being made durable.
     Syncing,
 }
@@ -87,9 +89,9 @@ impl DoubleWrite {
         Ok(region)
     }
 
-    /// The region's pages were written in place, or failed to be.
-    pub fn finish(&self, executor: &Executor, region: usize) {
-        self.set(executor, region, Region::Written);
+    /// The region's pages were written in place, or at least one failed to be.
+    pub fn finish(&self, executor: &Executor, region: usize, written: bool) {
+        self.set(executor, region, if written { Region::Written } else { Region::Kept });
     }
 
     fn set(&self, executor: &Executor, region: usize, state: Region) {
@@ -114,6 +116,10 @@ impl DoubleWrite {
             }
             let written: Vec<usize> =
                 (0..REGIONS).filter(|region| self.regions.borrow()[*region] == Region::Written).collect();
+            if self.regions.borrow().iter().all(|region| *region == Region::Kept) {
+                let message = "too many pages could not be written to their places; open the database again";
+                return Err(Error::Input(Fault::new(FaultKind::Device, message)));
+            }
             if written.is_empty() {
                 self.freed.wait(executor).await;
                 continue;
