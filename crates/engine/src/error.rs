@@ -57,6 +57,14 @@ pub enum Error {
     /// The log could not be written; nothing commits until the database is opened again.
     #[error("the log failed ({0}); no transaction commits until the database is opened again")]
     LogFailed(String),
+    /// A transaction needs more log than there is.
+    #[error(
+        "the transaction's records fill the log of {capacity} bytes; commit more often, or create the database with a larger log"
+    )]
+    LogFull {
+        /// The size of the log's file in bytes.
+        capacity: u64,
+    },
     /// No partition of this name exists.
     #[error("there is no partition '{0}'; create it or correct the name")]
     NoPartition(String),

@@ -57,6 +57,8 @@ pub struct Log {
     settings: Settings,
     file: FileId,
     capacity: u64,
+    /// Bytes of the file that new work may use.
+    limit: u64,
     /// Whether a write holds the CPU.
     synchronous: bool,
     writes_in_flight_max: usize,
@@ -138,6 +140,7 @@ impl Log {
             settings: settings.clone(),
             file,
             capacity,
+            limit: (capacity as f64 * (1.0 - settings.reserve)) as u64,
             synchronous,
             writes_in_flight_max: if own_writes { usize::MAX } else { settings.writes_in_flight_max },
             inner: RefCell::new(Inner {
@@ -360,10 +363,26 @@ impl Log {
     }
 
     /// Whether new work should wait: the log is full but for its reserve, or too much of it waits in memory.
+    #[inline]
     pub fn is_crowded(&self) -> bool {
-        let waiting = self.end().0 - self.durable.get().0;
-        let limit = (self.capacity as f64 * (1.0 - self.settings.reserve)) as u64;
-        self.used() > limit || waiting > self.settings.buffer_size_max
+        self.is_full() || self.is_behind()
+    }
+
+    /// Whether only the reserve is left of the log's file.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.used() > self.limit
+    }
+
+    /// Whether three quarters of the reserve are used, too: what is left belongs to rollbacks.
+    pub fn is_exhausted(&self) -> bool {
+        self.used() > self.capacity - (self.capacity - self.limit) / 4
+    }
+
+    /// Whether too much of the log waits in memory to be written.
+    #[inline]
+    fn is_behind(&self) -> bool {
+        self.end().0 - self.durable.get().0 > self.settings.buffer_size_max
     }
 
     /// Waits until the log has room for new work. Rollbacks and the checkpointer do not ask; the reserve is theirs.
@@ -371,7 +390,20 @@ impl Log {
     /// # Errors
     /// [`Error::LogFailed`] if the log has failed.
     pub async fn throttle(&self) -> Result<()> {
-        while self.is_crowded() {
+        self.wait_while(Log::is_crowded).await
+    }
+
+    /// Waits until not too much of the log waits in memory. Unlike room in the file, that never depends on the end of a
+    /// transaction, so transactions may wait for it whatever they hold.
+    ///
+    /// # Errors
+    /// [`Error::LogFailed`] if the log has failed.
+    pub async fn catch_up(&self) -> Result<()> {
+        self.wait_while(Log::is_behind).await
+    }
+
+    async fn wait_while(&self, crowded: impl Fn(&Log) -> bool) -> Result<()> {
+        while crowded(self) {
             if let Some(why) = &*self.failed.borrow() {
                 return Err(Error::LogFailed(why.clone()));
             }

@@ -144,8 +144,31 @@ impl Transaction {
         if inner.registry.borrow().is_doomed(self.state.owner) {
             return Err(Error::Deadlock);
         }
-        if inner.log.is_crowded() {
-            inner.log.throttle().await?;
+        self.log_room().await
+    }
+
+    /// Makes sure that the log has room for one more change.
+    ///
+    /// Room in the log is a resource that transactions hold (from their first record on) and wait for, so waiting for it in
+    /// the middle of a transaction could be for ever. When only the reserve is left, the oldest transaction goes on, which
+    /// frees the log when it ends; others that hold log give up, as a deadlock's victims, and begin again when there is
+    /// room.
+    #[inline]
+    async fn log_room(&self) -> Result<()> {
+        let inner = &*self.database.0;
+        if !inner.log.is_crowded() {
+            return Ok(());
+        }
+        inner.log.catch_up().await?;
+        if !inner.log.is_full() || !self.state.wrote {
+            return Ok(());
+        }
+        if !inner.registry.borrow().is_oldest(self.state.owner) {
+            add(&inner.statistics.deadlocks, 1);
+            return Err(Error::Deadlock);
+        }
+        if inner.log.is_exhausted() {
+            return Err(Error::LogFull { capacity: inner.log.capacity() });
         }
         Ok(())
     }

@@ -262,3 +262,31 @@ fn foreign_and_newer_files_are_refused_by_name() {
     })
     .expect("runs to the end");
 }
+
+#[test]
+fn a_transaction_larger_than_the_log_fails_alone_and_small_ones_go_on() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let database = Database::create(executor, settings(64)).await.expect("creates");
+        let tree = database.create_partition(PartitionSpec::b_tree("tree")).await.expect("creates");
+        let small = {
+            let database = database.clone();
+            executor.spawn(async move {
+                for number in 0..400 {
+                    database.transaction(async |tx| tx.put(tree, &key(number), &[7; 200]).await).await?;
+                }
+                Ok::<(), Error>(())
+            })
+        };
+        let large = database.transaction(async |tx| {
+            for number in 1_000..20_000 {
+                tx.put(tree, &key(number), &[1; 200]).await?;
+            }
+            Ok(())
+        });
+        assert!(matches!(large.await, Err(Error::LogFull { capacity: 1_048_576 })));
+        assert_eq!(small.join().await, Ok(()));
+        assert_eq!(contents(&database, tree, Direction::Forward).await.len(), 400);
+    })
+    .expect("runs to the end");
+}

@@ -36,6 +36,8 @@ pub struct DoubleWrite {
     regions: RefCell<Vec<Region>>,
     frames: RefCell<Vec<Frame>>,
     freed: WaitQueue,
+    /// Why the first region is kept.
+    failure: RefCell<Option<Error>>,
 }
 
 impl DoubleWrite {
@@ -56,7 +58,7 @@ impl DoubleWrite {
             executor.perform(Op::Resize { file, length: size }).await.result?;
         }
         let (regions, frames) = (RefCell::new(vec![Region::Free; REGIONS]), RefCell::default());
-        Ok(DoubleWrite { file, page_size, regions, frames, freed: WaitQueue::new() })
+        Ok(DoubleWrite { file, page_size, regions, frames, freed: WaitQueue::new(), failure: RefCell::default() })
     }
 
     /// How many pages are staged by one write.
@@ -90,8 +92,11 @@ impl DoubleWrite {
     }
 
     /// The region's pages were written in place, or at least one failed to be.
-    pub fn finish(&self, executor: &Executor, region: usize, written: bool) {
-        self.set(executor, region, if written { Region::Written } else { Region::Kept });
+    pub fn finish(&self, executor: &Executor, region: usize, result: &Result<()>) {
+        if let Err(error) = result {
+            self.failure.borrow_mut().get_or_insert_with(|| error.clone());
+        }
+        self.set(executor, region, if result.is_ok() { Region::Written } else { Region::Kept });
     }
 
     fn set(&self, executor: &Executor, region: usize, state: Region) {
@@ -117,7 +122,8 @@ impl DoubleWrite {
             let written: Vec<usize> =
                 (0..REGIONS).filter(|region| self.regions.borrow()[*region] == Region::Written).collect();
             if self.regions.borrow().iter().all(|region| *region == Region::Kept) {
-                let message = "too many pages could not be written to their places; open the database again";
+                let first = self.failure.borrow().as_ref().map_or_else(String::new, Error::to_string);
+                let message = format!("{first}; now too many pages are not in their places: open the database again");
                 return Err(Error::Input(Fault::new(FaultKind::Device, message)));
             }
             if written.is_empty() {

@@ -90,7 +90,7 @@ impl Buffer {
         };
         let result = self.write_in_place(copies).await;
         if let (Some(area), Some(region)) = (&self.double_write, region) {
-            area.finish(&self.executor, region, result.is_ok());
+            area.finish(&self.executor, region, &result);
         }
         result
     }

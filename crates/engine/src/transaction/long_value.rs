@@ -111,9 +111,7 @@ impl Transaction {
     async fn add_part(&mut self, partition: PartitionId, next: u32, part: &[u8]) -> Result<u32> {
         let database = self.database.clone();
         let inner = &*database.0;
-        if inner.log.is_crowded() {
-            inner.log.throttle().await?;
-        }
+        self.log_room().await?;
         let state = &mut self.state;
         database
             .complete(|| {

@@ -86,6 +86,11 @@ impl Registry {
         Some(active.fold(self.stranded, Lsn::min)).filter(|lsn| *lsn < Lsn::MAX)
     }
 
+    /// Whether no transaction's records begin before this one's.
+    pub fn is_oldest(&self, owner: Owner) -> bool {
+        self.first_lsn() == Some(self.slots[owner.0 as usize].first_lsn)
+    }
+
     /// The task to wake when the owner's lock is granted.
     pub fn set_waiter(&mut self, owner: Owner, task: TaskId) {
         self.slots[owner.0 as usize].waiter = Some(task);
