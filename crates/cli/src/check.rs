@@ -8,7 +8,7 @@ use engine::check::{Finding, Report};
 use entresol::{Database, Opening};
 use std::path::PathBuf;
 
-/// Verifies every checksum and the structure of every partition, after a restart if need be
+/// Verifies every checksum and the structure of every partition
 #[derive(Args)]
 #[command(after_help = "Example:\n  entresol check debit-credit.data")]
 pub struct Arguments {

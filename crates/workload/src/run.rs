@@ -170,7 +170,8 @@ pub async fn run<W: Workload, T>(
     restart_statistics(database);
     shared.measuring.set(true);
     shared.begin_part(plan.measure);
-    let (cpu, process_cpu, wall) = (watch.cpu_ns(), watch.process_cpu_ns(), watch.wall_ns());
+    // The process's time is read around the thread's, so that it is never the smaller one.
+    let (wall, process_cpu, cpu) = (watch.wall_ns(), watch.process_cpu_ns(), watch.cpu_ns());
     let result = shared.wait_for_end(plan.measure, watch).await;
     let elapsed_ns = executor.now().since_ns(shared.began.get());
     let measured = Measured {

@@ -45,7 +45,7 @@ pub struct Arguments {
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Configuration file (see 'entresol configuration') [default: DIR/entresol.toml, if it is there]
+    /// Configuration (see 'entresol configuration') [default: DIR/entresol.toml, if any]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Runs on described hardware: a name ('entresol devices list') or a file

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use workload::debit_credit::{DebitCredit, Parameters, Tables};
 use workload::{Length, Load, Plan, Watch};
 
-/// Crashes in the middle of Debit-Credit without checkpoints, restarts, and times the restart
+/// Crashes Debit-Credit midway without checkpoints and times the restart
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     entresol bench recovery\n  \
