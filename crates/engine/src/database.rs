@@ -46,11 +46,22 @@ pub(crate) struct Inner {
     /// Transactions that wait to be admitted.
     pub admission: WaitQueue,
     pub active: Cell<usize>,
+    /// Log bytes of updates by transactions that have not ended: about what rolling them all back would log.
+    pub unfinished: Cell<u64>,
     pub closing: Cell<bool>,
     /// Who creates a partition.
     pub creation: Turn,
     /// Two reusable copies of a record, before and after a change.
     pub scratch: RefCell<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Inner {
+    /// The log bytes that taking back updates of so many log bytes may need: compensations are smaller than updates, but the
+    /// merges that follow them are not; and some for the checkpointer.
+    #[inline]
+    pub fn rollback_room(&self, logged: u64) -> u64 {
+        2 * logged + self.log.capacity() / 16
+    }
 }
 
 impl Database {
@@ -123,6 +134,9 @@ impl Database {
     #[inline]
     pub(crate) fn update(&self, state: &mut State, undo: &Undo<'_>, edits: &[Edit<'_>]) {
         let start = self.log_and_apply(state.id, &Body::Update(*undo), edits);
+        let logged = self.0.log.end().0 - start.0;
+        state.logged += logged;
+        self.0.unfinished.set(self.0.unfinished.get() + logged);
         state.undo.push(undo);
         if state.wrote {
             return;

@@ -357,6 +357,12 @@ impl Log {
         self.end().0 - self.oldest.get().0
     }
 
+    /// Bytes of the file that hold nothing that is needed.
+    #[inline]
+    pub fn free(&self) -> u64 {
+        self.capacity.saturating_sub(self.used())
+    }
+
     /// Bytes that the log's file holds.
     pub fn capacity(&self) -> u64 {
         self.capacity
@@ -370,18 +376,13 @@ impl Log {
 
     /// Whether only the reserve is left of the log's file.
     #[inline]
-    pub fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.used() > self.limit
-    }
-
-    /// Whether three quarters of the reserve are used, too: what is left belongs to rollbacks.
-    pub fn is_exhausted(&self) -> bool {
-        self.used() > self.capacity - (self.capacity - self.limit) / 4
     }
 
     /// Whether too much of the log waits in memory to be written.
     #[inline]
-    fn is_behind(&self) -> bool {
+    pub fn is_behind(&self) -> bool {
         self.end().0 - self.durable.get().0 > self.settings.buffer_size_max
     }
 

@@ -37,6 +37,8 @@ pub struct State {
     pub undo: UndoList,
     /// Whether it has logged anything.
     pub wrote: bool,
+    /// Bytes of its updates in the log.
+    pub logged: u64,
     /// What must be durable before its answer may leave: the commits whose updates it has read.
     dependency: Lsn,
     /// Its age for the choice of a deadlock's victim: the number of the first try.
@@ -150,24 +152,29 @@ impl Transaction {
     /// Makes sure that the log has room for one more change.
     ///
     /// Room in the log is a resource that transactions hold (from their first record on) and wait for, so waiting for it in
-    /// the middle of a transaction could be for ever. When only the reserve is left, the oldest transaction goes on, which
-    /// frees the log when it ends; others that hold log give up, as a deadlock's victims, and begin again when there is
-    /// room.
+    /// the middle of a transaction could be for ever. When no more is left than rolling all of them back may take, the
+    /// oldest goes on, which frees the log when it ends; others that hold log give up, as a deadlock's victims, and begin
+    /// again when there is room.
     #[inline]
     async fn log_room(&self) -> Result<()> {
         let inner = &*self.database.0;
-        if !inner.log.is_crowded() {
-            return Ok(());
+        if inner.log.is_behind() {
+            inner.log.catch_up().await?;
         }
-        inner.log.catch_up().await?;
-        if !inner.log.is_full() || !self.state.wrote {
-            return Ok(());
+        if self.state.wrote && inner.log.free() < inner.rollback_room(inner.unfinished.get()) {
+            return self.yield_log();
         }
+        Ok(())
+    }
+
+    #[cold]
+    fn yield_log(&self) -> Result<()> {
+        let inner = &*self.database.0;
         if !inner.registry.borrow().is_oldest(self.state.owner) {
             add(&inner.statistics.deadlocks, 1);
             return Err(Error::Deadlock);
         }
-        if inner.log.is_exhausted() {
+        if inner.log.free() < inner.rollback_room(self.state.logged) {
             return Err(Error::LogFull { capacity: inner.log.capacity() });
         }
         Ok(())

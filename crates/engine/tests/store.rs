@@ -267,7 +267,8 @@ fn foreign_and_newer_files_are_refused_by_name() {
 fn a_transaction_larger_than_the_log_fails_alone_and_small_ones_go_on() {
     let media = Media::new();
     run(&media, async |executor| {
-        let database = Database::create(executor, settings(64)).await.expect("creates");
+        let log = log::Settings { page_size: 512, ..settings(256).log };
+        let database = Database::create(executor, Settings { log, ..settings(256) }).await.expect("creates");
         let tree = database.create_partition(PartitionSpec::b_tree("tree")).await.expect("creates");
         let small = {
             let database = database.clone();
@@ -284,7 +285,7 @@ fn a_transaction_larger_than_the_log_fails_alone_and_small_ones_go_on() {
             }
             Ok(())
         });
-        assert!(matches!(large.await, Err(Error::LogFull { capacity: 1_048_576 })));
+        assert_eq!(large.await, Err(Error::LogFull { capacity: 1 << 20 }));
         assert_eq!(small.join().await, Ok(()));
         assert_eq!(contents(&database, tree, Direction::Forward).await.len(), 400);
     })

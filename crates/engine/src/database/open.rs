@@ -129,6 +129,7 @@ impl Database {
             checkpointer: Checkpointer::new(settings.checkpoint),
             admission: WaitQueue::new(),
             active: Cell::new(0),
+            unfinished: Cell::new(0),
             closing: Cell::new(false),
             creation: Turn::new(),
             scratch: RefCell::default(),

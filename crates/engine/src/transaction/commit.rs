@@ -157,6 +157,7 @@ impl Database {
     pub(super) fn retire(&self, state: State) {
         let inner = &*self.0;
         debug_assert_eq!(inner.locks.borrow().held(state.owner), 0, "an ended transaction holds no lock");
+        inner.unfinished.set(inner.unfinished.get() - state.logged);
         inner.registry.borrow_mut().end(state);
         inner.active.set(inner.active.get() - 1);
         inner.admission.wake_one(&inner.executor);

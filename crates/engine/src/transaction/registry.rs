@@ -61,6 +61,7 @@ impl Registry {
         state.loose = None;
         state.pages.clear();
         state.wrote = false;
+        state.logged = 0;
         state.dependency = Lsn::ZERO;
         self.spare.push(state);
     }
