@@ -24,13 +24,13 @@ pub struct Arguments {
     /// Directory of the database, created if missing
     #[arg(long, value_name = "DIR", default_value = "debit-credit.data")]
     pub data: PathBuf,
-    /// Branches of 10 tellers and 100,000 accounts [default: as loaded, else 10; 500 on rahm-1991]
+    /// Branches of 100,000 accounts [default: as loaded, or 10, 500 on rahm-1991]
     #[arg(long, value_name = "BRANCHES", value_parser = clap::value_parser!(u32).range(1..=40_000))]
     pub scale: Option<u32>,
     /// Clients, each with one transaction at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536), conflicts_with = "rate")]
     pub clients: u32,
-    /// Each client is a thread that calls the engine's thread, not a task within it
+    /// Clients are threads that call the engine, not tasks within its thread
     #[arg(long, conflicts_with_all = ["hardware", "rate"])]
     pub threads: bool,
     /// In place of clients: transactions arrive so often, at random (Poisson)
@@ -45,7 +45,7 @@ pub struct Arguments {
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Configuration (see 'entresol configuration') [default: DIR/entresol.toml, if any]
+    /// Configuration (see 'entresol configuration') [default: DIR/entresol.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Runs on described hardware: a name ('entresol devices list') or a file
