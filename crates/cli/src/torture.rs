@@ -1,8 +1,12 @@
 //! `entresol torture`: seeded crashes and faults under the virtual clock, and what must have survived them.
 
-use crate::Failure;
+use crate::progress::Progress;
+use crate::table::{table, wrapped};
+use crate::{Failure, print};
+use base::units::grouped;
 use clap::Args;
 use std::ops::Range;
+use torture::{FaultKind, Options, Step, Summary};
 
 /// Checks what survives seeded crashes and faults under the virtual clock
 ///
@@ -16,9 +20,16 @@ use std::ops::Range;
 )]
 pub struct Arguments {
     /// The seeds to run, the last one excluded
-    #[arg(long, value_name = "A..B", default_value = "0..100", value_parser = seeds)]
+    #[arg(long, value_name = "A..B", default_value = DEFAULT_SEEDS, value_parser = seeds)]
     pub seeds: Range<u64>,
+    /// Prints the result as JSON
+    #[arg(long)]
+    pub json: bool,
 }
+
+/// Enough seeds for every kind of fault to meet every step that it can hit: a range at least as long fails if one does not.
+const DEFAULT_SEEDS: &str = "0..8000";
+const COMPLETE_FROM: u64 = 8_000;
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
     let range = text.split_once("..").and_then(|(first, end)| Some(first.parse().ok()?..end.parse().ok()?));
@@ -30,8 +41,81 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Range { start, end } = arguments.seeds;
-    Err(format!("this release cannot torture seeds {start}..{end} yet").into())
+    let seeds = arguments.seeds.clone();
+    let count = seeds.end - seeds.start;
+    let progress = Progress::start("torture");
+    progress.phase("seeds", count);
+    let first = seeds.start;
+    let summary = torture::run_range(seeds, Options::FULL, |outcome| {
+        progress.advance_to(outcome.seed + 1 - first);
+    });
+    progress.finish();
+    print(&if arguments.json { to_json(&summary) } else { to_text(&summary) })?;
+    if let Some(failure) = summary.failures.first() {
+        let seed = failure.seed;
+        let replay = format!("entresol torture --seeds {seed}..{}", seed + 1);
+        return Err(
+            format!("{} of {count} seeds failed; replay the first with '{replay}'", summary.failures.len()).into()
+        );
+    }
+    let missing = summary.coverage.missing();
+    if count >= COMPLETE_FROM && !missing.is_empty() {
+        return Err(format!("some faults never happened: {}", missing.join(", ")).into());
+    }
+    Ok(())
+}
+
+fn to_text(summary: &Summary) -> String {
+    let survival = summary.coverage.survival;
+    let mut parts = vec![wrapped(&format!(
+        "{} seeds, {} lives, {} transactions acknowledged; at power cuts {} unsynced writes were kept, {} lost, {} torn; \
+         in {} seeds a flipped bit was found; {} seeds failed",
+        grouped(summary.seeds),
+        grouped(summary.lives),
+        grouped(summary.transactions),
+        grouped(survival.kept),
+        grouped(survival.lost),
+        grouped(survival.torn),
+        grouped(summary.detected),
+        grouped(summary.failures.len() as u64),
+    ))];
+    let mut header = vec!["engine step"];
+    header.extend(FaultKind::ALL.iter().map(|kind| kind.name()));
+    let rows = Step::ALL.iter().map(|step| {
+        let mut row = vec![step.name().to_owned()];
+        row.extend(FaultKind::ALL.iter().map(|kind| {
+            match (summary.coverage.count(*kind, *step), step.admits(*kind)) {
+                (0, false) => "-".to_owned(),
+                (count, _) => grouped(count),
+            }
+        }));
+        row
+    });
+    parts.push(table(&header, 1, rows));
+    parts.extend(summary.failures.iter().take(5).map(|failure| wrapped(&failure.to_string())));
+    parts.join("\n\n")
+}
+
+fn to_json(summary: &Summary) -> String {
+    let hits: Vec<_> = Step::ALL
+        .iter()
+        .flat_map(|step| FaultKind::ALL.iter().map(move |kind| (*step, *kind)))
+        .map(|(step, kind)| {
+            serde_json::json!({"step": step.name(), "fault": kind.name(), "count": summary.coverage.count(kind, step)})
+        })
+        .collect();
+    let failures: Vec<_> = summary
+        .failures
+        .iter()
+        .map(|failure| serde_json::json!({"seed": failure.seed, "life": failure.life, "wrong": failure.wrong}))
+        .collect();
+    let survival = summary.coverage.survival;
+    let json = serde_json::json!({
+        "seeds": summary.seeds, "lives": summary.lives, "transactions": summary.transactions,
+        "detected": summary.detected, "missing": summary.coverage.missing(), "hits": hits, "failures": failures,
+        "unsynced_writes": {"kept": survival.kept, "lost": survival.lost, "torn": survival.torn},
+    });
+    serde_json::to_string_pretty(&json).expect("a report holds nothing that JSON cannot")
 }
 
 #[cfg(test)]
@@ -44,5 +128,15 @@ mod tests {
         for text in ["", "3", "3..", "..7", "7..3", "3..3", "-1..3", "3..=7", "a..b"] {
             assert!(seeds(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_report_fits_and_names_every_step() {
+        let summary = torture::run_range(0..2, Options::QUICK, |_| ());
+        let text = to_text(&summary);
+        assert!(Step::ALL.iter().all(|step| text.contains(step.name())), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        let json: serde_json::Value = serde_json::from_str(&to_json(&summary)).expect("valid JSON");
+        assert_eq!(json["seeds"], 2);
     }
 }

@@ -1,0 +1,22 @@
+//! Many quick seeds, and that each replays exactly.
+
+use entresol_torture::{Options, run_range, run_seed};
+
+#[test]
+fn nothing_acknowledged_is_lost_and_nothing_else_is_there() {
+    let summary = run_range(0..120, Options::QUICK, |_| {});
+    let failures: Vec<String> = summary.failures.iter().map(ToString::to_string).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    assert_eq!(summary.seeds, 120);
+    assert!(summary.lives > 300 && summary.transactions > 2_000, "{summary:?}");
+}
+
+#[test]
+fn a_seed_replays_exactly() {
+    for seed in [1, 17, 90] {
+        let (first, second) = (run_seed(seed, Options::QUICK), run_seed(seed, Options::QUICK));
+        assert_ne!(first.hash, 0);
+        assert_eq!(first, second);
+        assert_ne!(first.hash, run_seed(seed + 1, Options::QUICK).hash);
+    }
+}
