@@ -29,7 +29,7 @@ pub struct Arguments {
     /// Directory of the database, created if missing
     #[arg(long, value_name = "DIR", default_value = "point-reads.data")]
     pub data: PathBuf,
-    /// Branches, about 11 MiB each [default: as loaded, else 10]
+    /// Branches, 11 MiB each [default: as loaded, or 10]
     #[arg(long, value_name = "BRANCHES", value_parser = clap::value_parser!(u32).range(1..=40_000))]
     pub scale: Option<u32>,
     /// Memory for pages [default: an eighth of the accounts]
