@@ -90,6 +90,8 @@ impl Scan {
         let traits = executor.traits(device);
         settings.check(traits.alignment)?;
         let (file, capacity) = open_file(executor, device, settings.file.clone(), false).await?;
+        // What a killed process wrote can be read here and is perhaps not durable; redo relies on it, and writes pages.
+        executor.perform(Op::Sync { file }).await.result?;
         settings.check_capacity(capacity)?;
         let page_size = settings.page_size as u64;
         let oldest = (from.0 - from.0 % page_size).max(page_size);
@@ -154,7 +156,7 @@ impl Scan {
         self.end
     }
 
-    /// Takes the log up behind its end, on a fresh page. What was read is durable from then on.
+    /// Takes the log up behind its end, on a fresh page.
     ///
     /// # Errors
     /// [`Error::LogFailed`] if the file is full, or the driver's [`Error::Input`].
@@ -163,8 +165,6 @@ impl Scan {
     /// If [`Scan::next`] has not yet returned `None`.
     pub async fn finish(self) -> Result<Rc<Log>> {
         let position = self.tail.expect("the log is taken up at its end");
-        // What a killed process wrote may have been read here without being durable.
-        self.executor.perform(Op::Sync { file: self.file }).await.result?;
         let start = Start {
             file: self.file,
             capacity: self.capacity,
