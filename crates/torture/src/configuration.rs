@@ -53,6 +53,10 @@ pub struct Configuration {
     pub keys: u64,
     /// The longest value in bytes.
     pub value_max: u64,
+    /// The share of transactions that may make many changes, 0 to 1.
+    pub long_transactions: f64,
+    /// How long a client rests between two transactions at most, in nanoseconds: time for background checkpoints.
+    pub pause_ns_max: u64,
     /// How many lives end in some fault.
     pub lives: u64,
     /// How many transactions each client runs in a life.
@@ -67,10 +71,13 @@ impl Configuration {
     /// What `seed` stands for.
     pub fn draw(seed: u64, options: crate::Options) -> Configuration {
         let random = &mut Random::stream(seed, "configuration");
-        let page_size = one_of(random, &[512, 512, 1024, 1024, 2048, 4096, 8192]);
-        let (debit_clients, record_clients) = one_of(random, &[(4, 0), (0, 3), (2, 2), (3, 3), (6, 1), (1, 1)]);
+        // A buffer that holds next to nothing, so that a restart writes and reads while it redoes and undoes.
+        let tiny = random.chance(0.2);
+        let page_size = if tiny { 512 } else { one_of(random, &[512, 512, 1024, 1024, 2048, 4096, 8192]) };
+        let clients = [(4, 0), (0, 3), (2, 2), (3, 3), (6, 1), (1, 1)];
+        let (debit_clients, record_clients) = if tiny { (1, 1) } else { one_of(random, &clients) };
         let clients = debit_clients + record_clients;
-        let checkpoint = checkpoint(random);
+        let checkpoint = if tiny { checkpoint::Policy::OFF } else { checkpoint(random) };
         let capacity = if checkpoint == checkpoint::Policy::OFF {
             16 << 20
         } else {
@@ -82,7 +89,7 @@ impl Configuration {
         Configuration {
             settings: Settings {
                 buffer: buffer::Settings {
-                    frames: one_of(random, &[16 + 6 * clients, 64, 64, 200, 1000]),
+                    frames: if tiny { 20 } else { one_of(random, &[16 + 6 * clients, 64, 64, 200, 1000]) },
                     page_size,
                     replacement: Policy::Lru,
                     cleaner: random.chance(0.6),
@@ -109,9 +116,17 @@ impl Configuration {
             accounts: random.between(10, 150),
             debit_clients,
             record_clients,
-            keys: random.between(5, 60),
+            keys: if tiny { 60 } else { random.between(5, 60) },
             value_max: if capacity < 1 << 20 { 4_000 } else { 20_000 },
-            lives: random.between(1, options.lives_max),
+            long_transactions: if tiny {
+                0.5
+            } else if capacity >= 1 << 20 {
+                0.1
+            } else {
+                0.0
+            },
+            pause_ns_max: one_of(random, &[0, 0, 2_000, 20_000]) * MICROSECOND_NS,
+            lives: if tiny { options.lives_max } else { random.between(1, options.lives_max) },
             transactions: random.between(2, options.transactions_max),
         }
     }

@@ -45,6 +45,7 @@ pub async fn client(stage: Rc<Stage>, database: Database, client: usize) {
     let mut random = stage.random(&format!("debit-credit {client}"));
     let Some(partitions) = Partitions::of(&stage, &database) else { return };
     for _ in 0..stage.configuration.transactions {
+        stage.pause(&mut random).await;
         if stage.over.get() || run(&stage, &database, partitions, &mut random).await == After::Reopen {
             return;
         }

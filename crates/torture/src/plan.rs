@@ -40,9 +40,14 @@ pub struct Plan {
 fn target(random: &mut Random, admitted: impl Fn(Step) -> bool) -> Target {
     let steps: Vec<Step> = Step::ALL.into_iter().filter(|step| admitted(*step)).collect();
     let step = *random.choose(&steps).expect("some step is admitted");
-    let often = matches!(step, Step::LogWrite | Step::LogSync | Step::PageRead | Step::PageWrite | Step::Staging);
-    // Operations of a rare step are few; of a frequent one the first are as interesting as the hundredth.
-    let nth = random.exponential(if often { 20.0 } else { 1.2 }) as u64 + 1;
+    // Operations of some steps are few in a life; of a frequent one the first are as interesting as the hundredth.
+    let mean = match step {
+        Step::HomeRead | Step::LogOpening => 0.5,
+        Step::LogWrite | Step::LogSync | Step::PageRead | Step::PageWrite | Step::Staging => 20.0,
+        Step::Create | Step::RedoRead => 6.0,
+        _ => 2.0,
+    };
+    let nth = random.exponential(mean) as u64 + 1;
     Target { step, nth }
 }
 
@@ -56,9 +61,9 @@ impl Plan {
                 Moment::Target(target(random, |_| true), random.below(3))
             }
         });
-        let errors = if random.chance(0.4) { random.between(1, 3) } else { 0 };
+        let errors = if random.chance(0.5) { random.between(1, 3) } else { 0 };
         let slow = random.chance(0.3).then(|| {
-            let from = random.exponential(500_000.0) as u64;
+            let from = if random.chance(0.5) { 0 } else { random.exponential(500_000.0) as u64 };
             let until = from + random.exponential(2_000_000.0) as u64;
             let device = *random.choose(&["disk", "flash"]).expect("two devices");
             let factor = random.between(2, 200) as f64;
@@ -68,7 +73,7 @@ impl Plan {
             cut,
             kill: random.chance(0.3),
             errors: (0..errors).map(|_| target(random, Step::transfers)).collect(),
-            flip: (flips && random.chance(0.5)).then(|| target(random, Step::flips)),
+            flip: flips.then(|| target(random, Step::flips)),
             slow: slow.into_iter().collect(),
         }
     }

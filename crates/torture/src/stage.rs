@@ -75,6 +75,14 @@ impl Stage {
         Random::stream(self.seed ^ (self.life + 1).wrapping_mul(0xd6e8_feb8_6659_fd93), concern)
     }
 
+    /// Lets a client rest between two transactions.
+    pub async fn pause(&self, random: &mut Random) {
+        let pause_ns_max = self.configuration.pause_ns_max;
+        if pause_ns_max > 0 {
+            self.executor.sleep_ns(random.below(pause_ns_max)).await;
+        }
+    }
+
     /// The partition of this name.
     pub fn partition(&self, database: &Database, name: &str) -> Option<PartitionId> {
         match database.partition(name) {

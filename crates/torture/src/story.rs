@@ -120,9 +120,9 @@ struct Story {
 impl Story {
     fn tell(&mut self) {
         let lives = self.world.configuration.lives;
-        let flips = self.random.chance(0.4);
+        let flips = self.random.chance(0.5);
         for life in 0..lives {
-            let plan = Plan::draw(&mut self.random, flips && life + 1 == lives);
+            let plan = Plan::draw(&mut self.random, flips && life + 2 >= lives);
             if !self.live(plan, Purpose::Work) {
                 return;
             }

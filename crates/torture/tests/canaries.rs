@@ -32,5 +32,5 @@ fn torn_pages_without_a_copy_are_found() {
 
 #[test]
 fn a_log_given_up_too_early_is_found() {
-    first_failure(Canary::EarlyTruncation, 60);
+    first_failure(Canary::EarlyTruncation, 300);
 }

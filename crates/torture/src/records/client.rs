@@ -35,6 +35,7 @@ pub async fn client(stage: Rc<Stage>, database: Database, number: usize) {
     let random = stage.random(&format!("records {number}"));
     let mut client = Client { stage, database, partition, number, random };
     for _ in 0..client.stage.configuration.transactions {
+        client.stage.pause(&mut client.random).await;
         if client.stage.over.get() || client.run().await == After::Reopen {
             return;
         }
@@ -52,7 +53,8 @@ impl Client {
             (owner.begin(), owner.committed.clone())
         };
         let mut work = Work { tx, version, contents, savepoints: Vec::new(), shown: BTreeMap::new() };
-        for _ in 0..self.random.between(1, 10) {
+        let long = self.random.chance(self.stage.configuration.long_transactions);
+        for _ in 0..self.random.between(1, if long { 80 } else { 10 }) {
             if let Err(error) = self.change(&mut work).await {
                 if self.stage.judge(&error, "records") == After::Reopen {
                     return After::Reopen;
