@@ -140,7 +140,7 @@ impl Transfer {
     }
 
     /// The request as bytes, for a registered procedure.
-    pub fn to_bytes(&self) -> [u8; 48] {
+    pub fn to_bytes(self) -> [u8; 48] {
         let mut bytes = [0; 48];
         let words = [self.account, self.teller, self.branch, self.delta as u64, self.sequence, self.time_ns];
         for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
