@@ -116,8 +116,11 @@ impl Database {
         let old = if everything { begin } else { checkpointer.last_begin.get() };
         self.0.buffer.write_back_before(old).await?;
         let redo_start = self.redo_start();
+        // A transaction that has ended by now holds nothing back, so the records with which it ended must be durable, too: a
+        // restart that met neither its updates nor their compensations would leave the updates in place.
+        let ended = self.0.log.end();
         self.0.buffer.sync().await?;
-        self.0.log.flush(self.0.log.end().min(redo_start.max(begin))).await?;
+        self.0.log.flush(ended).await?;
         self.store_home(redo_start, None).await?;
         self.0.log.truncate(redo_start);
         checkpointer.last_begin.set(begin);
