@@ -153,7 +153,7 @@ impl Transaction {
                 {
                     key.extend_from_slice(lower);
                 }
-                if let Some(resource) = self.lock_above(cursor, Bound::Excluded(&key))? {
+                if let Some(resource) = self.lock_above(cursor, Bound::Included(&key))? {
                     return Ok(Step::Blocked(resource));
                 }
                 share.from = Some(Bound::Included(fence));
@@ -196,7 +196,8 @@ impl Transaction {
         Ok(Step::Read(share))
     }
 
-    /// Locks the gap in which a backward range begins.
+    /// Locks the gap in which a range that is read backward begins. One that excludes a present record begins in the gap
+    /// below that.
     fn lock_above(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<Option<Resource>, Need> {
         let mut key = match from {
             Bound::Included(key) | Bound::Excluded(key) => key.to_vec(),
@@ -204,6 +205,15 @@ impl Transaction {
         };
         let mut above = Vec::new();
         let database = self.database.clone();
+        if let Bound::Excluded(key) = from {
+            let present = b_tree::seek(&*database.0.buffer.pool().borrow(), cursor.partition, key)?.exact;
+            if present {
+                let blocked = self.lock_seen(cursor, Some(key))?;
+                if blocked.is_some() || !self.may_vanish(cursor.partition, key) {
+                    return Ok(blocked);
+                }
+            }
+        }
         loop {
             if !b_tree::successor(&*database.0.buffer.pool().borrow(), cursor.partition, &key, &mut above)? {
                 return self.lock_seen(cursor, None);
