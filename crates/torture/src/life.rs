@@ -220,7 +220,7 @@ async fn work(stage: &Rc<Stage>, database: &Database, random: &mut Random) {
     let deadline = stage.executor.now().plus_ns(WORK_MAX_NS);
     while stage.working.get() > 0 && !stage.over.get() {
         if stage.executor.now() >= deadline {
-            if stage.scene.errors.get() == 0 {
+            if !stage.is_hurt() {
                 stage.wrong(format!("{} clients wait for ever", stage.working.get()));
             }
             stage.over.set(true);
@@ -256,7 +256,7 @@ async fn end_quietly(stage: &Stage, database: &Database) -> bool {
     let deadline = stage.executor.now().plus_ns(10 * SECOND_NS);
     while database.active_transactions() > 0 {
         if stage.executor.now() >= deadline {
-            if stage.scene.errors.get() == 0 {
+            if !stage.is_hurt() {
                 stage.wrong(format!("{} transactions never end", database.active_transactions()));
             }
             return false;

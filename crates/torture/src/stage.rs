@@ -49,6 +49,12 @@ impl Stage {
         self.over.set(true);
     }
 
+    /// Whether something was done to the database that may keep a transaction from ending: one whose rollback fails holds its
+    /// locks until the next restart.
+    pub fn is_hurt(&self) -> bool {
+        self.scene.errors.get() > 0 || self.scene.flipped.get()
+    }
+
     /// Judges an error: is it one that what was done to the database explains?
     pub fn judge(&self, error: &Error, doing: &str) -> After {
         let hurt = self.scene.errors.get() > 0;

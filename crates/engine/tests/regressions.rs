@@ -1,0 +1,240 @@
+//! Faults that torture has found, each in its smallest form.
+
+use base::{Lsn, PartitionId, TransactionId};
+use entresol_engine::buffer::replacement::Policy;
+use entresol_engine::lock::VictimPolicy;
+use entresol_engine::log::record::Body;
+use entresol_engine::log::{Log, Scan};
+use entresol_engine::{Database, Direction, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
+use executor::{Executor, Order};
+use std::future::{Future, poll_fn};
+use std::ops::Bound;
+use std::pin::pin;
+use std::task::Poll;
+use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+
+fn settings() -> Settings {
+    Settings {
+        buffer: buffer::Settings { frames: 64, page_size: 1024, replacement: Policy::Lru, cleaner: false },
+        log: log::Settings { capacity: 1 << 20, ..log::Settings::default() },
+        home_device: "disk".into(),
+        log_device: "disk".into(),
+        force: false,
+        hold_locks: false,
+        victim: VictimPolicy::Requester,
+        checkpoint: checkpoint::Policy::OFF,
+        multiprogramming_level: 64,
+    }
+}
+
+fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
+    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let result = executor.run(work(&executor)).expect("runs to the end");
+    executor.stop();
+    result
+}
+
+/// A tree with these keys.
+async fn tree(executor: &Executor, keys: &[&str]) -> (Database, PartitionId) {
+    let database = Database::create(executor, settings()).await.expect("creates");
+    let tree = database.create_partition(PartitionSpec::b_tree("tree")).await.expect("creates");
+    let mut tx = database.begin().await.expect("begins");
+    for key in keys {
+        tx.put(tree, key.as_bytes(), &[1; 80]).await.expect("puts");
+    }
+    tx.commit().await.expect("commits");
+    (database, tree)
+}
+
+async fn read(tx: &mut Transaction, tree: PartitionId, to: Bound<&str>, direction: Direction) -> usize {
+    let mut cursor = tx.cursor(tree, Bound::Unbounded, to.map(str::as_bytes), direction);
+    let mut records = 0;
+    while tx.next(&mut cursor).await.expect("reads").is_some() {
+        records += 1;
+    }
+    records
+}
+
+/// A task that inserts a key and commits.
+fn inserter(
+    executor: &Executor,
+    database: &Database,
+    tree: PartitionId,
+    key: &'static str,
+) -> executor::JoinHandle<()> {
+    let database = database.clone();
+    executor.spawn(async move {
+        let mut tx = database.begin().await.expect("begins");
+        tx.insert(tree, key.as_bytes(), b"phantom").await.expect("inserts");
+        tx.commit().await.expect("commits");
+    })
+}
+
+/// Polls a future so many times and drops it; whether it was ready by then.
+async fn poll_times(future: impl Future, mut times: u32) -> bool {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        times -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(_) => Poll::Ready(true),
+            Poll::Pending if times == 0 => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+#[test]
+fn a_long_value_that_was_abandoned_half_way_leaves_no_page_lost() {
+    run(&Media::new(), async |executor| {
+        let (database, tree) = tree(executor, &["a"]).await;
+        for polls in 1..6 {
+            let mut tx = database.begin().await.expect("begins");
+            // The file has to grow for so long a value, which suspends the call.
+            poll_times(tx.put(tree, b"long", &vec![7; 900_000]), polls).await;
+            tx.put(tree, b"short", b"value").await.expect("puts");
+            tx.commit().await.expect("commits");
+        }
+        let report = database.check(|_| ()).await.expect("checks");
+        assert_eq!(report.findings, []);
+    });
+}
+
+#[test]
+fn a_commit_that_nobody_waits_for_frees_what_it_deleted() {
+    run(&Media::new(), async |executor| {
+        let (database, tree) = tree(executor, &["a"]).await;
+        let mut tx = database.begin().await.expect("begins");
+        tx.put(tree, b"long", &[7; 9_000]).await.expect("puts");
+        tx.commit().await.expect("commits");
+        let mut tx = database.begin().await.expect("begins");
+        tx.delete(tree, b"long").await.expect("deletes");
+        assert!(!poll_times(tx.commit(), 1).await, "the log takes its time");
+        while database.active_transactions() > 0 {
+            executor.sleep_ns(1_000).await;
+        }
+        assert_eq!(database.check(|_| ()).await.expect("checks").findings, []);
+    });
+}
+
+#[test]
+fn a_checkpoint_that_nobody_waits_for_leaves_the_next_one_possible() {
+    run(&Media::new(), async |executor| {
+        let (database, _) = tree(executor, &["a"]).await;
+        for polls in 1..8 {
+            poll_times(database.checkpoint(), polls).await;
+        }
+        database.checkpoint().await.expect("takes a checkpoint");
+    });
+}
+
+#[test]
+fn a_gap_stays_closed_when_the_record_above_it_is_rolled_back() {
+    run(&Media::new(), async |executor| {
+        let (database, tree) = tree(executor, &["a", "z"]).await;
+        let mut inserting = database.begin().await.expect("begins");
+        inserting.insert(tree, b"m", b"uncommitted").await.expect("inserts");
+        let reading = {
+            let database = database.clone();
+            executor.spawn(async move {
+                let mut tx = database.begin().await.expect("begins");
+                assert_eq!(read(&mut tx, tree, Bound::Included("c"), Direction::Forward).await, 1);
+                tx
+            })
+        };
+        executor.sleep_ns(100_000).await;
+        inserting.rollback().await.expect("rolls back");
+        let tx = reading.join().await;
+        let phantom = inserter(executor, &database, tree, "b");
+        executor.sleep_ns(1_000_000).await;
+        assert!(!phantom.is_finished(), "the insert waits for the reader");
+        tx.commit().await.expect("commits");
+        phantom.join().await;
+    });
+}
+
+#[test]
+fn a_backward_range_that_excludes_a_record_is_closed_below_it() {
+    run(&Media::new(), async |executor| {
+        let (database, tree) = tree(executor, &["a", "m", "z"]).await;
+        let mut tx = database.begin().await.expect("begins");
+        assert_eq!(read(&mut tx, tree, Bound::Excluded("m"), Direction::Backward).await, 1);
+        let phantom = inserter(executor, &database, tree, "k");
+        executor.sleep_ns(1_000_000).await;
+        assert!(!phantom.is_finished(), "the insert waits for the reader");
+        tx.commit().await.expect("commits");
+        phantom.join().await;
+    });
+}
+
+#[test]
+fn a_gap_that_reaches_over_the_end_of_a_leaf_is_closed_with_the_leaf() {
+    run(&Media::new(), async |executor| {
+        let keys: Vec<String> = (0..60).map(|number| format!("key {:02}", number)).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let (database, tree) = tree(executor, &keys).await;
+        let mut tx = database.begin().await.expect("begins");
+        let mut cursor = tx.cursor(tree, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+        // One record shown: exactly the first leaf is read, however many records it has.
+        tx.next(&mut cursor).await.expect("reads").expect("is there");
+        let database = &database;
+        let phantoms: Vec<_> =
+            ["key 00x", "key 05x", "key 07x", "key 08x"].map(|key| inserter(executor, database, tree, key)).into();
+        executor.sleep_ns(1_000_000).await;
+        let before = phantoms.iter().filter(|phantom| phantom.is_finished()).count();
+        let mut shown = 1;
+        while tx.next(&mut cursor).await.expect("reads").is_some() {
+            shown += 1;
+        }
+        assert_eq!(shown, 60 + before, "what came in before the end of the leaf is shown or was kept out");
+        tx.commit().await.expect("commits");
+        for phantom in phantoms {
+            phantom.join().await;
+        }
+    });
+}
+
+#[test]
+fn one_damaged_copy_of_the_home_file_does_no_harm() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let (database, _) = tree(executor, &["a"]).await;
+        database.close().await.expect("closes");
+    });
+    for copy in 0..2 {
+        for byte in [3, 9, 13, 26, 40] {
+            let media = media.copy();
+            media.flip_bit("disk", "entresol.home", copy * 65_536 + byte, 5).expect("flips");
+            run(&media, async |executor| {
+                let database = Database::open(executor, settings(), "here").await.expect("opens");
+                database.partition("tree").expect("is known");
+            });
+        }
+    }
+}
+
+#[test]
+fn pages_that_an_earlier_opening_left_are_not_the_logs_beginning() {
+    run(&Media::new(), async |executor| {
+        let device = executor.device("disk").expect("exists");
+        let settings = log::Settings { page_size: 512, capacity: 64 << 10, ..log::Settings::default() };
+        let log = Log::create(executor, device, &settings).await.expect("creates");
+        let mut ends = Vec::new();
+        for number in 1..3 {
+            let lsn = log.append(TransactionId(number), &Body::RolledBack, std::iter::empty());
+            log.flush(lsn).await.expect("flushes");
+            ends.push(log.end());
+        }
+        let from = ends[0];
+        for (opening, records) in [(1, 1), (2, 0)] {
+            let scan = Scan::open(executor, device, &settings, from, Lsn::ZERO).await.expect("opens");
+            let mut scan = scan.since_opening(opening);
+            let mut found = 0;
+            while scan.next().await.expect("reads").is_some() {
+                found += 1;
+            }
+            assert_eq!(found, records, "opening {opening}");
+        }
+    });
+}
