@@ -232,12 +232,13 @@ impl Buffer {
         if let Some(error) = &*self.broken.borrow() {
             return Err(error.clone());
         }
-        let frame = self.acquire().await?;
+        let spare = Spare { buffer: self, frame: Some(self.acquire().await?) };
         let file = self.file(id.partition);
         if id.number >= file.written() {
-            return Ok(self.format_new(frame, id, &file));
+            return Ok(self.format_new(spare.take(), id, &file));
         }
         let access = file.access(&self.executor).await;
+        let frame = spare.take();
         let mut pool = self.pool.borrow_mut();
         if pool.presence(id) != Presence::Absent {
             pool.give_free(frame);
@@ -356,6 +357,27 @@ impl Buffer {
         }
         drop(pool);
         self.freed.wake_one(&self.executor);
+    }
+}
+
+/// A frame that was emptied for a page. Goes back if the operation that wanted it is abandoned.
+struct Spare<'a> {
+    buffer: &'a Buffer,
+    frame: Option<u32>,
+}
+
+impl Spare<'_> {
+    fn take(mut self) -> u32 {
+        self.frame.take().expect("taken once")
+    }
+}
+
+impl Drop for Spare<'_> {
+    fn drop(&mut self) {
+        if let Some(frame) = self.frame {
+            self.buffer.pool.borrow_mut().give_free(frame);
+            self.buffer.freed.wake_one(&self.buffer.executor);
+        }
     }
 }
 

@@ -68,9 +68,11 @@ async fn run(stage: &Stage, database: &Database, partitions: Partitions, random:
     let mut began = None;
     for _ in 0..20 {
         let id = stage.truth.borrow_mut().ledger.begin(transfer);
-        let mut tx = match database.begin_aged(began).await {
-            Ok(tx) => tx,
-            Err(error) => return stage.judge(&error, "begin"),
+        let polls = if random.chance(0.03) { random.between(1, 3) } else { u64::MAX };
+        let mut tx = match at_most(polls, database.begin_aged(began)).await {
+            Some(Ok(tx)) => tx,
+            Some(Err(error)) => return stage.judge(&error, "begin"),
+            None => continue,
         };
         began = Some(tx.began());
         match work(stage, &mut tx, partitions, id, transfer, random).await {

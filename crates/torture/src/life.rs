@@ -254,10 +254,12 @@ fn employ(stage: &Rc<Stage>, client: impl Future<Output = ()> + 'static) {
 /// Waits until what goes on in the background has ended; false if it does not, for a reason.
 async fn end_quietly(stage: &Stage, database: &Database) -> bool {
     let deadline = stage.executor.now().plus_ns(10 * SECOND_NS);
-    while database.active_transactions() > 0 {
+    let busy = || (database.active_transactions(), database.buffer().pool().borrow().taken_count());
+    while busy() != (0, 0) {
         if stage.executor.now() >= deadline {
             if !stage.is_hurt() {
-                stage.wrong(format!("{} transactions never end", database.active_transactions()));
+                let (transactions, frames) = busy();
+                stage.wrong(format!("{transactions} transactions never end, {frames} frames are taken for ever"));
             }
             return false;
         }

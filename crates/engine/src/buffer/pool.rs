@@ -305,6 +305,11 @@ impl Pool {
         self.frame_of(id).map(|frame| self.bytes(frame))
     }
 
+    /// How many frames are empty and not free: taken for pages whose reads have not begun. None are while nothing runs.
+    pub fn taken_count(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.state == State::Free).count() - self.free.len()
+    }
+
     /// Checks every invariant stated on this type.
     ///
     /// # Errors
