@@ -49,8 +49,9 @@ pub struct Buffer {
     pool: RefCell<Pool>,
     files: RefCell<Vec<Option<Rc<DataFile>>>>,
     double_write: Option<DoubleWrite>,
-    /// Frames that copies are written from.
+    /// Memory that copies are written from: of single pages, and of several side by side.
     copies: RefCell<Vec<Frame>>,
+    run_copies: RefCell<Vec<Frame>>,
     /// Why the latest read of a page failed, until it is read again.
     failures: RefCell<Vec<(PageId, Error)>>,
     /// The error of a failed sync: what the medium holds is unknown since.
@@ -83,6 +84,7 @@ impl Buffer {
             files: RefCell::default(),
             double_write,
             copies: RefCell::default(),
+            run_copies: RefCell::default(),
             failures: RefCell::default(),
             broken: RefCell::new(None),
             in_flight: Cell::new(0),

@@ -22,9 +22,9 @@ pub struct DataFile {
     capacity: Cell<u32>,
     written: Cell<u32>,
     growth: Turn,
-    /// Pages read since the start.
+    /// Read operations since the start.
     pub reads: Cell<u64>,
-    /// Pages written since the start.
+    /// Write operations since the start.
     pub writes: Cell<u64>,
     /// Writes that completed, and how many of them are known durable.
     completed: Cell<u64>,
@@ -99,7 +99,7 @@ impl DataFile {
         header::set_kind(bytes, self.fresh_kind);
     }
 
-    /// Notes that a page is about to be written.
+    /// Notes that a page, or several up to this one, are about to be written by one operation.
     pub fn note_write(&self, id: PageId) {
         self.written.set(self.written.get().max(id.number.saturating_add(1)));
         self.writes.set(self.writes.get() + 1);

@@ -4,17 +4,33 @@ use super::Buffer;
 use crate::canary::{self, Canary};
 use crate::page::header;
 use crate::{Error, Result};
-use base::{Lsn, PageId};
+use base::{Lsn, PageId, PartitionId};
 use driver::{Frame, Op};
 use executor::WaitQueue;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// A page copy on its way to the medium.
-struct Copy {
-    frame: u32,
-    page: PageId,
+/// The most neighbouring pages that one operation writes. Only pages that are staged against tearing are written together: a
+/// device that writes one page atomically promises nothing of a longer write.
+const RUN_PAGES_MAX: usize = 16;
+
+/// Copies of pages that lie side by side in a file, on their way to the medium.
+struct Run {
+    /// The frames that they were copied from, in the order of the file.
+    frames: Vec<u32>,
+    first: PageId,
+    /// The copies at the front of a buffer.
     bytes: Frame,
+}
+
+impl Run {
+    fn copies(&self, page_size: usize) -> impl Iterator<Item = &[u8]> {
+        self.bytes.chunks(page_size).take(self.frames.len())
+    }
+
+    fn last(&self) -> PageId {
+        PageId::new(self.first.partition, self.first.number + self.frames.len() as u32 - 1)
+    }
 }
 
 /// What the writes of one batch share.
@@ -31,91 +47,112 @@ impl Buffer {
     /// # Errors
     /// The first error; pages that were not written stay dirty.
     pub async fn write_back(self: &Rc<Self>, frames: Vec<u32>) -> Result<()> {
-        let copies = self.copy_out(&frames)?;
-        if copies.is_empty() {
+        let runs = self.copy_out(&frames)?;
+        if runs.is_empty() {
             // Somebody else writes these pages; that their write ends is what the caller waits for.
             if frames.iter().any(|frame| self.pool.borrow().is_writing(*frame)) {
                 self.freed.wait(&self.executor).await;
             }
             return Ok(());
         }
-        self.in_flight.set(self.in_flight.get() + copies.len());
+        let pages: usize = runs.iter().map(|run| run.frames.len()).sum();
+        self.in_flight.set(self.in_flight.get() + pages);
         let this = Rc::clone(self);
-        self.executor.spawn(async move { this.write_copies(copies).await }).join().await
+        self.executor.spawn(async move { this.write_runs(runs).await }).join().await
     }
 
-    fn copy_out(&self, frames: &[u32]) -> Result<Vec<Copy>> {
+    /// Copies the dirty ones among these frames, neighbours side by side.
+    fn copy_out(&self, frames: &[u32]) -> Result<Vec<Run>> {
         let mut pool = self.pool.borrow_mut();
-        let mut copies = Vec::with_capacity(frames.len());
-        for &frame in frames {
-            if !pool.is_dirty(frame) || pool.is_writing(frame) {
-                continue;
+        let writable = |frame: &u32| pool.is_dirty(*frame) && !pool.is_writing(*frame);
+        let mut pages: Vec<(PageId, u32)> =
+            frames.iter().copied().filter(writable).map(|frame| (pool.page_of(frame), frame)).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        let neighbours = |a: &(PageId, u32), b: &(PageId, u32)| {
+            let adjacent = a.0.partition == b.0.partition && a.0.number + 1 == b.0.number;
+            adjacent && self.is_staged(a.0.partition)
+        };
+        let groups = || pages.chunk_by(neighbours).flat_map(|run| run.chunks(RUN_PAGES_MAX));
+        // All memory first: once a page counts as being written, nothing may fail before its write.
+        let mut buffers = groups().map(|group| self.copy_buffer(group.len())).collect::<Result<Vec<_>>>()?.into_iter();
+        let page_size = self.settings.page_size;
+        let copy = |group: &[(PageId, u32)]| {
+            let mut bytes = buffers.next().expect("one for each group");
+            for ((_, frame), copy) in group.iter().zip(bytes.chunks_mut(page_size)) {
+                pool.begin_write(*frame, copy);
             }
-            let spare = self.copies.borrow_mut().pop();
-            let mut bytes = match spare {
-                Some(bytes) => bytes,
-                None => self.more_copies()?,
-            };
-            let page = pool.begin_write(frame, &mut bytes);
-            copies.push(Copy { frame, page, bytes });
+            Run { frames: group.iter().map(|(_, frame)| *frame).collect(), first: group[0].0, bytes }
+        };
+        Ok(groups().map(copy).collect())
+    }
+
+    /// Whether the partition's pages go through the double-write area.
+    fn is_staged(&self, partition: PartitionId) -> bool {
+        self.double_write.is_some() && self.file(partition).may_tear()
+    }
+
+    /// Memory for the copies of so many pages.
+    fn copy_buffer(&self, pages: usize) -> Result<Frame> {
+        let page_size = self.settings.page_size;
+        let (spare, count, size) = match pages {
+            1 => (&self.copies, 16, page_size),
+            _ => (&self.run_copies, 4, RUN_PAGES_MAX * page_size),
+        };
+        let mut spare = spare.borrow_mut();
+        if spare.is_empty() {
+            spare.append(&mut self.executor.frames(count, size)?);
         }
-        Ok(copies)
+        Ok(spare.pop().expect("just allocated"))
     }
 
-    fn more_copies(&self) -> Result<Frame> {
-        let mut frames = self.executor.frames(16, self.settings.page_size)?;
-        let first = frames.pop().expect("sixteen were asked for");
-        self.copies.borrow_mut().append(&mut frames);
-        Ok(first)
-    }
-
-    async fn write_copies(self: Rc<Self>, copies: Vec<Copy>) -> Result<()> {
-        let lsn = copies.iter().map(|copy| header::lsn(&copy.bytes)).max().unwrap_or(Lsn::ZERO);
+    async fn write_runs(self: Rc<Self>, runs: Vec<Run>) -> Result<()> {
+        let copies = || runs.iter().flat_map(|run| run.copies(self.settings.page_size));
+        let lsn = copies().map(header::lsn).max().unwrap_or(Lsn::ZERO);
         if let Some(log) = self.log.get()
             && let Err(error) = log.flush(lsn).await
         {
-            return self.give_up(copies, error);
+            return self.give_up(runs, error);
         }
-        let tearable = !canary::is_planted(Canary::NoDoubleWrite)
-            && copies.iter().any(|copy| self.file(copy.page.partition).may_tear());
+        let tearable = runs.iter().any(|run| self.is_staged(run.first.partition));
         let region = match &self.double_write {
-            Some(area) if tearable => {
-                let pages = copies.iter().map(|copy| &copy.bytes[..]);
-                match area.stage(&self, pages).await {
+            Some(area) if tearable && !canary::is_planted(Canary::NoDoubleWrite) => {
+                match area.stage(&self, copies()).await {
                     Ok(region) => Some(region),
-                    Err(error) => return self.give_up(copies, error),
+                    Err(error) => return self.give_up(runs, error),
                 }
             }
             _ => None,
         };
-        let result = self.write_in_place(copies).await;
+        let result = self.write_in_place(runs).await;
         if let (Some(area), Some(region)) = (&self.double_write, region) {
             area.finish(&self.executor, region, &result);
         }
         result
     }
 
-    fn give_up(&self, copies: Vec<Copy>, error: Error) -> Result<()> {
-        for copy in copies {
-            self.end_write(copy.frame, copy.bytes, false);
+    fn give_up(&self, runs: Vec<Run>, error: Error) -> Result<()> {
+        for run in runs {
+            self.end_write(&run.frames, run.bytes, false);
         }
         Err(error)
     }
 
-    async fn write_in_place(self: &Rc<Self>, copies: Vec<Copy>) -> Result<()> {
+    async fn write_in_place(self: &Rc<Self>, runs: Vec<Run>) -> Result<()> {
         let batch =
-            Rc::new(Batch { left: Cell::new(copies.len()), error: RefCell::new(None), finished: WaitQueue::new() });
-        for copy in copies {
-            let file = self.file(copy.page.partition);
+            Rc::new(Batch { left: Cell::new(runs.len()), error: RefCell::new(None), finished: WaitQueue::new() });
+        for run in runs {
+            let file = self.file(run.first.partition);
             let access = file.access(&self.executor).await;
-            file.note_write(copy.page);
-            let (offset, length) = (file.offset(copy.page), self.settings.page_size as u32);
-            let op = Op::Write { file: file.file, offset, length, buffer: copy.bytes, durable: false, access };
-            let (this, batch) = (Rc::clone(self), Rc::clone(&batch));
+            file.note_write(run.last());
+            let length = (run.frames.len() * self.settings.page_size) as u32;
+            let (offset, durable) = (file.offset(run.first), false);
+            let op = Op::Write { file: file.file, offset, length, buffer: run.bytes, durable, access };
+            let (this, batch, frames) = (Rc::clone(self), Rc::clone(&batch), run.frames);
             self.executor.submit(op, move |completion| {
                 let bytes = completion.buffer.expect("a write gives its buffer back");
                 file.note_written();
-                this.end_write(copy.frame, bytes, completion.result.is_ok());
+                this.end_write(&frames, bytes, completion.result.is_ok());
                 if let Err(fault) = completion.result {
                     batch.error.borrow_mut().get_or_insert(Error::Input(fault));
                 }
@@ -129,10 +166,12 @@ impl Buffer {
         batch.error.take().map_or(Ok(()), Err)
     }
 
-    fn end_write(&self, frame: u32, bytes: Frame, written: bool) {
-        self.copies.borrow_mut().push(bytes);
-        self.pool.borrow_mut().end_write(frame, written);
-        self.in_flight.set(self.in_flight.get() - 1);
+    fn end_write(&self, frames: &[u32], bytes: Frame, written: bool) {
+        let single = bytes.len() == self.settings.page_size;
+        (if single { &self.copies } else { &self.run_copies }).borrow_mut().push(bytes);
+        let mut pool = self.pool.borrow_mut();
+        frames.iter().for_each(|frame| pool.end_write(*frame, written));
+        self.in_flight.set(self.in_flight.get() - frames.len());
         self.freed.wake_all(&self.executor);
     }
 
