@@ -40,7 +40,7 @@ mod tests;
 pub use choice::{
     Backend, Choice, DeviceKind, LockGranule, LockHold, Organization, Replacement, Residence, Update, Victim,
 };
-pub use error::{ConfigurationError, Finding, Problem};
+pub use error::{ConfigurationError, Finding, Problem, nearest};
 
 use devices::Hardware;
 use std::collections::BTreeMap;
@@ -305,7 +305,15 @@ impl Configuration {
     /// [`ConfigurationError::Wrong`] with everything that is wrong in the file; [`ConfigurationError::Hardware`] if
     /// `hardware` cannot be used.
     pub fn from_bytes(file: &str, bytes: &[u8], hardware: Option<&str>) -> Result<Configuration, ConfigurationError> {
-        interpret::interpret(file, bytes, hardware, Path::new(""))
+        interpret::interpret(file, bytes, hardware.map(interpret::hardware).transpose()?, Path::new(""))
+    }
+
+    /// As [`Configuration::from_bytes`], run on this description of hardware, whatever the file says.
+    ///
+    /// # Errors
+    /// [`ConfigurationError::Wrong`] with everything that is wrong in the file.
+    pub fn on_hardware(file: &str, bytes: &[u8], hardware: Hardware) -> Result<Configuration, ConfigurationError> {
+        interpret::interpret(file, bytes, Some(hardware), Path::new(""))
     }
 
     /// Reads a configuration file; its relative paths start at its directory. `hardware`, if given, is used whatever the
@@ -320,6 +328,7 @@ impl Configuration {
         let name = file.display().to_string();
         let bytes = read_file(file)
             .map_err(|error| ConfigurationError::Unreadable { file: name.clone(), reason: error.to_string() })?;
+        let hardware = hardware.map(interpret::hardware).transpose()?;
         interpret::interpret(&name, &bytes, hardware, file.parent().unwrap_or(Path::new("")))
     }
 

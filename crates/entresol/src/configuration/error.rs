@@ -139,7 +139,7 @@ const EXCERPT_MAX: usize = 80;
 
 impl Finding {
     /// A finding at the bytes `span` of `text`.
-    pub(super) fn new(
+    pub fn new(
         file: &str,
         text: &str,
         span: Range<usize>,
@@ -193,7 +193,7 @@ impl fmt::Display for Finding {
 
 /// The candidate that differs least from `name`, if it differs in no more than about a third of its letters; else the
 /// only one that begins with it.
-pub(super) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
     let name = name.to_lowercase();
     let limit = (name.chars().count() / 3).max(1);
     let similar = candidates

@@ -17,19 +17,23 @@ const TIB: u64 = 1 << 40;
 const MICROSECOND_NS: u64 = base::time::MICROSECOND_NS;
 const SECOND_NS: u64 = base::time::SECOND_NS;
 
+/// The hardware of this name, or described in the file of this path from the working directory.
+pub(super) fn hardware(name: &str) -> Result<Hardware, ConfigurationError> {
+    // A path from outside starts where the program does, not where the file lies.
+    catalogue::machine(name, Path::new("")).map_err(|problem| {
+        let known = catalogue::machines().into_iter().map(str::to_owned).collect();
+        ConfigurationError::Hardware { problem, known }
+    })
+}
+
 /// The configuration that `bytes` describe; `hardware`, if given, is used whatever they say. Descriptions named by path
 /// are read from `directory`.
 pub(super) fn interpret(
     file: &str,
     bytes: &[u8],
-    hardware: Option<&str>,
+    hardware: Option<Hardware>,
     directory: &Path,
 ) -> Result<Configuration, ConfigurationError> {
-    // A path from outside starts where the program does, not where the file lies.
-    let hardware = hardware.map(|name| catalogue::machine(name, Path::new(""))).transpose().map_err(|problem| {
-        let known = catalogue::machines().into_iter().map(str::to_owned).collect();
-        ConfigurationError::Hardware { problem, known }
-    })?;
     // What is not UTF-8 is shown replaced; the first replacement is where the valid text ends.
     let lossy = String::from_utf8_lossy(bytes);
     let document = Document::new(file, &lossy);
