@@ -193,6 +193,11 @@ impl Hardware {
         }
     }
 
+    /// The text of the embedded description of this name.
+    pub fn text(name: &str) -> Option<&'static str> {
+        EMBEDDED.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    }
+
     /// Reads a description from TOML; `source_name` (a file, say) becomes its name and appears in errors.
     ///
     /// # Errors
