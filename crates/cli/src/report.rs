@@ -42,6 +42,9 @@ pub struct RunReport {
     pub throughput_per_s: f64,
     /// The time from a transaction's arrival to its acknowledgement.
     pub response_us: Response,
+    /// The same by type of transaction, where the workload has several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub types: Vec<TypeResponse>,
     /// What the mean response time consists of.
     pub composition_us: Composition,
     /// CPU time per transaction: of the engine's thread, or of the described CPU.
@@ -77,6 +80,17 @@ pub struct Response {
     pub half_width90: Option<f64>,
 }
 
+/// The response times of one type of transaction.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TypeResponse {
+    /// The type's name.
+    pub name: String,
+    /// Transactions committed.
+    pub transactions: u64,
+    /// Their times from arrival to acknowledgement.
+    pub response_us: Response,
+}
+
 impl Response {
     /// From the times themselves and their batch means, both in nanoseconds.
     pub fn new(times: &Histogram, interval: Interval) -> Response {
@@ -89,6 +103,13 @@ impl Response {
             max: times.max_ns() as f64 / 1e3,
             half_width90: Some(interval.half_width / 1e3).filter(|width| width.is_finite()),
         }
+    }
+
+    /// Mean, interval, quantiles and maximum for people.
+    fn row(&self) -> [String; 6] {
+        let Response { mean, p50, p95, p99, max, half_width90 } = *self;
+        let width = half_width90.map_or_else(|| "run too short".to_owned(), |width| format!("± {}", time_us(width)));
+        [time_us(mean), width, time_us(p50), time_us(p95), time_us(p99), time_us(max)]
     }
 }
 
@@ -155,6 +176,9 @@ impl RunReport {
     /// The report for people, at most 100 columns wide.
     pub fn to_text(&self) -> String {
         let mut parts = vec![self.heading(), self.summary(), self.response(), self.composition()];
+        if !self.types.is_empty() {
+            parts.push(self.by_type());
+        }
         if !self.hit_ratio.is_empty() {
             let rows = self.hit_ratio.iter().map(|(name, ratio)| vec![name.clone(), percent(*ratio)]);
             parts.push(table(&["partition", "hits in main memory"], 1, rows));
@@ -211,12 +235,20 @@ impl RunReport {
     }
 
     fn response(&self) -> String {
-        let Response { mean, p50, p95, p99, max, half_width90 } = self.response_us;
-        let width = half_width90.map_or_else(|| "run too short".to_owned(), |width| format!("± {}", time_us(width)));
         let header = ["", "mean", "90 % interval", "50 %", "95 %", "99 %", "max"];
-        let mut row = vec!["response time".to_owned(), time_us(mean), width];
-        row.extend([p50, p95, p99, max].map(time_us));
+        let mut row = vec!["response time".to_owned()];
+        row.extend(self.response_us.row());
         table(&header, 1, [row])
+    }
+
+    fn by_type(&self) -> String {
+        let header = ["type", "transactions", "mean", "90 % interval", "50 %", "95 %", "99 %", "max"];
+        let rows = self.types.iter().map(|measured| {
+            let mut row = vec![measured.name.clone(), grouped(measured.transactions)];
+            row.extend(measured.response_us.row());
+            row
+        });
+        table(&header, 1, rows)
     }
 
     fn composition(&self) -> String {
@@ -300,6 +332,11 @@ mod tests {
             aborts: 1_234,
             throughput_per_s: 123_456.7,
             response_us: Response::new(&times, means.interval()),
+            types: vec![TypeResponse {
+                name: "a-type-of-a-very-".repeat(6),
+                transactions: 1_234_567,
+                response_us: Response::new(&times, means.interval()),
+            }],
             composition_us: Composition {
                 cpu: 2.3,
                 lock_wait: 10.0,

@@ -4,4 +4,4 @@ pub mod debit_credit;
 pub mod point_reads;
 pub mod run;
 
-pub use run::{Length, Load, Measured, Plan, Watch, Workload};
+pub use run::{Length, Load, Measured, Plan, TypeMeasured, Watch, Workload};

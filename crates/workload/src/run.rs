@@ -84,6 +84,33 @@ pub trait Workload: 'static {
     /// # Errors
     /// The engine's.
     fn run(&self, tx: &mut Transaction, input: &Self::Input) -> impl Future<Output = Result<()>>;
+
+    /// The names of the types of its transactions, if they are to be reported one by one.
+    fn types(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Which of [`Workload::types`] this one is.
+    fn type_of(&self, _input: &Self::Input) -> usize {
+        0
+    }
+}
+
+/// What a run measured of one type of transaction.
+#[derive(Clone, Debug)]
+pub struct TypeMeasured {
+    /// The type's name.
+    pub name: String,
+    /// Times from arrival to acknowledgement; as many as transactions committed.
+    pub response: Histogram,
+    /// Their batch means, in nanoseconds.
+    pub means: BatchMeans,
+}
+
+impl TypeMeasured {
+    fn new(name: String) -> TypeMeasured {
+        TypeMeasured { name, response: Histogram::new(), means: BatchMeans::new() }
+    }
 }
 
 /// What a run measured.
@@ -103,6 +130,8 @@ pub struct Measured {
     pub response: Histogram,
     /// Their batch means, in nanoseconds.
     pub means: BatchMeans,
+    /// The same by type of transaction, if the workload has several.
+    pub types: Vec<TypeMeasured>,
     /// Load of the driver's stations.
     pub stations: Vec<StationReport>,
 }
@@ -122,6 +151,7 @@ struct Shared<W> {
     deadline: Cell<Instant>,
     response: RefCell<Histogram>,
     means: RefCell<BatchMeans>,
+    types: RefCell<Vec<TypeMeasured>>,
     failure: RefCell<Option<Error>>,
     /// Told when a part of the run ends.
     part_ended: executor::WaitQueue,
@@ -140,6 +170,7 @@ pub async fn run<W: Workload, T>(
     at_end: impl FnOnce(Measured) -> T,
 ) -> Result<T> {
     let executor = database.executor().clone();
+    let types = workload.types().into_iter().map(TypeMeasured::new).collect();
     let shared = Rc::new(Shared {
         database: database.clone(),
         workload,
@@ -152,6 +183,7 @@ pub async fn run<W: Workload, T>(
         deadline: Cell::new(Instant::NEVER),
         response: RefCell::new(Histogram::new()),
         means: RefCell::new(BatchMeans::new()),
+        types: RefCell::new(types),
         failure: RefCell::new(None),
         part_ended: executor::WaitQueue::new(),
     });
@@ -182,6 +214,7 @@ pub async fn run<W: Workload, T>(
         process_cpu_ns: watch.process_cpu_ns() - process_cpu,
         response: shared.response.take(),
         means: shared.means.take(),
+        types: shared.types.take(),
         stations: executor.stations(),
     };
     shared.finished.set(true);
@@ -282,6 +315,7 @@ impl<W: Workload> Shared<W> {
 
     /// Runs one transaction and counts it.
     async fn one(&self, arrival: Instant, input: W::Input) {
+        let kind = self.workload.type_of(&input);
         let result = self.database.transaction(async |tx| self.workload.run(tx, &input).await).await;
         if let Err(error) = result {
             self.failure.borrow_mut().get_or_insert(error);
@@ -298,6 +332,10 @@ impl<W: Workload> Shared<W> {
             let response = now.since_ns(arrival);
             self.response.borrow_mut().record(response);
             self.means.borrow_mut().record(response as f64);
+            if let Some(measured) = self.types.borrow_mut().get_mut(kind) {
+                measured.response.record(response);
+                measured.means.record(response as f64);
+            }
         }
         self.completed.set(completed);
         if self.is_over(completed) || completed.is_multiple_of(4096) {

@@ -1,6 +1,6 @@
 //! From what a run measured and the database counted to a report.
 
-use crate::report::{Clock, Composition, Response, RunReport, Station, Transfers};
+use crate::report::{Clock, Composition, Response, RunReport, Station, Transfers, TypeResponse};
 use entresol::Database;
 use std::collections::BTreeMap;
 use workload::Measured;
@@ -27,6 +27,11 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
     } else {
         measured.cpu_ns as f64 / 1e3 / count
     };
+    let types = measured.types.iter().map(|of_type| TypeResponse {
+        name: of_type.name.clone(),
+        transactions: of_type.response.count(),
+        response_us: Response::new(&of_type.response, of_type.means.interval()),
+    });
     let mut notes = Vec::new();
     if !database.settings().log.durable {
         notes.push("commits are not durable: the log is written after they are acknowledged".to_owned());
@@ -43,6 +48,7 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
         aborts: database.statistics().rollbacks.get(),
         throughput_per_s: measured.transactions as f64 / seconds.max(1e-9),
         response_us: response,
+        types: types.collect(),
         composition_us: composition(database, response.mean, count),
         cpu_us_per_transaction: cpu_us,
         process_cpu_us_per_transaction: (!described).then(|| measured.process_cpu_ns as f64 / 1e3 / count),

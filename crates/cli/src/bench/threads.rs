@@ -152,6 +152,7 @@ impl<'a> Clients<'a> {
             process_cpu_ns,
             response: Histogram::new(),
             means,
+            types: Vec::new(),
             stations,
         })
     }
