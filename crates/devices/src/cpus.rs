@@ -146,7 +146,15 @@ impl Cpus {
     }
 
     pub(crate) fn report(&self, now: Instant) -> Station {
-        self.flow.report("cpu", self.servers.len() as u32, self.busy.integral(now), now)
+        let served = self.servers.iter().filter_map(|server| match server {
+            Server::Idle => None,
+            Server::Busy { burst, .. } => Some(burst.entered),
+            Server::Held { entered } => Some(*entered),
+        });
+        let sharing = self.shared.iter().flat_map(|(_, bursts)| bursts.iter().flatten());
+        let waiting = self.system.iter().chain(&self.user).chain(sharing).map(|burst| burst.entered);
+        let busy = (self.servers.len() as u32, self.busy.integral(now));
+        self.flow.report("cpu", busy, served.chain(waiting), now)
     }
 
     #[inline]

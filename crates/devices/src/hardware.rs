@@ -1,3 +1,4 @@
+use crate::cache::Cache;
 use crate::fields::{self, Assignment, Bandwidth, Discipline, ReadWrite, Servers, WriteCache};
 use crate::law::Law;
 use serde::Deserialize;
@@ -97,6 +98,8 @@ pub struct Device {
     pub transmission: Option<Stage>,
     /// Where the bytes are: disk arms, flash channels, the server of an extended memory.
     pub medium: Option<Stage>,
+    /// The controller's cache, which spares requests the medium; none by default.
+    pub cache: Option<Cache>,
     /// What a request to make everything durable costs at the medium; nothing by default.
     #[serde(default = "no_time")]
     pub sync: Law,
@@ -236,6 +239,7 @@ impl Device {
             controller: None,
             transmission: None,
             medium: None,
+            cache: None,
             sync: Law::NONE,
             write_cache: WriteCache::None,
             durable_write: None,

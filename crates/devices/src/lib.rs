@@ -4,6 +4,7 @@
 //! A [`Hardware`] is a description, read from TOML; a [`Machine`] is the running model of one, a discrete-event simulation
 //! of queues under a virtual clock. Nothing here knows what the transferred bytes are or who asked for them.
 
+mod cache;
 mod calendar;
 mod cpus;
 mod fields;
@@ -14,12 +15,13 @@ mod sharing;
 mod station;
 mod unit;
 
+pub use cache::{Cache, CacheCounts, CacheKind, CacheSize};
 pub use calendar::Calendar;
 pub use cpus::Class;
 pub use fields::{Assignment, Bandwidth, Discipline, ReadWrite, Servers, WriteCache};
 pub use hardware::{Cpu, Device, Hardware, HardwareError, Instructions, Stage};
 pub use law::Law;
-pub use machine::{JobId, Machine};
+pub use machine::{EventCounts, JobId, Machine};
 pub use station::Station;
 pub use unit::{Direction, Transfer};
 

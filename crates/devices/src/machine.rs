@@ -2,8 +2,10 @@ use crate::calendar::Calendar;
 use crate::cpus::{Burst, Class, Cpus, Timer, Timers};
 use crate::hardware::Hardware;
 use crate::station::Station;
-use crate::unit::{Transfer, Unit};
+use crate::unit::{DONE, MEDIUM, Transfer, Unit, Way};
+use crate::{Cache, CacheCounts};
 use base::{Instant, Random};
+use std::collections::BTreeMap;
 
 /// Names a request in a [`Machine`]; given anew once the request has completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,7 +34,23 @@ struct Job {
     stage: u8,
     /// The CPU that it holds meanwhile.
     held: Option<u32>,
+    /// Whether it is a cache's own write to the medium, which nobody asked for.
+    background: bool,
     entered: Instant,
+}
+
+/// How many events of each sort happened since the statistics were last restarted. Departures from a device's stages are in
+/// its stations' reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventCounts {
+    /// Ends of bursts on CPUs, including those overtaken by a preemption or an arrival.
+    pub cpu: u64,
+    /// Departures from stages of devices.
+    pub devices: u64,
+    /// Requests that passed no stage, and delays.
+    pub delays: u64,
+    /// Times at which the clock was set forward to a moment asked for, without an event.
+    pub passes: u64,
 }
 
 /// The running model of described hardware: requests go in, time passes in events, requests complete.
@@ -45,6 +63,7 @@ pub struct Machine {
     free: Vec<JobId>,
     jitter: Option<Random>,
     events: u64,
+    counts: EventCounts,
 }
 
 impl Machine {
@@ -61,6 +80,7 @@ impl Machine {
             free: Vec::new(),
             jitter: jitter.then(|| Random::stream(seed, "cpu")),
             events: 0,
+            counts: EventCounts::default(),
         }
     }
 
@@ -75,6 +95,11 @@ impl Machine {
         self.events
     }
 
+    /// How many events of each sort happened since the statistics were last restarted.
+    pub fn event_counts(&self) -> EventCounts {
+        self.counts
+    }
+
     /// When the next event happens, if any is scheduled.
     #[inline]
     pub fn next(&self) -> Option<Instant> {
@@ -85,6 +110,7 @@ impl Machine {
     pub fn pass(&mut self, until: Instant) {
         let until = self.next().map_or(until, |next| next.min(until));
         self.now = self.now.max(until);
+        self.counts.passes += 1;
     }
 
     /// Asks for CPU time.
@@ -136,14 +162,21 @@ impl Machine {
         self.events += 1;
         if payload < TIMERS {
             let job = JobId(payload);
-            let Job { io, stage, entered, .. } = self.jobs[payload as usize];
-            let Some((device, _)) = io else { return self.complete(job) };
-            if usize::from(stage) == DONE {
+            let Job { io, stage, entered, background, .. } = self.jobs[payload as usize];
+            let stage = usize::from(stage);
+            let Some((device, transfer)) = io.filter(|_| stage != DONE) else {
+                self.counts.delays += 1;
                 return self.complete(job);
+            };
+            self.counts.devices += 1;
+            self.units[usize::from(device)].leave((now, entered), stage, &transfer, background);
+            if background {
+                self.complete(job);
+                return None;
             }
-            self.units[usize::from(device)].leave(now, usize::from(stage), entered);
-            return self.advance_or_complete(job, usize::from(stage) + 1);
+            return self.advance_or_complete(job, stage + 1);
         }
+        self.counts.cpu += 1;
         let timer = if payload == SHARING { Timer::Sharing } else { Timer::Server(payload - TIMERS) };
         let cpus = self.cpus.as_mut()?;
         let finished = cpus.expire(now, timer, &mut self.calendar)?;
@@ -164,8 +197,22 @@ impl Machine {
     /// Load and queueing of every station since the statistics were last restarted.
     pub fn stations(&self) -> Vec<Station> {
         let now = self.now;
-        let cpus = self.cpus.iter().map(|cpus| cpus.report(now));
-        cpus.chain(self.units.iter().flat_map(|unit| unit.reports(now))).collect()
+        let mut stations: Vec<Station> = self.cpus.iter().map(|cpus| cpus.report(now)).collect();
+        for (number, unit) in self.units.iter().enumerate() {
+            let inside = |job: &Job| match job.io {
+                Some((device, _)) if usize::from(device) == number => Some((usize::from(job.stage), job.entered)),
+                _ => None,
+            };
+            let present: Vec<_> = self.jobs.iter().filter_map(inside).collect();
+            stations.extend(unit.reports(&present, now));
+        }
+        stations
+    }
+
+    /// The cache of each device that has one, by the device's number, and what each file's requests met there.
+    pub fn caches(&self) -> impl Iterator<Item = (u16, &Cache, &BTreeMap<u32, CacheCounts>)> {
+        let caches = self.units.iter().enumerate();
+        caches.filter_map(|(number, unit)| unit.cache().map(|(cache, counts)| (number as u16, cache, counts)))
     }
 
     /// Forgets what stations did so far.
@@ -173,11 +220,12 @@ impl Machine {
         let now = self.now;
         self.cpus.iter_mut().for_each(|cpus| cpus.restart(now));
         self.units.iter_mut().for_each(|unit| unit.restart(now));
+        self.counts = EventCounts::default();
     }
 
     #[inline]
     fn admit(&mut self, io: Option<(u16, Transfer)>) -> JobId {
-        let job = Job { io, stage: DONE as u8, held: None, entered: self.now };
+        let job = Job { io, stage: DONE as u8, held: None, background: false, entered: self.now };
         match self.free.pop() {
             Some(id) => {
                 self.jobs[id.0 as usize] = job;
@@ -209,14 +257,27 @@ impl Machine {
     #[inline]
     fn forward(&mut self, job: JobId, from: usize) -> bool {
         let state = &mut self.jobs[job.0 as usize];
-        let Some((device, transfer)) = &state.io else { unreachable!("only device requests pass stages") };
-        let Some((stage, departure)) = self.units[usize::from(*device)].enter(self.now, from, transfer) else {
-            return false;
-        };
-        state.stage = stage as u8;
-        state.entered = self.now;
+        let Some((device, transfer)) = state.io else { unreachable!("only device requests pass stages") };
+        match self.units[usize::from(device)].forward(self.now, from, &transfer) {
+            Way::Stage(stage, departure) => {
+                (state.stage, state.entered) = (stage as u8, self.now);
+                self.calendar.schedule(departure, job.0);
+                return true;
+            }
+            Way::Destage => self.destage(device, transfer),
+            Way::End => {}
+        }
+        self.jobs[job.0 as usize].stage = DONE as u8;
+        false
+    }
+
+    /// A cache begins to write to its medium what it has taken.
+    fn destage(&mut self, device: u16, transfer: Transfer) {
+        let job = self.admit(Some((device, transfer)));
+        let departure = self.units[usize::from(device)].enter(self.now, MEDIUM, &transfer);
+        let state = &mut self.jobs[job.0 as usize];
+        (state.stage, state.background) = (MEDIUM as u8, true);
         self.calendar.schedule(departure, job.0);
-        true
     }
 
     /// Nothing completes inside its submission: a request without any stage completes in an event of its own.
@@ -236,10 +297,8 @@ impl Machine {
         if let (Some(server), Some(cpus)) = (self.jobs[job.0 as usize].held, &mut self.cpus) {
             cpus.release(self.now, server, &mut self.calendar);
         }
+        self.jobs[job.0 as usize].io = None;
         self.free.push(job);
         Some(job)
     }
 }
-
-/// The stage of a request that has passed all.
-const DONE: usize = 3;

@@ -19,15 +19,10 @@ pub struct Station {
     pub population_mean: f64,
     /// Requests completed per second.
     pub throughput: f64,
-}
-
-impl Station {
-    /// How far the figures are from Little's law, as a share of the population: population and response times are
-    /// accumulated independently, so an error beyond the requests still in the station means a wrong simulation.
-    pub fn little_error(&self) -> f64 {
-        let expected = self.throughput * self.response_ns_mean / 1e9;
-        if self.population_mean == 0.0 { 0.0 } else { (self.population_mean - expected).abs() / self.population_mean }
-    }
+    /// How far the station is from Little's law, as a share: the integral of the number of requests over time against the
+    /// sum of the requests' own times here. The two are accumulated independently, and the times of requests that are still
+    /// here are counted up to now, so anything but rounding means a wrong simulation.
+    pub little_error: f64,
 }
 
 /// Counts what passes through a station.
@@ -37,6 +32,8 @@ pub(crate) struct Flow {
     start: Instant,
     completed: u64,
     response_ns: f64,
+    /// The parts of the departed requests' times since the start.
+    inside_ns: f64,
 }
 
 impl Flow {
@@ -50,15 +47,25 @@ impl Flow {
         self.population.add(now, -1.0);
         self.completed += 1;
         self.response_ns += now.since_ns(entered) as f64;
+        self.inside_ns += now.since_ns(entered.max(self.start)) as f64;
     }
 
     pub(crate) fn restart(&mut self, now: Instant) {
         self.population.restart(now);
-        (self.start, self.completed, self.response_ns) = (now, 0, 0.0);
+        (self.start, self.completed, self.response_ns, self.inside_ns) = (now, 0, 0.0, 0.0);
     }
 
-    /// The report; `busy_ns` is the time that all servers together were busy.
-    pub(crate) fn report(&self, name: &str, servers: u32, busy_ns: f64, now: Instant) -> Station {
+    /// The report; `busy_ns` is the time that all servers together were busy, `present` tells when each request that is
+    /// still here entered.
+    pub(crate) fn report(
+        &self,
+        name: &str,
+        (servers, busy_ns): (u32, f64),
+        present: impl Iterator<Item = Instant>,
+        now: Instant,
+    ) -> Station {
+        let population_ns = self.population.integral(now);
+        let present_ns: f64 = present.map(|entered| now.since_ns(entered.max(self.start)) as f64).sum();
         let span = now.since_ns(self.start) as f64;
         let per_span = |amount: f64| if span > 0.0 { amount / span } else { 0.0 };
         Station {
@@ -69,6 +76,7 @@ impl Flow {
             response_ns_mean: self.response_ns / self.completed.max(1) as f64,
             population_mean: self.population.mean(now),
             throughput: per_span(self.completed as f64) * 1e9,
+            little_error: (population_ns - self.inside_ns - present_ns).abs() / population_ns.max(1.0),
         }
     }
 }
@@ -133,8 +141,8 @@ impl Fifo {
         self.flow.restart(now);
     }
 
-    pub(crate) fn report(&self, now: Instant) -> Station {
+    pub(crate) fn report(&self, present: impl Iterator<Item = Instant>, now: Instant) -> Station {
         let busy_ns = self.promised_ns.saturating_sub(self.unfinished_ns(now));
-        self.flow.report(&self.name, self.free_at.len() as u32, busy_ns as f64, now)
+        self.flow.report(&self.name, (self.free_at.len() as u32, busy_ns as f64), present, now)
     }
 }

@@ -1,7 +1,9 @@
+use crate::cache::{Answer, DiskCache};
 use crate::hardware::{Device, Stage};
 use crate::station::{Fifo, Station};
-use crate::{Assignment, Law, ReadWrite};
+use crate::{Assignment, Cache, CacheCounts, Law, ReadWrite, WriteCache};
 use base::{Instant, Random};
+use std::collections::BTreeMap;
 
 /// What a request does to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +34,25 @@ pub struct Transfer {
 
 /// The stages of a device, in the order in which a request passes them.
 const STAGES: [&str; 3] = ["controller", "transmission", "medium"];
-const MEDIUM: usize = 2;
+pub(crate) const MEDIUM: usize = 2;
+/// The stage of a request that has passed all.
+pub(crate) const DONE: usize = STAGES.len();
+
+/// Where a request goes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Into this stage, from which it departs at this moment.
+    Stage(usize, Instant),
+    /// Nowhere: it is done.
+    End,
+    /// Nowhere, but its bytes go on to the medium in the background.
+    Destage,
+}
 
 /// The running model of one device.
 pub(crate) struct Unit {
     stages: [Option<Queue>; STAGES.len()],
+    cache: Option<DiskCache>,
     sync: Law,
     durable_write: Law,
     random: Random,
@@ -63,8 +79,11 @@ impl Unit {
             let positions = vec![None; fifo.servers().max(1)];
             Some(Queue { stage, fifo, positions })
         });
+        let cache = device.cache.as_ref().filter(|_| device.medium.is_some());
+        let volatile = device.write_cache == WriteCache::Volatile;
         Unit {
             stages,
+            cache: cache.map(|cache| DiskCache::new(cache, volatile)),
             sync: device.sync,
             durable_write: device.durable_write_law(),
             random: Random::stream(seed, name),
@@ -77,10 +96,24 @@ impl Unit {
         self.slowdown = factor;
     }
 
-    /// A request arrives at the first stage from `from` on that it has to pass: that stage and when it departs from there.
+    /// A request that has passed the stages below `from` goes on.
     #[inline]
-    pub(crate) fn enter(&mut self, now: Instant, from: usize, transfer: &Transfer) -> Option<(usize, Instant)> {
-        let stage = (from..STAGES.len()).find(|stage| self.concerns(*stage, transfer))?;
+    pub(crate) fn forward(&mut self, now: Instant, from: usize, transfer: &Transfer) -> Way {
+        let Some(stage) = (from..DONE).find(|stage| self.concerns(*stage, transfer)) else { return Way::End };
+        let answer = match &mut self.cache {
+            Some(cache) if stage == MEDIUM => cache.arrive(transfer),
+            _ => Answer::Medium,
+        };
+        match answer {
+            Answer::Medium => Way::Stage(stage, self.enter(now, stage, transfer)),
+            Answer::Done => Way::End,
+            Answer::Destage => Way::Destage,
+        }
+    }
+
+    /// A request arrives at a stage that it has to pass: when it departs from there.
+    #[inline]
+    pub(crate) fn enter(&mut self, now: Instant, stage: usize, transfer: &Transfer) -> Instant {
         let Unit { stages, random, .. } = self;
         let Some(queue) = &mut stages[stage] else { unreachable!("a stage that concerns a request exists") };
         let (server, mut service_ns) = queue.serve(transfer, random);
@@ -95,7 +128,7 @@ impl Unit {
         if self.jitter {
             service_ns = random.exponential(service_ns as f64) as u64 + random.below(1_000);
         }
-        Some((stage, queue.fifo.arrive(now, server, service_ns)))
+        queue.fifo.arrive(now, server, service_ns)
     }
 
     fn concerns(&self, stage: usize, transfer: &Transfer) -> bool {
@@ -103,19 +136,41 @@ impl Unit {
         self.stages[stage].is_some() && !(stage == 1 && transfer.direction == Direction::Sync)
     }
 
-    /// A request that arrived at `stage` at `entered` departs from it.
+    /// A request that arrived at `stage` at `entered` departs from it; `background` tells whether only the cache waits for it.
     #[inline]
-    pub(crate) fn leave(&mut self, now: Instant, stage: usize, entered: Instant) {
+    pub(crate) fn leave(
+        &mut self,
+        (now, entered): (Instant, Instant),
+        stage: usize,
+        transfer: &Transfer,
+        background: bool,
+    ) {
         let Some(queue) = &mut self.stages[stage] else { unreachable!("a request leaves a stage that it entered") };
         queue.fifo.depart(now, entered);
+        match &mut self.cache {
+            Some(cache) if background => cache.end_destage(transfer),
+            Some(cache) if stage == MEDIUM && transfer.direction == Direction::Read => cache.end_read(transfer),
+            _ => {}
+        }
     }
 
     pub(crate) fn restart(&mut self, now: Instant) {
         self.stages.iter_mut().flatten().for_each(|queue| queue.fifo.restart(now));
+        self.cache.iter_mut().for_each(DiskCache::restart);
     }
 
-    pub(crate) fn reports(&self, now: Instant) -> impl Iterator<Item = Station> {
-        self.stages.iter().flatten().map(move |queue| queue.fifo.report(now))
+    /// The cache and what each file's requests met there.
+    pub(crate) fn cache(&self) -> Option<(&Cache, &BTreeMap<u32, CacheCounts>)> {
+        self.cache.as_ref().map(|cache| (cache.description(), cache.counts()))
+    }
+
+    /// The report of every stage; `present` tells the stage and the time of entry of each request in this device.
+    pub(crate) fn reports(&self, present: &[(usize, Instant)], now: Instant) -> impl Iterator<Item = Station> {
+        let queues = self.stages.iter().enumerate().filter_map(|(stage, queue)| Some((stage, queue.as_ref()?)));
+        queues.map(move |(stage, queue)| {
+            let here = present.iter().filter(|(at, _)| *at == stage).map(|(_, entered)| *entered);
+            queue.fifo.report(here, now)
+        })
     }
 }
 

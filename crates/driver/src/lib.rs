@@ -13,7 +13,7 @@ mod work;
 pub use fault::{Fault, FaultKind};
 pub use frame::{Frame, Memory};
 pub use operation::{Access, Class, Completion, DeviceId, FileId, Op, OpKind, Output, Token};
-pub use report::{DeviceTraits, StationReport};
+pub use report::{CacheReport, CachedFile, DeviceTraits, EventCount, StationReport};
 pub use work::{Prices, Work};
 
 use base::Instant;
@@ -64,6 +64,17 @@ pub trait Driver {
 
     /// Load and queueing of every station (CPU, disk arm, controller, ...) since the last [`Driver::restart_statistics`].
     fn stations(&self) -> Vec<StationReport>;
+
+    /// The caches inside devices since the last [`Driver::restart_statistics`], in the order of the devices; none on a real
+    /// machine, whose devices do not tell.
+    fn caches(&self) -> Vec<CacheReport> {
+        Vec::new()
+    }
+
+    /// The simulation's events since the last [`Driver::restart_statistics`], by sort; none on a real machine.
+    fn events(&self) -> Vec<EventCount> {
+        Vec::new()
+    }
 
     /// Forgets what stations did so far: the end of a warm-up.
     fn restart_statistics(&mut self);

@@ -26,4 +26,46 @@ pub struct StationReport {
     pub response_ns_mean: f64,
     /// Mean number of requests in the station, waiting or served.
     pub population_mean: f64,
+    /// How far the station is from Little's law, as a share: the integral of the number of requests over time against the sum
+    /// of the requests' own times, those still in the station included. Anything but rounding means that the driver is wrong.
+    pub little_error: f64,
+}
+
+/// A cache inside a device, managed by the device's controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheReport {
+    /// The device's name.
+    pub device: String,
+    /// What it is: the word for it in descriptions, such as `non-volatile`.
+    pub kind: String,
+    /// How many pages it holds.
+    pub pages: u64,
+    /// What the requests to each file met, in the order in which the files were created.
+    pub files: Vec<CachedFile>,
+}
+
+/// What the requests to one file met in a device's cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CachedFile {
+    /// The file's name.
+    pub name: String,
+    /// Read requests.
+    pub reads: u64,
+    /// Those that were answered from the cache.
+    pub read_hits: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Those whose pages were all in the cache.
+    pub write_hits: u64,
+    /// Writes that were done when they stood in the cache; the others waited for the medium.
+    pub absorbed: u64,
+}
+
+/// How many events of one sort a simulation had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventCount {
+    /// What happened: `cpu`, the name of a device's station, `delays` or `timers`.
+    pub name: String,
+    /// How often.
+    pub count: u64,
 }

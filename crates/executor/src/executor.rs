@@ -5,7 +5,9 @@ use crate::tasks::Tasks;
 use crate::timers::Timers;
 use crate::{JoinHandle, Perform, TaskId, WaitQueue};
 use base::{Instant, Random};
-use driver::{Class, Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, Frame, Halt};
+use driver::{
+    CacheReport, Class, Completion, DeviceId, DeviceTraits, Doorbell, Driver, EventCount, Fault, Frame, Halt,
+};
 use driver::{Op, OpKind, StationReport, Token, Work};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
@@ -283,6 +285,13 @@ impl Executor {
         self.0.debt.set(self.0.debt.get() + price);
     }
 
+    /// Adds a step of about `mean` instructions to the current task's debt: work that a workload describes itself, beside
+    /// what the hardware's description prices. Distributed as the hardware's prices are; nothing on a real machine.
+    pub fn charge_instructions(&self, mean: u64) {
+        let instructions = self.0.pricing.borrow_mut().draw(mean);
+        self.0.debt.set(self.0.debt.get() + instructions);
+    }
+
     /// Takes the current task's debt without paying it: a synchronous access pays it together with the device's service.
     pub fn take_debt(&self) -> u64 {
         self.0.debt.take()
@@ -352,6 +361,16 @@ impl Executor {
     /// Load and queueing of every station.
     pub fn stations(&self) -> Vec<StationReport> {
         self.0.driver.borrow().stations()
+    }
+
+    /// The caches inside devices; see [`Driver::caches`].
+    pub fn caches(&self) -> Vec<CacheReport> {
+        self.0.driver.borrow().caches()
+    }
+
+    /// The simulation's events by sort; see [`Driver::events`].
+    pub fn events(&self) -> Vec<EventCount> {
+        self.0.driver.borrow().events()
     }
 
     /// Forgets what stations did so far.

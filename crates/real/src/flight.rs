@@ -158,6 +158,14 @@ impl FlightTable {
         matches!(self.slots[slot as usize], Some((_, Flight::Transfer(_))))
     }
 
+    /// When each transfer in flight on this device arrived.
+    pub(crate) fn arrivals(&self, device: DeviceId) -> impl Iterator<Item = Instant> {
+        self.slots.iter().filter_map(move |slot| match slot {
+            Some((_, Flight::Transfer(transfer))) if transfer.device == device => Some(transfer.arrival),
+            _ => None,
+        })
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

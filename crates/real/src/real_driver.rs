@@ -486,7 +486,10 @@ impl Driver for RealDriver {
 
     fn stations(&self) -> Vec<StationReport> {
         let now = self.now();
-        self.devices.iter().map(|device| device.station.report(&device.name, now)).collect()
+        let report = |(number, device): (usize, &Device)| {
+            device.station.report(&device.name, self.flights.arrivals(DeviceId(number as u16)), now)
+        };
+        self.devices.iter().enumerate().map(report).collect()
     }
 
     fn restart_statistics(&mut self) {

@@ -46,8 +46,11 @@ impl Station {
         self.since = now;
     }
 
-    pub(crate) fn report(&self, name: &str, now: Instant) -> StationReport {
+    /// The report; `present` tells when each request that is still in flight arrived.
+    pub(crate) fn report(&self, name: &str, present: impl Iterator<Item = Instant>, now: Instant) -> StationReport {
         let completed = self.completed;
+        let present_ns: u64 = present.map(|arrival| now.since_ns(arrival.max(self.since))).sum();
+        let population_ns = self.population.integral(now);
         StationReport {
             name: name.to_owned(),
             servers: 1,
@@ -55,6 +58,7 @@ impl Station {
             completed,
             response_ns_mean: if completed == 0 { 0.0 } else { self.response_ns as f64 / completed as f64 },
             population_mean: self.population.mean(now),
+            little_error: (population_ns - (self.response_ns + present_ns) as f64).abs() / population_ns.max(1.0),
         }
     }
 }
@@ -71,10 +75,13 @@ mod tests {
         station.arrive(at(20));
         station.depart(at(50), at(10));
         station.depart(at(60), at(20));
-        let report = station.report("disk", at(100));
+        station.arrive(at(90));
+        let report = station.report("disk", [at(90)].into_iter(), at(100));
         assert_eq!((report.completed, report.response_ns_mean), (2, 40.0));
-        assert_eq!((report.population_mean, report.utilization), (0.8, 0.5));
+        assert_eq!((report.population_mean, report.utilization, report.little_error), (0.9, 0.6, 0.0));
         station.restart(at(100));
-        assert_eq!(station.report("disk", at(200)).completed, 0);
+        let later = station.report("disk", [at(90)].into_iter(), at(200));
+        assert_eq!((later.completed, later.population_mean, later.little_error), (0, 1.0, 0.0));
+        assert_eq!(station.report("disk", std::iter::empty(), at(200)).little_error, 1.0, "a request is missing");
     }
 }

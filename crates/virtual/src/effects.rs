@@ -41,6 +41,11 @@ impl Disks {
         self.devices.get(usize::from(device.0)).map(|(name, _)| name.as_str())
     }
 
+    /// The name of a file by its place in the media.
+    pub(crate) fn file_name(&self, file: u32) -> String {
+        self.media.0.borrow().files.get(file as usize).map_or_else(String::new, |file| file.name.clone())
+    }
+
     pub(crate) fn traits(&self, device: DeviceId) -> DeviceTraits {
         let (_, device) = &self.devices[usize::from(device.0)];
         DeviceTraits {

@@ -4,9 +4,10 @@ use crate::{FaultPlan, Injected, Media};
 use base::Instant;
 use devices::{Class, Direction, Hardware, JobId, Machine, Transfer};
 use driver::{
-    Access, Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, FaultKind, FileId, Frame, Halt, Op, OpKind,
-    Output, Prices, StationReport, Token, Work,
+    Access, CacheReport, CachedFile, Completion, DeviceId, DeviceTraits, Doorbell, Driver, EventCount, Fault,
+    FaultKind, FileId, Frame, Halt, Op, OpKind, Output, Prices, StationReport, Token, Work,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -325,8 +326,40 @@ impl Driver for VirtualDriver {
             completed: station.completed,
             response_ns_mean: station.response_ns_mean,
             population_mean: station.population_mean,
+            little_error: station.little_error,
         };
         self.machine.stations().into_iter().map(report).collect()
+    }
+
+    fn caches(&self) -> Vec<CacheReport> {
+        let report =
+            |(device, cache, counts): (u16, &devices::Cache, &BTreeMap<u32, devices::CacheCounts>)| CacheReport {
+                device: self.disks.name(DeviceId(device)).unwrap_or_default().to_owned(),
+                kind: cache.kind.word().to_owned(),
+                pages: cache.pages(),
+                files: counts
+                    .iter()
+                    .map(|(file, counts)| CachedFile {
+                        name: self.disks.file_name(*file),
+                        reads: counts.reads,
+                        read_hits: counts.read_hits,
+                        writes: counts.writes,
+                        write_hits: counts.write_hits,
+                        absorbed: counts.absorbed,
+                    })
+                    .collect(),
+            };
+        self.machine.caches().map(report).collect()
+    }
+
+    fn events(&self) -> Vec<EventCount> {
+        let counts = self.machine.event_counts();
+        let mut events = vec![("cpu".to_owned(), counts.cpu)];
+        let stages = self.machine.stations().into_iter().filter(|station| station.name.contains('.'));
+        events.extend(stages.map(|station| (station.name, station.completed)));
+        events.extend([("delays".to_owned(), counts.delays), ("timers".to_owned(), counts.passes)]);
+        let happened = events.into_iter().filter(|(_, count)| *count > 0);
+        happened.map(|(name, count)| EventCount { name, count }).collect()
     }
 
     fn restart_statistics(&mut self) {

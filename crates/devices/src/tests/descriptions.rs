@@ -75,3 +75,29 @@ fn rahm_1991_says_what_the_paper_says() {
     assert_eq!(hardware.devices.keys().collect::<Vec<_>>(), ["disk", "log-disk", "nvem", "ssd"]);
     assert!(hardware.devices.values().all(|device| device.atomic_write == u32::MAX));
 }
+
+#[test]
+fn a_cache_is_described_and_its_mistakes_are_named() {
+    let text = |cache: &str| format!("[device.disk]\nmedium.service = \"15 ms\"\n[device.disk.cache]\n{cache}\n");
+    let read = |cache: &str| Hardware::parse(&text(cache), "mine").expect("valid").device_mut("disk").cache.clone();
+    let cache = read("kind = \"volatile\"\nsize = \"1,000 pages\"").expect("described");
+    assert_eq!((cache.pages(), cache.page_size, cache.write_misses, cache.read_misses), (1_000, 4096, false, true));
+    let cache = read("kind = \"write-buffer\"\nsize = \"4 MiB\"\npage_size = \"2 KiB\"").expect("described");
+    assert_eq!((cache.pages(), cache.write_misses, cache.read_misses), (2_048, false, false));
+    let cases = [
+        ("kind = \"warm\"\nsize = \"1 MiB\"", 4, "`volatile`, `non-volatile`, `write-buffer`"),
+        ("kind = \"volatile\"\nsize = \"many pages\"", 5, "\"1,000 pages\" or \"4 MiB\""),
+        ("kind = \"volatile\"\nsize = \"0 pages\"", 5, "\"1,000 pages\" or \"4 MiB\""),
+        ("kind = \"volatile\"\nsize = \"5 k pages\"", 5, "\"1,000 pages\" or \"4 MiB\""),
+        ("kind = \"volatile\"", 3, "missing field `size`"),
+        ("kind = \"volatile\"\nsize = \"1 page\"\npage_size = \"100 B\"", 6, "power of two"),
+        ("kind = \"write-buffer\"\nsize = \"1 page\"\nread_misses = true", 3, "takes no reads"),
+        ("kind = \"non-volatile\"\nsize = \"1 page\"\nwrite_misses = false", 3, "a choice of volatile caches"),
+        ("kind = \"volatile\"\nsize = \"1 page\"\nwarm = true", 6, "`write_misses`"),
+    ];
+    for (cache, line, allowed) in cases {
+        let (number, message) = error(&text(cache));
+        assert_eq!(number, Some(line), "{message}");
+        assert!(message.contains(allowed), "{allowed} in {message}");
+    }
+}

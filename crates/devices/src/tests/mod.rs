@@ -1,3 +1,4 @@
+mod caches;
 mod calendar;
 mod descriptions;
 mod queueing;

@@ -26,7 +26,7 @@ fn check(station: &Station, utilization: f64, response_ns: f64) {
     let close = |measured: f64, expected: f64| (measured / expected - 1.0).abs() < 0.03;
     assert!(close(station.response_ns_mean, response_ns), "response {response_ns} expected: {station:?}");
     assert!(close(station.utilization, utilization), "utilization {utilization} expected: {station:?}");
-    assert!(station.little_error() < 0.001, "{} {station:?}", station.little_error());
+    assert!(station.little_error < 1e-9, "{station:?}");
 }
 
 fn cpus(count: u32, discipline: Discipline) -> Hardware {

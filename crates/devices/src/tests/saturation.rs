@@ -26,7 +26,7 @@ fn load(hardware: &Hardware, name: &str, depth: u64, mut next: impl FnMut(u64) -
     }
     let stations = machine.stations();
     for station in stations.iter().filter(|station| station.completed > 0) {
-        assert!(station.little_error() < 0.01, "{station:?}");
+        assert!(station.little_error < 1e-9, "{station:?}");
     }
     let per_second = REQUESTS as f64 / machine.now().seconds();
     Load {
