@@ -21,10 +21,17 @@ impl Pricing {
         self.counts[work as usize] += 1;
         match &mut self.prices {
             None => 0,
-            Some((prices, random)) => {
-                let mean = prices.instructions[work as usize];
-                if prices.exponential && mean > 0 { random.exponential(mean as f64).round() as u64 } else { mean }
-            }
+            Some((prices, random)) => drawn(prices, random, prices.instructions[work as usize]),
         }
     }
+
+    /// The instructions of a step that costs `mean` on average; none where no CPU is described.
+    pub fn draw(&mut self, mean: u64) -> u64 {
+        self.prices.as_mut().map_or(0, |(prices, random)| drawn(prices, random, mean))
+    }
+}
+
+#[inline]
+fn drawn(prices: &Prices, random: &mut Random, mean: u64) -> u64 {
+    if prices.exponential && mean > 0 { random.exponential(mean as f64).round() as u64 } else { mean }
 }
