@@ -30,6 +30,7 @@
 
 mod catalogue;
 mod choice;
+mod described;
 mod error;
 mod interpret;
 mod section;
@@ -110,7 +111,10 @@ pub struct Device {
     pub kind: DeviceKind,
     /// `described`: the description whose delays the device shows, written as `MACHINE:DEVICE` (or `MACHINE` if that has
     /// one device) with a name that `entresol devices list` shows or the path of a description ending in `.toml`. On the
-    /// real machine the delays are added on the wall clock.
+    /// real machine the delays are added on the wall clock. A device of `hardware` has its description there; both are as
+    /// changed by `cache` (`"volatile"`, `"non-volatile"`, `"write-buffer"`, `"none"`), `cache_size` (pages or bytes),
+    /// `cache_page_size` (that of `[buffer]`, for a write buffer 4 KiB), `cache_write_misses` and `cache_read_misses` (see
+    /// [`devices::Cache`]), `controllers` and `disks` (how many, or `"unlimited"`).
     pub described: Option<devices::Device>,
 }
 

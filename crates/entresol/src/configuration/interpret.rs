@@ -1,6 +1,7 @@
 //! From the text to the settings: every section in turn, then what one section may not say beside another.
 
 use super::choice::{DeviceKind, LockGranule, Organization};
+use super::described::{Changes, set_cache_page_size};
 use super::error::{ConfigurationError, Problem};
 use super::section::{Document, Section};
 use super::{
@@ -87,8 +88,11 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
     let mut root = Section::root(document, table);
     let written = read_hardware(&mut root, directory);
     let mut hardware = hardware.or(written);
+    let mut buffered = Vec::new();
     let mut devices: BTreeMap<String, Device> = root
-        .named_sections("device", |name, section| read_device(name, section, hardware.as_ref(), directory))
+        .named_sections("device", |name, section| {
+            read_device(name, section, hardware.as_ref(), directory, &mut buffered)
+        })
         .into_iter()
         .collect();
     if let Some(hardware) = &mut hardware {
@@ -100,6 +104,11 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
     let context = context(&devices, hardware.as_ref());
     let mpl = root.number("mpl", 1..=65_536).map(|mpl| mpl as u32);
     let buffer = root.section("buffer", |section| read_buffer(section, &context));
+    for name in &buffered {
+        let described = devices.get_mut(name).and_then(|device| device.described.as_mut());
+        let of_hardware = hardware.as_mut().and_then(|hardware| hardware.devices.get_mut(name));
+        described.into_iter().chain(of_hardware).for_each(|device| set_cache_page_size(device, buffer.page_size));
+    }
     let log = root.section("log", |section| read_log(section, &context));
     let commit = root.section("commit", |section| Commit { update: section.choice("update").unwrap_or_default() });
     let checkpoint = root.section("checkpoint", |section| read_checkpoint(section, log.size));
@@ -136,7 +145,14 @@ fn context(devices: &BTreeMap<String, Device>, hardware: Option<&Hardware>) -> C
     Context { is_virtual: hardware.is_some(), devices: names, default_device }
 }
 
-fn read_device(name: &str, section: &mut Section<'_>, hardware: Option<&Hardware>, directory: &Path) -> Device {
+/// Reads a `[device.NAME]`; `buffered` receives its name if its cache's pages are to have the size of the buffer's.
+fn read_device(
+    name: &str,
+    section: &mut Section<'_>,
+    hardware: Option<&Hardware>,
+    directory: &Path,
+    buffered: &mut Vec<String>,
+) -> Device {
     let path = section.text("path", "the path of a directory");
     let kind = section.choice("kind").unwrap_or_default();
     let described = section.text("described", "the name of a described device, or the path of a description");
@@ -167,6 +183,18 @@ fn read_device(name: &str, section: &mut Section<'_>, hardware: Option<&Hardware
         };
         catalogue::description(name, directory).map_err(report).ok()
     });
+    let changes = Changes::read(section);
+    let described = match described.or_else(|| hardware?.devices.get(name).filter(|_| !changes.is_empty()).cloned()) {
+        Some(mut description) => {
+            changes.apply(section, &mut description);
+            buffered.extend(changes.buffer_pages.then(|| name.to_owned()));
+            Some(description)
+        }
+        None => {
+            Changes::refuse(section);
+            None
+        }
+    };
     Device { path: path.map(|path| directory.join(path)), kind, described }
 }
 

@@ -5,6 +5,7 @@ use super::error::{ConfigurationError, Finding, Problem, nearest};
 use base::units::{format_duration_ns, format_size, parse_duration_ns, parse_size};
 use std::cell::RefCell;
 use std::ops::{Range, RangeInclusive};
+use std::str::FromStr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -213,10 +214,15 @@ impl<'a> Section<'a> {
 
     /// A whole number in `range`.
     pub fn number(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
+        self.number_or(key, range, "")
+    }
+
+    /// As [`Section::number`]; `more` follows the range in messages.
+    pub fn number_or(&mut self, key: &'static str, range: RangeInclusive<u64>, more: &str) -> Option<u64> {
         let value = self.value(key)?;
         let allowed = || {
             let [low, high] = [*range.start(), *range.end()].map(base::units::grouped);
-            format!("a whole number from {low} to {high}")
+            format!("a whole number from {low} to {high}{more}")
         };
         let DeValue::Integer(number) = value.get_ref() else {
             self.wrong_type(key, value, &allowed());
@@ -296,9 +302,37 @@ impl<'a> Section<'a> {
         key: &'static str,
         read: impl FnOnce(&mut Section<'a>) -> Option<T>,
     ) -> Option<Option<T>> {
+        self.unless("off", key, read)
+    }
+
+    /// What `read` gives for the key: `None` if it gives nothing, `Some(None)` for this word.
+    pub fn unless<T>(
+        &mut self,
+        word: &str,
+        key: &'static str,
+        read: impl FnOnce(&mut Section<'a>) -> Option<T>,
+    ) -> Option<Option<T>> {
         match self.value(key)?.get_ref().as_str() {
-            Some("off") => Some(None),
+            Some(text) if text == word => Some(None),
             _ => read(self).map(Some),
+        }
+    }
+
+    /// Whether the section has this key.
+    pub fn has(&self, key: &str) -> bool {
+        self.span(key).is_some()
+    }
+
+    /// What a text means; `allowed` says which texts mean something.
+    pub fn parsed<T: FromStr<Err = String>>(&mut self, key: &'static str, allowed: &str) -> Option<T> {
+        let text = self.text(key, allowed)?;
+        match text.parse() {
+            Ok(value) => Some(value),
+            Err(reason) => {
+                let problem = Problem::NotAQuantity { key: key.to_owned(), reason };
+                self.conflict(key, problem, allowed);
+                None
+            }
         }
     }
 
