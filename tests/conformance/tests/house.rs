@@ -19,12 +19,20 @@ const BELOW: &[(&str, &[&str])] = &[
     ("workload", &["engine", "executor", "driver", "base"]),
     ("torture", &["workload", "engine", "virtual", "devices", "executor", "driver", "base"]),
     ("entresol", &["engine", "virtual", "real", "devices", "executor", "driver", "base"]),
-    ("cli", &["torture", "entresol", "workload", "engine", "virtual", "real", "devices", "executor", "driver", "base"]),
+    ("papers", &["entresol", "workload", "engine", "virtual", "real", "devices", "executor", "driver", "base"]),
+    (
+        "cli",
+        &[
+            "papers", "torture", "entresol", "workload", "engine", "virtual", "real", "devices", "executor", "driver",
+            "base",
+        ],
+    ),
     ("conformance", &["driver", "base"]),
 ];
 
 /// Crates that never name the world outside.
-const INSIDE: &[&str] = &["base", "driver", "executor", "devices", "virtual", "engine", "workload", "torture"];
+const INSIDE: &[&str] =
+    &["base", "driver", "executor", "devices", "virtual", "engine", "workload", "torture", "papers"];
 
 /// The engine and everything that it is built from, whoever wrote it.
 const ENGINE_CRATES_MAX: usize = 35;

@@ -7,6 +7,19 @@ pub struct Interval {
     pub half_width: f64,
 }
 
+impl Interval {
+    /// The interval that independent observations of equal weight give their mean (Student 1908).
+    pub fn of_means(means: &[f64]) -> Interval {
+        let count = means.len();
+        let mean = means.iter().sum::<f64>() / count.max(1) as f64;
+        if count < 2 {
+            return Interval { mean, half_width: f64::INFINITY };
+        }
+        let variance = means.iter().map(|m| (m - mean).powi(2)).sum::<f64>() / (count - 1) as f64;
+        Interval { mean, half_width: student_t_95(count - 1) * (variance / count as f64).sqrt() }
+    }
+}
+
 /// The method of batch means (Law and Carson 1979) with a fixed number of batches: when all are full, neighbours are joined
 /// and the batch size doubles, so that the number of batches stays between [`BatchMeans::BATCHES`] / 2 and
 /// [`BatchMeans::BATCHES`], whatever the length of the run.
@@ -60,14 +73,8 @@ impl BatchMeans {
             return Interval { mean: 0.0, half_width: f64::INFINITY };
         }
         let mean = (self.sums.iter().sum::<f64>() + self.current_sum) / count as f64;
-        let batches = self.sums.len();
-        if batches < 2 {
-            return Interval { mean, half_width: f64::INFINITY };
-        }
         let means: Vec<f64> = self.sums.iter().map(|sum| sum / self.batch_size as f64).collect();
-        let center = means.iter().sum::<f64>() / batches as f64;
-        let variance = means.iter().map(|m| (m - center).powi(2)).sum::<f64>() / (batches - 1) as f64;
-        Interval { mean, half_width: student_t_95(batches - 1) * (variance / batches as f64).sqrt() }
+        Interval { mean, ..Interval::of_means(&means) }
     }
 }
 

@@ -56,13 +56,12 @@ pub struct Arguments {
     pub json: bool,
 }
 
-/// The configuration of the paper, for its machine.
-const RAHM_1991: &str = include_str!("rahm-1991.toml");
-
 /// The configuration that the arguments name.
 pub fn configuration(arguments: &Arguments) -> Result<Configuration, Failure> {
     Ok(match (&arguments.config, arguments.hardware.as_deref()) {
-        (None, Some("rahm-1991")) => Configuration::from_bytes("rahm-1991.toml", RAHM_1991.as_bytes(), None)?,
+        (None, Some(hardware)) if let Some(base) = papers::base(hardware) => {
+            Configuration::from_bytes(hardware, base.as_bytes(), None)?
+        }
         (None, None) => {
             let inside = arguments.data.join(FILE_NAME);
             Configuration::read(inside.is_file().then_some(inside.as_path()), None)?
