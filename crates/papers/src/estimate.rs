@@ -1,0 +1,100 @@
+//! A measured figure with its confidence interval, and what follows from several of them.
+
+use base::statistics::Interval;
+use std::ops::{Add, Div, Mul, Sub};
+
+/// A mean with half the width of its 90 % confidence interval. Sums and quotients take their parts as independent, and the
+/// interval of a quotient to first order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// Half the width of the interval; `None` if one run alone gave the figure.
+    pub half_width: Option<f64>,
+}
+
+impl Estimate {
+    /// A figure without an interval.
+    pub fn exact(mean: f64) -> Estimate {
+        Estimate { mean, half_width: None }
+    }
+
+    /// From independent replications.
+    pub fn of(replications: &[f64]) -> Estimate {
+        let interval = Interval::of_means(replications);
+        Estimate { mean: interval.mean, half_width: Some(interval.half_width).filter(|width| width.is_finite()) }
+    }
+
+    /// The interval's ends.
+    pub fn interval(&self) -> Option<[f64; 2]> {
+        self.half_width.map(|width| [self.mean - width, self.mean + width])
+    }
+
+    fn with(mean: f64, parts: [Option<f64>; 2]) -> Estimate {
+        let half_width = match parts {
+            [None, None] => None,
+            [a, b] => Some(a.unwrap_or(0.0).hypot(b.unwrap_or(0.0))),
+        };
+        Estimate { mean, half_width }
+    }
+}
+
+impl Add for Estimate {
+    type Output = Estimate;
+
+    fn add(self, other: Estimate) -> Estimate {
+        Estimate::with(self.mean + other.mean, [self.half_width, other.half_width])
+    }
+}
+
+impl Sub for Estimate {
+    type Output = Estimate;
+
+    fn sub(self, other: Estimate) -> Estimate {
+        Estimate::with(self.mean - other.mean, [self.half_width, other.half_width])
+    }
+}
+
+impl Mul<f64> for Estimate {
+    type Output = Estimate;
+
+    fn mul(self, factor: f64) -> Estimate {
+        Estimate { mean: self.mean * factor, half_width: self.half_width.map(|width| width * factor.abs()) }
+    }
+}
+
+impl Div for Estimate {
+    type Output = Estimate;
+
+    fn div(self, other: Estimate) -> Estimate {
+        let quotient = self.mean / other.mean;
+        let relative = |estimate: Estimate| estimate.half_width.map(|width| (quotient * width / estimate.mean).abs());
+        Estimate::with(quotient, [relative(self), relative(other)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_add_in_squares() {
+        let a = Estimate { mean: 30.0, half_width: Some(3.0) };
+        let b = Estimate { mean: 10.0, half_width: Some(4.0) };
+        assert_eq!((a + b).half_width, Some(5.0));
+        assert_eq!((a - b).interval(), Some([15.0, 25.0]));
+        let quotient = a / b;
+        assert_eq!(quotient.mean, 3.0);
+        assert!((quotient.half_width.unwrap() - 3.0 * 0.1_f64.hypot(0.4)).abs() < 1e-12);
+        assert_eq!((a * -2.0).half_width, Some(6.0));
+        assert_eq!((Estimate::exact(1.0) / Estimate::exact(2.0)).half_width, None);
+    }
+
+    #[test]
+    fn one_replication_has_no_interval() {
+        assert_eq!(Estimate::of(&[7.0]), Estimate::exact(7.0));
+        // Of 1, 2, 3: deviation 1, t = 2.920 with two degrees of freedom.
+        let three = Estimate::of(&[1.0, 2.0, 3.0]);
+        assert!((three.half_width.unwrap() - 2.920 / 3.0_f64.sqrt()).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,137 @@
+//! Experiments: a TOML file that names a base configuration, hardware and a workload, the parameters to vary and the outputs
+//! to plot.
+//!
+//! The tables `configuration` (the database's own TOML), `hardware` (keys of a description, laid over the named one),
+//! `workload` and `run` say what is run. A `[[series]]` lays its own tables over them; a `[[vary]]` gives one parameter, a
+//! dotted path into these tables, several values. Several of them make a product. The first is the abscissa of the plots.
+
+mod document;
+mod read;
+mod setting;
+
+#[cfg(test)]
+mod tests;
+
+pub use setting::{Setting, Work};
+
+use entresol::configuration::Finding;
+use std::io;
+use thiserror::Error;
+
+/// Why there is no experiment.
+#[derive(Debug, Error)]
+pub enum ExperimentError {
+    /// The text says something that is not allowed.
+    #[error("{0}")]
+    Wrong(Box<Finding>),
+    /// The whole cannot be run for a reason that no line alone is to blame for.
+    #[error("{0}")]
+    Whole(String),
+}
+
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Everything.
+    Full,
+    /// Fewer values (`quick` of `[[vary]]`) and shorter runs (`[quick]`).
+    Quick,
+}
+
+/// An experiment, ready to be run.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// The file's name without directory and extension.
+    pub name: String,
+    /// `title`: what the experiment is called in the report.
+    pub title: String,
+    /// `about`: what it is for, in sentences.
+    pub about: String,
+    /// The abscissa: what is varied along it.
+    pub x: Axis,
+    /// The curves, each with its name: every series with every combination of the other parameters.
+    pub lines: Vec<String>,
+    /// `outputs`: what is plotted.
+    pub outputs: Vec<Output>,
+    /// Every run, curve by curve, each in the order of the abscissa.
+    pub points: Vec<Point>,
+}
+
+/// The abscissa of an experiment's plots.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// What it shows, with the unit.
+    pub name: String,
+    /// Its places in ascending order as they were written, with their labels.
+    pub values: Vec<(f64, String)>,
+    /// Whether the labels are names of things rather than numbers.
+    pub named: bool,
+}
+
+/// One output to plot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// The dotted path in a run's JSON report. The elements of arrays are named by their key `name`.
+    pub path: String,
+    /// What is plotted, with the unit.
+    pub label: String,
+    /// What a value is multiplied with to be in that unit.
+    pub factor: f64,
+    /// The upper end of the axis; `None`: as the values need it.
+    pub y_max: Option<f64>,
+    /// Of an output that is a table: at which place of the abscissa its composition is shown; `None`: in the middle.
+    pub at: Option<f64>,
+}
+
+/// One run of an experiment.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The number of its curve.
+    pub line: usize,
+    /// The number of its place on the abscissa.
+    pub x: usize,
+    /// What is run.
+    pub setting: Setting,
+}
+
+/// A reader of the files that an experiment names: their paths are relative to it.
+pub type ReadFile<'a> = &'a dyn Fn(&str) -> io::Result<String>;
+
+impl Experiment {
+    /// Reads the experiment that `text` describes; `file` names it in messages. `outputs` are the names that a run's report
+    /// has at its top.
+    ///
+    /// # Errors
+    /// [`ExperimentError`] with the place and what is allowed there.
+    pub fn parse(
+        file: &str,
+        text: &str,
+        extent: Extent,
+        outputs: &[String],
+        read_file: ReadFile<'_>,
+    ) -> Result<Experiment, ExperimentError> {
+        read::experiment(file, text, extent, outputs, read_file)
+    }
+}
+
+impl Output {
+    /// The output at this path, with a label and a unit that its name suggests.
+    pub fn of(path: &str) -> Output {
+        let known = [
+            ("response_us.mean", "mean response time (ms)"),
+            ("response_us.p95", "95 % response time (ms)"),
+            ("composition_us", "composition of the response time (ms)"),
+            ("throughput_per_s", "throughput (transactions/s)"),
+            ("cpu_us_per_transaction", "CPU time per transaction (ms)"),
+        ];
+        let named = known.iter().find(|(known, _)| *known == path).map(|(_, label)| (*label).to_owned());
+        let [is_us, is_share] = [path.contains("_us"), path.contains("hit_ratio") || path.ends_with("utilization")];
+        let (factor, unit) = match (is_us, is_share) {
+            (true, _) => (1e-3, " (ms)"),
+            (_, true) => (100.0, " (%)"),
+            _ => (1.0, ""),
+        };
+        let label = named.unwrap_or_else(|| format!("{}{unit}", path.replace(['_', '.'], " ")));
+        Output { path: path.to_owned(), label, factor, y_max: None, at: None }
+    }
+}

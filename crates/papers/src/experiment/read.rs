@@ -1,0 +1,341 @@
+//! From the text of an experiment to its runs.
+
+use super::document::{Document, overlay, set};
+use super::setting::{self, Sources};
+use super::{Axis, Experiment, ExperimentError, Extent, Output, Point, ReadFile};
+use base::units::{grouped_decimal, parse_duration_ns, parse_size};
+use entresol::configuration::Problem;
+use toml::{Table, Value};
+
+/// The tables that say what is run, which series and parameters change.
+pub(super) const TREES: [&str; 4] = ["configuration", "hardware", "workload", "run"];
+
+/// More runs than anybody means.
+const POINTS_MAX: usize = 10_000;
+
+/// A parameter and the values that it takes.
+struct Vary {
+    parameter: String,
+    name: String,
+    steps: Vec<Step>,
+}
+
+/// One of a parameter's values.
+struct Step {
+    value: Value,
+    number: Option<f64>,
+    label: String,
+}
+
+pub(super) fn experiment(
+    file: &str,
+    text: &str,
+    extent: Extent,
+    outputs: &[String],
+    read_file: ReadFile<'_>,
+) -> Result<Experiment, ExperimentError> {
+    let document = Document::parse(file, text)?;
+    let mut known = vec!["title", "about", "base", "outputs", "series", "vary", "quick"];
+    known.extend(TREES);
+    only(&document, "", "an experiment", &known)?;
+    only(&document, "quick", "[quick]", &setting::RUN_KEYS)?;
+    let tree = tree(&document, extent, read_file)?;
+    let series = series(&document)?;
+    let mut varies = Vec::new();
+    for index in 0..elements(&document, "vary")? {
+        varies.push(vary(&document, index, extent)?);
+    }
+    let mut varies = varies.into_iter();
+    let x = varies.next().ok_or_else(|| ExperimentError::Whole(format!("{file}: there is no [[vary]]")))?;
+    let others: Vec<Vary> = varies.collect();
+    let combinations = combinations(&others);
+    if series.len() * combinations.len() * x.steps.len() > POINTS_MAX {
+        return Err(ExperimentError::Whole(format!("{file}: more than {POINTS_MAX} runs; vary less")));
+    }
+    let mut lines = Vec::new();
+    let mut points = Vec::new();
+    for (number, (name, changes)) in series.iter().enumerate() {
+        for combination in &combinations {
+            let mut changed = tree.clone();
+            overlay(&mut changed, changes);
+            let mut label = vec![name.clone()];
+            for (vary, step) in others.iter().zip(combination) {
+                set(&mut changed, &vary.parameter, vary.steps[*step].value.clone());
+                label.push(vary.steps[*step].label.clone());
+            }
+            label.retain(|part| !part.is_empty());
+            let sources = Sources { document: &document, series: number, varies: parameters(&x, &others), read_file };
+            for (place, step) in x.steps.iter().enumerate() {
+                let mut run = changed.clone();
+                set(&mut run, &x.parameter, step.value.clone());
+                let setting = setting::setting(&run, &sources)?;
+                points.push(Point { line: lines.len(), x: place, setting });
+            }
+            lines.push(label.join(", "));
+        }
+    }
+    let stem = file.rsplit(['/', '\\']).next().unwrap_or(file);
+    let name = stem.strip_suffix(".toml").unwrap_or(stem).to_owned();
+    let title = text_at(&document, "title")?.unwrap_or_else(|| name.clone());
+    let about = text_at(&document, "about")?.unwrap_or_default();
+    let outputs = read_outputs(&document, outputs)?;
+    Ok(Experiment { name, title, about, x: axis(x), lines, outputs, points })
+}
+
+/// What every run begins with: the base configuration under the experiment's own tables.
+fn tree(document: &Document, extent: Extent, read_file: ReadFile<'_>) -> Result<Table, ExperimentError> {
+    let mut tree = Table::new();
+    if let Some(base) = text_at(document, "base")? {
+        let text = match crate::base(&base) {
+            Some(text) => text.to_owned(),
+            None => read_file(&base).map_err(|error| {
+                let problem = Problem::Conflict(format!("the base '{base}' cannot be read: {error}"));
+                let allowed = format!("{}, or the path of a database's configuration", crate::base_names().join(", "));
+                document.at_value("base", problem, &allowed, None)
+            })?,
+        };
+        tree.insert("configuration".to_owned(), Value::Table(Document::parse(&base, &text)?.table));
+    }
+    for name in TREES {
+        match document.table.get(name) {
+            Some(Value::Table(table)) => {
+                let over = Table::from_iter([(name.to_owned(), Value::Table(table.clone()))]);
+                overlay(&mut tree, &over);
+            }
+            Some(other) => return Err(wrong_type(document, name, other, "a table")),
+            None => {}
+        }
+    }
+    if extent == Extent::Quick
+        && let Some(Value::Table(quick)) = document.table.get("quick")
+    {
+        let run = tree.entry("run").or_insert_with(|| Value::Table(Table::new()));
+        if let Value::Table(run) = run {
+            // A length in the other unit replaces the full run's.
+            if quick.contains_key("transactions") || quick.contains_key("seconds") {
+                run.retain(|key, _| key != "transactions" && key != "seconds");
+            }
+            overlay(run, quick);
+        }
+    }
+    Ok(tree)
+}
+
+/// Every series by its name, with the tables that it lays over the experiment's.
+fn series(document: &Document) -> Result<Vec<(String, Table)>, ExperimentError> {
+    let count = elements(document, "series")?;
+    if count == 0 {
+        return Ok(vec![(String::new(), Table::new())]);
+    }
+    let mut known = vec!["name"];
+    known.extend(TREES);
+    let mut series = Vec::new();
+    for index in 0..count {
+        let path = format!("series.{index}");
+        only(document, &path, "[[series]]", &known)?;
+        let name = text_at(document, &format!("{path}.name"))?.unwrap_or_else(|| format!("series {}", index + 1));
+        let Some(Value::Table(table)) = document.value(&path) else { unreachable!("its keys have been looked at") };
+        let changes = table.iter().filter(|(key, _)| *key != "name").map(|(key, value)| (key.clone(), value.clone()));
+        series.push((name, changes.collect()));
+    }
+    Ok(series)
+}
+
+fn vary(document: &Document, index: usize, extent: Extent) -> Result<Vary, ExperimentError> {
+    let path = format!("vary.{index}");
+    only(document, &path, "[[vary]]", &["parameter", "values", "quick", "labels", "name", "unit"])?;
+    let at = |key: &str| format!("{path}.{key}");
+    let parameter = text_at(document, &at("parameter"))?;
+    let Some(parameter) = parameter else {
+        let problem = Problem::Conflict("[[vary]] names no parameter".to_owned());
+        return Err(document.at_key(&path, problem, "parameter = \"workload.rate\" or another dotted path", None));
+    };
+    let (tree, rest) = parameter.split_once('.').unwrap_or((&parameter, ""));
+    if !TREES.contains(&tree) || rest.is_empty() || rest.split('.').any(str::is_empty) {
+        let near = entresol::configuration::nearest(tree, TREES.iter().copied()).map(str::to_owned);
+        let problem = Problem::Conflict(format!("there is no parameter '{parameter}'"));
+        let allowed = "a dotted path that begins with configuration, hardware, workload or run";
+        return Err(document.at_value(&at("parameter"), problem, allowed, near));
+    }
+    let full = numbers_or_values(document, &at("values"))?;
+    let labels = document.holds(&at("labels")).then(|| numbers_or_values(document, &at("labels"))).transpose()?;
+    if let Some(labels) = &labels
+        && labels.len() != full.len()
+    {
+        let problem = Problem::Conflict(format!("{} labels for {} values", labels.len(), full.len()));
+        return Err(document.at_value(&at("labels"), problem, "one label for each value", None));
+    }
+    let quick = at("quick");
+    let chosen = if extent == Extent::Quick && document.holds(&quick) {
+        numbers_or_values(document, &quick)?
+    } else {
+        full.clone()
+    };
+    let unit = text_at(document, &at("unit"))?;
+    let mut steps = Vec::new();
+    for value in chosen {
+        let shown = match &labels {
+            Some(labels) => full.iter().position(|one| *one == value).map(|index| labels[index].clone()),
+            None => Some(value.clone()),
+        };
+        let Some(shown) = shown else {
+            let problem = Problem::Conflict(format!("{value} is none of the values"));
+            return Err(document.at_value(&quick, problem, "some of 'values'", None));
+        };
+        let number = number(&shown);
+        let label = match (&shown, number) {
+            (Value::String(text), _) => text.clone(),
+            (_, Some(number)) => grouped_decimal(number, if number.fract() == 0.0 { 0 } else { 3 }),
+            (other, None) => other.to_string(),
+        };
+        let value = match &unit {
+            Some(unit) => in_unit(document, &at("unit"), &value, unit)?,
+            None => value,
+        };
+        steps.push(Step { value, number, label });
+    }
+    let name = text_at(document, &at("name"))?.unwrap_or_else(|| parameter.clone());
+    Ok(Vary { parameter, name, steps })
+}
+
+/// A list of values, or the numbers of `{ from, to, step }`.
+fn numbers_or_values(document: &Document, path: &str) -> Result<Vec<Value>, ExperimentError> {
+    let allowed = "a list of values that is not empty, or { from = 10, to = 100, step = 10 }";
+    let fail = |why: String| document.at_value(path, Problem::Conflict(why), allowed, None);
+    match document.value(path) {
+        Some(Value::Array(values)) if !values.is_empty() => Ok(values.clone()),
+        Some(Value::Table(range)) => {
+            only(document, path, "a range", &["from", "to", "step"])?;
+            let end =
+                |key: &str| range.get(key).and_then(number).ok_or_else(|| fail(format!("the range has no '{key}'")));
+            let (from, to, step) = (end("from")?, end("to")?, end("step")?);
+            let count = ((to - from) / step + 1.0 + 1e-9).floor();
+            if !(1.0..=POINTS_MAX as f64).contains(&count) {
+                return Err(fail("the range is empty or has too many values".to_owned()));
+            }
+            let whole = range.values().all(Value::is_integer);
+            let numbers = (0..count as usize).map(|index| from + step * index as f64);
+            Ok(numbers.map(|x| if whole { Value::Integer(x as i64) } else { Value::Float(x) }).collect())
+        }
+        Some(_) => Err(fail("these are no values".to_owned())),
+        None => Err(document.at_key(path, Problem::Conflict("[[vary]] has no 'values'".to_owned()), allowed, None)),
+    }
+}
+
+fn number(value: &Value) -> Option<f64> {
+    value.as_float().or_else(|| value.as_integer().map(|number| number as f64))
+}
+
+/// So many units, as a size in bytes or a duration in nanoseconds.
+fn in_unit(document: &Document, path: &str, value: &Value, unit: &str) -> Result<Value, ExperimentError> {
+    let fail = || {
+        let problem = Problem::Conflict(format!("{value} times '{unit}' is no quantity"));
+        document.at_value(path, problem, "a size such as \"8 KiB\" or a duration such as \"1 ms\", for numbers", None)
+    };
+    let number = number(value).ok_or_else(fail)?;
+    match (parse_size(unit), parse_duration_ns(unit)) {
+        (Ok(bytes), _) => Ok(Value::String(format!("{:.0} B", number * bytes as f64))),
+        (_, Ok(ns)) => Ok(Value::String(format!("{:.0} ns", number * ns as f64))),
+        _ => Err(fail()),
+    }
+}
+
+/// Every combination of one step of each parameter, the last changing fastest.
+fn combinations(varies: &[Vary]) -> Vec<Vec<usize>> {
+    varies.iter().fold(vec![Vec::new()], |before, vary| {
+        let longer = |chosen: &Vec<usize>| {
+            let chosen = chosen.clone();
+            (0..vary.steps.len()).map(move |step| chosen.iter().copied().chain([step]).collect())
+        };
+        before.iter().flat_map(longer).collect()
+    })
+}
+
+fn parameters<'a>(x: &'a Vary, others: &'a [Vary]) -> Vec<&'a str> {
+    std::iter::once(x).chain(others).map(|vary| vary.parameter.as_str()).collect()
+}
+
+fn axis(x: Vary) -> Axis {
+    let named = x.steps.iter().any(|step| step.number.is_none());
+    let place = |(index, step): (usize, Step)| {
+        let number = if named { None } else { step.number };
+        (number.unwrap_or(index as f64), step.label)
+    };
+    Axis { name: x.name, named, values: x.steps.into_iter().enumerate().map(place).collect() }
+}
+
+fn read_outputs(document: &Document, known: &[String]) -> Result<Vec<Output>, ExperimentError> {
+    let count = elements(document, "outputs")?;
+    if count == 0 {
+        return Ok(vec![Output::of("response_us.mean"), Output::of("throughput_per_s")]);
+    }
+    let mut outputs = Vec::new();
+    for index in 0..count {
+        let at = format!("outputs.{index}");
+        let (path, place) = match document.value(&at) {
+            Some(Value::String(path)) => (path.clone(), at.clone()),
+            Some(Value::Table(_)) => {
+                only(document, &at, "an output", &["path", "label", "factor", "y_max", "at"])?;
+                let place = format!("{at}.path");
+                (text_at(document, &place)?.unwrap_or_default(), place)
+            }
+            _ => (String::new(), at.clone()),
+        };
+        let top = path.split('.').next().unwrap_or_default();
+        if !known.iter().any(|name| name == top) {
+            let names: Vec<&str> = known.iter().map(String::as_str).collect();
+            let near = entresol::configuration::nearest(top, names.iter().copied()).map(str::to_owned);
+            let problem = Problem::Conflict(format!("a run's report has no '{top}'"));
+            return Err(document.at_value(&place, problem, &names.join(", "), near));
+        }
+        let mut output = Output::of(&path);
+        if let Some(label) = text_at(document, &format!("{at}.label"))? {
+            output.label = label;
+        }
+        let option = |key: &str| document.value(&format!("{at}.{key}")).and_then(number);
+        output.factor = option("factor").unwrap_or(output.factor);
+        (output.y_max, output.at) = (option("y_max"), option("at"));
+        outputs.push(output);
+    }
+    Ok(outputs)
+}
+
+/// How many elements the array at `path` has; none if it is missing.
+fn elements(document: &Document, path: &str) -> Result<usize, ExperimentError> {
+    match document.value(path) {
+        None => Ok(0),
+        Some(Value::Array(array)) => Ok(array.len()),
+        Some(other) => Err(wrong_type(document, path, other, "an array")),
+    }
+}
+
+/// The text at `path`, if there is something.
+pub(super) fn text_at(document: &Document, path: &str) -> Result<Option<String>, ExperimentError> {
+    match document.value(path) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(other) => Err(wrong_type(document, path, other, "a text")),
+    }
+}
+
+fn wrong_type(document: &Document, path: &str, found: &Value, allowed: &str) -> ExperimentError {
+    let key = path.rsplit('.').next().unwrap_or(path).to_owned();
+    document.at_value(path, Problem::WrongType { key, found: found.type_str() }, allowed, None)
+}
+
+/// Refuses keys at `path` that are not known there.
+fn only(document: &Document, path: &str, section: &str, known: &[&str]) -> Result<(), ExperimentError> {
+    let table = match document.value(path) {
+        _ if path.is_empty() => &document.table,
+        None => return Ok(()),
+        Some(Value::Table(table)) => table,
+        Some(other) => return Err(wrong_type(document, path, other, "a table")),
+    };
+    match table.keys().find(|key| !known.contains(&key.as_str())) {
+        None => Ok(()),
+        Some(key) => {
+            let place = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            Err(document.unknown(&place, "key", section, known))
+        }
+    }
+}

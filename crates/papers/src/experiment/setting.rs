@@ -1,0 +1,274 @@
+//! From the combined tables of one run to what is run. What is wrong in them is shown where it was written.
+
+use super::document::{Document, overlay};
+use super::read::TREES;
+use super::{ExperimentError, ReadFile};
+use devices::{Hardware, HardwareError};
+use entresol::configuration::{Configuration, ConfigurationError, Finding, Problem, nearest};
+use toml::{Table, Value};
+use workload::{Length, Load, Plan};
+
+/// The keys of `[run]`.
+pub(super) const RUN_KEYS: [&str; 5] = ["transactions", "seconds", "warm_up", "seed", "replications"];
+
+/// What one run of an experiment is.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// `configuration` and `hardware`: the database and its machine.
+    pub configuration: Configuration,
+    /// `workload`: what runs on it.
+    pub work: Work,
+    /// `workload.rate` or `workload.clients`, and `run`: how much of it.
+    pub plan: Plan,
+    /// `run.replications`: how many runs with seeds of their own give the figures; the first has `plan.seed`.
+    pub replications: u32,
+}
+
+/// `workload.kind`: a kind of workload with its parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// `"debit-credit"`.
+    DebitCredit {
+        /// `scale`: the branches.
+        branches: u32,
+    },
+    /// `"synthetic"`: the synthetic model of Rahm 1991.
+    Synthetic {
+        /// `model`: the model's description in TOML.
+        model: String,
+    },
+    /// `"trace"`: the replay of a trace.
+    Trace {
+        /// `trace`: the name of a trace that can be generated, or a file's path.
+        trace: String,
+    },
+}
+
+/// Where the values of a run come from.
+pub(super) struct Sources<'a> {
+    pub document: &'a Document,
+    /// The number of the series.
+    pub series: usize,
+    /// The varied parameters, by number.
+    pub varies: Vec<&'a str>,
+    pub read_file: ReadFile<'a>,
+}
+
+impl Sources<'_> {
+    /// The error that `problem` with the value at `path` (that begins with the tree's name) makes, shown where the value was
+    /// written last: as a varied parameter, in the series, or in the experiment's own table.
+    fn error(&self, path: &str, problem: Problem, allowed: &str, near: Option<String>) -> ExperimentError {
+        let whose = |parameter: &str| {
+            parameter == path
+                || parameter.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
+                || path.strip_prefix(parameter).is_some_and(|rest| rest.starts_with('.'))
+        };
+        if let Some(index) = self.varies.iter().position(|parameter| whose(parameter)) {
+            let key = match problem {
+                Problem::Unknown { .. } | Problem::Conflict(_) => "parameter",
+                _ => "values",
+            };
+            return self.document.at_value(&format!("vary.{index}.{key}"), problem, allowed, near);
+        }
+        let in_series = format!("series.{}.{path}", self.series);
+        let place = if self.document.holds(&in_series) { &in_series } else { path };
+        match problem {
+            Problem::Unknown { .. } => self.document.at_key(place, problem, allowed, near),
+            _ => self.document.at_value(place, problem, allowed, near),
+        }
+    }
+
+    /// The same for a finding in the text that was made of the tree `tree`.
+    fn finding(&self, tree: &str, text: &str, finding: Finding) -> ExperimentError {
+        let path = format!("{tree}.{}", super::document::path_at(text, finding.line));
+        self.error(&path, finding.problem, &finding.allowed, finding.nearest)
+    }
+}
+
+pub(super) fn setting(run: &Table, sources: &Sources<'_>) -> Result<Setting, ExperimentError> {
+    let branch = |name: &str| match run.get(name) {
+        Some(Value::Table(table)) => table.clone(),
+        _ => Table::new(),
+    };
+    let [configuration, hardware, workload, length] = TREES.map(branch);
+    let configuration = configure(configuration, &hardware, sources)?;
+    let work = work(&workload, sources)?;
+    let load = load(&workload, sources)?;
+    let (plan, replications) = plan(&length, load, sources)?;
+    Ok(Setting { configuration, work, plan, replications })
+}
+
+fn configure(mut table: Table, changes: &Table, sources: &Sources<'_>) -> Result<Configuration, ExperimentError> {
+    let Some(Value::String(name)) = table.remove("hardware") else {
+        let problem = Problem::Conflict("an experiment runs on described hardware, and none is named".to_owned());
+        let known: Vec<&str> = Hardware::names().collect();
+        let allowed = format!("hardware = \"NAME\" with {}, or the path of a description", known.join(", "));
+        return Err(sources.error("configuration.hardware", problem, &allowed, None));
+    };
+    let hardware = hardware(&name, changes, sources)?;
+    let text = toml::to_string(&table).expect("a table of TOML is TOML");
+    Configuration::on_hardware("configuration", text.as_bytes(), hardware).map_err(|error| match error {
+        ConfigurationError::Wrong { mut findings } => sources.finding("configuration", &text, findings.swap_remove(0)),
+        other => ExperimentError::Whole(other.to_string()),
+    })
+}
+
+/// The named description with the changes laid over it.
+fn hardware(name: &str, changes: &Table, sources: &Sources<'_>) -> Result<Hardware, ExperimentError> {
+    let known: Vec<&str> = Hardware::names().collect();
+    let place = "configuration.hardware";
+    let text = match Hardware::text(name) {
+        Some(text) => text.to_owned(),
+        None if name.ends_with(".toml") => (sources.read_file)(name).map_err(|error| {
+            let problem = Problem::BadDescription { name: name.to_owned(), reason: error.to_string() };
+            sources.error(place, problem, "the path of a description", None)
+        })?,
+        None => {
+            let near = nearest(name, known.iter().copied()).map(str::to_owned);
+            let problem = Problem::NoSuch { what: "hardware", name: name.to_owned() };
+            return Err(sources.error(place, problem, &known.join(", "), near));
+        }
+    };
+    let mut table = Document::parse(name, &text)?.table;
+    overlay(&mut table, changes);
+    let text = toml::to_string(&table).expect("a table of TOML is TOML");
+    Hardware::parse(&text, name).map_err(|error| match error {
+        HardwareError::Text { line, message, .. } => {
+            let path = super::document::path_at(&text, line.unwrap_or(0));
+            let (problem, allowed, near) = said_by_serde(&message);
+            sources.error(&format!("hardware.{path}"), problem, &allowed, near)
+        }
+        other => ExperimentError::Whole(other.to_string()),
+    })
+}
+
+/// The last line of a message that serde has made, with the names that it expected.
+fn said_by_serde(message: &str) -> (Problem, String, Option<String>) {
+    let line = message.lines().last().unwrap_or_default();
+    let (what, expected) = line.split_once(", expected ").unwrap_or((line, ""));
+    let name = what.split('`').nth(1).unwrap_or_default();
+    let names: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+    let near = nearest(name, names.iter().copied()).map(str::to_owned);
+    let allowed = if names.is_empty() { expected.to_owned() } else { names.join(", ") };
+    (Problem::Conflict(what.replace('`', "'")), allowed, near)
+}
+
+fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
+    let kinds = ["debit-credit", "synthetic", "trace"];
+    let kind = table.get("kind").and_then(Value::as_str).unwrap_or("debit-credit");
+    let only = |own: &[&str]| {
+        let known: Vec<&str> = ["kind", "rate", "clients"].iter().chain(own).copied().collect();
+        match table.keys().find(|key| !known.contains(&key.as_str())) {
+            None => Ok(()),
+            Some(key) => {
+                let near = nearest(key, known.iter().copied()).map(str::to_owned);
+                let section = format!("[workload] of kind \"{kind}\"");
+                let problem = Problem::Unknown { what: "key", name: key.clone(), section };
+                Err(sources.error(&format!("workload.{key}"), problem, &known.join(", "), near))
+            }
+        }
+    };
+    let missing = |key: &str, allowed: &str| {
+        sources.error("workload", Problem::Conflict(format!("[workload] has no '{key}'")), allowed, None)
+    };
+    match kind {
+        "debit-credit" => {
+            only(&["scale"])?;
+            let branches = whole(table, "workload", "scale", 1, 40_000, sources)?.unwrap_or(500) as u32;
+            Ok(Work::DebitCredit { branches })
+        }
+        "synthetic" => {
+            only(&["model"])?;
+            let Some(Value::Table(model)) = table.get("model") else {
+                return Err(missing("model", "[workload.model] with a model's description"));
+            };
+            Ok(Work::Synthetic { model: toml::to_string(model).expect("a table of TOML is TOML") })
+        }
+        "trace" => {
+            only(&["trace"])?;
+            let Some(Value::String(trace)) = table.get("trace") else {
+                return Err(missing("trace", "trace = \"rahm-1991\" or the path of a trace"));
+            };
+            Ok(Work::Trace { trace: trace.clone() })
+        }
+        other => {
+            let near = nearest(other, kinds.iter().copied()).map(str::to_owned);
+            let problem = Problem::UnknownWord { key: "kind".to_owned(), value: other.to_owned() };
+            Err(sources.error("workload.kind", problem, &kinds.join(", "), near))
+        }
+    }
+}
+
+fn load(table: &Table, sources: &Sources<'_>) -> Result<Load, ExperimentError> {
+    let rate = positive(table, "workload", "rate", sources)?;
+    let clients = whole(table, "workload", "clients", 1, 65_536, sources)?;
+    match (rate, clients) {
+        (Some(rate_per_s), None) => Ok(Load::Open { rate_per_s }),
+        (None, Some(clients)) => Ok(Load::Closed { clients: clients as u32 }),
+        _ => {
+            let problem = Problem::Conflict("[workload] needs either an arrival rate or clients".to_owned());
+            Err(sources.error("workload", problem, "rate = 100 (transactions per second), or clients = 64", None))
+        }
+    }
+}
+
+fn plan(table: &Table, load: Load, sources: &Sources<'_>) -> Result<(Plan, u32), ExperimentError> {
+    if let Some(key) = table.keys().find(|key| !RUN_KEYS.contains(&key.as_str())) {
+        let near = nearest(key, RUN_KEYS.iter().copied()).map(str::to_owned);
+        let problem = Problem::Unknown { what: "key", name: key.clone(), section: "[run]".to_owned() };
+        return Err(sources.error(&format!("run.{key}"), problem, &RUN_KEYS.join(", "), near));
+    }
+    let transactions = whole(table, "run", "transactions", 1, 1 << 40, sources)?;
+    let seconds = positive(table, "run", "seconds", sources)?;
+    let warm_up = positive(table, "run", "warm_up", sources)?;
+    let seed = whole(table, "run", "seed", 0, i64::MAX as u64, sources)?.unwrap_or(1);
+    let replications = whole(table, "run", "replications", 1, 1_000, sources)?.unwrap_or(1) as u32;
+    let measure = match (transactions, seconds) {
+        (Some(_), Some(_)) => {
+            let problem = Problem::Conflict("'seconds' and 'transactions' are both a run's length".to_owned());
+            return Err(sources.error("run.seconds", problem, "one of the two", None));
+        }
+        (None, Some(seconds)) => Length::Time((seconds * 1e9) as u64),
+        (transactions, None) => Length::Transactions(transactions.unwrap_or(20_000)),
+    };
+    let warm_up = match (warm_up, measure) {
+        (None, measure) => measure.share(5),
+        (Some(warm_up), Length::Time(_)) => Length::Time((warm_up * 1e9) as u64),
+        (Some(warm_up), Length::Transactions(_)) => Length::Transactions(warm_up as u64),
+    };
+    Ok((Plan { load, warm_up, measure, seed }, replications))
+}
+
+/// A whole number within bounds, if the key is there.
+fn whole(
+    table: &Table,
+    tree: &str,
+    key: &str,
+    low: u64,
+    high: u64,
+    sources: &Sources<'_>,
+) -> Result<Option<u64>, ExperimentError> {
+    let Some(value) = table.get(key) else { return Ok(None) };
+    let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
+    match number.filter(|number| (low..=high).contains(number)) {
+        Some(number) => Ok(Some(number)),
+        None => {
+            let problem = Problem::OutOfRange { key: key.to_owned(), value: value.to_string() };
+            let allowed = format!("a whole number from {low} to {high}");
+            Err(sources.error(&format!("{tree}.{key}"), problem, &allowed, None))
+        }
+    }
+}
+
+/// A number above zero, if the key is there.
+fn positive(table: &Table, tree: &str, key: &str, sources: &Sources<'_>) -> Result<Option<f64>, ExperimentError> {
+    let Some(value) = table.get(key) else { return Ok(None) };
+    let number = value.as_float().or_else(|| value.as_integer().map(|number| number as f64));
+    match number.filter(|number| *number > 0.0 && number.is_finite()) {
+        Some(number) => Ok(Some(number)),
+        None => {
+            let problem = Problem::OutOfRange { key: key.to_owned(), value: value.to_string() };
+            Err(sources.error(&format!("{tree}.{key}"), problem, "a number above zero", None))
+        }
+    }
+}

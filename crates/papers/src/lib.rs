@@ -1,0 +1,32 @@
+//! Experiments on the engine, and the studies that are reproduced with them.
+//!
+//! An [`Experiment`] is read from a TOML file and names every run that it consists of. Who runs them (the command, on as many
+//! cores as there are) hands back an [`Outcome`] for each. [`Results`] are looked at by the plots of a report and by a
+//! [`Study`], which judges each claim of a paper by them. Nothing here runs anything, or reads or writes a file.
+
+pub mod estimate;
+pub mod experiment;
+pub mod outcome;
+pub mod plot;
+pub mod report;
+pub mod study;
+
+mod rahm_1991;
+
+pub use estimate::Estimate;
+pub use experiment::{Experiment, ExperimentError, Extent};
+pub use outcome::{Outcome, Results};
+pub use study::{Answer, Claim, STUDIES, Study, Verdict};
+
+/// The configurations that an experiment may name as its `base`, besides files.
+const BASES: [(&str, &str); 1] = [("rahm-1991", include_str!("../rahm-1991/base.toml"))];
+
+/// The text of the base configuration of this name.
+pub fn base(name: &str) -> Option<&'static str> {
+    BASES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// The names of the base configurations.
+pub fn base_names() -> Vec<&'static str> {
+    BASES.iter().map(|(name, _)| *name).collect()
+}

@@ -1,0 +1,152 @@
+//! What the runs of experiments gave.
+
+use crate::{Estimate, Experiment};
+use serde_json::Value;
+
+/// What one point of an experiment gave: the report of each of its replications.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// The reports, as JSON.
+    pub reports: Vec<Value>,
+    /// The station that could not keep up with the arrivals, in the first replication that ended so.
+    pub saturated: Option<String>,
+    /// Why there is no report, if the run failed.
+    pub failure: Option<String>,
+}
+
+impl Outcome {
+    /// The figure at a dotted path of the reports; `None` if there is none in one of them.
+    pub fn estimate(&self, path: &str) -> Option<Estimate> {
+        let values: Option<Vec<f64>> = self.reports.iter().map(|report| find(report, path)?.as_f64()).collect();
+        let values = values.filter(|values| !values.is_empty())?;
+        let estimate = Estimate::of(&values);
+        if values.len() > 1 || path != "response_us.mean" {
+            return Some(estimate);
+        }
+        // A single run has the interval of its own batch means.
+        let half_width = find(&self.reports[0], "response_us.half_width90").and_then(Value::as_f64);
+        Some(Estimate { half_width, ..estimate })
+    }
+
+    /// The figures in the table at a dotted path, by name in the report's order; those of other levels are left out.
+    pub fn table(&self, path: &str) -> Vec<(String, Estimate)> {
+        let Some(Value::Object(table)) = self.reports.first().and_then(|report| find(report, path)) else {
+            return Vec::new();
+        };
+        table.keys().filter_map(|key| Some((key.clone(), self.estimate(&format!("{path}.{key}"))?))).collect()
+    }
+
+    /// Whether the run ended as planned.
+    pub fn is_steady(&self) -> bool {
+        self.saturated.is_none() && self.failure.is_none()
+    }
+}
+
+/// The value at a dotted path. An element of an array is named by its key `name`, which may hold dots itself.
+fn find<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    if path.is_empty() {
+        return Some(value);
+    }
+    if let Value::Array(elements) = value {
+        return elements.iter().find_map(|element| {
+            let rest = path.strip_prefix(element.get("name")?.as_str()?)?;
+            if rest.is_empty() { Some(element) } else { find(element, rest.strip_prefix('.')?) }
+        });
+    }
+    // The keys of a table may hold dots, too.
+    value.as_object()?.iter().find_map(|(key, inner)| {
+        let rest = path.strip_prefix(key.as_str())?;
+        if rest.is_empty() { Some(inner) } else { find(inner, rest.strip_prefix('.')?) }
+    })
+}
+
+/// An experiment that has been run.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// What was run.
+    pub experiment: Experiment,
+    /// What came out, point by point.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Trial {
+    /// What the curve of this name gave where the abscissa is `x`.
+    pub fn at(&self, line: &str, x: f64) -> Option<&Outcome> {
+        let line = self.experiment.lines.iter().position(|name| name == line)?;
+        let place = self.experiment.x.values.iter().position(|(value, _)| *value == x)?;
+        let point = |point: &crate::experiment::Point| point.line == line && point.x == place;
+        self.outcomes.get(self.experiment.points.iter().position(point)?)
+    }
+
+    /// What the curve with this number gave, along the abscissa.
+    pub fn along(&self, line: usize) -> impl Iterator<Item = (f64, &Outcome)> {
+        let points = self.experiment.points.iter().zip(&self.outcomes);
+        points
+            .filter(move |(point, _)| point.line == line)
+            .map(|(point, outcome)| (self.experiment.x.values[point.x].0, outcome))
+    }
+
+    /// The mean response time of a curve at `x`, in milliseconds, if the run was steady.
+    pub fn response_ms(&self, line: &str, x: f64) -> Option<Estimate> {
+        let outcome = self.at(line, x).filter(|outcome| outcome.is_steady())?;
+        Some(outcome.estimate("response_us.mean")? * 1e-3)
+    }
+
+    /// The largest place of the abscissa at which the curve was steady, and the first after it at which it was not, with the
+    /// saturated station.
+    pub fn limit(&self, line: &str) -> Option<(f64, Option<(f64, &str)>)> {
+        let line = self.experiment.lines.iter().position(|name| name == line)?;
+        let mut last = None;
+        for (x, outcome) in self.along(line) {
+            if let Some(station) = &outcome.saturated {
+                return Some((last.unwrap_or(0.0), Some((x, station))));
+            }
+            if outcome.is_steady() {
+                last = Some(x);
+            }
+        }
+        Some((last?, None))
+    }
+}
+
+/// Every experiment of a study.
+#[derive(Clone, Debug, Default)]
+pub struct Results {
+    /// The experiments in their order.
+    pub trials: Vec<Trial>,
+}
+
+impl Results {
+    /// The experiment of this name.
+    pub fn trial(&self, name: &str) -> Option<&Trial> {
+        self.trials.iter().find(|trial| trial.experiment.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn figures_are_found_by_path() {
+        let report = |cpu: f64| {
+            json!({
+                "response_us": {"mean": 5.0, "half_width90": 0.5},
+                "hit_ratio": {"account": 0.25, "note": "text"},
+                "utilization": [{"name": "cpu", "busy": cpu}, {"name": "disk.medium", "busy": 0.75}],
+            })
+        };
+        let one = Outcome { reports: vec![report(0.5)], ..Outcome::default() };
+        assert_eq!(one.estimate("utilization.disk.medium.busy"), Some(Estimate::exact(0.75)));
+        assert_eq!(one.estimate("response_us.mean"), Some(Estimate { mean: 5.0, half_width: Some(0.5) }));
+        assert_eq!(one.table("hit_ratio"), [("account".to_owned(), Estimate::exact(0.25))]);
+        for absent in ["utilization.disk.busy", "response_us", "nothing", "utilization"] {
+            assert_eq!(one.estimate(absent), None, "{absent}");
+        }
+        let two = Outcome { reports: vec![report(0.4), report(0.6)], ..Outcome::default() };
+        let cpu = two.estimate("utilization.cpu.busy").unwrap();
+        assert!((cpu.mean - 0.5).abs() < 1e-12 && (cpu.half_width.unwrap() - 0.6314).abs() < 1e-9, "{cpu:?}");
+        assert_eq!(Outcome::default().estimate("response_us.mean"), None);
+    }
+}

@@ -1,0 +1,117 @@
+//! Studies that can be reproduced: experiments, and what a paper claims of them.
+
+use crate::{Estimate, Results};
+use serde::Serialize;
+
+/// A paper's study. A new one is one file that implements this, and one line in [`STUDIES`].
+pub trait Study: Sync {
+    /// Its name, such as `rahm-1991`.
+    fn id(&self) -> &'static str;
+
+    /// Author, title, year and place.
+    fn source(&self) -> &'static str;
+
+    /// The experiments: the file names and texts.
+    fn experiments(&self) -> &'static [(&'static str, &'static str)];
+
+    /// What the paper leaves open and what was chosen.
+    fn choices(&self) -> &'static [&'static str];
+
+    /// Each claim of the paper, judged by what came out.
+    fn claims(&self, results: &Results) -> Vec<Claim>;
+
+    /// The questions that the paper asks, answered by what came out.
+    fn answers(&self, results: &Results) -> Vec<Answer>;
+}
+
+/// Every study.
+pub const STUDIES: [&dyn Study; 1] = [&crate::rahm_1991::Rahm1991];
+
+/// The study of this name.
+pub fn named(id: &str) -> Option<&'static dyn Study> {
+    STUDIES.into_iter().find(|study| study.id() == id)
+}
+
+/// Whether what a paper says is found here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is.
+    Holds,
+    /// It is not.
+    Differs,
+    /// The run that would tell failed or was not made.
+    NotRun,
+}
+
+impl Verdict {
+    /// The verdict as a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::Differs => "differs",
+            Verdict::NotRun => "not run",
+        }
+    }
+}
+
+/// One claim of a paper and what was found of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Claim {
+    /// Its name in the list of claims.
+    pub id: String,
+    /// What is claimed.
+    pub claim: String,
+    /// The paper's figure.
+    pub paper: String,
+    /// Ours, with units.
+    pub ours: String,
+    /// The 90 % confidence interval of ours, in the unit of `ours`; `None` (null) where no single figure decides or one run
+    /// alone gave it.
+    pub interval: Option<[f64; 2]>,
+    /// Whether the claim holds; `None` (null) if it was not run.
+    pub holds: Option<bool>,
+    /// Why it differs, or how the verdict was reached.
+    pub reason: String,
+}
+
+impl Claim {
+    /// A claim about which nothing is known yet.
+    pub fn new(id: &str, claim: &str, paper: &str) -> Claim {
+        let reason = "a run that it needs failed or does not exist".to_owned();
+        let [id, claim, paper] = [id, claim, paper].map(str::to_owned);
+        Claim { id, claim, paper, ours: "-".to_owned(), interval: None, holds: None, reason }
+    }
+
+    /// Judged: what was found, whether that agrees, and how the verdict was reached.
+    pub fn judged(self, ours: impl Into<String>, holds: bool, reason: impl Into<String>) -> Claim {
+        Claim { ours: ours.into(), holds: Some(holds), reason: reason.into(), ..self }
+    }
+
+    /// With the interval of the figure that decides.
+    pub fn with_interval(self, estimate: Estimate) -> Claim {
+        Claim { interval: estimate.interval(), ..self }
+    }
+
+    /// Judged by `judge`, which answers `None` if a run is missing.
+    pub fn judge(self, judge: impl FnOnce(Claim) -> Option<Claim>) -> Claim {
+        judge(self.clone()).unwrap_or(self)
+    }
+
+    /// Whether it holds.
+    pub fn verdict(&self) -> Verdict {
+        match self.holds {
+            Some(true) => Verdict::Holds,
+            Some(false) => Verdict::Differs,
+            None => Verdict::NotRun,
+        }
+    }
+}
+
+/// A question of a study and its answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Answer {
+    /// The question.
+    pub question: String,
+    /// The answer, drawn from the runs.
+    pub answer: String,
+}
