@@ -1,7 +1,20 @@
 //! Workloads, the clients that run them, and what a run measures.
 
 pub mod debit_credit;
+#[cfg(test)]
+mod ground;
 pub mod point_reads;
 pub mod run;
+pub mod synthetic;
 
 pub use run::{Length, Load, Measured, Plan, TypeMeasured, Watch, Workload};
+
+/// What a name of a partition or of a type of transactions is, in messages.
+const NAME_RULE: &str = "is no name; allowed are 1 to 64 of the characters a-z A-Z 0-9 _ -, a letter first";
+
+/// Whether `name` may name a partition or a type of transactions.
+fn is_name(name: &str) -> bool {
+    name.len() <= 64
+        && name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}

@@ -127,7 +127,8 @@ fn charges_are_paid_once_and_by_their_own_task() {
             });
             handle.join().await;
             assert_eq!(executor.now().ns(), 1_000);
-            assert_eq!(executor.take_debt(), 10);
+            executor.charge_instructions(7);
+            assert_eq!(executor.take_debt(), 17);
         })
         .expect("runs to the end");
     assert_eq!(executor.work_counts()[Work::ObjectReference as usize], 1);
