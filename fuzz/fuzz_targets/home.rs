@@ -20,6 +20,7 @@ fn settings() -> Settings {
         log: log::Settings { capacity: 256 << 10, ..log::Settings::default() },
         home_device: "disk".into(),
         log_device: "disk".into(),
+        hierarchy: engine::hierarchy::Settings::default(),
         force: false,
         hold_locks: false,
         victim: VictimPolicy::Requester,

@@ -10,12 +10,17 @@ mod file;
 mod page_table;
 mod pool;
 pub mod replacement;
+mod tiered;
 mod write_back;
 
 pub use double_write::DoubleWrite;
 pub use file::DataFile;
+pub use page_table::PageTable;
 pub use pool::{Pool, Presence};
 
+pub(crate) use file::access;
+
+use crate::hierarchy::Tiers;
 use crate::log::Log;
 use crate::page::header;
 use crate::{Error, Need, Result};
@@ -25,6 +30,7 @@ use executor::{Executor, WaitQueue};
 use replacement::Policy;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
+use tiered::Reason;
 
 /// How the buffer works.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +55,8 @@ pub struct Buffer {
     pool: RefCell<Pool>,
     files: RefCell<Vec<Option<Rc<DataFile>>>>,
     double_write: Option<DoubleWrite>,
+    /// What lies between main memory and the partitions' own devices.
+    tiers: OnceCell<Rc<Tiers>>,
     /// Memory that copies are written from: of single pages, and of several side by side.
     copies: RefCell<Vec<Frame>>,
     run_copies: RefCell<Vec<Frame>>,
@@ -65,6 +73,8 @@ pub struct Buffer {
 
 /// How often a task lets others run before it concludes that no frame will become available.
 const PATIENCE: u32 = 64;
+/// How many frames are allocated at once for pages that stay for good.
+const LASTING_FRAMES: usize = 64;
 /// How far from the cold end a clean victim is looked for before a dirty one is written.
 const CLEAN_WITHIN: usize = 128;
 
@@ -83,6 +93,7 @@ impl Buffer {
             pool: RefCell::new(pool),
             files: RefCell::default(),
             double_write,
+            tiers: OnceCell::new(),
             copies: RefCell::default(),
             run_copies: RefCell::default(),
             failures: RefCell::default(),
@@ -234,13 +245,33 @@ impl Buffer {
         if let Some(error) = &*self.broken.borrow() {
             return Err(error.clone());
         }
-        let spare = Spare { buffer: self, frame: Some(self.acquire().await?) };
         let file = self.file(id.partition);
-        if id.number >= file.written() {
-            return Ok(self.format_new(spare.take(), id, &file));
+        let resident = file.placement().resident;
+        let frame = if resident { self.lasting_frame()? } else { self.acquire().await? };
+        let spare = Spare { buffer: self, frame: Some(frame) };
+        let tier = self.tier_of(id);
+        if tier.is_none() && id.number >= file.written() {
+            // A page that stays in memory and never was elsewhere is not missed.
+            return Ok(self.format_new(spare.take(), id, &file) && !resident);
         }
-        let access = file.access(&self.executor).await;
+        let access = match tier {
+            Some(tier) => self.tiers().expect("a tier has the page").file(tier).access(&self.executor).await,
+            None => file.access(&self.executor).await,
+        };
         let frame = spare.take();
+        if self.pool.borrow().presence(id) == Presence::Absent && self.tier_of(id) != tier {
+            // The page moved between the tiers meanwhile: begin again.
+            self.pool.borrow_mut().give_free(frame);
+            self.freed.wake_one(&self.executor);
+            return Ok(false);
+        }
+        if let Some(tier) = tier
+            && self.pool.borrow().presence(id) == Presence::Absent
+        {
+            self.failures.borrow_mut().retain(|(page, _)| *page != id);
+            self.load_from_tier(frame, id, &file, (tier, access));
+            return Ok(true);
+        }
         let mut pool = self.pool.borrow_mut();
         if pool.presence(id) != Presence::Absent {
             pool.give_free(frame);
@@ -304,6 +335,18 @@ impl Buffer {
         }
     }
 
+    /// A free frame for a page that stays for good.
+    fn lasting_frame(&self) -> Result<u32> {
+        let taken = self.pool.borrow_mut().take_lasting();
+        if let Some(frame) = taken {
+            return Ok(frame);
+        }
+        let more = self.executor.frames(LASTING_FRAMES, self.settings.page_size)?;
+        let mut pool = self.pool.borrow_mut();
+        pool.add_lasting(more);
+        Ok(pool.take_lasting().expect("just added"))
+    }
+
     /// A free frame, emptied if need be.
     async fn acquire(self: &Rc<Self>) -> Result<u32> {
         let mut patience = PATIENCE;
@@ -315,7 +358,7 @@ impl Buffer {
                 }
                 let victim = pool.victim(if self.settings.cleaner { CLEAN_WITHIN } else { 0 });
                 match victim {
-                    Some(frame) if !pool.is_dirty(frame) => {
+                    Some(frame) if !pool.is_dirty(frame) && self.tiers.get().is_none() => {
                         pool.evict(frame);
                         if self.settings.cleaner && pool.dirty_count() > 0 {
                             self.clean.wake_one(&self.executor);
@@ -326,7 +369,8 @@ impl Buffer {
                 }
             };
             match victim {
-                Some(frame) => self.write_back(vec![frame]).await?,
+                Some(frame) if !self.pool.borrow().is_dirty(frame) => self.displace(frame).await?,
+                Some(frame) => self.write_back_for(vec![frame], Reason::Replacement).await?,
                 None if self.in_flight.get() > 0 => self.freed.wait(&self.executor).await,
                 None if patience > 0 => {
                     patience -= 1;

@@ -10,6 +10,8 @@ pub enum Canary {
     SkippedUndo,
     /// Pages that a power cut may tear are written in place without a copy.
     NoDoubleWrite,
+    /// A tier's slot may be reused before the write of its page to the page's own device has ended.
+    EarlyReuse,
     /// Checkpoints give up log that dirty pages and active transactions need.
     EarlyTruncation,
 }

@@ -133,9 +133,27 @@ impl Database {
         if canary::is_planted(Canary::EarlyTruncation) {
             return self.0.log.end();
         }
-        let dirty = self.0.buffer.pool().borrow().recovery_lsn();
+        let dirty = self.0.buffer.recovery_lsn();
         let active = self.0.registry.borrow().first_lsn();
         [dirty, active].into_iter().flatten().fold(self.0.log.end(), Lsn::min)
+    }
+
+    /// States in the home file that every tier could be lost without loss, if that is so.
+    pub(crate) async fn retire_tiers(&self) -> Result<()> {
+        if self.0.contents.borrow().tiers.is_empty() {
+            return Ok(());
+        }
+        let _turn = self.0.checkpointer.turn.take(&self.0.executor).await;
+        let pending = self.0.buffer.tiers().map_or(0, |tiers| tiers.slots.borrow().pending_count());
+        while self.0.log.failure().is_none() && self.0.log.write_buffer().and_then(|buffer| buffer.oldest()).is_some() {
+            self.0.executor.sleep_ns(base::time::MILLISECOND_NS).await;
+        }
+        if pending > 0 || self.0.log.failure().is_some() {
+            return Ok(());
+        }
+        self.0.contents.borrow_mut().tiers.iter_mut().for_each(|record| record.in_use = false);
+        let redo_start = self.0.contents.borrow().redo_start();
+        self.store_home(redo_start, None).await
     }
 
     /// Makes a new partition one of the database's: durable first, then visible.

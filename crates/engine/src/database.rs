@@ -6,15 +6,17 @@ mod open;
 mod partition;
 
 pub use open::Settings;
+pub(crate) use open::device;
 pub use partition::PartitionSpec;
 
 use crate::buffer::Buffer;
 use crate::catalog::Partition;
 use crate::checkpoint::Checkpointer;
+use crate::hierarchy::TierReport;
 use crate::home::{Contents, Home};
 use crate::lock::LockTable;
-use crate::log::Log;
 use crate::log::record::{Body, Undo};
+use crate::log::{Log, WriteBuffer};
 use crate::page::{Edit, header};
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::transaction::{Registry, State};
@@ -78,6 +80,13 @@ impl Database {
     /// What the restart that opened this database had to do; nothing if it was just created.
     pub fn recovery(&self) -> RecoveryReport {
         self.0.recovery.get()
+    }
+
+    /// What each tier between main memory and the partitions' own devices is and did, that of the log included.
+    pub fn tiers(&self) -> Vec<TierReport> {
+        let mut reports = self.0.buffer.tiers().map_or_else(Vec::new, |tiers| tiers.reports());
+        reports.extend(self.0.log.write_buffer().map(WriteBuffer::report));
+        reports
     }
 
     /// The log.

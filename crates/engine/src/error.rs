@@ -99,6 +99,19 @@ pub enum Error {
     /// A setting is outside its range.
     #[error("{0}")]
     Setting(String),
+    /// A tier that survives power cuts is gone although it may hold the only copy of something.
+    #[error(
+        "the {tier} on device '{device}' is gone: {detail}. It may hold what is nowhere else; bring it back, or restore \
+         the database from a backup"
+    )]
+    TierMissing {
+        /// Which tier.
+        tier: &'static str,
+        /// The device that held it.
+        device: String,
+        /// What is wrong with it.
+        detail: String,
+    },
     /// All frames of the buffer are pinned or being read.
     #[error("the buffer of {frames} frames is too small for what runs at once; enlarge it or admit fewer transactions")]
     BufferExhausted {

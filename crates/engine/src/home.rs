@@ -8,6 +8,7 @@
 //! ```
 
 use crate::catalog::Partition;
+use crate::hierarchy::Record;
 use crate::{Error, Result};
 use base::Lsn;
 use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op, Output};
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 const MAGIC: &[u8; 8] = b"ENTRESOL";
 /// The format that this release writes and the newest that it reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 /// The home file's name: a directory that holds it is a database.
 pub const HOME_FILE: &str = "entresol.home";
 const COPY_SIZE: usize = 64 << 10;
@@ -41,6 +42,8 @@ pub struct Contents {
     pub next_transaction: u64,
     /// The partitions, at the positions of their numbers.
     pub partitions: Vec<Partition>,
+    /// The tiers that survive power cuts.
+    pub tiers: Vec<Record>,
 }
 
 impl Contents {
@@ -176,6 +179,11 @@ fn decode(copy: &[u8], path: &str) -> Result<(u64, Contents)> {
         return Err(damaged());
     }
     let generation = u64::from_le_bytes(copy[24..32].try_into().expect("eight bytes"));
-    let contents = postcard::from_bytes(&copy[CONTENTS..CONTENTS + length]).map_err(|_| damaged())?;
+    let mut body = copy[CONTENTS..CONTENTS + length].to_vec();
+    if number(8) < 2 {
+        // The first format knew no tiers: an empty list of them follows.
+        body.push(0);
+    }
+    let contents = postcard::from_bytes(&body).map_err(|_| damaged())?;
     Ok((generation, contents))
 }

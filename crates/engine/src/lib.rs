@@ -10,6 +10,7 @@ pub mod check;
 pub mod checkpoint;
 pub mod database;
 pub mod error;
+pub mod hierarchy;
 mod home;
 pub mod lock;
 pub mod log;

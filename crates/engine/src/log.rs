@@ -21,12 +21,14 @@ mod scan;
 mod settings;
 mod statistics;
 mod waiters;
+mod write_buffer;
 mod writer;
 
 pub use group_commit::GroupCommit;
 pub use scan::{Entry, Scan};
 pub use settings::{Settings, SyncMethod};
 pub use statistics::Statistics;
+pub use write_buffer::WriteBuffer;
 
 use crate::page::Edit;
 use crate::{Error, Result};
@@ -37,7 +39,7 @@ use driver::{Access, DeviceId, FileId, Frame, Op, Output};
 use executor::{Executor, WaitQueue};
 use group_commit::{Decision, Group};
 use record::Body;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::Poll;
@@ -61,6 +63,7 @@ pub struct Log {
     limit: u64,
     /// Whether a write holds the CPU.
     synchronous: bool,
+    write_buffer: OnceCell<WriteBuffer>,
     writes_in_flight_max: usize,
     inner: RefCell<Inner>,
     /// Everything before this is written without a gap.
@@ -142,6 +145,7 @@ impl Log {
             capacity,
             limit: (capacity as f64 * (1.0 - settings.reserve)) as u64,
             synchronous,
+            write_buffer: OnceCell::new(),
             writes_in_flight_max: if own_writes { usize::MAX } else { settings.writes_in_flight_max },
             inner: RefCell::new(Inner {
                 buffer,
@@ -162,6 +166,16 @@ impl Log {
         });
         executor.spawn(writer::run(Rc::downgrade(&log), executor.clone(), Rc::clone(&log.bell)));
         Ok(log)
+    }
+
+    /// From now on the log is written by way of this buffer.
+    pub fn set_write_buffer(&self, buffer: WriteBuffer) {
+        assert!(self.write_buffer.set(buffer).is_ok(), "a log has one write buffer");
+    }
+
+    /// The write buffer, if there is one.
+    pub fn write_buffer(&self) -> Option<&WriteBuffer> {
+        self.write_buffer.get()
     }
 
     /// Appends a record and returns its LSN. Each edit comes with its page's sequence number after the edit. Never waits
@@ -336,9 +350,10 @@ impl Log {
     }
 
     /// Gives up everything before `before`, which no recovery and no rollback needs any more, for reuse. The page that holds
-    /// `before` stays, and so does what is not yet durable.
+    /// `before` stays, and so does what is not yet durable or only in the write buffer.
     pub fn truncate(&self, before: Lsn) {
-        let position = before.min(self.durable.get()).0;
+        let buffered = self.write_buffer.get().and_then(WriteBuffer::oldest).unwrap_or(u64::MAX);
+        let position = before.min(self.durable.get()).0.min(buffered);
         let front = Lsn(position - position % self.settings.page_size as u64);
         if front > self.oldest.get() {
             self.oldest.set(front);
@@ -427,6 +442,7 @@ impl Log {
     /// Forgets what the log did so far: the end of a warm-up.
     pub fn restart_statistics(&self) {
         self.inner.borrow_mut().statistics = Statistics::default();
+        self.write_buffer.get().inspect(|buffer| buffer.restart_statistics());
     }
 }
 

@@ -1,6 +1,8 @@
 //! What the engine counts while it runs.
 
-use std::cell::{Cell, RefCell};
+use base::{PageId, TransactionId};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
 
 /// References to one partition's objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +36,15 @@ pub struct RecoveryReport {
     pub undo_ns: u64,
 }
 
+/// Who wants to know of every reference, for a trace.
+pub trait Observer {
+    /// The transaction has referenced the object in this slot of a page, or, in a b-tree, a record of this leaf.
+    fn reference(&self, transaction: TransactionId, page: PageId, slot: u16, write: bool);
+
+    /// The transaction has ended.
+    fn ended(&self, transaction: TransactionId, committed: bool);
+}
+
 /// Sums over all transactions since the last restart. Times are in nanoseconds and cover what a transaction waits for; what
 /// is left of its response is CPU time and the wait for a CPU.
 #[derive(Default)]
@@ -55,6 +66,7 @@ pub struct Statistics {
     /// Checkpoints completed.
     pub checkpoints: Cell<u64>,
     references: RefCell<Vec<References>>,
+    observer: OnceCell<Rc<dyn Observer>>,
 }
 
 /// Adds to a counter.
@@ -81,6 +93,20 @@ impl Statistics {
         } else {
             references.misses += 1;
         }
+    }
+
+    /// From now on `observer` hears of every reference; recovery and rollbacks make none.
+    ///
+    /// # Panics
+    /// If another does already.
+    pub fn observe(&self, observer: Rc<dyn Observer>) {
+        assert!(self.observer.set(observer).is_ok(), "a database has one observer");
+    }
+
+    /// The observer, if there is one.
+    #[inline]
+    pub(crate) fn observer(&self) -> Option<&dyn Observer> {
+        self.observer.get().map(|observer| &**observer)
     }
 
     /// The references to each partition, by number.

@@ -5,6 +5,7 @@ mod commit;
 mod cursor;
 pub(crate) mod long_value;
 mod objects;
+mod observation;
 mod records;
 mod registry;
 mod retry;

@@ -19,6 +19,7 @@ fn settings() -> Settings {
         log: log::Settings { capacity: 1 << 20, ..log::Settings::default() },
         home_device: "disk".into(),
         log_device: "disk".into(),
+        hierarchy: entresol_engine::hierarchy::Settings::default(),
         force: false,
         hold_locks: false,
         victim: VictimPolicy::Requester,

@@ -17,6 +17,7 @@ fn settings(frames: usize) -> Settings {
         log: log::Settings { capacity: 1 << 20, ..log::Settings::default() },
         home_device: "disk".into(),
         log_device: "disk".into(),
+        hierarchy: entresol_engine::hierarchy::Settings::default(),
         force: false,
         hold_locks: false,
         victim: VictimPolicy::Requester,
@@ -258,7 +259,7 @@ fn foreign_and_newer_files_are_refused_by_name() {
     }
     run(&media, async |executor| {
         let error = Database::open(executor, settings(32), "here").await.err().expect("refused");
-        assert!(matches!(error, Error::NewerFormat { supported: 1, .. }), "{error}");
+        assert!(matches!(error, Error::NewerFormat { supported: entresol_engine::FORMAT, .. }), "{error}");
     })
     .expect("runs to the end");
 }

@@ -74,6 +74,7 @@ pub fn settings(configuration: &Configuration) -> Settings {
         },
         home_device: configuration.partition("").device,
         log_device: configuration.log.device.clone(),
+        hierarchy: engine::hierarchy::Settings::default(),
         force: configuration.commit.update == Update::Force,
         hold_locks: configuration.log.hold_locks == LockHold::UntilDurable,
         victim: match configuration.locks.victim {

@@ -97,6 +97,7 @@ impl Configuration {
                 log: log(random, capacity),
                 home_device: "disk".into(),
                 log_device: one_of(random, &["disk", "flash"]).into(),
+                hierarchy: engine::hierarchy::Settings::default(),
                 force: random.chance(0.2),
                 hold_locks: random.chance(0.25),
                 victim: one_of(random, &[VictimPolicy::Requester, VictimPolicy::Youngest]),

@@ -81,6 +81,7 @@ fn settings(device: &str) -> Settings {
         },
         home_device: device.into(),
         log_device: device.into(),
+        hierarchy: engine::hierarchy::Settings::default(),
         force: false,
         hold_locks: false,
         victim: VictimPolicy::Youngest,

@@ -1,5 +1,6 @@
 //! A partition's file: where its pages lie, how much room it has, what is known to have been written.
 
+use crate::hierarchy::Placement;
 use crate::page::{PageKind, header};
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
@@ -26,6 +27,9 @@ pub struct DataFile {
     pub reads: Cell<u64>,
     /// Write operations since the start.
     pub writes: Cell<u64>,
+    /// Reads that the second-level cache served since the start.
+    pub cache_hits: Cell<u64>,
+    placement: Cell<Placement>,
     /// Writes that completed, and how many of them are known durable.
     completed: Cell<u64>,
     synced: Cell<u64>,
@@ -66,6 +70,8 @@ impl DataFile {
             growth: Turn::new(),
             reads: Cell::new(0),
             writes: Cell::new(0),
+            cache_hits: Cell::new(0),
+            placement: Cell::new(Placement::default()),
             // A program that was killed may have left pages that can be read and are not durable.
             completed: Cell::new(u64::from(pages > 0)),
             synced: Cell::new(0),
@@ -75,6 +81,16 @@ impl DataFile {
     /// Whose file it is.
     pub fn partition(&self) -> PartitionId {
         self.partition
+    }
+
+    /// How its pages use the storage hierarchy.
+    pub fn placement(&self) -> Placement {
+        self.placement.get()
+    }
+
+    /// States how its pages use the storage hierarchy, before the file is in use.
+    pub fn place(&self, placement: Placement) {
+        self.placement.set(placement);
     }
 
     /// How many pages the file has room for.
@@ -121,6 +137,11 @@ impl DataFile {
             self.synced.set(self.synced.get().max(completed));
         }
         Ok(())
+    }
+
+    /// The size of its pages in bytes.
+    pub fn page_size(&self) -> usize {
+        self.page_size
     }
 
     /// The page's place in the file, in bytes.

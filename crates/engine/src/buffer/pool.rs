@@ -18,6 +18,8 @@ struct Slot {
     dirty: bool,
     /// While a copy of the page is being written back.
     writing: bool,
+    /// Whether the page was changed since it came into the buffer.
+    modified: bool,
     /// Start of the log record that made the page dirty: redo of this page begins no earlier.
     recovery_lsn: Lsn,
     /// The same for the copy that is being written.
@@ -43,10 +45,15 @@ pub enum Presence {
 }
 
 /// The buffer's frames. Invariants, checked by [`Pool::check`]: the page table and the slots agree; a frame that is dirty,
-/// pinned, loading or being written never leaves; every resident frame stands in the replacement order.
+/// pinned, loading or being written never leaves; every resident frame stands in the replacement order, but for those whose
+/// pages stay for good.
 pub struct Pool {
     slots: Vec<Slot>,
+    /// The frames before this one take part in replacement.
+    replaceable: u32,
     free: Vec<u32>,
+    /// Free frames of pages that stay for good.
+    lasting: Vec<u32>,
     table: PageTable,
     replacement: Box<dyn Replacement>,
     /// Tasks that wait for a read to end, with its frame.
@@ -60,10 +67,24 @@ impl Pool {
     /// A pool of these frames, each of one page's size.
     pub fn new(frames: Vec<Frame>, page_size: usize, policy: Policy) -> Pool {
         let replacement = policy.build(frames.len());
-        let free = (0..frames.len() as u32).rev().collect();
+        let replaceable = frames.len() as u32;
+        let free = (0..replaceable).rev().collect();
         let slots = frames.into_iter().map(Slot::new).collect();
         let (table, loading, capacities) = (PageTable::default(), Vec::new(), Vec::new());
-        Pool { slots, free, table, replacement, loading, capacities, page_size, dirty: 0 }
+        let lasting = Vec::new();
+        Pool { slots, replaceable, free, lasting, table, replacement, loading, capacities, page_size, dirty: 0 }
+    }
+
+    /// Adds frames for pages that stay for good.
+    pub fn add_lasting(&mut self, frames: Vec<Frame>) {
+        let first = self.slots.len() as u32;
+        self.lasting.extend((first..first + frames.len() as u32).rev());
+        self.slots.extend(frames.into_iter().map(Slot::new));
+    }
+
+    /// A free frame for a page that stays for good.
+    pub fn take_lasting(&mut self) -> Option<u32> {
+        self.lasting.pop()
     }
 
     /// How many frames there are.
@@ -133,7 +154,11 @@ impl Pool {
     /// Gives back a frame from [`Pool::take_free`] or [`Pool::evict`] that was not used.
     pub fn give_free(&mut self, frame: u32) {
         debug_assert_eq!(self.slots[frame as usize].state, State::Free);
-        self.free.push(frame);
+        self.free_list(frame).push(frame);
+    }
+
+    fn free_list(&mut self, frame: u32) -> &mut Vec<u32> {
+        if frame < self.replaceable { &mut self.free } else { &mut self.lasting }
     }
 
     /// The frame whose page should leave next: the coldest that may. With `clean_within`, a clean one among the coldest that
@@ -208,11 +233,26 @@ impl Pool {
         self.slots[frame as usize].writing
     }
 
+    /// Whether the frame's page was changed since it came into the buffer.
+    pub fn is_modified(&self, frame: u32) -> bool {
+        self.slots[frame as usize].modified
+    }
+
+    /// Where the changes of the copy that is being written begin.
+    pub fn writing_lsn(&self, frame: u32) -> Lsn {
+        self.slots[frame as usize].writing_lsn
+    }
+
+    /// Whether the frame holds a clean page that nobody uses.
+    pub fn may_leave(&self, frame: u32) -> bool {
+        let slot = &self.slots[frame as usize];
+        frame < self.replaceable && slot.state == State::Resident && slot.pins == 0 && !slot.dirty && !slot.writing
+    }
+
     /// Removes a clean, unpinned page from its frame.
     pub fn evict(&mut self, frame: u32) {
+        assert!(self.may_leave(frame), "only a clean page that nobody uses leaves the buffer");
         let slot = &mut self.slots[frame as usize];
-        let leaves = slot.state == State::Resident && slot.pins == 0 && !slot.dirty && !slot.writing;
-        assert!(leaves, "only a clean page that nobody uses leaves the buffer");
         slot.state = State::Free;
         self.table.remove(slot.page);
         self.replacement.remove(frame);
@@ -224,6 +264,7 @@ impl Pool {
         let slot = &mut self.slots[frame as usize];
         debug_assert_eq!(slot.state, State::Free);
         slot.state = State::Loading;
+        slot.modified = false;
         slot.page = id;
         self.table.insert(id, frame);
         slot.frame.take().expect("a free frame is at home")
@@ -234,7 +275,9 @@ impl Pool {
         let slot = &mut self.slots[frame as usize];
         slot.frame = Some(bytes);
         slot.state = State::Resident;
-        self.replacement.insert(frame);
+        if frame < self.replaceable {
+            self.replacement.insert(frame);
+        }
         self.wake_loading(frame, woken);
     }
 
@@ -244,7 +287,7 @@ impl Pool {
         slot.frame = Some(bytes);
         slot.state = State::Free;
         self.table.remove(slot.page);
-        self.free.push(frame);
+        self.free_list(frame).push(frame);
         self.wake_loading(frame, woken);
     }
 
@@ -275,6 +318,23 @@ impl Pool {
         slot.page
     }
 
+    /// Copies a clean page, sealed with its checksum, for the cache.
+    pub fn begin_migration(&mut self, frame: u32, copy: &mut [u8]) {
+        assert!(self.may_leave(frame), "only a clean page that nobody uses migrates");
+        let slot = &mut self.slots[frame as usize];
+        copy.copy_from_slice(slot.frame.as_ref().expect("a resident frame is not lent"));
+        header::seal(copy);
+        slot.writing = true;
+        slot.writing_lsn = Lsn::MAX;
+    }
+
+    /// The write of the clean page's copy ended.
+    pub fn end_migration(&mut self, frame: u32) {
+        let slot = &mut self.slots[frame as usize];
+        debug_assert!(slot.writing);
+        slot.writing = false;
+    }
+
     /// The write of the copy ended. If it failed, the page is as dirty as before.
     pub fn end_write(&mut self, frame: u32, written: bool) {
         let slot = &mut self.slots[frame as usize];
@@ -295,6 +355,7 @@ impl Pool {
         change.apply(slot.frame.as_mut().expect("a resident frame is not lent"), end);
         if !slot.dirty {
             slot.dirty = true;
+            slot.modified = true;
             slot.recovery_lsn = start;
             self.dirty += 1;
         }
@@ -307,7 +368,7 @@ impl Pool {
 
     /// How many frames are empty and not free: taken for pages whose reads have not begun. None are while nothing runs.
     pub fn taken_count(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.state == State::Free).count() - self.free.len()
+        self.slots.iter().filter(|slot| slot.state == State::Free).count() - self.free.len() - self.lasting.len()
     }
 
     /// Checks every invariant stated on this type.
@@ -320,7 +381,8 @@ impl Pool {
             ordered += usize::from(self.slots[frame as usize].state == State::Resident);
             true
         });
-        let resident = self.slots.iter().filter(|slot| slot.state == State::Resident).count();
+        let replaceable = &self.slots[..self.replaceable as usize];
+        let resident = replaceable.iter().filter(|slot| slot.state == State::Resident).count();
         if ordered != resident {
             return Err(format!("{resident} pages are resident, {ordered} stand in the replacement order"));
         }
@@ -347,7 +409,9 @@ impl Pages for Pool {
         let slot = &self.slots[frame as usize];
         match &slot.frame {
             Some(bytes) => {
-                self.replacement.touch(frame);
+                if frame < self.replaceable {
+                    self.replacement.touch(frame);
+                }
                 Ok(bytes)
             }
             None => Err(Need::Page(id)),
@@ -367,8 +431,8 @@ impl Slot {
     fn new(frame: Frame) -> Slot {
         let page = PageId::new(PartitionId(u16::MAX), u32::MAX);
         let (recovery_lsn, writing_lsn) = (Lsn::ZERO, Lsn::ZERO);
-        let (state, dirty, writing) = (State::Free, false, false);
-        Slot { frame: Some(frame), page, pins: 0, state, dirty, writing, recovery_lsn, writing_lsn }
+        let (state, dirty, writing, modified) = (State::Free, false, false, false);
+        Slot { frame: Some(frame), page, pins: 0, state, dirty, writing, modified, recovery_lsn, writing_lsn }
     }
 }
 

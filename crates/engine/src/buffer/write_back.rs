@@ -1,6 +1,7 @@
 //! Writing dirty pages back: copy, make the log durable, stage against tearing, write in place.
 
 use super::Buffer;
+use super::tiered::Reason;
 use crate::canary::{self, Canary};
 use crate::page::header;
 use crate::{Error, Result};
@@ -15,12 +16,13 @@ use std::rc::Rc;
 const RUN_PAGES_MAX: usize = 16;
 
 /// Copies of pages that lie side by side in a file, on their way to the medium.
-struct Run {
+pub(super) struct Run {
     /// The frames that they were copied from, in the order of the file.
-    frames: Vec<u32>,
-    first: PageId,
+    pub frames: Vec<u32>,
+    /// The first of them.
+    pub first: PageId,
     /// The copies at the front of a buffer.
-    bytes: Frame,
+    pub bytes: Frame,
 }
 
 impl Run {
@@ -47,6 +49,11 @@ impl Buffer {
     /// # Errors
     /// The first error; pages that were not written stay dirty.
     pub async fn write_back(self: &Rc<Self>, frames: Vec<u32>) -> Result<()> {
+        self.write_back_for(frames, Reason::Background).await
+    }
+
+    /// As [`Buffer::write_back`]; the reason decides which tiers take the pages.
+    pub(super) async fn write_back_for(self: &Rc<Self>, frames: Vec<u32>, reason: Reason) -> Result<()> {
         let runs = self.copy_out(&frames)?;
         if runs.is_empty() {
             // Somebody else writes these pages; that their write ends is what the caller waits for.
@@ -58,7 +65,7 @@ impl Buffer {
         let pages: usize = runs.iter().map(|run| run.frames.len()).sum();
         self.in_flight.set(self.in_flight.get() + pages);
         let this = Rc::clone(self);
-        self.executor.spawn(async move { this.write_runs(runs).await }).join().await
+        self.executor.spawn(async move { this.write_runs(runs, reason).await }).join().await
     }
 
     /// Copies the dirty ones among these frames, neighbours side by side.
@@ -71,7 +78,7 @@ impl Buffer {
         pages.dedup();
         let neighbours = |a: &(PageId, u32), b: &(PageId, u32)| {
             let adjacent = a.0.partition == b.0.partition && a.0.number + 1 == b.0.number;
-            adjacent && self.is_staged(a.0.partition)
+            adjacent && self.is_joined(a.0.partition)
         };
         let groups = || pages.chunk_by(neighbours).flat_map(|run| run.chunks(RUN_PAGES_MAX));
         // All memory first: once a page counts as being written, nothing may fail before its write.
@@ -87,13 +94,18 @@ impl Buffer {
         Ok(groups().map(copy).collect())
     }
 
+    /// Whether neighbours in the partition's file are written together.
+    fn is_joined(&self, partition: PartitionId) -> bool {
+        self.is_staged(partition) && !self.is_tiered(&self.file(partition))
+    }
+
     /// Whether the partition's pages go through the double-write area.
     fn is_staged(&self, partition: PartitionId) -> bool {
         self.double_write.is_some() && self.file(partition).may_tear()
     }
 
     /// Memory for the copies of so many pages.
-    fn copy_buffer(&self, pages: usize) -> Result<Frame> {
+    pub(super) fn copy_buffer(&self, pages: usize) -> Result<Frame> {
         let page_size = self.settings.page_size;
         let (spare, count, size) = match pages {
             1 => (&self.copies, 16, page_size),
@@ -106,14 +118,20 @@ impl Buffer {
         Ok(spare.pop().expect("just allocated"))
     }
 
-    async fn write_runs(self: Rc<Self>, runs: Vec<Run>) -> Result<()> {
-        let copies = || runs.iter().flat_map(|run| run.copies(self.settings.page_size));
-        let lsn = copies().map(header::lsn).max().unwrap_or(Lsn::ZERO);
+    async fn write_runs(self: Rc<Self>, runs: Vec<Run>, reason: Reason) -> Result<()> {
+        let copies = runs.iter().flat_map(|run| run.copies(self.settings.page_size));
+        let lsn = copies.map(header::lsn).max().unwrap_or(Lsn::ZERO);
         if let Some(log) = self.log.get()
             && let Err(error) = log.flush(lsn).await
         {
             return self.give_up(runs, error);
         }
+        let runs = match self.absorb(runs, reason).await {
+            Ok(runs) if runs.is_empty() => return Ok(()),
+            Ok(runs) => runs,
+            Err((runs, error)) => return self.give_up(runs, error),
+        };
+        let copies = || runs.iter().flat_map(|run| run.copies(self.settings.page_size));
         let tearable = runs.iter().any(|run| self.is_staged(run.first.partition));
         let region = match &self.double_write {
             Some(area) if tearable && !canary::is_planted(Canary::NoDoubleWrite) => {
@@ -169,6 +187,11 @@ impl Buffer {
     fn end_write(&self, frames: &[u32], bytes: Frame, written: bool) {
         let single = bytes.len() == self.settings.page_size;
         (if single { &self.copies } else { &self.run_copies }).borrow_mut().push(bytes);
+        self.finish_write(frames, written);
+    }
+
+    /// The writes of these frames' copies ended.
+    pub(super) fn finish_write(&self, frames: &[u32], written: bool) {
         let mut pool = self.pool.borrow_mut();
         frames.iter().for_each(|frame| pool.end_write(*frame, written));
         self.in_flight.set(self.in_flight.get() - frames.len());
@@ -193,24 +216,27 @@ impl Buffer {
                 self.write_back(old.into_iter().take(self.batch_size()).collect()).await?;
             }
         }
-        Ok(())
+        self.drain_before(lsn).await
     }
 
     /// Writes these pages back as they are now (FORCE): all that can be at once, then those of which an older copy was being
-    /// written.
+    /// written. Pages that stay in main memory are in the log; that suffices (Rahm 1991, section 3.2).
     ///
     /// # Errors
     /// The first error.
     pub async fn force(self: &Rc<Self>, pages: &[PageId]) -> Result<()> {
-        let resident = |page: &PageId| self.pool.borrow().frame_of(*page);
+        let resident = |page: &PageId| {
+            let stays = self.file(page.partition).placement().resident;
+            if stays { None } else { self.pool.borrow().frame_of(*page) }
+        };
         let (older, ready): (Vec<u32>, Vec<u32>) =
             pages.iter().filter_map(resident).partition(|frame| self.pool.borrow().is_writing(*frame));
-        self.write_back(ready).await?;
+        self.write_back_for(ready, Reason::Force).await?;
         for frame in older {
             while self.pool.borrow().is_writing(frame) {
                 self.freed.wait(&self.executor).await;
             }
-            self.write_back(vec![frame]).await?;
+            self.write_back_for(vec![frame], Reason::Force).await?;
         }
         Ok(())
     }

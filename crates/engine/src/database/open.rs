@@ -3,13 +3,15 @@
 use super::{Database, Inner, partition};
 use crate::buffer::{Buffer, DoubleWrite};
 use crate::checkpoint::{self, Checkpointer};
+use crate::hierarchy::{self, reconcile};
 use crate::home::{Contents, Home};
 use crate::lock::{LockTable, VictimPolicy};
-use crate::log::{Log, Scan};
+use crate::log::{Log, Scan, WriteBuffer};
 use crate::recovery;
 use crate::statistics::Statistics;
 use crate::transaction::Registry;
 use crate::{Error, Result, buffer, log};
+use base::Lsn;
 use driver::DeviceId;
 use executor::{Executor, Turn, WaitQueue};
 use std::cell::{Cell, RefCell};
@@ -26,6 +28,8 @@ pub struct Settings {
     pub home_device: String,
     /// The device that holds the log.
     pub log_device: String,
+    /// The tiers between main memory and the partitions' own devices.
+    pub hierarchy: hierarchy::Settings,
     /// FORCE: a transaction's pages are written before its commit is acknowledged.
     pub force: bool,
     /// Whether locks are held until the commit is durable (TPSIM) or only until its record stands in the log buffer.
@@ -39,10 +43,16 @@ pub struct Settings {
 }
 
 /// The device of this name.
-pub(super) fn device(executor: &Executor, name: &str) -> Result<DeviceId> {
+pub(crate) fn device(executor: &Executor, name: &str) -> Result<DeviceId> {
     executor
         .device(name)
         .ok_or_else(|| Error::Setting(format!("there is no device '{name}'; describe it or correct the name")))
+}
+
+/// Tells files made at this moment from all others.
+fn stamp(executor: &Executor, position: Lsn, epoch: u32) -> u64 {
+    let mixed = executor.now().ns() ^ position.0.rotate_left(24) ^ u64::from(epoch).rotate_left(52);
+    mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
 impl Database {
@@ -57,6 +67,20 @@ impl Database {
         let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
         buffer.set_log(Rc::clone(&log));
+        let stamp = stamp(executor, log.end(), 0);
+        let place = (log_device, &settings.log);
+        let write_buffer = settings.hierarchy.write_buffer.as_ref();
+        let mut tiers = Vec::new();
+        if let Some((write_buffer, record)) = WriteBuffer::prepare(executor, place, write_buffer, &[], stamp).await? {
+            log.set_write_buffer(write_buffer);
+            tiers.push(record);
+        }
+        let wanted = (&settings.hierarchy, settings.force, stamp);
+        let (found, records) = reconcile(executor, &buffer, &[], Lsn::ZERO, wanted).await?;
+        tiers.extend(records);
+        if let Some(found) = found {
+            buffer.set_tiers(Rc::new(found));
+        }
         let contents = Contents {
             page_size: settings.buffer.page_size as u32,
             log_page_size: settings.log.page_size as u32,
@@ -66,6 +90,7 @@ impl Database {
             log_epoch: log.epoch(),
             next_transaction: 1,
             partitions: Vec::new(),
+            tiers,
         };
         let home = Home::create(executor, home_device, &contents).await?;
         let database = Database::assemble(executor, settings, log, buffer, home, contents);
@@ -79,26 +104,47 @@ impl Database {
     /// [`Error::NotADatabase`], [`Error::NewerFormat`], [`Error::DamagedLog`], [`Error::DamagedPage`], or the driver's.
     pub async fn open(executor: &Executor, mut settings: Settings, path: &str) -> Result<Database> {
         let home_device = device(executor, &settings.home_device)?;
-        let (home, contents) = Home::open(executor, home_device, path).await?;
+        let (mut home, mut contents) = Home::open(executor, home_device, path).await?;
         settings.buffer.page_size = contents.page_size as usize;
         settings.log.page_size = contents.log_page_size as usize;
         settings.log_device = contents.log_device.clone();
         let log_device = device(executor, &settings.log_device)?;
+        let stamp = stamp(executor, contents.redo_start(), contents.log_epoch);
+        let place = (log_device, &settings.log);
+        let wanted = settings.hierarchy.write_buffer.as_ref();
+        let log_buffer = WriteBuffer::prepare(executor, place, wanted, &contents.tiers, stamp).await?;
         let durable = base::Lsn(contents.log_durable);
         let scan = Scan::open(executor, log_device, &settings.log, contents.redo_start(), durable).await?;
         let mut scan = scan.since_opening(contents.log_epoch);
         let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
         for partition in &contents.partitions {
-            let file = partition::open_file(executor, partition, settings.buffer.page_size, false).await?;
+            let placement = settings.hierarchy.placement(&partition.name);
+            let page_size = settings.buffer.page_size;
+            let file = partition::open_file(executor, partition, (page_size, placement), false).await?;
             buffer.attach(partition.id(), file);
         }
         buffer.repair(contents.redo_start()).await?;
+        let wanted = (&settings.hierarchy, settings.force, stamp);
+        let (tiers, mut records) = reconcile(executor, &buffer, &contents.tiers, contents.redo_start(), wanted).await?;
+        // What a tier is about to hold must be looked for by the next opening.
+        records.extend(log_buffer.as_ref().map(|(_, record)| record.clone()));
+        if records != contents.tiers {
+            contents.tiers = records;
+            home.write(executor, &contents).await?;
+        }
+        if let Some(tiers) = tiers {
+            buffer.set_tiers(Rc::new(tiers));
+        }
         let unfinished = recovery::redo(executor, &buffer, &mut scan).await?;
         let log = scan.finish().await?;
+        if let Some((write_buffer, _)) = log_buffer {
+            log.set_write_buffer(write_buffer);
+        }
         buffer.set_log(Rc::clone(&log));
         let database = Database::assemble(executor, settings, log, buffer, home, contents);
         recovery::finish(&database, unfinished).await?;
+        database.0.buffer.bring_residents().await?;
         checkpoint::start(&database);
         Ok(database)
     }
@@ -144,6 +190,7 @@ impl Database {
     pub async fn close(self) -> Result<()> {
         self.0.closing.set(true);
         self.0.checkpointer.wake(&self.0.executor);
-        self.checkpoint().await
+        self.checkpoint().await?;
+        self.retire_tiers().await
     }
 }

@@ -3,6 +3,7 @@
 use super::Database;
 use crate::buffer::DataFile;
 use crate::catalog::{Locking, Organization, Partition};
+use crate::hierarchy::Placement;
 use crate::organization::{allocator, append, b_tree};
 use crate::page::{Edit, PageKind};
 use crate::{Error, Result};
@@ -65,7 +66,8 @@ impl Database {
         let page_size = inner.settings.buffer.page_size;
         partition.validate(page_size)?;
         remove_leftover(&inner.executor, &partition).await?;
-        let file = open_file(&inner.executor, &partition, page_size, true).await?;
+        let placement = inner.settings.hierarchy.placement(&partition.name);
+        let file = open_file(&inner.executor, &partition, (page_size, placement), true).await?;
         let first_pages = match organization {
             Organization::Direct { objects, blocking_factor, .. } => objects.div_ceil(u64::from(blocking_factor)),
             Organization::Append { .. } => 1,
@@ -108,7 +110,7 @@ impl Database {
 pub(super) async fn open_file(
     executor: &Executor,
     partition: &Partition,
-    page_size: usize,
+    (page_size, placement): (usize, Placement),
     create: bool,
 ) -> Result<DataFile> {
     let device = super::open::device(executor, &partition.device)?;
@@ -118,7 +120,9 @@ pub(super) async fn open_file(
     };
     let file =
         DataFile::open(executor, device, (&partition.file_name(), partition.id()), page_size, create, kind).await?;
-    if partition.assumed {
+    file.place(placement);
+    // What stays in memory would have been read before the first transaction.
+    if partition.assumed && !placement.resident {
         file.assume_written();
     }
     Ok(file)

@@ -4,7 +4,7 @@ use super::batches::Taken;
 use super::buffer::Piece;
 use super::{Log, SyncMethod, page};
 use base::Lsn;
-use driver::{Access, Completion, Fault, Op, Work};
+use driver::{Access, Completion, Fault, Frame, Op, Work};
 use executor::{Executor, WaitQueue};
 use std::rc::{Rc, Weak};
 
@@ -54,6 +54,9 @@ impl Log {
     /// Charges a log write to the current task and pays before an asynchronous one; a synchronous access takes the debt
     /// along.
     pub(super) async fn pay(&self) -> Access {
+        if let Some(buffer) = self.write_buffer.get().filter(|buffer| buffer.has_room(self.settings.page_size as u64)) {
+            return buffer.access(&self.executor).await;
+        }
         if self.synchronous {
             self.executor.charge(Work::NvemAccess);
             return Access::Synchronous { instructions: self.executor.take_debt() };
@@ -101,16 +104,67 @@ impl Log {
             page::seal(page, self.attested.get());
         }
         self.note_submission(commits);
-        let op = Op::Write {
-            file: self.file,
-            offset: position % self.capacity,
-            length: length as u32,
-            buffer: frame,
-            durable: self.settings.durable && self.settings.sync_method == SyncMethod::SyncWrite,
-            access,
-        };
         let log = self.this.upgrade().expect("borrowed from an Rc");
+        if let Some(buffer) = self.write_buffer.get()
+            && let Some(offset) = buffer.take(position, length as u64)
+        {
+            let (file, length) = (buffer.file(), length as u32);
+            let op = Op::Write { file, offset, length, buffer: frame, durable: true, access };
+            self.executor.submit(op, move |completion| log.buffered(number, position, length, completion));
+            return;
+        }
+        let durable = self.settings.durable && self.settings.sync_method == SyncMethod::SyncWrite;
+        // What was paid may have been for room that the write buffer no longer has.
+        let access = if self.synchronous { access } else { Access::Asynchronous };
+        let op = self.write_op(position, length as u32, frame, (durable, access));
         self.executor.submit(op, move |completion| log.written(number, length, completion));
+    }
+
+    /// The write to the log's own device.
+    fn write_op(&self, position: u64, length: u32, buffer: Frame, (durable, access): (bool, Access)) -> Op {
+        Op::Write { file: self.file, offset: position % self.capacity, length, buffer, durable, access }
+    }
+
+    /// Reacts to the end of a write into the write buffer: what it wrote is durable, and goes on to the log's own device.
+    fn buffered(&self, number: u64, position: u64, length: u32, completion: Completion) {
+        let frame = completion.buffer.expect("a write gives its buffer back");
+        let buffer = self.write_buffer.get().expect("its own write ended");
+        let log = self.this.upgrade().expect("borrowed from an Rc");
+        if self.failed.borrow().is_some() {
+            self.inner.borrow_mut().buffer.recycle(frame);
+            return;
+        }
+        if completion.result.is_err() {
+            buffer.drained(position);
+            let durable = self.settings.sync_method == SyncMethod::SyncWrite;
+            let op = self.write_op(position, length, frame, (durable, Access::Asynchronous));
+            self.executor.submit(op, move |completion| log.written(number, length as usize, completion));
+            return;
+        }
+        self.executor.spawn(async move { log.drain(position, length, frame).await });
+        self.note_written(number, length as usize, false);
+        self.advance();
+    }
+
+    /// Writes a piece from the write buffer to the log's own device.
+    async fn drain(&self, position: u64, length: u32, frame: Frame) {
+        self.executor.charge(Work::InputOutput);
+        self.executor.settle().await;
+        let completion =
+            self.executor.perform(self.write_op(position, length, frame, (true, Access::Asynchronous))).await;
+        self.inner.borrow_mut().buffer.recycle(completion.buffer.expect("a write gives its buffer back"));
+        match completion.result {
+            Ok(_) => self.write_buffer.get().expect("its piece was there").drained(position),
+            Err(fault) => self.fail_by(&fault),
+        }
+    }
+
+    fn note_written(&self, number: u64, length: usize, needs_sync: bool) {
+        let inner = &mut *self.inner.borrow_mut();
+        let submitted = inner.batches.written(number, needs_sync);
+        inner.statistics.writes += 1;
+        inner.statistics.bytes_written += length as u64;
+        inner.statistics.write_latency.record(self.executor.now().since_ns(submitted));
     }
 
     fn note_submission(&self, commits: u32) {
@@ -134,12 +188,9 @@ impl Log {
             if self.failed.borrow().is_some() {
                 return;
             }
-            if completion.result.is_ok() {
-                let submitted = inner.batches.written(number, needs_sync);
-                inner.statistics.writes += 1;
-                inner.statistics.bytes_written += length as u64;
-                inner.statistics.write_latency.record(self.executor.now().since_ns(submitted));
-            }
+        }
+        if completion.result.is_ok() {
+            self.note_written(number, length, needs_sync);
         }
         match completion.result {
             Err(fault) => self.fail_by(&fault),

@@ -12,6 +12,13 @@ pub struct Place {
     pub offset: u16,
 }
 
+impl Place {
+    /// Which of its page's objects it is, if they are of `record_size` bytes.
+    pub fn slot(self, record_size: usize) -> u16 {
+        ((usize::from(self.offset) - HEADER_SIZE) / record_size) as u16
+    }
+}
+
 /// The place of object `number`.
 #[inline]
 pub fn place(partition: PartitionId, number: u64, blocking_factor: u32, record_size: u32) -> Place {

@@ -31,7 +31,10 @@ impl Transaction {
         loop {
             let step = database.refer(partition, || self.try_append(partition, record, blocking_factor, found.locking));
             match step.await? {
-                Ok(position) => return Ok(position),
+                Ok(position) => {
+                    self.tell(position.page, position.slot, true);
+                    return Ok(position);
+                }
                 Err(resource) => self.lock(resource, Mode::Exclusive).await?,
             }
         }
@@ -99,6 +102,7 @@ impl Transaction {
         for number in 1..count {
             let page = PageId::new(partition, number);
             let records = database.refer(partition, || database.appended(page)).await?;
+            self.tell(page, 0, false);
             for (slot, _) in records {
                 let position = Position { page, slot };
                 match found.locking {

@@ -31,6 +31,9 @@ impl Transaction {
         let state = std::mem::take(&mut self.state);
         let mut ending = Ending { database: database.clone(), state, lsn: None, freeing: false };
         add(&inner.statistics.commits, 1);
+        if let Some(observer) = inner.statistics.observer() {
+            observer.ended(ending.state.id, true);
+        }
         if !ending.state.wrote {
             return database.commit_read(&ending.state).await;
         }

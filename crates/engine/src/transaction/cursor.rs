@@ -101,6 +101,9 @@ impl Transaction {
             let database = self.database.clone();
             match database.refer(cursor.partition, || self.read_leaf(cursor)).await? {
                 Step::Read(share) => {
+                    if let Some((key, _)) = share.records.front() {
+                        self.tell_key(cursor.partition, key, false);
+                    }
                     cursor.ready = share.records;
                     cursor.from = share.from;
                 }

@@ -25,14 +25,16 @@ impl Transaction {
         let (place, length) = self.lock_object(partition, number, Mode::Shared).await?;
         let database = self.database.clone();
         let mut look = Some(look);
-        database
+        let seen = database
             .refer(partition, || {
                 let pool = database.0.buffer.pool().borrow();
                 let start = usize::from(place.offset);
                 let object = &pool.page(place.page)?[start..start + length];
                 Ok(look.take().expect("an attempt succeeds once")(object))
             })
-            .await
+            .await?;
+        self.tell(place.page, place.slot(length), false);
+        Ok(seen)
     }
 
     /// Changes object `number` in place.
@@ -70,6 +72,7 @@ impl Transaction {
             })
             .await?;
         self.note_page(place.page);
+        self.tell(place.page, place.slot(length), true);
         Ok(answer)
     }
 

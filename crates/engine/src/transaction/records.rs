@@ -50,7 +50,9 @@ impl Transaction {
         self.reference().await?;
         self.lock_key(partition, key, mode).await?;
         let database = self.database.clone();
-        match database.refer(partition, || database.find(partition, key)).await? {
+        let found = database.refer(partition, || database.find(partition, key)).await?;
+        self.tell_key(partition, key, false);
+        match found {
             Found::Nothing => Ok(None),
             Found::Here(value) => Ok(Some(value)),
             Found::Elsewhere(length, first) => self.fetch(partition, length, first).await.map(Some),
@@ -72,6 +74,7 @@ impl Transaction {
         let mut look = Some(look);
         let database = self.database.clone();
         let seen = database.refer(partition, || database.look(partition, key, &mut look)).await?;
+        self.tell_key(partition, key, false);
         match seen {
             Ok(answer) => Ok(answer),
             Err((length, first)) => {
@@ -113,7 +116,10 @@ impl Transaction {
         loop {
             let step = database.refer(partition, || self.try_write(partition, key, &stored)).await?;
             match step {
-                Passage::Done(()) => return Ok(true),
+                Passage::Done(()) => {
+                    self.tell_key(partition, key, true);
+                    return Ok(true);
+                }
                 Passage::Blocked(resource, mode) => self.lock(resource, mode).await?,
             }
         }
@@ -195,7 +201,9 @@ impl Transaction {
         let mut change = Some(change);
         let database = self.database.clone();
         let state = &mut self.state;
-        database.refer(partition, || database.try_modify(state, partition, key, &mut change)).await
+        let answer = database.refer(partition, || database.try_modify(state, partition, key, &mut change)).await?;
+        self.tell_key(partition, key, true);
+        Ok(answer)
     }
 
     /// Deletes a record; false if there is none with this key.
@@ -213,6 +221,7 @@ impl Transaction {
                 Passage::Blocked(resource, mode) => self.lock(resource, mode).await?,
             }
         };
+        self.tell_key(partition, key, deleted);
         if deleted {
             database.complete(|| database.merge(partition, key)).await?;
         }

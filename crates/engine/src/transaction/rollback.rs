@@ -54,6 +54,9 @@ impl Database {
             self.0.log.append(state.id, &Body::RolledBack, std::iter::empty());
         }
         add(&self.0.statistics.rollbacks, 1);
+        if let Some(observer) = self.0.statistics.observer() {
+            observer.ended(state.id, false);
+        }
         self.release_locks(&state, None);
         self.retire(state);
         Ok(())

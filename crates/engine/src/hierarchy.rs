@@ -1,0 +1,89 @@
+//! Tiers between main memory and a partition's own device: a second-level cache and a write buffer (Rahm 1991, section 3.2).
+//!
+//! A tier is a file of slots on some device; a slot holds the copy of one page, which carries its own id, sequence number,
+//! log position and checksum, so the slots are their own directory and a torn one gives itself away.
+//!
+//! The rules that keep this safe:
+//! * A page that is newer than on its own device enters a tier only if that survives a power cut, by a durable write; its
+//!   write to its own device starts at once. Until that has ended the slot is neither reused nor overwritten: if the power
+//!   goes, it is the whole copy of a page that may be torn in its place, as the double-write area is elsewhere.
+//! * Until then the page also counts as not yet written for checkpoints, so the log goes back far enough to make it anew.
+//! * Writes of one page to its own device never overtake each other.
+//! * What a volatile tier holds stands on the page's own device, too.
+
+mod design;
+mod header;
+mod restart;
+mod slots;
+mod statistics;
+mod tiers;
+
+pub use design::{Admission, Design};
+pub use header::Record;
+pub use slots::{Filled, Slots, Tier};
+pub use statistics::{Statistics, TierReport};
+pub use tiers::{TierFile, Tiers};
+
+pub(crate) use header::{HEADER_BYTES, Kind, open_file, read_header, write_header};
+pub(crate) use restart::reconcile;
+
+use std::collections::BTreeMap;
+
+/// Which tiers a database has, and which partitions use them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The second-level cache.
+    pub cache: Option<CacheSettings>,
+    /// The write buffer.
+    pub write_buffer: Option<WriteBufferSettings>,
+    /// Where partitions differ from [`Placement::default`], by name.
+    pub placements: BTreeMap<String, Placement>,
+}
+
+impl Settings {
+    /// How the partition of this name uses the hierarchy.
+    pub fn placement(&self, partition: &str) -> Placement {
+        self.placements.get(partition).copied().unwrap_or_default()
+    }
+}
+
+/// A second-level cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheSettings {
+    /// The device that holds it.
+    pub device: String,
+    /// How many pages it holds.
+    pub pages: u32,
+    /// Which pages enter it.
+    pub design: Design,
+    /// Whether it loses its contents with the power; `None`: as its device says.
+    pub volatile: Option<bool>,
+}
+
+/// A write buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteBufferSettings {
+    /// The device that holds it, one that keeps its contents without power.
+    pub device: String,
+    /// How many pages of partitions it holds; zero for none.
+    pub pages: u32,
+    /// How many bytes of log it holds; zero if the log does without.
+    pub log_bytes: u64,
+}
+
+/// How one partition uses the hierarchy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Whether its pages stay in main memory for good, in frames of their own beside the buffer's.
+    pub resident: bool,
+    /// Whether its pages may enter the second-level cache.
+    pub cache: bool,
+    /// Whether its pages may be written to the write buffer.
+    pub write_buffer: bool,
+}
+
+impl Default for Placement {
+    fn default() -> Placement {
+        Placement { resident: false, cache: true, write_buffer: true }
+    }
+}

@@ -1,0 +1,131 @@
+//! A tier's file: its header, and what the home file says of it.
+//!
+//! ```text
+//!  0 magic "ENTRTIER"   8 stamp u64   16 capacity u64   24 page size u32   28 CRC-32C of the bytes before u32
+//! 4096 slots
+//! ```
+
+use crate::{Error, Result};
+use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op, Output};
+use executor::Executor;
+use serde::{Deserialize, Serialize};
+
+const MAGIC: &[u8; 8] = b"ENTRTIER";
+/// Where the slots begin in a tier's file.
+pub const HEADER_BYTES: u64 = 4096;
+
+/// What a tier is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// The second-level cache.
+    Cache,
+    /// The write buffer for pages.
+    WriteBuffer,
+    /// The write buffer for the log.
+    LogBuffer,
+}
+
+impl Kind {
+    /// The name of the tier's file.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Kind::Cache => "cache.tier",
+            Kind::WriteBuffer => "write-buffer.tier",
+            Kind::LogBuffer => "log-buffer.tier",
+        }
+    }
+
+    /// The tier in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Cache => "second-level cache",
+            Kind::WriteBuffer => "write buffer",
+            Kind::LogBuffer => "log's write buffer",
+        }
+    }
+}
+
+/// What the home file says of a tier that survives power cuts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// What it is for.
+    pub kind: Kind,
+    /// Its device.
+    pub device: String,
+    /// Tells its file from any other of that name.
+    pub stamp: u64,
+    /// How many pages it holds, or for the log how many bytes.
+    pub capacity: u64,
+    /// Whether it may hold what is nowhere else.
+    pub in_use: bool,
+}
+
+impl Record {
+    /// The error of a tier that is not there although it may hold what is nowhere else.
+    pub fn missing(&self, detail: &str) -> Error {
+        Error::TierMissing { tier: self.kind.name(), device: self.device.clone(), detail: detail.to_owned() }
+    }
+
+    fn bytes(&self, page_size: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(32);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&self.stamp.to_le_bytes());
+        bytes.extend_from_slice(&self.capacity.to_le_bytes());
+        bytes.extend_from_slice(&(page_size as u32).to_le_bytes());
+        let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes) as u32;
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+}
+
+/// Opens a tier's file. Returns it and its length in bytes; `None` if it is missing and not to be created.
+///
+/// # Errors
+/// The driver's.
+pub async fn open_file(
+    executor: &Executor,
+    device: DeviceId,
+    kind: Kind,
+    create: bool,
+) -> Result<Option<(FileId, u64)>> {
+    let op = Op::Open { device, name: kind.file_name().to_owned(), create };
+    match executor.perform(op).await.result {
+        Ok(Output::Opened { file, length }) => Ok(Some((file, length))),
+        Ok(_) => unreachable!("opening a file answers with the file"),
+        Err(fault) if fault.kind == FaultKind::NotFound => Ok(None),
+        Err(fault) => Err(Error::Input(fault)),
+    }
+}
+
+/// Makes the file the tier that `record` describes; what it held is out of reach from then on.
+///
+/// # Errors
+/// The driver's.
+pub async fn write_header(executor: &Executor, file: FileId, record: &Record, page_size: usize) -> Result<()> {
+    let mut buffer = frame(executor)?;
+    buffer.fill(0);
+    let bytes = record.bytes(page_size);
+    buffer[..bytes.len()].copy_from_slice(&bytes);
+    let (length, access) = (HEADER_BYTES as u32, Access::Asynchronous);
+    let op = Op::Write { file, offset: 0, length, buffer, durable: true, access };
+    executor.perform(op).await.result?;
+    Ok(())
+}
+
+/// Whether the file is the tier that `record` describes.
+///
+/// # Errors
+/// The driver's.
+pub async fn read_header(executor: &Executor, file: FileId, record: &Record, page_size: usize) -> Result<bool> {
+    let (length, access) = (HEADER_BYTES as u32, Access::Asynchronous);
+    let op = Op::Read { file, offset: 0, length, buffer: frame(executor)?, access };
+    let completion = executor.perform(op).await;
+    completion.result?;
+    let buffer = completion.buffer.expect("a read gives its buffer back");
+    let expected = record.bytes(page_size);
+    Ok(buffer[..expected.len()] == expected[..])
+}
+
+fn frame(executor: &Executor) -> Result<Frame> {
+    Ok(executor.frames(1, HEADER_BYTES as usize)?.pop().expect("one was asked for"))
+}

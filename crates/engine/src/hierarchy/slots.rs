@@ -1,0 +1,389 @@
+//! The slots of both tiers and what is in them: plain synchronous bookkeeping, no I/O.
+
+use crate::buffer::PageTable;
+use crate::buffer::replacement::{Policy, Replacement};
+use base::{Lsn, PageId, PartitionId};
+
+/// Which tier a slot belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// The second-level cache.
+    Cache,
+    /// The write buffer.
+    WriteBuffer,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    /// Its copy is being written into it.
+    Filling,
+    /// The page's own device has this version or a newer one.
+    Kept,
+    /// Newer than on the page's own device; its write there waits for that of an older version.
+    Waiting,
+    /// Newer than on the page's own device, and being written there.
+    Destaging,
+    /// Newer than on the page's own device; the write there failed.
+    Failed,
+}
+
+impl State {
+    fn is_pending(self) -> bool {
+        matches!(self, State::Waiting | State::Destaging | State::Failed)
+    }
+}
+
+struct Slot {
+    page: PageId,
+    state: State,
+    /// Whether the copy counts as cached: it stands in the replacement order.
+    listed: bool,
+    reading: bool,
+    /// Of a pending copy: redo of its page begins no earlier.
+    recovery_lsn: Lsn,
+    /// A newer version whose write waits for the end of this one's.
+    newer: Option<u32>,
+    /// The older version that is being written.
+    older: Option<u32>,
+}
+
+/// What became of a copy that is newer than on its page's own device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filled {
+    /// Whether its write to the page's own device is to start now.
+    pub destage: bool,
+    /// A slot whose copy will not be written any more, because this one replaces it.
+    pub superseded: Option<u32>,
+}
+
+/// The slots. The cache's come first. Invariants, checked by [`Slots::check`]: the directory names the newest copy of each
+/// page; a slot that is pending or being read is never free or taken; what is listed is in the directory; at most one
+/// version of a page is being written to its own device.
+pub struct Slots {
+    slots: Vec<Slot>,
+    cache: u32,
+    free: [Vec<u32>; 2],
+    newest: PageTable,
+    order: Box<dyn Replacement>,
+    pending: usize,
+}
+
+const NO_PAGE: PageId = PageId::new(PartitionId(u16::MAX), u32::MAX);
+
+impl Slots {
+    /// Empty slots: so many of the cache, so many of the write buffer.
+    pub fn new(cache: u32, write_buffer: u32) -> Slots {
+        let slot = || Slot {
+            page: NO_PAGE,
+            state: State::Free,
+            listed: false,
+            reading: false,
+            recovery_lsn: Lsn::MAX,
+            newer: None,
+            older: None,
+        };
+        let count = cache + write_buffer;
+        Slots {
+            slots: (0..count).map(|_| slot()).collect(),
+            cache,
+            free: [(0..cache).rev().collect(), (cache..count).rev().collect()],
+            newest: PageTable::default(),
+            order: Policy::Lru.build(cache as usize),
+            pending: 0,
+        }
+    }
+
+    /// The tier that the slot belongs to, and its number there.
+    pub fn place(&self, slot: u32) -> (Tier, u32) {
+        if slot < self.cache { (Tier::Cache, slot) } else { (Tier::WriteBuffer, slot - self.cache) }
+    }
+
+    /// How many copies are newer than on their pages' own devices.
+    pub fn pending_count(&self) -> usize {
+        self.pending
+    }
+
+    /// How many copies count as cached.
+    pub fn listed_count(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.listed).count()
+    }
+
+    /// The slot of the page's newest copy.
+    pub fn lookup(&self, page: PageId) -> Option<u32> {
+        self.newest.get(page)
+    }
+
+    /// A slot for a copy of `page`, if one can be had: the page's own if that may be overwritten, else a free one, else in
+    /// the cache that of the least recently used page that its own device holds, too.
+    pub fn take(&mut self, tier: Tier, page: PageId) -> Option<u32> {
+        let own = self.newest.get(page).filter(|own| {
+            let slot = &self.slots[*own as usize];
+            slot.state == State::Kept && !slot.reading && self.place(*own).0 == tier
+        });
+        let emptied = match own {
+            None if self.free[tier as usize].is_empty() && tier == Tier::Cache => self.coldest(),
+            own => own,
+        };
+        if let Some(slot) = emptied {
+            self.empty(slot);
+        }
+        let taken = self.free[tier as usize].pop()?;
+        self.slots[taken as usize].state = State::Filling;
+        Some(taken)
+    }
+
+    fn coldest(&self) -> Option<u32> {
+        let mut found = None;
+        self.order.coldest(&mut |slot| {
+            let candidate = &self.slots[slot as usize];
+            if candidate.state == State::Kept && !candidate.reading {
+                found = Some(slot);
+            }
+            found.is_none()
+        });
+        found
+    }
+
+    /// Gives back a slot from [`Slots::take`] that was not filled.
+    pub fn give_back(&mut self, slot: u32) {
+        assert_eq!(self.slots[slot as usize].state, State::Filling, "only a taken slot is given back");
+        self.empty(slot);
+    }
+
+    /// The slot holds a copy of a page that its own device holds, too. `listed`: it counts as cached.
+    pub fn filled_clean(&mut self, slot: u32, page: PageId, listed: bool) {
+        assert!(self.newest.get(page).is_none(), "a page that has a copy is not copied anew while it is unchanged");
+        self.fill(slot, page, State::Kept, listed);
+        self.release_if_unneeded(slot);
+    }
+
+    /// The slot durably holds a copy of a page that is newer than on its own device; `recovery_lsn` is where redo of the page
+    /// begins as long as that is so.
+    pub fn filled_dirty(&mut self, slot: u32, page: PageId, recovery_lsn: Lsn, listed: bool) -> Filled {
+        let old = self.newest.get(page);
+        let (mut older, mut superseded, mut lsn) = (None, None, recovery_lsn);
+        if let Some(old) = old {
+            lsn = lsn.min(self.slots[old as usize].recovery_lsn);
+            self.unlist(old);
+            match self.slots[old as usize].state {
+                State::Destaging => {
+                    self.newest.remove(page);
+                    self.slots[old as usize].newer = Some(slot);
+                    older = Some(old);
+                }
+                State::Waiting => {
+                    older = self.slots[old as usize].older.take();
+                    let first = older.expect("whoever waits knows for whom");
+                    self.slots[first as usize].newer = Some(slot);
+                    superseded = Some(old);
+                    self.empty(old);
+                }
+                State::Failed => {
+                    superseded = Some(old);
+                    self.empty(old);
+                }
+                State::Kept => self.empty(old),
+                state => unreachable!("a copy in the directory is not {state:?}"),
+            }
+        }
+        let destage = older.is_none();
+        self.fill(slot, page, if destage { State::Destaging } else { State::Waiting }, listed);
+        let filled = &mut self.slots[slot as usize];
+        (filled.older, filled.recovery_lsn) = (older, lsn);
+        self.pending += 1;
+        Filled { destage, superseded }
+    }
+
+    fn fill(&mut self, slot: u32, page: PageId, state: State, listed: bool) {
+        assert_eq!(self.slots[slot as usize].state, State::Filling, "only a taken slot is filled");
+        (self.slots[slot as usize].page, self.slots[slot as usize].state) = (page, state);
+        self.newest.insert(page, slot);
+        if listed {
+            self.list(slot);
+        }
+    }
+
+    fn list(&mut self, slot: u32) {
+        if slot < self.cache && !self.slots[slot as usize].listed {
+            self.slots[slot as usize].listed = true;
+            self.order.insert(slot);
+        }
+    }
+
+    fn unlist(&mut self, slot: u32) {
+        if std::mem::take(&mut self.slots[slot as usize].listed) {
+            self.order.remove(slot);
+        }
+    }
+
+    /// Nothing is in the slot any more.
+    fn empty(&mut self, slot: u32) {
+        self.unlist(slot);
+        let entry = &mut self.slots[slot as usize];
+        self.pending -= usize::from(entry.state.is_pending());
+        let page = std::mem::replace(&mut entry.page, NO_PAGE);
+        entry.state = State::Free;
+        (entry.newer, entry.older, entry.recovery_lsn) = (None, None, Lsn::MAX);
+        if page != NO_PAGE && self.newest.get(page) == Some(slot) {
+            self.newest.remove(page);
+        }
+        let tier = self.place(slot).0;
+        self.free[tier as usize].push(slot);
+    }
+
+    fn release_if_unneeded(&mut self, slot: u32) {
+        let entry = &self.slots[slot as usize];
+        if entry.state == State::Kept && !entry.listed && !entry.reading {
+            self.empty(slot);
+        }
+    }
+
+    /// The write of the slot's copy to its page's own device ended. Returns the slot whose copy is to be written there next.
+    pub fn destaged(&mut self, slot: u32, written: bool) -> Option<u32> {
+        let entry = &mut self.slots[slot as usize];
+        assert_eq!(entry.state, State::Destaging, "only what is being written ends being written");
+        if let Some(newer) = entry.newer.take() {
+            self.empty(slot);
+            let newer_entry = &mut self.slots[newer as usize];
+            newer_entry.older = None;
+            newer_entry.state = State::Destaging;
+            return Some(newer);
+        }
+        if !written {
+            entry.state = State::Failed;
+            return None;
+        }
+        entry.state = State::Kept;
+        entry.recovery_lsn = Lsn::MAX;
+        self.pending -= 1;
+        self.release_if_unneeded(slot);
+        None
+    }
+
+    /// A write that failed is tried again.
+    pub fn retry(&mut self, slot: u32) {
+        assert_eq!(self.slots[slot as usize].state, State::Failed, "only what failed is tried again");
+        self.slots[slot as usize].state = State::Destaging;
+    }
+
+    /// The page's copy is being read: its slot stays as it is.
+    pub fn begin_read(&mut self, slot: u32) {
+        self.slots[slot as usize].reading = true;
+    }
+
+    /// The read ended. `leaves`: the page is in main memory now and counts as cached no longer; else it was used just now.
+    pub fn end_read(&mut self, slot: u32, leaves: bool) {
+        self.slots[slot as usize].reading = false;
+        if leaves {
+            self.unlist(slot);
+        } else if self.slots[slot as usize].listed {
+            self.order.touch(slot);
+        }
+        self.release_if_unneeded(slot);
+    }
+
+    /// An unchanged page leaves main memory: a copy of it that is still in the cache counts as used just now. False if there
+    /// is none.
+    pub fn refresh(&mut self, page: PageId) -> bool {
+        match self.newest.get(page) {
+            Some(slot) if self.slots[slot as usize].listed => self.order.touch(slot),
+            Some(slot) => self.list(slot),
+            None => return false,
+        }
+        true
+    }
+
+    /// The page's copy is out of date or damaged.
+    pub fn forget(&mut self, page: PageId) {
+        if let Some(slot) = self.newest.get(page) {
+            let entry = &self.slots[slot as usize];
+            assert!(entry.state == State::Kept && !entry.reading, "only a copy that nobody needs is forgotten");
+            self.empty(slot);
+        }
+    }
+
+    /// The slot of a copy of this page that its own device lacks, and whether its write there failed.
+    pub fn unsettled(&self, page: PageId) -> Option<(u32, bool)> {
+        let slot = self.newest.get(page)?;
+        let state = self.slots[slot as usize].state;
+        state.is_pending().then_some((slot, state == State::Failed))
+    }
+
+    /// Takes over copies that an earlier opening left in these slots, the least recently used first, while all slots are
+    /// empty. The pages' own devices hold them, too.
+    pub fn adopt(&mut self, copies: impl Iterator<Item = (u32, PageId)>) {
+        let mut adopted = vec![false; self.slots.len()];
+        for (slot, page) in copies {
+            assert_eq!(self.slots[slot as usize].state, State::Free, "nothing is in a slot that is adopted");
+            self.slots[slot as usize].state = State::Filling;
+            self.fill(slot, page, State::Kept, true);
+            adopted[slot as usize] = true;
+        }
+        self.free.iter_mut().for_each(|free| free.retain(|slot| !adopted[*slot as usize]));
+    }
+
+    /// The page whose copy is in the slot.
+    pub fn page_of(&self, slot: u32) -> PageId {
+        self.slots[slot as usize].page
+    }
+
+    /// Where redo has to begin at the latest, for the pages that are newer here than on their own devices.
+    pub fn recovery_lsn(&self) -> Option<Lsn> {
+        if self.pending == 0 {
+            return None;
+        }
+        self.slots.iter().filter(|slot| slot.state.is_pending()).map(|slot| slot.recovery_lsn).min()
+    }
+
+    /// The pages whose copies are newer than on their own devices, with changes from before `lsn`.
+    pub fn pending_before(&self, lsn: Lsn) -> Vec<PageId> {
+        let old = |slot: &&Slot| slot.state.is_pending() && slot.recovery_lsn < lsn;
+        self.slots.iter().filter(old).map(|slot| slot.page).collect()
+    }
+
+    /// The cached pages, the least recently used first.
+    pub fn listed(&self) -> Vec<PageId> {
+        let mut pages = Vec::new();
+        self.order.coldest(&mut |slot| {
+            pages.push(self.slots[slot as usize].page);
+            true
+        });
+        pages
+    }
+
+    /// Checks every invariant stated on this type.
+    ///
+    /// # Errors
+    /// Words that say which does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        let free: usize = self.free.iter().map(Vec::len).sum();
+        if free != self.slots.iter().filter(|slot| slot.state == State::Free).count() {
+            return Err("the free lists and the slots disagree".into());
+        }
+        if self.pending != self.slots.iter().filter(|slot| slot.state.is_pending()).count() {
+            return Err("the count of pending copies is off".into());
+        }
+        if self.listed().len() != self.listed_count() {
+            return Err("the replacement order and the slots disagree".into());
+        }
+        for (number, slot) in self.slots.iter().enumerate() {
+            let number = number as u32;
+            let newest = self.newest.get(slot.page) == Some(number);
+            let in_use = !matches!(slot.state, State::Free | State::Filling);
+            if in_use && !newest && slot.newer.is_none() {
+                return Err(format!("slot {number} holds {} and nothing leads to it", slot.page));
+            }
+            if slot.listed && !newest {
+                return Err(format!("slot {number} is listed and not in the directory"));
+            }
+            if slot.state == State::Kept && !slot.listed && !slot.reading {
+                return Err(format!("slot {number} is kept for nothing"));
+            }
+            if (slot.state == State::Waiting) != slot.older.is_some() {
+                return Err(format!("slot {number} waits for nobody, or is not waited for"));
+            }
+        }
+        Ok(())
+    }
+}

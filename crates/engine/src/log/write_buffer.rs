@@ -1,0 +1,259 @@
+//! A write buffer for the log on non-volatile memory: commits are durable when their log pages stand there; the log's own
+//! device gets them afterwards (Rahm 1991, section 3.3).
+//!
+//! The buffer is a ring of whole log pages, which carry their position, opening and checksum. Room is given free in the order
+//! in which it was taken.
+
+use super::page::{self, HEADER_SIZE};
+use super::{Settings, open_file};
+use crate::database::device;
+use crate::hierarchy::{self, HEADER_BYTES, Kind, Record, TierReport, WriteBufferSettings};
+use crate::statistics::add;
+use crate::{Error, Result};
+use driver::{Access, DeviceId, DeviceTraits, FileId, Frame, Op};
+use executor::Executor;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+/// A piece of log in the ring.
+struct Piece {
+    offset: u64,
+    length: u64,
+    /// Its place in the log.
+    position: u64,
+    drained: bool,
+}
+
+/// The ring and its file.
+pub struct WriteBuffer {
+    file: FileId,
+    device: String,
+    capacity: u64,
+    traits: DeviceTraits,
+    pieces: RefCell<VecDeque<Piece>>,
+    /// Writes that found room, and those that did not.
+    absorbed: Cell<u64>,
+    fallbacks: Cell<u64>,
+}
+
+impl WriteBuffer {
+    /// Opens the write buffer that `settings` ask for, once the log's own device has what one of an earlier opening holds.
+    /// Returns it, if there is one, and what the home file is to say of it before it is used.
+    ///
+    /// # Errors
+    /// [`Error::TierMissing`], [`Error::Setting`], or the driver's.
+    pub async fn prepare(
+        executor: &Executor,
+        (log_device, log): (DeviceId, &Settings),
+        settings: Option<&WriteBufferSettings>,
+        records: &[Record],
+        stamp: u64,
+    ) -> Result<Option<(WriteBuffer, Record)>> {
+        let old = records.iter().find(|record| record.kind == Kind::LogBuffer);
+        let mut kept = None;
+        if let Some(record) = old {
+            kept = restore(executor, (log_device, log), record).await?.map(|file| (file, record.clone()));
+        }
+        let Some(settings) = settings.filter(|settings| settings.log_bytes > 0 && log.durable) else { return Ok(None) };
+        let device = device(executor, &settings.device)?;
+        let capacity = settings.log_bytes - settings.log_bytes % log.page_size as u64;
+        let name = settings.device.clone();
+        let suits = |record: &Record| record.device == name && record.capacity == capacity;
+        let (file, record) = match kept.filter(|(_, record)| suits(record)) {
+            Some((file, record)) => (file, Record { in_use: true, ..record }),
+            None => {
+                let record = Record { kind: Kind::LogBuffer, device: name, stamp, capacity, in_use: true };
+                let file_name = record.kind.file_name().to_owned();
+                executor.perform(Op::Remove { device, name: file_name }).await.result?;
+                let (file, _) =
+                    hierarchy::open_file(executor, device, record.kind, true).await?.expect("created if missing");
+                executor.perform(Op::Resize { file, length: HEADER_BYTES + capacity }).await.result?;
+                hierarchy::write_header(executor, file, &record, log.page_size).await?;
+                (file, record)
+            }
+        };
+        let traits = executor.traits(device);
+        if !traits.durable {
+            let why = "it loses its contents with the power; a write buffer needs one that keeps them";
+            return Err(Error::Setting(format!("device '{}': {why}", settings.device)));
+        }
+        let buffer = WriteBuffer {
+            file,
+            device: settings.device.clone(),
+            capacity,
+            traits,
+            pieces: RefCell::default(),
+            absorbed: Cell::new(0),
+            fallbacks: Cell::new(0),
+        };
+        Ok(Some((buffer, record)))
+    }
+
+    /// The file.
+    pub(super) fn file(&self) -> FileId {
+        self.file
+    }
+
+    /// Whether a write of so many bytes would find room.
+    pub(super) fn has_room(&self, length: u64) -> bool {
+        self.place(length).is_some()
+    }
+
+    /// Where a piece would go in the ring.
+    fn place(&self, length: u64) -> Option<u64> {
+        let pieces = self.pieces.borrow();
+        let (Some(first), Some(last)) = (pieces.front(), pieces.back()) else {
+            return (length <= self.capacity).then_some(0);
+        };
+        let (tail, head) = (first.offset, last.offset + last.length);
+        if head > tail {
+            if self.capacity - head >= length {
+                return Some(head);
+            }
+            return (tail >= length).then_some(0);
+        }
+        (tail - head >= length).then_some(head)
+    }
+
+    /// Takes room for a piece of the log and says where in the file.
+    pub(super) fn take(&self, position: u64, length: u64) -> Option<u64> {
+        let Some(offset) = self.place(length) else {
+            add(&self.fallbacks, 1);
+            return None;
+        };
+        add(&self.absorbed, 1);
+        self.pieces.borrow_mut().push_back(Piece { offset, length, position, drained: false });
+        Some(HEADER_BYTES + offset)
+    }
+
+    /// The piece stands on the log's own device, or never stood here.
+    pub(super) fn drained(&self, position: u64) {
+        let mut pieces = self.pieces.borrow_mut();
+        pieces.iter_mut().filter(|piece| piece.position == position).for_each(|piece| piece.drained = true);
+        while pieces.front().is_some_and(|piece| piece.drained) {
+            pieces.pop_front();
+        }
+    }
+
+    /// The first position that the log's own device may lack.
+    pub fn oldest(&self) -> Option<u64> {
+        self.pieces.borrow().iter().filter(|piece| !piece.drained).map(|piece| piece.position).min()
+    }
+
+    /// Pays for one access and says how it is made.
+    pub(super) async fn access(&self, executor: &Executor) -> Access {
+        crate::buffer::access(executor, &self.traits).await
+    }
+
+    /// What the buffer is and did; sizes are in log writes.
+    pub fn report(&self) -> TierReport {
+        TierReport {
+            name: "log-buffer",
+            device: self.device.clone(),
+            pages: self.capacity / 4096,
+            volatile: false,
+            reads: 0,
+            writes: self.absorbed.get(),
+            modified: self.absorbed.get(),
+            fallbacks: self.fallbacks.get(),
+            damaged: 0,
+        }
+    }
+
+    /// Forgets what was counted: the end of a warm-up.
+    pub fn restart_statistics(&self) {
+        self.absorbed.set(0);
+        self.fallbacks.set(0);
+    }
+}
+
+/// Writes to the log's file the pages that a write buffer holds and the file lacks. Returns the buffer's file if it is there.
+async fn restore(
+    executor: &Executor,
+    (log_device, settings): (DeviceId, &Settings),
+    record: &Record,
+) -> Result<Option<FileId>> {
+    let missing = |detail: &str| if record.in_use { Err(record.missing(detail)) } else { Ok(None) };
+    let Some(device) = executor.device(&record.device) else { return missing("there is no such device") };
+    let Some((file, length)) = hierarchy::open_file(executor, device, record.kind, false).await? else {
+        return missing(&format!("it holds no file '{}'", record.kind.file_name()));
+    };
+    let whole = length >= HEADER_BYTES + record.capacity;
+    if !whole || !hierarchy::read_header(executor, file, record, settings.page_size).await? {
+        return missing(&format!("its file '{}' is another tier's", record.kind.file_name()));
+    }
+    let (log, log_length) = open_file(executor, log_device, settings.file.clone(), false).await?;
+    settings.check_capacity(log_length)?;
+    let size = settings.page_size;
+    let mut frames = executor.frames(2, size)?;
+    let (mut copy, mut present) = (frames.pop().expect("two frames"), frames.pop().expect("two frames"));
+    for offset in (0..record.capacity).step_by(size) {
+        copy = read(executor, file, HEADER_BYTES + offset, copy, size).await?;
+        let Some((position, epoch)) = place(&copy[..size]) else { continue };
+        present = read(executor, log, position % log_length, present, size).await?;
+        if place(&present[..size]).is_some_and(|other| other >= (position, epoch)) {
+            continue;
+        }
+        let access = Access::Asynchronous;
+        let (offset, length) = (position % log_length, size as u32);
+        let op = Op::Write { file: log, offset, length, buffer: copy, durable: true, access };
+        let completion = executor.perform(op).await;
+        completion.result?;
+        copy = completion.buffer.expect("a write gives its buffer back");
+    }
+    Ok(Some(file))
+}
+
+async fn read(executor: &Executor, file: FileId, offset: u64, buffer: Frame, length: usize) -> Result<Frame> {
+    let op = Op::Read { file, offset, length: length as u32, buffer, access: Access::Asynchronous };
+    let completion = executor.perform(op).await;
+    completion.result?;
+    Ok(completion.buffer.expect("a read gives its buffer back"))
+}
+
+/// Where in the log a page says that it belongs, and in which opening it was written; `None` if it is no log page.
+fn place(bytes: &[u8]) -> Option<(u64, u32)> {
+    debug_assert!(bytes.len() >= HEADER_SIZE);
+    let position = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
+    page::verify(bytes, position).ok().map(|header| (position, header.epoch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(capacity: u64) -> WriteBuffer {
+        let traits = DeviceTraits { atomic_write: 512, alignment: 64, synchronous: true, durable: true };
+        let (pieces, device) = (RefCell::default(), String::new());
+        let (absorbed, fallbacks) = (Cell::new(0), Cell::new(0));
+        WriteBuffer { file: FileId(0), device, capacity, traits, pieces, absorbed, fallbacks }
+    }
+
+    #[test]
+    fn pieces_never_overlap_and_all_room_comes_back() {
+        let mut random = base::Random::stream(5, "ring");
+        let ring = ring(64);
+        let mut held: Vec<(u64, u64, u64)> = Vec::new();
+        let (mut position, mut taken) = (0, 0);
+        for _ in 0..20_000 {
+            let length = random.between(1, 20);
+            if random.chance(0.5) {
+                if let Some(offset) = ring.take(position, length) {
+                    let offset = offset - HEADER_BYTES;
+                    assert!(offset + length <= 64);
+                    assert!(held.iter().all(|(_, at, long)| offset + length <= *at || at + long <= offset));
+                    held.push((position, offset, length));
+                    taken += 1;
+                }
+                position += length;
+            } else if !held.is_empty() {
+                let (position, ..) = held.swap_remove(random.below(held.len() as u64) as usize);
+                ring.drained(position);
+            }
+            assert_eq!(ring.oldest(), held.iter().map(|(position, ..)| *position).min());
+        }
+        assert!(taken > 2_000);
+        held.drain(..).for_each(|(position, ..)| ring.drained(position));
+        assert!(ring.has_room(64) && !ring.has_room(65));
+    }
+}

@@ -1,0 +1,32 @@
+//! Telling an observer what transactions reference: for traces.
+
+use super::Transaction;
+use crate::organization::b_tree;
+use base::{PageId, PartitionId};
+
+impl Transaction {
+    /// Tells the observer, if there is one, of a reference to the record in this slot of a page.
+    #[inline]
+    pub(super) fn tell(&self, page: PageId, slot: u16, write: bool) {
+        if let Some(observer) = self.database.0.statistics.observer() {
+            observer.reference(self.state.id, page, slot, write);
+        }
+    }
+
+    /// Tells the observer, if there is one, of a reference to a record of a b-tree: to its leaf.
+    #[inline]
+    pub(super) fn tell_key(&self, partition: PartitionId, key: &[u8], write: bool) {
+        if self.database.0.statistics.observer().is_some() {
+            self.tell_leaf(partition, key, write);
+        }
+    }
+
+    #[cold]
+    fn tell_leaf(&self, partition: PartitionId, key: &[u8], write: bool) {
+        // The reference has just found its way there, so all pages are in the buffer, and most recently used as before.
+        let place = b_tree::seek(&*self.database.0.buffer.pool().borrow(), partition, key);
+        if let Ok(place) = place {
+            self.tell(place.page, 0, write);
+        }
+    }
+}
