@@ -1,12 +1,12 @@
 //! `entresol bench`: a workload, a run, a report.
 
 mod bandwidth;
-mod bank;
+pub mod bank;
 mod debit_credit;
-mod meter;
+pub mod meter;
 mod point_reads;
 mod recovery;
-mod summary;
+pub mod summary;
 mod threads;
 
 use crate::progress::Progress;

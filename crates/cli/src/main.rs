@@ -3,8 +3,10 @@
 mod bench;
 mod check;
 mod devices;
+mod experiment;
 mod progress;
 mod report;
+mod reproduce;
 mod table;
 mod torture;
 
@@ -32,6 +34,8 @@ enum Command {
     Bench(bench::Arguments),
     Check(check::Arguments),
     Devices(devices::Arguments),
+    Experiment(experiment::Arguments),
+    Reproduce(reproduce::Arguments),
     Torture(torture::Arguments),
     /// Prints the configuration file's whole format with all defaults
     #[command(after_help = "Example:\n  entresol configuration > entresol.toml")]
@@ -53,6 +57,8 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
+        Command::Experiment(arguments) => experiment::run(&arguments),
+        Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Torture(arguments) => torture::run(&arguments),
         Command::Configuration => print(Configuration::reference().trim_end()),
     }

@@ -11,11 +11,16 @@ impl Progress {
     /// Shows the line of the command `name`.
     pub fn start(name: &'static str) -> Progress {
         if !std::io::stderr().is_terminal() {
-            return Progress(ProgressBar::hidden());
+            return Progress::hidden();
         }
         let bar = ProgressBar::new(0).with_prefix(name);
         bar.enable_steady_tick(Duration::from_millis(100));
         Progress(bar)
+    }
+
+    /// A line that is never seen.
+    pub fn hidden() -> Progress {
+        Progress(ProgressBar::hidden())
     }
 
     /// Begins a phase of `total` steps; with 0 its length is unknown.

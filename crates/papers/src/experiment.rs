@@ -94,6 +94,9 @@ pub struct Point {
     pub setting: Setting,
 }
 
+/// An experiment with every key and its meaning.
+pub const REFERENCE: &str = include_str!("experiment/reference.toml");
+
 /// A reader of the files that an experiment names: their paths are relative to it.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> io::Result<String>;
 
@@ -107,7 +110,7 @@ impl Experiment {
         file: &str,
         text: &str,
         extent: Extent,
-        outputs: &[String],
+        outputs: &[&str],
         read_file: ReadFile<'_>,
     ) -> Result<Experiment, ExperimentError> {
         read::experiment(file, text, extent, outputs, read_file)

@@ -16,7 +16,14 @@ impl Study for Rahm1991 {
     }
 
     fn experiments(&self) -> &'static [(&'static str, &'static str)] {
-        &[]
+        &[
+            ("4-2-log.toml", include_str!("../rahm-1991/4-2-log.toml")),
+            ("4-3-database.toml", include_str!("../rahm-1991/4-3-database.toml")),
+            ("4-4-force.toml", include_str!("../rahm-1991/4-4-force.toml")),
+            ("4-4-single-disk.toml", include_str!("../rahm-1991/4-4-single-disk.toml")),
+            ("4-5-noforce.toml", include_str!("../rahm-1991/4-5-noforce.toml")),
+            ("4-5-force.toml", include_str!("../rahm-1991/4-5-force.toml")),
+        ]
     }
 
     fn choices(&self) -> &'static [&'static str] {

@@ -15,7 +15,8 @@ const POINTS_MAX: usize = 10_000;
 
 /// A parameter and the values that it takes.
 struct Vary {
-    parameter: String,
+    /// The parameter in each series: different ones may mean the same, such as the sizes of different caches.
+    parameters: Vec<String>,
     name: String,
     steps: Vec<Step>,
 }
@@ -31,7 +32,7 @@ pub(super) fn experiment(
     file: &str,
     text: &str,
     extent: Extent,
-    outputs: &[String],
+    outputs: &[&str],
     read_file: ReadFile<'_>,
 ) -> Result<Experiment, ExperimentError> {
     let document = Document::parse(file, text)?;
@@ -43,7 +44,7 @@ pub(super) fn experiment(
     let series = series(&document)?;
     let mut varies = Vec::new();
     for index in 0..elements(&document, "vary")? {
-        varies.push(vary(&document, index, extent)?);
+        varies.push(vary(&document, index, &series, extent)?);
     }
     let mut varies = varies.into_iter();
     let x = varies.next().ok_or_else(|| ExperimentError::Whole(format!("{file}: there is no [[vary]]")))?;
@@ -60,14 +61,15 @@ pub(super) fn experiment(
             overlay(&mut changed, changes);
             let mut label = vec![name.clone()];
             for (vary, step) in others.iter().zip(combination) {
-                set(&mut changed, &vary.parameter, vary.steps[*step].value.clone());
+                set(&mut changed, &vary.parameters[number], vary.steps[*step].value.clone());
                 label.push(vary.steps[*step].label.clone());
             }
             label.retain(|part| !part.is_empty());
-            let sources = Sources { document: &document, series: number, varies: parameters(&x, &others), read_file };
+            let sources =
+                Sources { document: &document, series: number, varies: parameters(&x, &others, number), read_file };
             for (place, step) in x.steps.iter().enumerate() {
                 let mut run = changed.clone();
-                set(&mut run, &x.parameter, step.value.clone());
+                set(&mut run, &x.parameters[number], step.value.clone());
                 let setting = setting::setting(&run, &sources)?;
                 points.push(Point { line: lines.len(), x: place, setting });
             }
@@ -141,22 +143,17 @@ fn series(document: &Document) -> Result<Vec<(String, Table)>, ExperimentError> 
     Ok(series)
 }
 
-fn vary(document: &Document, index: usize, extent: Extent) -> Result<Vary, ExperimentError> {
+fn vary(
+    document: &Document,
+    index: usize,
+    series: &[(String, Table)],
+    extent: Extent,
+) -> Result<Vary, ExperimentError> {
     let path = format!("vary.{index}");
     only(document, &path, "[[vary]]", &["parameter", "values", "quick", "labels", "name", "unit"])?;
     let at = |key: &str| format!("{path}.{key}");
-    let parameter = text_at(document, &at("parameter"))?;
-    let Some(parameter) = parameter else {
-        let problem = Problem::Conflict("[[vary]] names no parameter".to_owned());
-        return Err(document.at_key(&path, problem, "parameter = \"workload.rate\" or another dotted path", None));
-    };
-    let (tree, rest) = parameter.split_once('.').unwrap_or((&parameter, ""));
-    if !TREES.contains(&tree) || rest.is_empty() || rest.split('.').any(str::is_empty) {
-        let near = entresol::configuration::nearest(tree, TREES.iter().copied()).map(str::to_owned);
-        let problem = Problem::Conflict(format!("there is no parameter '{parameter}'"));
-        let allowed = "a dotted path that begins with configuration, hardware, workload or run";
-        return Err(document.at_value(&at("parameter"), problem, allowed, near));
-    }
+    let parameters = series.iter().map(|(name, _)| parameter(document, &at("parameter"), name));
+    let parameters: Vec<String> = parameters.collect::<Result<_, _>>()?;
     let full = numbers_or_values(document, &at("values"))?;
     let labels = document.holds(&at("labels")).then(|| numbers_or_values(document, &at("labels"))).transpose()?;
     if let Some(labels) = &labels
@@ -194,8 +191,27 @@ fn vary(document: &Document, index: usize, extent: Extent) -> Result<Vary, Exper
         };
         steps.push(Step { value, number, label });
     }
-    let name = text_at(document, &at("name"))?.unwrap_or_else(|| parameter.clone());
-    Ok(Vary { parameter, name, steps })
+    let name = text_at(document, &at("name"))?.unwrap_or_else(|| parameters[0].clone());
+    Ok(Vary { parameters, name, steps })
+}
+
+/// The parameter that stands at `path` for the series of this name.
+fn parameter(document: &Document, path: &str, series: &str) -> Result<String, ExperimentError> {
+    let by_series = format!("{path}.{series}");
+    let place = if matches!(document.value(path), Some(Value::Table(_))) { by_series.as_str() } else { path };
+    let Some(parameter) = text_at(document, place)? else {
+        let problem = Problem::Conflict(format!("[[vary]] names no parameter for the series '{series}'"));
+        let allowed = "parameter = \"workload.rate\" or another dotted path, or one for each series in a table";
+        return Err(document.at_key(path, problem, allowed, None));
+    };
+    let (tree, rest) = parameter.split_once('.').unwrap_or((&parameter, ""));
+    if !TREES.contains(&tree) || rest.is_empty() || rest.split('.').any(str::is_empty) {
+        let near = entresol::configuration::nearest(tree, TREES.iter().copied()).map(str::to_owned);
+        let problem = Problem::Conflict(format!("there is no parameter '{parameter}'"));
+        let allowed = "a dotted path that begins with configuration, hardware, workload or run";
+        return Err(document.at_value(place, problem, allowed, near));
+    }
+    Ok(parameter)
 }
 
 /// A list of values, or the numbers of `{ from, to, step }`.
@@ -251,8 +267,9 @@ fn combinations(varies: &[Vary]) -> Vec<Vec<usize>> {
     })
 }
 
-fn parameters<'a>(x: &'a Vary, others: &'a [Vary]) -> Vec<&'a str> {
-    std::iter::once(x).chain(others).map(|vary| vary.parameter.as_str()).collect()
+/// The parameters that vary in a series.
+fn parameters<'a>(x: &'a Vary, others: &'a [Vary], series: usize) -> Vec<&'a str> {
+    std::iter::once(x).chain(others).map(|vary| vary.parameters[series].as_str()).collect()
 }
 
 fn axis(x: Vary) -> Axis {
@@ -264,7 +281,7 @@ fn axis(x: Vary) -> Axis {
     Axis { name: x.name, named, values: x.steps.into_iter().enumerate().map(place).collect() }
 }
 
-fn read_outputs(document: &Document, known: &[String]) -> Result<Vec<Output>, ExperimentError> {
+fn read_outputs(document: &Document, known: &[&str]) -> Result<Vec<Output>, ExperimentError> {
     let count = elements(document, "outputs")?;
     if count == 0 {
         return Ok(vec![Output::of("response_us.mean"), Output::of("throughput_per_s")]);
@@ -282,11 +299,10 @@ fn read_outputs(document: &Document, known: &[String]) -> Result<Vec<Output>, Ex
             _ => (String::new(), at.clone()),
         };
         let top = path.split('.').next().unwrap_or_default();
-        if !known.iter().any(|name| name == top) {
-            let names: Vec<&str> = known.iter().map(String::as_str).collect();
-            let near = entresol::configuration::nearest(top, names.iter().copied()).map(str::to_owned);
+        if !known.contains(&top) {
+            let near = entresol::configuration::nearest(top, known.iter().copied()).map(str::to_owned);
             let problem = Problem::Conflict(format!("a run's report has no '{top}'"));
-            return Err(document.at_value(&place, problem, &names.join(", "), near));
+            return Err(document.at_value(&place, problem, &known.join(", "), near));
         }
         let mut output = Output::of(&path);
         if let Some(label) = text_at(document, &format!("{at}.label"))? {

@@ -1,0 +1,69 @@
+//! `entresol experiment`: an experiment of the user's own.
+
+mod point;
+mod runs;
+mod view;
+
+pub use point::KEYS;
+pub use runs::{read, run_all, write_report};
+pub use view::experiment_text;
+
+use crate::progress::Progress;
+use crate::{Failure, print};
+use clap::Args;
+use papers::outcome::Results;
+use papers::{Extent, report};
+use std::path::PathBuf;
+
+/// Runs an experiment: what a TOML file varies, on described hardware
+///
+/// The file names a base configuration, hardware, a workload, the parameters to vary and the
+/// outputs to plot. 'entresol experiment --example' prints one with every key.
+#[derive(Args)]
+#[command(
+    verbatim_doc_comment,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  entresol experiment --example > buffer.toml\n  entresol experiment buffer.toml --report report"
+)]
+pub struct Arguments {
+    /// The experiment
+    #[arg(value_name = "FILE", required_unless_present = "example")]
+    pub file: Option<PathBuf>,
+    /// Prints an experiment with every key and its meaning
+    #[arg(long, exclusive = true)]
+    pub example: bool,
+    /// Runs fewer values and shorter, as the file says under 'quick'
+    #[arg(long)]
+    pub quick: bool,
+    /// Writes a report with the plots into this directory
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+    /// Prints the results as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Some(file) = arguments.file.as_ref().filter(|_| !arguments.example) else {
+        return print(papers::experiment::REFERENCE.trim_end());
+    };
+    let extent = if arguments.quick { Extent::Quick } else { Extent::Full };
+    let experiment = read(file, extent)?;
+    let progress = Progress::start("experiment");
+    let results = run_all(vec![experiment], &progress);
+    progress.finish();
+    if let Some(directory) = &arguments.report {
+        let page = report::experiments(&results);
+        let file = write_report(directory, &page, &report::to_json(&results))?;
+        eprintln!("report: {}", file.display());
+    }
+    print(&if arguments.json { to_json(&results) } else { text(&results) })
+}
+
+fn text(results: &Results) -> String {
+    results.trials.iter().map(experiment_text).collect::<Vec<_>>().join("\n\n")
+}
+
+fn to_json(results: &Results) -> String {
+    serde_json::to_string_pretty(&report::to_json(results)).expect("a report holds nothing that JSON cannot")
+}

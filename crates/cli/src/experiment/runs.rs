@@ -1,0 +1,111 @@
+//! The runs of experiments, on as many cores as there are.
+
+use super::point;
+use crate::Failure;
+use crate::progress::Progress;
+use papers::experiment::Point;
+use papers::outcome::{Results, Trial};
+use papers::{Experiment, Extent, Outcome};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use workload::Length;
+
+/// Reads an experiment's file.
+pub fn read(file: &Path, extent: Extent) -> Result<Experiment, Failure> {
+    let text = text_of(file).map_err(|error| format!("the experiment '{}' cannot be read: {error}", file.display()))?;
+    let directory = file.parent().unwrap_or(Path::new(""));
+    let read_file = |name: &str| text_of(&directory.join(name));
+    Ok(Experiment::parse(&file.display().to_string(), &text, extent, &point::KEYS, &read_file)?)
+}
+
+#[expect(clippy::disallowed_methods, reason = "what the user names is read before there is a driver")]
+fn text_of(file: &Path) -> std::io::Result<String> {
+    String::from_utf8(std::fs::read(file)?).map_err(std::io::Error::other)
+}
+
+/// Writes `report.html` and `results.json`; returns the first one's path.
+#[expect(clippy::disallowed_methods, reason = "a report is written when nothing runs any more")]
+pub fn write_report(directory: &Path, page: &str, results: &serde_json::Value) -> Result<PathBuf, Failure> {
+    let fail = |error: std::io::Error| format!("the report '{}' cannot be written: {error}", directory.display());
+    std::fs::create_dir_all(directory).map_err(fail)?;
+    let file = directory.join("report.html");
+    std::fs::write(&file, page).map_err(fail)?;
+    std::fs::write(directory.join("results.json"), results.to_string()).map_err(fail)?;
+    Ok(file)
+}
+
+/// One replication of one point.
+struct Job<'a> {
+    trial: usize,
+    index: usize,
+    replication: u32,
+    point: &'a Point,
+    /// How long it is likely to take, in any unit.
+    weight: u64,
+}
+
+/// Runs every point of every experiment. Each run is single-threaded and seeded, so the results do not depend on how many
+/// cores there are.
+pub fn run_all(experiments: Vec<Experiment>, progress: &Progress) -> Results {
+    let mut jobs = Vec::new();
+    for (trial, experiment) in experiments.iter().enumerate() {
+        for (index, point) in experiment.points.iter().enumerate() {
+            let weight = weight(point);
+            let replications = 0..point.setting.replications;
+            jobs.extend(replications.map(|replication| Job { trial, index, replication, point, weight }));
+        }
+    }
+    // The longest first, so that no core is left alone with one at the end.
+    jobs.sort_by_key(|job| std::cmp::Reverse(job.weight));
+    progress.phase("running", jobs.iter().map(|job| job.weight).sum());
+    let (next, done) = (AtomicUsize::new(0), Mutex::new((Vec::new(), 0)));
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len().max(1));
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = point::run(&job.point.setting, job.replication);
+                    let mut done = done.lock().expect("no worker panics while it holds the lock");
+                    done.0.push((job.trial, job.index, job.replication, outcome));
+                    done.1 += job.weight;
+                    progress.advance_to(done.1);
+                }
+            });
+        }
+    });
+    let (mut answers, _) = done.into_inner().expect("no worker panics while it holds the lock");
+    answers.sort_by_key(|(trial, index, replication, _)| (*trial, *index, *replication));
+    let empty = |experiment: Experiment| {
+        let outcomes = vec![Outcome::default(); experiment.points.len()];
+        Trial { experiment, outcomes }
+    };
+    let mut trials: Vec<Trial> = experiments.into_iter().map(empty).collect();
+    for (trial, index, _, answer) in answers {
+        let outcome = &mut trials[trial].outcomes[index];
+        match answer {
+            Ok(run) => {
+                outcome.saturated = outcome.saturated.take().or(run.saturated);
+                outcome.reports.push(run.report);
+            }
+            Err(failure) => {
+                outcome.failure.get_or_insert(failure);
+            }
+        }
+    }
+    Results { trials }
+}
+
+fn weight(point: &Point) -> u64 {
+    let plan = &point.setting.plan;
+    let rate = match plan.load {
+        workload::Load::Open { rate_per_s } => rate_per_s,
+        // Nobody knows; closed loads are as fast as the machine.
+        workload::Load::Closed { .. } => 1_000.0,
+    };
+    let transactions = |length| match length {
+        Length::Transactions(count) => count,
+        Length::Time(ns) => (ns as f64 / 1e9 * rate) as u64,
+    };
+    transactions(plan.warm_up) + transactions(plan.measure)
+}

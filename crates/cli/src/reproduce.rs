@@ -1,0 +1,95 @@
+//! `entresol reproduce`: a paper's experiments, and each of its claims beside what came out here.
+
+use crate::experiment::{run_all, write_report};
+use crate::progress::Progress;
+use crate::table::{table, wrapped};
+use crate::{Failure, print};
+use base::units::grouped_decimal;
+use clap::Args;
+use papers::{Claim, Experiment, ExperimentError, Extent, STUDIES, Study, Verdict, report, study};
+use std::path::PathBuf;
+
+/// Reproduces a paper's study: its experiments, and each of its claims beside ours
+///
+/// The experiments run on described hardware, in parallel over the cores; each run is seeded,
+/// so the figures are the same everywhere. A claim that does not come out is no failure: it
+/// is shown as 'differs', with the reason.
+#[derive(Args)]
+#[command(
+    verbatim_doc_comment,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  entresol reproduce rahm-1991 --quick\n  entresol reproduce rahm-1991 --report report"
+)]
+pub struct Arguments {
+    /// The study: rahm-1991
+    #[arg(value_name = "STUDY", value_parser = known)]
+    pub study: String,
+    /// Fewer values and shorter runs: less than a minute on two cores
+    #[arg(long)]
+    pub quick: bool,
+    /// Writes a report with the plots into this directory
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+    /// Prints the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn known(id: &str) -> Result<String, String> {
+    let names = || STUDIES.iter().map(|study| study.id()).collect::<Vec<_>>().join(", ");
+    study::named(id).map(|study| study.id().to_owned()).ok_or_else(|| format!("the studies are: {}", names()))
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let study = study::named(&arguments.study).expect("the argument was checked");
+    let extent = if arguments.quick { Extent::Quick } else { Extent::Full };
+    let experiments = experiments(study, extent)?;
+    let progress = Progress::start("reproduce");
+    let results = run_all(experiments, &progress);
+    progress.finish();
+    let (claims, answers) = (study.claims(&results), study.answers(&results));
+    if let Some(directory) = &arguments.report {
+        let page = report::study(study, &claims, &answers, &results);
+        let file = write_report(directory, &page, &report::to_json(&results))?;
+        eprintln!("report: {}", file.display());
+    }
+    if arguments.json {
+        let json = serde_json::json!({"study": study.id(), "claims": claims, "answers": answers});
+        return print(&serde_json::to_string_pretty(&json).expect("claims hold nothing that JSON cannot"));
+    }
+    print(&text(study, &claims, &answers))
+}
+
+/// The study's experiments. They refer to nothing outside.
+fn experiments(study: &dyn Study, extent: Extent) -> Result<Vec<Experiment>, ExperimentError> {
+    let nothing =
+        |name: &str| Err(std::io::Error::other(format!("a study's experiments name no files such as {name}")));
+    let read = |(file, text): &(&str, &str)| Experiment::parse(file, text, extent, &crate::experiment::KEYS, &nothing);
+    study.experiments().iter().map(read).collect()
+}
+
+fn text(study: &dyn Study, claims: &[Claim], answers: &[papers::Answer]) -> String {
+    let mut parts = vec![wrapped(study.source())];
+    let rows = claims.iter().map(|claim| {
+        let ours = match claim.interval {
+            Some([low, high]) => format!("{} [{}, {}]", claim.ours, figure(low), figure(high)),
+            None => claim.ours.clone(),
+        };
+        vec![claim.id.clone(), claim.verdict().word().to_owned(), claim.paper.clone(), ours]
+    });
+    parts.push(table(&["claim", "", "paper", "here [90 % interval]"], 4, rows));
+    for claim in claims {
+        parts.push(wrapped(&format!("{} {}: {}\n{}", claim.id, claim.verdict().word(), claim.claim, claim.reason)));
+    }
+    for answer in answers {
+        parts.push(wrapped(&format!("{}\n{}", answer.question, answer.answer)));
+    }
+    let count = |verdict| claims.iter().filter(|claim| claim.verdict() == verdict).count();
+    let [holds, differs, missing] = [Verdict::Holds, Verdict::Differs, Verdict::NotRun].map(count);
+    parts.push(format!("{} claims: {holds} hold, {differs} differ, {missing} not run", claims.len()));
+    parts.join("\n\n")
+}
+
+fn figure(number: f64) -> String {
+    grouped_decimal(number, if number.abs() >= 100.0 { 0 } else { 2 })
+}
