@@ -26,10 +26,10 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 /// A Debit-Credit update of a number in a page: old and new value, 8 bytes each.
-fn update(value: &[u8]) -> (Body<'_>, [(u64, Edit<'_>); 1]) {
+fn update(value: &[u8]) -> (Vec<u8>, [(u64, Edit<'_>); 1]) {
     let page = PageId::new(PartitionId(1), 4711);
     let undo = Undo::PatchPage { page, offset: 96, bytes: value };
-    (Body::Update(undo), [(17, Edit { page, change: Change::Patch { offset: 96, bytes: value } })])
+    (undo.stored(), [(17, Edit { page, change: Change::Patch { offset: 96, bytes: value } })])
 }
 
 fn main() {
@@ -42,7 +42,8 @@ fn main() {
     println!("{:>12} {:>12} {:>12} {:>12}", "value bytes", "record bytes", "encode ns", "append ns");
     for size in [8, 12, 100, 400, 1_000] {
         let value = vec![7; size];
-        let (body, edits) = update(&value);
+        let (undo, edits) = update(&value);
+        let body = Body::Update(&undo);
         let mut bytes = Vec::new();
         record::encode(TransactionId(1), &body, edits, &mut bytes);
         let encode = || {
@@ -73,7 +74,8 @@ fn main() {
 /// Fills half the log with small records and reads it.
 fn scan_cost(executor: &Executor, log: &Log, settings: &Settings) {
     let device = executor.device("disk").expect("as before");
-    let (body, edits) = update(&[7; 12]);
+    let (undo, edits) = update(&[7; 12]);
+    let body = Body::Update(&undo);
     let from: Lsn = log.end();
     while log.used() < log.capacity() / 2 {
         for n in 0..RECORDS {

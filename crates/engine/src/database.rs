@@ -53,7 +53,7 @@ pub(crate) struct Inner {
     pub closing: Cell<bool>,
     /// Who creates a partition.
     pub creation: Turn,
-    /// Two reusable copies of a record, before and after a change.
+    /// Reusable memory for a record or the part of it that changes, before and after the change.
     pub scratch: RefCell<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -142,11 +142,11 @@ impl Database {
     /// Logs a transaction's update as one record and makes its edits.
     #[inline]
     pub(crate) fn update(&self, state: &mut State, undo: &Undo<'_>, edits: &[Edit<'_>]) {
-        let start = self.log_and_apply(state.id, &Body::Update(*undo), edits);
+        let stored = state.undo.push(undo);
+        let start = self.log_and_apply(state.id, &Body::Update(stored), edits);
         let logged = self.0.log.end().0 - start.0;
         state.logged += logged;
         self.0.unfinished.set(self.0.unfinished.get() + logged);
-        state.undo.push(undo);
         if state.wrote {
             return;
         }

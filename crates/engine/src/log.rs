@@ -266,20 +266,13 @@ impl Log {
         if let Some(why) = &*self.failed.borrow() {
             return Err(Error::LogFailed(why.clone()));
         }
-        let asked = self.executor.now();
         match self.join_group(lsn) {
             Some(Decision::WriteOwn) => self.write_own().await,
             Some(Decision::Write) => self.request(lsn),
             Some(Decision::Begin(ns)) => self.begin_timer(ns),
             Some(Decision::Gather) | None => {}
         }
-        if !self.settings.durable {
-            return Ok(());
-        }
-        self.wait_durable(lsn).await?;
-        let latency_ns = self.executor.now().since_ns(asked);
-        self.inner.borrow_mut().statistics.commit_latency.record(latency_ns);
-        Ok(())
+        if self.settings.durable { self.wait_durable(lsn).await } else { Ok(()) }
     }
 
     /// Joins the present group, unless the record has been handed over for writing already.

@@ -131,7 +131,7 @@ impl Remainder {
         self.last = self.last.max(id);
         match record.body {
             Body::System => {}
-            Body::Update(undo) => self.transactions.entry(id).or_default().undo.push(&undo),
+            Body::Update(undo) => self.transactions.entry(id).or_default().undo.push_stored(undo),
             Body::Compensation { remaining } => {
                 self.transactions.entry(id).or_default().undo.truncate(remaining as usize);
             }

@@ -138,16 +138,30 @@ impl Transaction {
         Savepoint { undo: self.state.undo.len() }
     }
 
-    /// One object reference: charged, and paid on described hardware.
+    /// One object reference: charged. True if [`Transaction::delayed_reference`] has to be awaited before it may be made.
     #[inline]
-    async fn reference(&self) -> Result<()> {
+    fn reference(&self) -> bool {
         let inner = &*self.database.0;
         inner.executor.charge(Work::ObjectReference);
+        inner.executor.owes() || inner.registry.borrow().is_doomed(self.state.owner) || self.lacks_log()
+    }
+
+    /// Pays the reference on described hardware, and waits for room in the log.
+    #[cold]
+    async fn delayed_reference(&self) -> Result<()> {
+        let inner = &*self.database.0;
         inner.executor.settle().await;
         if inner.registry.borrow().is_doomed(self.state.owner) {
             return Err(Error::Deadlock);
         }
         self.log_room().await
+    }
+
+    /// Whether one more change has to wait for room in the log, or must not be made.
+    #[inline]
+    fn lacks_log(&self) -> bool {
+        let inner = &*self.database.0;
+        inner.log.is_behind() || (self.state.wrote && inner.log.free() < inner.rollback_room(inner.unfinished.get()))
     }
 
     /// Makes sure that the log has room for one more change.
@@ -156,16 +170,12 @@ impl Transaction {
     /// the middle of a transaction could be for ever. When no more is left than rolling all of them back may take, the
     /// oldest goes on, which frees the log when it ends; others that hold log give up, as a deadlock's victims, and begin
     /// again when there is room.
-    #[inline]
     async fn log_room(&self) -> Result<()> {
-        let inner = &*self.database.0;
-        if inner.log.is_behind() {
-            inner.log.catch_up().await?;
+        let log = &self.database.0.log;
+        if log.is_behind() {
+            log.catch_up().await?;
         }
-        if self.state.wrote && inner.log.free() < inner.rollback_room(inner.unfinished.get()) {
-            return self.yield_log();
-        }
-        Ok(())
+        if self.lacks_log() { self.yield_log() } else { Ok(()) }
     }
 
     #[cold]
@@ -184,17 +194,25 @@ impl Transaction {
     /// Locks a resource, waiting if need be.
     #[inline]
     async fn lock(&mut self, resource: Resource, mode: Mode) -> Result<()> {
-        let outcome = self.database.0.locks.borrow_mut().request(self.state.owner, resource, mode, self.state.began);
-        if outcome != Outcome::Granted {
-            self.wait_for_lock(outcome).await?;
+        match self.request(resource, mode) {
+            Outcome::Granted => Ok(()),
+            denied => self.wait_for_lock(resource, denied).await,
         }
-        let dependency = self.database.0.locks.borrow().dependency(resource);
-        self.state.dependency = self.state.dependency.max(dependency);
-        Ok(())
+    }
+
+    /// Asks for a lock. Unless it is granted, [`Transaction::wait_for_lock`] has to be awaited.
+    #[inline]
+    fn request(&mut self, resource: Resource, mode: Mode) -> Outcome {
+        let mut locks = self.database.0.locks.borrow_mut();
+        let outcome = locks.request(self.state.owner, resource, mode, self.state.began);
+        if outcome == Outcome::Granted {
+            self.state.dependency = self.state.dependency.max(locks.dependency(resource));
+        }
+        outcome
     }
 
     #[cold]
-    async fn wait_for_lock(&mut self, outcome: Outcome) -> Result<()> {
+    async fn wait_for_lock(&mut self, resource: Resource, outcome: Outcome) -> Result<()> {
         let (inner, owner) = (&*self.database.0, self.state.owner);
         if let Outcome::Deadlock { victim } = outcome {
             add(&inner.statistics.deadlocks, 1);
@@ -208,6 +226,7 @@ impl Transaction {
         let began = inner.executor.now();
         let granted = Waiting { database: &self.database, owner }.granted().await;
         add(&inner.statistics.lock_wait_ns, inner.executor.now().since_ns(began));
+        self.state.dependency = self.state.dependency.max(inner.locks.borrow().dependency(resource));
         granted
     }
 

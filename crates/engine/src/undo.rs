@@ -10,11 +10,19 @@ pub struct UndoList {
 }
 
 impl UndoList {
-    /// Adds the latest.
+    /// Adds the latest. Returns its stored form.
     #[inline]
-    pub fn push(&mut self, undo: &Undo<'_>) {
-        self.starts.push(self.bytes.len());
+    pub fn push(&mut self, undo: &Undo<'_>) -> &[u8] {
+        let start = self.bytes.len();
+        self.starts.push(start);
         encode_undo(undo, &mut self.bytes);
+        &self.bytes[start..]
+    }
+
+    /// Adds the latest in its stored form.
+    pub fn push_stored(&mut self, undo: &[u8]) {
+        self.starts.push(self.bytes.len());
+        self.bytes.extend_from_slice(undo);
     }
 
     /// How many updates there are to undo.

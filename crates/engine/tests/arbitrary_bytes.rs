@@ -31,10 +31,15 @@ fn sample_record(random: &mut Random) -> Vec<u8> {
     let partition = PartitionId(random.below(4) as u16);
     let page = PageId::new(partition, random.below(9) as u32);
     let (key, value) = (b"a key", b"a value of some length");
+    let undos = [
+        Undo::Remove { partition, key }.stored(),
+        Undo::Replace { partition, key, value }.stored(),
+        Undo::PatchPage { page, offset: 40, bytes: value }.stored(),
+    ];
     let bodies = [
-        Body::Update(Undo::Remove { partition, key }),
-        Body::Update(Undo::Replace { partition, key, value }),
-        Body::Update(Undo::PatchPage { page, offset: 40, bytes: value }),
+        Body::Update(&undos[0]),
+        Body::Update(&undos[1]),
+        Body::Update(&undos[2]),
         Body::System,
         Body::Compensation { remaining: 3 },
         Body::Commit { chains: &[1; 16] },

@@ -297,10 +297,16 @@ impl Executor {
         self.0.debt.take()
     }
 
+    /// Whether the current task has a debt to pay. Never on a real machine.
+    #[inline]
+    pub fn owes(&self) -> bool {
+        self.0.priced && self.0.debt.get() > 0
+    }
+
     /// Pays the current task's debt on the described CPU. Ready at once on a real machine.
     #[inline]
     pub async fn settle(&self) {
-        if self.0.priced && self.0.debt.get() > 0 {
+        if self.owes() {
             let instructions = self.0.debt.take();
             self.perform(Op::Cpu { instructions, class: Class::User }).await;
         }

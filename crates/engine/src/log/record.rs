@@ -74,11 +74,20 @@ pub enum Undo<'a> {
     },
 }
 
+impl Undo<'_> {
+    /// The stored form.
+    pub fn stored(&self) -> Vec<u8> {
+        let mut stored = Vec::new();
+        encode_undo(self, &mut stored);
+        stored
+    }
+}
+
 /// What a record is, apart from its edits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// A transaction's update, with the way back.
-    Update(Undo<'a>),
+    /// A transaction's update, with the way back: an [`Undo`] in its stored form.
+    Update(&'a [u8]),
     /// A change that is never undone: splits, merges, formatting.
     System,
     /// A step of a rollback: of the transaction's updates only the first `remaining` are still to be undone.
@@ -124,11 +133,12 @@ pub fn encode_undo(undo: &Undo<'_>, out: &mut Vec<u8>) {
             put_bytes(out, value);
         }
         Undo::PatchValue { partition, key, offset, bytes } => {
-            out.push(4);
-            out.extend_from_slice(&partition.0.to_le_bytes());
-            put_bytes(out, key);
-            out.extend_from_slice(&offset.to_le_bytes());
-            put_bytes(out, bytes);
+            let ([p0, p1], [k0, k1, k2, k3]) = (partition.0.to_le_bytes(), (key.len() as u32).to_le_bytes());
+            out.extend_from_slice(&[4, p0, p1, k0, k1, k2, k3]);
+            out.extend_from_slice(key);
+            let ([o0, o1], [b0, b1, b2, b3]) = (offset.to_le_bytes(), (bytes.len() as u32).to_le_bytes());
+            out.extend_from_slice(&[o0, o1, b0, b1, b2, b3]);
+            out.extend_from_slice(bytes);
         }
         Undo::PatchPage { page, offset, bytes } => {
             out.push(5);
@@ -182,11 +192,12 @@ pub fn encode<'a>(
     out: &mut Vec<u8>,
 ) {
     let start = out.len();
-    out.extend_from_slice(&[0; 8]);
-    out.extend_from_slice(&transaction.0.to_le_bytes());
+    let mut fixed = [0; Record::FIXED_SIZE];
+    fixed[8..].copy_from_slice(&transaction.0.to_le_bytes());
+    out.extend_from_slice(&fixed);
     let kind = match body {
         Body::Update(undo) => {
-            encode_undo(undo, out);
+            out.extend_from_slice(undo);
             1
         }
         Body::System => 2,
@@ -207,8 +218,10 @@ pub fn encode<'a>(
     };
     let mut count = 0_usize;
     for (sequence, edit) in edits {
-        out.extend_from_slice(&edit.page.packed().to_le_bytes());
-        out.extend_from_slice(&sequence.to_le_bytes());
+        let mut head = [0; 16];
+        head[..8].copy_from_slice(&edit.page.packed().to_le_bytes());
+        head[8..].copy_from_slice(&sequence.to_le_bytes());
+        out.extend_from_slice(&head);
         edit.change.encode(out);
         count += 1;
     }
@@ -244,7 +257,11 @@ impl<'a> Record<'a> {
         take_u16(&mut input)?;
         let transaction = TransactionId(take_u64(&mut input)?);
         let body = match kind {
-            1 => Body::Update(decode_undo(&mut input)?),
+            1 => {
+                let undo = input;
+                decode_undo(&mut input)?;
+                Body::Update(&undo[..undo.len() - input.len()])
+            }
             2 => Body::System,
             3 => Body::Compensation { remaining: take_u32(&mut input)? },
             4 => Body::Commit { chains: take_bytes(&mut input)? },
@@ -300,7 +317,12 @@ mod tests {
             Undo::EraseAppended { page, slot: 2 },
             Undo::FreePage { page },
         ];
-        let mut bodies: Vec<Body<'_>> = undos.into_iter().map(Body::Update).collect();
+        let stored = undos.map(|undo| {
+            let stored = undo.stored();
+            assert_eq!(decode_undo(&mut &stored[..]), Some(undo));
+            stored
+        });
+        let mut bodies: Vec<Body<'_>> = stored.iter().map(|undo| Body::Update(undo)).collect();
         bodies.extend([
             Body::System,
             Body::Compensation { remaining: 7 },

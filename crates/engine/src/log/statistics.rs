@@ -23,8 +23,6 @@ pub struct Statistics {
     pub group_size_max: u32,
     /// Time from a write's submission to its completion.
     pub write_latency: Histogram,
-    /// Time from asking for a commit to its being durable.
-    pub commit_latency: Histogram,
 }
 
 impl Statistics {

@@ -75,9 +75,18 @@ pub fn create(partition: PartitionId, page_size: usize) -> Vec<OwnedEdit> {
 /// [`Need::Page`] for the next page on the way, [`Need::Fail`] if that page is no node of the level that its parent implies.
 #[inline]
 pub fn seek(pages: &impl Pages, partition: PartitionId, key: &[u8]) -> Result<Location, Need> {
+    find(pages, partition, key).map(|(location, _)| location)
+}
+
+/// As [`seek`], with the leaf's bytes.
+///
+/// # Errors
+/// As [`seek`].
+#[inline]
+pub fn find<'a>(pages: &'a impl Pages, partition: PartitionId, key: &[u8]) -> Result<(Location, &'a [u8]), Need> {
     let (id, page) = descend(pages, partition, |page| slot_for(page, key))?;
     let found = slotted::search(page, key);
-    Ok(Location { page: id, slot: found.unwrap_or_else(|slot| slot), exact: found.is_ok() })
+    Ok((Location { page: id, slot: found.unwrap_or_else(|slot| slot), exact: found.is_ok() }, page))
 }
 
 /// Goes from the root to a leaf; `choose` names the slot to follow in each inner node.

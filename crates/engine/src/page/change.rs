@@ -225,10 +225,10 @@ impl Change<'_> {
                 put_bytes(out, value);
             }
             Change::PatchValue { slot, offset, bytes } => {
-                out.push(6);
-                out.extend_from_slice(&slot.to_le_bytes());
-                out.extend_from_slice(&offset.to_le_bytes());
-                put_bytes(out, bytes);
+                let ([s0, s1], [o0, o1]) = (slot.to_le_bytes(), offset.to_le_bytes());
+                let [b0, b1, b2, b3] = (bytes.len() as u32).to_le_bytes();
+                out.extend_from_slice(&[6, s0, s1, o0, o1, b0, b1, b2, b3]);
+                out.extend_from_slice(bytes);
             }
             Change::FormatEnds { kind, level, count, front, back } => {
                 out.extend_from_slice(&[7, kind as u8, level]);

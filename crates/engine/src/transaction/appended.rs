@@ -17,7 +17,9 @@ impl Transaction {
     /// [`Error::TooLarge`] if it fits no page, [`Error::Deadlock`], [`Error::NoPartition`], [`Error::WrongOrganization`], a
     /// damaged page, or the driver's.
     pub async fn append(&mut self, partition: PartitionId, record: &[u8]) -> Result<Position> {
-        self.reference().await?;
+        if self.reference() {
+            self.delayed_reference().await?;
+        }
         let found = self.database.describe(partition)?;
         let Organization::Append { blocking_factor } = found.organization else {
             return Err(found.wrong_organization("records are added to it by key or number"));

@@ -97,7 +97,9 @@ impl Transaction {
             if cursor.from.is_none() {
                 return Ok(None);
             }
-            self.reference().await?;
+            if self.reference() {
+                self.delayed_reference().await?;
+            }
             let database = self.database.clone();
             match database.refer(cursor.partition, || self.read_leaf(cursor)).await? {
                 Step::Read(share) => {

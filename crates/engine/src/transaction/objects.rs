@@ -21,7 +21,9 @@ impl Transaction {
         number: u64,
         look: impl FnOnce(&[u8]) -> R,
     ) -> Result<R> {
-        self.reference().await?;
+        if self.reference() {
+            self.delayed_reference().await?;
+        }
         let (place, length) = self.lock_object(partition, number, Mode::Shared).await?;
         let database = self.database.clone();
         let mut look = Some(look);
@@ -47,7 +49,9 @@ impl Transaction {
         number: u64,
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
-        self.reference().await?;
+        if self.reference() {
+            self.delayed_reference().await?;
+        }
         let (place, length) = self.lock_object(partition, number, Mode::Exclusive).await?;
         let database = self.database.clone();
         let mut change = Some(change);

@@ -7,7 +7,7 @@
 use super::long_value::{self, Stored, VERSION_SIZE};
 use super::{Transaction, key_hash};
 use crate::database::Database;
-use crate::lock::{Attempt, Mode, Resource};
+use crate::lock::{Attempt, Mode, Outcome, Resource};
 use crate::log::record::Undo;
 use crate::organization::b_tree;
 use crate::page::{Change, Edit, Pages, slotted};
@@ -19,6 +19,14 @@ enum Found {
     Nothing,
     Here(Vec<u8>),
     Elsewhere(usize, u32),
+}
+
+/// What a reference to a record has to wait for.
+enum Obstacle {
+    /// The reference itself; the lock is not yet asked for.
+    Reference,
+    /// The lock, which was not granted at once.
+    Lock(Resource, Outcome),
 }
 
 /// What became of a synchronous step that may meet a lock.
@@ -47,8 +55,9 @@ impl Transaction {
     }
 
     async fn read(&mut self, partition: PartitionId, key: &[u8], mode: Mode) -> Result<Option<Vec<u8>>> {
-        self.reference().await?;
-        self.lock_key(partition, key, mode).await?;
+        if let Some(obstacle) = self.enter(partition, key, mode)? {
+            self.overcome(obstacle, partition, key, mode).await?;
+        }
         let database = self.database.clone();
         let found = database.refer(partition, || database.find(partition, key)).await?;
         self.tell_key(partition, key, false);
@@ -69,8 +78,9 @@ impl Transaction {
         key: &[u8],
         look: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
-        self.reference().await?;
-        self.lock_key(partition, key, Mode::Shared).await?;
+        if let Some(obstacle) = self.enter(partition, key, Mode::Shared)? {
+            self.overcome(obstacle, partition, key, Mode::Shared).await?;
+        }
         let mut look = Some(look);
         let database = self.database.clone();
         let seen = database.refer(partition, || database.look(partition, key, &mut look)).await?;
@@ -105,8 +115,9 @@ impl Transaction {
 
     /// Writes a record; false if there is one already and it must not be replaced.
     async fn write(&mut self, partition: PartitionId, key: &[u8], value: &[u8], replace: bool) -> Result<bool> {
-        self.reference().await?;
-        self.lock_key(partition, key, Mode::Exclusive).await?;
+        if let Some(obstacle) = self.enter(partition, key, Mode::Exclusive)? {
+            self.overcome(obstacle, partition, key, Mode::Exclusive).await?;
+        }
         let database = self.database.clone();
         if !replace && !matches!(database.complete(|| database.find(partition, key)).await?, Found::Nothing) {
             return Ok(false);
@@ -130,9 +141,8 @@ impl Transaction {
         database.make_room(partition, key, stored.len())?;
         let (place, old) = {
             let pool = database.0.buffer.pool().borrow();
-            let place = b_tree::seek(&*pool, partition, key)?;
-            let old = place.exact.then(|| pool.page(place.page).map(|page| slotted::value(page, place.slot).to_vec()));
-            (place, old.transpose()?)
+            let (place, leaf) = b_tree::find(&*pool, partition, key)?;
+            (place, place.exact.then(|| slotted::value(leaf, place.slot).to_vec()))
         };
         let Some(old) = old else {
             if let Some((resource, mode)) = self.pass_gap(partition, key)? {
@@ -196,8 +206,9 @@ impl Transaction {
         key: &[u8],
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
-        self.reference().await?;
-        self.lock_key(partition, key, Mode::Exclusive).await?;
+        if let Some(obstacle) = self.enter(partition, key, Mode::Exclusive)? {
+            self.overcome(obstacle, partition, key, Mode::Exclusive).await?;
+        }
         let mut change = Some(change);
         let database = self.database.clone();
         let state = &mut self.state;
@@ -211,8 +222,9 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`].
     pub async fn delete(&mut self, partition: PartitionId, key: &[u8]) -> Result<bool> {
-        self.reference().await?;
-        self.lock_key(partition, key, Mode::Exclusive).await?;
+        if let Some(obstacle) = self.enter(partition, key, Mode::Exclusive)? {
+            self.overcome(obstacle, partition, key, Mode::Exclusive).await?;
+        }
         let database = self.database.clone();
         let deleted = loop {
             let step = database.refer(partition, || self.try_delete(partition, key)).await?;
@@ -232,11 +244,11 @@ impl Transaction {
         let database = self.database.clone();
         let (place, old) = {
             let pool = database.0.buffer.pool().borrow();
-            let place = b_tree::seek(&*pool, partition, key)?;
+            let (place, leaf) = b_tree::find(&*pool, partition, key)?;
             if !place.exact {
                 return Ok(Passage::Done(false));
             }
-            (place, slotted::value(pool.page(place.page)?, place.slot).to_vec())
+            (place, slotted::value(leaf, place.slot).to_vec())
         };
         if let Some((resource, mode)) = self.lock_joined_gaps(partition, key)? {
             return Ok(Passage::Blocked(resource, mode));
@@ -284,13 +296,35 @@ impl Transaction {
         self.database.0.locks.borrow().holds(self.state.owner, record) == Some(Mode::Exclusive)
     }
 
-    /// Locks a key as the partition's locking asks.
+    /// Refers to the record of `key` and locks it as the partition's locking asks. Returns what is in the way, if anything.
     #[inline]
-    pub(super) async fn lock_key(&mut self, partition: PartitionId, key: &[u8], mode: Mode) -> Result<()> {
-        if self.database.check_b_tree(partition)? {
-            self.lock(Resource::record(partition, key_hash(key)), mode).await?;
+    fn enter(&mut self, partition: PartitionId, key: &[u8], mode: Mode) -> Result<Option<Obstacle>> {
+        if self.reference() {
+            return Ok(Some(Obstacle::Reference));
         }
-        Ok(())
+        if !self.database.check_b_tree(partition)? {
+            return Ok(None);
+        }
+        let resource = Resource::record(partition, key_hash(key));
+        match self.request(resource, mode) {
+            Outcome::Granted => Ok(None),
+            denied => Ok(Some(Obstacle::Lock(resource, denied))),
+        }
+    }
+
+    /// Waits for what [`Transaction::enter`] has met, and goes on with that.
+    #[cold]
+    async fn overcome(&mut self, obstacle: Obstacle, partition: PartitionId, key: &[u8], mode: Mode) -> Result<()> {
+        match obstacle {
+            Obstacle::Lock(resource, denied) => self.wait_for_lock(resource, denied).await,
+            Obstacle::Reference => {
+                self.delayed_reference().await?;
+                if self.database.check_b_tree(partition)? {
+                    self.lock(Resource::record(partition, key_hash(key)), mode).await?;
+                }
+                Ok(())
+            }
+        }
     }
 
     /// Remembers a changed page, if it will be forced.
@@ -317,11 +351,11 @@ impl Database {
 
     fn find(&self, partition: PartitionId, key: &[u8]) -> Result<Found, Need> {
         let pool = self.0.buffer.pool().borrow();
-        let place = b_tree::seek(&*pool, partition, key)?;
+        let (place, leaf) = b_tree::find(&*pool, partition, key)?;
         if !place.exact {
             return Ok(Found::Nothing);
         }
-        Ok(match long_value::read(slotted::value(pool.page(place.page)?, place.slot)) {
+        Ok(match long_value::read(slotted::value(leaf, place.slot)) {
             Stored::Here(value) => Found::Here(value.to_vec()),
             Stored::Elsewhere(length, first) => Found::Elsewhere(length, first),
         })
@@ -334,12 +368,12 @@ impl Database {
         look: &mut Option<F>,
     ) -> Result<Result<R, (usize, u32)>, Need> {
         let pool = self.0.buffer.pool().borrow();
-        let place = b_tree::seek(&*pool, partition, key)?;
+        let (place, leaf) = b_tree::find(&*pool, partition, key)?;
         let mut show = |value: Option<&[u8]>| look.take().expect("an attempt succeeds once")(value);
         if !place.exact {
             return Ok(Ok(show(None)));
         }
-        Ok(match long_value::read(slotted::value(pool.page(place.page)?, place.slot)) {
+        Ok(match long_value::read(slotted::value(leaf, place.slot)) {
             Stored::Here(value) => Ok(show(Some(value))),
             Stored::Elsewhere(length, first) => Err((length, first)),
         })
@@ -354,28 +388,28 @@ impl Database {
     ) -> Result<R, Need> {
         let mut scratch = self.0.scratch.borrow_mut();
         let (old, new) = &mut *scratch;
-        let place = {
+        let (place, answer, from, to) = {
             let pool = self.0.buffer.pool().borrow();
-            let place = b_tree::seek(&*pool, partition, key)?;
+            let (place, leaf) = b_tree::find(&*pool, partition, key)?;
             if !place.exact {
                 return Err(Need::Fail(Error::NoRecord(self.describe(partition)?.name.clone())));
             }
-            let stored = slotted::value(pool.page(place.page)?, place.slot);
+            let stored = slotted::value(leaf, place.slot);
             if let Stored::Elsewhere(found, _) = long_value::read(stored) {
                 let (what, limit) = ("a value to be changed in place", stored.len());
                 let partition = self.describe(partition)?.name.clone();
                 return Err(Need::Fail(Error::TooLarge { what, found, limit, partition }));
             }
+            new.clear();
+            new.extend_from_slice(stored);
+            let answer = change.take().expect("an attempt succeeds once")(&mut new[VERSION_SIZE..]);
+            let Some((from, to)) = difference(stored, new) else { return Ok(answer) };
             old.clear();
-            old.extend_from_slice(stored);
-            place
+            old.extend_from_slice(&stored[from..to]);
+            (place, answer, from, to)
         };
-        new.clear();
-        new.extend_from_slice(old);
-        let answer = change.take().expect("an attempt succeeds once")(&mut new[VERSION_SIZE..]);
-        let Some((from, to)) = difference(old, new) else { return Ok(answer) };
         let offset = from as u16;
-        let undo = Undo::PatchValue { partition, key, offset, bytes: &old[from..to] };
+        let undo = Undo::PatchValue { partition, key, offset, bytes: old };
         let change = Change::PatchValue { slot: place.slot, offset, bytes: &new[from..to] };
         self.update(state, &undo, &[Edit { page: place.page, change }]);
         if self.0.settings.force && !state.pages.contains(&place.page) {

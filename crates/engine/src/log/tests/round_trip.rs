@@ -66,7 +66,8 @@ fn an_encoded_record_comes_back_decoded() {
         let log = machine.create(&settings).await;
         let page = PageId::new(PartitionId(2), 7);
         let edit = Edit { page, change: Change::Patch { offset: 64, bytes: &[5; 700] } };
-        let body = Body::Update(Undo::PatchPage { page, offset: 64, bytes: &[4; 700] });
+        let undo = Undo::PatchPage { page, offset: 64, bytes: &[4; 700] }.stored();
+        let body = Body::Update(&undo);
         let update = log.append(TransactionId(9), &body, [(3, edit)]);
         let commit = log.append(TransactionId(9), &Body::Commit { chains: &[] }, []);
         assert!(update < commit && commit == log.end());
