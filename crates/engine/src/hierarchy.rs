@@ -27,6 +27,7 @@ pub use tiers::{TierFile, Tiers};
 pub(crate) use header::{HEADER_BYTES, Kind, open_file, read_header, write_header};
 pub(crate) use restart::reconcile;
 
+use crate::{Error, Result};
 use std::collections::BTreeMap;
 
 /// Which tiers a database has, and which partitions use them.
@@ -69,6 +70,21 @@ pub struct WriteBufferSettings {
     pub pages: u32,
     /// How many bytes of log it holds; zero if the log does without.
     pub log_bytes: u64,
+    /// Whether it loses its contents with the power, which is refused; `None`: as its device says.
+    pub volatile: Option<bool>,
+}
+
+impl WriteBufferSettings {
+    /// Refuses a device that loses its contents.
+    pub(crate) fn check(&self, durable: bool) -> Result<()> {
+        if !self.volatile.unwrap_or(!durable) {
+            return Ok(());
+        }
+        Err(Error::Setting(format!(
+            "the write buffer's device '{}' loses its contents with the power; name one that keeps them",
+            self.device
+        )))
+    }
 }
 
 /// How one partition uses the hierarchy.

@@ -106,6 +106,12 @@ impl Adversary {
                 Step::LogOpening
             }
             ("log", _) => Step::LogWrite,
+            (tier, kind) if tier.ends_with(".tier") => match kind {
+                _ if phase == Phase::Opening && !self.log_opened => Step::TierScan,
+                OpKind::Read => Step::TierRead,
+                _ if tier == "log-buffer.tier" => Step::LogBuffer,
+                _ => Step::TierWrite,
+            },
             (_, OpKind::Sync) => Step::DataSync,
             (_, OpKind::Read) => match phase {
                 Phase::Opening if !self.log_opened => Step::RedoRead,

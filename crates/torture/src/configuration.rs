@@ -4,6 +4,7 @@ use base::Random;
 use base::time::MICROSECOND_NS;
 use engine::buffer::replacement::Policy;
 use engine::catalog::{Locking, Organization};
+use engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
 use engine::lock::VictimPolicy;
 use engine::log::{GroupCommit, SyncMethod};
 use engine::{PartitionSpec, Settings, buffer, checkpoint, log};
@@ -23,6 +24,8 @@ pub enum Rows {
 pub struct Configuration {
     /// The engine's settings.
     pub settings: Settings,
+    /// Whether the device of the tiers loses its contents with the power.
+    pub volatile_tiers: bool,
     /// Writes of up to this many bytes are never torn.
     pub atomic_write: u32,
     /// Whether CPU work takes time, so that tasks suspend where they pay for it.
@@ -83,6 +86,7 @@ impl Configuration {
         } else {
             one_of(random, &[256 << 10, 512 << 10, 1 << 20, 4 << 20])
         };
+        let (hierarchy, volatile_tiers) = hierarchy(&mut Random::stream(seed, "hierarchy"), tiny);
         let row_size_max = if page_size == 512 { 48 } else { 100 };
         let row_size = random.between(16, row_size_max) as usize;
         let locking = one_of(random, &[Locking::Record, Locking::Page]);
@@ -97,13 +101,14 @@ impl Configuration {
                 log: log(random, capacity),
                 home_device: "disk".into(),
                 log_device: one_of(random, &["disk", "flash"]).into(),
-                hierarchy: engine::hierarchy::Settings::default(),
+                hierarchy,
                 force: random.chance(0.2),
                 hold_locks: random.chance(0.25),
                 victim: one_of(random, &[VictimPolicy::Requester, VictimPolicy::Youngest]),
                 checkpoint,
                 multiprogramming_level: one_of(random, &[2, 4, 64]),
             },
+            volatile_tiers,
             atomic_write: one_of(random, &[512, 512, 4096, u32::MAX]),
             priced: random.chance(0.3),
             shuffled: random.chance(0.7),
@@ -135,9 +140,10 @@ impl Configuration {
     /// The machine that it runs on.
     pub fn hardware(&self) -> Hardware {
         let mut hardware = Hardware::ideal();
-        for device in ["disk", "flash"] {
+        for device in ["disk", "flash", "nvem"] {
             hardware.device_mut(device).atomic_write = self.atomic_write;
         }
+        hardware.device_mut("nvem").volatile = self.volatile_tiers;
         if self.priced {
             let machine = Hardware::named("nvme-2026").expect("an embedded description");
             hardware.cpu = machine.cpu;
@@ -165,6 +171,37 @@ impl Configuration {
             PartitionSpec::b_tree("records"),
         ]
     }
+}
+
+/// The tiers of a database, and whether their device is volatile.
+fn hierarchy(random: &mut Random, tiny: bool) -> (hierarchy::Settings, bool) {
+    if random.chance(0.4) {
+        return (hierarchy::Settings::default(), false);
+    }
+    let volatile = random.chance(0.2);
+    let device = "nvem".to_owned();
+    let pages_max = if tiny { 40 } else { 80 };
+    let designs = [Design::MigrateAll, Design::MigrateAll, Design::MigrateModified, Design::MigrateUnmodified];
+    let cache = random.chance(0.7).then(|| CacheSettings {
+        device: device.clone(),
+        pages: random.between(1, pages_max) as u32,
+        design: one_of(random, &designs),
+        volatile: None,
+    });
+    let write_buffer = (!volatile && random.chance(0.6)).then(|| WriteBufferSettings {
+        device: device.clone(),
+        pages: one_of(random, &[0, 1, 8, 30]),
+        log_bytes: one_of(random, &[0, 4096, 16 << 10, 64 << 10]),
+        volatile: None,
+    });
+    let names = ["account", "teller", "branch", "history", "records"];
+    let placement = |random: &mut Random| Placement {
+        resident: random.chance(0.1),
+        cache: random.chance(0.85),
+        write_buffer: random.chance(0.85),
+    };
+    let placements = names.iter().map(|name| ((*name).to_owned(), placement(random))).collect();
+    (hierarchy::Settings { cache, write_buffer, placements }, volatile)
 }
 
 fn checkpoint(random: &mut Random) -> checkpoint::Policy {

@@ -10,7 +10,7 @@ use crate::{Configuration, debit_credit, records, verify};
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Halt;
-use engine::{Database, Error, Result};
+use engine::{Database, Error, Result, hierarchy};
 use executor::{Executor, Order};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -133,7 +133,11 @@ async fn act(stage: &Rc<Stage>, purpose: Purpose) {
 
 /// Opens the database, or creates it if nobody was told yet that it exists.
 async fn open(stage: &Stage) -> Option<Database> {
-    let settings = stage.configuration.settings.clone();
+    let mut settings = stage.configuration.settings.clone();
+    if stage.random("tiers").chance(0.15) {
+        // What tiers hold must come home when nobody wants them any more.
+        settings.hierarchy = hierarchy::Settings::default();
+    }
     let created = stage.truth.borrow().created;
     stage.scene.phase.set(if created { Phase::Opening } else { Phase::Creating });
     let opened = match Database::open(&stage.executor, settings.clone(), "torture").await {

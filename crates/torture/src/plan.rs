@@ -44,6 +44,7 @@ fn target(random: &mut Random, admitted: impl Fn(Step) -> bool) -> Target {
     let mean = match step {
         Step::HomeRead | Step::LogOpening => 0.5,
         Step::LogWrite | Step::LogSync | Step::PageRead | Step::PageWrite | Step::Staging => 20.0,
+        Step::TierRead | Step::TierWrite | Step::LogBuffer => 10.0,
         Step::Create | Step::RedoRead => 6.0,
         _ => 2.0,
     };
@@ -65,7 +66,7 @@ impl Plan {
         let slow = random.chance(0.3).then(|| {
             let from = if random.chance(0.5) { 0 } else { random.exponential(500_000.0) as u64 };
             let until = from + random.exponential(2_000_000.0) as u64;
-            let device = *random.choose(&["disk", "flash"]).expect("two devices");
+            let device = *random.choose(&["disk", "flash", "nvem"]).expect("three devices");
             let factor = random.between(2, 200) as f64;
             Slow { device: device.into(), from: Instant::from_ns(from), until: Instant::from_ns(until), factor }
         });

@@ -72,6 +72,14 @@ pub enum Step {
     PageRead,
     /// A page is written in place in normal operation.
     PageWrite,
+    /// Tiers of an earlier opening are read, and what they hold is brought home.
+    TierScan,
+    /// A page is read from a tier.
+    TierRead,
+    /// A page is written to a tier.
+    TierWrite,
+    /// Log pages are written to the log's write buffer.
+    LogBuffer,
     /// Pages are made durable.
     DataSync,
     /// A file grows.
@@ -80,7 +88,7 @@ pub enum Step {
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 18] = [
+    pub const ALL: [Step; 22] = [
         Step::Create,
         Step::Open,
         Step::HomeRead,
@@ -97,6 +105,10 @@ impl Step {
         Step::UndoWrite,
         Step::PageRead,
         Step::PageWrite,
+        Step::TierScan,
+        Step::TierRead,
+        Step::TierWrite,
+        Step::LogBuffer,
         Step::DataSync,
         Step::Resize,
     ];
@@ -120,6 +132,10 @@ impl Step {
             Step::UndoWrite => "undo write",
             Step::PageRead => "read miss",
             Step::PageWrite => "page write",
+            Step::TierScan => "tier scan",
+            Step::TierRead => "tier read",
+            Step::TierWrite => "tier write",
+            Step::LogBuffer => "log to buffer",
             Step::DataSync => "data sync",
             Step::Resize => "resize",
         }
@@ -128,7 +144,8 @@ impl Step {
     /// Whether the step writes what a flipped bit would damage detectably. The log's last pages are no such place: a page
     /// that no later one vouches for may be missing after any power cut.
     pub fn flips(self) -> bool {
-        matches!(self, Step::HomeWrite | Step::Staging | Step::RedoWrite | Step::UndoWrite | Step::PageWrite)
+        let pages = matches!(self, Step::RedoWrite | Step::UndoWrite | Step::PageWrite | Step::TierWrite);
+        pages || matches!(self, Step::HomeWrite | Step::Staging)
     }
 
     /// Whether the step reads, writes or syncs, and so can fail or be slow.

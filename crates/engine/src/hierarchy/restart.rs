@@ -223,6 +223,9 @@ async fn open(
     let cache = settings.cache.as_ref().map(|cache| (Kind::Cache, &cache.device, cache.pages, cache.volatile));
     let write_buffer = settings.write_buffer.as_ref().filter(|buffer| buffer.pages > 0);
     let write_buffer = write_buffer.map(|buffer| (Kind::WriteBuffer, &buffer.device, buffer.pages, Some(false)));
+    if let Some(buffer) = &settings.write_buffer {
+        buffer.check(executor.traits(device(executor, &buffer.device)?).durable)?;
+    }
     let mut records = Vec::new();
     let mut files = [None, None];
     for (place, wanted) in files.iter_mut().zip([cache, write_buffer]) {

@@ -6,10 +6,10 @@
 
 use super::page::{self, HEADER_SIZE};
 use super::{Settings, open_file};
+use crate::Result;
 use crate::database::device;
 use crate::hierarchy::{self, HEADER_BYTES, Kind, Record, TierReport, WriteBufferSettings};
 use crate::statistics::add;
-use crate::{Error, Result};
 use driver::{Access, DeviceId, DeviceTraits, FileId, Frame, Op};
 use executor::Executor;
 use std::cell::{Cell, RefCell};
@@ -56,6 +56,7 @@ impl WriteBuffer {
         }
         let Some(settings) = settings.filter(|settings| settings.log_bytes > 0 && log.durable) else { return Ok(None) };
         let device = device(executor, &settings.device)?;
+        settings.check(executor.traits(device).durable)?;
         let capacity = settings.log_bytes - settings.log_bytes % log.page_size as u64;
         let name = settings.device.clone();
         let suits = |record: &Record| record.device == name && record.capacity == capacity;
@@ -73,10 +74,6 @@ impl WriteBuffer {
             }
         };
         let traits = executor.traits(device);
-        if !traits.durable {
-            let why = "it loses its contents with the power; a write buffer needs one that keeps them";
-            return Err(Error::Setting(format!("device '{}': {why}", settings.device)));
-        }
         let buffer = WriteBuffer {
             file,
             device: settings.device.clone(),
