@@ -1,10 +1,14 @@
 //! Running a workload: clients, arrivals, warm-up, measurement.
 
+mod stations;
+
+pub use stations::Saturation;
+
 use base::Instant;
 use base::Random;
 use base::statistics::{BatchMeans, Histogram};
 use base::time::SECOND_NS;
-use driver::StationReport;
+use driver::{CacheReport, EventCount, StationReport};
 use engine::{Database, Error, Result, Transaction};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -134,7 +138,21 @@ pub struct Measured {
     pub types: Vec<TypeMeasured>,
     /// Load of the driver's stations.
     pub stations: Vec<StationReport>,
+    /// What the caches inside devices did.
+    pub caches: Vec<CacheReport>,
+    /// The simulation's events by sort; none on a real machine.
+    pub events: Vec<EventCount>,
+    /// What limited the run, if more arrived than could be served: then it may have ended early.
+    pub saturated: Option<Saturation>,
 }
+
+/// From so many transactions on that have arrived and not ended, or so many seconds' worth of arrivals if that is more, a
+/// run is saturated.
+const UNFINISHED_MAX: f64 = 5_000.0;
+const UNFINISHED_MAX_S: f64 = 10.0;
+/// A run is saturated, too, if the unfinished grew by more than this share of its arrivals, and by more than so many.
+const GROWTH_MAX: f64 = 0.05;
+const GROWTH_MIN: usize = 100;
 
 /// What clients share.
 struct Shared<W> {
@@ -153,6 +171,10 @@ struct Shared<W> {
     means: RefCell<BatchMeans>,
     types: RefCell<Vec<TypeMeasured>>,
     failure: RefCell<Option<Error>>,
+    /// How many may be unfinished before the present part of the run ends.
+    unfinished_max: Cell<usize>,
+    /// Whether more were in any part.
+    overflowed: Cell<bool>,
     /// Told when a part of the run ends.
     part_ended: executor::WaitQueue,
 }
@@ -185,6 +207,8 @@ pub async fn run<W: Workload, T>(
         means: RefCell::new(BatchMeans::new()),
         types: RefCell::new(types),
         failure: RefCell::new(None),
+        unfinished_max: Cell::new(usize::MAX),
+        overflowed: Cell::new(false),
         part_ended: executor::WaitQueue::new(),
     });
     shared.begin_part(plan.warm_up);
@@ -195,6 +219,7 @@ pub async fn run<W: Workload, T>(
             }
         }
         Load::Open { rate_per_s } => {
+            shared.unfinished_max.set((rate_per_s * UNFINISHED_MAX_S).max(UNFINISHED_MAX) as usize);
             shared.spawn(Rc::clone(&shared).arrivals(rate_per_s));
         }
     }
@@ -202,6 +227,9 @@ pub async fn run<W: Workload, T>(
     restart_statistics(database);
     shared.measuring.set(true);
     shared.begin_part(plan.measure);
+    let unfinished = shared.running.get();
+    // A run whose warm-up was cut off still measures what the saturated machine does.
+    shared.unfinished_max.set(shared.unfinished_max.get().max(unfinished.saturating_mul(3) / 2));
     // The process's time is read around the thread's, so that it is never the smaller one.
     let (wall, process_cpu, cpu) = (watch.wall_ns(), watch.process_cpu_ns(), watch.cpu_ns());
     let result = shared.wait_for_end(plan.measure, watch).await;
@@ -216,9 +244,13 @@ pub async fn run<W: Workload, T>(
         means: shared.means.take(),
         types: shared.types.take(),
         stations: executor.stations(),
+        caches: executor.caches(),
+        events: executor.events(),
+        saturated: shared.saturation(unfinished, elapsed_ns),
     };
     shared.finished.set(true);
     result?;
+    stations::check_little(&measured.stations)?;
     let answer = at_end(measured);
     while shared.running.get() > 0 {
         shared.part_ended.wait(&executor).await;
@@ -274,10 +306,12 @@ impl<W: Workload> Shared<W> {
                 Length::Transactions(count) => self.completed.get() >= count,
                 Length::Time(ns) => elapsed >= ns,
             };
+            let overflows = self.running.get() > self.unfinished_max.get();
+            self.overflowed.set(self.overflowed.get() || overflows);
             if self.measuring.get() {
                 watch.progress(self.completed.get(), elapsed);
             }
-            if over {
+            if over || overflows {
                 return Ok(());
             }
             match length {
@@ -310,7 +344,21 @@ impl<W: Workload> Shared<W> {
             executor.sleep_until(next).await;
             let (shared, input) = (Rc::clone(&self), self.workload.draw(&mut inputs));
             self.spawn(async move { shared.one(next, input).await });
+            if self.running.get() == self.unfinished_max.get().saturating_add(1) {
+                self.part_ended.wake_all(&executor);
+            }
         }
+    }
+
+    /// What limited the run, if it was saturated. So many were unfinished `before` the measured part, which took so long.
+    fn saturation(&self, before: usize, elapsed_ns: u64) -> Option<Saturation> {
+        let growth = self.running.get().saturating_sub(before);
+        let arrivals = self.completed.get() + growth as u64;
+        let grew = growth > GROWTH_MIN && growth as f64 > GROWTH_MAX * arrivals as f64;
+        let open = matches!(self.plan.load, Load::Open { .. });
+        // One of those that run is the source of the arrivals.
+        let unfinished = self.running.get().saturating_sub(1) as u64;
+        (self.overflowed.get() || open && grew).then(|| Saturation::find(&self.database, unfinished, elapsed_ns))
     }
 
     /// Runs one transaction and counts it.

@@ -154,6 +154,9 @@ impl<'a> Clients<'a> {
             means,
             types: Vec::new(),
             stations,
+            caches: Vec::new(),
+            events: Vec::new(),
+            saturated: None,
         })
     }
 
