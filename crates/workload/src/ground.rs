@@ -33,6 +33,7 @@ pub fn settings(frames: usize) -> Settings {
     Settings {
         buffer: buffer::Settings { frames, page_size: 1024, replacement: Policy::Lru, cleaner: false },
         log: log::Settings { capacity: 64 << 20, ..log::Settings::default() },
+        hierarchy: engine::hierarchy::Settings::default(),
         home_device: "disk".into(),
         log_device: "disk".into(),
         force: false,

@@ -6,6 +6,7 @@ mod ground;
 pub mod point_reads;
 pub mod run;
 pub mod synthetic;
+pub mod trace;
 
 pub use run::{Length, Load, Measured, Plan, TypeMeasured, Watch, Workload};
 

@@ -23,6 +23,7 @@ mod transaction;
 pub use description::DescriptionError;
 pub use draw::{Input, Reference};
 pub use transaction::Synthetic;
+pub(crate) use transaction::{record_size, touch};
 
 use engine::catalog::Locking;
 

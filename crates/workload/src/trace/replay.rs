@@ -1,0 +1,168 @@
+//! Replay of a trace against direct partitions made to fit.
+//!
+//! Either all transactions come in the trace's order, at one rate or from clients, or each type's come in their order there
+//! at a rate of their own (Rahm 1991, section 3.1). Behind the last transaction comes the first again.
+
+use super::{Partition, Problem, Reference, Trace};
+use crate::run::Workload;
+use crate::synthetic;
+use base::{PartitionId, Random};
+use engine::catalog::Organization;
+use engine::{Database, Error, PartitionSpec, Result, Transaction};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// A trace on a database, to be run by [`crate::run::run`].
+#[derive(Debug)]
+pub struct Replay {
+    trace: Rc<Trace>,
+    tables: Vec<PartitionId>,
+    order: Order,
+}
+
+/// Which transaction comes next.
+#[derive(Debug)]
+enum Order {
+    /// That of the trace, from this position on.
+    Common(Cell<usize>),
+    /// A type drawn by these rates, then the next of its positions.
+    ByType(Vec<Share>),
+}
+
+/// One type's part in a replay by types.
+#[derive(Debug)]
+struct Share {
+    rate_per_s: f64,
+    positions: Vec<u32>,
+    next: Cell<usize>,
+}
+
+impl Replay {
+    /// Finds the trace's partitions in the database, creating those that are missing as `spec` says (of these direct
+    /// organizations: [`organization`]).
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if the trace has no transactions, or if a partition exists and does not fit; else the engine's.
+    pub async fn prepare(
+        database: &Database,
+        trace: Rc<Trace>,
+        spec: impl Fn(&Partition) -> Result<PartitionSpec>,
+    ) -> Result<Replay> {
+        if trace.is_empty() {
+            return Err(Error::Setting("the trace has no transactions".to_owned()));
+        }
+        let mut tables = Vec::new();
+        for partition in trace.partitions() {
+            tables.push(match database.partition(&partition.name) {
+                Ok(id) => fitting(database, id, partition)?,
+                Err(_) => database.create_partition(spec(partition)?).await?,
+            });
+        }
+        Ok(Replay { trace, tables, order: Order::Common(Cell::new(0)) })
+    }
+
+    /// Lets each type's transactions come in their own order, at these rates per second in the order of the trace's types;
+    /// the run's own rate has to be their sum. A type of rate 0 does not come at all.
+    ///
+    /// # Errors
+    /// [`Problem::Fields`] if a type with a rate has no transaction, or all rates are 0.
+    ///
+    /// # Panics
+    /// If there are not as many rates as types.
+    pub fn by_type(mut self, rates: &[f64]) -> Result<Replay, Problem> {
+        let mut shares: Vec<Share> =
+            rates.iter().map(|rate| Share { rate_per_s: *rate, positions: Vec::new(), next: Cell::new(0) }).collect();
+        assert_eq!(shares.len(), self.trace.types().len(), "every type has a rate");
+        for (position, transaction) in self.trace.transactions().enumerate() {
+            shares[usize::from(transaction.kind)].positions.push(position as u32);
+        }
+        for (share, kind) in shares.iter().zip(self.trace.types()) {
+            if share.rate_per_s > 0.0 && share.positions.is_empty() {
+                let name = &kind.name;
+                return Err(Problem::Fields(format!("type '{name}' has a rate but no transaction in the trace")));
+            }
+        }
+        if shares.iter().all(|share| share.rate_per_s <= 0.0) {
+            return Err(Problem::Fields("no type has a rate above 0".to_owned()));
+        }
+        self.order = Order::ByType(shares);
+        Ok(self)
+    }
+
+    /// The trace.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+}
+
+/// The organization of a trace's partition on pages of `page_size` bytes.
+pub fn organization(partition: &Partition, page_size: u32) -> Organization {
+    let (objects, blocking_factor) = (partition.objects, partition.blocking_factor);
+    Organization::Direct { objects, blocking_factor, record_size: synthetic::record_size(blocking_factor, page_size) }
+}
+
+/// The partition, if it has the trace's objects where the trace has them.
+fn fitting(database: &Database, id: PartitionId, partition: &Partition) -> Result<PartitionId> {
+    let present = database.partitions()[usize::from(id.0)].organization;
+    let (objects, factor) = (partition.objects, partition.blocking_factor);
+    match present {
+        Organization::Direct { objects: has, blocking_factor, .. } if has >= objects && blocking_factor == factor => {
+            Ok(id)
+        }
+        _ => Err(Error::Setting(format!(
+            "the database's partition '{}' does not fit the trace's {objects} objects, {factor} on a page; name another \
+             directory",
+            partition.name
+        ))),
+    }
+}
+
+impl Order {
+    fn next(&self, transactions: usize, random: &mut Random) -> usize {
+        let advance = |next: &Cell<usize>, length: usize| next.replace((next.get() + 1) % length);
+        match self {
+            Order::Common(next) => advance(next, transactions),
+            Order::ByType(shares) => {
+                let total: f64 = shares.iter().map(|share| share.rate_per_s).sum();
+                let mut point = random.unit() * total;
+                let drawn = shares.iter().find(|share| {
+                    point -= share.rate_per_s;
+                    point < 0.0
+                });
+                // Rounding may leave the point behind the last share.
+                let share = drawn.or_else(|| shares.iter().rfind(|share| share.rate_per_s > 0.0));
+                let share = share.expect("a type has a rate");
+                share.positions[advance(&share.next, share.positions.len())] as usize
+            }
+        }
+    }
+}
+
+impl Workload for Replay {
+    /// A transaction's position in the trace.
+    type Input = usize;
+
+    fn draw(&self, random: &mut Random) -> usize {
+        self.order.next(self.trace.len(), random)
+    }
+
+    async fn run(&self, tx: &mut Transaction, position: &usize) -> Result<()> {
+        for Reference { partition, write, object } in self.trace.transaction(*position).references {
+            let table = self.tables[usize::from(*partition)];
+            if *write {
+                tx.modify_object(table, *object, synthetic::touch).await?;
+            } else {
+                tx.read_object(table, *object, |_| ()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn types(&self) -> Vec<String> {
+        self.trace.types().iter().map(|kind| kind.name.clone()).collect()
+    }
+
+    fn type_of(&self, position: &usize) -> usize {
+        self.trace.transaction(*position).kind.into()
+    }
+}
