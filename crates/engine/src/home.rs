@@ -124,6 +124,18 @@ impl Home {
         }
     }
 
+    /// States which tiers there are, unless the file says so already.
+    ///
+    /// # Errors
+    /// As [`Home::write`].
+    pub async fn note_tiers(&mut self, executor: &Executor, contents: &mut Contents, tiers: Vec<Record>) -> Result<()> {
+        if tiers == contents.tiers {
+            return Ok(());
+        }
+        contents.tiers = tiers;
+        self.write(executor, contents).await
+    }
+
     /// Replaces the older copy, makes it durable, and then does the same with the other one.
     ///
     /// # Errors

@@ -2,12 +2,13 @@
 
 use crate::OpenError;
 use crate::configuration::{
-    Backend, Configuration, DeviceKind, GroupCommit, LockGranule, LockHold, Organization, Partition, Replacement,
-    Residence, Update, Victim,
+    Backend, CacheDesign, Configuration, DeviceKind, GroupCommit, LockGranule, LockHold, Organization, Partition,
+    Replacement, Residence, Update, Victim,
 };
 use driver::Driver;
 use engine::buffer::replacement::Policy;
 use engine::catalog::{self, Locking};
+use engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
 use engine::lock::VictimPolicy;
 use engine::page::HEADER_SIZE;
 use engine::{Error, PartitionSpec, Settings, buffer, checkpoint, log};
@@ -74,7 +75,7 @@ pub fn settings(configuration: &Configuration) -> Settings {
         },
         home_device: configuration.partition("").device,
         log_device: configuration.log.device.clone(),
-        hierarchy: engine::hierarchy::Settings::default(),
+        hierarchy: hierarchy(configuration),
         force: configuration.commit.update == Update::Force,
         hold_locks: configuration.log.hold_locks == LockHold::UntilDurable,
         victim: match configuration.locks.victim {
@@ -89,6 +90,31 @@ pub fn settings(configuration: &Configuration) -> Settings {
     }
 }
 
+/// The tiers, and which partitions use them.
+fn hierarchy(configuration: &Configuration) -> hierarchy::Settings {
+    let cache = configuration.cache.as_ref().map(|cache| CacheSettings {
+        device: cache.device.clone(),
+        pages: cache.pages,
+        design: match cache.design {
+            CacheDesign::MigrateAll => Design::MigrateAll,
+            CacheDesign::MigrateModified => Design::MigrateModified,
+            CacheDesign::MigrateUnmodified => Design::MigrateUnmodified,
+        },
+        volatile: cache.volatile,
+    });
+    let write_buffer = configuration.write_buffer.as_ref().map(|buffer| WriteBufferSettings {
+        device: buffer.device.clone(),
+        pages: if buffer.takes_pages { buffer.pages } else { 0 },
+        log_bytes: if configuration.log.write_buffer { buffer.log_bytes } else { 0 },
+        volatile: buffer.volatile,
+    });
+    let placement = |(name, partition): (&String, &Partition)| {
+        let resident = partition.residence == Residence::Memory;
+        (name.clone(), Placement { resident, cache: partition.cache, write_buffer: partition.write_buffer })
+    };
+    hierarchy::Settings { cache, write_buffer, placements: configuration.partitions.iter().map(placement).collect() }
+}
+
 impl Configuration {
     /// The partition `name` as configured; what the configuration leaves open is as in `default`.
     ///
@@ -97,9 +123,6 @@ impl Configuration {
     pub fn partition_spec(&self, name: &str, default: &Partition) -> Result<PartitionSpec, Error> {
         let chosen = self.partitions.get(name).unwrap_or(default);
         let fail = |why: &str| Err(Error::Setting(format!("partition '{name}': {why}")));
-        if chosen.residence == Residence::Memory {
-            return fail("residence \"memory\" does not exist in this release; use \"paged\" with a larger buffer");
-        }
         if chosen.page_size.is_some_and(|size| size != self.buffer.page_size) {
             return fail("in this release every partition has the page size of [buffer]");
         }

@@ -34,6 +34,7 @@ mod described;
 mod error;
 mod interpret;
 mod section;
+mod tiers;
 
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,8 @@ mod tests;
 pub use choice::{
     Backend, Choice, DeviceKind, LockGranule, LockHold, Organization, Replacement, Residence, Update, Victim,
 };
+pub use tiers::{Cache, CacheDesign, WriteBuffer};
+
 pub use error::{ConfigurationError, Finding, Problem, nearest};
 
 use devices::Hardware;
@@ -68,6 +71,10 @@ pub struct Configuration {
     pub devices: BTreeMap<String, Device>,
     /// `[buffer]`: the main-memory buffer.
     pub buffer: Buffer,
+    /// `[cache]`: the second-level cache; `None` for none.
+    pub cache: Option<Cache>,
+    /// `[write_buffer]`: the write buffer; `None` for none.
+    pub write_buffer: Option<WriteBuffer>,
     /// `[log]`: the write-ahead log.
     pub log: Log,
     /// `[commit]`: what happens to changed pages at commit.
@@ -92,6 +99,8 @@ impl Default for Configuration {
             mpl: 1024,
             devices: BTreeMap::from([(DEFAULT_DEVICE.to_owned(), Device::default())]),
             buffer: Buffer::default(),
+            cache: None,
+            write_buffer: None,
             log,
             commit: Commit::default(),
             checkpoint,
@@ -143,6 +152,8 @@ impl Default for Buffer {
 pub struct Log {
     /// `device`: the device that holds the log.
     pub device: String,
+    /// `write_buffer`: whether commits are durable in the `[write_buffer]` and reach the log's device afterwards.
+    pub write_buffer: bool,
     /// `size`: how much log is kept before the oldest must be given up, in bytes; 1 MiB (virtually 64 KiB) to 16 TiB.
     pub size: u64,
     /// `group_commit`, `group_size`, `group_delay`: how long a commit waits for others to share its log write.
@@ -157,6 +168,7 @@ impl Default for Log {
     fn default() -> Log {
         Log {
             device: DEFAULT_DEVICE.to_owned(),
+            write_buffer: false,
             size: 1 << 30,
             group_commit: GroupCommit::Adaptive,
             durable: true,
@@ -244,6 +256,10 @@ pub struct Partition {
     pub locks: LockGranule,
     /// `residence`: whether pages may leave main memory.
     pub residence: Residence,
+    /// `cache`: whether its pages may enter the second-level cache, where there is one.
+    pub cache: bool,
+    /// `write_buffer`: whether its pages are written by way of the write buffer, where there is one for pages.
+    pub write_buffer: bool,
     /// `blocking_factor`: records per page of direct and append partitions, 1 to 65,535; `None`: as many as fit.
     pub blocking_factor: Option<u32>,
     /// `record_size`: bytes per record of direct and append partitions; `None`: as the workload says.
@@ -261,6 +277,8 @@ impl Default for Partition {
             organization: Organization::default(),
             locks: LockGranule::default(),
             residence: Residence::default(),
+            cache: true,
+            write_buffer: true,
             blocking_factor: None,
             record_size: None,
             objects: None,

@@ -31,6 +31,7 @@ mod procedure;
 mod reply;
 mod server;
 mod store;
+mod warnings;
 
 pub use engine::{
     Cursor, Database, Direction, Error, PartitionSpec, Result, Savepoint, Transaction, catalog, organization,

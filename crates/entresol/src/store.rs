@@ -200,6 +200,11 @@ impl Store {
         &self.configuration
     }
 
+    /// What is configured and gains nothing, in words that say why.
+    pub fn warnings(&self) -> Vec<String> {
+        self.configuration.warnings()
+    }
+
     /// Whether it runs on described hardware under the virtual clock.
     pub fn is_virtual(&self) -> bool {
         self.configuration.hardware.is_some()

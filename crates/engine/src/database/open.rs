@@ -68,15 +68,16 @@ impl Database {
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
         buffer.set_log(Rc::clone(&log));
         let stamp = stamp(executor, log.end(), 0);
-        let place = (log_device, &settings.log);
         let write_buffer = settings.hierarchy.write_buffer.as_ref();
         let mut tiers = Vec::new();
-        if let Some((write_buffer, record)) = WriteBuffer::prepare(executor, place, write_buffer, &[], stamp).await? {
+        if let Some((write_buffer, record)) =
+            WriteBuffer::open(executor, &settings.log, write_buffer, None, stamp).await?
+        {
             log.set_write_buffer(write_buffer);
             tiers.push(record);
         }
-        let wanted = (&settings.hierarchy, settings.force, stamp);
-        let (found, records) = reconcile(executor, &buffer, &[], Lsn::ZERO, wanted).await?;
+        let reconciled = reconcile(executor, &buffer, &[], Lsn::ZERO).await?;
+        let (found, records) = reconciled.open(&buffer, executor, (&settings.hierarchy, settings.force, stamp)).await?;
         tiers.extend(records);
         if let Some(found) = found {
             buffer.set_tiers(Rc::new(found));
@@ -111,8 +112,8 @@ impl Database {
         let log_device = device(executor, &settings.log_device)?;
         let stamp = stamp(executor, contents.redo_start(), contents.log_epoch);
         let place = (log_device, &settings.log);
-        let wanted = settings.hierarchy.write_buffer.as_ref();
-        let log_buffer = WriteBuffer::prepare(executor, place, wanted, &contents.tiers, stamp).await?;
+        let write_buffer = settings.hierarchy.write_buffer.as_ref();
+        let kept = WriteBuffer::restore(executor, place, write_buffer, &contents.tiers).await?;
         let durable = base::Lsn(contents.log_durable);
         let scan = Scan::open(executor, log_device, &settings.log, contents.redo_start(), durable).await?;
         let mut scan = scan.since_opening(contents.log_epoch);
@@ -125,14 +126,16 @@ impl Database {
             buffer.attach(partition.id(), file);
         }
         buffer.repair(contents.redo_start()).await?;
+        let reconciled = reconcile(executor, &buffer, &contents.tiers, contents.redo_start()).await?;
+        let mut records = reconciled.kept(executor, &settings.hierarchy);
+        records.extend(kept.clone());
+        home.note_tiers(executor, &mut contents, records).await?;
         let wanted = (&settings.hierarchy, settings.force, stamp);
-        let (tiers, mut records) = reconcile(executor, &buffer, &contents.tiers, contents.redo_start(), wanted).await?;
-        // What a tier is about to hold must be looked for by the next opening.
+        let (tiers, mut records) = reconciled.open(&buffer, executor, wanted).await?;
+        let log_buffer = WriteBuffer::open(executor, &settings.log, write_buffer, kept, stamp).await?;
         records.extend(log_buffer.as_ref().map(|(_, record)| record.clone()));
-        if records != contents.tiers {
-            contents.tiers = records;
-            home.write(executor, &contents).await?;
-        }
+        // What a tier is about to hold must be looked for by the next opening.
+        home.note_tiers(executor, &mut contents, records).await?;
         if let Some(tiers) = tiers {
             buffer.set_tiers(Rc::new(tiers));
         }

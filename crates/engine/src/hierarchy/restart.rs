@@ -32,19 +32,24 @@ struct Found {
     file: FileId,
 }
 
-/// Brings up to date what stands on the pages' own devices, and opens the tiers that `settings` ask for. Returns them, if
-/// there are any, and what the home file is to say of them before they are used. `records` is what it said so far; log
-/// records from before `redo_start` are not needed.
+/// What the tiers of an earlier opening held is on the pages' own devices.
+pub struct Reconciled {
+    found: Rc<Vec<Found>>,
+    /// The copies that are the same there.
+    current: Vec<(PageId, Copy)>,
+}
+
+/// Brings up to date what stands on the pages' own devices. `records` is what the home file says of the tiers; log records
+/// from before `redo_start` are not needed.
 ///
 /// # Errors
-/// [`Error::TierMissing`], [`Error::Setting`], or the driver's.
+/// [`Error::TierMissing`], or the driver's.
 pub async fn reconcile(
     executor: &Executor,
     buffer: &Rc<Buffer>,
     records: &[Record],
     redo_start: Lsn,
-    (settings, force, stamp): (&Settings, bool, u64),
-) -> Result<(Option<Tiers>, Vec<Record>)> {
+) -> Result<Reconciled> {
     let page_size = buffer.settings().page_size;
     let mut found = Vec::new();
     for record in records.iter().filter(|record| record.kind != Kind::LogBuffer) {
@@ -74,21 +79,101 @@ pub async fn reconcile(
             }
         }
     }
-    let (tiers, new) = open(executor, &found, settings, page_size, force, stamp).await?;
-    if let Some(tiers) = &tiers
-        && tiers.cache.as_ref().is_some_and(|cache| !cache.volatile && kept(&found, &new, Kind::Cache).is_some())
-    {
-        current.sort_by_key(|(_, copy)| copy.lsn);
-        let cached = |page: &PageId| buffer.file(page.partition).placement().cache;
-        let mut slots = tiers.slots.borrow_mut();
-        slots.adopt(
-            current
-                .into_iter()
-                .filter(|(page, copy)| found[copy.tier].record.kind == Kind::Cache && cached(page))
-                .map(|(page, copy)| (copy.slot, page)),
-        );
+    Ok(Reconciled { found, current })
+}
+
+impl Reconciled {
+    /// The tiers among those of before that go on as they are. The home file has to forget all others before new ones take
+    /// their places.
+    pub fn kept(&self, executor: &Executor, settings: &Settings) -> Vec<Record> {
+        let suits = |old: &&Found| wanted(executor, settings).iter().flatten().any(|wanted| wanted.suits(&old.record));
+        self.found.iter().filter(suits).map(|old| Record { in_use: true, ..old.record.clone() }).collect()
     }
-    Ok((tiers, new))
+
+    /// Opens the tiers that `settings` ask for: those kept, and new ones with this stamp. Returns them, if there are any, and
+    /// what the home file is to say of them before they are used.
+    ///
+    /// # Errors
+    /// [`Error::Setting`], or the driver's.
+    pub async fn open(
+        self,
+        buffer: &Rc<Buffer>,
+        executor: &Executor,
+        (settings, force, stamp): (&Settings, bool, u64),
+    ) -> Result<(Option<Tiers>, Vec<Record>)> {
+        if let Some(buffer) = &settings.write_buffer {
+            buffer.check(executor.traits(device(executor, &buffer.device)?).durable)?;
+        }
+        let page_size = buffer.settings().page_size;
+        let (mut records, mut files) = (Vec::new(), [None, None]);
+        let mut adopted = None;
+        for (place, wanted) in files.iter_mut().zip(wanted(executor, settings)) {
+            let Some(Wanted { kind, device: name, capacity, volatile }) = &wanted else { continue };
+            let device = device(executor, name)?;
+            let old = self.found.iter().position(|old| wanted.as_ref().is_some_and(|wanted| wanted.suits(&old.record)));
+            let (kind, capacity, volatile) = (*kind, *capacity, *volatile);
+            let (record, file) = match old {
+                Some(number) => {
+                    let old = &self.found[number];
+                    let record = Record { in_use: true, ..old.record.clone() };
+                    adopted = adopted.or((kind == Kind::Cache).then_some(number));
+                    let file = TierFile::adopt(executor, old.device, &record, old.file, page_size, volatile);
+                    (record, file)
+                }
+                None => {
+                    let record = Record { kind, device: (*name).clone(), stamp, capacity, in_use: true };
+                    let file = TierFile::create(executor, device, &record, page_size, volatile).await?;
+                    (record, file)
+                }
+            };
+            *place = Some(file);
+            records.extend((!volatile).then_some(record));
+        }
+        if files.iter().all(Option::is_none) {
+            return Ok((None, records));
+        }
+        let tiers = Tiers::new(settings, files, force);
+        if let Some(cache) = adopted {
+            let mut current = self.current;
+            current.retain(|(page, copy)| copy.tier == cache && buffer.file(page.partition).placement().cache);
+            current.sort_by_key(|(_, copy)| copy.lsn);
+            tiers.slots.borrow_mut().adopt(current.into_iter().map(|(page, copy)| (copy.slot, page)));
+        }
+        Ok((Some(tiers), records))
+    }
+}
+
+/// A tier that the settings ask for.
+struct Wanted<'a> {
+    kind: Kind,
+    device: &'a String,
+    capacity: u64,
+    volatile: bool,
+}
+
+impl Wanted<'_> {
+    /// Whether one of an earlier opening is the same.
+    fn suits(&self, old: &Record) -> bool {
+        !self.volatile && (old.kind, &old.device, old.capacity) == (self.kind, self.device, self.capacity)
+    }
+}
+
+/// The cache and the write buffer that the settings ask for.
+fn wanted<'a>(executor: &Executor, settings: &'a Settings) -> [Option<Wanted<'a>>; 2] {
+    let loses = |name: &str| executor.device(name).is_none_or(|device| !executor.traits(device).durable);
+    let cache = settings.cache.as_ref().map(|cache| Wanted {
+        kind: Kind::Cache,
+        device: &cache.device,
+        capacity: u64::from(cache.pages),
+        volatile: cache.volatile.unwrap_or_else(|| loses(&cache.device)),
+    });
+    let write_buffer = settings.write_buffer.as_ref().filter(|buffer| buffer.pages > 0).map(|buffer| Wanted {
+        kind: Kind::WriteBuffer,
+        device: &buffer.device,
+        capacity: u64::from(buffer.pages),
+        volatile: false,
+    });
+    [cache, write_buffer]
 }
 
 /// The file of a tier that the home file knows.
@@ -182,78 +267,27 @@ async fn bring_home(
         return Ok(false);
     }
     let home = match read(executor, file.file, (file.offset(page), page_size), None).await {
-        Ok(bytes) => bytes,
-        // The page shows its trouble to whoever uses it.
-        Err(Error::Input(fault)) if fault.kind == FaultKind::Device => return Ok(false),
+        Ok(bytes) => Some(bytes),
+        // What cannot be read may be what the power cut tore.
+        Err(Error::Input(fault)) if fault.kind == FaultKind::Device => None,
         Err(error) => return Err(error),
     };
-    match header::verify(&home, page) {
-        Ok(true) if header::sequence(&home) >= copy.sequence => return Ok(header::sequence(&home) == copy.sequence),
-        Ok(false) if copy.sequence == 0 => return Ok(true),
-        // A page that was torn on its way from the tier has a copy that the log does not make superfluous. An older copy
-        // belongs to a page that something else has damaged: that is found and reported.
-        Err(_) if copy.lsn <= redo_start => return Ok(false),
+    let state = home.as_ref().map_or(Err(String::new()), |home| header::verify(home, page));
+    match (state, home.as_ref().map_or(0, |home| header::sequence(home))) {
+        (Ok(true), present) if present >= copy.sequence => return Ok(present == copy.sequence),
+        (Ok(false), _) if copy.sequence == 0 => return Ok(true),
+        // A page that was torn on its way from the tier has a copy from after the point where redo begins: all that the
+        // copy may lack is in the log. An older copy belongs to a page that something else has damaged; that is found and
+        // reported.
+        (Err(_), _) if copy.lsn <= redo_start => return Ok(false),
         _ => {}
     }
     let from = &found[copy.tier];
     let offset = HEADER_BYTES + u64::from(copy.slot) * page_size as u64;
-    let bytes = read(executor, from.file, (offset, page_size), Some(home)).await?;
+    let bytes = read(executor, from.file, (offset, page_size), home).await?;
     if header::verify(&bytes, page) != Ok(true) {
         return Ok(false);
     }
     write(executor, file.file, file.offset(page), bytes, page_size).await?;
     Ok(true)
-}
-
-/// The old tier that goes on as one of the new.
-fn kept<'a>(found: &'a [Found], new: &[Record], kind: Kind) -> Option<&'a Found> {
-    let record = new.iter().find(|record| record.kind == kind)?;
-    found.iter().find(|old| old.record.stamp == record.stamp && old.record.kind == kind)
-}
-
-/// Opens the tiers that the settings ask for: those found if they suit, else new ones.
-async fn open(
-    executor: &Executor,
-    found: &[Found],
-    settings: &Settings,
-    page_size: usize,
-    force: bool,
-    stamp: u64,
-) -> Result<(Option<Tiers>, Vec<Record>)> {
-    let cache = settings.cache.as_ref().map(|cache| (Kind::Cache, &cache.device, cache.pages, cache.volatile));
-    let write_buffer = settings.write_buffer.as_ref().filter(|buffer| buffer.pages > 0);
-    let write_buffer = write_buffer.map(|buffer| (Kind::WriteBuffer, &buffer.device, buffer.pages, Some(false)));
-    if let Some(buffer) = &settings.write_buffer {
-        buffer.check(executor.traits(device(executor, &buffer.device)?).durable)?;
-    }
-    let mut records = Vec::new();
-    let mut files = [None, None];
-    for (place, wanted) in files.iter_mut().zip([cache, write_buffer]) {
-        let Some((kind, name, pages, volatile)) = wanted else { continue };
-        let device = device(executor, name)?;
-        let volatile = volatile.unwrap_or(!executor.traits(device).durable);
-        let suits = |old: &&Found| {
-            let same = (old.record.kind, &old.record.device, old.record.capacity) == (kind, name, u64::from(pages));
-            same && !volatile
-        };
-        let capacity = u64::from(pages);
-        let fresh = Record { kind, device: name.clone(), stamp, capacity, in_use: true };
-        let (record, file) = match found.iter().find(suits) {
-            Some(old) => {
-                let record = Record { in_use: true, ..old.record.clone() };
-                let file = TierFile::adopt(executor, old.device, &record, old.file, page_size, volatile);
-                (record, file)
-            }
-            None => {
-                let file = TierFile::create(executor, device, &fresh, page_size, volatile).await?;
-                (fresh, file)
-            }
-        };
-        *place = Some(file);
-        if !volatile {
-            records.push(record);
-        }
-    }
-    let any = files.iter().any(Option::is_some);
-    Ok((any.then(|| Tiers::new(settings, files, force)), records))
 }

@@ -37,53 +37,57 @@ pub struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    /// Opens the write buffer that `settings` ask for, once the log's own device has what one of an earlier opening holds.
-    /// Returns it, if there is one, and what the home file is to say of it before it is used.
+    /// Brings to the log's own device what a write buffer of an earlier opening holds. Returns what the home file is to say of
+    /// it if it goes on as it is; else the home file has to forget it before another takes its place.
     ///
     /// # Errors
-    /// [`Error::TierMissing`], [`Error::Setting`], or the driver's.
-    pub async fn prepare(
+    /// [`Error::TierMissing`], or the driver's.
+    pub async fn restore(
         executor: &Executor,
         (log_device, log): (DeviceId, &Settings),
         settings: Option<&WriteBufferSettings>,
         records: &[Record],
+    ) -> Result<Option<Record>> {
+        let Some(record) = records.iter().find(|record| record.kind == Kind::LogBuffer) else { return Ok(None) };
+        let found = restore(executor, (log_device, log), record).await?;
+        let suits = |settings: &WriteBufferSettings| {
+            (&settings.device, capacity(settings, log)) == (&record.device, record.capacity) && log.durable
+        };
+        let kept = found && settings.is_some_and(suits);
+        Ok(kept.then(|| Record { in_use: true, ..record.clone() }))
+    }
+
+    /// Opens the write buffer that `settings` ask for, if they do: `kept`, or a new one with this stamp. Returns it, and what
+    /// the home file is to say of it before it is used.
+    ///
+    /// # Errors
+    /// [`Error::Setting`], or the driver's.
+    pub async fn open(
+        executor: &Executor,
+        log: &Settings,
+        settings: Option<&WriteBufferSettings>,
+        kept: Option<Record>,
         stamp: u64,
     ) -> Result<Option<(WriteBuffer, Record)>> {
-        let old = records.iter().find(|record| record.kind == Kind::LogBuffer);
-        let mut kept = None;
-        if let Some(record) = old {
-            kept = restore(executor, (log_device, log), record).await?.map(|file| (file, record.clone()));
-        }
-        let Some(settings) = settings.filter(|settings| settings.log_bytes > 0 && log.durable) else { return Ok(None) };
+        let wanted = |settings: &&WriteBufferSettings| capacity(settings, log) > 0 && log.durable;
+        let Some(settings) = settings.filter(wanted) else { return Ok(None) };
         let device = device(executor, &settings.device)?;
-        settings.check(executor.traits(device).durable)?;
-        let capacity = settings.log_bytes - settings.log_bytes % log.page_size as u64;
-        let name = settings.device.clone();
-        let suits = |record: &Record| record.device == name && record.capacity == capacity;
-        let (file, record) = match kept.filter(|(_, record)| suits(record)) {
-            Some((file, record)) => (file, Record { in_use: true, ..record }),
-            None => {
-                let record = Record { kind: Kind::LogBuffer, device: name, stamp, capacity, in_use: true };
-                let file_name = record.kind.file_name().to_owned();
-                executor.perform(Op::Remove { device, name: file_name }).await.result?;
-                let (file, _) =
-                    hierarchy::open_file(executor, device, record.kind, true).await?.expect("created if missing");
-                executor.perform(Op::Resize { file, length: HEADER_BYTES + capacity }).await.result?;
-                hierarchy::write_header(executor, file, &record, log.page_size).await?;
-                (file, record)
-            }
-        };
         let traits = executor.traits(device);
-        let buffer = WriteBuffer {
-            file,
-            device: settings.device.clone(),
-            capacity,
-            traits,
-            pieces: RefCell::default(),
-            absorbed: Cell::new(0),
-            fallbacks: Cell::new(0),
-        };
-        Ok(Some((buffer, record)))
+        settings.check(traits.durable)?;
+        let (capacity, name, kind) = (capacity(settings, log), settings.device.clone(), Kind::LogBuffer);
+        let is_new = kept.is_none();
+        let record = kept.unwrap_or(Record { kind, device: name.clone(), stamp, capacity, in_use: true });
+        if is_new {
+            executor.perform(Op::Remove { device, name: kind.file_name().to_owned() }).await.result?;
+        }
+        let (file, _) = hierarchy::open_file(executor, device, kind, true).await?.expect("created if missing");
+        if is_new {
+            executor.perform(Op::Resize { file, length: HEADER_BYTES + capacity }).await.result?;
+            hierarchy::write_header(executor, file, &record, log.page_size).await?;
+        }
+        let pieces = RefCell::default();
+        let (absorbed, fallbacks) = (Cell::new(0), Cell::new(0));
+        Ok(Some((WriteBuffer { file, device: name, capacity, traits, pieces, absorbed, fallbacks }, record)))
     }
 
     /// The file.
@@ -164,13 +168,14 @@ impl WriteBuffer {
     }
 }
 
-/// Writes to the log's file the pages that a write buffer holds and the file lacks. Returns the buffer's file if it is there.
-async fn restore(
-    executor: &Executor,
-    (log_device, settings): (DeviceId, &Settings),
-    record: &Record,
-) -> Result<Option<FileId>> {
-    let missing = |detail: &str| if record.in_use { Err(record.missing(detail)) } else { Ok(None) };
+/// How many bytes of log the buffer holds: whole pages.
+fn capacity(settings: &WriteBufferSettings, log: &Settings) -> u64 {
+    settings.log_bytes - settings.log_bytes % log.page_size as u64
+}
+
+/// Writes to the log's file the pages that a write buffer holds and the file lacks. Returns whether the buffer is there.
+async fn restore(executor: &Executor, (log_device, settings): (DeviceId, &Settings), record: &Record) -> Result<bool> {
+    let missing = |detail: &str| if record.in_use { Err(record.missing(detail)) } else { Ok(false) };
     let Some(device) = executor.device(&record.device) else { return missing("there is no such device") };
     let Some((file, length)) = hierarchy::open_file(executor, device, record.kind, false).await? else {
         return missing(&format!("it holds no file '{}'", record.kind.file_name()));
@@ -198,7 +203,7 @@ async fn restore(
         completion.result?;
         copy = completion.buffer.expect("a write gives its buffer back");
     }
-    Ok(Some(file))
+    Ok(true)
 }
 
 async fn read(executor: &Executor, file: FileId, offset: u64, buffer: Frame, length: usize) -> Result<Frame> {

@@ -5,8 +5,8 @@ use super::described::{Changes, set_cache_page_size};
 use super::error::{ConfigurationError, Problem};
 use super::section::{Document, Section};
 use super::{
-    Buffer, Checkpoint, Commit, Configuration, DEFAULT_DEVICE, Device, Driver, GroupCommit, Locks, Log, Partition,
-    catalogue,
+    Buffer, Cache, Checkpoint, Commit, Configuration, DEFAULT_DEVICE, Device, Driver, GroupCommit, Locks, Log,
+    Partition, WriteBuffer, catalogue,
 };
 use devices::Hardware;
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ pub(super) fn interpret(
 }
 
 /// What the sections must know of each other.
-struct Context {
+pub(super) struct Context {
     /// Whether the run is under the virtual clock.
     is_virtual: bool,
     /// The names of all devices.
@@ -70,7 +70,7 @@ impl Context {
         Some(u32::try_from(bytes).expect("the range ends at 64 KiB"))
     }
 
-    fn device(&self, section: &mut Section<'_>) -> String {
+    pub(super) fn device(&self, section: &mut Section<'_>) -> String {
         let Some(name) = section.text("device", "the name of a device") else {
             return self.default_device.clone();
         };
@@ -109,7 +109,9 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
         let of_hardware = hardware.as_mut().and_then(|hardware| hardware.devices.get_mut(name));
         described.into_iter().chain(of_hardware).for_each(|device| set_cache_page_size(device, buffer.page_size));
     }
-    let log = root.section("log", |section| read_log(section, &context));
+    let cache = root.section("cache", |section| Cache::read(section, &context, buffer.page_size));
+    let write_buffer = root.section("write_buffer", |section| WriteBuffer::read(section, &context, buffer.page_size));
+    let log = root.section("log", |section| read_log(section, &context, write_buffer.is_some()));
     let commit = root.section("commit", |section| Commit { update: section.choice("update").unwrap_or_default() });
     let checkpoint = root.section("checkpoint", |section| read_checkpoint(section, log.size));
     let locks = root.section("locks", |section| Locks { victim: section.choice("victim").unwrap_or_default() });
@@ -120,7 +122,20 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
         .collect();
     root.finish();
     let mpl = mpl.unwrap_or(Configuration::default().mpl);
-    Configuration { hardware, mpl, devices, buffer, log, commit, checkpoint, locks, driver, partitions }
+    Configuration {
+        hardware,
+        mpl,
+        devices,
+        buffer,
+        cache,
+        write_buffer,
+        log,
+        commit,
+        checkpoint,
+        locks,
+        driver,
+        partitions,
+    }
 }
 
 fn read_hardware(root: &mut Section<'_>, directory: &Path) -> Option<Hardware> {
@@ -210,11 +225,17 @@ fn read_buffer(section: &mut Section<'_>, context: &Context) -> Buffer {
     }
 }
 
-fn read_log(section: &mut Section<'_>, context: &Context) -> Log {
+fn read_log(section: &mut Section<'_>, context: &Context, has_write_buffer: bool) -> Log {
     let defaults = Log::default();
     let low = if context.is_virtual { 64 * KIB } else { KIB * KIB };
+    let write_buffer = section.flag("write_buffer").unwrap_or(defaults.write_buffer);
+    if write_buffer && !has_write_buffer {
+        let conflict = Problem::Conflict("there is no write buffer".to_owned());
+        section.conflict("write_buffer", conflict, "false; true beside a section [write_buffer]");
+    }
     Log {
         device: context.device(section),
+        write_buffer,
         size: section.size("size", low..=16 * TIB, "").unwrap_or(defaults.size),
         group_commit: read_group_commit(section),
         durable: section.flag("durable").unwrap_or(defaults.durable),
@@ -275,6 +296,8 @@ fn read_partition(section: &mut Section<'_>, context: &Context, buffer_page_size
         organization: section.choice("organization").unwrap_or_default(),
         locks: section.choice("locks").unwrap_or_default(),
         residence: section.choice("residence").unwrap_or_default(),
+        cache: section.flag("cache").unwrap_or(true),
+        write_buffer: section.flag("write_buffer").unwrap_or(true),
         blocking_factor: section.number("blocking_factor", 1..=65_535).map(|n| n as u32),
         record_size: section.size("record_size", 1..=64 * KIB, "").map(|n| n as u32),
         objects: section.number("objects", 1..=1 << 48),

@@ -36,8 +36,19 @@ fn every_section_is_read() {
         page_size = 16384
         replacement = "lru"
         cleaner = false
+        [cache]
+        device = "flash"
+        size = "64 MiB"
+        design = "migrate-modified"
+        volatile = true
+        [write_buffer]
+        device = "flash"
+        size = "500 pages"
+        pages = false
+        volatile = false
         [log]
         device = "flash"
+        write_buffer = true
         size = "64 MiB"
         group_commit = "size"
         group_size = 32
@@ -59,6 +70,8 @@ fn every_section_is_read() {
         organization = "direct"
         locks = "page"
         residence = "memory"
+        cache = false
+        write_buffer = false
         blocking_factor = 10
         record_size = "100 B"
         objects = 5_000_000
@@ -81,11 +94,25 @@ fn every_section_is_read() {
             ),
         ]),
         buffer: Buffer { size: 1 << 30, page_size: 16384, replacement: Replacement::Lru, cleaner: false },
+        cache: Some(Cache {
+            device: "flash".to_owned(),
+            pages: 4096,
+            design: CacheDesign::MigrateModified,
+            volatile: Some(true),
+        }),
+        write_buffer: Some(WriteBuffer {
+            device: "flash".to_owned(),
+            pages: 500,
+            log_bytes: 500 * 4096,
+            takes_pages: false,
+            volatile: Some(false),
+        }),
         log: Log {
             device: "flash".to_owned(),
             size: 64 << 20,
             group_commit: GroupCommit::Size { commits: 32, delay_ns: 1_500_000 },
             durable: false,
+            write_buffer: true,
             hold_locks: LockHold::UntilDurable,
         },
         commit: Commit { update: Update::Force },
@@ -99,6 +126,8 @@ fn every_section_is_read() {
                 organization: Organization::Direct,
                 locks: LockGranule::Page,
                 residence: Residence::Memory,
+                cache: false,
+                write_buffer: false,
                 blocking_factor: Some(10),
                 record_size: Some(100),
                 objects: Some(5_000_000),
@@ -202,9 +231,10 @@ fn messages_show_the_line_and_what_is_allowed() {
              = allowed: page_size, size, replacement, cleaner\n  = did you mean 'size'?",
         ),
         (
-            "# flash comes later\n\n[cache]\ndevice = \"flash\"",
-            "house.toml:3:2: unknown section 'cache' in the file\n  |\n3 | [cache]\n  |  ^^^^^\n  \
-             = allowed: hardware, device, mpl, buffer, log, commit, checkpoint, locks, driver, partition",
+            "# undo comes later\n\n[undo]\ndevice = \"flash\"",
+            "house.toml:3:2: unknown section 'undo' in the file\n  |\n3 | [undo]\n  |  ^^^^\n  \
+             = allowed: hardware, device, mpl, buffer, cache, write_buffer, log, commit, checkpoint, locks, driver, \
+             partition",
         ),
         (
             "[log]\ndevice = \"flsh\"\n[device.flash]\npath = \"f\"",
@@ -415,4 +445,22 @@ fn mistakes_in_changed_descriptions_are_named() {
         message("hardware = \"rahm-1991\"\n[device.ssd]\ndisks = 2\ncache = \"volatile\"\ncache_size = \"1 page\"");
     assert!(ssd.contains("has no medium") && ssd.contains("stands before a medium"), "{ssd}");
     assert!(message("[device.disk]\ndisks = 2").contains("changes a description, and this device has none"));
+}
+
+#[test]
+fn tiers_are_refused_by_line_and_reason() {
+    for (text, says, allowed) in [
+        ("[cache]\nsize = \"4 MiB\"", "it needs a device", "beside device"),
+        ("[cache]\ndevice = \"disk\"", "it needs a size", "\"1,000 pages\""),
+        ("[cache]\ndevice = \"disk\"\nsize = \"much\"", "'size' cannot be read", "or a size such as"),
+        ("[cache]\ndevice = \"disk\"\nsize = \"1 KiB\"", "that is 0 pages of 8192 bytes", "1 to 2,147"),
+        ("[cache]\ndevice = \"dusk\"\nsize = \"4 MiB\"", "no device 'dusk'", "\"disk\""),
+        ("[cache]\ndesign = \"migrate\"", "design", "\"migrate-all\""),
+        ("[write_buffer]\npages = true", "it needs a device", "beside device"),
+        ("[log]\nwrite_buffer = true", "there is no write buffer", "[write_buffer]"),
+        ("[partition.a]\ncache = \"no\"", "cache", "true, false"),
+    ] {
+        let message = message(text);
+        assert!(message.contains(says) && message.contains(allowed), "{message}");
+    }
 }

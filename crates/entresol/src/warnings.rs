@@ -1,0 +1,109 @@
+//! Settings that are allowed and pointless, each with the reason.
+
+use crate::configuration::{Configuration, Residence};
+use devices::{CacheKind, Device};
+
+impl Configuration {
+    /// Combinations that work and gain nothing, in words that say why (Rahm 1991, section 3.3, note 4).
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (name, partition) in &self.partitions {
+            let cached = self.cache.as_ref().filter(|_| partition.cache);
+            let buffered = self.write_buffer.as_ref().filter(|buffer| buffer.takes_pages && partition.write_buffer);
+            let mut warn = |what: String| warnings.push(format!("partition '{name}': {what}"));
+            if partition.residence == Residence::Memory {
+                if cached.is_some() {
+                    warn(
+                        "its pages never leave main memory, so the cache will hold none of them; \
+                          say cache = false"
+                            .to_owned(),
+                    );
+                }
+                continue;
+            }
+            if cached.is_some() && buffered.is_some() {
+                warn("the cache takes modified pages already, so the write buffer gets little to do".to_owned());
+            }
+            for (tier, device) in
+                [("cache", cached.map(|cache| &cache.device)), ("write buffer", buffered.map(|buffer| &buffer.device))]
+            {
+                if device == Some(&partition.device) {
+                    warn(format!("its {tier} is on its own device '{}', which is no faster", partition.device));
+                }
+            }
+            let Some(kind) = self.disk_cache(&partition.device) else { continue };
+            match kind {
+                CacheKind::NonVolatile | CacheKind::WriteBuffer if buffered.is_some() => {
+                    warn(format!(
+                        "it has two write buffers, one in front of device '{}' and one in it",
+                        partition.device
+                    ));
+                }
+                CacheKind::NonVolatile | CacheKind::WriteBuffer if cached.is_some() => warn(format!(
+                    "writes end in the second-level cache, so those that device '{}' buffers gain nothing",
+                    partition.device
+                )),
+                CacheKind::Volatile | CacheKind::NonVolatile if cached.is_some() => warn(format!(
+                    "the cache of device '{}' will mostly hold pages that the second-level cache holds, too",
+                    partition.device
+                )),
+                _ => {}
+            }
+        }
+        if self.log.write_buffer {
+            let device = &self.log.device;
+            if self.write_buffer.as_ref().is_some_and(|buffer| buffer.device == *device) {
+                warnings.push(format!("the log's write buffer is on its own device '{device}', which is no faster"));
+            }
+            if matches!(self.disk_cache(device), Some(CacheKind::NonVolatile | CacheKind::WriteBuffer)) {
+                warnings
+                    .push(format!("the log has two write buffers, one in front of device '{device}' and one in it"));
+            }
+        }
+        warnings
+    }
+
+    /// The cache in the controller of a described device.
+    fn disk_cache(&self, device: &str) -> Option<CacheKind> {
+        let described: Option<&Device> = match &self.hardware {
+            Some(hardware) => hardware.devices.get(device),
+            None => self.devices.get(device)?.described.as_ref(),
+        };
+        Some(described?.cache.as_ref()?.kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warnings(text: &str) -> Vec<String> {
+        Configuration::parse(&format!("hardware = \"rahm-1991\"\n{text}")).expect(text).warnings()
+    }
+
+    #[test]
+    fn what_gains_something_is_not_warned_of() {
+        assert_eq!(warnings(""), Vec::<String>::new());
+        let cache = "[cache]\ndevice = \"nvem\"\nsize = \"100 pages\"\n";
+        assert_eq!(warnings(&format!("{cache}[partition.a]\ndevice = \"disk\"")), Vec::<String>::new());
+        let buffer = "[write_buffer]\ndevice = \"nvem\"\nsize = \"100 pages\"\n[log]\nwrite_buffer = true\n";
+        assert_eq!(warnings(&format!("{buffer}[partition.a]\ndevice = \"disk\"")), Vec::<String>::new());
+    }
+
+    #[test]
+    fn pointless_combinations_are_named_with_the_reason() {
+        let both = "[cache]\ndevice = \"nvem\"\nsize = \"100 pages\"\n[write_buffer]\ndevice = \"nvem\"\nsize = \"100 pages\"\n";
+        for (partition, reason) in [
+            ("residence = \"memory\"", "never leave main memory"),
+            ("device = \"disk\"", "write buffer gets little to do"),
+            ("device = \"nvem\"\nwrite_buffer = false", "its cache is on its own device 'nvem'"),
+        ] {
+            let found = warnings(&format!("{both}[partition.a]\n{partition}"));
+            assert!(found.iter().any(|warning| warning.contains(reason)), "{found:?}");
+        }
+        let disk = "[device.disk]\ncache = \"non-volatile\"\ncache_size = \"100 pages\"\n";
+        let buffer = "[write_buffer]\ndevice = \"nvem\"\nsize = \"100 pages\"\n";
+        let found = warnings(&format!("{disk}{buffer}[log]\ndevice = \"disk\"\nwrite_buffer = true\n[partition.a]"));
+        assert_eq!(found.iter().filter(|warning| warning.contains("two write buffers")).count(), 2, "{found:?}");
+    }
+}
