@@ -1,5 +1,9 @@
 //! What a run reports, on either clock: as text and as JSON.
 
+mod machine;
+
+pub use machine::{DiskCache, Saturated, Simulation};
+
 use crate::table::{table, wrapped};
 use base::statistics::{Histogram, Interval};
 use base::units::{format_duration_ns, format_size, grouped, grouped_decimal};
@@ -61,6 +65,12 @@ pub struct RunReport {
     pub io_per_s: BTreeMap<String, Transfers>,
     /// Load and queueing of every station.
     pub utilization: Vec<Station>,
+    /// What the caches inside devices did, by device and file.
+    pub disk_caches: Vec<DiskCache>,
+    /// The simulation's own speed and its events; `None` (null) on the real clock.
+    pub simulation: Option<Simulation>,
+    /// What limited the run, if more came than could be served; such a run may have ended early. `None` (null) otherwise.
+    pub saturated: Option<Saturated>,
 }
 
 /// A distribution of response times, in microseconds.
@@ -189,6 +199,10 @@ impl RunReport {
         if !self.utilization.is_empty() {
             parts.push(self.stations());
         }
+        if !self.disk_caches.is_empty() {
+            parts.push(DiskCache::table(&self.disk_caches));
+        }
+        parts.extend(self.simulation.as_ref().map(Simulation::to_text));
         parts.extend(self.notes.iter().map(|note| wrapped(&format!("Note: {note}"))));
         parts.join("\n\n")
     }
@@ -351,6 +365,9 @@ mod tests {
             io_per_transaction: BTreeMap::from([("disk".to_owned(), Transfers { reads: 1.25, writes: 1_000.0 })]),
             io_per_s: BTreeMap::from([("disk".to_owned(), Transfers { reads: 154_320.9, writes: 12_345_670.0 })]),
             utilization: vec![station("cpu", 4), station(&"disk-of-a-long-name.".repeat(8), 0)],
+            disk_caches: Vec::new(),
+            simulation: None,
+            saturated: None,
         }
     }
 

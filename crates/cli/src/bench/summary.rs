@@ -1,6 +1,8 @@
 //! From what a run measured and the database counted to a report.
 
-use crate::report::{Clock, Composition, Response, RunReport, Station, Transfers, TypeResponse};
+use crate::report::{
+    Clock, Composition, DiskCache, Response, RunReport, Saturated, Simulation, Station, Transfers, TypeResponse,
+};
 use entresol::Database;
 use std::collections::BTreeMap;
 use workload::Measured;
@@ -36,6 +38,7 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
     if !database.settings().log.durable {
         notes.push("commits are not durable: the log is written after they are acknowledged".to_owned());
     }
+    notes.extend(measured.saturated.as_ref().map(|saturation| format!("the run was {saturation}")));
     RunReport {
         workload: headline.workload,
         driver: database.executor().description(),
@@ -57,6 +60,9 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
         io_per_transaction: transfers(database, count),
         io_per_s: transfers(database, seconds.max(1e-9)),
         utilization: measured.stations.iter().cloned().map(Station::from).collect(),
+        disk_caches: DiskCache::all(&measured.caches, count),
+        simulation: Simulation::new(&measured.events, measured.transactions as f64, measured.wall_ns as f64 / 1e9),
+        saturated: measured.saturated.as_ref().map(Saturated::from),
     }
 }
 
