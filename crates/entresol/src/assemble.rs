@@ -12,6 +12,7 @@ use engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSetti
 use engine::lock::VictimPolicy;
 use engine::page::HEADER_SIZE;
 use engine::{Error, PartitionSpec, Settings, buffer, checkpoint, log};
+use std::collections::BTreeMap;
 use std::path::Path;
 use virtual_driver::{Media, VirtualDriver};
 
@@ -30,12 +31,11 @@ pub fn driver(
         return Ok(Box::new(VirtualDriver::new(hardware.clone(), options, media.clone())));
     }
     let mut devices = Vec::new();
+    let mut behaviour = BTreeMap::new();
     for (name, device) in &configuration.devices {
-        if device.kind != DeviceKind::File || device.described.is_some() {
-            let why = "only devices of kind \"file\" without 'described' exist on this machine in this release";
-            return Err(Error::Setting(format!("device '{name}': {why}")).into());
-        }
         devices.push((name.clone(), device.path.clone().unwrap_or_else(|| path.to_owned())));
+        let (mapped, described) = (device.kind == DeviceKind::Mapped, device.described.clone());
+        behaviour.insert(name.clone(), real_driver::Behaviour { mapped, described });
     }
     let backend = match configuration.driver.backend {
         Backend::Automatic => real_driver::Backend::Automatic,
@@ -43,7 +43,7 @@ pub fn driver(
         Backend::ThreadPool => real_driver::Backend::ThreadPool,
     };
     let direct = configuration.driver.direct;
-    let options = real_driver::Options { devices, backend, direct, ..real_driver::Options::default() };
+    let options = real_driver::Options { devices, behaviour, backend, direct, ..real_driver::Options::default() };
     Ok(Box::new(real_driver::RealDriver::open(options)?))
 }
 

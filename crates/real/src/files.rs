@@ -1,3 +1,5 @@
+use crate::described::Model;
+use crate::mapped::{Manner, Mapping};
 use crate::medium::Medium;
 use crate::station::Station;
 use driver::{DeviceId, FileId};
@@ -13,6 +15,25 @@ pub(crate) struct Device {
     pub(crate) directory: PathBuf,
     pub(crate) medium: Medium,
     pub(crate) station: Station,
+    /// How its files are mapped, if they are.
+    pub(crate) mapped: Option<Manner>,
+    /// The description that it behaves by, if there is one.
+    pub(crate) model: Option<Model>,
+}
+
+impl Device {
+    /// How its files are accessed, and by which description it behaves, in words.
+    pub(crate) fn manner(&self) -> String {
+        let mut words = match (&self.mapped, &self.medium.buffered) {
+            (Some(manner), _) => manner.describe(self.medium.memory),
+            (None, None) => "direct".to_owned(),
+            (None, Some(why)) => format!("buffered: {why}"),
+        };
+        if self.model.is_some() {
+            words += ", with the delays of its description";
+        }
+        words
+    }
 }
 
 /// An open file.
@@ -22,6 +43,8 @@ pub(crate) struct OpenFile {
     pub(crate) name: String,
     /// The file's place in the ring's table, if it is there.
     pub(crate) registered: Option<u32>,
+    /// Its mapping, if its device's files are mapped.
+    pub(crate) mapping: Option<Mapping>,
     in_flight: u32,
     removed: bool,
 }
@@ -63,6 +86,12 @@ impl FileTable {
         })
     }
 
+    /// The name of the file at this place of the table, as far as it is known.
+    pub(crate) fn name(&self, index: u32) -> String {
+        let entry = self.entries.get(index as usize).and_then(|(_, file)| file.as_ref());
+        entry.map_or_else(String::new, |file| file.name.clone())
+    }
+
     /// Enters a file, or gives it back if the table is full.
     pub(crate) fn insert(&mut self, device: DeviceId, name: String, file: File) -> Result<FileId, Arc<File>> {
         let file = Arc::new(file);
@@ -75,7 +104,7 @@ impl FileTable {
             None => return Err(file),
         };
         let entry = &mut self.entries[index];
-        entry.1 = Some(OpenFile { file, device, name, registered: None, in_flight: 0, removed: false });
+        entry.1 = Some(OpenFile { file, device, name, registered: None, mapping: None, in_flight: 0, removed: false });
         Ok(id_of(index, entry.0))
     }
 

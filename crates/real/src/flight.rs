@@ -15,6 +15,10 @@ pub(crate) struct Transfer {
     pub(crate) buffer: Option<Frame>,
     pub(crate) cancelled: bool,
     pub(crate) arrival: Instant,
+    /// Whether its device's description does not have it done yet.
+    pub(crate) delayed: bool,
+    /// How it ended, if only the description holds it back.
+    pub(crate) outcome: Option<Result<Output, Fault>>,
 }
 
 /// What is in flight under a slot.
@@ -91,7 +95,8 @@ impl Transfer {
         }
     }
 
-    fn attempt(&self, path: &str) -> String {
+    /// What is attempted, in words.
+    pub(crate) fn attempt(&self, path: &str) -> String {
         let Transfer { offset, length, .. } = self;
         match self.call {
             Call::Read => format!("reading {length} bytes at {offset} of '{path}'"),
@@ -192,6 +197,8 @@ mod tests {
             buffer,
             cancelled: false,
             arrival: Instant::START,
+            delayed: false,
+            outcome: None,
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) enum Job {
         name: String,
         create: bool,
         direct: bool,
+        /// Whether all of its blocks are to be allocated, because it will be mapped.
+        allocate: bool,
     },
     Resize {
         file: Arc<File>,
@@ -48,8 +50,9 @@ impl Job {
     /// Does the work on this thread. Closing is nobody's operation and has no news.
     pub(crate) fn run(self) -> Option<News> {
         match self {
-            Job::Open { directory, name, create, direct } => {
-                Some(match path_of(&directory, &name).and_then(|path| open(&directory, &path, create, direct)) {
+            Job::Open { directory, name, create, direct, allocate } => {
+                let open = |path: PathBuf| open(&directory, &path, create, direct, allocate);
+                Some(match path_of(&directory, &name).and_then(open) {
                     Ok(opened) => News::Opened(opened),
                     Err(fault) => News::Ended(Err(fault)),
                 })
@@ -87,7 +90,7 @@ fn path_of(directory: &Path, name: &str) -> Result<PathBuf, Fault> {
     }
 }
 
-fn open(directory: &Path, path: &Path, create: bool, direct: bool) -> Result<Opened, Fault> {
+fn open(directory: &Path, path: &Path, create: bool, direct: bool, allocate: bool) -> Result<Opened, Fault> {
     let fail = |error: io::Error| fault_of(&format!("opening '{}'", path.display()), &error);
     let (file, direct, created) = match open_existing(path, direct) {
         Err(error) if create && error.kind() == io::ErrorKind::NotFound => {
@@ -104,6 +107,9 @@ fn open(directory: &Path, path: &Path, create: bool, direct: bool) -> Result<Ope
         sync_directory(directory).map_err(fail)?;
     }
     let length = file.metadata().map_err(fail)?.len();
+    if allocate && length > 0 {
+        allocate_holes(&file, length).map_err(fail)?;
+    }
     Ok(Opened { file, length, direct })
 }
 
@@ -172,6 +178,14 @@ fn free_bytes(file: &File) -> io::Result<u64> {
     }
     // A file system without a limit, such as some memory file systems, says that it has no blocks at all.
     if status.f_blocks == 0 { Ok(u64::MAX) } else { Ok(status.f_bavail.saturating_mul(status.f_frsize)) }
+}
+
+/// Gives every hole of a file its block, where the file system can.
+pub(crate) fn allocate_holes(file: &File, length: u64) -> io::Result<()> {
+    match reserve(file, 0, length) {
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
+        result => result,
+    }
 }
 
 fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<()> {

@@ -12,15 +12,24 @@
 //! * **Growth** of up to [`PREWRITE_MAX`] bytes in one resize is reserved and written with zeros, because the first write
 //!   into reserved but unwritten extents must change metadata and a data-sync write then takes two to three times as long.
 //!   Larger growth is only reserved.
+//! * **Mapped devices** ([`Behaviour::mapped`]) are read and written by copying to and from a mapping of the file, on the
+//!   driver's thread. Where the mount grants `MAP_SYNC` every write is flushed from the processor's caches; elsewhere durable
+//!   writes end with `msync`.
+//! * **Described devices** ([`Behaviour::described`]): a transfer completes when the device and the queueing model of its
+//!   description both have it done, on the wall clock. Work on whole files is not delayed.
 //! * **Synchronous accesses** copy within `submit`: meant for memory file systems and DAX mounts, where an access is a copy.
 
 mod bell;
+mod described;
 mod directory_lock;
 mod fault;
 mod files;
 mod flight;
+mod flush;
+mod here;
 mod job;
 mod mailbox;
+mod mapped;
 mod measure;
 mod mechanism;
 mod medium;
@@ -38,6 +47,6 @@ pub use directory_lock::DirectoryLock;
 pub use job::PREWRITE_MAX;
 pub use measure::{MeasureOptions, Measurement, Point, Probe, Progress, measure};
 pub use memory::PREFAULT_MAX;
-pub use options::{Backend, Options};
+pub use options::{Backend, Behaviour, Options};
 pub use real_driver::RealDriver;
 pub use usage::{process_cpu_ns, thread_cpu_ns, wall_ns};

@@ -4,6 +4,7 @@
 use crate::fault::fault_of;
 use driver::{DeviceTraits, Fault};
 use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -62,6 +63,12 @@ fn is_memory(path: &CStr) -> io::Result<bool> {
         return Err(io::Error::last_os_error());
     }
     Ok(status.f_type == libc::TMPFS_MAGIC || status.f_type == RAMFS_MAGIC)
+}
+
+/// A file without a name in the directory, where the file system has such.
+pub(crate) fn nameless_file(directory: &Path) -> Option<File> {
+    let path = CString::new(directory.as_os_str().as_bytes()).ok()?;
+    nameless(&path, 0).ok().map(File::from)
 }
 
 /// Opens a file without a name, which vanishes when it is closed.

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// How transfers reach the kernel.
@@ -12,12 +13,24 @@ pub enum Backend {
     ThreadPool,
 }
 
+/// How a device differs from a directory of files that are read and written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Behaviour {
+    /// Whether its files are mapped into memory and accessed by copying, on the driver's thread.
+    pub mapped: bool,
+    /// The description whose delays it shows: a transfer completes when both have it done. Whether accesses hold the CPU is
+    /// then as described.
+    pub described: Option<devices::Device>,
+}
+
 /// What a real driver is opened with.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The devices: a name and the directory that holds its files, which is created if it is missing. A device's position
     /// here is its [`driver::DeviceId`].
     pub devices: Vec<(String, PathBuf)>,
+    /// Which of them behave otherwise, by name.
+    pub behaviour: BTreeMap<String, Behaviour>,
     /// How transfers reach the kernel.
     pub backend: Backend,
     /// Whether files are opened for direct I/O (`O_DIRECT`) where the file system allows it.
@@ -35,6 +48,12 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { devices: Vec::new(), backend: Backend::Automatic, direct: true, pool_threads: 64 }
+        Options {
+            devices: Vec::new(),
+            behaviour: BTreeMap::new(),
+            backend: Backend::Automatic,
+            direct: true,
+            pool_threads: 64,
+        }
     }
 }

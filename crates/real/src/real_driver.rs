@@ -1,11 +1,13 @@
 use crate::bell::{Bell, Doorbell, Waker};
+use crate::described::Model;
 use crate::fault::fault_of;
 use crate::files::{Device, FileTable, OpenFile, index_of};
 use crate::flight::{Flight, FlightTable, Progress, Transfer};
 use crate::job::Job;
 use crate::mailbox::{Letter, Mailbox, News, Opened};
+use crate::mapped::{Manner, Mapping};
 use crate::mechanism::Mechanism;
-use crate::medium::Medium;
+use crate::medium::{Medium, nameless_file};
 use crate::memory::{BufferTable, Regions};
 use crate::options::{Backend, Options};
 use crate::pool::Pool;
@@ -15,8 +17,8 @@ use crate::station::Station;
 use crate::workers::Workers;
 use base::Instant;
 use driver::{
-    Access, Completion, DeviceId, DeviceTraits, Driver, Fault, FaultKind, FileId, Frame, Halt, Op, Output, Prices,
-    StationReport, Token,
+    Access, CacheReport, Completion, DeviceId, DeviceTraits, Driver, Fault, FaultKind, FileId, Frame, Halt, Op, Output,
+    Prices, StationReport, Token,
 };
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
@@ -33,11 +35,11 @@ type Computation = (u32, Box<dyn FnOnce() + Send>);
 /// The driver of this machine. It belongs to the thread that opened it.
 pub struct RealDriver {
     start: std::time::Instant,
-    devices: Vec<Device>,
-    files: FileTable,
-    flights: FlightTable,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) files: FileTable,
+    pub(crate) flights: FlightTable,
     /// What ended without the kernel; delivered by the next park.
-    ready: Vec<Completion>,
+    pub(crate) ready: Vec<Completion>,
     results: Vec<(u32, i32)>,
     letters: Vec<Letter>,
     mechanism: Mechanism,
@@ -68,8 +70,17 @@ impl RealDriver {
         let start = wall_clock();
         let mut devices = Vec::with_capacity(options.devices.len());
         for (name, directory) in options.devices {
-            let medium = Medium::probe(&directory, options.direct)?;
-            devices.push(Device { name, directory, medium, station: Station::new(Instant::START) });
+            let behaviour = options.behaviour.get(&name).cloned().unwrap_or_default();
+            let mut medium = Medium::probe(&directory, options.direct && !behaviour.mapped)?;
+            let mapped = behaviour.mapped.then(|| Manner::probe(nameless_file(&directory)));
+            if let Some(manner) = mapped {
+                medium.traits = manner.traits(medium.traits);
+            }
+            if let Some(description) = &behaviour.described {
+                medium.traits.synchronous = description.synchronous;
+            }
+            let model = behaviour.described.map(|description| Model::new(&name, &description, devices.len() as u64));
+            devices.push(Device { name, directory, medium, station: Station::new(Instant::START), mapped, model });
         }
         let opened = open_mechanism(options.backend, options.pool_threads)?;
         let (mechanism, bell, mailbox, reason) = opened;
@@ -145,17 +156,38 @@ impl RealDriver {
             return self.finish(token, Ok(Output::Done), buffer);
         }
         let device = open.device;
+        let mapped = open.mapping.is_some();
         self.files.hold(file);
         let arrival = self.now();
         self.devices[usize::from(device.0)].station.arrive(arrival);
-        let transfer = Transfer { call, file, device, offset, length, done: 0, buffer, cancelled: false, arrival };
+        let delayed = self.devices[usize::from(device.0)].model.is_some();
+        let transfer = Transfer {
+            call,
+            file,
+            device,
+            offset,
+            length,
+            done: 0,
+            buffer,
+            cancelled: false,
+            arrival,
+            delayed,
+            outcome: None,
+        };
         let slot = self.flights.insert(token, Flight::Transfer(transfer));
+        if delayed {
+            self.delay(slot);
+        }
         match access {
+            _ if mapped => self.copy_here(slot),
             Access::Asynchronous => {
                 let request = self.request(slot);
                 self.mechanism.start(request);
             }
             Access::Synchronous { .. } => self.transfer_here(slot),
+        }
+        if delayed && access != Access::Asynchronous {
+            self.hold(slot);
         }
     }
 
@@ -169,13 +201,13 @@ impl RealDriver {
     }
 
     /// Carries a transfer through on this thread: the CPU is held.
-    fn transfer_here(&mut self, slot: u32) {
+    pub(crate) fn transfer_here(&mut self, slot: u32) {
         loop {
             let result = self.request(slot).perform();
             if let Progress::Finished(result) = self.advance(slot, result) {
                 let now = self.now();
                 let completion = self.end_transfer(slot, result, now);
-                return self.ready.push(completion);
+                return self.ready.extend(completion);
             }
         }
     }
@@ -187,7 +219,18 @@ impl RealDriver {
         transfer.advance(result, || directory.join(&file.name).display().to_string(), || file.length())
     }
 
-    fn end_transfer(&mut self, slot: u32, result: Result<Output, Fault>, now: Instant) -> Completion {
+    /// The device is done with a transfer: its completion, unless the device's description holds it back.
+    pub(crate) fn end_transfer(
+        &mut self,
+        slot: u32,
+        result: Result<Output, Fault>,
+        now: Instant,
+    ) -> Option<Completion> {
+        let transfer = self.flights.transfer(slot);
+        if transfer.delayed {
+            transfer.outcome = Some(result);
+            return None;
+        }
         let (token, Flight::Transfer(transfer)) = self.flights.remove(slot) else {
             unreachable!("slot {slot} holds no transfer")
         };
@@ -195,13 +238,13 @@ impl RealDriver {
         if let Some(file) = self.files.release(transfer.file) {
             self.close(file, transfer.file);
         }
-        Completion { token, result, buffer: transfer.buffer }
+        Some(Completion { token, result, buffer: transfer.buffer })
     }
 
     /// Takes the result of an attempt: the transfer completes or its rest is queued.
     fn settle(&mut self, slot: u32, result: i32, now: Instant, done: &mut Vec<Completion>) {
         match self.advance(slot, result) {
-            Progress::Finished(result) => done.push(self.end_transfer(slot, result, now)),
+            Progress::Finished(result) => done.extend(self.end_transfer(slot, result, now)),
             Progress::Again => {
                 let request = self.request(slot);
                 self.mechanism.start(request);
@@ -233,6 +276,9 @@ impl RealDriver {
         let Some(open) = self.files.get(id) else { return self.finish(token, Err(not_open(id)), None) };
         let device = &self.devices[usize::from(open.device.0)];
         let path = device.directory.join(&open.name);
+        if let Some(mapping) = &mut open.mapping {
+            mapping.begin_resize(length);
+        }
         let job = Job::Resize { file: Arc::clone(&open.file), path, length, prewrite: !device.medium.memory };
         self.files.hold(id);
         self.begin_job(token, Flight::Resize(id), job);
@@ -252,8 +298,9 @@ impl RealDriver {
             (Flight::Open(device, name), Ok(opened)) => self.enter_file(device, name, opened),
             (_, Ok(_)) => unreachable!("only an opening opens a file"),
             (flight, Err(result)) => {
+                let followed = self.follow_resize(&flight);
                 self.conclude(flight, result.is_ok());
-                result
+                result.and_then(|output| followed.map(|()| output))
             }
         };
         done.push(Completion { token, result, buffer: None });
@@ -278,6 +325,9 @@ impl RealDriver {
         if let Some(file) = self.files.find(device, &name) {
             return Ok(Output::Opened { file, length });
         }
+        let path = self.devices[usize::from(device.0)].directory.join(&name);
+        let mapped = self.devices[usize::from(device.0)].mapped;
+        let mapping = mapped.map(|manner| Mapping::new(&file, length, manner, &path)).transpose()?;
         let buffered = &mut self.devices[usize::from(device.0)].medium.buffered;
         if !direct && buffered.is_none() {
             *buffered = Some(format!("direct I/O refused for '{name}'"));
@@ -288,12 +338,14 @@ impl RealDriver {
             .map_err(|_| Fault::new(FaultKind::NoMemory, "65,536 files are open: no more can be"))?;
         let place = index_of(id) as u32;
         let open = self.files.get(id).expect("just entered");
+        open.mapping = mapping;
         open.registered = self.mechanism.register_file(place, open.fd()).then_some(place);
         Ok(Output::Opened { file: id, length })
     }
 
     /// Collects what has ended. `results` are the ring's.
     fn collect(&mut self, done: &mut Vec<Completion>) {
+        self.pass_described();
         done.append(&mut self.ready);
         self.mailbox.collect(&mut self.letters);
         if !self.results.is_empty() || !self.letters.is_empty() {
@@ -333,6 +385,9 @@ impl RealDriver {
         if !self.ready.is_empty() {
             return Some(Duration::ZERO);
         }
+        let described = self.devices.iter().filter_map(|device| device.model.as_ref()?.next());
+        let described = described.filter(|_| self.flights.len() > 0);
+        let until = until.into_iter().chain(described).min();
         until.map(|until| Duration::from_nanos(until.since_ns(self.now())))
     }
 }
@@ -387,7 +442,8 @@ impl Driver for RealDriver {
             Op::Sync { file } => self.begin_transfer(token, Call::Sync, file, (0, 0), None, Access::Asynchronous),
             Op::Open { device, name, create } => self.begin_on_device(token, device, |at| {
                 let (directory, direct) = (at.directory.clone(), at.medium.buffered.is_none());
-                (Flight::Open(device, name.clone()), Job::Open { directory, name, create, direct })
+                let allocate = at.mapped.is_some();
+                (Flight::Open(device, name.clone()), Job::Open { directory, name, create, direct, allocate })
             }),
             Op::Resize { file, length } => self.begin_resize(token, file, length),
             Op::Remove { device, name } => self.begin_on_device(token, device, |at| {
@@ -408,11 +464,12 @@ impl Driver for RealDriver {
         let Some(slot) = self.flights.find(token) else { return };
         let cancelled = || Err(Fault::new(FaultKind::Cancelled, "given up on request"));
         if self.flights.is_transfer(slot) {
-            self.flights.transfer(slot).cancelled = true;
-            if self.mechanism.cancel(slot) {
+            let transfer = self.flights.transfer(slot);
+            transfer.cancelled = true;
+            if transfer.outcome.is_none() && self.mechanism.cancel(slot) {
                 let now = self.now();
                 let completion = self.end_transfer(slot, cancelled(), now);
-                self.ready.push(completion);
+                self.ready.extend(completion);
             }
         } else if self.file_workers.take_back(|job| job.0 == slot).is_some()
             || self.computers.take_back(|job| job.0 == slot).is_some()
@@ -475,11 +532,7 @@ impl Driver for RealDriver {
             Mechanism::Pool(pool) => format!("thread pool of up to {} threads ({reason})", pool.limit()),
         };
         for device in &self.devices {
-            let manner = match &device.medium.buffered {
-                None => "direct".to_owned(),
-                Some(why) => format!("buffered: {why}"),
-            };
-            text += &format!("; {} in '{}', {manner}", device.name, device.directory.display());
+            text += &format!("; {} in '{}', {}", device.name, device.directory.display(), device.manner());
         }
         text
     }
@@ -489,12 +542,25 @@ impl Driver for RealDriver {
         let report = |(number, device): (usize, &Device)| {
             device.station.report(&device.name, self.flights.arrivals(DeviceId(number as u16)), now)
         };
-        self.devices.iter().enumerate().map(report).collect()
+        let described = self.devices.iter().filter_map(|device| Some(device.model.as_ref()?.stations())).flatten();
+        self.devices.iter().enumerate().map(report).chain(described).collect()
+    }
+
+    fn caches(&self) -> Vec<CacheReport> {
+        let mut reports = Vec::new();
+        for device in &self.devices {
+            let name = |file| self.files.name(file);
+            reports.extend(device.model.iter().flat_map(|model| model.caches(&device.name, name)));
+        }
+        reports
     }
 
     fn restart_statistics(&mut self) {
         let now = self.now();
-        self.devices.iter_mut().for_each(|device| device.station.restart(now));
+        for device in &mut self.devices {
+            device.station.restart(now);
+            device.model.iter_mut().for_each(Model::restart);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::report::{
     Clock, Composition, DiskCache, Response, RunReport, Saturated, Simulation, Station, Transfers, TypeResponse,
 };
 use entresol::Database;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use workload::Measured;
 
 /// What a report says of a run besides figures.
@@ -38,6 +38,7 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
     if !database.settings().log.durable {
         notes.push("commits are not durable: the log is written after they are acknowledged".to_owned());
     }
+    notes.extend(not_durable(database));
     notes.extend(measured.saturated.as_ref().map(|saturation| format!("the run was {saturation}")));
     RunReport {
         workload: headline.workload,
@@ -64,6 +65,17 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
         simulation: Simulation::new(&measured.events, measured.transactions as f64, measured.wall_ns as f64 / 1e9),
         saturated: measured.saturated.as_ref().map(Saturated::from),
     }
+}
+
+/// A warning for each device in use that loses what it holds.
+fn not_durable(database: &Database) -> impl Iterator<Item = String> {
+    let executor = database.executor();
+    let mut names: BTreeSet<String> = database.partitions().iter().map(|partition| partition.device.clone()).collect();
+    names.insert(database.settings().log_device.clone());
+    let volatile = move |name: &String| executor.device(name).is_some_and(|device| !executor.traits(device).durable);
+    names.into_iter().filter(volatile).map(|name| {
+        format!("device '{name}' is memory: it is not durable, and what it holds does not survive a power cut")
+    })
 }
 
 /// Where the mean response time went.

@@ -1,0 +1,80 @@
+//! Databases on this machine's devices of other kinds: mapped into memory, and behaving by a description.
+
+use entresol::configuration::Configuration;
+use entresol::{Opening, PartitionSpec, Store};
+use std::path::Path;
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
+}
+
+/// The log and the partition `hot` on the device `nvem`, the partition `cold` on the disk.
+fn open(directory: &Path, nvem: &str) -> Store {
+    let text = format!(
+        "[buffer]\nsize = \"1 MiB\"\n[log]\ndevice = \"nvem\"\nsize = \"4 MiB\"\n[partition.hot]\ndevice = \"nvem\"\n\
+         [device.nvem]\npath = \"{}\"\n{nvem}\n",
+        directory.join("nvem").display()
+    );
+    let configuration = Configuration::parse(&text).expect("right");
+    Opening::new(directory.join("data"), configuration).open().expect("opens")
+}
+
+fn key(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+/// Two lives with transactions on both partitions; the second ends without closing and the third finds everything.
+fn lives(directory: &Path, nvem: &str) {
+    for life in 0..3_u64 {
+        let store = open(directory, nvem);
+        assert!(store.executor().description().contains("nvem in"), "{}", store.executor().description());
+        store
+            .run(async |database| {
+                if life == 0 {
+                    for name in ["hot", "cold"] {
+                        let device = if name == "hot" { "nvem" } else { "disk" };
+                        let spec = PartitionSpec { device: device.into(), ..PartitionSpec::b_tree(name) };
+                        database.create_partition(spec).await?;
+                    }
+                }
+                let (hot, cold) = (database.partition("hot")?, database.partition("cold")?);
+                for number in 0..life * 50 {
+                    let found = database.transaction(async |tx| {
+                        let in_hot = tx.look(hot, &key(number), |value| value.map(<[u8]>::to_vec)).await?;
+                        let in_cold = tx.look(cold, &key(number), |value| value.map(<[u8]>::to_vec)).await?;
+                        Ok((in_hot, in_cold))
+                    });
+                    let value = Some(vec![number as u8; 300]);
+                    assert_eq!(found.await?, (value.clone(), value), "record {number} in life {life}");
+                }
+                for number in life * 50..(life + 1) * 50 {
+                    let value = [number as u8; 300];
+                    let put = database.transaction(async |tx| {
+                        tx.put(hot, &key(number), &value).await?;
+                        tx.put(cold, &key(number), &value).await
+                    });
+                    put.await?;
+                }
+                Ok(())
+            })
+            .expect("the store works");
+        if life != 1 {
+            store.close().expect("closes");
+        }
+    }
+}
+
+#[test]
+fn a_mapped_device_holds_log_and_partition_through_restarts() {
+    lives(scratch().path(), "kind = \"mapped\"");
+}
+
+#[test]
+fn a_mapped_device_shows_the_delays_of_its_description() {
+    lives(scratch().path(), "kind = \"mapped\"\ndescribed = \"rahm-1991:nvem\"");
+}
+
+#[test]
+fn a_plain_device_shows_the_delays_of_its_description() {
+    lives(scratch().path(), "described = \"rahm-1991:ssd\"\ncache = \"none\"");
+}
