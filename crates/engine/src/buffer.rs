@@ -167,6 +167,16 @@ impl Buffer {
         self.files.borrow().iter().flatten().cloned().collect()
     }
 
+    /// Forgets what was read and written so far: the end of a warm-up.
+    pub fn restart_statistics(&self) {
+        for file in self.files() {
+            [&file.reads, &file.writes, &file.cache_hits].iter().for_each(|counter| counter.set(0));
+        }
+        if let Some(tiers) = self.tiers.get() {
+            tiers.restart_statistics();
+        }
+    }
+
     /// Brings what a synchronous function lacked. A page comes pinned; its frame joins `pins`. Returns whether this call
     /// brought a page: waiting for one that another task is reading is no miss of its own.
     ///

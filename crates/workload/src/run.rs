@@ -262,10 +262,7 @@ pub async fn run<W: Workload, T>(
 pub fn restart_statistics(database: &Database) {
     database.statistics().restart();
     database.log().restart_statistics();
-    for file in database.buffer().files() {
-        file.reads.set(0);
-        file.writes.set(0);
-    }
+    database.buffer().restart_statistics();
     database.executor().restart_statistics();
 }
 
