@@ -1,4 +1,4 @@
-use crate::cache::Cache;
+use crate::cache::{Cache, CacheKind};
 use crate::fields::{self, Assignment, Bandwidth, Discipline, ReadWrite, Servers, WriteCache};
 use crate::law::Law;
 use serde::Deserialize;
@@ -249,6 +249,12 @@ impl Device {
             volatile: false,
             capacity: None,
         }
+    }
+
+    /// Whether every completed write survives a power cut, because it stands in a non-volatile cache or on the medium.
+    pub fn keeps_completed_writes(&self) -> bool {
+        let absorbs = self.cache.as_ref().is_some_and(|cache| cache.kind != CacheKind::Volatile);
+        absorbs && self.write_cache == WriteCache::None && !self.volatile
     }
 
     /// What a durable write costs at the medium beyond a plain one.

@@ -3,6 +3,9 @@
 use base::Random;
 use entresol_devices::{Direction, Hardware, Machine, Transfer};
 
+const CACHED: &str = "[device.disk]\nmedium.service = \"15 ms\"\n[device.disk.cache]\nkind = \"non-volatile\"\n\
+                      size = \"3 pages\"\npage_size = \"4 KiB\"\nread_misses = false\n";
+
 /// Builds a machine and lets every device work.
 fn use_it(hardware: &Hardware) {
     let mut machine = Machine::new(hardware, 1, true);
@@ -25,7 +28,7 @@ fn mutated_descriptions_are_refused_or_make_machines() {
         ["0", "-1", "1e308", "\"0 us\"", "\"1e99 s\"", "[]", "true", "\"\"", "nan", "inf", "\"-5 us\"", "65536"];
     let mut random = Random::stream(6, "descriptions");
     let (mut usable, mut refused) = (0, 0);
-    for name in Hardware::names() {
+    for name in Hardware::names().chain(["cached"]) {
         let text = embedded(name);
         for _ in 0..400 {
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -59,6 +62,7 @@ fn embedded(name: &str) -> &'static str {
         "rahm-1991" => include_str!("../hardware/rahm-1991.toml"),
         "hdd-7200" => include_str!("../hardware/hdd-7200.toml"),
         "nvme-2026" => include_str!("../hardware/nvme-2026.toml"),
+        "cached" => CACHED,
         "ideal" => include_str!("../hardware/ideal.toml"),
         other => panic!("the description '{other}' is not known to this test"),
     }

@@ -226,7 +226,7 @@ impl Disks {
         match &mut faults {
             _ if discards => file.extend(end),
             Some(faults) if fails => file.write_partly(offset, data, &mut faults.random),
-            Some(_) if !durable => file.write_unsynced(offset, data),
+            Some(_) if !durable && !description.keeps_completed_writes() => file.write_unsynced(offset, data),
             _ => file.write_durably(offset, data),
         }
         let flip = faults.filter(|_| !discards).and_then(|faults| faults.flips(device, data.len() as u32));

@@ -3,6 +3,7 @@ use base::Instant;
 use devices::Hardware;
 use driver::{Access, Completion, Driver, FaultKind, FileId, Frame, Halt, Op, Output, Token};
 
+mod caches;
 mod faults;
 mod power;
 mod timing;
