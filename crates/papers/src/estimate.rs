@@ -1,6 +1,7 @@
 //! A measured figure with its confidence interval, and what follows from several of them.
 
 use base::statistics::Interval;
+use base::units::grouped_decimal;
 use std::ops::{Add, Div, Mul, Sub};
 
 /// A mean with half the width of its 90 % confidence interval. Sums and quotients take their parts as independent, and the
@@ -23,6 +24,16 @@ impl Estimate {
     pub fn of(replications: &[f64]) -> Estimate {
         let interval = Interval::of_means(replications);
         Estimate { mean: interval.mean, half_width: Some(interval.half_width).filter(|width| width.is_finite()) }
+    }
+
+    /// The figure with its unit, with as many places as its size suggests.
+    pub fn with_unit(&self, unit: &str) -> String {
+        let places = match self.mean.abs() {
+            n if n >= 100.0 => 0,
+            n if n >= 10.0 => 1,
+            _ => 2,
+        };
+        format!("{} {unit}", grouped_decimal(self.mean, places)).trim_end().to_owned()
     }
 
     /// The interval's ends.

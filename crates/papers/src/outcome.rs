@@ -92,6 +92,24 @@ impl Trial {
         Some(outcome.estimate("response_us.mean")? * 1e-3)
     }
 
+    /// The figure at a path of what the curve gave at `x`, if the run was steady.
+    pub fn figure(&self, line: &str, x: f64, path: &str) -> Option<Estimate> {
+        self.at(line, x).filter(|outcome| outcome.is_steady())?.estimate(path)
+    }
+
+    /// The highest throughput that the curve shows, in transactions per second: if arrivals exceed what can be served, that
+    /// is what can be served.
+    pub fn throughput_max(&self, line: &str) -> Option<Estimate> {
+        let line = self.experiment.lines.iter().position(|name| name == line)?;
+        let figures = self.along(line).filter_map(|(_, outcome)| outcome.estimate("throughput_per_s"));
+        figures.max_by(|a, b| a.mean.total_cmp(&b.mean))
+    }
+
+    /// The places of the abscissa.
+    pub fn places(&self) -> impl Iterator<Item = f64> {
+        self.experiment.x.values.iter().map(|(x, _)| *x)
+    }
+
     /// The largest place of the abscissa at which the curve was steady, and the first after it at which it was not, with the
     /// saturated station.
     pub fn limit(&self, line: &str) -> Option<(f64, Option<(f64, &str)>)> {

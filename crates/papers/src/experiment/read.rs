@@ -242,16 +242,19 @@ fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|number| number as f64))
 }
 
-/// So many units, as a size in bytes or a duration in nanoseconds.
+/// So many units, as a size in bytes, a duration in nanoseconds or a number of things.
 fn in_unit(document: &Document, path: &str, value: &Value, unit: &str) -> Result<Value, ExperimentError> {
     let fail = || {
         let problem = Problem::Conflict(format!("{value} times '{unit}' is no quantity"));
-        document.at_value(path, problem, "a size such as \"8 KiB\" or a duration such as \"1 ms\", for numbers", None)
+        let allowed = "a size such as \"8 KiB\", a duration such as \"1 ms\", or \"pages\"; beside numbers";
+        document.at_value(path, problem, allowed, None)
     };
     let number = number(value).ok_or_else(fail)?;
     match (parse_size(unit), parse_duration_ns(unit)) {
         (Ok(bytes), _) => Ok(Value::String(format!("{:.0} B", number * bytes as f64))),
         (_, Ok(ns)) => Ok(Value::String(format!("{:.0} ns", number * ns as f64))),
+        // Such as "pages", which some sizes may be given in.
+        _ if unit.chars().all(char::is_alphabetic) => Ok(Value::String(format!("{number} {unit}"))),
         _ => Err(fail()),
     }
 }

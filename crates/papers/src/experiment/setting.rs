@@ -6,6 +6,7 @@ use super::{ExperimentError, ReadFile};
 use devices::{Hardware, HardwareError};
 use entresol::configuration::{Configuration, ConfigurationError, Finding, Problem, nearest};
 use toml::{Table, Value};
+use workload::synthetic::Model;
 use workload::{Length, Load, Plan};
 
 /// The keys of `[run]`.
@@ -34,8 +35,8 @@ pub enum Work {
     },
     /// `"synthetic"`: the synthetic model of Rahm 1991.
     Synthetic {
-        /// `model`: the model's description in TOML.
-        model: String,
+        /// `model`: the model, described as for `entresol bench synthetic`.
+        model: Box<Model>,
     },
     /// `"trace"`: the replay of a trace.
     Trace {
@@ -182,7 +183,13 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
             let Some(Value::Table(model)) = table.get("model") else {
                 return Err(missing("model", "[workload.model] with a model's description"));
             };
-            Ok(Work::Synthetic { model: toml::to_string(model).expect("a table of TOML is TOML") })
+            let text = toml::to_string(model).expect("a table of TOML is TOML");
+            let model = Model::parse(&text, "model").map_err(|error| {
+                let path = super::document::path_at(&text, error.line.unwrap_or(0));
+                let (problem, allowed, near) = said_by_serde(&error.problem);
+                sources.error(&format!("workload.model.{path}"), problem, &allowed, near)
+            })?;
+            Ok(Work::Synthetic { model: Box::new(model) })
         }
         "trace" => {
             only(&["trace"])?;

@@ -1,0 +1,203 @@
+//! Section 4.5: caching at two levels.
+
+use crate::outcome::Trial;
+use crate::{Claim, Estimate, Results};
+
+pub(super) const NOFORCE: &str = "4-5-noforce";
+const FORCE: &str = "4-5-force";
+const SIZES: &str = "4-5-second-level";
+pub(super) const NONE: &str = "main memory only";
+pub(super) const VOLATILE: &str = "volatile disk cache 1,000";
+pub(super) const NON_VOLATILE: &str = "non-volatile disk cache 1,000";
+pub(super) const BUFFER: &str = "write buffer only";
+pub(super) const NVEM: &str = "NVEM cache 1,000";
+pub(super) const NVEM_500: &str = "NVEM cache 500";
+
+/// The buffer sizes of tables 4.2a and 4.2b.
+const MAIN: [f64; 4] = [200.0, 500.0, 1_000.0, 2_000.0];
+
+/// A row of the paper's tables: experiment, curve, and the hit ratios in % for [`MAIN`]. The main memory's come first.
+type Row = (&'static str, &'static str, [f64; 4]);
+
+const TABLE: [Row; 9] = [
+    (NOFORCE, NONE, [53.7, 59.6, 66.7, 72.5]),
+    (NOFORCE, VOLATILE, [12.8, 5.6, 0.0, 0.0]),
+    (NOFORCE, NON_VOLATILE, [13.0, 7.4, 3.8, 0.8]),
+    (NOFORCE, NVEM, [14.8, 11.0, 5.7, 1.1]),
+    (NOFORCE, NVEM_500, [9.2, 7.1, 3.9, 0.8]),
+    (FORCE, NONE, [53.7, 59.6, 66.7, 72.5]),
+    (FORCE, VOLATILE, [12.4, 6.9, 0.1, 0.0]),
+    (FORCE, NON_VOLATILE, [12.8, 7.0, 0.1, 0.0]),
+    (FORCE, NVEM, [13.1, 7.2, 3.4, 0.6]),
+];
+
+/// How far a cell may be off, in points.
+const TOLERANCE: f64 = 1.0;
+
+pub(super) fn claims(results: &Results) -> Vec<Claim> {
+    let mut claims = vec![table(results)];
+    claims.extend(TABLE.iter().flat_map(|row| cells(results, row)));
+    claims.extend([beyond(results), write_buffer(results), sum_of_sizes(results), sizes(results)]);
+    claims
+}
+
+/// The hit ratio of a row's level at a buffer size, in %.
+fn ratio(trial: &Trial, line: &str, size: f64) -> Option<Estimate> {
+    let path = if line == NONE { "hit_ratio_all" } else { "hit_ratio_second_level_all" };
+    Some(trial.figure(line, size, path)? * 100.0)
+}
+
+/// What the hit ratio differs from the paper's by.
+fn errors(results: &Results) -> Vec<(String, f64)> {
+    let mut errors = Vec::new();
+    for (name, line, paper) in TABLE {
+        for (size, paper) in MAIN.iter().zip(paper) {
+            let ours = results.trial(name).and_then(|trial| ratio(trial, line, *size));
+            errors.extend(ours.map(|ours| (label(name, line, *size), ours.mean - paper)));
+        }
+    }
+    errors
+}
+
+fn label(name: &str, line: &str, size: f64) -> String {
+    let update = if name == FORCE { "FORCE" } else { "NOFORCE" };
+    let line = if line == NONE { "main memory" } else { line };
+    format!("{update}, {line}, buffer {size}")
+}
+
+fn table(results: &Results) -> Claim {
+    let what =
+        "Hit ratios of main memory and second level at 500 TPS, tables 4.2a and 4.2b, within 1.0 point in all cells.";
+    Claim::new("R-4.2t", what, "36 cells").judge(|claim| {
+        let errors = errors(results);
+        if errors.len() < 36 {
+            return None;
+        }
+        let off: Vec<&(String, f64)> = errors.iter().filter(|(_, error)| error.abs() > TOLERANCE).collect();
+        let worst = errors.iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
+        let reason = format!("The cell farthest off is {}: {:+.1} points. Each cell follows.", worst.0, worst.1);
+        Some(claim.judged(format!("{} of 36 cells", errors.len() - off.len()), off.is_empty(), reason))
+    })
+}
+
+fn cells(results: &Results, (name, line, paper): &Row) -> Vec<Claim> {
+    let cell = |(size, paper): (&f64, &f64)| {
+        let what = label(name, line, *size);
+        let id = format!("R-4.2t {what}");
+        Claim::new(&id, &format!("Hit ratio: {what}."), &format!("{paper:.1} %")).judge(|claim| {
+            let ours = ratio(results.trial(name)?, line, *size)?;
+            let error = ours.mean - paper;
+            let reason = format!("{error:+.1} points. {}", if error.abs() > TOLERANCE { explained(line) } else { "" });
+            let shown = format!("{:.1} %", ours.mean);
+            Some(claim.judged(shown, error.abs() <= TOLERANCE, reason.trim_end()).with_interval(ours))
+        })
+    };
+    MAIN.iter().zip(paper).map(cell).collect()
+}
+
+/// Why the second level's hits are others than the paper's.
+fn explained(line: &str) -> &'static str {
+    match line {
+        NONE => "An LRU buffer under this reference string has no parameter that could be set otherwise.",
+        VOLATILE | NON_VOLATILE => {
+            "Open in the paper: whether a read miss of a new HISTORY page is cached, when the asynchronous disk write of a \
+             page ends and so which pages count as unmodified, and in which order a replaced page is written and the missing \
+             one read."
+        }
+        _ => "Open in the paper: in which order a replaced page enters NVEM and the missing one leaves it.",
+    }
+}
+
+fn beyond(results: &Results) -> Claim {
+    let what = "Response time hardly improves beyond 2,000 buffer pages, where no second-level hits are left at 5,000; a \
+                volatile disk cache no larger than the buffer gives nothing.";
+    Claim::new("R-4.4a", what, "hardly any gain from 2,000 to 5,000 pages").judge(|claim| {
+        let trial = results.trial(NOFORCE)?;
+        let gain = (trial.response_ms(NONE, 2_000.0)? - trial.response_ms(NONE, 5_000.0)?) / trial.response_ms(NONE, 2_000.0)?;
+        let gain = gain * 100.0;
+        let left = [VOLATILE, NON_VOLATILE, NVEM].map(|line| ratio(trial, line, 5_000.0));
+        let left = left.into_iter().flatten().map(|ratio| ratio.mean).fold(0.0, f64::max);
+        let useless = [1_000.0, 2_000.0].map(|size| Some(ratio(trial, VOLATILE, size)?.mean));
+        let useless = useless.into_iter().collect::<Option<Vec<_>>>()?.into_iter().fold(0.0, f64::max);
+        let reason = format!(
+            "Second-level hits at 5,000 pages: at most {left:.2} %. Hits of a volatile cache of 1,000 pages beside 1,000 and \
+             2,000 pages: at most {useless:.2} %."
+        );
+        let holds = gain.mean <= 6.0 && left <= 0.3 && useless <= 0.3;
+        Some(claim.judged(format!("{} shorter", gain.with_unit("%")), holds, reason).with_interval(gain))
+    })
+}
+
+fn write_buffer(results: &Results) -> Claim {
+    let what = "The largest gain of non-volatile storage is the write buffer's; an NVEM cache of 500 pages beats a \
+                non-volatile disk cache of 1,000.";
+    Claim::new("R-4.4b", what, "write buffer > read hits; NVEM 500 < disk cache 1,000").judge(|claim| {
+        let trial = results.trial(NOFORCE)?;
+        let time = |line, size| trial.response_ms(line, size);
+        let buffer = time(NONE, 500.0)? - time(BUFFER, 500.0)?;
+        let more = time(BUFFER, 500.0)? - time(NVEM, 500.0)?;
+        let pairs = MAIN.map(|size| Some((size, time(NVEM_500, size)?.mean, time(NON_VOLATILE, size)?.mean)));
+        let pairs = pairs.into_iter().collect::<Option<Vec<_>>>()?;
+        let listed = |(size, nvem, disk): &(f64, f64, f64)| format!("{nvem:.1} and {disk:.1} ms at {size} pages");
+        let reason = format!(
+            "At 500 pages the write buffer alone gains {}, an NVEM cache of 1,000 {} more. NVEM 500 and disk cache 1,000 take \
+             {}.",
+            buffer.with_unit("ms"),
+            more.with_unit("ms"),
+            pairs.iter().map(listed).collect::<Vec<_>>().join(", ")
+        );
+        let holds = buffer.mean > more.mean && pairs.iter().all(|(_, nvem, disk)| nvem < disk);
+        Some(claim.judged(format!("{} by the write buffer", buffer.with_unit("ms")), holds, reason).with_interval(buffer))
+    })
+}
+
+fn sum_of_sizes(results: &Results) -> Claim {
+    let what = "Under NOFORCE the combined hit ratio of main memory and NVEM depends only on their sum (1000/0 = 500/500; \
+                2000/0 = 1000/1000; 500/1000 = 1000/500).";
+    Claim::new("R-4.4c", what, "equal").judge(|claim| {
+        let trial = results.trial(NOFORCE)?;
+        let both = |line: &str, size| {
+            let main = trial.figure(line, size, "hit_ratio_all")? * 100.0;
+            if line == NONE { Some(main) } else { Some(main + ratio(trial, line, size)?) }
+        };
+        let pairs = [
+            (both(NONE, 1_000.0)?, both(NVEM_500, 500.0)?),
+            (both(NONE, 2_000.0)?, both(NVEM, 1_000.0)?),
+            (both(NVEM, 500.0)?, both(NVEM_500, 1_000.0)?),
+        ];
+        let shown = pairs.map(|(a, b)| format!("{:.1} % and {:.1} %", a.mean, b.mean)).join("; ");
+        let differences = pairs.map(|(a, b)| b - a);
+        let worst = differences.into_iter().max_by(|a, b| a.mean.abs().total_cmp(&b.mean.abs()))?;
+        let reason = format!("The three pairs: {shown}. The largest difference is given.");
+        let holds = worst.mean.abs() <= TOLERANCE;
+        Some(claim.judged(format!("{:+.2} points", worst.mean), holds, reason).with_interval(worst))
+    })
+}
+
+fn sizes(results: &Results) -> Claim {
+    let what = "Buffer 500, second level 200 to 5,000: NVEM best at every size, volatile worst; volatile of 200 or 500 pages \
+                gives nothing.";
+    Claim::new("R-4.5a", what, "NVEM < non-volatile < volatile").judge(|claim| {
+        let trial = results.trial(SIZES)?;
+        let mut wrong = Vec::new();
+        for size in trial.places() {
+            let time = |line| Some(trial.response_ms(line, size)?.mean);
+            let (nvem, non_volatile, volatile) =
+                (time("NVEM cache")?, time("non-volatile disk cache")?, time("volatile disk cache")?);
+            if !(nvem < non_volatile && non_volatile < volatile) {
+                wrong.push(format!("at {size} pages {nvem:.1}, {non_volatile:.1} and {volatile:.1} ms"));
+            }
+        }
+        let small = [200.0, 500.0]
+            .map(|size| Some(trial.figure("volatile disk cache", size, "hit_ratio_second_level_all")? * 100.0));
+        let small = small.into_iter().collect::<Option<Vec<_>>>()?;
+        let most = small.into_iter().max_by(|a, b| a.mean.total_cmp(&b.mean))?;
+        let order = match wrong.is_empty() {
+            true => "The order of response times is the paper's at every size.".to_owned(),
+            false => format!("NVEM, non-volatile, volatile: {}.", wrong.join("; ")),
+        };
+        let reason = format!("{order} The largest hit ratio of a volatile cache of 200 or 500 pages is given.");
+        let holds = wrong.is_empty() && most.mean <= 0.3;
+        Some(claim.judged(most.with_unit("%"), holds, reason).with_interval(most))
+    })
+}
