@@ -21,6 +21,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let progress = Progress::start("check");
     progress.phase("opening", 0);
     let store = Opening::in_directory(&arguments.directory)?.open_existing()?;
+    progress.warn(&store.warnings());
     let mut total = 0;
     let report = store.run(async |database| {
         let report = database.check(|seen| {

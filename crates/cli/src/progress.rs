@@ -48,6 +48,11 @@ impl Progress {
         self.0.set_position(steps);
     }
 
+    /// Says on standard error what is configured and gains nothing.
+    pub fn warn(&self, warnings: &[String]) {
+        self.0.suspend(|| warnings.iter().for_each(|warning| eprintln!("Warning: {warning}")));
+    }
+
     /// Takes the line away.
     pub fn finish(self) {
         self.0.finish_and_clear();

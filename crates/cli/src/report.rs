@@ -1,8 +1,10 @@
 //! What a run reports, on either clock: as text and as JSON.
 
 mod machine;
+mod tiers;
 
 pub use machine::{DiskCache, Saturated, Simulation};
+pub use tiers::TierUse;
 
 use crate::table::{table, wrapped};
 use base::statistics::{Histogram, Interval};
@@ -59,6 +61,10 @@ pub struct RunReport {
     pub log_bytes_per_transaction: f64,
     /// The share (0 to 1) of page references found in main memory, by partition.
     pub hit_ratio: BTreeMap<String, f64>,
+    /// The share (0 to 1) of them that the second-level cache served, by partition; empty if there is none.
+    pub hit_ratio_second_level: BTreeMap<String, f64>,
+    /// What each tier between main memory and the partitions' own devices did.
+    pub tiers: Vec<TierUse>,
     /// Reads and writes per transaction, by device.
     pub io_per_transaction: BTreeMap<String, Transfers>,
     /// Reads and writes per second of `clock`, by device.
@@ -190,8 +196,18 @@ impl RunReport {
             parts.push(self.by_type());
         }
         if !self.hit_ratio.is_empty() {
-            let rows = self.hit_ratio.iter().map(|(name, ratio)| vec![name.clone(), percent(*ratio)]);
-            parts.push(table(&["partition", "hits in main memory"], 1, rows));
+            let second = |name: &String| self.hit_ratio_second_level.get(name).map(|ratio| percent(*ratio));
+            let rows = self.hit_ratio.iter().map(|(name, ratio)| {
+                let mut row = vec![name.clone(), percent(*ratio)];
+                row.extend(second(name));
+                row
+            });
+            let header = ["partition", "hits in main memory", "in the second-level cache"];
+            let columns = if self.hit_ratio_second_level.is_empty() { 2 } else { 3 };
+            parts.push(table(&header[..columns], 1, rows));
+        }
+        if !self.tiers.is_empty() {
+            parts.push(TierUse::table(&self.tiers));
         }
         if !self.io_per_transaction.is_empty() {
             parts.push(self.transfers());
@@ -362,6 +378,21 @@ mod tests {
             process_cpu_us_per_transaction: (clock == Clock::Real).then_some(7.75),
             log_bytes_per_transaction: 512.4,
             hit_ratio: BTreeMap::from([("account".to_owned(), 0.725), ("a-partition-of-a-very-".repeat(5), 1.0)]),
+            hit_ratio_second_level: BTreeMap::from([
+                ("account".to_owned(), 0.125),
+                ("a-partition-of-a-very-".repeat(5), 0.0),
+            ]),
+            tiers: vec![TierUse {
+                name: "write-buffer".to_owned(),
+                device: "nvem".repeat(20),
+                pages: 1_000_000,
+                volatile: false,
+                reads_per_transaction: 0.5,
+                writes_per_transaction: 1_234.5,
+                modified: 0.987,
+                fallbacks: 1_234_567,
+                damaged: 0,
+            }],
             io_per_transaction: BTreeMap::from([("disk".to_owned(), Transfers { reads: 1.25, writes: 1_000.0 })]),
             io_per_s: BTreeMap::from([("disk".to_owned(), Transfers { reads: 154_320.9, writes: 12_345_670.0 })]),
             utilization: vec![station("cpu", 4), station(&"disk-of-a-long-name.".repeat(8), 0)],
@@ -402,6 +433,8 @@ mod tests {
         assert_eq!(json["process_cpu_us_per_transaction"], 7.75);
         assert_eq!(json["io_per_s"]["disk"]["reads"], 154_320.9);
         assert_eq!(json["hit_ratio"]["account"], 0.725);
+        assert_eq!(json["hit_ratio_second_level"]["account"], 0.125);
+        assert_eq!(json["tiers"][0]["fallbacks"], 1_234_567);
         assert_eq!(json["io_per_transaction"]["disk"]["reads"], 1.25);
         assert_eq!(json["composition_us"]["commit_wait"], 1_400.0);
         assert_eq!(json["utilization"][0]["name"], "cpu");

@@ -34,7 +34,8 @@ mod store;
 mod warnings;
 
 pub use engine::{
-    Cursor, Database, Direction, Error, PartitionSpec, Result, Savepoint, Transaction, catalog, organization,
+    Cursor, Database, Direction, Error, PartitionSpec, Result, Savepoint, Transaction, catalog, hierarchy,
+    organization, statistics,
 };
 pub use error::OpenError;
 pub use procedure::Procedures;

@@ -1,10 +1,14 @@
 //! From what a run measured and the database counted to a report.
 
 use crate::report::{
-    Clock, Composition, DiskCache, Response, RunReport, Saturated, Simulation, Station, Transfers, TypeResponse,
+    Clock, Composition, DiskCache, Response, RunReport, Saturated, Simulation, Station, TierUse, Transfers,
+    TypeResponse,
 };
 use entresol::Database;
+use entresol::catalog::Partition;
+use entresol::statistics::References;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use workload::Measured;
 
 /// What a report says of a run besides figures.
@@ -58,6 +62,8 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
         process_cpu_us_per_transaction: (!described).then(|| measured.process_cpu_ns as f64 / 1e3 / count),
         log_bytes_per_transaction: database.log().statistics().bytes_written as f64 / count,
         hit_ratio: hit_ratios(database),
+        hit_ratio_second_level: second_level(database),
+        tiers: database.tiers().into_iter().map(|tier| TierUse::new(tier, count)).collect(),
         io_per_transaction: transfers(database, count),
         io_per_s: transfers(database, seconds.max(1e-9)),
         utilization: measured.stations.iter().cloned().map(Station::from).collect(),
@@ -105,6 +111,19 @@ fn hit_ratios(database: &Database) -> BTreeMap<String, f64> {
         .collect()
 }
 
+/// The shares of references that the second-level cache served; none if there is none.
+fn second_level(database: &Database) -> BTreeMap<String, f64> {
+    if !database.tiers().iter().any(|tier| tier.name == "cache") {
+        return BTreeMap::new();
+    }
+    let references = database.statistics().references();
+    let ratio = |(partition, seen): (Rc<Partition>, References)| {
+        let served = database.buffer().file(partition.id()).cache_hits.get();
+        (partition.name.clone(), served as f64 / (seen.hits + seen.misses).max(1) as f64)
+    };
+    database.partitions().into_iter().zip(references).map(ratio).collect()
+}
+
 /// Transfers of each device, by so many transactions or seconds.
 fn transfers(database: &Database, by: f64) -> BTreeMap<String, Transfers> {
     let mut devices: BTreeMap<String, Transfers> = BTreeMap::new();
@@ -116,5 +135,10 @@ fn transfers(database: &Database, by: f64) -> BTreeMap<String, Transfers> {
     }
     let log = devices.entry(database.settings().log_device.clone()).or_default();
     log.writes += database.log().statistics().writes as f64 / by;
+    for tier in database.tiers() {
+        let device = devices.entry(tier.device).or_default();
+        device.reads += tier.reads as f64 / by;
+        device.writes += tier.writes as f64 / by;
+    }
     devices
 }

@@ -36,6 +36,7 @@ pub fn run(opening: Opening, branches: Option<u32>, plan: &Plan, progress: &Prog
     }
     progress.phase("opening", 0);
     let store = opening.clone().open()?;
+    progress.warn(&store.warnings());
     let scale = bank::prepare(&store, branches, progress)?;
     store.close()?;
     let known = scale.clone();
