@@ -2,12 +2,15 @@
 
 mod bandwidth;
 pub mod bank;
-mod debit_credit;
+pub mod debit_credit;
 pub mod meter;
 mod point_reads;
 mod recovery;
 pub mod summary;
+pub mod synthetic;
+pub mod terms;
 mod threads;
+mod trace;
 
 use crate::progress::Progress;
 use crate::{Failure, print};
@@ -26,6 +29,8 @@ enum Workload {
     DebitCredit(debit_credit::Arguments),
     PointReads(point_reads::Arguments),
     Recovery(recovery::Arguments),
+    Synthetic(synthetic::Arguments),
+    Trace(trace::Arguments),
 }
 
 /// A number above zero.
@@ -44,7 +49,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.workload {
         Workload::DebitCredit(arguments) => {
             let configuration = debit_credit::configuration(arguments)?;
-            let report = watched("debit-credit", |progress| debit_credit::run(arguments, configuration, progress))?;
+            let report =
+                watched("debit-credit", |progress| debit_credit::run(arguments, configuration, None, progress))?;
             print(&if arguments.json { report.to_json() } else { report.to_text() })
         }
         Workload::PointReads(arguments) => {
@@ -55,11 +61,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             let report = watched("recovery", |progress| recovery::run(arguments, progress))?;
             print(&if arguments.json { report.to_json() } else { report.to_text() })
         }
+        Workload::Synthetic(arguments) if arguments.format => print(workload::synthetic::Model::REFERENCE.trim_end()),
+        Workload::Synthetic(arguments) => {
+            let report = watched("synthetic", |progress| synthetic::run(arguments, None, progress))?;
+            print(&if arguments.terms.json { report.to_json() } else { report.to_text() })
+        }
+        Workload::Trace(arguments) => {
+            let report = watched("trace", |progress| trace::run(arguments, progress))?;
+            print(&if arguments.terms.json { report.to_json() } else { report.to_text() })
+        }
     }
 }
 
 /// Runs a benchmark under a progress line.
-fn watched<T>(name: &'static str, run: impl FnOnce(&Progress) -> Result<T, Failure>) -> Result<T, Failure> {
+pub fn watched<T>(name: &'static str, run: impl FnOnce(&Progress) -> Result<T, Failure>) -> Result<T, Failure> {
     let progress = Progress::start(name);
     let result = run(&progress);
     progress.finish();

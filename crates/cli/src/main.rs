@@ -4,11 +4,13 @@ mod bench;
 mod check;
 mod devices;
 mod experiment;
+mod files;
 mod progress;
 mod report;
 mod reproduce;
 mod table;
 mod torture;
+mod trace;
 
 use clap::{Parser, Subcommand};
 use entresol::configuration::Configuration;
@@ -37,6 +39,7 @@ enum Command {
     Experiment(experiment::Arguments),
     Reproduce(reproduce::Arguments),
     Torture(torture::Arguments),
+    Trace(trace::Arguments),
     /// Prints the configuration file's whole format with all defaults
     #[command(after_help = "Example:\n  entresol configuration > entresol.toml")]
     Configuration,
@@ -60,6 +63,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Experiment(arguments) => experiment::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Torture(arguments) => torture::run(&arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
         Command::Configuration => print(Configuration::reference().trim_end()),
     }
 }

@@ -8,12 +8,12 @@
 //! [`Model::parse`] reads such a workload from TOML; [`Model::REFERENCE`] is the whole format as a commented file:
 //!
 //! ```
-//! use workload::synthetic::Model;
+//! use entresol_workload::synthetic::Model;
 //! let model = Model::parse(Model::REFERENCE, "reference.toml")?;
 //! assert_eq!(model.types[0].name, "browse");
 //! let error = Model::parse("[partition.p]\nobjects = 10\n[type.t]\nreferences = { q = 1 }", "w.toml").unwrap_err();
 //! assert_eq!((error.line, error.problem.contains("no partition 'q'")), (Some(4), true));
-//! # Ok::<(), workload::synthetic::DescriptionError>(())
+//! # Ok::<(), entresol_workload::synthetic::DescriptionError>(())
 //! ```
 
 mod description;

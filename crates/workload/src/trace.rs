@@ -9,7 +9,7 @@
 //! Cambridge) and from [`rahm_1991`] (a trace with the published properties of an unpublished one); [`replay`] runs them.
 //!
 //! ```
-//! use workload::trace::Trace;
+//! use entresol_workload::trace::Trace;
 //! let text = "entresol-trace 1\n\
 //!             partition account objects 1000 blocking-factor 10 locks page\n\
 //!             type transfer\n\
@@ -22,7 +22,7 @@
 //! assert_eq!(Trace::read("b.trace", &trace.to_binary())?, trace);
 //! let error = Trace::read("a.trace", text.replace("r account", "r acount").as_bytes()).unwrap_err();
 //! assert_eq!(error.to_string(), "a.trace: line 6: there is no partition 'acount'; allowed: account");
-//! # Ok::<(), workload::trace::TraceError>(())
+//! # Ok::<(), entresol_workload::trace::TraceError>(())
 //! ```
 
 pub mod binary;

@@ -6,11 +6,13 @@ use super::{bank, positive, threads};
 use crate::Failure;
 use crate::progress::Progress;
 use crate::report::{Clock, RunReport};
+use crate::trace::Recording;
 use clap::Args;
 use entresol::Opening;
 use entresol::configuration::{Configuration, FILE_NAME};
 use std::path::PathBuf;
 use workload::debit_credit::{DebitCredit, Tables};
+use workload::trace::record::Recorded;
 use workload::{Length, Load, Measured, Plan};
 
 /// Debit-Credit (TPC-B): account, teller and branch change, the history grows
@@ -70,19 +72,26 @@ pub fn configuration(arguments: &Arguments) -> Result<Configuration, Failure> {
     })
 }
 
-/// Loads the database if it is new, warms up, measures.
-pub fn run(arguments: &Arguments, configuration: Configuration, progress: &Progress) -> Result<RunReport, Failure> {
+/// Loads the database if it is new, warms up, measures. What is referenced is recorded if `recording` is given.
+pub fn run(
+    arguments: &Arguments,
+    configuration: Configuration,
+    recording: Option<&Recording>,
+    progress: &Progress,
+) -> Result<RunReport, Failure> {
     let opening = Opening::new(&arguments.data, configuration).seed(arguments.seed);
     if arguments.threads {
         return threads::run(opening, arguments.scale, &plan(arguments), progress);
     }
     progress.phase("opening", 0);
     let store = opening.open()?;
+    progress.warn(&store.warnings());
     let scale = bank::prepare(&store, arguments.scale, progress)?;
     store.run(async |database| bank::warm(database, |page, pages| progress.step("reading", page, pages)).await)?;
     let plan = plan(arguments);
     let mut meter = Meter::new(progress, &plan, store.is_virtual());
     let workload = DebitCredit(Tables::of(store.database(), &scale)?);
+    let workload = Recorded::new(store.database(), workload, recording.map(Recording::recorder));
     let load = match plan.load {
         Load::Closed { clients } => format!("{clients} clients"),
         Load::Open { rate_per_s } => format!("{rate_per_s} arrivals/s"),
@@ -96,6 +105,9 @@ pub fn run(arguments: &Arguments, configuration: Configuration, progress: &Progr
         let report = |measured: Measured| summary::report(database, headline, &measured);
         workload::run::run(database, workload, &plan, &mut meter, report).await
     })?;
+    if let Some(recording) = recording {
+        recording.finish(store.database());
+    }
     if !store.is_virtual() {
         progress.phase("verifying", 0);
         bank::agreed(&store.run(async |database| bank::totals(database, &scale).await)?)?;

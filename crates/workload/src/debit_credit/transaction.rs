@@ -124,8 +124,9 @@ impl Tables {
         1 + number % self.scale.tellers_per_branch
     }
 
-    /// One transaction's four references in the order of Rahm 1991, section 3.1: account, history, teller and branch; the
-    /// small tables last, so that their locks are held briefly. Returns the account's new balance.
+    /// One transaction's four references: account and history first, the small tables last, so that their locks are held
+    /// briefly (Rahm 1991, section 3.1). Clustered, the branch's reference brings the page, and the teller's finds it
+    /// there; otherwise the branch, the smaller table, comes last. Returns the account's new balance.
     ///
     /// # Errors
     /// The engine's.
@@ -145,8 +146,8 @@ impl Tables {
             }
             None => {
                 let cluster = branch * (1 + self.scale.tellers_per_branch);
-                self.branch.add(tx, cluster + self.cluster(teller), 0, delta).await?;
                 self.branch.add(tx, cluster, 0, delta).await?;
+                self.branch.add(tx, cluster + self.cluster(teller), 0, delta).await?;
             }
         }
         Ok(balance)

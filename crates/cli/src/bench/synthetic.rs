@@ -1,0 +1,110 @@
+//! A synthetic workload: read its description, create its partitions if need be, warm up, measure, report.
+
+use super::meter::Meter;
+use super::positive;
+use super::summary::{self, Headline};
+use super::terms::{self, Terms};
+use crate::Failure;
+use crate::progress::Progress;
+use crate::report::{Clock, RunReport};
+use crate::trace::Recording;
+use clap::Args;
+use entresol::configuration::Configuration;
+use std::path::PathBuf;
+use workload::synthetic::{Model, Synthetic};
+use workload::trace::record::Recorded;
+use workload::{Length, Load, Measured, Plan};
+
+/// Any mix of transactions, described by a file (Rahm 1991)
+///
+/// Partitions and how references spread over them, types of transactions and what
+/// they reference: 'entresol bench synthetic --format' prints the file's whole format.
+#[derive(Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "Examples:\n  \
+    entresol bench synthetic --format > workload.toml\n  \
+    entresol bench synthetic --workload workload.toml --clients 16\n  \
+    entresol bench synthetic --workload rahm-1991-contention --hardware rahm-1991 --json"
+)]
+pub struct Arguments {
+    /// The description: a file, or 'rahm-1991-contention' (section 4.7)
+    #[arg(long, value_name = "FILE", required_unless_present = "format")]
+    pub workload: Option<PathBuf>,
+    /// Prints the format of descriptions as a commented file
+    #[arg(long)]
+    pub format: bool,
+    /// Directory of the database, created if missing
+    #[arg(long, value_name = "DIR", default_value = "synthetic.data")]
+    pub data: PathBuf,
+    /// Arrivals per second of all types together [default: as described]
+    #[arg(long, value_name = "TPS", value_parser = positive, conflicts_with = "clients")]
+    pub rate: Option<f64>,
+    /// In place of arrivals: clients, each with one transaction at a time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub clients: Option<u32>,
+    #[command(flatten)]
+    pub terms: Terms,
+}
+
+/// The workload that the arguments name.
+fn model(arguments: &Arguments) -> Result<Model, Failure> {
+    let path = arguments.workload.as_deref().ok_or("name a description with --workload")?;
+    if path.as_os_str() == "rahm-1991-contention" {
+        return Ok(Model::parse(Model::RAHM_1991_CONTENTION, "rahm-1991-contention")?);
+    }
+    let text = crate::files::read_text(path)?;
+    Ok(Model::parse(&text, &path.display().to_string())?)
+}
+
+/// Runs the workload; what it references is recorded if `recording` is given.
+pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Progress) -> Result<RunReport, Failure> {
+    let model = model(arguments)?;
+    let mut configuration = arguments.terms.configuration(&arguments.data)?;
+    for partition in &model.partitions {
+        let organization = partition.organization(configuration.buffer.page_size);
+        terms::place(&mut configuration, &partition.name, organization, partition.locks);
+    }
+    let prices = if model.has_instructions() { unprice(&mut configuration) } else { None };
+    progress.phase("opening", 0);
+    let store = arguments.terms.open(&arguments.data, configuration)?;
+    let rate_per_s = arguments.rate.unwrap_or_else(|| model.rate_per_s());
+    let name = arguments.workload.as_deref().map_or_else(String::new, |path| path.display().to_string());
+    let (load, words) = match arguments.clients {
+        Some(clients) => (Load::Closed { clients }, format!("{clients} clients")),
+        None => (Load::Open { rate_per_s }, format!("{rate_per_s} arrivals/s")),
+    };
+    let measure = arguments.terms.length().unwrap_or(Length::Time(10_000_000_000));
+    let plan = Plan { load, warm_up: measure.share(5), measure, seed: arguments.terms.seed };
+    let headline = Headline {
+        workload: format!("synthetic workload '{name}', {words}"),
+        seed: plan.seed,
+        clock: if store.is_virtual() { Clock::Virtual } else { Clock::Real },
+    };
+    let mut meter = Meter::new(progress, &plan, store.is_virtual());
+    let report = store.run(async |database| {
+        let prepared = Synthetic::prepare(database, model, |partition| terms::placed(&store, &partition.name)).await?;
+        let workload = match prices {
+            Some(prices) => prepared.priced(prices),
+            None => prepared,
+        };
+        let workload = Recorded::new(database, workload, recording.map(Recording::recorder));
+        let report = |measured: Measured| summary::report(database, headline, &measured);
+        workload::run::run(database, workload, &plan, &mut meter, report).await
+    })?;
+    if let Some(recording) = recording {
+        recording.finish(store.database());
+    }
+    if !store.is_virtual() {
+        store.close()?;
+    }
+    Ok(report)
+}
+
+/// Takes the prices of begin, reference and end of transactions from the described hardware: the workload charges for them.
+pub fn unprice(configuration: &mut Configuration) -> Option<[u64; 3]> {
+    let instructions = &mut configuration.hardware.as_mut()?.cpu.as_mut()?.instructions;
+    let steps =
+        [&mut instructions.begin_transaction, &mut instructions.object_reference, &mut instructions.end_transaction];
+    Some(steps.map(std::mem::take))
+}

@@ -1,0 +1,97 @@
+//! The terms of a run that benchmarks share: where, how many arrivals, how long, on what.
+
+use super::positive;
+use crate::Failure;
+use clap::Args;
+use engine::catalog::Locking;
+use entresol::configuration::{Configuration, FILE_NAME, LockGranule, Organization, Partition};
+use entresol::{Opening, PartitionSpec, Store};
+use std::path::{Path, PathBuf};
+use workload::Length;
+
+/// The terms of a run.
+#[derive(Args, Clone, Debug)]
+pub struct Terms {
+    /// Seed of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// How long to measure, on the run's own clock
+    #[arg(long, value_name = "S", value_parser = positive, conflicts_with = "transactions")]
+    pub seconds: Option<f64>,
+    /// How many transactions to measure, in place of a time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub transactions: Option<u64>,
+    /// Configuration (see 'entresol configuration') [default: DIR/entresol.toml]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Runs on described hardware: a name ('entresol devices list') or a file
+    #[arg(long, value_name = "NAME")]
+    pub hardware: Option<String>,
+    /// Prints the report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Terms {
+    /// The configuration that the arguments name, of a database in the directory `data`.
+    pub fn configuration(&self, data: &Path) -> Result<Configuration, Failure> {
+        Ok(match (&self.config, self.hardware.as_deref()) {
+            (None, Some("rahm-1991")) => {
+                let base = papers::base("rahm-1991").expect("the study has a base");
+                Configuration::from_bytes("rahm-1991.toml", base.as_bytes(), None)?
+            }
+            (None, None) => {
+                let inside = data.join(FILE_NAME);
+                Configuration::read(inside.is_file().then_some(inside.as_path()), None)?
+            }
+            (file, hardware) => Configuration::read(file.as_deref(), hardware)?,
+        })
+    }
+
+    /// The measured length, if one is asked for.
+    pub fn length(&self) -> Option<Length> {
+        let transactions = self.transactions.map(Length::Transactions);
+        transactions.or(self.seconds.map(|seconds| Length::Time((seconds * 1e9) as u64)))
+    }
+
+    /// Opens the database in the directory `data`.
+    pub fn open(&self, data: &Path, configuration: Configuration) -> Result<Store, Failure> {
+        Ok(Opening::new(data, configuration).seed(self.seed).open()?)
+    }
+}
+
+/// Adds a direct partition to the configuration: placed as its section there says, if it has one, and of this organization.
+/// `locks` is what the workload asks for; `None` leaves it to the section.
+pub fn place(
+    configuration: &mut Configuration,
+    name: &str,
+    objects: engine::catalog::Organization,
+    locks: Option<Locking>,
+) {
+    let engine::catalog::Organization::Direct { objects, blocking_factor, record_size } = objects else {
+        unreachable!("the partitions of these workloads are direct")
+    };
+    let section = configuration.partition(name);
+    let locks = match locks {
+        Some(Locking::Page) => LockGranule::Page,
+        Some(Locking::Record) => LockGranule::Record,
+        Some(Locking::None) => LockGranule::None,
+        None => section.locks,
+    };
+    let partition = Partition {
+        organization: Organization::Direct,
+        locks,
+        objects: Some(objects),
+        blocking_factor: Some(blocking_factor),
+        record_size: section.record_size.or(Some(record_size)),
+        ..section
+    };
+    configuration.partitions.insert(name.to_owned(), partition);
+}
+
+/// The partition that [`place`] has added, as it is to be created in this store.
+pub fn placed(store: &Store, name: &str) -> entresol::Result<PartitionSpec> {
+    let configuration = store.configuration();
+    let spec = configuration.partition_spec(name, &configuration.partition(name))?;
+    Ok(PartitionSpec { assumed: store.is_virtual(), ..spec })
+}

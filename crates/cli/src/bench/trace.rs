@@ -1,0 +1,176 @@
+//! Replay of a trace: read it, create partitions to fit if need be, run its transactions, report.
+
+use super::meter::Meter;
+use super::positive;
+use super::summary::{self, Headline};
+use super::terms::{self, Terms};
+use crate::Failure;
+use crate::progress::Progress;
+use crate::report::{Clock, RunReport};
+use clap::{Args, ValueEnum};
+use engine::catalog::Locking;
+use entresol::configuration::{Configuration, Update};
+use std::path::PathBuf;
+use std::rc::Rc;
+use workload::trace::replay::{self, Replay};
+use workload::trace::{Partition, Trace};
+use workload::{Length, Load, Measured, Plan};
+
+/// Replays a trace against partitions made to fit
+///
+/// All of it is measured, from an empty buffer on, unless a length is given. With one
+/// client its references come exactly in the trace's order.
+#[derive(Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "Examples:\n  \
+    entresol bench trace --trace rahm.trace --hardware rahm-1991 --rate 10\n  \
+    entresol bench trace --trace usr.trace --below-buffer --rate-per-type --hardware rahm-1991\n  \
+    entresol bench trace --trace bank.trace --rate-per-type transfer=90,audit=0.5 --json"
+)]
+pub struct Arguments {
+    /// The trace, text or binary
+    #[arg(long, value_name = "FILE")]
+    pub trace: PathBuf,
+    /// Directory of the database, created if missing
+    #[arg(long, value_name = "DIR", default_value = "trace.data")]
+    pub data: PathBuf,
+    /// Clients, each with one transaction at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536), conflicts_with_all = ["rate", "rate_per_type"])]
+    pub clients: u32,
+    /// In place of clients: transactions arrive so often, in the trace's order
+    #[arg(long, value_name = "TPS", value_parser = positive, conflicts_with = "rate_per_type")]
+    pub rate: Option<f64>,
+    /// Types arrive so often each, TYPE=TPS,...; without a value, as recorded
+    #[arg(long, value_name = "RATES", num_args = 0..=1, default_missing_value = "")]
+    pub rate_per_type: Option<String>,
+    /// What is cut off before measuring: so many transactions
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub warm_up: u64,
+    /// What transactions lock [default: as the trace says]
+    #[arg(long, value_name = "LOCKS")]
+    pub locks: Option<Locks>,
+    /// The trace was taken below a buffer: 16 pages of memory, FORCE
+    #[arg(long)]
+    pub below_buffer: bool,
+    #[command(flatten)]
+    pub terms: Terms,
+}
+
+/// What transactions lock.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Locks {
+    /// Pages
+    Page,
+    /// Objects
+    Object,
+    /// Nothing
+    None,
+}
+
+impl Arguments {
+    fn locks(&self, partition: &Partition) -> Locking {
+        match self.locks {
+            Some(Locks::Page) => Locking::Page,
+            Some(Locks::Object) => Locking::Record,
+            Some(Locks::None) => Locking::None,
+            None => partition.locks,
+        }
+    }
+}
+
+/// The rates of a trace's types, in their order, by what was asked for: `TYPE=TPS,...`, or nothing for those recorded.
+fn rates(asked: &str, trace: &Trace) -> Result<Vec<f64>, Failure> {
+    let types = trace.types();
+    if asked.is_empty() {
+        let missing = types.iter().find(|kind| kind.rate_per_s.is_none());
+        return match missing {
+            Some(kind) => {
+                Err(format!("the trace gives type '{}' no rate; write --rate-per-type TYPE=TPS", kind.name).into())
+            }
+            None => Ok(types.iter().filter_map(|kind| kind.rate_per_s).collect()),
+        };
+    }
+    let mut rates = vec![0.0; types.len()];
+    for pair in asked.split(',') {
+        let (name, rate) = pair.split_once('=').ok_or_else(|| format!("'{pair}' is not TYPE=TPS"))?;
+        let Some(index) = types.iter().position(|kind| kind.name == name.trim()) else {
+            let known: Vec<&str> = types.iter().map(|kind| kind.name.as_str()).collect();
+            return Err(format!("the trace has no type '{name}'; it has {}", known.join(", ")).into());
+        };
+        rates[index] = positive(rate.trim()).map_err(|why| format!("the rate of type '{name}' is {why}"))?;
+    }
+    Ok(rates)
+}
+
+/// The trace's partitions are added to the configuration, and what a trace from below a buffer asks for.
+fn configure(arguments: &Arguments, trace: &Trace, configuration: &mut Configuration) {
+    if arguments.below_buffer {
+        configuration.buffer.size = 16 * u64::from(configuration.buffer.page_size);
+        configuration.commit.update = Update::Force;
+    }
+    for partition in trace.partitions() {
+        let organization = replay::organization(partition, configuration.buffer.page_size);
+        terms::place(configuration, &partition.name, organization, Some(arguments.locks(partition)));
+    }
+}
+
+pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Failure> {
+    progress.phase("reading", 0);
+    let trace = Rc::new(crate::trace::read(&arguments.trace)?);
+    let rates = arguments.rate_per_type.as_deref().map(|asked| rates(asked, &trace)).transpose()?;
+    let mut configuration = arguments.terms.configuration(&arguments.data)?;
+    configure(arguments, &trace, &mut configuration);
+    progress.phase("opening", 0);
+    let store = arguments.terms.open(&arguments.data, configuration)?;
+    let (load, words) = match (&rates, arguments.rate) {
+        (Some(rates), _) => {
+            let rate_per_s = rates.iter().sum();
+            (Load::Open { rate_per_s }, format!("{rate_per_s} arrivals/s by types"))
+        }
+        (None, Some(rate_per_s)) => (Load::Open { rate_per_s }, format!("{rate_per_s} arrivals/s")),
+        (None, None) => (Load::Closed { clients: arguments.clients }, format!("{} clients", arguments.clients)),
+    };
+    let whole = (trace.len() as u64).saturating_sub(arguments.warm_up).max(1);
+    let measure = arguments.terms.length().unwrap_or(Length::Transactions(whole));
+    let plan = Plan { load, warm_up: Length::Transactions(arguments.warm_up), measure, seed: arguments.terms.seed };
+    let headline = Headline {
+        workload: format!("trace '{}', {words}", arguments.trace.display()),
+        seed: plan.seed,
+        clock: if store.is_virtual() { Clock::Virtual } else { Clock::Real },
+    };
+    let mut meter = Meter::new(progress, &plan, store.is_virtual());
+    let by_type = |problem| entresol::Error::Setting(format!("{problem}"));
+    let report = store.run(async |database| {
+        let prepared = Replay::prepare(database, trace, |partition| terms::placed(&store, &partition.name)).await?;
+        let replay = match &rates {
+            Some(rates) => prepared.by_type(rates).map_err(by_type)?,
+            None => prepared,
+        };
+        let report = |measured: Measured| summary::report(database, headline, &measured);
+        workload::run::run(database, replay, &plan, &mut meter, report).await
+    })?;
+    if !store.is_virtual() {
+        store.close()?;
+    }
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_given_or_recorded() {
+        let text = "entresol-trace 1\ntype a rate 2\ntype b\nend transactions 0 references 0\n";
+        let trace = Trace::read("t", text.as_bytes()).unwrap();
+        assert_eq!(rates("b=3, a=0.5", &trace).unwrap(), [0.5, 3.0]);
+        assert_eq!(rates("b=3", &trace).unwrap(), [0.0, 3.0]);
+        for (asked, what) in [("", "no rate"), ("c=1", "it has a, b"), ("a", "TYPE=TPS"), ("a=-1", "above zero")] {
+            let error = rates(asked, &trace).unwrap_err().to_string();
+            assert!(error.contains(what), "{asked}: {error}");
+        }
+        let known = Trace::read("t", text.replace("type b", "type b rate 7").as_bytes()).unwrap();
+        assert_eq!(rates("", &known).unwrap(), [2.0, 7.0]);
+    }
+}

@@ -1,0 +1,37 @@
+//! The files that a command reads and writes itself: workloads, traces, reports.
+
+use crate::Failure;
+use std::path::Path;
+
+/// The bytes of a file.
+#[expect(clippy::disallowed_methods, reason = "a command's own input, read before any driver exists")]
+pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| format!("'{}' cannot be read: {error}", path.display()).into())
+}
+
+/// The text of a file.
+pub fn read_text(path: &Path) -> Result<String, Failure> {
+    let bytes = read(path)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n').count();
+        format!("{}:{line}: this is not text in UTF-8", path.display()).into()
+    })
+}
+
+/// Refuses a file that exists already.
+pub fn must_not_exist(path: &Path) -> Result<(), Failure> {
+    if path.exists() {
+        Err(format!("'{}' exists already; name another file or remove it", path.display()).into())
+    } else {
+        Ok(())
+    }
+}
+
+/// Writes a file that must not exist yet.
+#[expect(clippy::disallowed_methods, reason = "a command's own output, beside whatever a driver writes")]
+pub fn create(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    must_not_exist(path)?;
+    let failure = |error: std::io::Error| format!("'{}' cannot be written: {error}", path.display());
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(failure)?;
+    Ok(std::io::Write::write_all(&mut file, bytes).map_err(failure)?)
+}
