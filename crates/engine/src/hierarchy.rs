@@ -103,3 +103,6 @@ impl Default for Placement {
         Placement { resident: false, cache: true, write_buffer: true }
     }
 }
+
+#[cfg(test)]
+mod tests;

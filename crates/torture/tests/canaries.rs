@@ -34,3 +34,8 @@ fn torn_pages_without_a_copy_are_found() {
 fn a_log_given_up_too_early_is_found() {
     first_failure(Canary::EarlyTruncation, 300);
 }
+
+#[test]
+fn a_slot_reused_before_its_page_is_written_back_is_found() {
+    first_failure(Canary::EarlyReuse, 600);
+}

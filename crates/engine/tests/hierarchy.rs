@@ -1,0 +1,232 @@
+//! Tiers between main memory and disk, as a database sees them: what they serve, what survives, what is refused.
+
+use driver::{Halt, Op};
+use entresol_engine::buffer::replacement::Policy;
+use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
+use entresol_engine::lock::VictimPolicy;
+use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer, checkpoint, log};
+use executor::{Executor, Order};
+use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+
+const PAGES: u64 = 60;
+
+fn settings(hierarchy: hierarchy::Settings) -> Settings {
+    Settings {
+        buffer: buffer::Settings { frames: 20, page_size: 1024, replacement: Policy::Lru, cleaner: false },
+        log: log::Settings { capacity: 1 << 20, ..log::Settings::default() },
+        home_device: "disk".into(),
+        log_device: "disk".into(),
+        hierarchy,
+        force: false,
+        hold_locks: false,
+        victim: VictimPolicy::Requester,
+        checkpoint: checkpoint::Policy::OFF,
+        multiprogramming_level: 64,
+    }
+}
+
+fn cache(volatile: bool) -> hierarchy::Settings {
+    let cache =
+        CacheSettings { device: "nvem".into(), pages: 64, design: Design::MigrateAll, volatile: Some(volatile) };
+    hierarchy::Settings { cache: Some(cache), ..hierarchy::Settings::default() }
+}
+
+fn write_buffer() -> hierarchy::Settings {
+    let buffer = WriteBufferSettings { device: "nvem".into(), pages: 8, log_bytes: 64 << 10, volatile: None };
+    hierarchy::Settings { write_buffer: Some(buffer), ..hierarchy::Settings::default() }
+}
+
+/// Runs `work` on a new machine with these media, then lets that machine vanish.
+fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
+    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let result: Result<T, Halt> = executor.run(work(&executor));
+    executor.stop();
+    result.expect("the machine goes on")
+}
+
+fn spec() -> PartitionSpec {
+    let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 100 };
+    PartitionSpec::new("objects", organization, Locking::Page)
+}
+
+/// Changes every object once, each in a transaction of its own.
+async fn change_all(database: &Database, value: u8) {
+    let partition = database.partition("objects").expect("it exists");
+    for number in 0..PAGES {
+        let mut tx = database.begin().await.expect("begins");
+        tx.modify_object(partition, number, |bytes| bytes[0] = value).await.expect("modifies");
+        tx.commit().await.expect("commits");
+    }
+}
+
+async fn assert_all(database: &Database, value: u8) {
+    let partition = database.partition("objects").expect("it exists");
+    for number in 0..PAGES {
+        let mut tx = database.begin().await.expect("begins");
+        let found = tx.modify_object(partition, number, |bytes| bytes[0]).await.expect("reads");
+        assert_eq!(found, value, "object {number}");
+        tx.commit().await.expect("commits");
+    }
+}
+
+/// A database of which every object was changed twice, and which was not closed.
+fn crashed(media: &Media, hierarchy: hierarchy::Settings) {
+    run(media, async |executor| {
+        let database = Database::create(executor, settings(hierarchy)).await.expect("creates");
+        database.create_partition(spec()).await.expect("creates");
+        change_all(&database, 1).await;
+        change_all(&database, 2).await;
+    });
+}
+
+fn disk_reads(database: &Database) -> u64 {
+    database.buffer().files().iter().map(|file| file.reads.get()).sum()
+}
+
+async fn remove(executor: &Executor, name: &str) {
+    let device = executor.device("nvem").expect("it exists");
+    executor.perform(Op::Remove { device, name: name.into() }).await.result.expect("removes");
+}
+
+#[test]
+fn a_cache_that_holds_everything_spares_the_disk_all_reads() {
+    for force in [false, true] {
+        run(&Media::new(), async |executor| {
+            let all = Settings { force, ..settings(cache(false)) };
+            let database = Database::create(executor, all).await.expect("creates");
+            database.create_partition(spec()).await.expect("creates");
+            change_all(&database, 1).await;
+            let before = disk_reads(&database);
+            change_all(&database, 2).await;
+            assert_all(&database, 2).await;
+            assert_eq!(disk_reads(&database), before, "every page is in memory or in the cache");
+            let tiers = database.tiers();
+            assert!(tiers[0].reads >= PAGES && tiers[0].modified >= 40, "{tiers:?}");
+            database.buffer().tiers().expect("there is one").slots.borrow().check().expect("consistent");
+        });
+    }
+}
+
+#[test]
+fn what_a_lasting_cache_holds_is_there_after_a_crash_and_warm() {
+    let media = Media::new();
+    crashed(&media, cache(false));
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings(cache(false)), "here").await.expect("opens");
+        let before = database.tiers()[0].reads;
+        assert_all(&database, 2).await;
+        assert!(database.tiers()[0].reads > before, "{:?}", database.tiers());
+        database.close().await.expect("closes");
+    });
+    // Nobody wants the cache any more: what it held is on disk.
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings(hierarchy::Settings::default()), "here").await.expect("opens");
+        assert_all(&database, 2).await;
+    });
+}
+
+#[test]
+fn a_lasting_tier_that_is_gone_is_named_unless_the_database_was_closed() {
+    let tiers =
+        [(cache(false), "cache.tier"), (write_buffer(), "write-buffer.tier"), (write_buffer(), "log-buffer.tier")];
+    for (hierarchy, file) in tiers {
+        let media = Media::new();
+        crashed(&media, hierarchy.clone());
+        let whole = media.copy();
+        run(&media, async |executor| {
+            remove(executor, file).await;
+            // Whether it is still wanted or not.
+            for wanted in [hierarchy.clone(), hierarchy::Settings::default()] {
+                let error = Database::open(executor, settings(wanted), "here").await.err().expect("refused");
+                assert!(matches!(&error, Error::TierMissing { device, .. } if device == "nvem"), "{error}");
+                assert!(error.to_string().contains(file), "{error}");
+            }
+        });
+        run(&whole, async |executor| {
+            let database = Database::open(executor, settings(hierarchy.clone()), "here").await.expect("opens");
+            database.close().await.expect("closes");
+            remove(executor, file).await;
+            let database = Database::open(executor, settings(hierarchy.clone()), "here").await.expect("opens");
+            assert_all(&database, 2).await;
+        });
+    }
+}
+
+#[test]
+fn a_volatile_cache_that_is_gone_is_not_missed() {
+    let media = Media::new();
+    crashed(&media, cache(true));
+    run(&media, async |executor| {
+        remove(executor, "cache.tier").await;
+        let database = Database::open(executor, settings(cache(true)), "here").await.expect("opens");
+        assert_all(&database, 2).await;
+        assert!(database.tiers()[0].modified == 0, "it never holds what the disk lacks: {:?}", database.tiers());
+    });
+}
+
+#[test]
+fn a_damaged_copy_gives_way_to_that_on_disk() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let database = Database::create(executor, settings(cache(false))).await.expect("creates");
+        database.create_partition(spec()).await.expect("creates");
+        change_all(&database, 1).await;
+        database.checkpoint().await.expect("all writes end");
+        for slot in 0..64 {
+            media.flip_bit("nvem", "cache.tier", 4096 + slot * 1024 + 500, 3).expect("flips");
+        }
+        assert_all(&database, 1).await;
+        assert!(database.tiers()[0].damaged >= 20, "{:?}", database.tiers());
+    });
+}
+
+#[test]
+fn pages_that_stay_in_memory_need_no_frame_of_the_buffer_and_survive() {
+    let media = Media::new();
+    let placement = Placement { resident: true, ..Placement::default() };
+    let resident = hierarchy::Settings { placements: [("objects".to_owned(), placement)].into(), ..cache(false) };
+    crashed(&media, resident.clone());
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings(resident), "here").await.expect("opens");
+        database.statistics().restart();
+        let before = disk_reads(&database);
+        assert_all(&database, 2).await;
+        assert_eq!(disk_reads(&database), before);
+        let partition = database.partition("objects").expect("it exists");
+        assert_eq!(database.statistics().references()[usize::from(partition.0)].misses, 0);
+        assert_eq!(database.tiers()[0].writes, 0, "what stays in memory is never replaced");
+        database.buffer().pool().borrow().check().expect("consistent");
+        database.close().await.expect("closes");
+    });
+}
+
+#[test]
+fn a_write_buffer_absorbs_what_it_has_room_for() {
+    let media = Media::new();
+    crashed(&media, write_buffer());
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings(write_buffer()), "here").await.expect("opens");
+        assert_all(&database, 2).await;
+        change_all(&database, 3).await;
+        let tiers = database.tiers();
+        let absorbed = |name: &str| tiers.iter().find(|tier| tier.name == name).expect("there is one").writes;
+        assert!(absorbed("write-buffer") > 30 && absorbed("log-buffer") > 50, "{tiers:?}");
+    });
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings(write_buffer()), "here").await.expect("opens");
+        assert_all(&database, 3).await;
+    });
+}
+
+#[test]
+fn a_write_buffer_that_forgets_is_refused() {
+    let mut hardware = Hardware::ideal();
+    hardware.device_mut("nvem").volatile = true;
+    let driver = VirtualDriver::new(hardware, Options::default(), Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let created = executor.run(Database::create(&executor, settings(write_buffer()))).expect("the machine goes on");
+    let error = created.err().expect("refused");
+    assert!(matches!(&error, Error::Setting(why) if why.contains("'nvem' loses its contents")), "{error}");
+}
