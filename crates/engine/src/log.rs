@@ -279,7 +279,7 @@ impl Log {
     fn join_group(&self, lsn: Lsn) -> Option<Decision> {
         let inner = &mut *self.inner.borrow_mut();
         debug_assert!(lsn.0 <= inner.buffer.end(), "only appended records commit");
-        (lsn.0 > inner.buffer.start()).then(|| inner.group.join())
+        (lsn.0 > inner.buffer.start()).then(|| inner.group.join(inner.batches.commits()))
     }
 
     async fn write_own(&self) {

@@ -17,6 +17,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+/// How many tasks run before the driver is asked again: few enough that a device waits some ten microseconds at most, enough
+/// that a system call for each round costs each task little.
+const ROUND_MAX: usize = 16;
+
 /// In which order ready tasks run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -108,8 +112,9 @@ impl Executor {
         let mut done = Vec::new();
         self.wake(TaskId::MAIN);
         loop {
-            // One round: the tasks that are ready now, each once, before the driver is asked again.
-            let round = self.0.ready.borrow().len();
+            // One round: the tasks that are ready now, each once, before the driver is asked again. A long queue is no reason
+            // to let it wait: what it has to submit keeps devices idle, what it has to report keeps others waiting.
+            let round = self.0.ready.borrow().len().min(ROUND_MAX);
             for _ in 0..round {
                 let Some(task) = self.next_ready() else { break };
                 if task == TaskId::MAIN {

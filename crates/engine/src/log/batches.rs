@@ -46,12 +46,14 @@ pub(super) struct Batches {
     first: u64,
     ready: usize,
     in_flight: usize,
+    commits: u32,
 }
 
 impl Batches {
     /// Adds a piece behind all others. With `own`, its committer submits it; otherwise the writer does. Returns its number.
     pub fn push(&mut self, piece: Piece, commits: u32, own: bool) -> u64 {
         self.ready += usize::from(!own);
+        self.commits += commits;
         let state = if own { State::Own(piece.frame) } else { State::Ready(piece.frame) };
         let (position, length) = (piece.position, piece.length);
         self.queue.push_back(Batch { position, length, commits, submitted: Instant::START, state });
@@ -70,6 +72,11 @@ impl Batches {
     /// How many writes are in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// How many commits wait for batches that are not done.
+    pub fn commits(&self) -> u32 {
+        self.commits
     }
 
     /// Takes the first batch that the writer has to submit.
@@ -137,6 +144,7 @@ impl Batches {
         while self.queue.front().is_some_and(|batch| matches!(batch.state, State::Done)) {
             let batch = self.queue.pop_front().expect("checked above");
             self.first += 1;
+            self.commits -= batch.commits;
             end = Some(batch.position + batch.length as u64);
         }
         end

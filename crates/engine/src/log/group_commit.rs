@@ -8,7 +8,8 @@ pub enum GroupCommit {
     /// Each commit closes the present log page and submits its own write at once, several in flight (Rahm 1991: one log
     /// page write per update transaction).
     None,
-    /// At once while fewer writes are in flight than may be; otherwise commits gather until one completes.
+    /// While the device is idle: as soon as half of those who lately waited together have come, so that one half works while
+    /// the other half's records are written. Else when the tasks that are ready have run, if another write may be in flight.
     Adaptive,
     /// When so many commits wait, but at latest `delay_ns_max` after the first of them.
     Size {
@@ -54,18 +55,22 @@ pub(super) struct Group {
     /// Names the group, so that a late timer does not close a younger one.
     number: u64,
     commits: u32,
+    /// How many commits waited at once lately, in this group or for writes in flight; forgotten by and by.
+    crowd: u32,
 }
 
 impl Group {
     pub fn new(policy: GroupCommit) -> Group {
-        Group { policy, number: 0, commits: 0 }
+        Group { policy, number: 0, commits: 0, crowd: 0 }
     }
 
-    /// Takes one more commit into the group.
-    pub fn join(&mut self) -> Decision {
+    /// Takes one more commit into the group, while so many earlier ones wait for writes in flight.
+    pub fn join(&mut self, in_flight: u32) -> Decision {
         self.commits += 1;
+        self.crowd = self.crowd.max(in_flight + self.commits);
         match self.policy {
             GroupCommit::None => Decision::WriteOwn,
+            GroupCommit::Adaptive if in_flight == 0 && 2 * self.commits >= self.crowd => Decision::WriteOwn,
             GroupCommit::Adaptive => Decision::Write,
             GroupCommit::Size { transactions, .. } if self.commits >= transactions => Decision::Write,
             GroupCommit::Size { delay_ns_max: ns, .. } | GroupCommit::Delay { ns } => {
@@ -85,6 +90,7 @@ impl Group {
     /// The log buffer is cut: whoever waits is written now. Returns how many commits the group had.
     pub fn close(&mut self) -> u32 {
         self.number += 1;
+        self.crowd -= self.crowd.div_ceil(8);
         std::mem::take(&mut self.commits)
     }
 }
@@ -97,7 +103,7 @@ mod tests {
     fn policies_decide_as_named() {
         let decisions = |policy, n| {
             let mut group = Group::new(policy);
-            (0..n).map(|_| group.join()).collect::<Vec<_>>()
+            (0..n).map(|_| group.join(1)).collect::<Vec<_>>()
         };
         use Decision::*;
         assert_eq!(decisions(GroupCommit::None, 2), [WriteOwn, WriteOwn]);
@@ -109,13 +115,30 @@ mod tests {
     }
 
     #[test]
+    fn an_idle_device_is_given_half_of_those_who_waited_together() {
+        let mut group = Group::new(GroupCommit::Adaptive);
+        assert_eq!(group.join(0), Decision::WriteOwn);
+        group.close();
+        assert!((0..8).all(|_| group.join(1) == Decision::Write));
+        group.close();
+        let first = (1..=8).find(|_| group.join(0) == Decision::WriteOwn);
+        assert_eq!(first, Some(4));
+        group.close();
+        for _ in 0..20 {
+            group.join(0);
+            group.close();
+        }
+        assert_eq!(group.join(0), Decision::WriteOwn, "a crowd is forgotten");
+    }
+
+    #[test]
     fn a_closed_group_counts_its_commits_and_begins_anew() {
         let mut group = Group::new(GroupCommit::Delay { ns: 5 });
-        group.join();
-        group.join();
+        group.join(0);
+        group.join(0);
         let number = group.number();
         assert_eq!(group.close(), 2);
         assert_ne!(group.number(), number);
-        assert_eq!(group.join(), Decision::Begin(5));
+        assert_eq!(group.join(0), Decision::Begin(5));
     }
 }
