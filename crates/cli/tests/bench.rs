@@ -64,6 +64,48 @@ fn debit_credit_on_described_hardware_has_no_process() {
 }
 
 #[test]
+fn a_rate_beyond_saturation_names_the_station_and_a_disk_cache_is_counted() {
+    let directory = workshop();
+    let cached = "hardware = \"rahm-1991\"\n[device.disk]\ncache = \"non-volatile\"\ncache_size = \"100 pages\"\n\
+                  [log]\ndevice = \"log-disk\"\ngroup_commit = \"none\"\nsize = \"1 GiB\"\n\
+                  [buffer]\nsize = \"16 MiB\"\n[checkpoint]\ninterval = \"off\"\nlog_bytes = \"off\"\n";
+    let direct = "organization = \"direct\"\nlocks = \"page\"\n";
+    let text = format!(
+        "{cached}[partition.account]\n{direct}[partition.branch]\n{direct}[partition.history]\n\
+         organization = \"append\"\nlocks = \"none\"\n"
+    );
+    std::fs::write(directory.path().join("cached.toml"), text).unwrap();
+    let report = report(directory.path(), "debit-credit --config cached.toml --scale 100 --rate 1000 --seconds 60");
+    assert_eq!(report["saturated"]["station"], "log-disk.medium", "{report:#}");
+    assert!(number(&report, "/saturated/utilization") > 0.9);
+    assert!(number(&report, "/seconds") < 50.0, "it ended early: {report:#}");
+    assert!(report["notes"].to_string().contains("saturated at station 'log-disk.medium'"), "{report:#}");
+    let accounts = report["disk_caches"].as_array().unwrap().iter().find(|cache| cache["file"] == "account.pages");
+    let accounts = accounts.unwrap_or_else(|| panic!("{report:#}"));
+    assert!(number(accounts, "/reads") > 100.0 && number(accounts, "/absorbed") > 0.0, "{accounts}");
+    assert!(number(&report, "/simulation/events_per_wall_s") > 0.0);
+}
+
+#[test]
+fn a_mapped_memory_device_is_reported_as_not_durable() {
+    let directory = workshop();
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return println!("skipped: no memory file system") };
+    let text = format!(
+        "[buffer]\nsize = \"32 MiB\"\n[log]\nsize = \"4 MiB\"\ndevice = \"nvem\"\n[device.nvem]\nkind = \"mapped\"\n\
+         described = \"rahm-1991:nvem\"\npath = \"{}\"\n",
+        memory.path().display()
+    );
+    std::fs::write(directory.path().join("nvem.toml"), text).unwrap();
+    let report =
+        report(directory.path(), "debit-credit --config nvem.toml --scale 1 --clients 4 --transactions 300 --data d");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("device 'nvem' is memory: it is not durable"), "{notes}");
+    assert!(report["driver"].as_str().unwrap().contains("with the delays of its description"), "{report:#}");
+    let stations = report["utilization"].as_array().unwrap();
+    assert!(stations.iter().any(|station| station["name"] == "nvem.medium"), "{stations:?}");
+}
+
+#[test]
 fn point_reads_miss_a_buffer_that_is_smaller_than_the_data() {
     let directory = workshop();
     let line = "point-reads --config small.toml --scale 1 --seconds 0.3 --outstanding 8 --buffer 2MiB";

@@ -148,8 +148,8 @@ pub struct Measured {
 
 /// From so many transactions on that have arrived and not ended, or so many seconds' worth of arrivals if that is more, a
 /// run is saturated.
-const UNFINISHED_MAX: f64 = 5_000.0;
-const UNFINISHED_MAX_S: f64 = 10.0;
+const UNFINISHED_MAX: f64 = 2_000.0;
+const UNFINISHED_MAX_S: f64 = 5.0;
 /// A run is saturated, too, if the unfinished grew by more than this share of its arrivals, and by more than so many.
 const GROWTH_MAX: f64 = 0.05;
 const GROWTH_MIN: usize = 100;
