@@ -11,8 +11,9 @@
 //! use entresol_workload::synthetic::Model;
 //! let model = Model::parse(Model::REFERENCE, "reference.toml")?;
 //! assert_eq!(model.types[0].name, "browse");
-//! let error = Model::parse("[partition.p]\nobjects = 10\n[type.t]\nreferences = { q = 1 }", "w.toml").unwrap_err();
-//! assert_eq!((error.line, error.problem.contains("no partition 'q'")), (Some(4), true));
+//! let wrong = Model::RAHM_1991_CONTENTION.replace("large = 0.2", "big = 0.2");
+//! let error = Model::parse(&wrong, "w.toml").unwrap_err();
+//! assert_eq!(error.to_string(), "w.toml:22: there is no partition 'big'; known are large, small");
 //! # Ok::<(), entresol_workload::synthetic::DescriptionError>(())
 //! ```
 

@@ -21,10 +21,10 @@ pub struct Terms {
     /// How many transactions to measure, in place of a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub transactions: Option<u64>,
-    /// Configuration (see 'entresol configuration') [default: DIR/entresol.toml]
+    /// Configuration file [default: DIR/entresol.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Runs on described hardware: a name ('entresol devices list') or a file
+    /// Described hardware: a name ('entresol devices list') or a file
     #[arg(long, value_name = "NAME")]
     pub hardware: Option<String>,
     /// Prints the report as JSON

@@ -38,16 +38,16 @@ pub struct Arguments {
     /// Clients, each with one transaction at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536), conflicts_with_all = ["rate", "rate_per_type"])]
     pub clients: u32,
-    /// In place of clients: transactions arrive so often, in the trace's order
+    /// In place of clients: arrivals per second, in the trace's order
     #[arg(long, value_name = "TPS", value_parser = positive, conflicts_with = "rate_per_type")]
     pub rate: Option<f64>,
-    /// Types arrive so often each, TYPE=TPS,...; without a value, as recorded
+    /// Each type so often: TYPE=TPS,...; without a value, as recorded
     #[arg(long, value_name = "RATES", num_args = 0..=1, default_missing_value = "")]
     pub rate_per_type: Option<String>,
     /// What is cut off before measuring: so many transactions
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub warm_up: u64,
-    /// What transactions lock [default: as the trace says]
+    /// Locks other than the trace's
     #[arg(long, value_name = "LOCKS")]
     pub locks: Option<Locks>,
     /// The trace was taken below a buffer: 16 pages of memory, FORCE
@@ -126,10 +126,13 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     let (load, words) = match (&rates, arguments.rate) {
         (Some(rates), _) => {
             let rate_per_s = rates.iter().sum();
-            (Load::Open { rate_per_s }, format!("{rate_per_s} arrivals/s by types"))
+            (Load::Open { rate_per_s }, format!("{rate_per_s:.1} arrivals/s by types"))
         }
         (None, Some(rate_per_s)) => (Load::Open { rate_per_s }, format!("{rate_per_s} arrivals/s")),
-        (None, None) => (Load::Closed { clients: arguments.clients }, format!("{} clients", arguments.clients)),
+        (None, None) => (
+            Load::Closed { clients: arguments.clients },
+            if arguments.clients == 1 { "1 client".to_owned() } else { format!("{} clients", arguments.clients) },
+        ),
     };
     let whole = (trace.len() as u64).saturating_sub(arguments.warm_up).max(1);
     let measure = arguments.terms.length().unwrap_or(Length::Transactions(whole));

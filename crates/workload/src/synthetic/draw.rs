@@ -117,6 +117,13 @@ impl Laws {
     }
 }
 
+impl Model {
+    /// Draws one transaction by the model's laws. Who draws many uses [`super::Synthetic`].
+    pub fn draw(&self, random: &mut Random) -> Input {
+        Laws::of(self).transaction(self, random)
+    }
+}
+
 /// The number of references of a transaction of this type.
 fn size(described: &TransactionType, random: &mut Random) -> u64 {
     if !described.variable_size || described.size <= 1.0 {

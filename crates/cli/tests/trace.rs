@@ -1,0 +1,143 @@
+//! Traces and synthetic workloads from the command line to their reports, and what is said of wrong ones.
+#![allow(clippy::disallowed_methods, reason = "tests make and look into directories")]
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn entresol(directory: &Path, line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_entresol"));
+    command.current_dir(directory).args(line.split(' ')).output().expect("the program starts")
+}
+
+/// What a command that must succeed prints.
+fn printed(directory: &Path, line: &str) -> String {
+    let output = entresol(directory, line);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {error}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+fn json(directory: &Path, line: &str) -> Value {
+    let text = printed(directory, &format!("{line} --json"));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{line}: {error} in {text}"))
+}
+
+/// What a command that must fail says.
+fn refused(directory: &Path, line: &str) -> String {
+    let output = entresol(directory, line);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{line}: {error}");
+    assert!(error.starts_with("error: ") && !error.contains("panicked"), "{line}: {error}");
+    error
+}
+
+#[test]
+fn a_bank_is_recorded_converted_and_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let record = "trace record bank.trace debit-credit --hardware rahm-1991 --scale 5 --clients 4 --transactions 300";
+    let run = json(here, record);
+    let stat = json(here, "trace stat bank.trace");
+    let transactions = stat["transactions"].as_u64().unwrap();
+    assert!(transactions >= run["transactions"].as_u64().unwrap());
+    assert_eq!(stat["references"].as_u64(), Some(4 * transactions));
+    assert_eq!(stat["types"][0]["reference_matrix"]["branch"], 0.5);
+    printed(here, "trace convert bank.trace bank.txt --text");
+    printed(here, "trace convert bank.txt again.trace");
+    let bytes = |name: &str| fs::read(here.join(name)).unwrap();
+    assert_eq!(bytes("bank.trace"), bytes("again.trace"));
+    let shown = printed(here, "trace show bank.trace --transactions 2");
+    assert!(bytes("bank.txt").starts_with(shown.split("\nend ").next().unwrap().as_bytes()), "{shown}");
+    assert!(shown.contains("\nend transactions 2 references 8"), "{shown}");
+    for hardware in [" --hardware rahm-1991", ""] {
+        let report = json(here, &format!("bench trace --trace bank.txt --transactions 200{hardware}"));
+        assert!(report["transactions"].as_u64().unwrap() >= 200, "{report:#}");
+        assert_eq!(report["types"][0]["name"], "transaction");
+        assert!(report["hit_ratio"]["branch"].as_f64().unwrap() > 0.5, "{report:#}");
+    }
+}
+
+#[test]
+fn a_block_trace_is_imported_and_replayed_at_its_own_rates() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let mut lines = String::new();
+    for number in 0..400_u64 {
+        let kind = if number % 4 == 0 { "Write" } else { "Read" };
+        let time = 128_166_372_003_061_629 + number * 200_000;
+        lines += &format!("{time},usr,{},{kind},{},4096,100\n", number % 2, (number * 37 % 50) * 4096);
+    }
+    fs::write(here.join("usr.csv"), lines).unwrap();
+    printed(here, "trace import msr-cambridge usr.csv usr.trace");
+    let stat = json(here, "trace stat usr.trace");
+    assert_eq!((&stat["transactions"], &stat["writes"]), (&Value::from(400), &Value::from(100)));
+    let line = "bench trace --trace usr.trace --below-buffer --rate-per-type --hardware rahm-1991";
+    let report = json(here, line);
+    assert!((report["throughput_per_s"].as_f64().unwrap() - 50.0).abs() < 8.0, "{report:#}");
+    // Sixteen pages of memory hit next to nothing of 25 that are read in turn.
+    assert!(report["hit_ratio"]["usr-1"].as_f64().unwrap() < 0.1, "{report:#}");
+    let said = refused(here, "bench trace --trace usr.trace --rate-per-type erase=1 --hardware rahm-1991");
+    assert!(said.contains("no type 'erase'; it has read, write"), "{said}");
+}
+
+#[test]
+fn a_synthetic_workload_runs_on_both_clocks() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::write(here.join("w.toml"), printed(here, "bench synthetic --format")).unwrap();
+    fs::write(here.join("small.toml"), "[log]\nsize = \"4 MiB\"\n[buffer]\nsize = \"32 MiB\"\n").unwrap();
+    for line in ["--config small.toml --clients 4", "--hardware rahm-1991 --rate 50"] {
+        let report = json(here, &format!("bench synthetic --workload w.toml --transactions 200 {line}"));
+        let count = |index: usize| report["types"][index]["transactions"].as_u64().unwrap();
+        assert_eq!((&report["types"][0]["name"], &report["types"][1]["name"]), (&"browse".into(), &"order".into()));
+        assert!(count(0) > 2 * count(1) && count(1) > 10, "{report:#}");
+    }
+    let report =
+        json(here, "bench synthetic --workload rahm-1991-contention --hardware rahm-1991 --transactions 300 --rate 10");
+    // 250,000 instructions of 50 MIPS and those of input and output.
+    let cpu = report["cpu_us_per_transaction"].as_f64().unwrap();
+    assert!((4_500.0..6_500.0).contains(&cpu), "{cpu}");
+}
+
+#[test]
+fn wrong_files_are_named_with_line_and_what_is_allowed() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let text = "entresol-trace 1\npartition p objects 10 blocking-factor 1 locks page\ntype t\nbegin t\nr p 3\n";
+    let whole = format!("{text}end transactions 1 references 1\n");
+    fs::write(here.join("good.txt"), &whole).unwrap();
+    printed(here, "trace convert good.txt good.trace");
+    let binary = fs::read(here.join("good.trace")).unwrap();
+    let cases: [(&[u8], &str); 5] = [
+        (text.as_bytes(), "bad: line 5: the trace is cut off"),
+        (&whole.replace("r p", "r q").into_bytes(), "bad: line 5: there is no partition 'q'; allowed: p"),
+        (&whole.replace("p 3", "p three").into_bytes(), "bad: line 5: 'three' is no number"),
+        (&binary[..binary.len() - 3], "bad: byte"),
+        (b"", "this is no trace"),
+    ];
+    for (bytes, what) in cases {
+        fs::write(here.join("bad"), bytes).unwrap();
+        for line in ["trace stat bad", "trace show bad", "trace convert bad out", "bench trace --trace bad"] {
+            let said = refused(here, line);
+            assert!(said.contains(what), "{line}: {said}");
+        }
+    }
+    let before = fs::read_dir(here).unwrap().count();
+    fs::write(here.join("w.toml"), "[partition.p]\nobjects = 10\n[type.t]\nsize = 1\n").unwrap();
+    assert!(refused(here, "bench synthetic --workload w.toml").contains("w.toml:3: "));
+    for (line, what) in [
+        ("trace stat absent", "'absent' cannot be read"),
+        ("bench synthetic --workload absent", "'absent' cannot be read"),
+        ("trace convert good.txt good.trace", "exists already"),
+        ("trace generate rahm-1991 good.trace", "exists already"),
+        ("trace record good.trace debit-credit", "exists already"),
+        ("trace record new.trace debit-credit --threads", "--threads"),
+        ("trace import msr-cambridge good.txt new.trace", "good.txt: line 1: "),
+    ] {
+        let said = refused(here, line);
+        assert!(said.contains(what), "{line}: {said}");
+    }
+    assert_eq!(fs::read_dir(here).unwrap().count(), before + 1, "nothing but the workload was added");
+}
