@@ -33,6 +33,9 @@ mod server;
 mod store;
 mod warnings;
 
+#[cfg(test)]
+mod placements;
+
 pub use engine::{
     Cursor, Database, Direction, Error, PartitionSpec, Result, Savepoint, Transaction, catalog, hierarchy,
     organization, statistics,
