@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let extent = if arguments.quick { Extent::Quick } else { Extent::Full };
     let experiment = read(file, extent)?;
     let progress = Progress::start("experiment");
-    let results = run_all(vec![experiment], &progress);
+    let results = run_all(vec![experiment], &progress)?;
     progress.finish();
     if let Some(directory) = &arguments.report {
         let page = report::experiments(&results);

@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let extent = if arguments.quick { Extent::Quick } else { Extent::Full };
     let experiments = experiments(study, extent)?;
     let progress = Progress::start("reproduce");
-    let results = run_all(experiments, &progress);
+    let results = run_all(experiments, &progress)?;
     progress.finish();
     let (claims, answers) = (study.claims(&results), study.answers(&results));
     if let Some(directory) = &arguments.report {

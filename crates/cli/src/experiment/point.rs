@@ -1,18 +1,24 @@
 //! One run of an experiment.
 
-use crate::Failure;
-use crate::bench::{bank, meter::Meter, summary};
+use crate::bench::{bank, meter::Meter, summary, synthetic, terms};
 use crate::progress::Progress;
+use crate::{Failure, files};
 use crate::report::Clock;
 use entresol::{Database, Opening, Store};
 use papers::experiment::{Setting, Work};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
 use workload::debit_credit::{DebitCredit, Tables};
 use workload::run::Workload;
+use workload::synthetic::Synthetic;
+use workload::trace::Trace;
+use workload::trace::replay::{self, Replay};
 use workload::{Measured, Plan};
 
 /// What a run's report has at its top, and so may be plotted.
-pub const KEYS: [&str; 15] = [
+pub const KEYS: [&str; 16] = [
     "response_us",
     "throughput_per_s",
     "transactions",
@@ -23,6 +29,7 @@ pub const KEYS: [&str; 15] = [
     "log_bytes_per_transaction",
     "hit_ratio",
     "hit_ratio_all",
+    "hit_ratio_second_level_all",
     "io_per_transaction",
     "io_per_s",
     "utilization",
@@ -38,27 +45,68 @@ pub struct Run {
     pub saturated: Option<String>,
 }
 
-/// Runs one replication; the first has the seed that the setting names, the others follow.
-pub fn run(setting: &Setting, replication: u32) -> Result<Run, String> {
-    let plan = Plan { seed: setting.plan.seed + u64::from(replication), ..setting.plan };
-    opened(setting, &plan).map_err(|failure| failure.to_string())
+/// The traces that experiments replay, by name.
+pub type Traces = BTreeMap<String, Trace>;
+
+/// Adds the trace of this name, if it is not there: generated, or read from the file of this path.
+pub fn load(traces: &mut Traces, name: &str) -> Result<(), Failure> {
+    if !traces.contains_key(name) {
+        let trace = match name {
+            "rahm-1991" => workload::trace::rahm_1991::generate(1),
+            path => Trace::read(path, &files::read(Path::new(path))?)?,
+        };
+        traces.insert(name.to_owned(), trace);
+    }
+    Ok(())
 }
 
-fn opened(setting: &Setting, plan: &Plan) -> Result<Run, Failure> {
-    let store = Opening::new("experiment", setting.configuration.clone()).seed(plan.seed).open()?;
-    let progress = Progress::hidden();
+/// Runs one replication; the first has the seed that the setting names, the others follow.
+pub fn run(setting: &Setting, replication: u32, traces: &Traces) -> Result<Run, String> {
+    let plan = Plan { seed: setting.plan.seed + u64::from(replication), ..setting.plan };
+    opened(setting, &plan, traces).map_err(|failure| failure.to_string())
+}
+
+fn opened(setting: &Setting, plan: &Plan, traces: &Traces) -> Result<Run, Failure> {
+    let mut configuration = setting.configuration.clone();
+    let open = |configuration| Opening::new("experiment", configuration).seed(plan.seed).open();
     match &setting.work {
         Work::DebitCredit { branches } => {
-            let scale = bank::prepare(&store, Some(*branches), &progress)?;
+            let store = open(configuration)?;
+            let scale = bank::prepare(&store, Some(*branches), &Progress::hidden())?;
             let workload = DebitCredit(Tables::of(store.database(), &scale)?);
-            measured(&store, workload, plan, &progress)
+            measured(&store, workload, plan)
         }
-        other => Err(format!("no such workload yet: {other:?}").into()),
+        Work::Synthetic { model } => {
+            for partition in &model.partitions {
+                let organization = partition.organization(configuration.buffer.page_size);
+                terms::place(&mut configuration, &partition.name, organization, partition.locks);
+            }
+            let prices = if model.has_instructions() { synthetic::unprice(&mut configuration) } else { None };
+            let store = open(configuration)?;
+            let spec = |partition: &workload::synthetic::Partition| terms::placed(&store, &partition.name);
+            let prepared = store.run(async |database| Synthetic::prepare(database, (**model).clone(), spec).await)?;
+            match prices {
+                Some(prices) => measured(&store, prepared.priced(prices), plan),
+                None => measured(&store, prepared, plan),
+            }
+        }
+        Work::Trace { trace } => {
+            let trace = Rc::new(traces.get(trace).ok_or("the trace was not loaded")?.clone());
+            for partition in trace.partitions() {
+                let organization = replay::organization(partition, configuration.buffer.page_size);
+                terms::place(&mut configuration, &partition.name, organization, Some(partition.locks));
+            }
+            let store = open(configuration)?;
+            let spec = |partition: &workload::trace::Partition| terms::placed(&store, &partition.name);
+            let replay = store.run(async |database| Replay::prepare(database, trace, spec).await)?;
+            measured(&store, replay, plan)
+        }
     }
 }
 
-fn measured<W: Workload>(store: &Store, workload: W, plan: &Plan, progress: &Progress) -> Result<Run, Failure> {
-    let mut meter = Meter::new(progress, plan, true);
+fn measured<W: Workload>(store: &Store, workload: W, plan: &Plan) -> Result<Run, Failure> {
+    let progress = Progress::hidden();
+    let mut meter = Meter::new(&progress, plan, true);
     Ok(store.run(async |database| {
         let report = |measured: Measured| report(database, plan, &measured);
         workload::run::run(database, workload, plan, &mut meter, report).await
@@ -69,14 +117,18 @@ fn report(database: &Database, plan: &Plan, measured: &Measured) -> Run {
     let headline = summary::Headline { workload: String::new(), seed: plan.seed, clock: Clock::Virtual };
     let report = summary::report(database, headline, measured);
     let mut report = serde_json::to_value(&report).expect("a report holds nothing that JSON cannot");
-    report["hit_ratio_all"] = json!(hit_ratio(database));
-    Run { report, saturated: None }
+    let (first, second) = hit_ratios(database, measured);
+    (report["hit_ratio_all"], report["hit_ratio_second_level_all"]) = (json!(first), json!(second));
+    Run { report, saturated: measured.saturated.as_ref().map(|saturated| saturated.station.clone()) }
 }
 
-/// The share of all object references that were found in main memory.
-fn hit_ratio(database: &Database) -> f64 {
+/// The shares of all object references that were found in main memory, and that a second level answered: a cache of the
+/// engine's or of a disk's controller.
+fn hit_ratios(database: &Database, measured: &Measured) -> (f64, f64) {
     let references = database.statistics().references();
     let hits: u64 = references.iter().map(|seen| seen.hits).sum();
-    let all: u64 = references.iter().map(|seen| seen.hits + seen.misses).sum();
-    hits as f64 / all.max(1) as f64
+    let all = references.iter().map(|seen| seen.hits + seen.misses).sum::<u64>().max(1);
+    let in_disks: u64 = measured.caches.iter().flat_map(|cache| &cache.files).map(|file| file.read_hits).sum();
+    let in_tiers: u64 = database.tiers().iter().filter(|tier| tier.name == "cache").map(|tier| tier.reads).sum();
+    (hits as f64 / all as f64, (in_disks + in_tiers) as f64 / all as f64)
 }

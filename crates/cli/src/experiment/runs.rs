@@ -1,9 +1,9 @@
 //! The runs of experiments, on as many cores as there are.
 
-use super::point;
+use super::point::{self, Traces};
 use crate::Failure;
 use crate::progress::Progress;
-use papers::experiment::Point;
+use papers::experiment::{Point, Work};
 use papers::outcome::{Results, Trial};
 use papers::{Experiment, Extent, Outcome};
 use std::path::{Path, PathBuf};
@@ -47,7 +47,16 @@ struct Job<'a> {
 
 /// Runs every point of every experiment. Each run is single-threaded and seeded, so the results do not depend on how many
 /// cores there are.
-pub fn run_all(experiments: Vec<Experiment>, progress: &Progress) -> Results {
+///
+/// # Errors
+/// A trace that cannot be read. A run that fails is part of the results.
+pub fn run_all(experiments: Vec<Experiment>, progress: &Progress) -> Result<Results, Failure> {
+    let mut traces = Traces::new();
+    for point in experiments.iter().flat_map(|experiment| &experiment.points) {
+        if let Work::Trace { trace } = &point.setting.work {
+            point::load(&mut traces, trace)?;
+        }
+    }
     let mut jobs = Vec::new();
     for (trial, experiment) in experiments.iter().enumerate() {
         for (index, point) in experiment.points.iter().enumerate() {
@@ -65,7 +74,7 @@ pub fn run_all(experiments: Vec<Experiment>, progress: &Progress) -> Results {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = point::run(&job.point.setting, job.replication);
+                    let outcome = point::run(&job.point.setting, job.replication, &traces);
                     let mut done = done.lock().expect("no worker panics while it holds the lock");
                     done.0.push((job.trial, job.index, job.replication, outcome));
                     done.1 += job.weight;
@@ -93,7 +102,7 @@ pub fn run_all(experiments: Vec<Experiment>, progress: &Progress) -> Results {
             }
         }
     }
-    Results { trials }
+    Ok(Results { trials })
 }
 
 fn weight(point: &Point) -> u64 {
