@@ -109,8 +109,8 @@ impl Machine {
     /// Lets time pass without events, up to `until` or the next event, whichever is first.
     pub fn pass(&mut self, until: Instant) {
         let until = self.next().map_or(until, |next| next.min(until));
+        self.counts.passes += u64::from(until > self.now);
         self.now = self.now.max(until);
-        self.counts.passes += 1;
     }
 
     /// Asks for CPU time.
