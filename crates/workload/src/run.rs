@@ -2,7 +2,7 @@
 
 mod stations;
 
-pub use stations::Saturation;
+pub use stations::{Saturation, check_little};
 
 use base::Instant;
 use base::Random;
@@ -250,7 +250,7 @@ pub async fn run<W: Workload, T>(
     };
     shared.finished.set(true);
     result?;
-    stations::check_little(&measured.stations)?;
+    check_little(&measured.stations)?;
     let answer = at_end(measured);
     while shared.running.get() > 0 {
         shared.part_ended.wait(&executor).await;

@@ -145,6 +145,7 @@ impl<'a> Clients<'a> {
         let (elapsed_ns, process_cpu_ns) = (wall_ns() - wall, process_cpu_ns() - process_cpu);
         let end = async |database: &entresol::Database| Ok((thread_cpu_ns(), database.executor().stations()));
         let (cpu, stations) = handle.with_database(end)?;
+        workload::run::check_little(&stations)?;
         Ok(Measured {
             transactions: 0,
             elapsed_ns,

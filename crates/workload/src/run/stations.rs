@@ -53,7 +53,7 @@ impl Saturation {
 ///
 /// # Errors
 /// A [`Fault`] that names the station which does not: then the driver is wrong, and so are the run's figures.
-pub(super) fn check_little(stations: &[StationReport]) -> Result<()> {
+pub fn check_little(stations: &[StationReport]) -> Result<()> {
     match stations.iter().find(|station| station.little_error.is_nan() || station.little_error > LITTLE_ERROR_MAX) {
         None => Ok(()),
         Some(StationReport { name, little_error, .. }) => {
