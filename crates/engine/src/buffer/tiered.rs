@@ -245,8 +245,8 @@ impl Buffer {
             self.leave(frame);
             return Ok(());
         }
-        let this = Rc::clone(self);
-        self.executor.spawn(async move { this.migrate(frame).await }).join().await
+        let (this, page) = (Rc::clone(self), self.pool.borrow().page_of(frame));
+        self.executor.spawn(async move { this.migrate(frame, page).await }).join().await
     }
 
     /// Whether a clean page is to be copied to the cache. If its copy is there already it counts as used just now.
@@ -261,11 +261,14 @@ impl Buffer {
         takes && tiers.admission.admits(pool.is_modified(frame))
     }
 
-    async fn migrate(self: Rc<Self>, frame: u32) -> Result<()> {
+    async fn migrate(self: Rc<Self>, frame: u32, page: PageId) -> Result<()> {
         let tiers = Rc::clone(self.tiers.get().expect("only with a cache pages migrate"));
-        let page = self.pool.borrow().page_of(frame);
-        let taken =
-            if self.pool.borrow().may_leave(frame) { tiers.slots.borrow_mut().take(Tier::Cache, page) } else { None };
+        // Before this task began, others may have used the page or emptied the frame.
+        let is_same = self.pool.borrow().may_leave(frame) && self.pool.borrow().page_of(frame) == page;
+        if !is_same || !self.migrates(frame) {
+            return Ok(());
+        }
+        let taken = tiers.slots.borrow_mut().take(Tier::Cache, page);
         let Some(slot) = taken else {
             add(&tiers.file(Tier::Cache).statistics.fallbacks, 1);
             self.leave(frame);
