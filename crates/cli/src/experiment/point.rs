@@ -2,8 +2,8 @@
 
 use crate::bench::{bank, meter::Meter, summary, synthetic, terms};
 use crate::progress::Progress;
-use crate::{Failure, files};
 use crate::report::Clock;
+use crate::{Failure, files};
 use entresol::{Database, Opening, Store};
 use papers::experiment::{Setting, Work};
 use serde_json::{Value, json};

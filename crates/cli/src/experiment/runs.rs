@@ -118,3 +118,59 @@ fn weight(point: &Point) -> u64 {
     };
     transactions(plan.warm_up) + transactions(plan.measure)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+        base = "rahm-1991"
+        outputs = ["response_us.mean", "utilization.log-disk.medium.utilization"]
+        workload = { kind = "debit-credit", scale = 2 }
+        run = { transactions = 400, warm_up = 50, replications = 2 }
+        [[series]]
+        name = "disk"
+        [[series]]
+        name = "NVEM"
+        configuration.log.device = "nvem"
+        [[vary]]
+        parameter = "workload.rate"
+        values = [20, 1_000]
+    "#;
+
+    fn results() -> Results {
+        let nothing = |_: &str| Err(std::io::Error::other("nothing"));
+        let experiment = Experiment::parse("e.toml", TEXT, Extent::Full, &point::KEYS, &nothing).unwrap();
+        run_all(vec![experiment], &Progress::hidden()).unwrap()
+    }
+
+    #[test]
+    fn a_small_experiment_runs_and_repeats() {
+        let results = results();
+        let trial = &results.trials[0];
+        assert!(trial.outcomes.iter().all(|outcome| outcome.failure.is_none() && outcome.reports.len() == 2));
+        let (disk, nvem) = (trial.response_ms("disk", 20.0).unwrap(), trial.response_ms("NVEM", 20.0).unwrap());
+        assert!(disk.mean > nvem.mean + 5.0, "{disk:?} {nvem:?}");
+        assert!(disk.half_width.is_some());
+        // A single log disk serves 200 writes per second.
+        assert_eq!(trial.at("disk", 1_000.0).unwrap().saturated.as_deref(), Some("log-disk.medium"));
+        let again = self::results();
+        let figures = |results: &Results| -> Vec<_> {
+            results.trials[0].outcomes.iter().map(|outcome| outcome.estimate("response_us.mean")).collect()
+        };
+        assert_eq!(figures(&results), figures(&again));
+        let report = &trial.outcomes[0].reports[0];
+        for key in point::KEYS {
+            assert!(report.get(key).is_some(), "the report has no {key}");
+        }
+    }
+
+    #[test]
+    fn a_trace_that_does_not_exist_is_an_error() {
+        let text = TEXT.replace("kind = \"debit-credit\", scale = 2", "kind = \"trace\", trace = \"/nowhere/t.trace\"");
+        let nothing = |_: &str| Err(std::io::Error::other("nothing"));
+        let experiment = Experiment::parse("e.toml", &text, Extent::Full, &point::KEYS, &nothing).unwrap();
+        let error = run_all(vec![experiment], &Progress::hidden()).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/t.trace"), "{error}");
+    }
+}
