@@ -79,8 +79,9 @@ impl Div for Estimate {
 
     fn div(self, other: Estimate) -> Estimate {
         let quotient = self.mean / other.mean;
-        let relative = |estimate: Estimate| estimate.half_width.map(|width| (quotient * width / estimate.mean).abs());
-        Estimate::with(quotient, [relative(self), relative(other)])
+        let above = self.half_width.map(|width| width / other.mean.abs());
+        let below = other.half_width.map(|width| width / (other.mean / quotient).abs());
+        Estimate::with(quotient, [above, below])
     }
 }
 
