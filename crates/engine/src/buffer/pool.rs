@@ -8,7 +8,8 @@ use base::{Lsn, PageId, PartitionId};
 use driver::Frame;
 use executor::TaskId;
 
-/// One frame and the page in it.
+/// One frame and the page in it, in one line of the processor's caches.
+#[repr(align(64))]
 struct Slot {
     /// Absent while the frame is lent to a read.
     frame: Option<Frame>,
@@ -25,6 +26,8 @@ struct Slot {
     /// The same for the copy that is being written.
     writing_lsn: Lsn,
 }
+
+const _: () = assert!(size_of::<Slot>() == 64, "a reference to a page loads one line of its slot");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {

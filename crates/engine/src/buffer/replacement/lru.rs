@@ -1,12 +1,17 @@
 use super::Replacement;
 use std::cell::Cell;
 
-/// Least recently used: a doubly linked list through two arrays, the end sentinel at index `frames`.
+/// Least recently used: a doubly linked list in one array, the end sentinel at index `frames`.
 pub struct Lru {
+    links: Vec<Links>,
+}
+
+/// The neighbours of a frame.
+struct Links {
     /// Towards the cold end.
-    colder: Vec<Cell<u32>>,
+    colder: Cell<u32>,
     /// Towards the hot end.
-    hotter: Vec<Cell<u32>>,
+    hotter: Cell<u32>,
 }
 
 const OUT: u32 = u32::MAX;
@@ -14,44 +19,47 @@ const OUT: u32 = u32::MAX;
 impl Lru {
     /// An empty list for frames below `frames`.
     pub fn new(frames: usize) -> Lru {
-        let links = || (0..=frames).map(|_| Cell::new(OUT)).collect::<Vec<_>>();
-        let lru = Lru { colder: links(), hotter: links() };
-        lru.colder[frames].set(frames as u32);
-        lru.hotter[frames].set(frames as u32);
-        lru
+        let links = |neighbour| Links { colder: Cell::new(neighbour), hotter: Cell::new(neighbour) };
+        let sentinel = links(frames as u32);
+        Lru { links: (0..frames).map(|_| links(OUT)).chain([sentinel]).collect() }
     }
 
     fn sentinel(&self) -> u32 {
-        self.colder.len() as u32 - 1
+        self.links.len() as u32 - 1
+    }
+
+    #[inline]
+    fn at(&self, frame: u32) -> &Links {
+        &self.links[frame as usize]
     }
 
     #[inline]
     fn unlink(&self, frame: u32) {
-        let (colder, hotter) = (self.colder[frame as usize].get(), self.hotter[frame as usize].get());
-        self.hotter[colder as usize].set(hotter);
-        self.colder[hotter as usize].set(colder);
+        let (colder, hotter) = (self.at(frame).colder.get(), self.at(frame).hotter.get());
+        self.at(colder).hotter.set(hotter);
+        self.at(hotter).colder.set(colder);
     }
 
     #[inline]
     fn link_hottest(&self, frame: u32) {
         let sentinel = self.sentinel();
-        let hottest = self.colder[sentinel as usize].get();
-        self.colder[frame as usize].set(hottest);
-        self.hotter[frame as usize].set(sentinel);
-        self.hotter[hottest as usize].set(frame);
-        self.colder[sentinel as usize].set(frame);
+        let hottest = self.at(sentinel).colder.get();
+        self.at(frame).colder.set(hottest);
+        self.at(frame).hotter.set(sentinel);
+        self.at(hottest).hotter.set(frame);
+        self.at(sentinel).colder.set(frame);
     }
 }
 
 impl Replacement for Lru {
     fn insert(&mut self, frame: u32) {
-        debug_assert_eq!(self.colder[frame as usize].get(), OUT, "a frame stands in the list once");
+        debug_assert_eq!(self.at(frame).colder.get(), OUT, "a frame stands in the list once");
         self.link_hottest(frame);
     }
 
     #[inline]
     fn touch(&self, frame: u32) {
-        if self.hotter[frame as usize].get() != self.sentinel() {
+        if self.at(frame).hotter.get() != self.sentinel() {
             self.unlink(frame);
             self.link_hottest(frame);
         }
@@ -59,15 +67,15 @@ impl Replacement for Lru {
 
     fn remove(&mut self, frame: u32) {
         self.unlink(frame);
-        self.colder[frame as usize].set(OUT);
-        self.hotter[frame as usize].set(OUT);
+        self.at(frame).colder.set(OUT);
+        self.at(frame).hotter.set(OUT);
     }
 
     fn coldest(&self, visit: &mut dyn FnMut(u32) -> bool) {
         let sentinel = self.sentinel();
-        let mut frame = self.hotter[sentinel as usize].get();
+        let mut frame = self.at(sentinel).hotter.get();
         while frame != sentinel {
-            let next = self.hotter[frame as usize].get();
+            let next = self.at(frame).hotter.get();
             if !visit(frame) {
                 return;
             }
