@@ -60,6 +60,24 @@ fn a_bank_is_recorded_converted_and_replayed() {
 }
 
 #[test]
+fn records_of_b_trees_are_recorded_by_their_leaves() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    fs::write(here.join("small.toml"), "[log]\nsize = \"4 MiB\"\n[buffer]\nsize = \"32 MiB\"\n").unwrap();
+    printed(here, "trace record bank.trace debit-credit --config small.toml --scale 1 --clients 4 --transactions 100");
+    let stat = json(here, "trace stat bank.trace");
+    let partition = |name: &str| {
+        let all = stat["partitions"].as_array().unwrap();
+        all.iter().find(|partition| partition["name"] == name).unwrap_or_else(|| panic!("{name} in {stat:#}"))
+    };
+    let accounts = partition("account");
+    assert_eq!((&accounts["blocking_factor"], &accounts["references"]), (&1.into(), &stat["transactions"]));
+    assert_eq!(accounts["writes"], accounts["references"]);
+    // A hundred transactions draw from far more leaves than the one that holds all ten tellers.
+    assert!(accounts["pages"].as_u64() > Some(60) && partition("teller")["pages"] == 1, "{stat:#}");
+}
+
+#[test]
 fn a_block_trace_is_imported_and_replayed_at_its_own_rates() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();

@@ -37,10 +37,13 @@ fn percent(part: u64, all: u64) -> String {
 fn to_text(trace: &Trace, statistics: &Statistics) -> String {
     let Statistics { transactions, references, writes, update_transactions, pages, largest, .. } = *statistics;
     let summary = wrapped(&format!(
-        "{} transactions of {} types, {} of them updates; {} references, {} of them writes, to {} pages; the largest \
+        "{} transactions of {}, {} of them updates; {} references, {} of them writes, to {} pages; the largest \
          transaction has {}",
         grouped(transactions),
-        statistics.types.len(),
+        match statistics.types.len() {
+            1 => "one type".to_owned(),
+            several => format!("{several} types"),
+        },
         percent(update_transactions, transactions),
         grouped(references),
         percent(writes, references),

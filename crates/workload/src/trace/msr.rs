@@ -18,6 +18,8 @@ use engine::catalog::Locking;
 const FIELDS: &str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
 /// The longest request in bytes: longer ones are damage.
 const SIZE_MAX: u64 = 16 << 20;
+/// Pages are numbered with 32 bits; a request that begins below half of that also ends within.
+const PAGE_BITS: u32 = 31;
 /// Units of a timestamp in a second.
 const TICKS_PER_S: f64 = 1e7;
 
@@ -46,8 +48,9 @@ struct Disk {
 /// [`TraceError`] with the line.
 ///
 /// # Panics
-/// If `page_size` is zero.
+/// If `page_size` is below 512 or above 1 MiB.
 pub fn import(file: &str, bytes: &[u8], page_size: u64) -> Result<Trace, TraceError> {
+    assert!((512..=1 << 20).contains(&page_size), "a page of {page_size} bytes");
     let mut disks: Vec<Disk> = Vec::new();
     // First what is referenced, then, when the disks' sizes are known, the trace.
     let mut requests: Vec<(u16, bool, u64, u32)> = Vec::new();
@@ -60,7 +63,7 @@ pub fn import(file: &str, bytes: &[u8], page_size: u64) -> Result<Trace, TraceEr
         if line.is_empty() || (number == 1 && line.starts_with(b"Timestamp,")) {
             continue;
         }
-        let request = request(line).map_err(fail)?;
+        let request = request(line, page_size).map_err(fail)?;
         let disk = disk_of(&mut disks, &request).map_err(fail)?;
         let page = request.offset / page_size;
         let end = (request.offset + request.size.max(1)).div_ceil(page_size);
@@ -110,7 +113,7 @@ fn disk_of(disks: &mut Vec<Disk>, request: &Request<'_>) -> Result<u16, Wrong> {
     Ok((disks.len() - 1) as u16)
 }
 
-fn request(line: &[u8]) -> Result<Request<'_>, Wrong> {
+fn request(line: &[u8], page_size: u64) -> Result<Request<'_>, Wrong> {
     let text = std::str::from_utf8(line).map_err(|_| {
         let found = String::from_utf8_lossy(line).chars().take(40).collect();
         (Problem::WrongField { what: "text in UTF-8", found }, FIELDS)
@@ -137,10 +140,7 @@ fn request(line: &[u8]) -> Result<Request<'_>, Wrong> {
         offset: number(offset, "offset")?,
         size: number(size, "size")?,
     };
-    // Pages are numbered with 32 bits, whatever their size.
-    let limits = [("offset", request.offset, u64::from(u32::MAX) - SIZE_MAX), ("size", request.size, SIZE_MAX)];
-    for (what, found, limit) in limits {
-        let limit = if what == "offset" { limit << 9 } else { limit };
+    for (what, found, limit) in [("offset", request.offset, page_size << PAGE_BITS), ("size", request.size, SIZE_MAX)] {
         if found > limit {
             return Err((Problem::OutOfRange { what, found, allowed: format!("0 to {limit} bytes") }, ""));
         }
