@@ -56,6 +56,8 @@ impl Study for Rahm1991 {
             "\"Enough disks and controllers\" is as many as there are requests: nobody waits for one.",
             "Section 4.7: of the 250,000 instructions, begin and end of a transaction have 40,000 and 50,000 as in table 4.1, \
              each of the ten references 16,000. Sizes are geometric with mean 10, the exponential law's discrete counterpart.",
+            "Section 4.7: the multiprogramming level is 48 with page locks and 200 with object locks. The paper's is 'high \
+             enough'; with more, runs beyond saturation consist of deadlocks alone.",
             "Section 4.6: the trace is generated from its published properties, and arrives at one common rate.",
             "Pages are 256 bytes, as small as ten accounts allow: only their number matters to caches and devices. Pages of the \
              log are 4 KiB.",
