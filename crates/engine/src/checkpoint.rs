@@ -122,6 +122,7 @@ impl Database {
         self.0.buffer.sync().await?;
         self.0.log.flush(ended).await?;
         self.store_home(redo_start, None).await?;
+        self.0.log.drain_before(redo_start).await?;
         self.0.log.truncate(redo_start);
         checkpointer.last_begin.set(begin);
         add(&self.0.statistics.checkpoints, 1);
@@ -145,10 +146,7 @@ impl Database {
         }
         let _turn = self.0.checkpointer.turn.take(&self.0.executor).await;
         let pending = self.0.buffer.tiers().map_or(0, |tiers| tiers.slots.borrow().pending_count());
-        while self.0.log.failure().is_none() && self.0.log.write_buffer().and_then(|buffer| buffer.oldest()).is_some() {
-            self.0.executor.sleep_ns(base::time::MILLISECOND_NS).await;
-        }
-        if pending > 0 || self.0.log.failure().is_some() {
+        if pending > 0 || self.0.log.drain_before(Lsn::MAX).await.is_err() {
             return Ok(());
         }
         self.0.contents.borrow_mut().tiers.iter_mut().for_each(|record| record.in_use = false);

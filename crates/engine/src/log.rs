@@ -342,6 +342,20 @@ impl Log {
         .await
     }
 
+    /// Waits until the log's own device has everything before `before` that was written into the write buffer.
+    ///
+    /// # Errors
+    /// [`Error::LogFailed`] if the log has failed.
+    pub async fn drain_before(&self, before: Lsn) -> Result<()> {
+        while self.write_buffer.get().and_then(WriteBuffer::oldest).is_some_and(|oldest| oldest < before.0) {
+            if let Some(error) = self.failure() {
+                return Err(error);
+            }
+            self.room.wait(&self.executor).await;
+        }
+        Ok(())
+    }
+
     /// Gives up everything before `before`, which no recovery and no rollback needs any more, for reuse. The page that holds
     /// `before` stays, and so does what is not yet durable or only in the write buffer.
     pub fn truncate(&self, before: Lsn) {

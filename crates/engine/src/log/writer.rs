@@ -154,7 +154,10 @@ impl Log {
             self.executor.perform(self.write_op(position, length, frame, (true, Access::Asynchronous))).await;
         self.inner.borrow_mut().buffer.recycle(completion.buffer.expect("a write gives its buffer back"));
         match completion.result {
-            Ok(_) => self.write_buffer.get().expect("its piece was there").drained(position),
+            Ok(_) => {
+                self.write_buffer.get().expect("its piece was there").drained(position);
+                self.room.wake_all(&self.executor);
+            }
             Err(fault) => self.fail_by(&fault),
         }
     }
