@@ -9,7 +9,7 @@ use papers::outcome::{Outcome, Trial};
 /// The title, and a table for each output: a row for each place of the abscissa, a column for each curve.
 pub fn experiment_text(trial: &Trial) -> String {
     let experiment = &trial.experiment;
-    let mut parts = vec![wrapped(&format!("{}\n{}", experiment.title, experiment.about).trim().to_owned())];
+    let mut parts = vec![wrapped(format!("{}\n{}", experiment.title, experiment.about).trim())];
     for output in &experiment.outputs {
         parts.push(match is_table(trial, output) {
             true => composition(trial, output),
