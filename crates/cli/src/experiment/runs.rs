@@ -135,7 +135,7 @@ mod tests {
         configuration.log.device = "nvem"
         [[vary]]
         parameter = "workload.rate"
-        values = [20, 1_000]
+        values = [20, 400]
     "#;
 
     fn results() -> Results {
@@ -153,15 +153,16 @@ mod tests {
         assert!(disk.mean > nvem.mean + 5.0, "{disk:?} {nvem:?}");
         assert!(disk.half_width.is_some());
         // A single log disk serves 200 writes per second.
-        assert_eq!(trial.at("disk", 1_000.0).unwrap().saturated.as_deref(), Some("log-disk.medium"));
+        assert_eq!(trial.at("disk", 400.0).unwrap().saturated.as_deref(), Some("log-disk.medium"));
         let again = self::results();
         let figures = |results: &Results| -> Vec<_> {
             results.trials[0].outcomes.iter().map(|outcome| outcome.estimate("response_us.mean")).collect()
         };
         assert_eq!(figures(&results), figures(&again));
         let report = &trial.outcomes[0].reports[0];
-        for key in point::KEYS {
-            assert!(report.get(key).is_some(), "the report has no {key}");
+        // A workload of one type has none beside it.
+        for key in point::KEYS.iter().filter(|key| **key != "types") {
+            assert!(report.get(*key).is_some(), "the report has no {key}");
         }
     }
 
