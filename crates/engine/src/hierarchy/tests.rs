@@ -175,7 +175,10 @@ fn every_design_agrees_with_plain_lists() {
                         assert!(!both, "a page is in memory or in the cache: {what}");
                     }
                 }
-                assert!(size == 1 || served > 50, "{design:?}, force {force}, {frames} frames, {size} slots: {served} served");
+                assert!(
+                    size == 1 || served > 50,
+                    "{design:?}, force {force}, {frames} frames, {size} slots: {served} served"
+                );
             }
         }
     }
