@@ -41,7 +41,7 @@ impl WriteBuffer {
     /// it if it goes on as it is; else the home file has to forget it before another takes its place.
     ///
     /// # Errors
-    /// [`Error::TierMissing`], or the driver's.
+    /// [`crate::Error::TierMissing`], or the driver's.
     pub async fn restore(
         executor: &Executor,
         (log_device, log): (DeviceId, &Settings),
@@ -61,7 +61,7 @@ impl WriteBuffer {
     /// the home file is to say of it before it is used.
     ///
     /// # Errors
-    /// [`Error::Setting`], or the driver's.
+    /// [`crate::Error::Setting`], or the driver's.
     pub async fn open(
         executor: &Executor,
         log: &Settings,
