@@ -168,27 +168,28 @@ impl Transaction {
     ///
     /// Room in the log is a resource that transactions hold (from their first record on) and wait for, so waiting for it in
     /// the middle of a transaction could be for ever. When no more is left than rolling all of them back may take, the
-    /// oldest goes on, which frees the log when it ends; others that hold log give up, as a deadlock's victims, and begin
+    /// oldest goes on, after a checkpoint if need be, which frees the log when it ends; others that hold log give up, as a deadlock's victims, and begin
     /// again when there is room.
     async fn log_room(&self) -> Result<()> {
         let log = &self.database.0.log;
         if log.is_behind() {
             log.catch_up().await?;
         }
-        if self.lacks_log() { self.yield_log() } else { Ok(()) }
+        if self.lacks_log() { self.yield_log().await } else { Ok(()) }
     }
 
-    #[cold]
-    fn yield_log(&self) -> Result<()> {
+    async fn yield_log(&self) -> Result<()> {
         let inner = &*self.database.0;
         if !inner.registry.borrow().is_oldest(self.state.owner) {
             add(&inner.statistics.deadlocks, 1);
             return Err(Error::Deadlock);
         }
-        if inner.log.free() < inner.rollback_room(self.state.logged) {
-            return Err(Error::LogFull { capacity: inner.log.capacity() });
+        let is_short = || inner.log.free() < inner.rollback_room(self.state.logged);
+        if is_short() {
+            // Others' log may still be there for pages that are not written yet.
+            self.database.checkpoint().await?;
         }
-        Ok(())
+        if is_short() { Err(Error::LogFull { capacity: inner.log.capacity() }) } else { Ok(()) }
     }
 
     /// Locks a resource, waiting if need be.
