@@ -32,7 +32,14 @@ pub struct Arguments {
     /// Prints an experiment with every key and its meaning
     #[arg(long, exclusive = true)]
     pub example: bool,
-    /// Runs fewer values and shorter, as the file says under 'quick'
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// How much is run, and where its results go.
+#[derive(Args)]
+pub struct Output {
+    /// Fewer values and shorter runs, as the experiments say under 'quick'
     #[arg(long)]
     pub quick: bool,
     /// Writes a report with the plots into this directory
@@ -43,21 +50,31 @@ pub struct Arguments {
     pub json: bool,
 }
 
+impl Output {
+    /// How much of the experiments is run.
+    pub fn extent(&self) -> Extent {
+        if self.quick { Extent::Quick } else { Extent::Full }
+    }
+
+    /// Writes the report, if one is asked for, and says where.
+    pub fn write(&self, page: impl FnOnce() -> String, results: &Results) -> Result<(), Failure> {
+        let Some(directory) = &self.report else { return Ok(()) };
+        let file = write_report(directory, &page(), &report::to_json(results))?;
+        eprintln!("report: {}", file.display());
+        Ok(())
+    }
+}
+
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Some(file) = arguments.file.as_ref().filter(|_| !arguments.example) else {
         return print(papers::experiment::REFERENCE.trim_end());
     };
-    let extent = if arguments.quick { Extent::Quick } else { Extent::Full };
-    let experiment = read(file, extent)?;
+    let experiment = read(file, arguments.output.extent())?;
     let progress = Progress::start("experiment");
     let results = run_all(vec![experiment], &progress)?;
     progress.finish();
-    if let Some(directory) = &arguments.report {
-        let page = report::experiments(&results);
-        let file = write_report(directory, &page, &report::to_json(&results))?;
-        eprintln!("report: {}", file.display());
-    }
-    print(&if arguments.json { to_json(&results) } else { text(&results) })
+    arguments.output.write(|| report::experiments(&results), &results)?;
+    print(&if arguments.output.json { to_json(&results) } else { text(&results) })
 }
 
 fn text(results: &Results) -> String {

@@ -1,13 +1,12 @@
 //! `entresol reproduce`: a paper's experiments, and each of its claims beside what came out here.
 
-use crate::experiment::{run_all, write_report};
+use crate::experiment::{Output, run_all};
 use crate::progress::Progress;
 use crate::table::{table, wrapped};
 use crate::{Failure, print};
 use base::units::grouped_decimal;
 use clap::Args;
 use papers::{Claim, Experiment, ExperimentError, Extent, STUDIES, Study, Verdict, report, study};
-use std::path::PathBuf;
 
 /// Reproduces a paper's study: its experiments, and each of its claims beside ours
 ///
@@ -24,15 +23,8 @@ pub struct Arguments {
     /// The study: rahm-1991
     #[arg(value_name = "STUDY", value_parser = known)]
     pub study: String,
-    /// Fewer values and shorter runs: less than a minute on two cores
-    #[arg(long)]
-    pub quick: bool,
-    /// Writes a report with the plots into this directory
-    #[arg(long, value_name = "DIR")]
-    pub report: Option<PathBuf>,
-    /// Prints the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 fn known(id: &str) -> Result<String, String> {
@@ -42,18 +34,13 @@ fn known(id: &str) -> Result<String, String> {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let study = study::named(&arguments.study).expect("the argument was checked");
-    let extent = if arguments.quick { Extent::Quick } else { Extent::Full };
-    let experiments = experiments(study, extent)?;
+    let experiments = experiments(study, arguments.output.extent())?;
     let progress = Progress::start("reproduce");
     let results = run_all(experiments, &progress)?;
     progress.finish();
     let (claims, answers) = (study.claims(&results), study.answers(&results));
-    if let Some(directory) = &arguments.report {
-        let page = report::study(study, &claims, &answers, &results);
-        let file = write_report(directory, &page, &report::to_json(&results))?;
-        eprintln!("report: {}", file.display());
-    }
-    if arguments.json {
+    arguments.output.write(|| report::study(study, &claims, &answers, &results), &results)?;
+    if arguments.output.json {
         let json = serde_json::json!({"study": study.id(), "claims": claims, "answers": answers});
         return print(&serde_json::to_string_pretty(&json).expect("claims hold nothing that JSON cannot"));
     }

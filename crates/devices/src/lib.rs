@@ -13,6 +13,7 @@ mod law;
 mod machine;
 mod sharing;
 mod station;
+pub mod theory;
 mod unit;
 
 pub use cache::{Cache, CacheCounts, CacheKind, CacheSize};

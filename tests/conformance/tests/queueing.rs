@@ -2,6 +2,7 @@
 //! are that station's (Kleinrock, Queueing Systems, volume 1).
 
 use base::{PartitionId, Random};
+use devices::theory::mmc_response;
 use engine::buffer::replacement::Policy;
 use engine::catalog::{Locking, Organization};
 use engine::lock::VictimPolicy;
@@ -120,23 +121,10 @@ fn close(measured: f64, expected: f64) {
     assert!((measured / expected - 1.0).abs() < 0.03, "{measured} service times, theory says {expected}");
 }
 
-/// Mean response of M/M/c in units of the service time (Erlang's C formula).
-fn mmc(servers: u32, load: f64) -> f64 {
-    let offered = f64::from(servers) * load;
-    let mut term = 1.0;
-    let mut sum = 0.0;
-    for k in 0..servers {
-        sum += term;
-        term *= offered / f64::from(k + 1);
-    }
-    let waiting = term / (1.0 - load);
-    1.0 + waiting / (sum + waiting) / (f64::from(servers) * (1.0 - load))
-}
-
 #[test]
 fn one_cpu_is_m_m_1_and_four_are_m_m_4() {
     close(response(&measure(hardware(1, ""), false, 0.6 / MEAN_SERVICE_S, 150_000)), 1.0 / 0.4);
-    close(response(&measure(hardware(4, ""), false, 4.0 * 0.7 / MEAN_SERVICE_S, 200_000)), mmc(4, 0.7));
+    close(response(&measure(hardware(4, ""), false, 4.0 * 0.7 / MEAN_SERVICE_S, 200_000)), mmc_response(4, 0.7));
 }
 
 #[test]

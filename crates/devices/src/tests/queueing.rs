@@ -1,6 +1,7 @@
 //! The models against queueing theory (Kleinrock, Queueing Systems, volumes 1 and 2).
 
 use super::{embedded, next_completion, page};
+use crate::theory::mmc_response;
 use crate::{Class, Device, Direction, Discipline, Hardware, Law, Machine, ReadWrite, Servers, Stage, Station};
 use base::Random;
 
@@ -45,19 +46,6 @@ fn cpu_response(hardware: &Hardware, load: f64, mut instructions: impl FnMut(&mu
     machine.stations().swap_remove(0)
 }
 
-/// Mean response of M/M/c in units of the service time (Erlang's C formula).
-fn mmc(servers: u32, load: f64) -> f64 {
-    let offered = f64::from(servers) * load;
-    let mut term = 1.0;
-    let mut sum = 0.0;
-    for k in 0..servers {
-        sum += term;
-        term *= offered / f64::from(k + 1);
-    }
-    let waiting = term / (1.0 - load);
-    1.0 + waiting / (sum + waiting) / (f64::from(servers) * (1.0 - load))
-}
-
 fn exponential(random: &mut Random) -> f64 {
     random.exponential(INSTRUCTIONS)
 }
@@ -65,7 +53,7 @@ fn exponential(random: &mut Random) -> f64 {
 #[test]
 fn cpus_are_m_m_c() {
     check(&cpu_response(&cpus(1, Discipline::Fifo), 0.7, exponential), 0.7, SERVICE_NS / 0.3);
-    check(&cpu_response(&cpus(4, Discipline::Fifo), 0.8, exponential), 0.8, SERVICE_NS * mmc(4, 0.8));
+    check(&cpu_response(&cpus(4, Discipline::Fifo), 0.8, exponential), 0.8, SERVICE_NS * mmc_response(4, 0.8));
 }
 
 #[test]
@@ -94,7 +82,7 @@ fn one_stage(servers: u32, law: Law) -> Machine {
 fn device_stages_are_m_m_c_and_m_d_1() {
     let cases = [
         (1, Law::Exponential(1_000_000), 1.0 / 0.3),
-        (3, Law::Exponential(1_000_000), mmc(3, 0.7)),
+        (3, Law::Exponential(1_000_000), mmc_response(3, 0.7)),
         (1, Law::Fixed(1_000_000), 1.0 + 0.7 / 0.6),
     ];
     for (servers, law, response) in cases {
@@ -117,7 +105,11 @@ fn processor_sharing_depends_on_the_mean_only() {
     check(&cpu_response(&one, 0.6, |_| INSTRUCTIONS), 0.6, SERVICE_NS / 0.4);
     check(&cpu_response(&one, 0.6, hyperexponential), 0.6, SERVICE_NS / 0.4);
     // With several servers and exponential demands, sharing and queueing have the same mean.
-    check(&cpu_response(&cpus(4, Discipline::ProcessorSharing), 0.8, exponential), 0.8, SERVICE_NS * mmc(4, 0.8));
+    check(
+        &cpu_response(&cpus(4, Discipline::ProcessorSharing), 0.8, exponential),
+        0.8,
+        SERVICE_NS * mmc_response(4, 0.8),
+    );
 }
 
 /// Mean responses of system and user work on one CPU under a load of 0.75, a third of it system work.
