@@ -8,6 +8,13 @@ pub struct PartitionId(pub u16);
 
 /// Names a page: its partition and its number within the partition. Page `number` lies at byte `number * page size` of the
 /// partition's file.
+///
+/// ```
+/// use entresol_base::{PageId, PartitionId};
+///
+/// let page = PageId::new(PartitionId(3), 42);
+/// assert_eq!(PageId::unpacked(page.packed()), page);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageId {
     /// The partition that holds the page.

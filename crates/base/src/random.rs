@@ -6,6 +6,18 @@ use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// A stream of random numbers. The same seed and concern always give the same numbers.
+///
+/// ```
+/// use entresol_base::Random;
+///
+/// let mut arrivals = Random::stream(7, "arrivals");
+/// let gaps: Vec<f64> = (0..10_000).map(|_| arrivals.exponential(2.0)).collect();
+/// assert!((gaps.iter().sum::<f64>() / 10_000.0 - 2.0).abs() < 0.1);
+///
+/// // Another concern draws from a stream of its own, and both can be repeated.
+/// assert_ne!(Random::stream(7, "service").word(), Random::stream(7, "arrivals").word());
+/// assert_eq!(Random::stream(7, "arrivals").exponential(2.0), gaps[0]);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Random(Xoshiro256PlusPlus);
 

@@ -10,6 +10,16 @@ pub const MILLISECOND_NS: u64 = 1_000_000;
 pub const SECOND_NS: u64 = 1_000_000_000;
 
 /// A moment on the driver's clock: nanoseconds since that clock started, wall time or virtual time alike.
+///
+/// ```
+/// use entresol_base::Instant;
+/// use entresol_base::time::MILLISECOND_NS;
+///
+/// let began = Instant::START;
+/// let ended = began.plus_ns(3 * MILLISECOND_NS);
+/// assert_eq!(ended.since_ns(began), 3_000_000);
+/// assert_eq!(ended.seconds(), 0.003);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 

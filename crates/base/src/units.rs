@@ -28,6 +28,14 @@ fn split(text: &str) -> Option<(f64, &str)> {
 ///
 /// # Errors
 /// [`UnitError::Size`] if the text is not a number with a known unit, is not whole bytes, or does not fit.
+///
+/// ```
+/// use entresol_base::units::{format_size, parse_size};
+///
+/// assert_eq!(parse_size("0.5 MiB"), Ok(512 << 10));
+/// assert_eq!(format_size(512 << 10), "512 KiB");
+/// assert!(parse_size("half a MiB").is_err());
+/// ```
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     let fail = || UnitError::Size(text.to_owned());
     let (number, unit) = split(text).ok_or_else(fail)?;
@@ -54,6 +62,13 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
 ///
 /// # Errors
 /// [`UnitError::Duration`] if the text is not a number with a known unit, or does not fit.
+///
+/// ```
+/// use entresol_base::units::{format_duration_ns, parse_duration_ns};
+///
+/// assert_eq!(parse_duration_ns("1.4 ms"), Ok(1_400_000));
+/// assert_eq!(format_duration_ns(1_400_000.0), "1.40 ms");
+/// ```
 pub fn parse_duration_ns(text: &str) -> Result<u64, UnitError> {
     let fail = || UnitError::Duration(text.to_owned());
     let (number, unit) = split(text).ok_or_else(fail)?;

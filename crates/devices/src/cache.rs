@@ -90,6 +90,17 @@ impl<'de> Deserialize<'de> for CacheSize {
 }
 
 /// A described disk's cache. All files of the device share it.
+///
+/// ```
+/// use entresol_devices::{Cache, CacheKind, CacheSize, Hardware};
+///
+/// let mut hardware = Hardware::named("hdd-7200")?;
+/// let disk = hardware.devices.values_mut().next().expect("it has one device");
+/// disk.cache = Some(Cache::new(CacheKind::NonVolatile, "4 MiB".parse::<CacheSize>()?));
+/// let cache = disk.cache.as_ref().expect("it was just put in");
+/// assert!(cache.write_misses && cache.pages() == 1_024);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Text")]
 pub struct Cache {

@@ -9,6 +9,18 @@ const ARITY: usize = 4;
 /// The future events of a simulation, earliest first; events of one instant come in the order of their scheduling.
 ///
 /// A heap of packed words: time, then a sequence number, then the payload.
+///
+/// ```
+/// use base::Instant;
+/// use entresol_devices::Calendar;
+///
+/// let mut calendar = Calendar::new();
+/// for (payload, at) in [(1, 20), (2, 10), (3, 10)] {
+///     calendar.schedule(Instant::from_ns(at), payload);
+/// }
+/// let order: Vec<u32> = std::iter::from_fn(|| calendar.take()).map(|(_, payload)| payload).collect();
+/// assert_eq!(order, [2, 3, 1]);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Calendar {
     heap: Vec<u128>,

@@ -38,6 +38,20 @@ pub enum HardwareError {
 }
 
 /// A described machine. All fields may be changed before a machine is built of them.
+///
+/// ```
+/// use entresol_devices::{Hardware, Law};
+///
+/// let mut hardware = Hardware::named("rahm-1991")?;
+/// assert_eq!(hardware.cpu.as_ref().map(|cpu| (cpu.count, cpu.mips)), Some((4, 50.0)));
+/// hardware.device_mut("disk").medium.as_mut().expect("a disk has arms").service.read = Law::Fixed(5_000_000);
+///
+/// let own = Hardware::parse("[device.tape]\nmedium = { servers = 1, service = \"exponential 2 s\" }", "tape.toml")?;
+/// assert_eq!(own.devices.keys().collect::<Vec<_>>(), ["tape"]);
+/// let error = Hardware::parse("[device.tape]\nmedum = {}", "tape.toml").unwrap_err();
+/// assert!(error.to_string().contains("unknown field `medum`"));
+/// # Ok::<(), entresol_devices::HardwareError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {

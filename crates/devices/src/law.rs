@@ -8,6 +8,18 @@ use std::str::FromStr;
 ///
 /// Written as `"15 ms"` or `"fixed 15 ms"` (always exactly this: the default), `"exponential 15 ms"` (with this mean) or
 /// `"uniform 10 ms to 30 ms"`.
+///
+/// ```
+/// use base::Random;
+/// use entresol_devices::Law;
+///
+/// let law: Law = "exponential 15 ms".parse()?;
+/// assert_eq!(law, Law::Exponential(15_000_000));
+/// let mut random = Random::stream(1, "service");
+/// let mean_ns = (0..10_000).map(|_| law.draw(&mut random) as f64).sum::<f64>() / 10_000.0;
+/// assert!((mean_ns / law.mean_ns() - 1.0).abs() < 0.05);
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Law {
     /// Always exactly this long.

@@ -54,6 +54,22 @@ pub struct EventCounts {
 }
 
 /// The running model of described hardware: requests go in, time passes in events, requests complete.
+///
+/// ```
+/// use entresol_devices::{Direction, Hardware, Machine, Transfer};
+///
+/// let text = "[device.disk]\nmedium = { servers = 1, service = \"10 ms\" }";
+/// let mut machine = Machine::new(&Hardware::parse(text, "one disk")?, 1, false);
+/// let read = |offset| Transfer { direction: Direction::Read, file: 0, offset, length: 4096 };
+/// let [first, second] = [read(0), read(1 << 20)].map(|read| machine.transfer(0, read));
+/// let mut ends = Vec::new();
+/// while machine.next().is_some() {
+///     ends.extend(machine.step().map(|job| (job, machine.now().ns() / 1_000_000)));
+/// }
+/// assert_eq!(ends, [(first, 10), (second, 20)], "the second waits for the first");
+/// assert_eq!(machine.stations()[0].utilization, 1.0);
+/// # Ok::<(), entresol_devices::HardwareError>(())
+/// ```
 pub struct Machine {
     now: Instant,
     calendar: Calendar,

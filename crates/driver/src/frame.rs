@@ -16,6 +16,14 @@ pub trait Memory: Send + Sync {}
 
 /// A piece of memory with one owner, fit for direct I/O. It moves into an operation and comes back with the completion, so
 /// nobody can touch it while a device does.
+///
+/// ```
+/// use entresol_driver::Frame;
+///
+/// let mut frames = Frame::allocate(2, 8192);
+/// frames[1][..5].copy_from_slice(b"hello");
+/// assert_eq!((frames[1].len(), frames[1].index(), &frames[1][..6]), (8192, 1, &b"hello\0"[..]));
+/// ```
 pub struct Frame {
     start: NonNull<u8>,
     length: u32,

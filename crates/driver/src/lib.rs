@@ -23,6 +23,22 @@ use std::sync::Arc;
 ///
 /// A driver is used by one executor on one thread. An operation is submitted with a token and completes exactly once, in
 /// some later [`Driver::park`], never inside [`Driver::submit`].
+///
+/// ```
+/// use base::Instant;
+/// use entresol_driver::{Driver, Halt, Op, Output, Token};
+/// use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+///
+/// let mut driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+/// let device = driver.device("disk").expect("the ideal machine has a disk");
+/// driver.submit(Token(1), Op::Open { device, name: "log".into(), create: true });
+/// let mut done = Vec::new();
+/// driver.park(None, &mut done)?;
+/// assert_eq!(done[0].token, Token(1));
+/// assert!(matches!(done[0].result, Ok(Output::Opened { length: 0, .. })));
+/// assert!(driver.now() > Instant::START, "creating a file takes time");
+/// # Ok::<(), Halt>(())
+/// ```
 pub trait Driver {
     /// The present moment. Never goes back.
     fn now(&self) -> Instant;

@@ -40,6 +40,27 @@ pub enum Step {
 }
 
 /// Runs tasks on one thread above one driver. Clones are handles to the same executor.
+///
+/// ```
+/// use base::time::SECOND_NS;
+/// use entresol_executor::{Executor, Order};
+/// use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+///
+/// let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+/// let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+/// let began = executor.now();
+/// let total = executor.run(async {
+///     let clone = executor.clone();
+///     let task = executor.spawn(async move {
+///         clone.sleep_ns(3 * SECOND_NS).await;
+///         20
+///     });
+///     executor.sleep_ns(SECOND_NS).await;
+///     task.join().await + 1
+/// })?;
+/// assert_eq!((total, executor.now().since_ns(began)), (21, 3 * SECOND_NS), "of virtual time");
+/// # Ok::<(), driver::Halt>(())
+/// ```
 #[derive(Clone)]
 pub struct Executor(Rc<Inner>);
 
@@ -250,6 +271,30 @@ impl Executor {
     }
 
     /// Performs an operation and waits for its completion.
+    ///
+    /// ```
+    /// # use entresol_executor::{Executor, Order};
+    /// # use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+    /// # let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+    /// # let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    /// use driver::{Access, Op, Output};
+    ///
+    /// let device = executor.device("disk").expect("the ideal machine has a disk");
+    /// let bytes = executor.run(async {
+    ///     let open = Op::Open { device, name: "notes".into(), create: true };
+    ///     let Output::Opened { file, .. } = executor.perform(open).await.result? else { unreachable!() };
+    ///     let mut buffer = executor.frames(1, 4096)?.remove(0);
+    ///     buffer[..4].copy_from_slice(b"milk");
+    ///     let access = Access::Asynchronous;
+    ///     let write = Op::Write { file, offset: 0, length: 4096, buffer, durable: true, access };
+    ///     let buffer = executor.perform(write).await.buffer.expect("the buffer comes back");
+    ///     let read = Op::Read { file, offset: 0, length: 4096, buffer, access };
+    ///     let completion = executor.perform(read).await;
+    ///     completion.result?;
+    ///     Ok::<_, driver::Fault>(completion.buffer.expect("the buffer comes back")[..4].to_vec())
+    /// });
+    /// assert_eq!(bytes, Ok(Ok(b"milk".to_vec())));
+    /// ```
     pub fn perform(&self, op: Op) -> Perform<'_> {
         Perform::new(self, op)
     }

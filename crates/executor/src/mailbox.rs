@@ -34,6 +34,27 @@ pub struct Sender<T> {
 }
 
 /// Makes a mailbox into `executor`'s thread.
+///
+/// ```
+/// # use entresol_executor::{Executor, Order, mailbox};
+/// # use real_driver::{Options, RealDriver};
+/// # let directory = tempfile::tempdir()?;
+/// let driver = RealDriver::open(Options::new("disk", directory.path()))?;
+/// let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+/// let (sender, letters) = mailbox(&executor);
+/// let writer = std::thread::spawn(move || (1..=3).for_each(|letter| sender.send(letter)));
+/// let (mut batch, mut received) = (Vec::new(), Vec::new());
+/// let read = async {
+///     // The writer's end is also that of the mailbox.
+///     while letters.receive(&executor, &mut batch).await {
+///         received.append(&mut batch);
+///     }
+/// };
+/// executor.run(read).expect("a real machine goes on");
+/// writer.join().unwrap();
+/// assert_eq!(received, [1, 2, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn mailbox<T: Send>(executor: &Executor) -> (Sender<T>, Mailbox<T>) {
     let queue = Mutex::new(Queue { items: Vec::new(), senders: 1, closed: false });
     let shared = Arc::new(Shared { queue, bell: executor.doorbell() });

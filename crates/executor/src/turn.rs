@@ -2,6 +2,31 @@ use crate::{Executor, WaitQueue};
 use std::cell::Cell;
 
 /// Lets one task at a time do something that includes waiting; others take their turn in order of arrival.
+///
+/// ```
+/// # use entresol_executor::{Executor, Order, Turn};
+/// # use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+/// # let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+/// # let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+/// use std::rc::Rc;
+///
+/// let turn = Rc::new(Turn::new());
+/// let began = executor.now();
+/// let writers = [1, 2, 3].map(|_| {
+///     let (turn, executor) = (Rc::clone(&turn), executor.clone());
+///     executor.clone().spawn(async move {
+///         let _mine = turn.take(&executor).await;
+///         executor.sleep_ns(100).await;
+///     })
+/// });
+/// executor.run(async {
+///     for writer in writers {
+///         writer.join().await;
+///     }
+/// })?;
+/// assert_eq!(executor.now().since_ns(began), 300, "one after the other");
+/// # Ok::<(), driver::Halt>(())
+/// ```
 #[derive(Default)]
 pub struct Turn {
     taken: Cell<bool>,

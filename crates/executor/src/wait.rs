@@ -7,6 +7,30 @@ use std::task::{Context, Poll};
 
 /// Tasks that wait for some condition, in order of arrival. A waiter checks its condition again after each wake: wakes may
 /// come without cause. A waiter that is abandoned leaves the queue, and passes its wake on if it had been woken.
+///
+/// ```
+/// # use entresol_executor::{Executor, Order, WaitQueue};
+/// # use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+/// # let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+/// # let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+/// use std::{cell::Cell, rc::Rc};
+///
+/// let (stock, delivered) = (Rc::new(Cell::new(0)), Rc::new(WaitQueue::new()));
+/// let supplier = (Rc::clone(&stock), Rc::clone(&delivered), executor.clone());
+/// executor.spawn(async move {
+///     let (stock, delivered, executor) = supplier;
+///     executor.sleep_ns(1_000).await;
+///     stock.set(5);
+///     delivered.wake_all(&executor);
+/// });
+/// executor.run(async {
+///     while stock.get() == 0 {
+///         delivered.wait(&executor).await;
+///     }
+/// })?;
+/// assert_eq!(stock.get(), 5);
+/// # Ok::<(), driver::Halt>(())
+/// ```
 #[derive(Default)]
 pub struct WaitQueue {
     waiters: RefCell<VecDeque<(u64, TaskId)>>,

@@ -4,6 +4,19 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 
 /// Holds a database directory against other processes. The kernel lets go when the process ends, however it ends.
+///
+/// ```
+/// use driver::FaultKind;
+/// use entresol_real::DirectoryLock;
+///
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// let lock = DirectoryLock::acquire(directory)?;
+/// assert_eq!(DirectoryLock::acquire(directory).unwrap_err().kind, FaultKind::Busy);
+/// drop(lock);
+/// assert!(DirectoryLock::acquire(directory).is_ok());
+/// # Ok::<(), driver::Fault>(())
+/// ```
 #[derive(Debug)]
 pub struct DirectoryLock {
     _file: File,

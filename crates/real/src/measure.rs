@@ -150,6 +150,27 @@ impl Measurement {
 ///
 /// # Panics
 /// If a size or depth is zero, or the file is smaller than the largest size.
+///
+/// ```
+/// use devices::Hardware;
+/// use entresol_real::{MeasureOptions, Probe, measure};
+///
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// let options = MeasureOptions {
+///     file_bytes: 1 << 20,
+///     seconds: 0.05,
+///     sizes: vec![4096],
+///     depths: vec![1],
+///     ..MeasureOptions::default()
+/// };
+/// let measurement = measure(directory, &options, |_| {})?;
+/// assert!(measurement.point(Probe::RANDOM[0], 4096, 1).is_some_and(|point| point.operations_per_second > 0.0));
+/// // The description is hardware of one device, to be simulated.
+/// let described = Hardware::parse(&measurement.description("mine"), "mine.toml").expect("it is a description");
+/// assert!(described.devices.contains_key("mine"));
+/// # Ok::<(), driver::Fault>(())
+/// ```
 pub fn measure(
     directory: &Path,
     options: &MeasureOptions,

@@ -33,6 +33,28 @@ const FILE_THREADS: usize = 4;
 type Computation = (u32, Box<dyn FnOnce() + Send>);
 
 /// The driver of this machine. It belongs to the thread that opened it.
+///
+/// ```
+/// use driver::{Driver, Op, Output, Token};
+/// use entresol_real::{Options, RealDriver};
+///
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// let mut driver = RealDriver::open(Options::new("disk", directory))?;
+/// let device = driver.device("disk").expect("it was just named");
+/// let mut done = Vec::new();
+/// for op in [Op::Open { device, name: "log".into(), create: true }, Op::List { device }] {
+///     driver.submit(Token(1), op);
+///     while done.is_empty() {
+///         driver.park(None, &mut done).expect("a real machine goes on");
+///     }
+///     if let Ok(Output::Names(names)) = done.remove(0).result {
+///         assert_eq!(names, ["log"]);
+///     }
+/// }
+/// println!("{}", driver.description());
+/// # Ok::<(), driver::Fault>(())
+/// ```
 pub struct RealDriver {
     start: std::time::Instant,
     pub(crate) devices: Vec<Device>,

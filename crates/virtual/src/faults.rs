@@ -3,6 +3,23 @@ use driver::OpKind;
 use std::collections::BTreeMap;
 
 /// What goes wrong, and when. An empty plan lets nothing go wrong, but keeps track of what a power cut would undo.
+///
+/// ```
+/// use driver::{Driver, FaultKind, Op, OpKind, Token};
+/// use entresol_virtual::{ErrorAt, FaultPlan, Hardware, Media, Options, VirtualDriver};
+///
+/// let errors = vec![ErrorAt { kind: OpKind::Sync, device: None, nth: 1 }];
+/// let faults = Some(FaultPlan { errors, ..FaultPlan::default() });
+/// let mut driver = VirtualDriver::new(Hardware::ideal(), Options { faults, ..Options::default() }, Media::new());
+/// let device = driver.device("disk").expect("the ideal machine has a disk");
+/// let mut done = Vec::new();
+/// driver.submit(Token(1), Op::Open { device, name: "log".into(), create: true });
+/// driver.park(None, &mut done).expect("the machine goes on");
+/// let Ok(driver::Output::Opened { file, .. }) = done.remove(0).result else { panic!("no open fails") };
+/// driver.submit(Token(2), Op::Sync { file });
+/// driver.park(None, &mut done).expect("the machine goes on");
+/// assert!(matches!(&done[0].result, Err(fault) if fault.kind == FaultKind::Device));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FaultPlan {
     /// The power goes in place of this event of the simulation, counted from 1 ([`VirtualDriver::events`] tells how many a

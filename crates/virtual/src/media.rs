@@ -10,6 +10,37 @@ use std::rc::Rc;
 /// them, so that a database can be opened again after its machine stopped.
 ///
 /// Files are sparse: bytes never written read as zeros and take no memory.
+///
+/// ```
+/// use base::Random;
+/// use driver::{Access, Driver, Op, Output, Token};
+/// use entresol_virtual::{FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
+///
+/// let media = Media::new();
+/// // Even a plan without faults keeps track of what a power cut would undo.
+/// let options = Options { faults: Some(FaultPlan::default()), ..Options::default() };
+/// let mut driver = VirtualDriver::new(Hardware::ideal(), options, media.clone());
+/// let device = driver.device("disk").expect("the ideal machine has a disk");
+/// let mut perform = |op| {
+///     let mut done = Vec::new();
+///     driver.submit(Token(0), op);
+///     driver.park(None, &mut done).expect("the machine goes on");
+///     done.remove(0).result.expect("the operation succeeds")
+/// };
+/// let Output::Opened { file, .. } = perform(Op::Open { device, name: "log".into(), create: true }) else { panic!() };
+/// perform(Op::Resize { file, length: 4096 });
+/// let mut buffer = driver::Frame::allocate(1, 4096).remove(0);
+/// buffer.fill(7);
+/// perform(Op::Write { file, offset: 0, length: 4096, buffer, durable: false, access: Access::Asynchronous });
+///
+/// drop(driver);
+/// let survival = media.power_cut(&mut Random::stream(1, "cut"), &PowerCut { lost: 1.0, torn: 0.0 });
+/// assert_eq!(survival.lost, 1);
+/// let mut byte = [7];
+/// media.read("disk", "log", 0, &mut byte)?;
+/// assert_eq!(byte, [0], "it was written and not made durable");
+/// # Ok::<(), driver::Fault>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Media(pub(crate) Rc<RefCell<Contents>>);
 

@@ -42,6 +42,21 @@ struct Flight {
 ///
 /// It never waits for another thread: with nothing under way and no deadline, [`Driver::park`] reports [`Halt::Idle`] even
 /// while somebody holds its doorbell.
+///
+/// ```
+/// use driver::Driver;
+/// use executor::{Executor, Order};
+/// use entresol_virtual::{Hardware, Media, Options, VirtualDriver};
+///
+/// let media = Media::new();
+/// let driver = VirtualDriver::new(Hardware::named("rahm-1991")?, Options { seed: 7, ..Options::default() }, media);
+/// assert!(driver.prices().is_some(), "this machine's CPU steps cost instructions");
+/// let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+/// let hour_ns = 3600 * base::time::SECOND_NS;
+/// executor.run(executor.sleep_ns(hour_ns)).expect("the machine goes on");
+/// assert_eq!(executor.now().ns(), hour_ns, "without waiting for it");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct VirtualDriver {
     machine: Machine,
     prices: Option<Prices>,

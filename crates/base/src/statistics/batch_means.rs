@@ -23,6 +23,16 @@ impl Interval {
 /// The method of batch means (Law and Carson 1979) with a fixed number of batches: when all are full, neighbours are joined
 /// and the batch size doubles, so that the number of batches stays between [`BatchMeans::BATCHES`] / 2 and
 /// [`BatchMeans::BATCHES`], whatever the length of the run.
+///
+/// ```
+/// use entresol_base::Random;
+/// use entresol_base::statistics::BatchMeans;
+///
+/// let (mut random, mut means) = (Random::stream(1, "responses"), BatchMeans::new());
+/// (0..10_000).for_each(|_| means.record(random.exponential(5.0)));
+/// let interval = means.interval();
+/// assert!((interval.mean - 5.0).abs() < 3.0 * interval.half_width && interval.half_width < 0.2);
+/// ```
 #[derive(Clone, Debug)]
 pub struct BatchMeans {
     batch_size: u64,

@@ -1,6 +1,16 @@
 use hdrhistogram::Histogram as Hdr;
 
 /// Durations in nanoseconds, kept with three significant digits from 1 ns to about 10 days.
+///
+/// ```
+/// use entresol_base::statistics::Histogram;
+///
+/// let mut times = Histogram::new();
+/// (1..=1_000).for_each(|us| times.record(us * 1_000));
+/// assert_eq!(times.mean_ns(), 500_500.0);
+/// let p99 = times.quantile_ns(0.99) as f64;
+/// assert!((p99 / 990_000.0 - 1.0).abs() < 0.001, "three digits are kept");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Hdr<u64>,

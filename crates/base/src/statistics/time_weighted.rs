@@ -1,6 +1,15 @@
 use crate::Instant;
 
 /// A quantity that changes in steps, averaged over time: queue lengths, busy servers.
+///
+/// ```
+/// use entresol_base::Instant;
+/// use entresol_base::statistics::TimeWeighted;
+///
+/// let mut queue = TimeWeighted::new(Instant::START, 0.0);
+/// queue.set(Instant::from_ns(10), 4.0);
+/// assert_eq!(queue.mean(Instant::from_ns(20)), 2.0, "empty for one half of the time, four in it for the other");
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TimeWeighted {
     value: f64,
