@@ -2,8 +2,6 @@
 #![no_main]
 
 use driver::{Access, Op, Output};
-use engine::buffer::replacement::Policy;
-use engine::lock::VictimPolicy;
 use engine::{Database, PartitionSpec, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use libfuzzer_sys::fuzz_target;
@@ -16,16 +14,11 @@ const CONTENTS: usize = 32;
 
 fn settings() -> Settings {
     Settings {
-        buffer: buffer::Settings { frames: 32, page_size: 1024, replacement: Policy::Lru, cleaner: false },
+        buffer: buffer::Settings { frames: 32, page_size: 1024, cleaner: false, ..buffer::Settings::default() },
         log: log::Settings { capacity: 256 << 10, ..log::Settings::default() },
-        home_device: "disk".into(),
-        log_device: "disk".into(),
-        hierarchy: engine::hierarchy::Settings::default(),
-        force: false,
-        hold_locks: false,
-        victim: VictimPolicy::Requester,
         checkpoint: checkpoint::Policy::OFF,
         multiprogramming_level: 4,
+        ..Settings::default()
     }
 }
 

@@ -6,6 +6,7 @@ pub mod debit_credit;
 pub mod meter;
 mod point_reads;
 mod recovery;
+mod session;
 pub mod summary;
 pub mod synthetic;
 pub mod terms;
@@ -48,10 +49,8 @@ fn size(text: &str) -> Result<u64, String> {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.workload {
         Workload::DebitCredit(arguments) => {
-            let configuration = debit_credit::configuration(arguments)?;
-            let report =
-                watched("debit-credit", |progress| debit_credit::run(arguments, configuration, None, progress))?;
-            print(&if arguments.json { report.to_json() } else { report.to_text() })
+            let report = watched("debit-credit", |progress| debit_credit::run(arguments, None, progress))?;
+            print(&if arguments.terms.json { report.to_json() } else { report.to_text() })
         }
         Workload::PointReads(arguments) => {
             let report = watched("point-reads", |progress| point_reads::run(arguments, progress))?;

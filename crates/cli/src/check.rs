@@ -1,7 +1,7 @@
 //! `entresol check`: is every byte of a database as it was written?
 
 use crate::progress::Progress;
-use crate::{Failure, print};
+use crate::{Failure, opening, print};
 use base::units::grouped;
 use clap::Args;
 use engine::check::{Finding, Report};
@@ -9,8 +9,12 @@ use entresol::{Database, Opening};
 use std::path::PathBuf;
 
 /// Verifies every checksum and the structure of every partition
+///
+/// A database that was not closed is recovered first, as by every opening: its log is
+/// redone, what was not committed is undone, and a checkpoint is taken. Beyond that
+/// nothing is changed.
 #[derive(Args)]
-#[command(after_help = "Example:\n  entresol check debit-credit.data")]
+#[command(verbatim_doc_comment, after_help = "Example:\n  entresol check debit-credit.data")]
 pub struct Arguments {
     /// Directory of the database
     #[arg(value_name = "DIR")]
@@ -19,9 +23,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let progress = Progress::start("check");
-    progress.phase("opening", 0);
-    let store = Opening::in_directory(&arguments.directory)?.open_existing()?;
-    progress.warn(&store.warnings());
+    let store = opening::open_existing(Opening::in_directory(&arguments.directory)?, &progress)?;
     let mut total = 0;
     let report = store.run(async |database| {
         let report = database.check(|seen| {

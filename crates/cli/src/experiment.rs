@@ -11,8 +11,10 @@ pub use view::experiment_text;
 use crate::progress::Progress;
 use crate::{Failure, print};
 use clap::Args;
+use entresol::configuration::Configuration;
 use papers::outcome::Results;
 use papers::{Extent, report};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Runs an experiment: what a TOML file varies, on described hardware
@@ -71,6 +73,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let experiment = read(file, arguments.output.extent())?;
     let progress = Progress::start("experiment");
+    let configurations = experiment.points.iter().map(|point| &point.setting.configuration);
+    let warnings: BTreeSet<String> = configurations.flat_map(Configuration::warnings).collect();
+    progress.warn(&Vec::from_iter(warnings));
     let results = run_all(vec![experiment], &progress)?;
     progress.finish();
     arguments.output.write(|| report::experiments(&results), &results)?;

@@ -5,6 +5,7 @@ mod check;
 mod devices;
 mod experiment;
 mod files;
+mod opening;
 mod progress;
 mod report;
 mod reproduce;

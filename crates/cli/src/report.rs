@@ -32,6 +32,8 @@ pub struct RunReport {
     pub driver: String,
     /// What a reader must know to trust the figures, such as a device that is not durable.
     pub notes: Vec<String>,
+    /// What is configured and gains nothing, with the reason.
+    pub warnings: Vec<String>,
     /// Which clock the times are by.
     pub clock: Clock,
     /// Seed of the random numbers.
@@ -354,6 +356,7 @@ mod tests {
             notes: vec![
                 "device 'nvem' is memory of this machine: what it holds does not survive a power cut".to_owned(),
             ],
+            warnings: vec!["partition 'account': its cache is on its own device 'disk', which is no faster".to_owned()],
             clock,
             seed: 7,
             seconds: 10.0,
@@ -429,6 +432,7 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&report(Clock::Real).to_json()).unwrap();
         assert_eq!(json["throughput_per_s"], 123_456.7);
         assert_eq!(json["clock"], "real");
+        assert!(json["warnings"][0].as_str().is_some_and(|warning| warning.contains("no faster")));
         assert_eq!(json["cpu_us_per_transaction"], 2.25);
         assert_eq!(json["process_cpu_us_per_transaction"], 7.75);
         assert_eq!(json["io_per_s"]["disk"]["reads"], 154_320.9);

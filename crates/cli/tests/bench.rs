@@ -135,6 +135,37 @@ fn recovery_redoes_the_log_and_undoes_what_was_under_way() {
 }
 
 #[test]
+fn every_command_says_what_gains_nothing() {
+    let directory = workshop();
+    let here = directory.path();
+    let text = "[log]\nsize = \"4 MiB\"\n[buffer]\nsize = \"32 MiB\"\n[cache]\ndevice = \"disk\"\nsize = \"1 MiB\"\n\
+                [partition.account]\ndevice = \"disk\"\n";
+    std::fs::write(here.join("pointless.toml"), text).unwrap();
+    let trace = "entresol-trace 1\npartition p objects 9 blocking-factor 1 locks page\ntype t\nbegin t\nw p 8\n\
+                 end transactions 1 references 1\n";
+    std::fs::write(here.join("one.trace"), trace).unwrap();
+    let gains_nothing = |partition: &str| format!("partition '{partition}': its cache is on its own device 'disk'");
+    let lines = [
+        ("debit-credit --scale 1 --clients 2 --transactions 50 --data d", "account"),
+        ("debit-credit --threads --clients 2 --transactions 50 --data d", "account"),
+        ("point-reads --seconds 0.05 --data d", "account"),
+        ("synthetic --workload rahm-1991-contention --clients 2 --transactions 20 --data s", "small"),
+        ("trace --trace one.trace --data t", "p"),
+    ];
+    for (line, partition) in lines {
+        let output = bench(here, &format!("{line} --config pointless.toml --json"));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(&format!("Warning: {}", gains_nothing(partition))), "{line}: {error}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{line}: {error}"));
+        assert!(report["warnings"].to_string().contains(&gains_nothing(partition)), "{line}: {report:#}");
+    }
+    std::fs::rename(here.join("pointless.toml"), here.join("d/entresol.toml")).unwrap();
+    let check = Command::new(env!("CARGO_BIN_EXE_entresol")).current_dir(here).args(["check", "d"]).output().unwrap();
+    let error = String::from_utf8_lossy(&check.stderr);
+    assert!(check.status.success() && error.contains(&gains_nothing("account")), "{error}");
+}
+
+#[test]
 fn reports_for_people_fit_the_width() {
     let directory = workshop();
     let lines = [

@@ -46,6 +46,13 @@ pub struct Settings {
     pub cleaner: bool,
 }
 
+impl Default for Settings {
+    /// 8 MiB in pages of 8 KiB, with a cleaner.
+    fn default() -> Settings {
+        Settings { frames: 1024, page_size: 8192, replacement: Policy::default(), cleaner: true }
+    }
+}
+
 /// The buffer pool with its files.
 pub struct Buffer {
     executor: Executor,

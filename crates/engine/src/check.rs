@@ -67,6 +67,19 @@ impl Database {
     ///
     /// # Errors
     /// Those of the checkpoint, without which nothing is checked. What cannot be read is a finding.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+    /// let report = database.check(|_| {}).await?;
+    /// assert!(report.is_clean(), "{:?}", report.findings);
+    /// assert!(report.pages > 0);
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn check(&self, mut progress: impl FnMut(Progress)) -> Result<Report> {
         self.checkpoint().await?;
         let partitions = self.partitions();

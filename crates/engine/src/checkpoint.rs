@@ -100,6 +100,19 @@ impl Database {
     ///
     /// # Errors
     /// The driver's or the log's. The checkpoint before stays valid.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+    /// assert_eq!(database.buffer().file(notes).writes.get(), 0, "the log suffices");
+    /// database.checkpoint().await?;
+    /// assert!(database.buffer().file(notes).writes.get() > 0, "a restart need not redo this");
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn checkpoint(&self) -> Result<()> {
         let database = self.clone();
         self.0.executor.spawn(async move { database.take_checkpoint(true).await }).join().await

@@ -27,6 +27,38 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// A database on one executor's thread. Clones are handles to the same database.
+///
+/// ```
+/// use entresol_engine::{Database, PartitionSpec, Settings};
+/// use executor::{Executor, Order};
+/// use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+///
+/// let media = Media::new();
+/// let machine = || {
+///     let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), media.clone());
+///     Executor::new(Box::new(driver), Order::FirstInFirstOut)
+/// };
+/// let executor = machine();
+/// let created = executor.run(async {
+///     let database = Database::create(&executor, Settings::default()).await?;
+///     let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+///     database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await
+/// });
+/// created.expect("the machine goes on")?;
+/// executor.stop();
+///
+/// // The program was not closed, and begins again.
+/// let executor = machine();
+/// let found = executor.run(async {
+///     let database = Database::open(&executor, Settings::default(), "notes").await?;
+///     assert!(database.recovery().records > 0, "what was committed came back from the log");
+///     let notes = database.partition("notes")?;
+///     database.transaction(async |tx| tx.get(notes, b"milk").await).await
+/// });
+/// assert_eq!(found.expect("the machine goes on")?.as_deref(), Some(&b"two litres"[..]));
+/// executor.stop();
+/// # Ok::<(), entresol_engine::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Database(pub(crate) Rc<Inner>);
 
@@ -73,6 +105,19 @@ impl Database {
     }
 
     /// What the database has counted.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+    /// let statistics = database.statistics();
+    /// assert_eq!((statistics.commits.get(), statistics.rollbacks.get()), (1, 0));
+    /// assert_eq!(statistics.references()[usize::from(notes.0)].hit_ratio(), 1.0);
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn statistics(&self) -> &Statistics {
         &self.0.statistics
     }

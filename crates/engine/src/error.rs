@@ -8,6 +8,23 @@ use thiserror::Error;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an engine call failed. Every variant names what it is about and says what to do next.
+///
+/// ```
+/// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+/// # use ground::*;
+/// # with_database(async |database| {
+/// # let tree = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+/// let result = database.transaction(async |tx| tx.append(tree, b"milk").await).await;
+/// match result.unwrap_err() {
+///     error @ Error::WrongOrganization { .. } => assert_eq!(
+///         error.to_string(),
+///         "partition 'notes' is organized as b-tree: records are added to it by key or number"
+///     ),
+///     other => return Err(other),
+/// }
+/// # Ok(())
+/// # });
+/// ```
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum Error {
     /// The driver could not do what was asked.

@@ -75,6 +75,26 @@ pub struct Savepoint {
 }
 
 /// A transaction. It is rolled back if it is dropped before its commit.
+///
+/// ```
+/// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+/// # use ground::*;
+/// # with_database(async |database| {
+/// # let accounts = database.create_partition(PartitionSpec::b_tree("accounts")).await?;
+/// # database.transaction(async |tx| tx.put(accounts, b"alice", b"\x64").await).await?;
+/// # database.transaction(async |tx| tx.put(accounts, b"bob", b"\x32").await).await?;
+/// database
+///     .transaction(async |tx| {
+///         let left = tx.modify(accounts, b"alice", |balance| { balance[0] -= 20; balance[0] }).await?;
+///         tx.modify(accounts, b"bob", |balance| balance[0] += 20).await?;
+///         if left < 10 { Err(Error::RolledBack("alice keeps ten".into())) } else { Ok(()) }
+///     })
+///     .await?;
+/// let bob = database.transaction(async |tx| tx.get(accounts, b"bob").await).await?;
+/// assert_eq!(bob, Some(vec![70]));
+/// # Ok(())
+/// # });
+/// ```
 pub struct Transaction {
     database: Database,
     state: State,
@@ -86,6 +106,24 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::LogFailed`] if the log has failed.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// let mut tx = database.begin().await?;
+    /// tx.put(notes, b"milk", b"two litres").await?;
+    /// tx.commit().await?;
+    ///
+    /// let mut tx = database.begin().await?;
+    /// tx.delete(notes, b"milk").await?;
+    /// drop(tx);
+    /// let found = database.transaction(async |tx| tx.get(notes, b"milk").await).await?;
+    /// assert!(found.is_some(), "what is not committed is taken back");
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn begin(&self) -> Result<Transaction> {
         self.begin_aged(None).await
     }
@@ -134,6 +172,26 @@ impl Transaction {
     }
 
     /// Marks this moment.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let orders = database.create_partition(PartitionSpec::b_tree("orders")).await?;
+    /// database
+    ///     .transaction(async |tx| {
+    ///         tx.put(orders, b"1", b"pen").await?;
+    ///         let before_second = tx.savepoint();
+    ///         tx.put(orders, b"2", b"ink").await?;
+    ///         tx.rollback_to(before_second).await?;
+    ///         tx.put(orders, b"3", b"paper").await
+    ///     })
+    ///     .await?;
+    /// let kept = database.transaction(async |tx| Ok((tx.get(orders, b"2").await?, tx.get(orders, b"3").await?))).await?;
+    /// assert_eq!(kept, (None, Some(b"paper".to_vec())));
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn savepoint(&self) -> Savepoint {
         Savepoint { undo: self.state.undo.len() }
     }

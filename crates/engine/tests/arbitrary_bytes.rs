@@ -2,8 +2,6 @@
 
 use base::{Lsn, PageId, PartitionId, Random, TransactionId};
 use driver::{Access, Op, Output};
-use engine::buffer::replacement::Policy;
-use engine::lock::VictimPolicy;
 use engine::log::page as log_page;
 use engine::log::record::{self, Body, Record, Undo};
 use engine::organization::b_tree::{self, Expected, overflow};
@@ -163,16 +161,11 @@ fn log_pages_of_any_bytes_are_verified_or_refused() {
 
 fn settings() -> Settings {
     Settings {
-        buffer: buffer::Settings { frames: 32, page_size: 1024, replacement: Policy::Lru, cleaner: false },
+        buffer: buffer::Settings { frames: 32, page_size: 1024, cleaner: false, ..buffer::Settings::default() },
         log: log::Settings { capacity: 256 << 10, ..log::Settings::default() },
-        home_device: "disk".into(),
-        log_device: "disk".into(),
-        hierarchy: engine::hierarchy::Settings::default(),
-        force: false,
-        hold_locks: false,
-        victim: VictimPolicy::Requester,
         checkpoint: checkpoint::Policy::OFF,
         multiprogramming_level: 4,
+        ..Settings::default()
     }
 }
 

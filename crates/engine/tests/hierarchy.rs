@@ -1,10 +1,8 @@
 //! Tiers between main memory and disk, as a database sees them: what they serve, what survives, what is refused.
 
 use driver::{Halt, Op};
-use entresol_engine::buffer::replacement::Policy;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
-use entresol_engine::lock::VictimPolicy;
 use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
@@ -13,16 +11,11 @@ const PAGES: u64 = 60;
 
 fn settings(hierarchy: hierarchy::Settings) -> Settings {
     Settings {
-        buffer: buffer::Settings { frames: 20, page_size: 1024, replacement: Policy::Lru, cleaner: false },
+        buffer: buffer::Settings { frames: 20, page_size: 1024, cleaner: false, ..buffer::Settings::default() },
         log: log::Settings { capacity: 1 << 20, ..log::Settings::default() },
-        home_device: "disk".into(),
-        log_device: "disk".into(),
         hierarchy,
-        force: false,
-        hold_locks: false,
-        victim: VictimPolicy::Requester,
         checkpoint: checkpoint::Policy::OFF,
-        multiprogramming_level: 64,
+        ..Settings::default()
     }
 }
 

@@ -1,8 +1,6 @@
 //! Faults that torture has found, each in its smallest form.
 
 use base::{Lsn, PartitionId, TransactionId};
-use entresol_engine::buffer::replacement::Policy;
-use entresol_engine::lock::VictimPolicy;
 use entresol_engine::log::record::Body;
 use entresol_engine::log::{Log, Scan};
 use entresol_engine::{Database, Direction, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
@@ -15,16 +13,10 @@ use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
 fn settings() -> Settings {
     Settings {
-        buffer: buffer::Settings { frames: 64, page_size: 1024, replacement: Policy::Lru, cleaner: false },
+        buffer: buffer::Settings { frames: 64, page_size: 1024, cleaner: false, ..buffer::Settings::default() },
         log: log::Settings { capacity: 1 << 20, ..log::Settings::default() },
-        home_device: "disk".into(),
-        log_device: "disk".into(),
-        hierarchy: entresol_engine::hierarchy::Settings::default(),
-        force: false,
-        hold_locks: false,
-        victim: VictimPolicy::Requester,
         checkpoint: checkpoint::Policy::OFF,
-        multiprogramming_level: 64,
+        ..Settings::default()
     }
 }
 

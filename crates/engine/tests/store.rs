@@ -2,7 +2,6 @@
 
 use base::Random;
 use driver::Halt;
-use entresol_engine::buffer::replacement::Policy;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::lock::VictimPolicy;
 use entresol_engine::{Database, Direction, Error, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
@@ -13,16 +12,10 @@ use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
 fn settings(frames: usize) -> Settings {
     Settings {
-        buffer: buffer::Settings { frames, page_size: 1024, replacement: Policy::Lru, cleaner: true },
+        buffer: buffer::Settings { frames, page_size: 1024, ..buffer::Settings::default() },
         log: log::Settings { capacity: 1 << 20, ..log::Settings::default() },
-        home_device: "disk".into(),
-        log_device: "disk".into(),
-        hierarchy: entresol_engine::hierarchy::Settings::default(),
-        force: false,
-        hold_locks: false,
-        victim: VictimPolicy::Requester,
         checkpoint: checkpoint::Policy { log_bytes: Some(256 << 10), interval_ns: None },
-        multiprogramming_level: 64,
+        ..Settings::default()
     }
 }
 

@@ -120,6 +120,20 @@ impl Configuration {
     ///
     /// # Errors
     /// [`Error::Setting`] if the configuration asks for what this release cannot do.
+    ///
+    /// ```
+    /// use entresol::configuration::{Configuration, Partition};
+    ///
+    /// let configuration = Configuration::parse(
+    ///     "hardware = \"rahm-1991\"\n[partition.branch]\ndevice = \"nvem\"\nlocks = \"none\"",
+    /// )?;
+    /// let store = entresol::Opening::new("described", configuration).open()?;
+    /// let spec = store.configuration().partition_spec("branch", &Partition::default())?;
+    /// assert_eq!(spec.device, "nvem");
+    /// let branch = store.run(async |database| database.create_partition(spec).await)?;
+    /// # assert_eq!(store.database().partition("branch")?, branch);
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
     pub fn partition_spec(&self, name: &str, default: &Partition) -> Result<PartitionSpec, Error> {
         let chosen = self.partitions.get(name).unwrap_or(default);
         let fail = |why: &str| Err(Error::Setting(format!("partition '{name}': {why}")));

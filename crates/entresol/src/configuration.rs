@@ -326,6 +326,16 @@ impl Configuration {
     /// # Errors
     /// [`ConfigurationError::Wrong`] with everything that is wrong in the file; [`ConfigurationError::Hardware`] if
     /// `hardware` cannot be used.
+    ///
+    /// ```
+    /// use entresol::configuration::Configuration;
+    ///
+    /// let text = b"[buffer]\nsize = \"64 KiB\"\npage_size = \"256 B\"";
+    /// assert!(Configuration::from_bytes("small.toml", text, None).is_err(), "real pages have 4 KiB at least");
+    /// let described = Configuration::from_bytes("small.toml", text, Some("rahm-1991"))?;
+    /// assert_eq!(described.buffer.size / u64::from(described.buffer.page_size), 256);
+    /// # Ok::<(), entresol::configuration::ConfigurationError>(())
+    /// ```
     pub fn from_bytes(file: &str, bytes: &[u8], hardware: Option<&str>) -> Result<Configuration, ConfigurationError> {
         interpret::interpret(file, bytes, hardware.map(interpret::hardware).transpose()?, Path::new(""))
     }
@@ -355,6 +365,15 @@ impl Configuration {
     }
 
     /// The settings of the partition `name`: as configured, or the defaults.
+    ///
+    /// ```
+    /// use entresol::configuration::{Configuration, Residence};
+    ///
+    /// let configuration = Configuration::parse("[partition.branch]\nresidence = \"memory\"")?;
+    /// assert_eq!(configuration.partition("branch").residence, Residence::Memory);
+    /// assert_eq!(configuration.partition("account").residence, Residence::Paged, "the default");
+    /// # Ok::<(), entresol::configuration::ConfigurationError>(())
+    /// ```
     pub fn partition(&self, name: &str) -> Partition {
         let default =
             || Partition { device: default_device(self.hardware.as_ref()).to_owned(), ..Partition::default() };

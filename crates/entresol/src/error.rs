@@ -3,6 +3,20 @@ use driver::{Fault, Halt};
 use thiserror::Error;
 
 /// Why a database could not be opened or run.
+///
+/// ```
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// use entresol::{Error, OpenError};
+///
+/// std::fs::write(directory.join("letter.txt"), "dear reader").unwrap();
+/// match entresol::open(directory) {
+///     Err(OpenError::Engine(Error::NotADatabase { detail, .. })) => {
+///         assert_eq!(detail, "it holds no file 'entresol.home'; name an empty directory or a database");
+///     }
+///     _ => panic!("something else lives here"),
+/// }
+/// ```
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// The configuration is wrong.

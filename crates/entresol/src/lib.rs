@@ -4,8 +4,9 @@
 //! own, which any number of other threads reach through a [`Handle`].
 //!
 //! ```
-//! # let directory = std::env::temp_dir().join(format!("entresol-doc-{}", std::process::id()));
-//! # let directory = directory.as_path();
+//! # let directory = tempfile::tempdir().unwrap();
+//! # let directory = directory.path();
+//! # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
 //! let store = entresol::open(directory)?;
 //! store.run(async |database| {
 //!     let accounts = database.create_partition(entresol::PartitionSpec::b_tree("accounts")).await?;
@@ -20,7 +21,6 @@
 //!     Ok(())
 //! })?;
 //! store.close()?;
-//! # std::fs::remove_dir_all(directory).unwrap();
 //! # Ok::<(), entresol::OpenError>(())
 //! ```
 
@@ -54,11 +54,12 @@ use std::path::Path;
 /// An [`OpenError`] that names the file and says what to do; the directory stays as it was.
 ///
 /// ```
-/// # let directory = std::env::temp_dir().join(format!("entresol-open-{}", std::process::id()));
-/// let store = entresol::open(&directory)?;
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+/// let store = entresol::open(directory)?;
 /// assert!(store.database().partitions().is_empty());
 /// store.close()?;
-/// # std::fs::remove_dir_all(&directory).unwrap();
 /// # Ok::<(), entresol::OpenError>(())
 /// ```
 pub fn open(path: impl AsRef<Path>) -> Result<Store, OpenError> {

@@ -12,9 +12,11 @@ type Body = dyn Fn(Database, Vec<u8>) -> Answer<'static>;
 /// Procedures by name. Each runs as one transaction, again if it was a deadlock's victim.
 ///
 /// ```
-/// # let directory = std::env::temp_dir().join(format!("entresol-procedures-{}", std::process::id()));
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
 /// use entresol::{Procedures, PartitionSpec};
-/// let store = entresol::open(&directory)?;
+/// let store = entresol::open(directory)?;
 /// let mut procedures = Procedures::new();
 /// procedures.register("remember", async |tx, parameters| {
 ///     let notes = tx.database().partition("notes")?;
@@ -26,7 +28,6 @@ type Body = dyn Fn(Database, Vec<u8>) -> Answer<'static>;
 ///     procedures.call(database, "remember", b"milk").await
 /// })?;
 /// # drop(store);
-/// # std::fs::remove_dir_all(&directory).unwrap();
 /// # Ok::<(), entresol::OpenError>(())
 /// ```
 #[derive(Clone, Default)]

@@ -33,9 +33,11 @@ struct Served {
 /// database; handles stay behind and their later requests are refused.
 ///
 /// ```
-/// # let directory = std::env::temp_dir().join(format!("entresol-server-{}", std::process::id()));
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
 /// use entresol::{Opening, PartitionSpec, Procedures, Server};
-/// let server = Server::start(Opening::in_directory(&directory)?, || {
+/// let server = Server::start(Opening::in_directory(directory)?, || {
 ///     let mut procedures = Procedures::new();
 ///     procedures.register("count", async |tx, name| {
 ///         let counters = tx.database().partition("counters")?;
@@ -56,9 +58,6 @@ struct Served {
 /// let mut counts: Vec<u8> = threads.into_iter().map(|thread| thread.join().unwrap().unwrap()[0]).collect();
 /// counts.sort();
 /// assert_eq!(counts, [1, 2, 3, 4]);
-/// # drop(handle);
-/// # drop(server);
-/// # std::fs::remove_dir_all(&directory).unwrap();
 /// # Ok::<(), entresol::OpenError>(())
 /// ```
 pub struct Server {
@@ -67,6 +66,26 @@ pub struct Server {
 }
 
 /// Reaches a [`Server`]'s database from any thread. Requests that are sent while the engine is busy are taken up together.
+///
+/// ```
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+/// use entresol::{Opening, PartitionSpec, Procedures, Server};
+///
+/// let server = Server::start(Opening::in_directory(directory)?, Procedures::new)?;
+/// let handle = server.handle();
+/// let notes = handle.with_database(async |database| database.create_partition(PartitionSpec::b_tree("notes")).await)?;
+/// let writer = std::thread::spawn({
+///     let handle = handle.clone();
+///     move || handle.transaction(async move |tx| tx.put(notes, b"milk", b"two litres").await)
+/// });
+/// writer.join().expect("it does not panic")?;
+/// let milk = handle.transaction(async move |tx| tx.get(notes, b"milk").await)?;
+/// assert_eq!(milk.as_deref(), Some(&b"two litres"[..]));
+/// server.close()?;
+/// # Ok::<(), entresol::OpenError>(())
+/// ```
 #[derive(Clone)]
 pub struct Handle {
     sender: Sender<Request>,
@@ -74,6 +93,30 @@ pub struct Handle {
 }
 
 /// A request's answer that was not waited for yet.
+///
+/// ```
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+/// use entresol::{Opening, PartitionSpec, Procedures, Server};
+///
+/// let server = Server::start(Opening::in_directory(directory)?, || {
+///     let mut procedures = Procedures::new();
+///     procedures.register("note", async |tx, text| {
+///         let notes = tx.database().partition("notes")?;
+///         tx.append(notes, text).await.map(|_| Vec::new())
+///     });
+///     procedures
+/// })?;
+/// let handle = server.handle();
+/// handle.with_database(async |database| database.create_partition(PartitionSpec::append("notes")).await)?;
+/// // A hundred calls are under way before the first is waited for: they share log writes.
+/// let pending: Vec<_> = (0..100_u8).map(|number| handle.submit("note", &[number])).collect();
+/// for call in pending {
+///     call.wait()?;
+/// }
+/// # Ok::<(), entresol::OpenError>(())
+/// ```
 pub struct Pending<T> {
     slot: Arc<Slot<Result<T>>>,
     wakes: Wakes,

@@ -169,6 +169,25 @@ async fn contents(executor: &Executor, device: &str) -> Result<Contents, Error> 
 }
 
 /// A database on the calling thread. Closing it makes the next opening quick; dropping it loses nothing that was committed.
+///
+/// ```
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+/// use entresol::PartitionSpec;
+///
+/// let store = entresol::open(directory)?;
+/// let notes = store.run(async |database| database.create_partition(PartitionSpec::b_tree("notes")).await)?;
+/// store.run(async |database| database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await)?;
+/// drop(store);
+///
+/// // Without `close` the next opening takes from the log what was committed.
+/// let store = entresol::open(directory)?;
+/// let milk = store.run(async |database| database.transaction(async |tx| tx.get(notes, b"milk").await).await)?;
+/// assert_eq!(milk.as_deref(), Some(&b"two litres"[..]));
+/// store.close()?;
+/// # Ok::<(), entresol::OpenError>(())
+/// ```
 pub struct Store {
     executor: Executor,
     database: Option<Database>,
@@ -181,6 +200,30 @@ impl Store {
     ///
     /// # Errors
     /// Those of `work`; [`OpenError::Halted`] if it waits for what cannot come.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+    /// use entresol::{OpenError, PartitionSpec};
+    ///
+    /// let store = entresol::open(directory)?;
+    /// let id = store.run(async |database| {
+    ///     let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    ///     // What is spawned runs beside the work, and goes on in the next call if it is not waited for.
+    ///     let clone = database.clone();
+    ///     let first = database.executor().spawn(async move {
+    ///         clone.transaction(async |tx| tx.put(notes, b"1", b"milk").await).await
+    ///     });
+    ///     database.transaction(async |tx| tx.put(notes, b"2", b"bread").await).await?;
+    ///     first.join().await?;
+    ///     Ok(notes)
+    /// })?;
+    /// let error = store.run(async |database| database.partition("nots")).unwrap_err();
+    /// assert!(matches!(error, OpenError::Engine(entresol::Error::NoPartition(_))));
+    /// # assert_eq!(store.database().partition("notes").unwrap(), id);
+    /// # Ok::<(), OpenError>(())
+    /// ```
     pub fn run<T>(&self, work: impl AsyncFnOnce(&Database) -> engine::Result<T>) -> Result<T, OpenError> {
         Ok(self.executor.run(work(self.database()))??)
     }
@@ -201,6 +244,15 @@ impl Store {
     }
 
     /// What is configured and gains nothing, in words that say why.
+    ///
+    /// ```
+    /// use entresol::{Opening, configuration::Configuration};
+    ///
+    /// let text = "hardware = \"rahm-1991\"\n[cache]\ndevice = \"nvem\"\nsize = \"100 pages\"\n[partition.a]\ndevice = \"nvem\"";
+    /// let store = Opening::new("described", Configuration::parse(text)?).open()?;
+    /// assert!(store.warnings()[0].contains("its cache is on its own device 'nvem'"));
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
     pub fn warnings(&self) -> Vec<String> {
         self.configuration.warnings()
     }

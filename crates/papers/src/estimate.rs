@@ -6,6 +6,15 @@ use std::ops::{Add, Div, Mul, Sub};
 
 /// A mean with half the width of its 90 % confidence interval. Sums and quotients take their parts as independent, and the
 /// interval of a quotient to first order.
+///
+/// ```
+/// use entresol_papers::Estimate;
+///
+/// let [slow, fast] = [Estimate::of(&[40.0, 42.0, 41.0]), Estimate::of(&[10.0, 11.0, 10.5])];
+/// let speedup = slow / fast;
+/// let [low, high] = speedup.interval().expect("both have several replications");
+/// assert!(low < speedup.mean && speedup.mean < high && (3.8..4.0).contains(&speedup.mean));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The mean.

@@ -39,6 +39,34 @@ pub enum Extent {
 }
 
 /// An experiment, ready to be run.
+///
+/// ```
+/// use entresol_papers::{Experiment, Extent};
+///
+/// let text = r#"
+///     title = "How large a buffer pays"
+///     base = "rahm-1991"
+///     outputs = ["response_us.mean"]
+///     [workload]
+///     rate = 300
+///     [[vary]]
+///     parameter = "configuration.buffer.size"
+///     values = [200, 1_000]
+///     unit = "256 B"
+///     name = "main-memory buffer (pages)"
+///     [[vary]]
+///     parameter = "configuration.commit.update"
+///     values = ["noforce", "force"]
+/// "#;
+/// let no_files = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+/// let experiment = Experiment::parse("buffer.toml", text, Extent::Full, &["response_us"], &no_files)?;
+/// assert_eq!((experiment.lines.len(), experiment.points.len()), (2, 4), "two curves of two places each");
+///
+/// let text = text.replace("buffer.size", "buffer.sise");
+/// let wrong = Experiment::parse("buffer.toml", &text, Extent::Full, &["response_us"], &no_files).unwrap_err();
+/// assert!(wrong.to_string().contains("sise"), "{wrong}");
+/// # Ok::<(), entresol_papers::ExperimentError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Experiment {
     /// The file's name without directory and extension.

@@ -4,6 +4,20 @@ use crate::{Estimate, Experiment};
 use serde_json::Value;
 
 /// What one point of an experiment gave: the report of each of its replications.
+///
+/// ```
+/// use entresol_papers::Outcome;
+/// use serde_json::json;
+///
+/// let reports = vec![
+///     json!({ "utilization": [{ "name": "cpu", "utilization": 0.50 }] }),
+///     json!({ "utilization": [{ "name": "cpu", "utilization": 0.54 }] }),
+/// ];
+/// let outcome = Outcome { reports, ..Outcome::default() };
+/// let busy = outcome.estimate("utilization.cpu.utilization").expect("both reports have it");
+/// assert_eq!(busy.mean, 0.52);
+/// assert_eq!(outcome.estimate("utilization.tape.utilization"), None);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// The reports, as JSON.

@@ -4,6 +4,15 @@ use crate::{Estimate, Results};
 use serde::Serialize;
 
 /// A paper's study. A new one is one file that implements this, and one line in [`STUDIES`].
+///
+/// ```
+/// use entresol_papers::{Results, Verdict, study};
+///
+/// let rahm = study::named("rahm-1991").expect("it is one of them");
+/// println!("{}: {} experiments", rahm.source(), rahm.experiments().len());
+/// let claims = rahm.claims(&Results::default());
+/// assert!(claims.iter().all(|claim| claim.verdict() == Verdict::NotRun), "nothing was run yet");
+/// ```
 pub trait Study: Sync {
     /// Its name, such as `rahm-1991`.
     fn id(&self) -> &'static str;
@@ -55,6 +64,16 @@ impl Verdict {
 }
 
 /// One claim of a paper and what was found of it.
+///
+/// ```
+/// use entresol_papers::{Claim, Estimate, Verdict};
+///
+/// let ours = Estimate::of(&[1.9, 2.0, 2.1]);
+/// let claim = Claim::new("R-1", "group commit doubles throughput", "2")
+///     .judged(ours.with_unit("times"), (ours.mean - 2.0).abs() < 0.3, "the same within 15 %")
+///     .with_interval(ours);
+/// assert_eq!((claim.verdict(), claim.ours.as_str()), (Verdict::Holds, "2.00 times"));
+/// ```
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
     /// Its name in the list of claims.

@@ -75,6 +75,14 @@ pub struct Summary {
 }
 
 /// Runs the seeds one after another; `progress` sees each outcome.
+///
+/// ```
+/// use entresol_torture::{Options, run_range};
+///
+/// let summary = run_range(0..3, Options::QUICK, |outcome| assert!(outcome.lives > 0));
+/// assert!(summary.failures.is_empty(), "{}", summary.failures[0]);
+/// assert_eq!(run_range(0..3, Options::QUICK, |_| ()).coverage, summary.coverage, "seeds replay exactly");
+/// ```
 pub fn run_range(seeds: Range<u64>, options: Options, mut progress: impl FnMut(&Outcome)) -> Summary {
     let mut summary = Summary::default();
     for seed in seeds {

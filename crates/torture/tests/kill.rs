@@ -3,8 +3,6 @@
 
 use base::Random;
 use driver::Driver;
-use engine::buffer::replacement::Policy;
-use engine::lock::VictimPolicy;
 use engine::{Database, Direction, PartitionSpec, Result, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use real_driver::{Options, RealDriver};
@@ -24,16 +22,10 @@ const LIFE: &str = "ENTRESOL_KILL_LIFE";
 
 fn settings() -> Settings {
     Settings {
-        buffer: buffer::Settings { frames: 64, page_size: 4096, replacement: Policy::Lru, cleaner: true },
+        buffer: buffer::Settings { frames: 64, page_size: 4096, ..buffer::Settings::default() },
         log: log::Settings { capacity: 4 << 20, ..log::Settings::default() },
-        home_device: "disk".into(),
-        log_device: "disk".into(),
-        hierarchy: engine::hierarchy::Settings::default(),
-        force: false,
-        hold_locks: false,
-        victim: VictimPolicy::Requester,
         checkpoint: checkpoint::Policy { log_bytes: Some(200 << 10), interval_ns: None },
-        multiprogramming_level: 64,
+        ..Settings::default()
     }
 }
 

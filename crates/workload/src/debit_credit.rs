@@ -16,6 +16,15 @@ use engine::{Database, Direction, Result};
 use std::ops::Bound;
 
 /// How large the database is and how records are laid out.
+///
+/// ```
+/// use entresol_workload::debit_credit::Scale;
+///
+/// let bank = Scale::tpc_b(50);
+/// assert_eq!((bank.branches, bank.tellers(), bank.accounts()), (50, 500, 5_000_000));
+/// let small = Scale { accounts_per_branch: 1_000, local: 1.0, ..Scale::tpc_b(2) };
+/// assert_eq!(small.accounts(), 2_000);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scale {
     /// Branches.

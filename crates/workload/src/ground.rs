@@ -1,46 +1,18 @@
-//! What tests stand on: described hardware, a database on it, nobody who watches.
+//! What tests stand on: described hardware and a database on it.
 
-use crate::run::Watch;
 use devices::Hardware;
 use driver::Driver;
-use engine::buffer::replacement::Policy;
-use engine::lock::VictimPolicy;
 use engine::{Database, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use virtual_driver::{Media, Options, VirtualDriver};
 
-/// Nobody looks at the clocks of a test.
-pub struct Unwatched;
-
-impl Watch for Unwatched {
-    fn progress(&mut self, _: u64, _: u64) {}
-
-    fn cpu_ns(&self) -> u64 {
-        0
-    }
-
-    fn process_cpu_ns(&self) -> u64 {
-        0
-    }
-
-    fn wall_ns(&self) -> u64 {
-        0
-    }
-}
-
 /// So many frames of 1 KiB, everything else as simple as can be.
 pub fn settings(frames: usize) -> Settings {
     Settings {
-        buffer: buffer::Settings { frames, page_size: 1024, replacement: Policy::Lru, cleaner: false },
+        buffer: buffer::Settings { frames, page_size: 1024, cleaner: false, ..buffer::Settings::default() },
         log: log::Settings { capacity: 64 << 20, ..log::Settings::default() },
-        hierarchy: engine::hierarchy::Settings::default(),
-        home_device: "disk".into(),
-        log_device: "disk".into(),
-        force: false,
-        hold_locks: false,
-        victim: VictimPolicy::Requester,
         checkpoint: checkpoint::Policy { log_bytes: None, interval_ns: None },
-        multiprogramming_level: 64,
+        ..Settings::default()
     }
 }
 

@@ -8,7 +8,7 @@ pub mod run;
 pub mod synthetic;
 pub mod trace;
 
-pub use run::{Length, Load, Measured, Plan, TypeMeasured, Watch, Workload};
+pub use run::{Length, Load, Measured, Plan, TypeMeasured, Unwatched, Watch, Workload};
 
 /// What a name of a partition or of a type of transactions is, in messages.
 const NAME_RULE: &str = "is no name; allowed are 1 to 64 of the characters a-z A-Z 0-9 _ -, a letter first";

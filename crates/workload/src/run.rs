@@ -75,6 +75,25 @@ pub trait Watch {
     fn wall_ns(&self) -> u64;
 }
 
+/// Nobody looks: there is no progress to show, and no clock but the engine's.
+pub struct Unwatched;
+
+impl Watch for Unwatched {
+    fn progress(&mut self, _: u64, _: u64) {}
+
+    fn cpu_ns(&self) -> u64 {
+        0
+    }
+
+    fn process_cpu_ns(&self) -> u64 {
+        0
+    }
+
+    fn wall_ns(&self) -> u64 {
+        0
+    }
+}
+
 /// A kind of transaction.
 pub trait Workload: 'static {
     /// What one transaction is about.
@@ -184,6 +203,37 @@ struct Shared<W> {
 ///
 /// # Errors
 /// The first that a transaction met, deadlocks excepted.
+///
+/// ```
+/// # use engine::{Database, PartitionSpec, Settings};
+/// # use executor::{Executor, Order};
+/// # use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+/// use entresol_workload::debit_credit::{self, DebitCredit, HISTORY, Scale, Tables, totals};
+/// use entresol_workload::{Length, Load, Plan, Unwatched, run};
+///
+/// # let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+/// # let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+/// # let done = executor.run(async {
+/// # let database = Database::create(&executor, Settings::default()).await?;
+/// let scale = Scale { accounts_per_branch: 100, ..Scale::tpc_b(2) };
+/// let spec = |name: &str| Ok(if name == HISTORY { PartitionSpec::append(name) } else { PartitionSpec::b_tree(name) });
+/// debit_credit::load(&database, &scale, spec, |_| {}).await?;
+///
+/// let plan = Plan {
+///     load: Load::Closed { clients: 8 },
+///     warm_up: Length::Transactions(100),
+///     measure: Length::Transactions(1_000),
+///     seed: 1,
+/// };
+/// let workload = DebitCredit(Tables::of(&database, &scale)?);
+/// let measured = run::run(&database, workload, &plan, &mut Unwatched, |measured| measured).await?;
+/// assert!(measured.transactions >= 1_000 && measured.response.mean_ns() > 0.0);
+/// assert!(totals(&database, &Tables::of(&database, &scale)?).await?.agree());
+/// # Ok::<(), engine::Error>(())
+/// # });
+/// # executor.stop();
+/// # done.expect("the machine goes on").expect("the run ends");
+/// ```
 pub async fn run<W: Workload, T>(
     database: &Database,
     workload: W,

@@ -29,6 +29,29 @@ pub(crate) use transaction::{record_size, touch};
 use engine::catalog::Locking;
 
 /// A synthetic workload.
+///
+/// ```
+/// use entresol_workload::synthetic::Model;
+///
+/// let text = r#"
+///     [partition.stock]
+///     objects = 10_000
+///     blocking_factor = 10
+///     subpartitions = [{ size = 80, access = 20 }, { size = 20, access = 80 }]
+///
+///     [type.order]
+///     arrival_rate = 50
+///     size = 5
+///     write_probability = 0.4
+///     references = { stock = 1 }
+/// "#;
+/// let model = Model::parse(text, "orders.toml")?;
+/// assert_eq!((model.rate_per_s(), model.partitions[0].objects), (50.0, 10_000));
+///
+/// let error = Model::parse(&text.replace("{ stock = 1 }", "{ stick = 1 }"), "orders.toml").unwrap_err();
+/// assert!(error.to_string().contains("stick"), "{error}");
+/// # Ok::<(), entresol_workload::synthetic::DescriptionError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// The partitions, in ascending order of names.

@@ -40,6 +40,29 @@ pub use error::{Place, Problem, TraceError};
 use engine::catalog::Locking;
 
 /// A sequence of transactions and what they reference.
+///
+/// ```
+/// use engine::catalog::Locking;
+/// use entresol_workload::trace::{Partition, Reference, Trace, Type};
+///
+/// let mut trace = Trace::new();
+/// let partition = Partition { name: "stock".into(), objects: 100, blocking_factor: 10, locks: Locking::Page };
+/// let stock = trace.add_partition(partition)?;
+/// let order = trace.add_type(Type { name: "order".into(), rate_per_s: Some(12.5) })?;
+/// trace.begin(order);
+/// for object in [7, 42] {
+///     trace.refer(Reference { partition: stock, object, write: object == 42 })?;
+/// }
+/// assert!(trace.refer(Reference { partition: stock, object: 100, write: false }).is_err(), "0 to 99");
+///
+/// // Text is for people, the binary format is compact; both are read by the same call.
+/// for bytes in [trace.to_text().into_bytes(), trace.to_binary()] {
+///     assert_eq!(Trace::read("orders.trace", &bytes).as_ref(), Ok(&trace));
+/// }
+/// let cut_off = Trace::read("orders.trace", &trace.to_text().as_bytes()[..60]).unwrap_err();
+/// assert!(cut_off.to_string().starts_with("orders.trace"), "{cut_off}");
+/// # Ok::<(), entresol_workload::trace::Problem>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
     partitions: Vec<Partition>,

@@ -1,19 +1,16 @@
 //! Debit-Credit: load if need be, warm up, measure, report.
 
-use super::meter::Meter;
-use super::summary::{self, Headline};
+use super::session::{self, Run};
+use super::terms::Terms;
 use super::{bank, positive, threads};
-use crate::Failure;
 use crate::progress::Progress;
-use crate::report::{Clock, RunReport};
+use crate::report::RunReport;
 use crate::trace::Recording;
+use crate::{Failure, opening};
 use clap::Args;
-use entresol::Opening;
-use entresol::configuration::{Configuration, FILE_NAME};
 use std::path::PathBuf;
 use workload::debit_credit::{DebitCredit, Tables};
-use workload::trace::record::Recorded;
-use workload::{Length, Load, Measured, Plan};
+use workload::{Load, Plan};
 
 /// Debit-Credit (TPC-B): account, teller and branch change, the history grows
 #[derive(Args)]
@@ -38,81 +35,29 @@ pub struct Arguments {
     /// In place of clients: transactions arrive so often, at random (Poisson)
     #[arg(long, value_name = "TPS", value_parser = positive)]
     pub rate: Option<f64>,
-    /// How long to measure, on the run's own clock
-    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = positive, conflicts_with = "transactions")]
-    pub seconds: f64,
-    /// How many transactions to measure, in place of a time
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub transactions: Option<u64>,
-    /// Seed of all random numbers
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Configuration (see 'entresol configuration') [default: DIR/entresol.toml]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Runs on described hardware: a name ('entresol devices list') or a file
-    #[arg(long, value_name = "NAME")]
-    pub hardware: Option<String>,
-    /// Prints the report as JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// The configuration that the arguments name.
-pub fn configuration(arguments: &Arguments) -> Result<Configuration, Failure> {
-    Ok(match (&arguments.config, arguments.hardware.as_deref()) {
-        (None, Some(hardware)) if let Some(base) = papers::base(hardware) => {
-            Configuration::from_bytes(hardware, base.as_bytes(), None)?
-        }
-        (None, None) => {
-            let inside = arguments.data.join(FILE_NAME);
-            Configuration::read(inside.is_file().then_some(inside.as_path()), None)?
-        }
-        (file, hardware) => Configuration::read(file.as_deref(), hardware)?,
-    })
+    #[command(flatten)]
+    pub terms: Terms,
 }
 
 /// Loads the database if it is new, warms up, measures. What is referenced is recorded if `recording` is given.
-pub fn run(
-    arguments: &Arguments,
-    configuration: Configuration,
-    recording: Option<&Recording>,
-    progress: &Progress,
-) -> Result<RunReport, Failure> {
-    let opening = Opening::new(&arguments.data, configuration).seed(arguments.seed);
+pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Progress) -> Result<RunReport, Failure> {
+    let terms = &arguments.terms;
+    let opening = terms.opening(&arguments.data, terms.configuration(&arguments.data)?);
     if arguments.threads {
         return threads::run(opening, arguments.scale, &plan(arguments), progress);
     }
-    progress.phase("opening", 0);
-    let store = opening.open()?;
-    progress.warn(&store.warnings());
+    let store = opening::open(opening, progress)?;
     let scale = bank::prepare(&store, arguments.scale, progress)?;
     store.run(async |database| bank::warm(database, |page, pages| progress.step("reading", page, pages)).await)?;
-    let plan = plan(arguments);
-    let mut meter = Meter::new(progress, &plan, store.is_virtual());
-    let workload = DebitCredit(Tables::of(store.database(), &scale)?);
-    let workload = Recorded::new(store.database(), workload, recording.map(Recording::recorder));
-    let load = match plan.load {
-        Load::Closed { clients } => format!("{clients} clients"),
-        Load::Open { rate_per_s } => format!("{rate_per_s} arrivals/s"),
-    };
-    let headline = Headline {
-        workload: format!("debit-credit, scale {}, {load}", scale.branches),
-        seed: plan.seed,
-        clock: if store.is_virtual() { Clock::Virtual } else { Clock::Real },
-    };
-    let report = store.run(async |database| {
-        let report = |measured: Measured| summary::report(database, headline, &measured);
-        workload::run::run(database, workload, &plan, &mut meter, report).await
-    })?;
-    if let Some(recording) = recording {
-        recording.finish(store.database());
-    }
+    let name = format!("debit-credit, scale {}", scale.branches);
+    let run = Run { name, plan: plan(arguments), recording };
+    let report =
+        session::measure(&store, run, progress, async |database| Ok(DebitCredit(Tables::of(database, &scale)?)))?;
     if !store.is_virtual() {
         progress.phase("verifying", 0);
         bank::agreed(&store.run(async |database| bank::totals(database, &scale).await)?)?;
-        store.close()?;
     }
+    session::close(store)?;
     Ok(report)
 }
 
@@ -121,9 +66,6 @@ fn plan(arguments: &Arguments) -> Plan {
         Some(rate_per_s) => Load::Open { rate_per_s },
         None => Load::Closed { clients: arguments.clients },
     };
-    let measure = match arguments.transactions {
-        Some(count) => Length::Transactions(count),
-        None => Length::Time((arguments.seconds * 1e9) as u64),
-    };
-    Plan { load, warm_up: measure.share(5), measure, seed: arguments.seed }
+    let measure = arguments.terms.measure();
+    Plan { load, warm_up: measure.share(5), measure, seed: arguments.terms.seed }
 }

@@ -1,11 +1,10 @@
 //! Point reads from a database larger than its buffer: what the engine makes of a device.
 
-use super::meter::Meter;
-use super::summary::{self, Headline};
+use super::session::{self, Run};
 use super::{bank, positive, size};
-use crate::Failure;
 use crate::progress::Progress;
-use crate::report::{Clock, RunReport};
+use crate::report::RunReport;
+use crate::{Failure, opening};
 use base::units::format_size;
 use clap::Args;
 use entresol::Opening;
@@ -13,7 +12,7 @@ use entresol::configuration::Configuration;
 use std::path::PathBuf;
 use workload::debit_credit::ACCOUNT;
 use workload::point_reads::PointReads;
-use workload::{Length, Load, Measured, Plan};
+use workload::{Length, Load, Plan};
 
 /// Random reads of single Debit-Credit accounts through a buffer smaller than the data
 ///
@@ -58,8 +57,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     if configuration.hardware.is_some() {
         return Err("point reads are measured on this machine, but the configuration names hardware".into());
     }
-    progress.phase("opening", 0);
-    let store = Opening::new(&arguments.data, configuration.clone()).open()?;
+    let store = opening::open(Opening::new(&arguments.data, configuration.clone()), progress)?;
     let scale = bank::prepare(&store, arguments.scale, progress)?;
     let account = store.database().partition(ACCOUNT)?;
     let page_size = store.database().settings().buffer.page_size as u64;
@@ -72,21 +70,10 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     let measure = Length::Time((arguments.seconds * 1e9) as u64);
     let load = Load::Closed { clients: arguments.outstanding };
     let plan = Plan { load, warm_up: measure.share(5), measure, seed: arguments.seed };
-    let mut meter = Meter::new(progress, &plan, false);
+    let (data, outstanding) = (format_size(data), arguments.outstanding);
+    let name = format!("point reads, {data} of accounts, {buffer} of buffer, {outstanding} outstanding");
     let workload = PointReads { partition: account, records: scale.accounts() };
-    let headline = Headline {
-        workload: format!(
-            "point reads, {} of accounts, {buffer} of buffer, {} outstanding",
-            format_size(data),
-            arguments.outstanding
-        ),
-        seed: plan.seed,
-        clock: Clock::Real,
-    };
-    let report = store.run(async |database| {
-        let report = |measured: Measured| summary::report(database, headline, &measured);
-        workload::run::run(database, workload, &plan, &mut meter, report).await
-    })?;
-    store.close()?;
+    let report = session::measure(&store, Run { name, plan, recording: None }, progress, async |_| Ok(workload))?;
+    session::close(store)?;
     Ok(report)
 }

@@ -1,9 +1,9 @@
 //! Restart after a crash: how fast the log is read and repeated, beside how fast its device could be read.
 
 use super::{bandwidth, bank, size};
-use crate::Failure;
 use crate::progress::Progress;
 use crate::table::{table, wrapped};
+use crate::{Failure, opening};
 use base::Random;
 use base::units::{format_duration_ns, format_size, grouped, grouped_decimal};
 use clap::Args;
@@ -13,7 +13,7 @@ use real_driver::wall_ns;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use workload::debit_credit::{DebitCredit, Parameters, Tables};
-use workload::{Length, Load, Plan, Watch};
+use workload::{Length, Load, Plan, Unwatched};
 
 /// Crashes Debit-Credit midway without checkpoints and times the restart
 #[derive(Args)]
@@ -81,7 +81,6 @@ const UNFINISHED: usize = 100;
 
 /// Loads the database if it is new, fills the log, crashes, restarts, measures the log's device.
 pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport, Failure> {
-    progress.phase("opening", 0);
     let mut configuration = Configuration::read(None, None)?;
     configuration.buffer.size = arguments.buffer;
     // Half as much again as is asked for, because a log keeps a quarter of its size in reserve.
@@ -90,7 +89,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport,
     // Whether commits waited for the disk makes no difference to the log that a restart finds; only filling it is quicker.
     configuration.log.durable = false;
     let opening = Opening::new(&arguments.data, configuration).seed(arguments.seed);
-    let store = opening.clone().open()?;
+    let store = opening::open(opening.clone(), progress)?;
     let scale = bank::prepare(&store, arguments.scale, progress)?;
     let capacity = store.database().log().capacity();
     if capacity / 4 * 3 < arguments.log + arguments.log / 16 {
@@ -161,25 +160,6 @@ async fn fill(
         std::future::pending::<()>().await;
     });
     log.flush(log.end()).await
-}
-
-/// Nobody looks at the clocks while the log is made.
-struct Unwatched;
-
-impl Watch for Unwatched {
-    fn progress(&mut self, _: u64, _: u64) {}
-
-    fn cpu_ns(&self) -> u64 {
-        0
-    }
-
-    fn process_cpu_ns(&self) -> u64 {
-        0
-    }
-
-    fn wall_ns(&self) -> u64 {
-        0
-    }
 }
 
 impl RecoveryReport {

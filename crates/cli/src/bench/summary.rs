@@ -19,6 +19,8 @@ pub struct Headline {
     pub seed: u64,
     /// Which clock the run went by.
     pub clock: Clock,
+    /// What is configured and gains nothing.
+    pub warnings: Vec<String>,
 }
 
 /// The report of a run that has just ended; it is made on the engine's thread.
@@ -48,6 +50,7 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
         workload: headline.workload,
         driver: database.executor().description(),
         notes,
+        warnings: headline.warnings,
         clock: headline.clock,
         seed: headline.seed,
         seconds,

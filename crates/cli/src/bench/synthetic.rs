@@ -1,19 +1,17 @@
 //! A synthetic workload: read its description, create its partitions if need be, warm up, measure, report.
 
-use super::meter::Meter;
 use super::positive;
-use super::summary::{self, Headline};
+use super::session::{self, Run};
 use super::terms::{self, Terms};
-use crate::Failure;
 use crate::progress::Progress;
-use crate::report::{Clock, RunReport};
+use crate::report::RunReport;
 use crate::trace::Recording;
+use crate::{Failure, opening};
 use clap::Args;
 use entresol::configuration::Configuration;
 use std::path::PathBuf;
 use workload::synthetic::{Model, Synthetic};
-use workload::trace::record::Recorded;
-use workload::{Length, Load, Measured, Plan};
+use workload::{Load, Plan};
 
 /// Any mix of transactions, described by a file (Rahm 1991)
 ///
@@ -66,38 +64,21 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
         terms::place(&mut configuration, &partition.name, organization, partition.locks);
     }
     let prices = if model.has_instructions() { unprice(&mut configuration) } else { None };
-    progress.phase("opening", 0);
-    let store = arguments.terms.open(&arguments.data, configuration)?;
+    let store = opening::open(arguments.terms.opening(&arguments.data, configuration), progress)?;
     let rate_per_s = arguments.rate.unwrap_or_else(|| model.rate_per_s());
-    let name = arguments.workload.as_deref().map_or_else(String::new, |path| path.display().to_string());
-    let (load, words) = match arguments.clients {
-        Some(clients) => (Load::Closed { clients }, format!("{clients} clients")),
-        None => (Load::Open { rate_per_s }, format!("{rate_per_s} arrivals/s")),
-    };
-    let measure = arguments.terms.length().unwrap_or(Length::Time(10_000_000_000));
+    let load = arguments.clients.map_or(Load::Open { rate_per_s }, |clients| Load::Closed { clients });
+    let measure = arguments.terms.measure();
     let plan = Plan { load, warm_up: measure.share(5), measure, seed: arguments.terms.seed };
-    let headline = Headline {
-        workload: format!("synthetic workload '{name}', {words}"),
-        seed: plan.seed,
-        clock: if store.is_virtual() { Clock::Virtual } else { Clock::Real },
-    };
-    let mut meter = Meter::new(progress, &plan, store.is_virtual());
-    let report = store.run(async |database| {
+    let file = arguments.workload.as_deref().map_or_else(String::new, |path| path.display().to_string());
+    let run = Run { name: format!("synthetic workload '{file}'"), plan, recording };
+    let report = session::measure(&store, run, progress, async |database| {
         let prepared = Synthetic::prepare(database, model, |partition| terms::placed(&store, &partition.name)).await?;
-        let workload = match prices {
+        Ok(match prices {
             Some(prices) => prepared.priced(prices),
             None => prepared,
-        };
-        let workload = Recorded::new(database, workload, recording.map(Recording::recorder));
-        let report = |measured: Measured| summary::report(database, headline, &measured);
-        workload::run::run(database, workload, &plan, &mut meter, report).await
+        })
     })?;
-    if let Some(recording) = recording {
-        recording.finish(store.database());
-    }
-    if !store.is_virtual() {
-        store.close()?;
-    }
+    session::close(store)?;
     Ok(report)
 }
 

@@ -15,7 +15,7 @@ pub struct Terms {
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// How long to measure, on the run's own clock
+    /// How long to measure, on the run's clock [default: 10, or all]
     #[arg(long, value_name = "S", value_parser = positive, conflicts_with = "transactions")]
     pub seconds: Option<f64>,
     /// How many transactions to measure, in place of a time
@@ -36,9 +36,8 @@ impl Terms {
     /// The configuration that the arguments name, of a database in the directory `data`.
     pub fn configuration(&self, data: &Path) -> Result<Configuration, Failure> {
         Ok(match (&self.config, self.hardware.as_deref()) {
-            (None, Some("rahm-1991")) => {
-                let base = papers::base("rahm-1991").expect("the study has a base");
-                Configuration::from_bytes("rahm-1991.toml", base.as_bytes(), None)?
+            (None, Some(hardware)) if let Some(base) = papers::base(hardware) => {
+                Configuration::from_bytes(hardware, base.as_bytes(), None)?
             }
             (None, None) => {
                 let inside = data.join(FILE_NAME);
@@ -48,15 +47,20 @@ impl Terms {
         })
     }
 
+    /// The measured length: 10 seconds unless another is asked for.
+    pub fn measure(&self) -> Length {
+        self.length().unwrap_or(Length::Time(10_000_000_000))
+    }
+
     /// The measured length, if one is asked for.
     pub fn length(&self) -> Option<Length> {
         let transactions = self.transactions.map(Length::Transactions);
         transactions.or(self.seconds.map(|seconds| Length::Time((seconds * 1e9) as u64)))
     }
 
-    /// Opens the database in the directory `data`.
-    pub fn open(&self, data: &Path, configuration: Configuration) -> Result<Store, Failure> {
-        Ok(Opening::new(data, configuration).seed(self.seed).open()?)
+    /// The database in the directory `data`.
+    pub fn opening(&self, data: &Path, configuration: Configuration) -> Opening {
+        Opening::new(data, configuration).seed(self.seed)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::bank;
 use super::summary::{self, Headline};
-use crate::Failure;
 use crate::progress::Progress;
 use crate::report::{Clock, RunReport};
+use crate::{Failure, opening};
 use base::Random;
 use base::statistics::{BatchMeans, Histogram};
 use entresol::{Handle, Opening, Procedures, Server};
@@ -34,9 +34,8 @@ pub fn run(opening: Opening, branches: Option<u32>, plan: &Plan, progress: &Prog
     if matches!(plan.load, Load::Closed { clients } if clients > THREADS_MAX) {
         return Err(format!("--threads makes at most {THREADS_MAX} clients").into());
     }
-    progress.phase("opening", 0);
-    let store = opening.clone().open()?;
-    progress.warn(&store.warnings());
+    let store = opening::open(opening.clone(), progress)?;
+    let warnings = store.warnings();
     let scale = bank::prepare(&store, branches, progress)?;
     store.close()?;
     let known = scale.clone();
@@ -48,6 +47,7 @@ pub fn run(opening: Opening, branches: Option<u32>, plan: &Plan, progress: &Prog
     progress.phase("reading", 0);
     server.handle().with_database(async |database| bank::warm(database, |_, _| {}).await)?;
     let report = Clients::new(&scale, plan).measure(&server, progress)?;
+    let report = RunReport { warnings, ..report };
     progress.phase("verifying", 0);
     bank::agreed(&server.handle().with_database(async move |database| bank::totals(database, &scale).await)?)?;
     server.close()?;
@@ -94,6 +94,7 @@ impl<'a> Clients<'a> {
                 workload: format!("debit-credit, scale {}, {clients} client threads", self.scale.branches),
                 seed: self.plan.seed,
                 clock: Clock::Real,
+                warnings: Vec::new(),
             };
             let report = async move |database: &entresol::Database| Ok(summary::report(database, headline, &measured));
             Ok(server.handle().with_database(report)?)

@@ -1,12 +1,11 @@
 //! Replay of a trace: read it, create partitions to fit if need be, run its transactions, report.
 
-use super::meter::Meter;
 use super::positive;
-use super::summary::{self, Headline};
+use super::session::{self, Run};
 use super::terms::{self, Terms};
-use crate::Failure;
 use crate::progress::Progress;
-use crate::report::{Clock, RunReport};
+use crate::report::RunReport;
+use crate::{Failure, opening};
 use clap::{Args, ValueEnum};
 use engine::catalog::Locking;
 use entresol::configuration::{Configuration, Update};
@@ -14,7 +13,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use workload::trace::replay::{self, Replay};
 use workload::trace::{Partition, Trace};
-use workload::{Length, Load, Measured, Plan};
+use workload::{Length, Load, Plan};
 
 /// Replays a trace against partitions made to fit
 ///
@@ -121,41 +120,27 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     let rates = arguments.rate_per_type.as_deref().map(|asked| rates(asked, &trace)).transpose()?;
     let mut configuration = arguments.terms.configuration(&arguments.data)?;
     configure(arguments, &trace, &mut configuration);
-    progress.phase("opening", 0);
-    let store = arguments.terms.open(&arguments.data, configuration)?;
-    let (load, words) = match (&rates, arguments.rate) {
-        (Some(rates), _) => {
-            let rate_per_s = rates.iter().sum();
-            (Load::Open { rate_per_s }, format!("{rate_per_s:.1} arrivals/s by types"))
-        }
-        (None, Some(rate_per_s)) => (Load::Open { rate_per_s }, format!("{rate_per_s} arrivals/s")),
-        (None, None) => (
-            Load::Closed { clients: arguments.clients },
-            if arguments.clients == 1 { "1 client".to_owned() } else { format!("{} clients", arguments.clients) },
-        ),
+    let store = opening::open(arguments.terms.opening(&arguments.data, configuration), progress)?;
+    let load = match (&rates, arguments.rate) {
+        (Some(rates), _) => Load::Open { rate_per_s: rates.iter().sum() },
+        (None, Some(rate_per_s)) => Load::Open { rate_per_s },
+        (None, None) => Load::Closed { clients: arguments.clients },
     };
+    let by_types = if rates.is_some() { " by types" } else { "" };
     let whole = (trace.len() as u64).saturating_sub(arguments.warm_up).max(1);
     let measure = arguments.terms.length().unwrap_or(Length::Transactions(whole));
     let plan = Plan { load, warm_up: Length::Transactions(arguments.warm_up), measure, seed: arguments.terms.seed };
-    let headline = Headline {
-        workload: format!("trace '{}', {words}", arguments.trace.display()),
-        seed: plan.seed,
-        clock: if store.is_virtual() { Clock::Virtual } else { Clock::Real },
-    };
-    let mut meter = Meter::new(progress, &plan, store.is_virtual());
-    let by_type = |problem| entresol::Error::Setting(format!("{problem}"));
-    let report = store.run(async |database| {
+    let name = format!("trace '{}'{by_types}", arguments.trace.display());
+    let unfit = |problem| entresol::Error::Setting(format!("{problem}"));
+    let run = Run { name, plan, recording: None };
+    let report = session::measure(&store, run, progress, async |database| {
         let prepared = Replay::prepare(database, trace, |partition| terms::placed(&store, &partition.name)).await?;
-        let replay = match &rates {
-            Some(rates) => prepared.by_type(rates).map_err(by_type)?,
-            None => prepared,
-        };
-        let report = |measured: Measured| summary::report(database, headline, &measured);
-        workload::run::run(database, replay, &plan, &mut meter, report).await
+        match &rates {
+            Some(rates) => prepared.by_type(rates).map_err(unfit),
+            None => Ok(prepared),
+        }
     })?;
-    if !store.is_virtual() {
-        store.close()?;
-    }
+    session::close(store)?;
     Ok(report)
 }
 

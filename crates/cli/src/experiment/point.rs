@@ -114,7 +114,8 @@ fn measured<W: Workload>(store: &Store, workload: W, plan: &Plan) -> Result<Run,
 }
 
 fn report(database: &Database, plan: &Plan, measured: &Measured) -> Run {
-    let headline = summary::Headline { workload: String::new(), seed: plan.seed, clock: Clock::Virtual };
+    let headline =
+        summary::Headline { workload: String::new(), seed: plan.seed, clock: Clock::Virtual, warnings: Vec::new() };
     let report = summary::report(database, headline, measured);
     let mut report = serde_json::to_value(&report).expect("a report holds nothing that JSON cannot");
     let (first, second) = hit_ratios(database, measured);

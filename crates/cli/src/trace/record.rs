@@ -63,9 +63,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             if arguments.threads {
                 return Err("--threads cannot be recorded: its clients call a procedure; leave it out".into());
             }
-            let configuration = debit_credit::configuration(arguments)?;
-            let run = |progress: &_| debit_credit::run(arguments, configuration, Some(&recording), progress);
-            (bench::watched("debit-credit", run)?, arguments.json)
+            let run = |progress: &_| debit_credit::run(arguments, Some(&recording), progress);
+            (bench::watched("debit-credit", run)?, arguments.terms.json)
         }
         Workload::Synthetic(arguments) => {
             let run = |progress: &_| synthetic::run(arguments, Some(&recording), progress);

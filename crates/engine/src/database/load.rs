@@ -32,6 +32,19 @@ impl Database {
     ///
     /// # Panics
     /// If the keys do not ascend or a record exceeds the limits of a leaf.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// let squares = database.create_partition(PartitionSpec::b_tree("squares")).await?;
+    /// let records = (0..10_000_u64).map(|number| (number.to_be_bytes(), (number * number).to_le_bytes()));
+    /// database.load_b_tree(squares, records, |_| {}).await?;
+    /// let found = database.transaction(async |tx| tx.get(squares, &9_999_u64.to_be_bytes()).await).await?;
+    /// assert_eq!(found, Some(99_980_001_u64.to_le_bytes().to_vec()));
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn load_b_tree<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         partition: PartitionId,

@@ -18,6 +18,19 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// How a database works. What its files fix (page sizes, the log's device) is taken from them when it is opened.
+///
+/// ```
+/// use entresol_engine::{Settings, buffer, log};
+///
+/// let settings = Settings {
+///     buffer: buffer::Settings { frames: 100_000, ..buffer::Settings::default() },
+///     log: log::Settings { capacity: 64 << 20, ..log::Settings::default() },
+///     log_device: "flash".into(),
+///     force: true,
+///     ..Settings::default()
+/// };
+/// assert!(settings.log.durable && settings.home_device == "disk");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The buffer.
@@ -40,6 +53,28 @@ pub struct Settings {
     pub checkpoint: checkpoint::Policy,
     /// How many transactions run at once; others wait to be admitted.
     pub multiprogramming_level: usize,
+}
+
+impl Default for Settings {
+    /// Everything on the device `disk`, no tiers, durable commits, NOFORCE; a checkpoint after a quarter of the log's
+    /// default size or a minute.
+    fn default() -> Settings {
+        let log = log::Settings::default();
+        let checkpoint =
+            checkpoint::Policy { log_bytes: Some(log.capacity / 4), interval_ns: Some(60 * base::time::SECOND_NS) };
+        Settings {
+            buffer: buffer::Settings::default(),
+            log,
+            home_device: "disk".into(),
+            log_device: "disk".into(),
+            hierarchy: hierarchy::Settings::default(),
+            force: false,
+            hold_locks: false,
+            victim: VictimPolicy::default(),
+            checkpoint,
+            multiprogramming_level: 1024,
+        }
+    }
 }
 
 /// The device of this name.

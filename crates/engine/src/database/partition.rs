@@ -12,6 +12,24 @@ use driver::Op;
 use executor::Executor;
 
 /// A partition to be created.
+///
+/// ```
+/// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+/// # use ground::*;
+/// # use entresol_engine::catalog::{Locking, Organization};
+/// # with_database(async |database| {
+/// let tree = PartitionSpec { device: "flash".into(), ..PartitionSpec::b_tree("customers") };
+/// let customers = database.create_partition(tree).await?;
+/// let history = database.create_partition(PartitionSpec::append("history")).await?;
+/// // A thousand counters of 8 bytes, a hundred on a page, which transactions lock page by page.
+/// let organization = Organization::Direct { objects: 1_000, blocking_factor: 100, record_size: 8 };
+/// let counters = database.create_partition(PartitionSpec::new("counters", organization, Locking::Page)).await?;
+/// assert_eq!(database.partition("history")?, history);
+/// assert_eq!(database.partitions()[usize::from(customers.0)].device, "flash");
+/// # assert_ne!(counters, customers);
+/// # Ok(())
+/// # });
+/// ```
 #[derive(Clone, Debug)]
 pub struct PartitionSpec {
     /// Its name.
@@ -48,6 +66,19 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::Setting`] if the name is taken or the sizes do not fit, or the driver's.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// assert_eq!(database.partition("notes"), Ok(notes));
+    /// let again = database.create_partition(PartitionSpec::b_tree("notes")).await;
+    /// assert!(matches!(again, Err(Error::Setting(_))), "the name is taken");
+    /// assert_eq!(database.partition("nots"), Err(Error::NoPartition("nots".into())));
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn create_partition(&self, spec: PartitionSpec) -> Result<PartitionId> {
         let database = self.clone();
         self.0.executor.spawn(async move { database.create_partition_undisturbed(spec).await }).join().await

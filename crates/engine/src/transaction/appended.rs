@@ -16,6 +16,30 @@ impl Transaction {
     /// # Errors
     /// [`Error::TooLarge`] if it fits no page, [`Error::Deadlock`], [`Error::NoPartition`], [`Error::WrongOrganization`], a
     /// damaged page, or the driver's.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// let history = database.create_partition(PartitionSpec::append("history")).await?;
+    /// let mut amounts = Vec::new();
+    /// database
+    ///     .transaction(async |tx| {
+    ///         for amount in [20_u8, 30, 50] {
+    ///             tx.append(history, &[amount]).await?;
+    ///         }
+    ///         amounts.clear();
+    ///         let all = |_position, record: &[u8]| {
+    ///             amounts.push(record[0]);
+    ///             true
+    ///         };
+    ///         tx.scan_appended(history, all).await
+    ///     })
+    ///     .await?;
+    /// assert_eq!(amounts, [20, 30, 50]);
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn append(&mut self, partition: PartitionId, record: &[u8]) -> Result<Position> {
         if self.reference() {
             self.delayed_reference().await?;

@@ -21,6 +21,20 @@ impl Transaction {
     /// # Errors
     /// [`crate::Error::LogFailed`]: whether the transaction is committed shows when the database is opened again. The
     /// error of a forced write, under FORCE.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// let mut tx = database.begin().await?;
+    /// tx.put(notes, b"milk", b"two litres").await?;
+    /// tx.commit().await?;
+    /// let log = database.log();
+    /// assert_eq!(log.durable(), log.end(), "it survives a power cut");
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn commit(mut self) -> Result<()> {
         let database = self.database.clone();
         let inner = &*database.0;

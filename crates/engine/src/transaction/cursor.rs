@@ -71,6 +71,33 @@ fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 
 impl Transaction {
     /// A cursor over the keys between `lower` and `upper`, beginning at the end that `direction` comes from.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # use entresol_engine::Direction;
+    /// # with_database(async |database| {
+    /// # let readings = database.create_partition(PartitionSpec::b_tree("readings")).await?;
+    /// use std::ops::Bound;
+    ///
+    /// database
+    ///     .transaction(async |tx| {
+    ///         for hour in 0..24_u8 {
+    ///             tx.put(readings, &[hour], &[hour + 10]).await?;
+    ///         }
+    ///         // The readings before noon, the latest first.
+    ///         let mut morning = tx.cursor(readings, Bound::Unbounded, Bound::Excluded(&[12]), Direction::Backward);
+    ///         let mut hours = Vec::new();
+    ///         while let Some((key, _value)) = tx.next(&mut morning).await? {
+    ///             hours.push(key[0]);
+    ///         }
+    ///         assert!(hours.iter().copied().eq((0..12).rev()));
+    ///         Ok(())
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn cursor(
         &self,
         partition: PartitionId,

@@ -43,6 +43,26 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::read_object`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # use entresol_engine::catalog::{Locking, Organization};
+    /// # with_database(async |database| {
+    /// let organization = Organization::Direct { objects: 1_000, blocking_factor: 100, record_size: 8 };
+    /// let counters = database.create_partition(PartitionSpec::new("counters", organization, Locking::Record)).await?;
+    /// database
+    ///     .transaction(async |tx| {
+    ///         tx.modify_object(counters, 999, |bytes| bytes[0] += 1).await?;
+    ///         assert_eq!(tx.read_object(counters, 999, |bytes| bytes[0]).await?, 1);
+    ///         let beyond = tx.read_object(counters, 1_000, |_| ()).await;
+    ///         assert!(matches!(beyond, Err(Error::NoRecord(_))));
+    ///         Ok(())
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn modify_object<R>(
         &mut self,
         partition: PartitionId,

@@ -15,6 +15,36 @@ impl Database {
     ///
     /// # Errors
     /// Those of `work`, and those of [`Database::begin`] and [`Transaction::commit`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let accounts = database.create_partition(PartitionSpec::b_tree("accounts")).await?;
+    /// # for name in [b"a", b"b"] {
+    /// #     database.transaction(async |tx| tx.put(accounts, name, &[100]).await).await?;
+    /// # }
+    /// // Two transfers that lock the same accounts in opposite order: one of them is tried again.
+    /// let transfer = |from: &'static [u8], to: &'static [u8]| {
+    ///     let database = database.clone();
+    ///     database.executor().clone().spawn(async move {
+    ///         let work = async |tx: &mut Transaction| {
+    ///             tx.modify(accounts, from, |balance| balance[0] -= 10).await?;
+    ///             database.executor().sleep_ns(1_000).await;
+    ///             tx.modify(accounts, to, |balance| balance[0] += 10).await
+    ///         };
+    ///         database.transaction(work).await
+    ///     })
+    /// };
+    /// let (there, back) = (transfer(b"a", b"b"), transfer(b"b", b"a"));
+    /// there.join().await?;
+    /// back.join().await?;
+    /// assert_eq!(database.statistics().deadlocks.get(), 1);
+    /// let a = database.transaction(async |tx| tx.get(accounts, b"a").await).await?;
+    /// assert_eq!(a, Some(vec![100]));
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn transaction<T>(&self, mut work: impl AsyncFnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         let mut began = None;
         let mut backoff_ns = BACKOFF_NS_MIN;

@@ -17,6 +17,19 @@ impl Transaction {
     ///
     /// # Errors
     /// A damaged page or the driver's. Opening the database again completes the rollback.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// let mut tx = database.begin().await?;
+    /// tx.put(notes, b"milk", b"two litres").await?;
+    /// tx.rollback().await?;
+    /// assert_eq!(database.transaction(async |tx| tx.get(notes, b"milk").await).await?, None);
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn rollback(mut self) -> Result<()> {
         self.spawn_rollback().join().await
     }
@@ -34,6 +47,25 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::rollback`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// let mut tx = database.begin().await?;
+    /// let empty = tx.savepoint();
+    /// for attempt in 0..3_u8 {
+    ///     tx.put(notes, b"milk", &[attempt]).await?;
+    ///     tx.rollback_to(empty).await?;
+    /// }
+    /// tx.put(notes, b"milk", b"two litres").await?;
+    /// tx.commit().await?;
+    /// # let found = database.transaction(async |tx| tx.get(notes, b"milk").await).await?;
+    /// # assert_eq!(found.as_deref(), Some(&b"two litres"[..]));
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         self.database.clone().undo(&mut self.state, savepoint.undo).await
     }

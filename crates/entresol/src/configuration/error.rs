@@ -5,6 +5,17 @@ use std::ops::Range;
 use thiserror::Error;
 
 /// Why there is no configuration.
+///
+/// ```
+/// use entresol::configuration::{Configuration, ConfigurationError, Problem};
+///
+/// let text = b"[log]\ndevice = \"flsh\"\n[device.flash]\npath = \"/mnt/nvme\"";
+/// let error = Configuration::from_bytes("house.toml", text, None).unwrap_err();
+/// println!("{error}");
+/// let ConfigurationError::Wrong { findings } = error else { panic!("the text is wrong") };
+/// assert_eq!((findings[0].line, findings[0].nearest.as_deref()), (2, Some("flash")));
+/// assert!(matches!(findings[0].problem, Problem::NoSuch { what: "device", .. }));
+/// ```
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ConfigurationError {
     /// The file cannot be read.

@@ -1,5 +1,6 @@
 use super::*;
-use crate::ground::{self, Unwatched};
+use crate::Unwatched;
+use crate::ground;
 use crate::run::{self, Length, Load, Measured, Plan};
 use base::Random;
 use engine::PartitionSpec;

@@ -8,6 +8,33 @@ use engine::catalog::Organization;
 use engine::{Database, Error, PartitionSpec, Result, Transaction};
 
 /// A synthetic workload on a database, to be run by [`crate::run::run`].
+///
+/// ```
+/// # use engine::{Database, PartitionSpec, Settings, catalog::Locking};
+/// # use executor::{Executor, Order};
+/// # use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+/// use entresol_workload::synthetic::{Model, Synthetic};
+/// use entresol_workload::{Length, Load, Plan, Unwatched, run};
+///
+/// # let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+/// # let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+/// # let done = executor.run(async {
+/// # let database = Database::create(&executor, Settings::default()).await?;
+/// let model = Model::parse(Model::RAHM_1991_CONTENTION, "section 4.7").expect("it comes with the crate");
+/// let load = Load::Open { rate_per_s: model.rate_per_s() };
+/// let page_size = database.settings().buffer.page_size as u32;
+/// let workload = Synthetic::prepare(&database, model, |partition| {
+///     Ok(PartitionSpec::new(&partition.name, partition.organization(page_size), Locking::Page))
+/// })
+/// .await?;
+/// let plan = Plan { load, warm_up: Length::Transactions(0), measure: Length::Transactions(500), seed: 1 };
+/// let measured = run::run(&database, workload, &plan, &mut Unwatched, |measured| measured).await?;
+/// assert_eq!(measured.types[0].name, "update");
+/// # Ok::<(), engine::Error>(())
+/// # });
+/// # executor.stop();
+/// # done.expect("the machine goes on").expect("the run ends");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Synthetic {
     model: Model,

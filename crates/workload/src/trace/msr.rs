@@ -49,6 +49,17 @@ struct Disk {
 ///
 /// # Panics
 /// If `page_size` is below 512 or above 1 MiB.
+///
+/// ```
+/// use entresol_workload::trace::msr::import;
+///
+/// let lines = "128166372003061629,usr,0,Read,7014609920,24576,41286\n\
+///              128166372016382155,usr,0,Write,2517696512,4096,703154\n";
+/// let trace = import("usr_0.csv", lines.as_bytes(), 8192)?;
+/// let writes = trace.references().iter().filter(|reference| reference.write).count();
+/// assert_eq!((trace.len(), trace.references().len(), writes), (2, 5, 1), "the read touches four pages");
+/// # Ok::<(), entresol_workload::trace::TraceError>(())
+/// ```
 pub fn import(file: &str, bytes: &[u8], page_size: u64) -> Result<Trace, TraceError> {
     assert!((512..=1 << 20).contains(&page_size), "a page of {page_size} bytes");
     let mut disks: Vec<Disk> = Vec::new();

@@ -13,6 +13,56 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 /// A trace on a database, to be run by [`crate::run::run`].
+///
+/// ```
+/// # use engine::{Database, PartitionSpec, Settings};
+/// # use executor::{Executor, Order};
+/// # use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+/// use entresol_workload::point_reads::PointReads;
+/// use entresol_workload::trace::record::{Recorded, Recorder};
+/// use entresol_workload::trace::replay::{Replay, organization};
+/// use entresol_workload::{Length, Load, Plan, Unwatched, run};
+/// # use std::rc::Rc;
+///
+/// # let machine = || {
+/// #     let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+/// #     Executor::new(Box::new(driver), Order::FirstInFirstOut)
+/// # };
+/// # let (executor, other) = (machine(), machine());
+/// let plan = Plan {
+///     load: Load::Closed { clients: 1 },
+///     warm_up: Length::Transactions(0),
+///     measure: Length::Transactions(50),
+///     seed: 1,
+/// };
+/// # let recorded = executor.run(async {
+/// # let database = Database::create(&executor, Settings::default()).await?;
+/// // What one database is asked for is written down ...
+/// let partition = database.create_partition(PartitionSpec::b_tree("squares")).await?;
+/// let records = (0..1_000_u64).map(|number| (number.to_be_bytes(), (number * number).to_le_bytes()));
+/// database.load_b_tree(partition, records, |_| {}).await?;
+/// let recorder = Recorder::new();
+/// let workload = Recorded::new(&database, PointReads { partition, records: 1_000 }, Some(Rc::clone(&recorder)));
+/// run::run(&database, workload, &plan, &mut Unwatched, |_| ()).await?;
+/// let trace = recorder.trace(&database).expect("its names are a trace's");
+/// # Ok::<_, engine::Error>(trace)
+/// # });
+/// # let trace = recorded.expect("the machine goes on").expect("the run ends");
+/// # executor.stop();
+/// # let done = other.run(async {
+/// # let database = Database::create(&other, Settings::default()).await?;
+/// // ... and asked of another one.
+/// let replay = Replay::prepare(&database, Rc::new(trace), |partition| {
+///     Ok(PartitionSpec::new(&partition.name, organization(partition, 8192), partition.locks))
+/// })
+/// .await?;
+/// let measured = run::run(&database, replay, &plan, &mut Unwatched, |measured| measured).await?;
+/// assert!(measured.transactions >= 50);
+/// # Ok::<(), engine::Error>(())
+/// # });
+/// # other.stop();
+/// # done.expect("the machine goes on").expect("the run ends");
+/// ```
 #[derive(Debug)]
 pub struct Replay {
     trace: Rc<Trace>,

@@ -8,6 +8,15 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 /// How many references have which stack distance.
+///
+/// ```
+/// use entresol_workload::trace::stack_distance::StackDistances;
+///
+/// let pages = [1, 2, 3, 1, 2, 3, 3, 1];
+/// let distances = StackDistances::of(pages.into_iter());
+/// assert_eq!(distances.pages(), 3);
+/// assert_eq!([1, 2, 3].map(|frames| distances.hits(frames)), [1, 1, 5], "under LRU, for every size at once");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackDistances {
     /// References by distance.

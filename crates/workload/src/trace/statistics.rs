@@ -5,6 +5,24 @@ use super::{Reference, Trace};
 use std::collections::BTreeSet;
 
 /// The properties of a trace.
+///
+/// ```
+/// use entresol_workload::trace::{Trace, statistics::Statistics};
+///
+/// let text = "entresol-trace 1
+/// partition stock objects 100 blocking-factor 10 locks page
+/// type order
+/// begin order
+/// r stock 7
+/// w stock 42
+/// end transactions 1 references 2
+/// ";
+/// let trace = Trace::read("orders.trace", text.as_bytes())?;
+/// let statistics = Statistics::of(&trace);
+/// assert_eq!((statistics.references, statistics.writes, statistics.pages), (2, 1, 2));
+/// assert_eq!(statistics.types[0].row, [1.0]);
+/// # Ok::<(), entresol_workload::trace::TraceError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statistics {
     /// Transactions.

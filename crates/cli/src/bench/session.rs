@@ -1,0 +1,65 @@
+//! What a benchmark does with an open database, alike for every workload: measure, record, report, close.
+
+use super::meter::Meter;
+use super::summary::{self, Headline};
+use crate::Failure;
+use crate::progress::Progress;
+use crate::report::{Clock, RunReport};
+use crate::trace::Recording;
+use entresol::{Database, Store};
+use workload::trace::record::Recorded;
+use workload::{Load, Plan, Workload};
+
+/// One run of a benchmark.
+pub struct Run<'a> {
+    /// The workload and its parameters, for people; the load excepted.
+    pub name: String,
+    /// How long it lasts and under what load.
+    pub plan: Plan,
+    /// What its references are recorded by, if they are.
+    pub recording: Option<&'a Recording>,
+}
+
+/// Measures the workload that `prepare` makes on the engine's thread.
+pub fn measure<W: Workload>(
+    store: &Store,
+    run: Run<'_>,
+    progress: &Progress,
+    prepare: impl AsyncFnOnce(&Database) -> entresol::Result<W>,
+) -> Result<RunReport, Failure> {
+    let Run { name, plan, recording } = run;
+    let headline = Headline {
+        workload: format!("{name}, {}", words(&plan.load)),
+        seed: plan.seed,
+        clock: if store.is_virtual() { Clock::Virtual } else { Clock::Real },
+        warnings: store.warnings(),
+    };
+    let mut meter = Meter::new(progress, &plan, store.is_virtual());
+    let report = store.run(async |database| {
+        let workload = Recorded::new(database, prepare(database).await?, recording.map(Recording::recorder));
+        let report = |measured| summary::report(database, headline, &measured);
+        workload::run::run(database, workload, &plan, &mut meter, report).await
+    })?;
+    if let Some(recording) = recording {
+        recording.finish(store.database());
+    }
+    Ok(report)
+}
+
+/// Closes the database; a described machine just vanishes.
+pub fn close(store: Store) -> Result<(), Failure> {
+    if !store.is_virtual() {
+        store.close()?;
+    }
+    Ok(())
+}
+
+/// A load for people.
+fn words(load: &Load) -> String {
+    match load {
+        Load::Closed { clients: 1 } => "1 client".to_owned(),
+        Load::Closed { clients } => format!("{clients} clients"),
+        // Sums of rates have digits that nobody asked for.
+        Load::Open { rate_per_s } => format!("{} arrivals/s", (rate_per_s * 1e3).round() / 1e3),
+    }
+}
