@@ -1,0 +1,490 @@
+//! Memory-resident sets: partitions whose records are all in memory, in segments that a checkpoint copies to a backup.
+//!
+//! As in System M (Garcia-Molina and Salem, 1988, sections 2.4 to 2.7): records stand in *segments* of one size, a share of
+//! which inserts keep free so that records can grow; search structures are not logged but built anew while segments are
+//! loaded; nothing is ever undone from a log, because the old state of whatever an unfinished transaction has changed is kept
+//! as a *shadow* until it ends. System M puts the new version of a record beside the old one and frees that at commit. Here a
+//! record is changed where it is and its old bytes are kept in private memory of the transaction: that touches less memory,
+//! and keeps uncommitted bytes out of every backup, because an image of a segment is made with the shadows put back.
+//!
+//! Everything here is synchronous. Transactions are told apart by [`Owner`]; they lock what they read and change before they
+//! come here, a record that an unfinished transaction has changed is left alone by all others.
+//!
+//! # Segments
+//!
+//! ```text
+//!  0 checksum u32   CRC-32C of the bytes from 4 to the end        all words little-endian;
+//!  4 magic u32      "SEG1"                                         valid in images only
+//!  8 partition u16, zero u16
+//! 12 number u32     the segment's position in its set
+//! 16 used u32       where the items end, zero u32
+//! 24 sequence u64   the set's highest sequence number at the time
+//! 32 arrival u64    the number of the set's next arrival at the time
+//! 40 zeros
+//! 64 items, each a multiple of 8 bytes and at least 24
+//! ```
+//!
+//! An item is a record or a hole:
+//!
+//! ```text
+//!  0 size in units of 8 bytes (20 bits), key length (16), value length (23), flags (5):
+//!    hole, deleted by an unfinished transaction, behind a hole
+//!  8 record: sequence number u64      hole: next hole u32, hole before u32 (bytes from the front)
+//! 16 record: key, value, slack        hole: anything; its size in bytes in the last 8
+//! ```
+//!
+//! A record gets the next sequence number of its set whenever it is placed, by an insert or a move. Images of segments are made
+//! at different moments, so a record that moved may be in two of them: the higher number is the later copy.
+//!
+//! # Redo
+//!
+//! Redo repeats values: a whole value, or a range of its bytes. It is replayed from the beginning of the sweep that wrote the
+//! images, transaction by transaction in the order of their commits. So a record may be met in a state later than the change
+//! that is repeated; the replay passes through nonsense then, and ends well: a change that gives the whole value makes it
+//! right, and if there is none, the record had its place and length all the time, and each byte gets its last value.
+
+mod arrivals;
+mod buckets;
+mod changes;
+mod ending;
+mod index;
+mod layout;
+mod load;
+mod memory;
+mod redo;
+mod rooms;
+mod secondary;
+mod segment;
+
+#[cfg(test)]
+mod tests;
+
+pub use changes::Position;
+pub use secondary::Secondary;
+
+use crate::lock::Owner;
+use base::PartitionId;
+use changes::Changes;
+use driver::Frame;
+use memory::Set;
+use redo::Redo;
+use std::ops::{Bound, RangeInclusive};
+use thiserror::Error;
+
+/// Sizes of segments in bytes, powers of two.
+pub const SEGMENT_SIZES: RangeInclusive<usize> = 16 << 10..=4 << 20;
+/// The usual size of a segment in bytes.
+pub const SEGMENT_SIZE: usize = 256 << 10;
+/// The usual share of a segment that inserts keep free.
+pub const RESERVE: f64 = 0.1;
+
+/// Who gives a set's records their keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// The caller; records are found through a hash index.
+    Keyed,
+    /// The set: a record's key is its number in the order of arrival, 8 bytes big-endian. Numbers are not used again.
+    Arrival,
+}
+
+/// What a set is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetSettings {
+    /// The partition that the set is.
+    pub partition: PartitionId,
+    /// Bytes of a segment, a power of two within [`SEGMENT_SIZES`].
+    pub segment_size: usize,
+    /// The share of a segment that inserts keep free, 0 to 0.9.
+    pub reserve: f64,
+    /// Who gives the keys.
+    pub keys: Keys,
+    /// Its ordered secondary indexes.
+    pub secondaries: Vec<Secondary>,
+}
+
+/// Why a set did not do what it was asked. Nothing was changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is a record with this key.
+    Duplicate,
+    /// There is no record with this key.
+    Missing,
+    /// No segment has room: add one and call again.
+    NoSegment,
+    /// This segment is lent to a write: call again when it has come back.
+    Lent(u32),
+    /// The key, or key and value, are longer than any segment holds.
+    TooLarge {
+        /// Bytes asked for.
+        found: usize,
+        /// Bytes at most.
+        limit: usize,
+    },
+    /// This segment has another colour than those the transaction or action has touched: it must start again.
+    Painted(u32),
+}
+
+/// What is wrong with an image that was to be loaded.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct Damage(pub String);
+
+/// Why redo was not applied to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplyError {
+    /// No segment of this set has room: add one and apply the same bytes again.
+    NoSegment(PartitionId),
+    /// It names a set that there is not.
+    NoSet(PartitionId),
+    /// It is no redo of these sets.
+    Malformed,
+}
+
+/// All sets of a database, and what unfinished transactions have changed in them.
+#[derive(Default)]
+pub struct Sets {
+    sets: Vec<Option<Box<Set>>>,
+    owners: Vec<Changes>,
+    /// A value while it is being changed.
+    scratch: Vec<u8>,
+    /// The changes of redo being applied.
+    replay: Changes,
+}
+
+impl Sets {
+    /// No sets.
+    pub fn new() -> Sets {
+        Sets::default()
+    }
+
+    /// Adds an empty set.
+    ///
+    /// # Panics
+    /// If its settings are out of range or the partition is a set already.
+    pub fn attach(&mut self, settings: SetSettings) {
+        let number = usize::from(settings.partition.0);
+        if self.sets.len() <= number {
+            self.sets.resize_with(number + 1, || None);
+        }
+        assert!(self.sets[number].is_none(), "partition {number} is a set already");
+        self.sets[number] = Some(Box::new(Set::new(settings)));
+    }
+
+    #[inline]
+    fn set(&self, partition: PartitionId) -> &Set {
+        self.sets[usize::from(partition.0)].as_ref().expect("the partition is a set")
+    }
+
+    #[inline]
+    fn set_mut(&mut self, partition: PartitionId) -> &mut Set {
+        self.sets[usize::from(partition.0)].as_mut().expect("the partition is a set")
+    }
+
+    /// A set, and the changes of an owner.
+    #[inline]
+    fn pair(&mut self, owner: Owner, partition: PartitionId) -> (&mut Set, &mut Changes, &mut Vec<u8>) {
+        let number = owner.0 as usize;
+        if self.owners.len() <= number {
+            self.owners.resize_with(number + 1, Changes::default);
+        }
+        let set = self.sets[usize::from(partition.0)].as_mut().expect("the partition is a set");
+        (set, &mut self.owners[number], &mut self.scratch)
+    }
+
+    /// The value of `key`. `hash` is the hash of the key that also names its lock; sets of arrivals ignore it.
+    ///
+    /// # Errors
+    /// [`Refusal::Lent`], [`Refusal::Painted`].
+    #[inline]
+    pub fn get(&self, owner: Owner, partition: PartitionId, key: &[u8], hash: u64) -> Result<Option<&[u8]>, Refusal> {
+        let _ = owner;
+        let set = self.set(partition);
+        Ok(set.find(key, hash)?.map(|place| {
+            let (bytes, at) = set.at(place);
+            layout::value(bytes, at)
+        }))
+    }
+
+    /// Inserts a record into a set whose records have keys of the caller's.
+    ///
+    /// # Errors
+    /// All but [`Refusal::Missing`].
+    ///
+    /// # Panics
+    /// If the set gives the keys.
+    pub fn insert(
+        &mut self,
+        owner: Owner,
+        partition: PartitionId,
+        key: &[u8],
+        hash: u64,
+        value: &[u8],
+    ) -> Result<(), Refusal> {
+        let (set, changes, _) = self.pair(owner, partition);
+        assert!(matches!(set.finder, memory::Finder::Keyed(_)), "the set numbers its records itself");
+        set.insert(changes, key, hash, value)
+    }
+
+    /// Adds a record to a set of arrivals and returns its number.
+    ///
+    /// # Errors
+    /// All but [`Refusal::Missing`] and [`Refusal::Duplicate`].
+    ///
+    /// # Panics
+    /// If the set's records have keys of the caller's.
+    pub fn append(&mut self, owner: Owner, partition: PartitionId, value: &[u8]) -> Result<u64, Refusal> {
+        let (set, changes, _) = self.pair(owner, partition);
+        assert!(matches!(set.finder, memory::Finder::Arrival(_)), "the set does not number its records");
+        let number = set.arrival;
+        set.insert(changes, &number.to_be_bytes(), 0, value)?;
+        Ok(number)
+    }
+
+    /// Changes a value where it is: `change` sees its bytes and may alter them, not their number. Only the range that
+    /// differs is logged.
+    ///
+    /// # Errors
+    /// [`Refusal::Missing`], [`Refusal::Lent`], [`Refusal::Painted`]; `change` was not called then.
+    #[inline]
+    pub fn modify<R>(
+        &mut self,
+        owner: Owner,
+        partition: PartitionId,
+        key: &[u8],
+        hash: u64,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, Refusal> {
+        let (set, changes, scratch) = self.pair(owner, partition);
+        let place = set.find(key, hash)?.ok_or(Refusal::Missing)?;
+        Ok(set.modify(changes, scratch, place, hash, change))
+    }
+
+    /// Gives a record another value, of whatever length.
+    ///
+    /// # Errors
+    /// All but [`Refusal::Duplicate`].
+    pub fn replace(
+        &mut self,
+        owner: Owner,
+        partition: PartitionId,
+        key: &[u8],
+        hash: u64,
+        value: &[u8],
+    ) -> Result<(), Refusal> {
+        let (set, changes, scratch) = self.pair(owner, partition);
+        let place = set.find(key, hash)?.ok_or(Refusal::Missing)?;
+        set.put(changes, scratch, place, key, hash, value)
+    }
+
+    /// Deletes a record; false if there is none with this key.
+    ///
+    /// # Errors
+    /// [`Refusal::Lent`], [`Refusal::Painted`].
+    pub fn delete(&mut self, owner: Owner, partition: PartitionId, key: &[u8], hash: u64) -> Result<bool, Refusal> {
+        let (set, changes, _) = self.pair(owner, partition);
+        let Some(place) = set.find(key, hash)? else { return Ok(false) };
+        set.delete(changes, place, key, hash);
+        Ok(true)
+    }
+
+    /// Adds an empty segment to a set.
+    ///
+    /// # Panics
+    /// If the frame has another size.
+    pub fn add_segment(&mut self, partition: PartitionId, frame: Frame) {
+        self.set_mut(partition).add_segment(frame);
+    }
+
+    /// Bytes of a set's segments.
+    pub fn segment_size(&self, partition: PartitionId) -> usize {
+        self.set(partition).segment_size
+    }
+
+    /// How many segments a set has.
+    pub fn segments(&self, partition: PartitionId) -> u32 {
+        self.set(partition).segments.len() as u32
+    }
+
+    /// How many records a set has, those of unfinished transactions included.
+    pub fn records(&self, partition: PartitionId) -> u64 {
+        self.set(partition).finder.count() as u64
+    }
+
+    /// Bytes that a set's records take in its segments, all told.
+    pub fn bytes(&self, partition: PartitionId) -> u64 {
+        let set = self.set(partition);
+        let taken = |free: usize| (set.segment_size - layout::SEGMENT_HEADER_SIZE - free) as u64;
+        set.segments.iter().map(|segment| taken(segment.free())).sum()
+    }
+
+    /// What a transaction has to log at its commit; empty if it has changed nothing.
+    pub fn redo(&self, owner: Owner) -> &[u8] {
+        self.owners.get(owner.0 as usize).map_or(&[], |changes| &changes.redo)
+    }
+
+    /// The present moment in a transaction.
+    pub fn position(&self, owner: Owner) -> Position {
+        self.owners.get(owner.0 as usize).map_or(Position::default(), Changes::position)
+    }
+
+    /// Ends a transaction: what it has changed is committed from now on. Its redo is forgotten.
+    pub fn commit(&mut self, owner: Owner) {
+        let Some(changes) = self.owners.get_mut(owner.0 as usize) else { return };
+        commit(&mut self.sets, changes);
+    }
+
+    /// Takes back what a transaction has changed since `position`.
+    ///
+    /// # Panics
+    /// If it has been rolled back to before `position` since.
+    pub fn roll_back_to(&mut self, owner: Owner, position: Position) {
+        let Some(changes) = self.owners.get_mut(owner.0 as usize) else { return };
+        assert!(position <= changes.position(), "a savepoint lies in the past");
+        while changes.shadows.len() > position.shadows {
+            let shadow = changes.shadows.pop().expect("there are more");
+            let set = self.sets[usize::from(shadow.set)].as_mut().expect("it had been changed");
+            set.roll_back(&shadow, shadow.bytes(&changes.saved));
+            changes.saved.truncate(shadow.saved);
+        }
+        changes.redo.truncate(position.redo);
+    }
+
+    /// Ends a transaction and takes back all that it has changed.
+    pub fn roll_back(&mut self, owner: Owner) {
+        self.roll_back_to(owner, Position::default());
+    }
+
+    /// Writes the committed state of a segment to `out`, with header and checksum.
+    ///
+    /// # Panics
+    /// If the segment is lent, or `out` has another size.
+    pub fn image(&self, partition: PartitionId, segment: u32, out: &mut [u8]) {
+        let shadows = self
+            .owners
+            .iter()
+            .flat_map(|changes| changes.shadows.iter().rev().map(|shadow| (shadow, shadow.bytes(&changes.saved))));
+        self.set(partition).image(segment as usize, shadows, out);
+    }
+
+    /// Whether copy `copy` (0 or 1) of the backup has an older state of a segment than the committed one.
+    pub fn is_dirty(&self, partition: PartitionId, segment: u32, copy: usize) -> bool {
+        self.set(partition).segments[segment as usize].dirty & 1 << copy != 0
+    }
+
+    /// Notes that copy `copy` of the backup gets the present committed state of a segment. To be called in the same step as
+    /// [`Sets::image`] or [`Sets::lend`]; commits set both bits again.
+    pub fn clear_dirty(&mut self, partition: PartitionId, segment: u32, copy: usize) {
+        self.set_mut(partition).segments[segment as usize].dirty &= !(1 << copy);
+    }
+
+    /// Hands out a segment itself, with header and checksum, for a write without a copy. `None` while an unfinished
+    /// transaction has changed it, or if it is lent already.
+    pub fn lend(&mut self, partition: PartitionId, segment: u32) -> Option<Frame> {
+        let set = self.set_mut(partition);
+        let number = segment as usize;
+        if set.segments[number].is_lent() || set.segments[number].uncommitted > 0 {
+            return None;
+        }
+        let header = set.header(number, set.segments[number].tail());
+        header.seal(set.segments[number].bytes_mut());
+        let frame = set.segments[number].lend();
+        set.update_room(number);
+        Some(frame)
+    }
+
+    /// Takes a lent segment back.
+    ///
+    /// # Panics
+    /// If the segment is not lent.
+    pub fn take_back(&mut self, partition: PartitionId, segment: u32, frame: Frame) {
+        let set = self.set_mut(partition);
+        set.segments[segment as usize].take_back(frame);
+        set.update_room(segment as usize);
+    }
+
+    /// Takes up the image of a set's next segment: the first is number 0. It is clean in copy `copy` of the backup, from which
+    /// it comes, unless it or another has a record that is outdated by one in the other; that gives way.
+    ///
+    /// # Errors
+    /// [`Damage`] if it is no image of this segment; the set is as before then.
+    ///
+    /// # Panics
+    /// If segments are not loaded in order, or the frame has another size.
+    pub fn load(&mut self, partition: PartitionId, segment: u32, copy: usize, frame: Frame) -> Result<(), Damage> {
+        let set = self.set_mut(partition);
+        assert_eq!(segment as usize, set.segments.len(), "segments are loaded in order");
+        set.load(copy, frame)
+    }
+
+    /// Ends the loading of segments: builds what was put off.
+    pub fn finish_load(&mut self) {
+        self.sets.iter_mut().flatten().for_each(|set| set.finish_load());
+    }
+
+    /// Repeats a transaction's changes, which are committed at once. May be called again with the same bytes.
+    ///
+    /// # Errors
+    /// See [`ApplyError`]; changes in front of the one at fault have been made.
+    pub fn apply(&mut self, mut redo: &[u8]) -> Result<(), ApplyError> {
+        while !redo.is_empty() {
+            let change = Redo::decode(&mut redo).ok_or(ApplyError::Malformed)?;
+            let partition = change.partition();
+            let set = self.sets.get_mut(usize::from(partition.0)).and_then(Option::as_mut);
+            let set = set.ok_or(ApplyError::NoSet(partition))?;
+            set.apply(&mut self.replay, &mut self.scratch, &change)?;
+            commit(&mut self.sets, &mut self.replay);
+        }
+        Ok(())
+    }
+
+    /// Every record of a set, in no particular order; those in lent segments are left out.
+    pub fn iterate(&self, partition: PartitionId) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.set(partition).records().map(|(_, key, value)| (key, value))
+    }
+
+    /// Secondary keys within bounds and the keys of their records, in order of both, from a secondary index of a set.
+    ///
+    /// # Panics
+    /// If the set has no such index.
+    pub fn range(
+        &self,
+        partition: PartitionId,
+        secondary: usize,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
+        self.set(partition).secondaries[secondary].range(from, to)
+    }
+
+    /// Checks every invariant: records and index one to one, free bytes and holes, rooms, secondary indexes, shadows.
+    ///
+    /// # Errors
+    /// Words that say what is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        for set in self.sets.iter().flatten() {
+            let name = |what: String| format!("set {}: {what}", set.partition.0);
+            set.check().map_err(name)?;
+            let mut shadows = vec![0; set.segments.len()];
+            let of_set = |shadow: &&changes::Shadow| shadow.set == set.partition.0;
+            for shadow in self.owners.iter().flat_map(|changes| &changes.shadows).filter(of_set) {
+                shadows[set.locate(shadow.place).0] += 1;
+                if let changes::Before::MovedTo(to) = shadow.before {
+                    shadows[set.locate(to).0] += 1;
+                }
+            }
+            let counted = set.segments.iter().map(|segment| segment.uncommitted);
+            if !counted.eq(shadows.iter().copied()) {
+                return Err(name(format!("unfinished transactions have shadows {shadows:?} in its segments")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Commits changes and forgets them.
+fn commit(sets: &mut [Option<Box<Set>>], changes: &mut Changes) {
+    for shadow in &changes.shadows {
+        sets[usize::from(shadow.set)].as_mut().expect("it had been changed").commit(shadow);
+    }
+    changes.clear();
+}

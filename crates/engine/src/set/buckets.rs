@@ -1,0 +1,86 @@
+//! Cache lines of eight words, numbered from 0, that never move while their number grows.
+
+/// The first block has so many lines; each further one doubles the capacity.
+const FIRST_BLOCK_LOG2: u32 = 8;
+
+/// A growing row of zeroed cache lines. Its memory comes in blocks, each as large as all before it, which the operating
+/// system fills with zeros as they are touched: growth copies nothing and never stops for long.
+#[derive(Default)]
+pub(super) struct Buckets {
+    blocks: Vec<Block>,
+    count: usize,
+}
+
+struct Block {
+    words: Vec<u64>,
+    /// The first word that begins a cache line.
+    start: usize,
+}
+
+impl Block {
+    fn new(lines: usize) -> Block {
+        let words = vec![0_u64; (lines + 1) * 8];
+        let start = words.as_ptr().align_offset(64);
+        assert!(start < 8, "a word's address is a multiple of its size");
+        Block { words, start }
+    }
+}
+
+/// The block of a line and the line's position in it.
+#[inline]
+fn locate(number: usize) -> (usize, usize) {
+    let block = (number >> FIRST_BLOCK_LOG2).checked_ilog2().map_or(0, |log| log as usize + 1);
+    let first = if block == 0 { 0 } else { 1 << (FIRST_BLOCK_LOG2 as usize + block - 1) };
+    (block, number - first)
+}
+
+impl Buckets {
+    /// How many lines there are.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Adds a line of zeros and returns its number.
+    pub(super) fn push(&mut self) -> usize {
+        let (block, _) = locate(self.count);
+        if block == self.blocks.len() {
+            let lines = 1 << (FIRST_BLOCK_LOG2 as usize + block.saturating_sub(1));
+            self.blocks.push(Block::new(lines));
+        }
+        self.count += 1;
+        self.count - 1
+    }
+
+    /// A line.
+    #[inline]
+    pub(super) fn line(&self, number: usize) -> &[u64; 8] {
+        let (block, position) = locate(number);
+        let block = &self.blocks[block];
+        block.words[block.start..].as_chunks::<8>().0.get(position).expect("a line below the count")
+    }
+
+    /// A line, to be changed.
+    #[inline]
+    pub(super) fn line_mut(&mut self, number: usize) -> &mut [u64; 8] {
+        let (block, position) = locate(number);
+        let block = &mut self.blocks[block];
+        block.words[block.start..].as_chunks_mut::<8>().0.get_mut(position).expect("a line below the count")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_aligned_distinct_and_stay() {
+        let mut buckets = Buckets::default();
+        for number in 0..5000 {
+            assert_eq!(buckets.push(), number);
+            assert_eq!(buckets.line(number), &[0; 8]);
+            assert_eq!(buckets.line(number).as_ptr().addr() % 64, 0);
+            *buckets.line_mut(number) = [number as u64; 8];
+        }
+        assert!((0..5000).all(|number| *buckets.line(number) == [number as u64; 8]));
+    }
+}

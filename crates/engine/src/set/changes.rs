@@ -1,0 +1,70 @@
+//! What an unfinished transaction has changed: redo for the log, shadows for the way back.
+
+/// A moment within a transaction's changes, to which they can be rolled back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    pub(super) redo: usize,
+    pub(super) shadows: usize,
+}
+
+/// How a record was before a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// There was none.
+    Nothing,
+    /// The saved bytes stood at this offset of the value.
+    Bytes { offset: u32, length: u32 },
+    /// The saved bytes were the value, in an item of this size.
+    Value { size: u32, length: u32 },
+    /// It stands there still, marked as deleted.
+    Here,
+    /// It stands there still, marked as deleted; its new copy is at another place.
+    MovedTo(u64),
+}
+
+/// The shadow of one change.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shadow {
+    /// The set's partition.
+    pub(super) set: u16,
+    /// The record's place in the set when it was changed.
+    pub(super) place: u64,
+    /// The hash of its key.
+    pub(super) hash: u64,
+    /// Where its saved bytes begin.
+    pub(super) saved: usize,
+    pub(super) before: Before,
+}
+
+impl Shadow {
+    /// Its saved bytes.
+    pub(super) fn bytes<'a>(&self, saved: &'a [u8]) -> &'a [u8] {
+        match self.before {
+            Before::Bytes { length, .. } | Before::Value { length, .. } => &saved[self.saved..][..length as usize],
+            Before::Nothing | Before::Here | Before::MovedTo(_) => &[],
+        }
+    }
+}
+
+/// One transaction's changes, in their order. Its vectors are used again by the owner's next transaction.
+#[derive(Default)]
+pub(super) struct Changes {
+    pub(super) redo: Vec<u8>,
+    pub(super) shadows: Vec<Shadow>,
+    pub(super) saved: Vec<u8>,
+}
+
+impl Changes {
+    #[inline]
+    pub(super) fn position(&self) -> Position {
+        Position { redo: self.redo.len(), shadows: self.shadows.len() }
+    }
+
+    /// Forgets all.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.redo.clear();
+        self.shadows.clear();
+        self.saved.clear();
+    }
+}

@@ -1,0 +1,290 @@
+//! The hash index: from a key's hash to the places of records that may have it.
+//!
+//! Linear hashing (Litwin, VLDB 1980) in main memory (Lehman and Carey's Modified Linear Hashing, VLDB 1986): the table grows
+//! by one bucket at a time, in the order of bucket numbers, so no insert stops for a rehash. A bucket is a cache line: seven
+//! entries and a link to an overflow bucket. An entry is a record's place (40 bits, in units of 8 bytes) and bits 8 to 31 of
+//! its hash, of which a bucket number consumes the lower ones; so a bucket is split, and most strangers are told apart,
+//! without looking at records. The table begins with 256 buckets, which consume the hash's lowest 8 bits.
+
+use super::buckets::Buckets;
+
+const ENTRIES: usize = 7;
+const LINK: usize = 7;
+const FIRST_LEVEL: u32 = 8;
+const PLACE_BITS: u32 = 40;
+const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
+/// Entries per bucket, on average, above which the table grows: three quarters of a bucket.
+const LOAD_NUMERATOR: usize = 21;
+const LOAD_DENOMINATOR: usize = 4;
+/// The hash bits in an entry decide of at most so many bits of a bucket number.
+const LEVEL_MAX: u32 = 32;
+
+/// A hash index. Places are in units of 8 bytes and never 0.
+pub(super) struct Index {
+    buckets: Buckets,
+    overflow: Buckets,
+    /// The first unused overflow bucket, plus 1; they are linked.
+    unused: u64,
+    /// Bucket numbers below `split` use `level + 1` bits of the hash, the others `level`.
+    level: u32,
+    split: usize,
+    entries: usize,
+}
+
+/// A bucket's address.
+#[derive(Clone, Copy)]
+enum Line {
+    Primary(usize),
+    Overflow(usize),
+}
+
+#[inline]
+fn entry(hash: u64, place: u64) -> u64 {
+    debug_assert!(place != 0 && place <= PLACE_MASK);
+    (hash >> FIRST_LEVEL) << PLACE_BITS | place
+}
+
+impl Index {
+    pub(super) fn new() -> Index {
+        let mut buckets = Buckets::default();
+        while buckets.count() < 1 << FIRST_LEVEL {
+            buckets.push();
+        }
+        Index { buckets, overflow: Buckets::default(), unused: 0, level: FIRST_LEVEL, split: 0, entries: 0 }
+    }
+
+    /// How many places it holds.
+    pub(super) fn count(&self) -> usize {
+        self.entries
+    }
+
+    #[inline]
+    fn bucket(&self, hash: u64) -> usize {
+        let number = hash as usize & ((1 << self.level) - 1);
+        if number >= self.split { number } else { hash as usize & ((2 << self.level) - 1) }
+    }
+
+    #[inline]
+    fn line(&self, line: Line) -> &[u64; 8] {
+        match line {
+            Line::Primary(number) => self.buckets.line(number),
+            Line::Overflow(number) => self.overflow.line(number),
+        }
+    }
+
+    fn line_mut(&mut self, line: Line) -> &mut [u64; 8] {
+        match line {
+            Line::Primary(number) => self.buckets.line_mut(number),
+            Line::Overflow(number) => self.overflow.line_mut(number),
+        }
+    }
+
+    #[inline]
+    fn next(&self, line: Line) -> Option<Line> {
+        let link = self.line(line)[LINK];
+        (link != 0).then(|| Line::Overflow(link as usize - 1))
+    }
+
+    /// Shows `look` every place whose key may have this hash, until it answers.
+    #[inline]
+    pub(super) fn find<R>(&self, hash: u64, mut look: impl FnMut(u64) -> Option<R>) -> Option<R> {
+        let tag = entry_tag(hash);
+        let mut line = self.buckets.line(self.bucket(hash));
+        loop {
+            for found in &line[..ENTRIES] {
+                if found >> PLACE_BITS == tag
+                    && *found != 0
+                    && let Some(answer) = look(found & PLACE_MASK)
+                {
+                    return Some(answer);
+                }
+            }
+            match line[LINK] {
+                0 => return None,
+                link => line = self.overflow.line(link as usize - 1),
+            }
+        }
+    }
+
+    /// Adds a place.
+    pub(super) fn insert(&mut self, hash: u64, place: u64) {
+        self.put(self.bucket(hash), entry(hash, place));
+        self.entries += 1;
+        if self.entries * LOAD_DENOMINATOR > self.buckets.count() * LOAD_NUMERATOR && self.level < LEVEL_MAX {
+            self.grow();
+        }
+    }
+
+    /// Puts an entry into a bucket or its overflow.
+    fn put(&mut self, bucket: usize, entry: u64) {
+        let mut line = Line::Primary(bucket);
+        loop {
+            if let Some(free) = self.line(line)[..ENTRIES].iter().position(|found| *found == 0) {
+                self.line_mut(line)[free] = entry;
+                return;
+            }
+            let Some(next) = self.next(line) else { break };
+            line = next;
+        }
+        let added = self.take_overflow();
+        self.overflow.line_mut(added)[0] = entry;
+        self.line_mut(line)[LINK] = added as u64 + 1;
+    }
+
+    fn take_overflow(&mut self) -> usize {
+        if self.unused == 0 {
+            return self.overflow.push();
+        }
+        let number = self.unused as usize - 1;
+        let line = self.overflow.line_mut(number);
+        self.unused = line[LINK];
+        *line = [0; 8];
+        number
+    }
+
+    /// Removes a place; false if it is not here.
+    pub(super) fn remove(&mut self, hash: u64, place: u64) -> bool {
+        let Some((line, position, before)) = self.position(hash, place) else { return false };
+        self.line_mut(line)[position] = 0;
+        self.entries -= 1;
+        if let (Line::Overflow(number), Some(before)) = (line, before)
+            && self.line(line)[..ENTRIES] == [0; ENTRIES]
+        {
+            self.line_mut(before)[LINK] = self.line(line)[LINK];
+            self.overflow.line_mut(number)[LINK] = self.unused;
+            self.unused = number as u64 + 1;
+        }
+        true
+    }
+
+    /// Gives the key of this hash and place another place; false if it is not here.
+    pub(super) fn replace(&mut self, hash: u64, from: u64, to: u64) -> bool {
+        let Some((line, position, _)) = self.position(hash, from) else { return false };
+        self.line_mut(line)[position] = entry(hash, to);
+        true
+    }
+
+    /// The line that holds the place, where in it, and the line that links to that one.
+    fn position(&self, hash: u64, place: u64) -> Option<(Line, usize, Option<Line>)> {
+        let wanted = entry(hash, place);
+        let (mut line, mut before) = (Line::Primary(self.bucket(hash)), None);
+        loop {
+            if let Some(position) = self.line(line)[..ENTRIES].iter().position(|found| *found == wanted) {
+                return Some((line, position, before));
+            }
+            before = Some(line);
+            line = self.next(line)?;
+        }
+    }
+
+    /// Splits the next bucket.
+    fn grow(&mut self) {
+        let (from, to) = (self.split, self.buckets.push());
+        debug_assert_eq!(to, from + (1 << self.level));
+        let bit = 1_u64 << (self.level - FIRST_LEVEL + PLACE_BITS);
+        self.split += 1;
+        if self.split == 1 << self.level {
+            self.split = 0;
+            self.level += 1;
+        }
+        let mut line = *self.buckets.line(from);
+        *self.buckets.line_mut(from) = [0; 8];
+        loop {
+            for found in line[..ENTRIES].iter().filter(|found| **found != 0) {
+                self.put(if found & bit == 0 { from } else { to }, *found);
+            }
+            if line[LINK] == 0 {
+                return;
+            }
+            let number = line[LINK] as usize - 1;
+            line = *self.overflow.line(number);
+            self.overflow.line_mut(number)[LINK] = self.unused;
+            self.unused = number as u64 + 1;
+        }
+    }
+
+    /// Every place.
+    #[cfg(test)]
+    fn places(&self) -> impl Iterator<Item = u64> {
+        (0..self.buckets.count()).flat_map(move |number| {
+            std::iter::successors(Some(Line::Primary(number)), |line| self.next(*line))
+                .flat_map(|line| self.line(line)[..ENTRIES].iter().filter(|found| **found != 0))
+                .map(|found| found & PLACE_MASK)
+        })
+    }
+}
+
+/// The part of a hash that entries hold.
+#[inline]
+fn entry_tag(hash: u64) -> u64 {
+    (hash >> FIRST_LEVEL) & ((1 << (64 - PLACE_BITS)) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Random;
+    use std::collections::BTreeSet;
+
+    fn check(index: &Index, model: &BTreeSet<(u64, u64)>) {
+        assert_eq!(index.count(), model.len());
+        let places: BTreeSet<u64> = index.places().collect();
+        assert_eq!(places, model.iter().map(|(_, place)| *place).collect::<BTreeSet<u64>>());
+        for (hash, place) in model {
+            let found = index.find(*hash, |found| (found == *place).then_some(found));
+            assert_eq!(found, Some(*place));
+        }
+    }
+
+    /// Hashes of `bits` bits, so that many are the same in a small table's bucket, and few or many altogether.
+    fn history(seed: u64, bits: u32, steps: u64) {
+        let mut random = Random::stream(seed, "index");
+        let (mut index, mut model) = (Index::new(), BTreeSet::new());
+        for step in 1..=steps {
+            let hash = random.word() & ((1 << bits) - 1);
+            match random.below(8) {
+                0..5 => {
+                    index.insert(hash, step);
+                    model.insert((hash, step));
+                }
+                kind => {
+                    let Some(&(hash, place)) = model.range((hash, 0)..).next() else { continue };
+                    model.remove(&(hash, place));
+                    if kind == 5 {
+                        assert!(index.replace(hash, place, step));
+                        model.insert((hash, step));
+                    } else {
+                        assert!(index.remove(hash, place));
+                        assert!(!index.remove(hash, place));
+                    }
+                }
+            }
+        }
+        check(&index, &model);
+        for (hash, place) in std::mem::take(&mut model) {
+            assert!(index.remove(hash, place));
+        }
+        check(&index, &model);
+    }
+
+    #[test]
+    fn it_agrees_with_a_model() {
+        history(1, 63, 20_000);
+        history(2, 10, 5_000);
+        history(3, 2, 1_000);
+    }
+
+    #[test]
+    fn it_grows_by_one_bucket_at_a_time() {
+        let mut random = Random::stream(4, "index");
+        let mut index = Index::new();
+        let mut before = index.buckets.count();
+        for place in 1..=100_000 {
+            index.insert(random.word(), place);
+            assert!(index.buckets.count() - before <= 1);
+            before = index.buckets.count();
+        }
+        let load = index.count() as f64 / (before * ENTRIES) as f64;
+        assert!((0.74..=0.76).contains(&load), "{load}");
+    }
+}

@@ -1,0 +1,193 @@
+//! Restart: images of segments come back, the search structures are built anew, redo is applied.
+
+use super::changes::Changes;
+use super::layout::{self, ITEM_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, item, sequence};
+use super::memory::{Finder, Set, number};
+use super::redo::Redo;
+use super::segment::{Segment, items};
+use super::{ApplyError, Damage, Refusal};
+use crate::transaction::key_hash;
+use driver::Frame;
+
+impl Set {
+    /// Takes up an image as the next segment; it is clean in copy `copy` of the backup unless it holds an outdated record.
+    pub(super) fn load(&mut self, copy: usize, frame: Frame) -> Result<(), Damage> {
+        assert_eq!(frame.len(), self.segment_size, "a segment is one frame");
+        let segment = self.segments.len();
+        let header = self.verify(segment, &frame).map_err(Damage)?;
+        self.is_loading = true;
+        self.sequence = self.sequence.max(header.sequence);
+        self.arrival = self.arrival.max(header.arrival);
+        let mut loaded = Segment::new(frame);
+        loaded.rebuild(header.used as usize);
+        loaded.dirty = 0b11 & !(1 << copy);
+        self.segments.push(loaded);
+        let mut at = SEGMENT_HEADER_SIZE;
+        while at < self.segments[segment].tail() {
+            let head = item(self.segments[segment].bytes(), at);
+            if !head.is_hole() {
+                self.take_up(segment, at);
+            }
+            at += head.size();
+        }
+        self.update_room(segment);
+        Ok(())
+    }
+
+    /// Whether these bytes are an image of segment `segment`, every item within its bounds.
+    fn verify(&self, segment: usize, bytes: &[u8]) -> Result<SegmentHeader, String> {
+        let header = SegmentHeader::read(bytes)?;
+        let (partition, expected) = (header.partition, self.partition.0);
+        if partition != expected || header.number as usize != segment {
+            return Err(format!("it says that it is segment {} of partition {partition}", header.number));
+        }
+        let used = header.used as usize;
+        if !(SEGMENT_HEADER_SIZE..=bytes.len()).contains(&used) || !used.is_multiple_of(8) {
+            return Err(format!("it says that {used} of its bytes are used"));
+        }
+        let mut at = SEGMENT_HEADER_SIZE;
+        while at < used {
+            let head = item(bytes, at);
+            let is_sound = (ITEM_SIZE_MIN..=used - at).contains(&head.size())
+                && (head.is_hole() || head.needed() <= head.size() && sequence(bytes, at) <= header.sequence);
+            if !is_sound {
+                return Err(format!("the item at byte {at} has impossible lengths"));
+            }
+            if matches!(self.finder, Finder::Arrival(_)) && !head.is_hole() {
+                let number = number(layout::key(bytes, at));
+                if number.is_none_or(|number| number >= header.arrival) {
+                    return Err(format!("the record at byte {at} has a number that was not given out"));
+                }
+            }
+            at += head.size();
+        }
+        Ok(header)
+    }
+
+    /// Makes a loaded record known, or of two copies of one record the later one.
+    fn take_up(&mut self, segment: usize, at: usize) {
+        let place = self.place(segment, at);
+        let (bytes, at) = self.at(place);
+        let key = layout::key(bytes, at).to_vec();
+        let hash = key_hash(&key);
+        let found = self.find(&key, hash).expect("nothing is lent while segments are loaded");
+        let Some(other) = found else {
+            self.finder.add(&key, hash, place);
+            return;
+        };
+        let order = |place: u64| {
+            let (bytes, at) = self.at(place);
+            sequence(bytes, at)
+        };
+        let outdated = if order(other) < order(place) {
+            self.finder.repoint(&key, hash, other, place);
+            other
+        } else {
+            place
+        };
+        let (segment, at) = self.locate(outdated);
+        self.segments[segment].release(at);
+        self.segments[segment].dirty = 0b11;
+        self.update_room(segment);
+    }
+
+    /// Builds the secondary indexes.
+    pub(super) fn finish_load(&mut self) {
+        let mut secondaries = std::mem::take(&mut self.secondaries);
+        for secondary in &mut secondaries {
+            secondary.rebuild(self.records().map(|(_, key, value)| (key, value)));
+        }
+        self.secondaries = secondaries;
+        self.is_loading = false;
+    }
+
+    /// Repeats one change, as part of the transaction of `changes`.
+    pub(super) fn apply(
+        &mut self,
+        changes: &mut Changes,
+        scratch: &mut Vec<u8>,
+        redo: &Redo<'_>,
+    ) -> Result<(), ApplyError> {
+        let (Redo::Insert { key, .. } | Redo::Replace { key, .. } | Redo::Patch { key, .. } | Redo::Delete { key, .. }) =
+            *redo;
+        let hash = key_hash(key);
+        let is_impossible = match self.finder {
+            Finder::Keyed(_) => false,
+            Finder::Arrival(_) => number(key).is_none_or(|number| number == u64::MAX),
+        };
+        if is_impossible {
+            return Err(ApplyError::Malformed);
+        }
+        let found = self.find(key, hash).expect("nothing is lent during recovery");
+        let done = match (*redo, found) {
+            (Redo::Insert { value, .. } | Redo::Replace { value, .. }, None) => self.insert(changes, key, hash, value),
+            (Redo::Insert { value, .. } | Redo::Replace { value, .. }, Some(place)) => {
+                self.put(changes, scratch, place, key, hash, value)
+            }
+            (Redo::Patch { offset, bytes, .. }, Some(place)) => {
+                self.modify(changes, scratch, place, hash, |value| {
+                    let rest = value.get_mut(offset..).unwrap_or_default();
+                    if let Some(part) = rest.get_mut(..bytes.len()) {
+                        part.copy_from_slice(bytes);
+                    }
+                });
+                Ok(())
+            }
+            (Redo::Delete { .. }, Some(place)) => {
+                self.delete(changes, place, key, hash);
+                Ok(())
+            }
+            (Redo::Patch { .. } | Redo::Delete { .. }, None) => Ok(()),
+        };
+        done.map_err(|refusal| match refusal {
+            Refusal::NoSegment => ApplyError::NoSegment(self.partition),
+            _ => ApplyError::Malformed,
+        })
+    }
+
+    /// Gives a record a value of whatever length.
+    pub(super) fn put(
+        &mut self,
+        changes: &mut Changes,
+        scratch: &mut Vec<u8>,
+        place: u64,
+        key: &[u8],
+        hash: u64,
+        value: &[u8],
+    ) -> Result<(), Refusal> {
+        let (bytes, at) = self.at(place);
+        if layout::value(bytes, at).len() != value.len() {
+            return self.replace(changes, place, key, hash, value);
+        }
+        self.modify(changes, scratch, place, hash, |old| old.copy_from_slice(value));
+        Ok(())
+    }
+
+    /// Words for what is wrong with the set, if anything.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let mut count = 0;
+        for (number, segment) in self.segments.iter().enumerate().filter(|(_, segment)| !segment.is_lent()) {
+            segment.check().map_err(|what| format!("segment {number}: {what}"))?;
+            let deleted = items(segment.bytes(), segment.tail()).filter(|(_, head)| head.is_deleted()).count();
+            if deleted > segment.uncommitted as usize {
+                return Err(format!("segment {number}: {deleted} deleted records, {} shadows", segment.uncommitted));
+            }
+        }
+        for (place, key, _) in self.records() {
+            count += 1;
+            if self.find(key, key_hash(key)) != Ok(Some(place)) && !self.segments.iter().any(Segment::is_lent) {
+                return Err(format!("the record at place {place} is not found by its key"));
+            }
+        }
+        if !self.segments.iter().any(Segment::is_lent) {
+            if count != self.finder.count() {
+                return Err(format!("{count} records, {} in the index", self.finder.count()));
+            }
+            let records = || self.records().map(|(_, key, value)| (key, value));
+            if !self.is_loading && !self.secondaries.iter().all(|secondary| secondary.agrees(records())) {
+                return Err("a secondary index disagrees with the records".to_owned());
+            }
+        }
+        self.check_rooms()
+    }
+}

@@ -1,0 +1,420 @@
+//! One set: its segments, how records are found in them, and each change with its shadow and redo.
+
+use super::arrivals::Arrivals;
+use super::changes::{Before, Changes, Shadow};
+use super::index::Index;
+use super::layout::{
+    self, ITEM_HEADER_SIZE, KEY_LENGTH_MAX, SEGMENT_HEADER_SIZE, SegmentHeader, item, needed, set_item,
+};
+use super::redo::Redo;
+use super::rooms::Rooms;
+use super::secondary::Ordered;
+use super::segment::Segment;
+use super::{Keys, Refusal, SetSettings};
+use crate::difference::difference;
+use crate::transaction::key_hash;
+use base::PartitionId;
+use driver::Frame;
+
+/// Segments tried before an insert asks for a new one.
+const SEGMENTS_TRIED_MAX: usize = 8;
+/// A segment is compacted only for at least this part of it.
+const COMPACTED_MIN: usize = 32;
+
+/// A set. Places are positions in units of 8 bytes, segments one behind the other.
+pub(super) struct Set {
+    pub(super) partition: PartitionId,
+    pub(super) segment_size: usize,
+    /// Bytes of each segment that inserts leave free.
+    reserve: usize,
+    /// The logarithm of the number of places in a segment.
+    shift: u32,
+    pub(super) segments: Vec<Segment>,
+    rooms: Rooms,
+    /// The segment that inserts go to while it has room.
+    current: u32,
+    pub(super) finder: Finder,
+    pub(super) secondaries: Vec<Ordered>,
+    /// Whether segments are being loaded: secondary indexes follow at the end.
+    pub(super) is_loading: bool,
+    /// The highest sequence number given out.
+    pub(super) sequence: u64,
+    /// The number of the next arrival.
+    pub(super) arrival: u64,
+}
+
+/// How records are found.
+pub(super) enum Finder {
+    Keyed(Index),
+    Arrival(Arrivals),
+}
+
+impl Finder {
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Finder::Keyed(index) => index.count(),
+            Finder::Arrival(arrivals) => arrivals.count(),
+        }
+    }
+
+    pub(super) fn add(&mut self, key: &[u8], hash: u64, place: u64) {
+        match self {
+            Finder::Keyed(index) => index.insert(hash, place),
+            Finder::Arrival(arrivals) => arrivals.set(number(key).expect("arrivals have numbers"), place),
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &[u8], hash: u64, place: u64) {
+        let was_there = match self {
+            Finder::Keyed(index) => index.remove(hash, place),
+            Finder::Arrival(arrivals) => arrivals.remove(number(key).expect("arrivals have numbers")),
+        };
+        assert!(was_there, "every record can be found");
+    }
+
+    pub(super) fn repoint(&mut self, key: &[u8], hash: u64, from: u64, to: u64) {
+        match self {
+            Finder::Keyed(index) => assert!(index.replace(hash, from, to), "every record can be found"),
+            Finder::Arrival(arrivals) => arrivals.set(number(key).expect("arrivals have numbers"), to),
+        }
+    }
+}
+
+/// The number that is an arrival's key.
+#[inline]
+pub(super) fn number(key: &[u8]) -> Option<u64> {
+    key.try_into().map(u64::from_be_bytes).ok()
+}
+
+impl Set {
+    pub(super) fn new(settings: SetSettings) -> Set {
+        let SetSettings { partition, segment_size, reserve, keys, secondaries } = settings;
+        assert!(segment_size.is_power_of_two() && super::SEGMENT_SIZES.contains(&segment_size), "{segment_size} bytes");
+        assert!((0.0..=0.9).contains(&reserve), "a reserve of {reserve}");
+        Set {
+            partition,
+            segment_size,
+            reserve: (reserve * segment_size as f64) as usize,
+            shift: segment_size.ilog2() - 3,
+            segments: Vec::new(),
+            rooms: Rooms::new(),
+            current: 0,
+            finder: match keys {
+                Keys::Keyed => Finder::Keyed(Index::new()),
+                Keys::Arrival => Finder::Arrival(Arrivals::default()),
+            },
+            secondaries: secondaries.into_iter().map(Ordered::new).collect(),
+            is_loading: false,
+            sequence: 0,
+            arrival: 0,
+        }
+    }
+
+    /// The segment of a place and the position in it in bytes.
+    #[inline]
+    pub(super) fn locate(&self, place: u64) -> (usize, usize) {
+        ((place >> self.shift) as usize, (place as usize & ((1 << self.shift) - 1)) * 8)
+    }
+
+    #[inline]
+    pub(super) fn place(&self, segment: usize, at: usize) -> u64 {
+        (segment as u64) << self.shift | (at as u64 / 8)
+    }
+
+    /// The bytes of the segment of a place, and the position.
+    #[inline]
+    pub(super) fn at(&self, place: u64) -> (&[u8], usize) {
+        let (segment, at) = self.locate(place);
+        (self.segments[segment].bytes(), at)
+    }
+
+    #[inline]
+    pub(super) fn at_mut(&mut self, place: u64) -> (&mut [u8], usize) {
+        let (segment, at) = self.locate(place);
+        (self.segments[segment].bytes_mut(), at)
+    }
+
+    /// The place of the record with this key.
+    #[inline]
+    pub(super) fn find(&self, key: &[u8], hash: u64) -> Result<Option<u64>, Refusal> {
+        let is_it = |place| {
+            let (segment, at) = self.locate(place);
+            if self.segments[segment].is_lent() {
+                return Some(Err(Refusal::Lent(segment as u32)));
+            }
+            (layout::key(self.segments[segment].bytes(), at) == key).then_some(Ok(place))
+        };
+        match &self.finder {
+            Finder::Keyed(index) => index.find(hash, is_it).transpose(),
+            Finder::Arrival(arrivals) => {
+                number(key).and_then(|number| arrivals.find(number)).and_then(is_it).transpose()
+            }
+        }
+    }
+
+    /// Adds an empty segment.
+    pub(super) fn add_segment(&mut self, frame: Frame) {
+        assert_eq!(frame.len(), self.segment_size, "a segment is one frame");
+        self.segments.push(Segment::new(frame));
+        self.current = self.segments.len() as u32 - 1;
+        self.update_room(self.current as usize);
+    }
+
+    /// Bytes that inserts may use of a segment; an empty one may be filled by a single large record.
+    pub(super) fn room(&self, segment: usize) -> usize {
+        let found = &self.segments[segment];
+        if found.is_lent() {
+            0
+        } else if found.is_empty() {
+            found.free()
+        } else {
+            found.free().saturating_sub(self.reserve)
+        }
+    }
+
+    #[inline]
+    pub(super) fn update_room(&mut self, segment: usize) {
+        let room = self.room(segment);
+        self.rooms.update(&mut self.segments, segment as u32, room);
+    }
+
+    pub(super) fn check_rooms(&self) -> Result<(), String> {
+        self.rooms.check(&self.segments, |number| self.room(number as usize))
+    }
+
+    /// Finds room for an item of `size` bytes: its place and size.
+    fn allocate(&mut self, size: usize) -> Result<(u64, usize), Refusal> {
+        let current = self.current as usize;
+        if current < self.segments.len()
+            && self.room(current) >= size
+            && let Some(found) = self.allocate_in(current, size)
+        {
+            return Ok(found);
+        }
+        let mut tried = [0; SEGMENTS_TRIED_MAX];
+        let mut count = 0;
+        for (slot, number) in tried.iter_mut().zip(self.rooms.candidates(&self.segments, size)) {
+            *slot = number;
+            count += 1;
+        }
+        for number in &tried[..count] {
+            if self.room(*number as usize) >= size
+                && let Some(found) = self.allocate_in(*number as usize, size)
+            {
+                self.current = *number;
+                return Ok(found);
+            }
+        }
+        Err(Refusal::NoSegment)
+    }
+
+    /// Finds room in one segment, reserve included.
+    fn allocate_in(&mut self, segment: usize, size: usize) -> Option<(u64, usize)> {
+        let found = &mut self.segments[segment];
+        let piece = match found.allocate(size) {
+            Some(piece) => piece,
+            None if self.is_worth_compacting(segment, size) => {
+                self.compact(segment);
+                self.segments[segment].allocate(size)?
+            }
+            None => return None,
+        };
+        self.update_room(segment);
+        Some((self.place(segment, piece.0), piece.1))
+    }
+
+    fn is_worth_compacting(&self, segment: usize, size: usize) -> bool {
+        let found = &self.segments[segment];
+        found.uncommitted == 0 && found.free() >= size.max(self.segment_size / COMPACTED_MIN)
+    }
+
+    /// Joins the free bytes of a segment.
+    pub(super) fn compact(&mut self, segment: usize) {
+        let base = self.place(segment, 0);
+        let finder = &mut self.finder;
+        self.segments[segment].compact(|key, from, to| {
+            let hash = if matches!(finder, Finder::Keyed(_)) { key_hash(key) } else { 0 };
+            finder.repoint(key, hash, base + from as u64 / 8, base + to as u64 / 8);
+        });
+        self.update_room(segment);
+    }
+
+    fn check_size(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        if key.len() > KEY_LENGTH_MAX {
+            return Err(Refusal::TooLarge { found: key.len(), limit: KEY_LENGTH_MAX });
+        }
+        let limit = self.segment_size - SEGMENT_HEADER_SIZE - ITEM_HEADER_SIZE;
+        let found = key.len() + value.len();
+        if found > limit { Err(Refusal::TooLarge { found, limit }) } else { Ok(()) }
+    }
+
+    /// Notes a change at `place` that is not yet committed.
+    #[inline]
+    fn note(&mut self, changes: &mut Changes, place: u64, hash: u64, saved: usize, before: Before) {
+        let (segment, _) = self.locate(place);
+        self.segments[segment].uncommitted += 1;
+        changes.shadows.push(Shadow { set: self.partition.0, place, hash, saved, before });
+    }
+
+    pub(super) fn insert(&mut self, changes: &mut Changes, key: &[u8], hash: u64, value: &[u8]) -> Result<(), Refusal> {
+        self.check_size(key, value)?;
+        if self.find(key, hash)?.is_some() {
+            return Err(Refusal::Duplicate);
+        }
+        let (place, size) = self.allocate(needed(key.len(), value.len()))?;
+        self.write(place, size, key, value);
+        self.finder.add(key, hash, place);
+        if let Some(number) = number(key)
+            && matches!(self.finder, Finder::Arrival(_))
+        {
+            self.arrival = self.arrival.max(number + 1);
+        }
+        self.for_secondaries(|secondary| secondary.add(key, value));
+        Redo::Insert { partition: self.partition, key, value }.encode(&mut changes.redo);
+        self.note(changes, place, hash, changes.saved.len(), Before::Nothing);
+        Ok(())
+    }
+
+    fn write(&mut self, place: u64, size: usize, key: &[u8], value: &[u8]) {
+        self.sequence += 1;
+        let sequence = self.sequence;
+        let (bytes, at) = self.at_mut(place);
+        layout::write_record(bytes, at, size, sequence, key, value);
+    }
+
+    #[inline]
+    pub(super) fn for_secondaries(&mut self, change: impl FnMut(&mut Ordered)) {
+        if !self.is_loading {
+            self.secondaries.iter_mut().for_each(change);
+        }
+    }
+
+    /// Changes bytes of a value by way of a copy in `scratch`.
+    #[inline]
+    pub(super) fn modify<R>(
+        &mut self,
+        changes: &mut Changes,
+        scratch: &mut Vec<u8>,
+        place: u64,
+        hash: u64,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        let (bytes, at) = self.at(place);
+        let old = layout::value(bytes, at);
+        scratch.clear();
+        scratch.extend_from_slice(old);
+        let answer = change(scratch);
+        let Some((from, to)) = difference(old, scratch) else { return answer };
+        let saved = changes.saved.len();
+        changes.saved.extend_from_slice(&old[from..to]);
+        let key = layout::key(bytes, at);
+        Redo::Patch { partition: self.partition, key, offset: from, bytes: &scratch[from..to] }
+            .encode(&mut changes.redo);
+        if !self.secondaries.is_empty() {
+            let (key, old) = (key.to_vec(), old.to_vec());
+            self.for_secondaries(|secondary| secondary.change(&key, &old, scratch));
+        }
+        let (bytes, at) = self.at_mut(place);
+        layout::value_mut(bytes, at)[from..to].copy_from_slice(&scratch[from..to]);
+        let before = Before::Bytes { offset: from as u32, length: (to - from) as u32 };
+        self.note(changes, place, hash, saved, before);
+        answer
+    }
+
+    /// Gives a record a value of another length.
+    pub(super) fn replace(
+        &mut self,
+        changes: &mut Changes,
+        place: u64,
+        key: &[u8],
+        hash: u64,
+        value: &[u8],
+    ) -> Result<(), Refusal> {
+        self.check_size(key, value)?;
+        let place = self.make_room(place, key, hash, value.len())?;
+        let (segment, at) = self.locate(place);
+        let size = needed(key.len(), value.len());
+        let old_size = item(self.segments[segment].bytes(), at).size();
+        let is_here = size <= old_size || self.segments[segment].extend(at, size);
+        let moved = if is_here { None } else { Some(self.allocate_near(segment, size)?) };
+        self.update_room(segment);
+        let bytes = self.segments[segment].bytes_mut();
+        let (head, saved) = (item(bytes, at), changes.saved.len());
+        changes.saved.extend_from_slice(layout::value(bytes, at));
+        self.for_secondaries(|secondary| secondary.change(key, &changes.saved[saved..], value));
+        Redo::Replace { partition: self.partition, key, value }.encode(&mut changes.redo);
+        let bytes = self.segments[segment].bytes_mut();
+        if let Some((to, size)) = moved {
+            changes.saved.truncate(saved);
+            set_item(bytes, at, head.with_deleted(true));
+            self.write(to, size, key, value);
+            self.finder.repoint(key, hash, place, to);
+            let (segment, _) = self.locate(to);
+            self.segments[segment].uncommitted += 1;
+            self.note(changes, place, hash, saved, Before::MovedTo(to));
+        } else {
+            set_item(bytes, at, head.with_value_length(value.len()));
+            layout::value_mut(bytes, at).copy_from_slice(value);
+            let before = Before::Value { size: old_size as u32, length: (changes.saved.len() - saved) as u32 };
+            self.note(changes, place, hash, saved, before);
+        }
+        Ok(())
+    }
+
+    /// Compacts the record's segment if its value cannot otherwise get this length there; its place afterwards.
+    fn make_room(&mut self, place: u64, key: &[u8], hash: u64, value_length: usize) -> Result<u64, Refusal> {
+        let (segment, at) = self.locate(place);
+        let size = needed(key.len(), value_length);
+        let found = &self.segments[segment];
+        let more = size.saturating_sub(item(found.bytes(), at).size());
+        if more == 0 || found.tail() + size <= self.segment_size || !self.is_worth_compacting(segment, size) {
+            return Ok(place);
+        }
+        self.compact(segment);
+        Ok(self.find(key, hash)?.expect("compaction keeps records"))
+    }
+
+    /// Finds room for a record's new copy, in its own segment if possible.
+    fn allocate_near(&mut self, segment: usize, size: usize) -> Result<(u64, usize), Refusal> {
+        if let Some((at, size)) = self.segments[segment].allocate(size) {
+            return Ok((self.place(segment, at), size));
+        }
+        self.allocate(size)
+    }
+
+    pub(super) fn delete(&mut self, changes: &mut Changes, place: u64, key: &[u8], hash: u64) {
+        self.finder.remove(key, hash, place);
+        Redo::Delete { partition: self.partition, key }.encode(&mut changes.redo);
+        let (segment, at) = self.locate(place);
+        if !self.secondaries.is_empty() {
+            let value = layout::value(self.segments[segment].bytes(), at).to_vec();
+            self.for_secondaries(|secondary| secondary.remove(key, &value));
+        }
+        let bytes = self.segments[segment].bytes_mut();
+        let head = item(bytes, at);
+        set_item(bytes, at, head.with_deleted(true));
+        self.note(changes, place, hash, changes.saved.len(), Before::Here);
+    }
+
+    /// What a header of segment `number` says at present, over `used` bytes.
+    pub(super) fn header(&self, number: usize, used: usize) -> SegmentHeader {
+        SegmentHeader {
+            partition: self.partition.0,
+            number: number as u32,
+            used: used as u32,
+            sequence: self.sequence,
+            arrival: self.arrival,
+        }
+    }
+
+    /// Every record that is not deleted, with its place, segment after segment.
+    pub(super) fn records(&self) -> impl Iterator<Item = (u64, &[u8], &[u8])> {
+        let here = self.segments.iter().enumerate().filter(|(_, segment)| !segment.is_lent());
+        here.flat_map(move |(number, segment)| {
+            let records = segment.items().filter(|(_, head)| !head.is_hole() && !head.is_deleted());
+            records.map(move |(at, _)| {
+                (self.place(number, at), layout::key(segment.bytes(), at), layout::value(segment.bytes(), at))
+            })
+        })
+    }
+}

@@ -1,0 +1,116 @@
+//! Ordered secondary indexes: from a part of the value to the keys of the records that have it.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+/// What a secondary index orders records by.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Secondary {
+    /// The bytes of the value at this offset; records with shorter values are not in the index.
+    Bytes {
+        /// Where they begin.
+        offset: usize,
+        /// How many they are.
+        length: usize,
+    },
+}
+
+impl Secondary {
+    /// Appends the secondary key of a value; false if the record is not in the index.
+    pub(super) fn key(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
+        match *self {
+            Secondary::Bytes { offset, length } => {
+                let Some(part) = value.get(offset..).and_then(|rest| rest.get(..length)) else { return false };
+                out.extend_from_slice(part);
+                true
+            }
+        }
+    }
+}
+
+type Entry = (Box<[u8]>, Box<[u8]>);
+
+/// One ordered index.
+pub(super) struct Ordered {
+    definition: Secondary,
+    entries: BTreeSet<Entry>,
+}
+
+impl Ordered {
+    pub(super) fn new(definition: Secondary) -> Ordered {
+        Ordered { definition, entries: BTreeSet::new() }
+    }
+
+    fn entry(&self, key: &[u8], value: &[u8]) -> Option<Entry> {
+        let mut secondary = Vec::new();
+        self.definition.key(value, &mut secondary).then(|| (secondary.into(), key.into()))
+    }
+
+    pub(super) fn add(&mut self, key: &[u8], value: &[u8]) {
+        if let Some(entry) = self.entry(key, value) {
+            self.entries.insert(entry);
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &[u8], value: &[u8]) {
+        if let Some(entry) = self.entry(key, value) {
+            let was_there = self.entries.remove(&entry);
+            debug_assert!(was_there, "every record is in the index");
+        }
+    }
+
+    /// Follows a record from one value to another.
+    pub(super) fn change(&mut self, key: &[u8], old: &[u8], new: &[u8]) {
+        let (old, new) = (self.entry(key, old), self.entry(key, new));
+        if old == new {
+            return;
+        }
+        if let Some(old) = old {
+            self.entries.remove(&old);
+        }
+        self.entries.extend(new);
+    }
+
+    /// Fills the index anew.
+    pub(super) fn rebuild<'a>(&mut self, records: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+        let entries: Vec<Entry> = records.filter_map(|(key, value)| self.entry(key, value)).collect();
+        self.entries = entries.into_iter().collect();
+    }
+
+    /// Secondary keys and keys within these bounds of the secondary key, in order.
+    pub(super) fn range(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
+        // Behind all entries of a secondary key stands what follows it at once in the order of bytes: itself and a zero.
+        let at = |secondary: &[u8]| -> Entry { (secondary.into(), Box::default()) };
+        let behind = |secondary: &[u8]| -> Entry { ([secondary, &[0]].concat().into(), Box::default()) };
+        let from = match from {
+            Bound::Included(secondary) => Bound::Included(at(secondary)),
+            Bound::Excluded(secondary) => Bound::Included(behind(secondary)),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        let to = match to {
+            Bound::Included(secondary) => Bound::Excluded(behind(secondary)),
+            Bound::Excluded(secondary) => Bound::Excluded(at(secondary)),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        let is_sound = match (&from, &to) {
+            (Bound::Included(from), Bound::Excluded(to)) => from <= to,
+            _ => true,
+        };
+        let entries = is_sound.then(|| self.entries.range((from, to)));
+        entries.into_iter().flatten().map(|(secondary, key)| (&**secondary, &**key))
+    }
+
+    /// Whether exactly these records are in the index.
+    pub(super) fn agrees<'a>(&self, records: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> bool {
+        let mut count = 0;
+        let all_here = records.filter_map(|(key, value)| self.entry(key, value)).all(|entry| {
+            count += 1;
+            self.entries.contains(&entry)
+        });
+        all_here && count == self.entries.len()
+    }
+}

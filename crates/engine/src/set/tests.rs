@@ -1,0 +1,110 @@
+//! Sets against a model, through sweeps and crashes.
+
+mod damage;
+mod history;
+
+use super::*;
+use base::Random;
+
+fn frame(size: usize) -> Frame {
+    Frame::allocate(1, size).pop().expect("one frame")
+}
+
+fn hash(key: &[u8]) -> u64 {
+    crate::transaction::key_hash(key)
+}
+
+/// Calls until no segment is wanted.
+fn with_room<R>(
+    sets: &mut Sets,
+    partition: PartitionId,
+    mut step: impl FnMut(&mut Sets) -> Result<R, Refusal>,
+) -> Result<R, Refusal> {
+    loop {
+        match step(sets) {
+            Err(Refusal::NoSegment) => {
+                let size = sets.segment_size(partition);
+                sets.add_segment(partition, frame(size));
+            }
+            done => return done,
+        }
+    }
+}
+
+const KEYED: PartitionId = PartitionId(3);
+const ARRIVAL: PartitionId = PartitionId(40);
+
+fn settings(partition: PartitionId, keys: Keys) -> SetSettings {
+    let secondaries = if keys == Keys::Keyed { vec![Secondary::Bytes { offset: 1, length: 2 }] } else { Vec::new() };
+    SetSettings { partition, segment_size: 16 << 10, reserve: RESERVE, keys, secondaries }
+}
+
+fn two_sets() -> Sets {
+    let mut sets = Sets::new();
+    sets.attach(settings(KEYED, Keys::Keyed));
+    sets.attach(settings(ARRIVAL, Keys::Arrival));
+    sets
+}
+
+fn bytes(random: &mut Random, length: u64) -> Vec<u8> {
+    (0..length).map(|_| random.below(4) as u8).collect()
+}
+
+#[test]
+fn a_record_fills_a_segment_and_no_more() {
+    let mut sets = two_sets();
+    let limit = (16 << 10) - 64 - 16;
+    let (key, owner) = (b"key", Owner(0));
+    let insert = |sets: &mut Sets, length| {
+        with_room(sets, KEYED, |sets| sets.insert(owner, KEYED, key, hash(key), &vec![7; length]))
+    };
+    assert_eq!(insert(&mut sets, limit - 2), Err(Refusal::TooLarge { found: limit + 1, limit }));
+    assert_eq!(insert(&mut sets, limit - 3), Ok(()));
+    assert_eq!(sets.insert(owner, KEYED, key, hash(key), b""), Err(Refusal::Duplicate));
+    assert_eq!(sets.segments(KEYED), 1);
+    sets.check().expect("sound");
+    sets.roll_back(owner);
+    assert_eq!((sets.records(KEYED), sets.bytes(KEYED)), (0, 0));
+    sets.check().expect("sound");
+}
+
+#[test]
+fn a_missing_record_is_refused() {
+    let mut sets = two_sets();
+    assert_eq!(sets.modify(Owner(1), KEYED, b"a", hash(b"a"), |_| ()), Err(Refusal::Missing));
+    assert_eq!(sets.replace(Owner(1), KEYED, b"a", hash(b"a"), b"b"), Err(Refusal::Missing));
+    assert_eq!(sets.delete(Owner(1), KEYED, b"a", hash(b"a")), Ok(false));
+    assert!(sets.redo(Owner(1)).is_empty());
+}
+
+#[test]
+fn only_the_bytes_that_differ_are_logged() {
+    let (mut sets, owner) = (two_sets(), Owner(2));
+    with_room(&mut sets, KEYED, |sets| sets.insert(owner, KEYED, b"key", hash(b"key"), &[0; 100])).expect("room");
+    sets.commit(owner);
+    assert!(sets.redo(owner).is_empty());
+    sets.modify(owner, KEYED, b"key", hash(b"key"), |value| value.fill(0)).expect("it is there");
+    assert!(sets.redo(owner).is_empty());
+    sets.modify(owner, KEYED, b"key", hash(b"key"), |value| value[40..43].fill(9)).expect("it is there");
+    assert_eq!(sets.redo(owner), [3 | 3 << 3, 3, b'k', b'e', b'y', 40, 3, 9, 9, 9]);
+}
+
+#[test]
+fn a_lent_segment_is_waited_for() {
+    let (mut sets, owner) = (two_sets(), Owner(0));
+    with_room(&mut sets, KEYED, |sets| sets.insert(owner, KEYED, b"key", hash(b"key"), b"value")).expect("room");
+    assert!(sets.lend(KEYED, 0).is_none());
+    sets.commit(owner);
+    let lent = sets.lend(KEYED, 0).expect("nothing is uncommitted there");
+    assert!(sets.lend(KEYED, 0).is_none());
+    assert_eq!(sets.get(owner, KEYED, b"key", hash(b"key")), Err(Refusal::Lent(0)));
+    assert_eq!(sets.insert(owner, KEYED, b"other", hash(b"other"), b""), Err(Refusal::NoSegment));
+    let mut other = two_sets();
+    let mut copy = frame(16 << 10);
+    copy.copy_from_slice(&lent);
+    other.load(KEYED, 0, 0, copy).expect("a sealed image");
+    assert_eq!(other.get(owner, KEYED, b"key", hash(b"key")), Ok(Some(&b"value"[..])));
+    sets.take_back(KEYED, 0, lent);
+    assert_eq!(sets.get(owner, KEYED, b"key", hash(b"key")), Ok(Some(&b"value"[..])));
+    sets.check().expect("sound");
+}
