@@ -42,6 +42,23 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::Deadlock`], [`Error::NoPartition`], [`Error::WrongOrganization`], a damaged page, or the driver's.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database
+    ///     .transaction(async |tx| {
+    ///         assert_eq!(tx.get(notes, b"milk").await?, None);
+    ///         tx.put(notes, b"milk", b"two litres").await?;
+    ///         assert_eq!(tx.get(notes, b"milk").await?.as_deref(), Some(&b"two litres"[..]));
+    ///         Ok(())
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn get(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.read(partition, key, Mode::Shared).await
     }
@@ -51,6 +68,23 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::get`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let lists = database.create_partition(PartitionSpec::b_tree("lists")).await?;
+    /// database
+    ///     .transaction(async |tx| {
+    ///         let mut shopping = tx.get_for_update(lists, b"shopping").await?.unwrap_or_default();
+    ///         shopping.extend(b"milk\n");
+    ///         tx.put(lists, b"shopping", &shopping).await
+    ///     })
+    ///     .await?;
+    /// # assert_eq!(database.transaction(async |tx| tx.get(lists, b"shopping").await).await?, Some(b"milk\n".to_vec()));
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn get_for_update(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.read(partition, key, Mode::Update).await
     }
@@ -73,6 +107,22 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::get`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let texts = database.create_partition(PartitionSpec::b_tree("texts")).await?;
+    /// # database.transaction(async |tx| tx.put(texts, b"poem", b"one\ntwo\nthree\n").await).await?;
+    /// let lines = database
+    ///     .transaction(async |tx| {
+    ///         tx.look(texts, b"poem", |text| text.map(|text| text.iter().filter(|byte| **byte == b'\n').count())).await
+    ///     })
+    ///     .await?;
+    /// assert_eq!(lines, Some(3));
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn look<R>(
         &mut self,
         partition: PartitionId,
@@ -99,6 +149,18 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::Duplicate`] if there is one with this key, [`Error::TooLarge`], and as [`Transaction::get`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let users = database.create_partition(PartitionSpec::b_tree("users")).await?;
+    /// database.transaction(async |tx| tx.insert(users, b"alice", b"since 1991").await).await?;
+    /// let second = database.transaction(async |tx| tx.insert(users, b"alice", b"since 2026").await).await;
+    /// assert_eq!(second, Err(Error::Duplicate("users".into())));
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn insert(&mut self, partition: PartitionId, key: &[u8], value: &[u8]) -> Result<()> {
         if self.write(partition, key, value, false).await? {
             return Ok(());
@@ -110,6 +172,23 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::insert`], but for duplicates.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let files = database.create_partition(PartitionSpec::b_tree("files")).await?;
+    /// let picture = vec![7; 1 << 20];
+    /// database
+    ///     .transaction(async |tx| {
+    ///         tx.put(files, b"picture", b"to come").await?;
+    ///         tx.put(files, b"picture", &picture).await
+    ///     })
+    ///     .await?;
+    /// assert_eq!(database.transaction(async |tx| tx.get(files, b"picture").await).await?, Some(picture));
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn put(&mut self, partition: PartitionId, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(partition, key, value, true).await.map(|_| ())
     }
@@ -200,6 +279,27 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::NoRecord`], [`Error::TooLarge`] for a long value, and as [`Transaction::get`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let visits = database.create_partition(PartitionSpec::b_tree("visits")).await?;
+    /// # database.transaction(async |tx| tx.put(visits, b"home", &41_u64.to_le_bytes()).await).await?;
+    /// let count = database
+    ///     .transaction(async |tx| {
+    ///         tx.modify(visits, b"home", |bytes| {
+    ///             let count = u64::from_le_bytes((&*bytes).try_into().expect("eight bytes")) + 1;
+    ///             bytes.copy_from_slice(&count.to_le_bytes());
+    ///             count
+    ///         })
+    ///         .await
+    ///     })
+    ///     .await?;
+    /// assert_eq!(count, 42);
+    /// # Ok(())
+    /// # });
+    /// ```
     #[inline]
     pub async fn modify<R>(
         &mut self,
@@ -222,6 +322,23 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::get`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database
+    ///     .transaction(async |tx| {
+    ///         tx.put(notes, b"milk", b"two litres").await?;
+    ///         assert!(tx.delete(notes, b"milk").await?);
+    ///         assert!(!tx.delete(notes, b"milk").await?, "there is none any more");
+    ///         Ok(())
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn delete(&mut self, partition: PartitionId, key: &[u8]) -> Result<bool> {
         if let Some(obstacle) = self.enter(partition, key, Mode::Exclusive)? {
             self.overcome(obstacle, partition, key, Mode::Exclusive).await?;
