@@ -2,8 +2,10 @@
 
 mod batch_means;
 mod histogram;
+mod station;
 mod time_weighted;
 
 pub use batch_means::{BatchMeans, Interval};
 pub use histogram::Histogram;
+pub use station::StationReport;
 pub use time_weighted::TimeWeighted;

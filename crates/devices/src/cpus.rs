@@ -1,9 +1,10 @@
 use crate::hardware::Cpu;
 use crate::law::rounded;
 use crate::sharing::Sharing;
-use crate::station::{Flow, Station};
+use crate::station::Flow;
 use crate::{Discipline, JobId};
 use base::Instant;
+use base::statistics::StationReport;
 use base::statistics::TimeWeighted;
 use std::collections::VecDeque;
 
@@ -145,7 +146,7 @@ impl Cpus {
         self.busy.restart(now);
     }
 
-    pub(crate) fn report(&self, now: Instant) -> Station {
+    pub(crate) fn report(&self, now: Instant) -> StationReport {
         let served = self.servers.iter().filter_map(|server| match server {
             Server::Idle => None,
             Server::Busy { burst, .. } => Some(burst.entered),

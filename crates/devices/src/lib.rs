@@ -16,6 +16,7 @@ mod station;
 pub mod theory;
 mod unit;
 
+pub use base::statistics::StationReport;
 pub use cache::{Cache, CacheCounts, CacheKind, CacheSize};
 pub use calendar::Calendar;
 pub use cpus::Class;
@@ -23,7 +24,6 @@ pub use fields::{Assignment, Bandwidth, Discipline, ReadWrite, Servers, WriteCac
 pub use hardware::{Cpu, Device, Hardware, HardwareError, Instructions, Stage};
 pub use law::Law;
 pub use machine::{EventCounts, JobId, Machine};
-pub use station::Station;
 pub use unit::{Direction, Transfer};
 
 #[cfg(test)]

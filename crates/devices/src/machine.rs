@@ -1,9 +1,9 @@
 use crate::calendar::Calendar;
 use crate::cpus::{Burst, Class, Cpus, Timer, Timers};
 use crate::hardware::Hardware;
-use crate::station::Station;
 use crate::unit::{DONE, MEDIUM, Transfer, Unit, Way};
 use crate::{Cache, CacheCounts};
+use base::statistics::StationReport;
 use base::{Instant, Random};
 use std::collections::BTreeMap;
 
@@ -211,9 +211,9 @@ impl Machine {
     }
 
     /// Load and queueing of every station since the statistics were last restarted.
-    pub fn stations(&self) -> Vec<Station> {
+    pub fn stations(&self) -> Vec<StationReport> {
         let now = self.now;
-        let mut stations: Vec<Station> = self.cpus.iter().map(|cpus| cpus.report(now)).collect();
+        let mut stations: Vec<StationReport> = self.cpus.iter().map(|cpus| cpus.report(now)).collect();
         for (number, unit) in self.units.iter().enumerate() {
             let inside = |job: &Job| match job.io {
                 Some((device, _)) if usize::from(device) == number => Some((usize::from(job.stage), job.entered)),

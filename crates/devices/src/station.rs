@@ -1,29 +1,6 @@
 use crate::Servers;
 use base::Instant;
-use base::statistics::TimeWeighted;
-
-/// Load and queueing of one station since its statistics were last restarted.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Station {
-    /// The station's name, such as `cpu` or `disk.medium`.
-    pub name: String,
-    /// How many servers it has; zero if unlimited.
-    pub servers: u32,
-    /// The mean share of servers that were busy, 0 to 1; zero if unlimited.
-    pub utilization: f64,
-    /// Requests completed.
-    pub completed: u64,
-    /// Mean time from arrival to departure in nanoseconds, from the requests' own times.
-    pub response_ns_mean: f64,
-    /// Mean number of requests in the station, from the integral of their number over time.
-    pub population_mean: f64,
-    /// Requests completed per second.
-    pub throughput: f64,
-    /// How far the station is from Little's law, as a share: the integral of the number of requests over time against the
-    /// sum of the requests' own times here. The two are accumulated independently, and the times of requests that are still
-    /// here are counted up to now, so anything but rounding means a wrong simulation.
-    pub little_error: f64,
-}
+use base::statistics::{StationReport, TimeWeighted};
 
 /// Counts what passes through a station.
 #[derive(Clone, Debug, Default)]
@@ -63,19 +40,18 @@ impl Flow {
         (servers, busy_ns): (u32, f64),
         present: impl Iterator<Item = Instant>,
         now: Instant,
-    ) -> Station {
+    ) -> StationReport {
         let population_ns = self.population.integral(now);
         let present_ns: f64 = present.map(|entered| now.since_ns(entered.max(self.start)) as f64).sum();
         let span = now.since_ns(self.start) as f64;
         let per_span = |amount: f64| if span > 0.0 { amount / span } else { 0.0 };
-        Station {
+        StationReport {
             name: name.to_owned(),
             servers,
             utilization: if servers == 0 { 0.0 } else { per_span(busy_ns) / f64::from(servers) },
             completed: self.completed,
             response_ns_mean: self.response_ns / self.completed.max(1) as f64,
             population_mean: self.population.mean(now),
-            throughput: per_span(self.completed as f64) * 1e9,
             little_error: (population_ns - self.inside_ns - present_ns).abs() / population_ns.max(1.0),
         }
     }
@@ -141,7 +117,7 @@ impl Fifo {
         self.flow.restart(now);
     }
 
-    pub(crate) fn report(&self, present: impl Iterator<Item = Instant>, now: Instant) -> Station {
+    pub(crate) fn report(&self, present: impl Iterator<Item = Instant>, now: Instant) -> StationReport {
         let busy_ns = self.promised_ns.saturating_sub(self.unfinished_ns(now));
         self.flow.report(&self.name, (self.free_at.len() as u32, busy_ns as f64), present, now)
     }

@@ -1,7 +1,8 @@
 use crate::cache::{Answer, DiskCache};
 use crate::hardware::{Device, Stage};
-use crate::station::{Fifo, Station};
+use crate::station::Fifo;
 use crate::{Assignment, Cache, CacheCounts, Law, ReadWrite, WriteCache};
+use base::statistics::StationReport;
 use base::{Instant, Random};
 use std::collections::BTreeMap;
 
@@ -165,7 +166,7 @@ impl Unit {
     }
 
     /// The report of every stage; `present` tells the stage and the time of entry of each request in this device.
-    pub(crate) fn reports(&self, present: &[(usize, Instant)], now: Instant) -> impl Iterator<Item = Station> {
+    pub(crate) fn reports(&self, present: &[(usize, Instant)], now: Instant) -> impl Iterator<Item = StationReport> {
         let queues = self.stages.iter().enumerate().filter_map(|(stage, queue)| Some((stage, queue.as_ref()?)));
         queues.map(move |(stage, queue)| {
             let here = present.iter().filter(|(at, _)| *at == stage).map(|(_, entered)| *entered);

@@ -10,10 +10,11 @@ mod operation;
 mod report;
 mod work;
 
+pub use base::statistics::StationReport;
 pub use fault::{Fault, FaultKind};
 pub use frame::{Frame, Memory};
 pub use operation::{Access, Class, Completion, DeviceId, FileId, Op, OpKind, Output, Token};
-pub use report::{CacheReport, CachedFile, DeviceTraits, EventCount, StationReport};
+pub use report::{CacheReport, CachedFile, DeviceTraits, EventCount};
 pub use work::{Prices, Work};
 
 use base::Instant;

@@ -11,26 +11,6 @@ pub struct DeviceTraits {
     pub durable: bool,
 }
 
-/// The load of one station: a CPU group, a disk arm group, a controller, a transmission path.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StationReport {
-    /// The station's name, such as `cpu` or `disk.controller`.
-    pub name: String,
-    /// How many servers it has.
-    pub servers: u32,
-    /// The mean share of servers that were busy, 0 to 1.
-    pub utilization: f64,
-    /// Requests completed.
-    pub completed: u64,
-    /// Mean time from arrival to departure, in nanoseconds.
-    pub response_ns_mean: f64,
-    /// Mean number of requests in the station, waiting or served.
-    pub population_mean: f64,
-    /// How far the station is from Little's law, as a share: the integral of the number of requests over time against the sum
-    /// of the requests' own times, those still in the station included. Anything but rounding means that the driver is wrong.
-    pub little_error: f64,
-}
-
 /// A cache inside a device, managed by the device's controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheReport {

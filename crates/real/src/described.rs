@@ -53,15 +53,7 @@ impl Model {
 
     /// The reports of the described stations.
     pub(crate) fn stations(&self) -> impl Iterator<Item = StationReport> {
-        self.machine.stations().into_iter().map(|station| StationReport {
-            name: station.name,
-            servers: station.servers,
-            utilization: station.utilization,
-            completed: station.completed,
-            response_ns_mean: station.response_ns_mean,
-            population_mean: station.population_mean,
-            little_error: station.little_error,
-        })
+        self.machine.stations().into_iter()
     }
 
     /// The report of the described cache; `name` tells a file's name by its number.

@@ -334,16 +334,7 @@ impl Driver for VirtualDriver {
     }
 
     fn stations(&self) -> Vec<StationReport> {
-        let report = |station: devices::Station| StationReport {
-            name: station.name,
-            servers: station.servers,
-            utilization: station.utilization,
-            completed: station.completed,
-            response_ns_mean: station.response_ns_mean,
-            population_mean: station.population_mean,
-            little_error: station.little_error,
-        };
-        self.machine.stations().into_iter().map(report).collect()
+        self.machine.stations()
     }
 
     fn caches(&self) -> Vec<CacheReport> {

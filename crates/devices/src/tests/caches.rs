@@ -1,7 +1,7 @@
 //! Disks with caches show the times that their parts add up to, and what they do when they are full.
 
 use super::{embedded, next_completion, page};
-use crate::{Cache, CacheKind, CacheSize, Direction, Hardware, Law, Machine, Servers, Station, Transfer};
+use crate::{Cache, CacheKind, CacheSize, Direction, Hardware, Law, Machine, Servers, StationReport, Transfer};
 use base::Random;
 
 const WRITE: Direction = Direction::Write { durable: true };
@@ -36,7 +36,7 @@ fn idle(machine: &mut Machine) {
     }
 }
 
-fn medium(machine: &Machine) -> Station {
+fn medium(machine: &Machine) -> StationReport {
     machine.stations().into_iter().find(|station| station.name == "log-disk.medium").expect("a medium")
 }
 

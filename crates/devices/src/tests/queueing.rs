@@ -2,7 +2,7 @@
 
 use super::{embedded, next_completion, page};
 use crate::theory::mmc_response;
-use crate::{Class, Device, Direction, Discipline, Hardware, Law, Machine, ReadWrite, Servers, Stage, Station};
+use crate::{Class, Device, Direction, Discipline, Hardware, Law, Machine, ReadWrite, Servers, Stage, StationReport};
 use base::Random;
 
 const CUSTOMERS: u64 = 300_000;
@@ -23,7 +23,7 @@ fn open(machine: &mut Machine, servers: f64, load: f64, mut arrive: impl FnMut(&
     }
 }
 
-fn check(station: &Station, utilization: f64, response_ns: f64) {
+fn check(station: &StationReport, utilization: f64, response_ns: f64) {
     let close = |measured: f64, expected: f64| (measured / expected - 1.0).abs() < 0.03;
     assert!(close(station.response_ns_mean, response_ns), "response {response_ns} expected: {station:?}");
     assert!(close(station.utilization, utilization), "utilization {utilization} expected: {station:?}");
@@ -37,7 +37,7 @@ fn cpus(count: u32, discipline: Discipline) -> Hardware {
     hardware
 }
 
-fn cpu_response(hardware: &Hardware, load: f64, mut instructions: impl FnMut(&mut Random) -> f64) -> Station {
+fn cpu_response(hardware: &Hardware, load: f64, mut instructions: impl FnMut(&mut Random) -> f64) -> StationReport {
     let mut machine = Machine::new(hardware, 5, false);
     let servers = f64::from(hardware.cpu.as_ref().expect("described").count);
     open(&mut machine, servers, load, |machine, random| {

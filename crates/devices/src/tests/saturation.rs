@@ -1,7 +1,7 @@
 //! Every description, saturated, recovers its stated rates, bandwidth and queueing.
 
 use super::{embedded, next_completion, page};
-use crate::{Assignment, Direction, Hardware, Machine, Servers, Station, Transfer};
+use crate::{Assignment, Direction, Hardware, Machine, Servers, StationReport, Transfer};
 use base::Random;
 
 /// What a device does with a constant number of requests under way.
@@ -9,7 +9,7 @@ struct Load {
     per_second: f64,
     bytes_per_second: f64,
     response_ns: f64,
-    stations: Vec<Station>,
+    stations: Vec<StationReport>,
 }
 
 fn load(hardware: &Hardware, name: &str, depth: u64, mut next: impl FnMut(u64) -> Transfer) -> Load {
