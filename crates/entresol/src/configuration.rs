@@ -77,6 +77,14 @@ pub struct Configuration {
     pub write_buffer: Option<WriteBuffer>,
     /// `[log]`: the write-ahead log.
     pub log: Log,
+    /// `[undo]`, `device`: where before images are to go, which this version keeps in main memory ([`warnings`] says so).
+    ///
+    /// [`warnings`]: Configuration::warnings
+    pub undo: Option<String>,
+    /// `[temp]`, `device`: where temporary space is to be, of which this version has none ([`warnings`] says so).
+    ///
+    /// [`warnings`]: Configuration::warnings
+    pub temp: Option<String>,
     /// `[commit]`: what happens to changed pages at commit.
     pub commit: Commit,
     /// `[checkpoint]`: how often restart is made short.
@@ -102,6 +110,8 @@ impl Default for Configuration {
             cache: None,
             write_buffer: None,
             log,
+            undo: None,
+            temp: None,
             commit: Commit::default(),
             checkpoint,
             locks: Locks::default(),

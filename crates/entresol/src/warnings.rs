@@ -4,7 +4,7 @@ use crate::configuration::{Configuration, Residence};
 use devices::{CacheKind, Device};
 
 impl Configuration {
-    /// Combinations that work and gain nothing, in words that say why (Rahm 1991, section 3.3, note 4).
+    /// Settings that work and gain nothing, in words that say why (combinations: Rahm 1991, section 3.3, note 4).
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for (name, partition) in &self.partitions {
@@ -59,6 +59,13 @@ impl Configuration {
                 warnings
                     .push(format!("the log has two write buffers, one in front of device '{device}' and one in it"));
             }
+        }
+        for (section, device, instead) in [
+            ("undo", &self.undo, "this version keeps before images in main memory"),
+            ("temp", &self.temp, "this version has no temporary space"),
+        ] {
+            let warning = |device| format!("[{section}]: nothing is placed on device '{device}' yet: {instead}");
+            warnings.extend(device.as_ref().map(warning));
         }
         warnings
     }

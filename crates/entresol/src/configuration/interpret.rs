@@ -9,7 +9,7 @@ use super::{
     Partition, WriteBuffer, catalogue,
 };
 use devices::Hardware;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use toml::de::DeTable;
 
@@ -112,6 +112,8 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
     let cache = root.section("cache", |section| Cache::read(section, &context, buffer.page_size));
     let write_buffer = root.section("write_buffer", |section| WriteBuffer::read(section, &context, buffer.page_size));
     let log = root.section("log", |section| read_log(section, &context, write_buffer.is_some()));
+    let mut placed = |name| root.section(name, |section| section.has("device").then(|| context.device(section)));
+    let (undo, temp) = (placed("undo"), placed("temp"));
     let commit = root.section("commit", |section| Commit { update: section.choice("update").unwrap_or_default() });
     let checkpoint = root.section("checkpoint", |section| read_checkpoint(section, log.size));
     let locks = root.section("locks", |section| Locks { victim: section.choice("victim").unwrap_or_default() });
@@ -130,6 +132,8 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
         cache,
         write_buffer,
         log,
+        undo,
+        temp,
         commit,
         checkpoint,
         locks,
@@ -152,10 +156,10 @@ fn read_hardware(root: &mut Section<'_>, directory: &Path) -> Option<Hardware> {
 }
 
 fn context(devices: &BTreeMap<String, Device>, hardware: Option<&Hardware>) -> Context {
-    let names: Vec<String> = match hardware {
-        Some(hardware) => hardware.devices.keys().cloned().collect(),
-        None => devices.keys().cloned().collect(),
-    };
+    // A device that the hardware lacks is reported where it has its section, not wherever it is used.
+    let described = hardware.into_iter().flat_map(|hardware| hardware.devices.keys());
+    let names: BTreeSet<&String> = devices.keys().chain(described).collect();
+    let names = names.into_iter().cloned().collect();
     let default_device = super::default_device(hardware).to_owned();
     Context { is_virtual: hardware.is_some(), devices: names, default_device }
 }

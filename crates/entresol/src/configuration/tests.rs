@@ -55,6 +55,10 @@ fn every_section_is_read() {
         group_delay = "1.5 ms"
         durable = false
         hold_locks = "until-durable"
+        [undo]
+        device = "disk"
+        [temp]
+        device = "flash"
         [commit]
         update = "force"
         [checkpoint]
@@ -115,6 +119,8 @@ fn every_section_is_read() {
             write_buffer: true,
             hold_locks: LockHold::UntilDurable,
         },
+        undo: Some("disk".to_owned()),
+        temp: Some("flash".to_owned()),
         commit: Commit { update: Update::Force },
         checkpoint: Checkpoint { interval_ns: None, log_bytes: Some(8 << 20) },
         locks: Locks { victim: Victim::Youngest },
@@ -164,6 +170,59 @@ fn hardware_brings_its_devices() {
     assert!(unknown.ends_with("did you mean 'nvme'?"), "{unknown}");
 }
 
+/// The example of DESIGN.md, section 4, word for word.
+const DESIGN: &str = r#"
+hardware = "rahm-1991"           # virtual; left out: the real machine
+[device.disk]   path = "data"                        # kind: file | mapped | described
+[device.flash]  path = "/mnt/nvme/entresol"
+[buffer]        size = "1 GiB"   replacement = "lru"
+[cache]         device = "flash" size = "16 GiB" design = "lazy-cleaning" dirty_max = "50%"
+[log]           device = "flash"
+[undo]          device = "flash"
+[temp]          device = "flash"
+[partition.account]  device = "disk" organization = "b-tree" locks = "record"
+[partition.branch]   residence = "memory"
+"#;
+
+/// The example as TOML: there each key has a line of its own.
+fn design() -> String {
+    let lines = DESIGN.lines().map(|line| match line.split_once(']') {
+        Some((header, keys)) => format!("{header}]\n{}\n", keys.replace("\" ", "\"\n")),
+        None => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
+#[test]
+fn the_design_is_understood() {
+    // Rahm's machine has no flash, and lazy cleaning does not exist yet: both are said, each by its line.
+    let wrong = findings(&design());
+    let words: Vec<String> = wrong.iter().map(|finding| finding.problem.to_string()).collect();
+    assert_eq!(words, ["hardware 'rahm-1991' has no device 'flash'", "'design' cannot be \"lazy-cleaning\""]);
+    assert_eq!(design().lines().nth(wrong[1].line - 1), Some("design = \"lazy-cleaning\""));
+    assert_eq!(wrong[1].allowed, "\"migrate-all\", \"migrate-modified\", \"migrate-unmodified\"");
+    // Everything else is understood, on this machine and on described ones that have these devices.
+    let real = design().replace("hardware = \"rahm-1991\"", "");
+    assert_eq!(findings(&real).len(), 1, "{}", message(&real));
+    let migrating = real.replace("lazy-cleaning", "migrate-all").replace("dirty_max = \"50%\"", "");
+    let configuration = Configuration::parse(&migrating).unwrap();
+    let flash = || Some("flash".to_owned());
+    assert_eq!((configuration.undo.clone(), configuration.temp.clone()), (flash(), flash()));
+    assert_eq!(
+        configuration.cache.as_ref().map(|cache| (cache.device.as_str(), cache.pages)),
+        Some(("flash", 2 << 20))
+    );
+    assert_eq!(configuration.partition("branch").residence, Residence::Memory);
+    assert_eq!(configuration.devices["disk"].path, Some(PathBuf::from("data")));
+    let warnings = configuration.warnings().join("\n");
+    for words in ["[undo]: nothing is placed on device 'flash' yet", "[temp]: nothing is placed on device 'flash' yet"]
+    {
+        assert!(warnings.contains(words), "{warnings}");
+    }
+    let described = Configuration::from_bytes("f", migrating.as_bytes(), Some("ideal")).unwrap();
+    assert_eq!((described.log.device, described.undo), ("flash".to_owned(), flash()));
+}
+
 #[test]
 fn checkpoints_follow_the_size_of_the_log() {
     let configuration = Configuration::parse("[log]\nsize = \"64 MiB\"").unwrap();
@@ -200,7 +259,9 @@ fn reference_is_the_default_and_complete() {
     let reference = Configuration::reference();
     assert_eq!(Configuration::parse(&reference), Ok(Configuration::default()));
     // Every key that a section allows stands in the reference.
-    for section in ["device.disk", "buffer", "log", "commit", "checkpoint", "locks", "driver", "partition.account"] {
+    for section in
+        ["device.disk", "buffer", "log", "undo", "temp", "commit", "checkpoint", "locks", "driver", "partition.account"]
+    {
         let allowed = findings(&format!("[{section}]\nnonsense = 1")).remove(0).allowed;
         for key in allowed.split(", ") {
             assert!(reference.contains(&format!("{key} = ")), "{key} of [{section}]");
@@ -231,10 +292,10 @@ fn messages_show_the_line_and_what_is_allowed() {
              = allowed: page_size, size, replacement, cleaner\n  = did you mean 'size'?",
         ),
         (
-            "# undo comes later\n\n[undo]\ndevice = \"flash\"",
-            "house.toml:3:2: unknown section 'undo' in the file\n  |\n3 | [undo]\n  |  ^^^^\n  \
-             = allowed: hardware, device, mpl, buffer, cache, write_buffer, log, commit, checkpoint, locks, driver, \
-             partition",
+            "# redo needs no place\n\n[redo]\ndevice = \"flash\"",
+            "house.toml:3:2: unknown section 'redo' in the file\n  |\n3 | [redo]\n  |  ^^^^\n  \
+             = allowed: hardware, device, mpl, buffer, cache, write_buffer, log, undo, temp, commit, checkpoint, locks, \
+             driver, partition",
         ),
         (
             "[log]\ndevice = \"flsh\"\n[device.flash]\npath = \"f\"",
@@ -322,7 +383,10 @@ fn wrong_values_are_wrong_everywhere() {
         "size = ",
         "[buffer\nsize = 1",
         "mpl = 1\nmpl = 2",
-        "[undo]\ndevice = \"disk\"",
+        "[undo]\ndevice = \"dusk\"",
+        "[temp]\ndevice = \"dusk\"",
+        "[temp]\nsize = \"1 GiB\"",
+        "[cache]\ndevice = \"disk\"\nsize = \"1 MiB\"\ndirty_max = \"50%\"",
     ];
     for text in wrong {
         assert_eq!(findings(text).len(), 1, "{text}\n{}", message(text));

@@ -91,8 +91,15 @@ fn pages(section: &Section<'_>, size: CacheSize, page_size: u64) -> u32 {
 
 impl Cache {
     pub(super) fn read(section: &mut Section<'_>, context: &Context, page_size: u32) -> Option<Cache> {
-        let design = section.choice("design").unwrap_or_default();
+        let design: Option<CacheDesign> = section.choice("design");
         let volatile = section.flag("volatile");
+        let dirty_max = section.text("dirty_max", "a share of the cache such as \"50%\"");
+        // What is wrong with the design is said there.
+        if dirty_max.is_some() && (design.is_some() || !section.has("design")) {
+            let conflict = "'dirty_max' has no effect: with this design no page waits in the cache to be cleaned";
+            section.conflict("dirty_max", Problem::Conflict(conflict.to_owned()), "the section without this key");
+        }
+        let design = design.unwrap_or_default();
         let (device, size) = place(section, context, &["design", "volatile"])?;
         Some(Cache { device, pages: pages(section, size, page_size.into()), design, volatile })
     }
