@@ -58,6 +58,12 @@ pub enum Error {
         /// What is missing or foreign.
         detail: String,
     },
+    /// The database's creation was cut off before anything was stated in its home file, so it never held anything.
+    #[error("the creation of the database in '{path}' was cut off; create it again, or empty the directory")]
+    Unfinished {
+        /// The directory.
+        path: String,
+    },
     /// The database was written by a newer release.
     #[error("'{path}' has format {found}; this release reads up to format {supported}: open it with a newer release")]
     NewerFormat {
@@ -74,6 +80,9 @@ pub enum Error {
     /// The log could not be written; nothing commits until the database is opened again.
     #[error("the log failed ({0}); no transaction commits until the database is opened again")]
     LogFailed(String),
+    /// The database was closed, or its thread has ended, before there was an answer.
+    #[error("the database is closed; what was asked of it and not answered shows when it is opened again")]
+    Closed,
     /// A transaction needs more log than there is.
     #[error(
         "the transaction's records fill the log of {capacity} bytes; commit more often, or create the database with a larger log"

@@ -21,6 +21,8 @@ pub const FORMAT: u32 = 2;
 /// The home file's name: a directory that holds it is a database.
 pub const HOME_FILE: &str = "entresol.home";
 const COPY_SIZE: usize = 64 << 10;
+/// What every device can read at once, in bytes.
+const BLOCK: u64 = 4096;
 const CONTENTS: usize = 32;
 
 /// The contents of the home file.
@@ -80,7 +82,8 @@ impl Home {
     /// Opens the file and reads its latest contents. `path` names the database in errors.
     ///
     /// # Errors
-    /// [`Error::NotADatabase`] if there is none or both copies are damaged, [`Error::NewerFormat`], or the driver's.
+    /// [`Error::NotADatabase`] if there is none or both copies are damaged, [`Error::Unfinished`] if it was never written,
+    /// [`Error::NewerFormat`], or the driver's.
     pub async fn open(executor: &Executor, device: DeviceId, path: &str) -> Result<(Home, Contents)> {
         let foreign = |detail: &str| Error::NotADatabase { path: path.into(), detail: detail.into() };
         let op = Op::Open { device, name: HOME_FILE.into(), create: false };
@@ -92,22 +95,28 @@ impl Home {
             }
             Err(fault) => return Err(Error::Input(fault)),
         };
+        let mut frame = executor.frames(1, COPY_SIZE)?.pop();
         if length < 2 * COPY_SIZE as u64 {
-            return Err(foreign(&format!("its file '{}' is too short", HOME_FILE)));
+            let front = (length.min(COPY_SIZE as u64) / BLOCK * BLOCK) as u32;
+            let bytes = read_copy(executor, file, (0, front), &mut frame).await?;
+            let short = || foreign(&format!("its file '{}' is too short", HOME_FILE));
+            return Err(if length % BLOCK == 0 && is_blank(bytes) {
+                Error::Unfinished { path: path.into() }
+            } else {
+                short()
+            });
         }
         // A program that was killed may have left a copy that can be read and is not durable.
         executor.perform(Op::Sync { file }).await.result?;
         let mut best: Option<(u64, Contents)> = None;
         let mut flaw = None;
-        let mut frame = executor.frames(1, COPY_SIZE)?.pop();
+        let mut unfinished = false;
         for copy in 0..2_u64 {
-            let buffer = frame.take().expect("the frame comes back from each read");
-            let (offset, length) = (copy * COPY_SIZE as u64, COPY_SIZE as u32);
-            let op = Op::Read { file, offset, length, buffer, access: Access::Asynchronous };
-            let completion = executor.perform(op).await;
-            frame = completion.buffer;
-            completion.result?;
-            match decode(frame.as_deref().expect("a read gives its buffer back"), path) {
+            let place = (copy * COPY_SIZE as u64, COPY_SIZE as u32);
+            let bytes = read_copy(executor, file, place, &mut frame).await?;
+            // The first write of all begins with the other copy, and torn it may show anything there.
+            unfinished |= copy == 0 && is_blank(bytes);
+            match decode(bytes, path) {
                 Ok((generation, contents)) => {
                     if best.as_ref().is_none_or(|(other, _)| *other < generation) {
                         best = Some((generation, contents));
@@ -120,6 +129,7 @@ impl Home {
         }
         match (best, flaw) {
             (Some((generation, contents)), _) => Ok((Home { file, generation, frame }, contents)),
+            (None, _) if unfinished => Err(Error::Unfinished { path: path.into() }),
             (None, flaw) => Err(flaw.unwrap_or_else(|| foreign("it is empty"))),
         }
     }
@@ -170,6 +180,25 @@ impl Home {
         self.frame = Some(buffer);
         Ok(())
     }
+}
+
+/// Reads so many bytes from an offset into the frame.
+async fn read_copy<'a>(
+    executor: &Executor,
+    file: FileId,
+    (offset, length): (u64, u32),
+    frame: &'a mut Option<Frame>,
+) -> Result<&'a [u8]> {
+    let buffer = frame.take().expect("the frame comes back from each read");
+    let op = Op::Read { file, offset, length, buffer, access: Access::Asynchronous };
+    let completion = executor.perform(op).await;
+    let buffer = frame.insert(completion.buffer.expect("a read gives its buffer back"));
+    completion.result?;
+    Ok(&buffer[..length as usize])
+}
+
+fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
 }
 
 fn checksum(bytes: &[u8]) -> u32 {

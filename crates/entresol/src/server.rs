@@ -126,10 +126,10 @@ impl<T> Pending<T> {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// The request's; [`Error::LogFailed`] if the engine's thread has ended: then whether the request was done shows when
-    /// the database is opened again.
+    /// The request's; [`Error::Closed`] if the server was closed or the engine's thread has ended: then whether the request
+    /// was done shows when the database is opened again.
     pub fn wait(self) -> Result<T> {
-        self.slot.wait(&self.wakes).unwrap_or_else(|| Err(Error::LogFailed("the engine's thread has ended".into())))
+        self.slot.wait(&self.wakes).unwrap_or(Err(Error::Closed))
     }
 }
 

@@ -76,13 +76,26 @@ impl Opening {
         let executor = Executor::new(driver, Order::FirstInFirstOut);
         let settings = assemble::settings(&self.configuration);
         let home = settings.home_device.clone();
-        let others = self.configuration.devices.keys().filter(|name| real && **name != home);
-        self.refuse_foreign(&executor, &home, others, create)?;
+        let others = || self.configuration.devices.keys().filter(|name| real && **name != home);
+        self.refuse_foreign(&executor, &home, others(), create)?;
         let locks = self.lock_directories()?;
         // Only now that nobody else comes near does the answer stay true.
-        let database = match executor.run(contents(&executor, &home))?? {
-            Contents::Database => executor.run(Database::open(&executor, settings, &path))??,
-            _ => executor.run(Database::create(&executor, settings))??,
+        let found = executor.run(contents(&executor, &home))??;
+        let opened = match found {
+            Contents::Nothing | Contents::Foreign => None,
+            Contents::Bare | Contents::Database => {
+                match executor.run(Database::open(&executor, settings.clone(), &path))? {
+                    Err(Error::Unfinished { .. }) if create && found == Contents::Bare => {
+                        self.refuse_occupied(&executor, others())?;
+                        None
+                    }
+                    result => Some(result?),
+                }
+            }
+        };
+        let database = match opened {
+            Some(database) => database,
+            None => executor.run(Database::create(&executor, settings))??,
         };
         Ok(Store { executor, database: Some(database), configuration: self.configuration, _locks: locks })
     }
@@ -101,9 +114,19 @@ impl Opening {
             let detail = format!("it holds no file '{}'; name an empty directory or a database", engine::HOME_FILE);
             return Err(Error::NotADatabase { path, detail }.into());
         }
-        if state == Contents::Database {
-            return Ok(());
+        match state {
+            Contents::Database | Contents::Bare => Ok(()),
+            Contents::Nothing | Contents::Foreign => self.refuse_occupied(executor, others),
         }
+    }
+
+    /// Nothing is created over files on other devices than the home's.
+    fn refuse_occupied<'a>(
+        &self,
+        executor: &Executor,
+        others: impl Iterator<Item = &'a String>,
+    ) -> Result<(), OpenError> {
+        let path = self.path.display().to_string();
         for device in others {
             let found = executor.run(names(executor, device))??;
             // Whose log or partition it is does not show: only an empty directory is nobody's.
@@ -139,12 +162,22 @@ impl Opening {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Contents {
     Nothing,
+    /// A home file and no more than its creation makes: without partitions, or cut off.
+    Bare,
     Database,
     Foreign,
 }
 
 /// Files that a directory may hold before its database is complete: those that a creation cut off may have left.
-const BEGINNINGS: [&str; 3] = ["double-write", "log", DirectoryLock::NAME];
+const BEGINNINGS: [&str; 7] = [
+    engine::HOME_FILE,
+    "double-write",
+    "log",
+    "cache.tier",
+    "write-buffer.tier",
+    "log-buffer.tier",
+    DirectoryLock::NAME,
+];
 
 /// The names of a device's files.
 async fn names(executor: &Executor, device: &str) -> Result<Vec<String>, Error> {
@@ -159,13 +192,16 @@ async fn names(executor: &Executor, device: &str) -> Result<Vec<String>, Error> 
 
 async fn contents(executor: &Executor, device: &str) -> Result<Contents, Error> {
     let names = names(executor, device).await?;
-    if names.iter().any(|name| name == engine::HOME_FILE) {
-        return Ok(Contents::Database);
-    }
+    let has_home = names.iter().any(|name| name == engine::HOME_FILE);
     // A creation that was cut off had locked the directory first: without the lock's file, the log is somebody else's.
     let locked = names.iter().any(|name| name == DirectoryLock::NAME);
     let known = |name: &String| name == FILE_NAME || (locked && BEGINNINGS.contains(&name.as_str()));
-    Ok(if names.iter().all(known) { Contents::Nothing } else { Contents::Foreign })
+    Ok(match (has_home, names.iter().all(known)) {
+        (true, true) => Contents::Bare,
+        (true, false) => Contents::Database,
+        (false, true) => Contents::Nothing,
+        (false, false) => Contents::Foreign,
+    })
 }
 
 /// A database on the calling thread. Closing it makes the next opening quick; dropping it loses nothing that was committed.

@@ -116,6 +116,46 @@ fn a_failed_transaction_leaves_nothing_and_a_refused_call_says_why() {
     assert_eq!(outcome.expect("goes on"), None);
 }
 
+/// A home file of which each copy is filled with one byte.
+fn home(copies: [u8; 2]) -> Vec<u8> {
+    copies.iter().flat_map(|byte| [*byte; 64 << 10]).collect()
+}
+
+#[test]
+fn a_creation_that_was_cut_off_begins_again_and_nothing_else_does() {
+    // The second copy is written first.
+    for begun in [Vec::new(), vec![0; 4096], home([0, 0]), home([0, 7])] {
+        let directory = scratch();
+        for name in ["entresol.lock", "log", "double-write", "cache.tier"] {
+            std::fs::write(directory.path().join(name), [0; 4096]).expect("writes");
+        }
+        let file = directory.path().join("entresol.home");
+        std::fs::write(&file, &begun).expect("writes");
+        let refused = opening(directory.path(), "automatic").open_existing().err().expect("there is nothing to check");
+        assert!(matches!(&refused, OpenError::Engine(Error::Unfinished { .. })), "{refused}");
+        assert_eq!(std::fs::read(&file).expect("reads"), begun);
+        std::fs::write(directory.path().join("notes.pages"), [0; 4096]).expect("writes");
+        let refused =
+            opening(directory.path(), "automatic").open().err().expect("a partition is more than a beginning");
+        assert!(matches!(&refused, OpenError::Engine(Error::Unfinished { .. })), "{refused}");
+        assert_eq!(std::fs::read(&file).expect("reads"), begun);
+        std::fs::remove_file(directory.path().join("notes.pages")).expect("removes");
+        let store = open(directory.path(), "automatic");
+        store.run(async |database| database.create_partition(PartitionSpec::b_tree("notes")).await).expect("creates");
+        store.run(async |database| put(database, 5, b"five").await).expect("writes");
+        drop(store);
+        assert_eq!(open(directory.path(), "automatic").run(keys).expect("reads"), [5]);
+    }
+    for damaged in [home([7, 0]), home([7, 7]), vec![7; 4096]] {
+        let directory = scratch();
+        let file = directory.path().join("entresol.home");
+        std::fs::write(&file, &damaged).expect("writes");
+        let refused = opening(directory.path(), "automatic").open().err().expect("refused");
+        assert!(matches!(&refused, OpenError::Engine(Error::NotADatabase { .. })), "{refused}");
+        assert_eq!(std::fs::read(&file).expect("reads"), damaged);
+    }
+}
+
 #[test]
 fn a_directory_has_one_store_at_a_time() {
     let directory = scratch();

@@ -137,7 +137,7 @@ impl Database {
     /// Opens a database and recovers it. `path` names it in errors.
     ///
     /// # Errors
-    /// [`Error::NotADatabase`], [`Error::NewerFormat`], [`Error::DamagedLog`], [`Error::DamagedPage`], or the driver's.
+    /// [`Error::NotADatabase`], [`Error::Unfinished`], [`Error::NewerFormat`], [`Error::DamagedLog`], [`Error::DamagedPage`], or the driver's.
     pub async fn open(executor: &Executor, mut settings: Settings, path: &str) -> Result<Database> {
         let home_device = device(executor, &settings.home_device)?;
         let (mut home, mut contents) = Home::open(executor, home_device, path).await?;
