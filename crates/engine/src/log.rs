@@ -146,7 +146,12 @@ impl Log {
             limit: (capacity as f64 * (1.0 - settings.reserve)) as u64,
             synchronous,
             write_buffer: OnceCell::new(),
-            writes_in_flight_max: if own_writes { usize::MAX } else { settings.writes_in_flight_max },
+            writes_in_flight_max: match (own_writes, synchronous) {
+                (true, _) => usize::MAX,
+                // Each holds the processor, so a second one only waits for it, where more commits could have joined it.
+                (false, true) => 1,
+                (false, false) => settings.writes_in_flight_max,
+            },
             inner: RefCell::new(Inner {
                 buffer,
                 batches: Batches::default(),

@@ -23,7 +23,8 @@ pub struct Settings {
     pub capacity: u64,
     /// The largest single log write in bytes, a multiple of the page size: the size of a frame of the log buffer.
     pub write_size_max: usize,
-    /// How many log writes may be in flight at once, except under [`GroupCommit::None`], where each commit submits its own.
+    /// How many log writes may be in flight at once, except under [`GroupCommit::None`], where each commit submits its own,
+    /// and on a device that is accessed synchronously, where it is one.
     pub writes_in_flight_max: usize,
     /// When commits are written.
     pub group_commit: GroupCommit,

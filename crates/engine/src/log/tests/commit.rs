@@ -79,6 +79,39 @@ fn without_grouping_each_commit_writes_one_page_and_pays_for_it() {
 }
 
 #[test]
+fn writes_that_hold_the_processor_come_one_after_the_other() {
+    let mut hardware = Hardware::named("rahm-1991").expect("embedded");
+    hardware.cpu.as_mut().expect("described").count = 1;
+    let driver = VirtualDriver::new(hardware, Options::default(), Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let device = executor.device("nvem").expect("as described");
+    let machine = Machine { executor, device };
+    let settings = Settings { capacity: 1 << 20, ..Settings::default() };
+    let log = machine.run(machine.create(&settings));
+    let clients: Vec<_> = (0..16_u64)
+        .map(|client| {
+            let (log, executor) = (Rc::clone(&log), machine.executor.clone());
+            machine.executor.spawn(async move {
+                for round in 0..20 {
+                    executor.charge_instructions(1_000);
+                    executor.settle().await;
+                    let lsn = log.append(TransactionId(client * 20 + round), &Body::RolledBack, []);
+                    assert!(log.inner.borrow().batches.in_flight() <= 1);
+                    log.commit(lsn).await.expect("commits");
+                }
+            })
+        })
+        .collect();
+    machine.run(async {
+        for client in clients {
+            client.join().await;
+        }
+    });
+    // Twenty microseconds of work a commit, fifty of device a write: those who commit while one is written share the next.
+    assert!(log.statistics().group_size_mean() > 4.0, "{}", log.statistics().group_size_mean());
+}
+
+#[test]
 fn a_dropped_commit_leaves_its_write_to_the_writer() {
     let mut hardware = Hardware::named("rahm-1991").expect("embedded");
     let name = hardware.devices.keys().next().expect("devices").clone();
