@@ -45,6 +45,7 @@
 
 mod arrivals;
 mod buckets;
+mod capture;
 mod changes;
 mod ending;
 mod index;
@@ -63,12 +64,14 @@ pub use changes::Position;
 pub use secondary::Secondary;
 
 use crate::lock::Owner;
+use crate::transaction::key_hash;
 use base::PartitionId;
+use capture::{State, Watch};
 use changes::Changes;
 use driver::Frame;
 use memory::Set;
 use redo::Redo;
-use std::ops::{Bound, RangeInclusive};
+use std::ops::{Bound, Range, RangeInclusive};
 use thiserror::Error;
 
 /// Sizes of segments in bytes, powers of two.
@@ -113,7 +116,7 @@ pub enum Refusal {
     NoSegment,
     /// This segment is lent to a write: call again when it has come back.
     Lent(u32),
-    /// The key, or key and value, are longer than any segment holds.
+    /// The key, or key and value, are longer than any segment holds; or the part is not within the value.
     TooLarge {
         /// Bytes asked for.
         found: usize,
@@ -122,6 +125,26 @@ pub enum Refusal {
     },
     /// This segment has another colour than those the transaction or action has touched: it must start again.
     Painted(u32),
+}
+
+/// How a sweep takes a consistent backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capture {
+    /// Nobody but readers may touch segments that the sweep has taken and others within one of these.
+    BlackWhite(Unit),
+    /// A segment is copied before it is first changed: the backup is of the moment at which the sweep began.
+    CopyOnUpdate,
+    /// A record is copied before it is first changed: the backup is of the moment at which the sweep began.
+    StableVersions,
+}
+
+/// What a black/white sweep sees wholly or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// One call.
+    Action,
+    /// A transaction.
+    Transaction,
 }
 
 /// What is wrong with an image that was to be loaded.
@@ -149,12 +172,25 @@ pub struct Sets {
     scratch: Vec<u8>,
     /// The changes of redo being applied.
     replay: Changes,
+    /// The sweep in progress, if it is to be a consistent one.
+    capture: Option<Capture>,
+    /// What black/white transactions have touched.
+    watch: Watch,
+    /// Frames for snapshots.
+    spare: Vec<Frame>,
+    snapshots_taken: u64,
 }
 
 impl Sets {
     /// No sets.
     pub fn new() -> Sets {
         Sets::default()
+    }
+
+    /// The hash of a key that calls of a set of the caller's keys want beside the key.
+    #[inline]
+    pub fn hash(key: &[u8]) -> u64 {
+        key_hash(key)
     }
 
     /// Adds an empty set.
@@ -180,29 +216,33 @@ impl Sets {
         self.sets[usize::from(partition.0)].as_mut().expect("the partition is a set")
     }
 
-    /// A set, and the changes of an owner.
+    /// A set, the changes of an owner, and what else a change needs.
     #[inline]
-    fn pair(&mut self, owner: Owner, partition: PartitionId) -> (&mut Set, &mut Changes, &mut Vec<u8>) {
+    fn parts(&mut self, owner: Owner, partition: PartitionId) -> (&mut Set, &mut Changes, &mut Vec<u8>, &Watch) {
         let number = owner.0 as usize;
         if self.owners.len() <= number {
             self.owners.resize_with(number + 1, Changes::default);
         }
         let set = self.sets[usize::from(partition.0)].as_mut().expect("the partition is a set");
-        (set, &mut self.owners[number], &mut self.scratch)
+        (set, &mut self.owners[number], &mut self.scratch, &self.watch)
     }
 
-    /// The value of `key`. `hash` is the hash of the key that also names its lock; sets of arrivals ignore it.
+    /// The value of `key`. `hash` is [`Sets::hash`] of the key, which also names its lock; sets of
+    /// arrivals ignore it.
     ///
     /// # Errors
     /// [`Refusal::Lent`], [`Refusal::Painted`].
     #[inline]
     pub fn get(&self, owner: Owner, partition: PartitionId, key: &[u8], hash: u64) -> Result<Option<&[u8]>, Refusal> {
-        let _ = owner;
         let set = self.set(partition);
-        Ok(set.find(key, hash)?.map(|place| {
-            let (bytes, at) = set.at(place);
-            layout::value(bytes, at)
-        }))
+        let Some(place) = set.find(key, hash)? else { return Ok(None) };
+        if self.watch.is_on {
+            let (segment, _) = set.locate(place);
+            let writes = !self.redo(owner).is_empty();
+            self.watch.touch(owner, set.segments[segment].colour, segment, writes)?;
+        }
+        let (bytes, at) = set.at(place);
+        Ok(Some(layout::value(bytes, at)))
     }
 
     /// Inserts a record into a set whose records have keys of the caller's.
@@ -220,9 +260,10 @@ impl Sets {
         hash: u64,
         value: &[u8],
     ) -> Result<(), Refusal> {
-        let (set, changes, _) = self.pair(owner, partition);
+        let (set, changes, _, watch) = self.parts(owner, partition);
         assert!(matches!(set.finder, memory::Finder::Keyed(_)), "the set numbers its records itself");
-        set.insert(changes, key, hash, value)
+        let place = set.insert(changes, (key, hash), value, watch.allowed(owner))?;
+        set.watch_write(watch, owner, place)
     }
 
     /// Adds a record to a set of arrivals and returns its number.
@@ -233,10 +274,11 @@ impl Sets {
     /// # Panics
     /// If the set's records have keys of the caller's.
     pub fn append(&mut self, owner: Owner, partition: PartitionId, value: &[u8]) -> Result<u64, Refusal> {
-        let (set, changes, _) = self.pair(owner, partition);
+        let (set, changes, _, watch) = self.parts(owner, partition);
         assert!(matches!(set.finder, memory::Finder::Arrival(_)), "the set does not number its records");
         let number = set.arrival;
-        set.insert(changes, &number.to_be_bytes(), 0, value)?;
+        let place = set.insert(changes, (&number.to_be_bytes(), 0), value, watch.allowed(owner))?;
+        set.watch_write(watch, owner, place)?;
         Ok(number)
     }
 
@@ -254,9 +296,30 @@ impl Sets {
         hash: u64,
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R, Refusal> {
-        let (set, changes, scratch) = self.pair(owner, partition);
+        let (set, changes, scratch, watch) = self.parts(owner, partition);
         let place = set.find(key, hash)?.ok_or(Refusal::Missing)?;
-        Ok(set.modify(changes, scratch, place, hash, change))
+        set.watch_write(watch, owner, place)?;
+        set.modify(changes, scratch, (place, hash), None, change)
+    }
+
+    /// As [`Sets::modify`], for a part of the value that is known beforehand: faster for a field of a long record.
+    ///
+    /// # Errors
+    /// As [`Sets::modify`], and [`Refusal::TooLarge`] if the part is not within the value.
+    #[inline]
+    pub fn modify_part<R>(
+        &mut self,
+        owner: Owner,
+        partition: PartitionId,
+        key: &[u8],
+        hash: u64,
+        part: Range<usize>,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, Refusal> {
+        let (set, changes, scratch, watch) = self.parts(owner, partition);
+        let place = set.find(key, hash)?.ok_or(Refusal::Missing)?;
+        set.watch_write(watch, owner, place)?;
+        set.modify(changes, scratch, (place, hash), Some(part), change)
     }
 
     /// Gives a record another value, of whatever length.
@@ -271,8 +334,9 @@ impl Sets {
         hash: u64,
         value: &[u8],
     ) -> Result<(), Refusal> {
-        let (set, changes, scratch) = self.pair(owner, partition);
+        let (set, changes, scratch, watch) = self.parts(owner, partition);
         let place = set.find(key, hash)?.ok_or(Refusal::Missing)?;
+        set.watch_write(watch, owner, place)?;
         set.put(changes, scratch, place, key, hash, value)
     }
 
@@ -281,8 +345,9 @@ impl Sets {
     /// # Errors
     /// [`Refusal::Lent`], [`Refusal::Painted`].
     pub fn delete(&mut self, owner: Owner, partition: PartitionId, key: &[u8], hash: u64) -> Result<bool, Refusal> {
-        let (set, changes, _) = self.pair(owner, partition);
+        let (set, changes, _, watch) = self.parts(owner, partition);
         let Some(place) = set.find(key, hash)? else { return Ok(false) };
+        set.watch_write(watch, owner, place)?;
         set.delete(changes, place, key, hash);
         Ok(true)
     }
@@ -329,6 +394,10 @@ impl Sets {
 
     /// Ends a transaction: what it has changed is committed from now on. Its redo is forgotten.
     pub fn commit(&mut self, owner: Owner) {
+        if self.capture.is_some() {
+            self.preserve(owner);
+            self.watch.forget(owner);
+        }
         let Some(changes) = self.owners.get_mut(owner.0 as usize) else { return };
         commit(&mut self.sets, changes);
     }
@@ -352,37 +421,53 @@ impl Sets {
     /// Ends a transaction and takes back all that it has changed.
     pub fn roll_back(&mut self, owner: Owner) {
         self.roll_back_to(owner, Position::default());
+        self.watch.forget(owner);
     }
 
-    /// Writes the committed state of a segment to `out`, with header and checksum.
+    /// Writes the committed state of a segment to `out`, with header and checksum: of a white segment as the sweep in
+    /// progress wants it, else the present one.
     ///
     /// # Panics
     /// If the segment is lent, or `out` has another size.
     pub fn image(&self, partition: PartitionId, segment: u32, out: &mut [u8]) {
+        let (set, number) = (self.set(partition), segment as usize);
         let shadows = self
             .owners
             .iter()
             .flat_map(|changes| changes.shadows.iter().rev().map(|shadow| (shadow, shadow.bytes(&changes.saved))));
-        self.set(partition).image(segment as usize, shadows, out);
+        match set.segments[number].preserved.as_ref().map(|preserved| &preserved.state) {
+            None => set.image(number, shadows, out),
+            Some(State::Image(saved)) => out.copy_from_slice(saved),
+            Some(State::Records(_)) => {
+                let mut present = vec![0; set.segment_size];
+                set.image(number, shadows, &mut present);
+                set.stable_image(number, &present, out);
+            }
+        }
     }
 
-    /// Whether copy `copy` (0 or 1) of the backup has an older state of a segment than the committed one.
+    /// Whether copy `copy` (0 or 1) of the backup has an older state of a segment than [`Sets::image`] gives.
     pub fn is_dirty(&self, partition: PartitionId, segment: u32, copy: usize) -> bool {
-        self.set(partition).segments[segment as usize].dirty & 1 << copy != 0
+        let segment = &self.set(partition).segments[segment as usize];
+        let dirty = segment.preserved.as_ref().map_or(segment.dirty, |preserved| preserved.dirty);
+        dirty & 1 << copy != 0
     }
 
-    /// Notes that copy `copy` of the backup gets the present committed state of a segment. To be called in the same step as
-    /// [`Sets::image`] or [`Sets::lend`]; commits set both bits again.
+    /// Notes that copy `copy` of the backup gets what [`Sets::image`] gives. To be called in the same step as that or
+    /// [`Sets::lend`], and before [`Sets::take_snapshot`] or [`Sets::paint`]; commits set both bits again.
     pub fn clear_dirty(&mut self, partition: PartitionId, segment: u32, copy: usize) {
-        self.set_mut(partition).segments[segment as usize].dirty &= !(1 << copy);
+        let segment = &mut self.set_mut(partition).segments[segment as usize];
+        let dirty = segment.preserved.as_mut().map_or(&mut segment.dirty, |preserved| &mut preserved.dirty);
+        *dirty &= !(1 << copy);
     }
 
     /// Hands out a segment itself, with header and checksum, for a write without a copy. `None` while an unfinished
-    /// transaction has changed it, or if it is lent already.
+    /// transaction has changed it, if the sweep in progress wants an earlier state of it, or if it is lent already.
     pub fn lend(&mut self, partition: PartitionId, segment: u32) -> Option<Frame> {
         let set = self.set_mut(partition);
         let number = segment as usize;
-        if set.segments[number].is_lent() || set.segments[number].uncommitted > 0 {
+        let found = &set.segments[number];
+        if found.is_lent() || found.uncommitted > 0 || found.preserved.is_some() {
             return None;
         }
         let header = set.header(number, set.segments[number].tail());

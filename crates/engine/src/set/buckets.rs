@@ -1,10 +1,10 @@
 //! Cache lines of eight words, numbered from 0, that never move while their number grows.
 
-/// The first block has so many lines; each further one doubles the capacity.
-const FIRST_BLOCK_LOG2: u32 = 8;
+/// The first block has so many lines; each further one has twice as many as the one before.
+const FIRST_BLOCK: usize = 256;
 
-/// A growing row of zeroed cache lines. Its memory comes in blocks, each as large as all before it, which the operating
-/// system fills with zeros as they are touched: growth copies nothing and never stops for long.
+/// A growing row of zeroed cache lines. Its memory comes in blocks, which the operating system fills with zeros as they are
+/// touched: growth copies nothing and never stops for long.
 #[derive(Default)]
 pub(super) struct Buckets {
     blocks: Vec<Block>,
@@ -29,9 +29,9 @@ impl Block {
 /// The block of a line and the line's position in it.
 #[inline]
 fn locate(number: usize) -> (usize, usize) {
-    let block = (number >> FIRST_BLOCK_LOG2).checked_ilog2().map_or(0, |log| log as usize + 1);
-    let first = if block == 0 { 0 } else { 1 << (FIRST_BLOCK_LOG2 as usize + block - 1) };
-    (block, number - first)
+    let shifted = number + FIRST_BLOCK;
+    let log = shifted.ilog2();
+    ((log - FIRST_BLOCK.ilog2()) as usize, shifted - (1 << log))
 }
 
 impl Buckets {
@@ -44,8 +44,7 @@ impl Buckets {
     pub(super) fn push(&mut self) -> usize {
         let (block, _) = locate(self.count);
         if block == self.blocks.len() {
-            let lines = 1 << (FIRST_BLOCK_LOG2 as usize + block.saturating_sub(1));
-            self.blocks.push(Block::new(lines));
+            self.blocks.push(Block::new(FIRST_BLOCK << block));
         }
         self.count += 1;
         self.count - 1
@@ -55,16 +54,16 @@ impl Buckets {
     #[inline]
     pub(super) fn line(&self, number: usize) -> &[u64; 8] {
         let (block, position) = locate(number);
-        let block = &self.blocks[block];
-        block.words[block.start..].as_chunks::<8>().0.get(position).expect("a line below the count")
+        let Block { words, start } = &self.blocks[block];
+        words[start + position * 8..].first_chunk().expect("a line below the count")
     }
 
     /// A line, to be changed.
     #[inline]
     pub(super) fn line_mut(&mut self, number: usize) -> &mut [u64; 8] {
         let (block, position) = locate(number);
-        let block = &mut self.blocks[block];
-        block.words[block.start..].as_chunks_mut::<8>().0.get_mut(position).expect("a line below the count")
+        let Block { words, start } = &mut self.blocks[block];
+        words[*start + position * 8..].first_chunk_mut().expect("a line below the count")
     }
 }
 

@@ -85,18 +85,15 @@ impl Index {
         (link != 0).then(|| Line::Overflow(link as usize - 1))
     }
 
-    /// Shows `look` every place whose key may have this hash, until it answers.
+    /// The first place that `is_it` accepts of those whose key may have this hash.
     #[inline]
-    pub(super) fn find<R>(&self, hash: u64, mut look: impl FnMut(u64) -> Option<R>) -> Option<R> {
+    pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(u64) -> bool) -> Option<u64> {
         let tag = entry_tag(hash);
         let mut line = self.buckets.line(self.bucket(hash));
         loop {
             for found in &line[..ENTRIES] {
-                if found >> PLACE_BITS == tag
-                    && *found != 0
-                    && let Some(answer) = look(found & PLACE_MASK)
-                {
-                    return Some(answer);
+                if found >> PLACE_BITS == tag && *found != 0 && is_it(found & PLACE_MASK) {
+                    return Some(found & PLACE_MASK);
                 }
             }
             match line[LINK] {
@@ -231,7 +228,7 @@ mod tests {
         let places: BTreeSet<u64> = index.places().collect();
         assert_eq!(places, model.iter().map(|(_, place)| *place).collect::<BTreeSet<u64>>());
         for (hash, place) in model {
-            let found = index.find(*hash, |found| (found == *place).then_some(found));
+            let found = index.find(*hash, |found| found == *place);
             assert_eq!(found, Some(*place));
         }
     }

@@ -125,25 +125,38 @@ pub(super) fn sequence(bytes: &[u8], at: usize) -> u64 {
     word(bytes, at + 8)
 }
 
+/// Key and value of the record at `at`.
+#[inline]
+pub(super) fn record(bytes: &[u8], at: usize) -> (&[u8], &[u8]) {
+    let item = item(bytes, at);
+    let from = at + ITEM_HEADER_SIZE;
+    bytes[from..from + item.key_length() + item.value_length()].split_at(item.key_length())
+}
+
+/// Key and value of the record at `at`, to be overwritten.
+#[inline]
+pub(super) fn record_mut(bytes: &mut [u8], at: usize) -> (&mut [u8], &mut [u8]) {
+    let item = item(bytes, at);
+    let from = at + ITEM_HEADER_SIZE;
+    bytes[from..from + item.key_length() + item.value_length()].split_at_mut(item.key_length())
+}
+
 /// The key of the record at `at`.
 #[inline]
 pub(super) fn key(bytes: &[u8], at: usize) -> &[u8] {
-    let item = item(bytes, at);
-    &bytes[at + ITEM_HEADER_SIZE..][..item.key_length()]
+    record(bytes, at).0
 }
 
 /// The value of the record at `at`.
 #[inline]
 pub(super) fn value(bytes: &[u8], at: usize) -> &[u8] {
-    let item = item(bytes, at);
-    &bytes[at + ITEM_HEADER_SIZE + item.key_length()..][..item.value_length()]
+    record(bytes, at).1
 }
 
 /// The value of the record at `at`, to be overwritten.
 #[inline]
 pub(super) fn value_mut(bytes: &mut [u8], at: usize) -> &mut [u8] {
-    let item = item(bytes, at);
-    &mut bytes[at + ITEM_HEADER_SIZE + item.key_length()..][..item.value_length()]
+    record_mut(bytes, at).1
 }
 
 /// Writes a record into an item of `size` bytes.

@@ -1,5 +1,6 @@
 //! Restart: images of segments come back, the search structures are built anew, redo is applied.
 
+use super::capture::ANY;
 use super::changes::Changes;
 use super::layout::{self, ITEM_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, item, sequence};
 use super::memory::{Finder, Set, number};
@@ -120,18 +121,18 @@ impl Set {
         }
         let found = self.find(key, hash).expect("nothing is lent during recovery");
         let done = match (*redo, found) {
-            (Redo::Insert { value, .. } | Redo::Replace { value, .. }, None) => self.insert(changes, key, hash, value),
+            (Redo::Insert { value, .. } | Redo::Replace { value, .. }, None) => {
+                self.insert(changes, (key, hash), value, ANY).map(|_| ())
+            }
             (Redo::Insert { value, .. } | Redo::Replace { value, .. }, Some(place)) => {
                 self.put(changes, scratch, place, key, hash, value)
             }
             (Redo::Patch { offset, bytes, .. }, Some(place)) => {
-                self.modify(changes, scratch, place, hash, |value| {
-                    let rest = value.get_mut(offset..).unwrap_or_default();
-                    if let Some(part) = rest.get_mut(..bytes.len()) {
-                        part.copy_from_slice(bytes);
-                    }
-                });
-                Ok(())
+                let part = offset..offset.saturating_add(bytes.len());
+                match self.modify(changes, scratch, (place, hash), Some(part), |part| part.copy_from_slice(bytes)) {
+                    Ok(()) | Err(Refusal::TooLarge { .. }) => Ok(()),
+                    other => other,
+                }
             }
             (Redo::Delete { .. }, Some(place)) => {
                 self.delete(changes, place, key, hash);
@@ -159,8 +160,7 @@ impl Set {
         if layout::value(bytes, at).len() != value.len() {
             return self.replace(changes, place, key, hash, value);
         }
-        self.modify(changes, scratch, place, hash, |old| old.copy_from_slice(value));
-        Ok(())
+        self.modify(changes, scratch, (place, hash), None, |old| old.copy_from_slice(value))
     }
 
     /// Words for what is wrong with the set, if anything.

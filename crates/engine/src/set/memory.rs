@@ -9,12 +9,13 @@ use super::layout::{
 use super::redo::Redo;
 use super::rooms::Rooms;
 use super::secondary::Ordered;
-use super::segment::Segment;
-use super::{Keys, Refusal, SetSettings};
+use super::segment::{BLACK, Segment};
+use super::{Capture, Keys, Refusal, SetSettings};
 use crate::difference::difference;
 use crate::transaction::key_hash;
 use base::PartitionId;
 use driver::Frame;
+use std::ops::Range;
 
 /// Segments tried before an insert asks for a new one.
 const SEGMENTS_TRIED_MAX: usize = 8;
@@ -35,12 +36,25 @@ pub(super) struct Set {
     current: u32,
     pub(super) finder: Finder,
     pub(super) secondaries: Vec<Ordered>,
+    /// The sweep in progress.
+    pub(super) capture: Option<Capture>,
     /// Whether segments are being loaded: secondary indexes follow at the end.
     pub(super) is_loading: bool,
     /// The highest sequence number given out.
     pub(super) sequence: u64,
     /// The number of the next arrival.
     pub(super) arrival: u64,
+}
+
+/// The segment that would have to be looked at is lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lent(pub(super) u32);
+
+impl From<Lent> for Refusal {
+    #[cold]
+    fn from(Lent(segment): Lent) -> Refusal {
+        Refusal::Lent(segment)
+    }
 }
 
 /// How records are found.
@@ -86,6 +100,15 @@ pub(super) fn number(key: &[u8]) -> Option<u64> {
     key.try_into().map(u64::from_be_bytes).ok()
 }
 
+/// Whether two keys are the same; keys of one word are compared without a call.
+#[inline]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    match (<[u8; 8]>::try_from(one), <[u8; 8]>::try_from(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => one == other,
+    }
+}
+
 impl Set {
     pub(super) fn new(settings: SetSettings) -> Set {
         let SetSettings { partition, segment_size, reserve, keys, secondaries } = settings;
@@ -104,6 +127,7 @@ impl Set {
                 Keys::Arrival => Finder::Arrival(Arrivals::default()),
             },
             secondaries: secondaries.into_iter().map(Ordered::new).collect(),
+            capture: None,
             is_loading: false,
             sequence: 0,
             arrival: 0,
@@ -134,21 +158,30 @@ impl Set {
         (self.segments[segment].bytes_mut(), at)
     }
 
-    /// The place of the record with this key.
+    /// The place of the record with this key; else the lent segment in which it may be.
     #[inline]
-    pub(super) fn find(&self, key: &[u8], hash: u64) -> Result<Option<u64>, Refusal> {
-        let is_it = |place| {
-            let (segment, at) = self.locate(place);
-            if self.segments[segment].is_lent() {
-                return Some(Err(Refusal::Lent(segment as u32)));
-            }
-            (layout::key(self.segments[segment].bytes(), at) == key).then_some(Ok(place))
-        };
-        match &self.finder {
-            Finder::Keyed(index) => index.find(hash, is_it).transpose(),
+    pub(super) fn find(&self, key: &[u8], hash: u64) -> Result<Option<u64>, Lent> {
+        let mut is_lent = false;
+        let found = match &self.finder {
+            Finder::Keyed(index) => index.find(hash, |place| {
+                let (segment, at) = self.locate(place);
+                match self.segments[segment].bytes_here() {
+                    Some(bytes) => is_same(layout::key(bytes, at), key),
+                    None => {
+                        is_lent = true;
+                        true
+                    }
+                }
+            }),
             Finder::Arrival(arrivals) => {
-                number(key).and_then(|number| arrivals.find(number)).and_then(is_it).transpose()
+                let found = number(key).and_then(|number| arrivals.find(number));
+                is_lent = found.is_some_and(|place| self.segments[self.locate(place).0].is_lent());
+                found
             }
+        };
+        match found {
+            Some(place) if is_lent => Err(Lent(self.locate(place).0 as u32)),
+            found => Ok(found),
         }
     }
 
@@ -157,6 +190,9 @@ impl Set {
         assert_eq!(frame.len(), self.segment_size, "a segment is one frame");
         self.segments.push(Segment::new(frame));
         self.current = self.segments.len() as u32 - 1;
+        if self.capture.is_some() {
+            self.segments[self.current as usize].colour = BLACK;
+        }
         self.update_room(self.current as usize);
     }
 
@@ -182,12 +218,12 @@ impl Set {
         self.rooms.check(&self.segments, |number| self.room(number as usize))
     }
 
-    /// Finds room for an item of `size` bytes: its place and size.
-    fn allocate(&mut self, size: usize) -> Result<(u64, usize), Refusal> {
+    /// Finds room for an item of `size` bytes in a segment of an allowed colour: its place and size.
+    fn allocate(&mut self, size: usize, allowed: u8) -> Result<(u64, usize), Refusal> {
+        let mut refusal = Refusal::NoSegment;
         let current = self.current as usize;
         if current < self.segments.len()
-            && self.room(current) >= size
-            && let Some(found) = self.allocate_in(current, size)
+            && let Some(found) = self.allocate_from(current, size, allowed, &mut refusal)
         {
             return Ok(found);
         }
@@ -198,14 +234,30 @@ impl Set {
             count += 1;
         }
         for number in &tried[..count] {
-            if self.room(*number as usize) >= size
-                && let Some(found) = self.allocate_in(*number as usize, size)
-            {
+            if let Some(found) = self.allocate_from(*number as usize, size, allowed, &mut refusal) {
                 self.current = *number;
                 return Ok(found);
             }
         }
-        Err(Refusal::NoSegment)
+        Err(refusal)
+    }
+
+    /// Finds room for an insert in one segment; if only its colour is in the way, that is the refusal.
+    fn allocate_from(
+        &mut self,
+        segment: usize,
+        size: usize,
+        allowed: u8,
+        refusal: &mut Refusal,
+    ) -> Option<(u64, usize)> {
+        if self.room(segment) < size {
+            return None;
+        }
+        if allowed == 0 || self.segments[segment].colour & !allowed != 0 {
+            *refusal = Refusal::Painted(segment as u32);
+            return None;
+        }
+        self.allocate_in(segment, size)
     }
 
     /// Finds room in one segment, reserve included.
@@ -256,12 +308,19 @@ impl Set {
         changes.shadows.push(Shadow { set: self.partition.0, place, hash, saved, before });
     }
 
-    pub(super) fn insert(&mut self, changes: &mut Changes, key: &[u8], hash: u64, value: &[u8]) -> Result<(), Refusal> {
+    /// Inserts a record into a segment of an allowed colour and returns its place.
+    pub(super) fn insert(
+        &mut self,
+        changes: &mut Changes,
+        (key, hash): (&[u8], u64),
+        value: &[u8],
+        allowed: u8,
+    ) -> Result<u64, Refusal> {
         self.check_size(key, value)?;
         if self.find(key, hash)?.is_some() {
             return Err(Refusal::Duplicate);
         }
-        let (place, size) = self.allocate(needed(key.len(), value.len()))?;
+        let (place, size) = self.allocate(needed(key.len(), value.len()), allowed)?;
         self.write(place, size, key, value);
         self.finder.add(key, hash, place);
         if let Some(number) = number(key)
@@ -272,7 +331,7 @@ impl Set {
         self.for_secondaries(|secondary| secondary.add(key, value));
         Redo::Insert { partition: self.partition, key, value }.encode(&mut changes.redo);
         self.note(changes, place, hash, changes.saved.len(), Before::Nothing);
-        Ok(())
+        Ok(place)
     }
 
     fn write(&mut self, place: u64, size: usize, key: &[u8], value: &[u8]) {
@@ -289,36 +348,48 @@ impl Set {
         }
     }
 
-    /// Changes bytes of a value by way of a copy in `scratch`.
+    /// Changes a part of a value, by way of a copy in `scratch`.
     #[inline]
     pub(super) fn modify<R>(
         &mut self,
         changes: &mut Changes,
         scratch: &mut Vec<u8>,
-        place: u64,
-        hash: u64,
+        (place, hash): (u64, u64),
+        part: Option<Range<usize>>,
         change: impl FnOnce(&mut [u8]) -> R,
-    ) -> R {
-        let (bytes, at) = self.at(place);
-        let old = layout::value(bytes, at);
+    ) -> Result<R, Refusal> {
+        let (segment, at) = self.locate(place);
+        let found = &mut self.segments[segment];
+        let (key, value) = layout::record_mut(found.bytes_mut(), at);
+        let part = part.unwrap_or(0..value.len());
+        let Some(old) = value.get_mut(part.clone()) else {
+            return Err(Refusal::TooLarge { found: part.end, limit: value.len() });
+        };
         scratch.clear();
         scratch.extend_from_slice(old);
         let answer = change(scratch);
-        let Some((from, to)) = difference(old, scratch) else { return answer };
-        let saved = changes.saved.len();
-        changes.saved.extend_from_slice(&old[from..to]);
-        let key = layout::key(bytes, at);
-        Redo::Patch { partition: self.partition, key, offset: from, bytes: &scratch[from..to] }
-            .encode(&mut changes.redo);
+        let Some((from, to)) = difference(old, scratch) else { return Ok(answer) };
+        let (saved, offset) = (changes.saved.len(), part.start + from);
+        let (old, new) = (&mut old[from..to], &scratch[from..to]);
+        changes.saved.extend_from_slice(old);
+        Redo::Patch { partition: self.partition, key, offset, bytes: new }.encode(&mut changes.redo);
+        old.copy_from_slice(new);
+        found.uncommitted += 1;
+        let before = Before::Bytes { offset: offset as u32, length: (to - from) as u32 };
+        changes.shadows.push(Shadow { set: self.partition.0, place, hash, saved, before });
         if !self.secondaries.is_empty() {
-            let (key, old) = (key.to_vec(), old.to_vec());
-            self.for_secondaries(|secondary| secondary.change(&key, &old, scratch));
+            self.follow_patch(place, offset, &changes.saved[saved..]);
         }
-        let (bytes, at) = self.at_mut(place);
-        layout::value_mut(bytes, at)[from..to].copy_from_slice(&scratch[from..to]);
-        let before = Before::Bytes { offset: from as u32, length: (to - from) as u32 };
-        self.note(changes, place, hash, saved, before);
-        answer
+        Ok(answer)
+    }
+
+    /// Corrects the secondary indexes after bytes of a value were changed, which were these before.
+    fn follow_patch(&mut self, place: u64, offset: usize, old_bytes: &[u8]) {
+        let (bytes, at) = self.at(place);
+        let (key, new) = layout::record(bytes, at);
+        let (key, new, mut old) = (key.to_vec(), new.to_vec(), new.to_vec());
+        old[offset..offset + old_bytes.len()].copy_from_slice(old_bytes);
+        self.for_secondaries(|secondary| secondary.change(&key, &old, &new));
     }
 
     /// Gives a record a value of another length.
@@ -379,7 +450,7 @@ impl Set {
         if let Some((at, size)) = self.segments[segment].allocate(size) {
             return Ok((self.place(segment, at), size));
         }
-        self.allocate(size)
+        self.allocate(size, self.colours_near(segment))
     }
 
     pub(super) fn delete(&mut self, changes: &mut Changes, place: u64, key: &[u8], hash: u64) {

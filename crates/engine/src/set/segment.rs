@@ -5,8 +5,14 @@
 //! time (boundary tags: Knuth, The Art of Computer Programming, volume 1, section 2.5). None of this is trusted when a
 //! segment is loaded: it is rebuilt from the sizes of the items.
 
+use super::capture::Preserved;
 use super::layout::{self, ITEM_SIZE_MIN, Item, SEGMENT_HEADER_SIZE, item, set_item, set_word, word};
 use driver::Frame;
+
+/// The colour of a segment that the sweep in progress has still to take.
+pub(super) const WHITE: u8 = 1;
+/// The colour of a segment that it has taken, or that does not count. Without a sweep, segments have no colour: 0.
+pub(super) const BLACK: u8 = 2;
 
 /// Holes looked at before an insert gives up on them.
 const HOLES_TRIED_MAX: usize = 8;
@@ -30,6 +36,10 @@ pub(super) struct Segment {
     pub(super) class: u8,
     /// One bit for each copy of the backup that has an older state.
     pub(super) dirty: u8,
+    /// [`WHITE`], [`BLACK`] or none.
+    pub(super) colour: u8,
+    /// Its state at the beginning of the sweep in progress, as far as it has been changed since.
+    pub(super) preserved: Option<Box<Preserved>>,
 }
 
 impl Segment {
@@ -46,6 +56,8 @@ impl Segment {
             after: 0,
             class: 0,
             dirty: 0b11,
+            colour: 0,
+            preserved: None,
         }
     }
 
@@ -69,6 +81,12 @@ impl Segment {
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         self.frame.as_ref().expect("the segment is not lent")
+    }
+
+    /// The segment's bytes, unless they are lent.
+    #[inline]
+    pub(super) fn bytes_here(&self) -> Option<&[u8]> {
+        self.frame.as_deref()
     }
 
     /// The segment's bytes, to be changed.

@@ -11,7 +11,7 @@ fn frame(size: usize) -> Frame {
 }
 
 fn hash(key: &[u8]) -> u64 {
-    crate::transaction::key_hash(key)
+    Sets::hash(key)
 }
 
 /// Calls until no segment is wanted.
@@ -107,4 +107,66 @@ fn a_lent_segment_is_waited_for() {
     sets.take_back(KEYED, 0, lent);
     assert_eq!(sets.get(owner, KEYED, b"key", hash(b"key")), Ok(Some(&b"value"[..])));
     sets.check().expect("sound");
+}
+
+#[test]
+fn a_part_beyond_the_value_is_refused() {
+    let (mut sets, owner) = (two_sets(), Owner(0));
+    with_room(&mut sets, KEYED, |sets| sets.insert(owner, KEYED, b"key", hash(b"key"), &[0; 10])).expect("room");
+    let too_far = Err(Refusal::TooLarge { found: 11, limit: 10 });
+    assert_eq!(sets.modify_part(owner, KEYED, b"key", hash(b"key"), 9..11, |part| part.fill(1)), too_far);
+    assert_eq!(sets.get(owner, KEYED, b"key", hash(b"key")), Ok(Some(&[0; 10][..])));
+}
+
+/// Nine records of 1500 bytes fill segment 0, then `others` come into segment 1, all named by one byte.
+fn two_segments(others: u8) -> Sets {
+    let (mut sets, owner) = (two_sets(), Owner(0));
+    for name in 0..9 + others {
+        let insert = |sets: &mut Sets| sets.insert(owner, KEYED, &[name], hash(&[name]), &[name; 1500]);
+        with_room(&mut sets, KEYED, insert).expect("room");
+    }
+    sets.commit(owner);
+    assert_eq!(sets.segments(KEYED), 2);
+    sets
+}
+
+fn images(sets: &Sets) -> [Frame; 2] {
+    [0, 1].map(|segment| {
+        let mut image = frame(16 << 10);
+        sets.image(KEYED, segment, &mut image);
+        image
+    })
+}
+
+/// Record `name` moves from segment `from` to the other between two images; both copies come back, the later one counts,
+/// and the segment of the earlier one has to be written again to the copy that it came from.
+fn of_two_copies_the_later_counts(mut sets: Sets, name: u8, from: usize) {
+    let owner = Owner(0);
+    let before = images(&sets);
+    sets.replace(owner, KEYED, &[name], hash(&[name]), &[99; 4000]).expect("room");
+    sets.commit(owner);
+    let after = images(&sets);
+    let mut mixed = [before, after].map(|images| images.map(Some));
+    let mut restored = two_sets();
+    for segment in [0, 1] {
+        let image = mixed[usize::from(segment != from)][segment].take().expect("taken once");
+        restored.load(KEYED, segment as u32, 0, image).expect("sound");
+    }
+    restored.finish_load();
+    restored.check().expect("sound");
+    assert_eq!(restored.records(KEYED), sets.records(KEYED));
+    assert_eq!(restored.get(owner, KEYED, &[name], hash(&[name])), Ok(Some(&[99; 4000][..])));
+    assert_eq!([0, 1].map(|segment| restored.is_dirty(KEYED, segment, 0)), [from == 0, from == 1]);
+    assert_eq!([0, 1].map(|segment| restored.is_dirty(KEYED, segment, 1)), [true; 2]);
+}
+
+#[test]
+fn a_record_found_twice_is_the_one_placed_later() {
+    of_two_copies_the_later_counts(two_segments(3), 0, 0);
+    let mut sets = two_segments(9);
+    for name in 1..5 {
+        sets.delete(Owner(0), KEYED, &[name], hash(&[name])).expect("not lent");
+    }
+    sets.commit(Owner(0));
+    of_two_copies_the_later_counts(sets, 12, 1);
 }

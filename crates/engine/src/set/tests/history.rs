@@ -25,14 +25,38 @@ struct Backup {
     counts: [[u32; 2]; 2],
     begins: [usize; 2],
     current: Option<usize>,
-    /// The segments still to be passed by the sweep that runs.
-    sweep: Option<Vec<(PartitionId, u32)>>,
+    /// The sweep that runs.
+    sweep: Option<Sweep>,
+}
+
+/// A sweep: what is still to be passed, how a consistent backup is taken, and, if it is one of transactions, what it is to
+/// hold in the end.
+struct Sweep {
+    left: Vec<(PartitionId, u32)>,
+    capture: Option<Capture>,
+    expected: Records,
 }
 
 impl Backup {
     fn target(&self) -> usize {
         self.current.map_or(0, |current| 1 - current)
     }
+}
+
+fn apply(records: &mut Records, changed: &Changed) {
+    for (key, value) in changed {
+        match value {
+            Some(value) => records.insert(key.clone(), value.clone()),
+            None => records.remove(key),
+        };
+    }
+}
+
+fn records(sets: &Sets) -> Records {
+    let of_set = |partition: PartitionId| {
+        sets.iterate(partition).map(move |(key, value)| ((partition, key.to_vec()), value.to_vec()))
+    };
+    PARTITIONS.into_iter().flat_map(of_set).collect()
 }
 
 struct World {
@@ -45,6 +69,9 @@ struct World {
     backup: Backup,
     key_count: u64,
     length_max: u64,
+    /// How often a black/white sweep refused a change, and how many sweeps of transactions came to their end.
+    refused: u64,
+    consistent: u64,
 }
 
 impl World {
@@ -62,6 +89,8 @@ impl World {
             backup: Backup::default(),
             key_count,
             length_max,
+            refused: 0,
+            consistent: 0,
         }
     }
 
@@ -94,18 +123,27 @@ impl World {
     }
 
     fn change(&mut self, owner: usize) {
+        if let Err(refusal) = self.try_change(owner) {
+            let capture = self.backup.sweep.as_ref().and_then(|sweep| sweep.capture);
+            assert!(matches!((refusal, capture), (Refusal::Painted(_), Some(Capture::BlackWhite(_)))), "{refusal:?}");
+            self.refused += 1;
+            self.end(owner, false);
+        }
+    }
+
+    fn try_change(&mut self, owner: usize) -> Result<(), Refusal> {
         if self.random.chance(0.15) {
             let value = self.value();
             let append = |sets: &mut Sets| sets.append(Owner(owner as u32), ARRIVAL, &value);
-            let number = with_room(&mut self.sets, ARRIVAL, append).expect("room");
+            let number = with_room(&mut self.sets, ARRIVAL, append)?;
             self.note(owner, (ARRIVAL, number.to_be_bytes().to_vec()), Some(value));
-            return;
+            return Ok(());
         }
-        let Some(key) = self.choose(owner) else { return };
+        let Some(key) = self.choose(owner) else { return Ok(()) };
         let (partition, name) = key.clone();
         let (id, digest) = (Owner(owner as u32), hash(&name));
         let old = self.seen(owner, &key).cloned();
-        assert_eq!(self.sets.get(id, partition, &name, digest), Ok(old.as_deref()));
+        assert_eq!(self.sets.get(id, partition, &name, digest)?, old.as_deref());
         match (old, self.random.below(4)) {
             (None, 0) => assert_eq!(self.sets.delete(id, partition, &name, digest), Ok(false)),
             (None, _) if partition == ARRIVAL => {
@@ -114,29 +152,35 @@ impl World {
             (None, _) => {
                 let value = self.value();
                 let insert = |sets: &mut Sets| sets.insert(id, partition, &name, digest, &value);
-                assert_eq!(with_room(&mut self.sets, partition, insert), Ok(()));
+                with_room(&mut self.sets, partition, insert)?;
                 self.note(owner, key, Some(value));
             }
             (Some(_), 0) => {
-                assert_eq!(self.sets.delete(id, partition, &name, digest), Ok(true));
+                assert!(self.sets.delete(id, partition, &name, digest)?);
                 self.note(owner, key, None);
             }
             (Some(_), 1) => {
                 let value = self.value();
                 let replace = |sets: &mut Sets| sets.replace(id, partition, &name, digest, &value);
-                assert_eq!(with_room(&mut self.sets, partition, replace), Ok(()));
+                with_room(&mut self.sets, partition, replace)?;
                 self.note(owner, key, Some(value));
             }
             (Some(mut value), _) => {
                 let from = self.random.below(value.len() as u64 + 1) as usize;
                 let to = self.random.between(from as u64, value.len() as u64) as usize;
                 let new = bytes(&mut self.random, (to - from) as u64);
-                let patch = |value: &mut [u8]| value[from..to].copy_from_slice(&new);
-                assert_eq!(self.sets.modify(id, partition, &name, digest, patch), Ok(()));
+                if self.random.chance(0.5) {
+                    let patch = |value: &mut [u8]| value[from..to].copy_from_slice(&new);
+                    self.sets.modify(id, partition, &name, digest, patch)?;
+                } else {
+                    let patch = |part: &mut [u8]| part.copy_from_slice(&new);
+                    self.sets.modify_part(id, partition, &name, digest, from..to, patch)?;
+                }
                 value[from..to].copy_from_slice(&new);
                 self.note(owner, key, Some(value));
             }
         }
+        Ok(())
     }
 
     fn end(&mut self, owner: usize, is_committed: bool) {
@@ -144,13 +188,15 @@ impl World {
         let Open { changed, .. } = std::mem::take(&mut self.open[owner]);
         if is_committed {
             self.log.push(self.sets.redo(id).to_vec());
+            let is_white = self.sets.watch.allowed(id) == segment::WHITE;
             self.sets.commit(id);
-            for (key, value) in changed {
-                match value {
-                    Some(value) => self.committed.insert(key, value),
-                    None => self.committed.remove(&key),
-                };
+            if let Some(sweep) = &mut self.backup.sweep
+                && sweep.capture == Some(Capture::BlackWhite(Unit::Transaction))
+                && is_white
+            {
+                apply(&mut sweep.expected, &changed);
             }
+            apply(&mut self.committed, &changed);
         } else {
             self.sets.roll_back(id);
         }
@@ -169,61 +215,107 @@ impl World {
         }
     }
 
+    fn begin_sweep(&mut self) {
+        let copy = self.backup.target();
+        self.backup.begins[copy] = self.log.len();
+        let capture = match self.random.below(5) {
+            0 => Some(Capture::BlackWhite(Unit::Action)),
+            1 => Some(Capture::BlackWhite(Unit::Transaction)),
+            2 => Some(Capture::CopyOnUpdate),
+            3 => Some(Capture::StableVersions),
+            _ => None,
+        };
+        if let Some(capture) = capture {
+            self.sets.begin_capture(capture);
+        }
+        self.backup.counts[copy] = PARTITIONS.map(|partition| self.sets.segments(partition));
+        self.backup.sweep = Some(Sweep { left: self.segments(), capture, expected: self.committed.clone() });
+    }
+
+    fn segments(&self) -> Vec<(PartitionId, u32)> {
+        let of_set = |partition| (0..self.sets.segments(partition)).map(move |segment| (partition, segment));
+        PARTITIONS.into_iter().flat_map(of_set).collect()
+    }
+
     /// Takes the sweep one segment further, or begins one.
     fn sweep(&mut self) {
         let copy = self.backup.target();
-        let Some(mut left) = self.backup.sweep.take() else {
-            self.backup.begins[copy] = self.log.len();
-            self.backup.counts[copy] = PARTITIONS.map(|partition| self.sets.segments(partition));
-            let every = PARTITIONS
-                .iter()
-                .flat_map(|partition| (0..self.sets.segments(*partition)).map(|segment| (*partition, segment)));
-            self.backup.sweep = Some(every.collect());
-            return;
-        };
-        if left.is_empty() {
-            self.backup.current = Some(copy);
+        let Some(sweep) = &mut self.backup.sweep else { return self.begin_sweep() };
+        if sweep.left.is_empty() {
+            return self.end_sweep();
+        }
+        let at = self.random.below(sweep.left.len() as u64) as usize;
+        let (partition, segment) = sweep.left[at];
+        if sweep.capture.is_some() && !self.sets.may_take(partition, segment) {
             return;
         }
-        let at = self.random.below(left.len() as u64) as usize;
-        let (partition, segment) = left.swap_remove(at);
-        self.backup.sweep = Some(left);
-        if !self.sets.is_dirty(partition, segment, copy) {
-            return;
+        sweep.left.swap_remove(at);
+        let is_captured = sweep.capture.is_some();
+        if self.sets.is_dirty(partition, segment, copy) {
+            self.sets.clear_dirty(partition, segment, copy);
+            let image = self.take(partition, segment);
+            self.backup.copies[copy].insert((partition, segment), image);
         }
-        self.sets.clear_dirty(partition, segment, copy);
-        let mut image = vec![0xee; self.sets.segment_size(partition)];
-        match self.sets.lend(partition, segment) {
-            Some(frame) if self.random.chance(0.3) => {
-                image.copy_from_slice(&frame);
-                self.sets.take_back(partition, segment, frame);
-            }
-            lent => {
-                if let Some(frame) = lent {
-                    self.sets.take_back(partition, segment, frame);
-                }
-                self.sets.image(partition, segment, &mut image);
-            }
+        if is_captured {
+            self.sets.paint(partition, segment);
         }
-        self.backup.copies[copy].insert((partition, segment), image);
     }
 
-    /// Loses the memory, and comes back from the whole copy of the backup and the log.
-    fn crash(&mut self) {
+    /// What the sweep writes of a segment, by one of the ways to get it.
+    fn take(&mut self, partition: PartitionId, segment: u32) -> Vec<u8> {
+        let mut image = vec![0xee; self.sets.segment_size(partition)];
+        self.sets.image(partition, segment, &mut image);
+        if let Some(frame) = self.sets.take_snapshot(partition, segment) {
+            assert!(image == *frame);
+            self.sets.reuse(frame);
+        } else if self.random.chance(0.3)
+            && let Some(frame) = self.sets.lend(partition, segment)
+        {
+            image.copy_from_slice(&frame);
+            self.sets.take_back(partition, segment, frame);
+        }
+        image
+    }
+
+    fn end_sweep(&mut self) {
+        let copy = self.backup.target();
+        let Sweep { capture, expected, .. } = self.backup.sweep.take().expect("a sweep runs");
+        self.backup.current = Some(copy);
+        if capture.is_some() {
+            self.sets.end_capture();
+            self.sets.check().expect("sound");
+        }
+        if capture.is_some_and(|capture| capture != Capture::BlackWhite(Unit::Action)) {
+            let restored = records(&self.restore(copy));
+            assert!(restored == expected, "{capture:?}: {} records, not {}", restored.len(), expected.len());
+            self.consistent += 1;
+        }
+    }
+
+    /// The sets that a copy of the backup holds.
+    fn restore(&self, copy: usize) -> Sets {
         let mut sets = two_sets();
-        let mut begin = 0;
-        if let Some(copy) = self.backup.current {
-            begin = self.backup.begins[copy];
-            for (partition, count) in PARTITIONS.into_iter().zip(self.backup.counts[copy]) {
-                for segment in 0..count {
-                    let mut image = frame(sets.segment_size(partition));
-                    image.copy_from_slice(&self.backup.copies[copy][&(partition, segment)]);
-                    sets.load(partition, segment, copy, image).expect("a sound image");
+        for (partition, count) in PARTITIONS.into_iter().zip(self.backup.counts[copy]) {
+            for segment in 0..count {
+                let mut image = frame(sets.segment_size(partition));
+                match self.backup.copies[copy].get(&(partition, segment)) {
+                    Some(stored) => image.copy_from_slice(stored),
+                    None => panic!("segment {segment} of {partition:?} was never written"),
                 }
+                sets.load(partition, segment, copy, image).expect("a sound image");
             }
         }
         sets.finish_load();
         sets.check().expect("sound after loading");
+        sets
+    }
+
+    /// Loses the memory, and comes back from the whole copy of the backup and the log.
+    fn crash(&mut self) {
+        let (mut sets, begin) = match self.backup.current {
+            Some(copy) => (self.restore(copy), self.backup.begins[copy]),
+            None => (two_sets(), 0),
+        };
         for redo in &self.log[begin..] {
             while let Err(error) = sets.apply(redo) {
                 let ApplyError::NoSegment(partition) = error else { panic!("{error:?}") };
@@ -241,18 +333,8 @@ impl World {
     fn compare(&self) {
         self.sets.check().expect("sound");
         let mut expected = self.committed.clone();
-        for (key, value) in self.open.iter().flat_map(|open| &open.changed) {
-            match value {
-                Some(value) => expected.insert(key.clone(), value.clone()),
-                None => expected.remove(key),
-            };
-        }
-        let found: Records = PARTITIONS
-            .iter()
-            .flat_map(|partition| {
-                self.sets.iterate(*partition).map(|(key, value)| ((*partition, key.to_vec()), value.to_vec()))
-            })
-            .collect();
+        self.open.iter().for_each(|open| apply(&mut expected, &open.changed));
+        let found = records(&self.sets);
         assert!(found == expected, "the sets hold {} records, the model {}", found.len(), expected.len());
         let in_set = |partition| expected.keys().filter(|key| key.0 == partition).count() as u64;
         assert!(PARTITIONS.iter().all(|partition| self.sets.records(*partition) == in_set(*partition)));
@@ -283,11 +365,15 @@ impl World {
 
 #[test]
 fn every_history_ends_as_the_model_does() {
+    let (mut refused, mut consistent) = (0, 0);
     for seed in 0..60 {
         let mut world = World::new(seed);
         for _ in 0..2500 {
             world.step();
         }
         world.crash();
+        refused += world.refused;
+        consistent += world.consistent;
     }
+    assert!(refused > 100 && consistent > 100, "{refused} refusals, {consistent} consistent sweeps");
 }

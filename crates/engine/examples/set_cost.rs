@@ -1,0 +1,136 @@
+//! Prints what records of memory-resident sets cost: nanoseconds per operation, on sets of several sizes.
+//!
+//! `cargo run --release -p entresol-engine --example set_cost -- [MILLIONS OF RECORDS]...`
+
+use base::{PartitionId, Random};
+use driver::Frame;
+use entresol_engine::lock::Owner;
+use entresol_engine::set::{Keys, RESERVE, Refusal, SEGMENT_SIZE, SetSettings, Sets};
+use std::hint::black_box;
+
+const SET: PartitionId = PartitionId(1);
+const OWNER: Owner = Owner(0);
+const VALUE: [u8; 100] = [7; 100];
+const OPERATIONS: u64 = 2_000_000;
+const FRAMES: usize = 64;
+
+fn empty() -> Sets {
+    let mut sets = Sets::new();
+    let (segment_size, keys) = (SEGMENT_SIZE, Keys::Keyed);
+    sets.attach(SetSettings { partition: SET, segment_size, reserve: RESERVE, keys, secondaries: Vec::new() });
+    sets
+}
+
+/// Records with their frames, cut from larger regions as a database does it.
+struct Store {
+    sets: Sets,
+    frames: Vec<Frame>,
+}
+
+impl Store {
+    fn frame(&mut self) -> Frame {
+        if self.frames.is_empty() {
+            self.frames = Frame::allocate(FRAMES, SEGMENT_SIZE);
+        }
+        self.frames.pop().expect("frames were allocated")
+    }
+
+    fn insert(&mut self, number: u64) {
+        let key = number.to_le_bytes();
+        while let Err(refusal) = self.sets.insert(OWNER, SET, &key, Sets::hash(&key), &VALUE) {
+            assert_eq!(refusal, Refusal::NoSegment);
+            let frame = self.frame();
+            self.sets.add_segment(SET, frame);
+        }
+    }
+
+    /// Images of all segments, loaded into a new set.
+    fn reload(&self) -> Sets {
+        let mut sets = empty();
+        for segment in 0..self.sets.segments(SET) {
+            let mut frame = Frame::allocate(1, SEGMENT_SIZE).pop().expect("one frame");
+            self.sets.image(SET, segment, &mut frame);
+            sets.load(SET, segment, 0, frame).expect("a sound image");
+        }
+        sets.finish_load();
+        sets
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "a measurement on the machine's own clock")]
+fn measure(what: &str, count: u64, run: impl FnOnce()) {
+    let start = std::time::Instant::now();
+    run();
+    println!("  {what:<44} {:7.1} ns", start.elapsed().as_nanos() as f64 / count as f64);
+}
+
+/// Two million operations on random records, one after the other.
+fn on_random_records(what: &str, records: u64, mut operation: impl FnMut(&[u8], u64)) {
+    let mut random = Random::stream(1, "records");
+    measure(what, OPERATIONS, || {
+        for _ in 0..OPERATIONS {
+            let key = random.below(records).to_le_bytes();
+            operation(black_box(&key), Sets::hash(&key));
+        }
+    });
+}
+
+fn measure_set(records: u64) {
+    let mut store = Store { sets: empty(), frames: Vec::new() };
+    println!("{records} records of 8 + {} bytes", VALUE.len());
+    measure("insert, commit", records, || {
+        for number in 0..records {
+            store.insert(number);
+            store.sets.commit(OWNER);
+        }
+    });
+    let sets = &mut store.sets;
+    let taken = sets.bytes(SET) as f64 / records as f64;
+    println!("  {taken:.0} bytes per record in {} segments", sets.segments(SET));
+    on_random_records("random key and its hash", records, |_, hash| {
+        black_box(hash);
+    });
+    on_random_records("get", records, |key, hash| {
+        black_box(sets.get(OWNER, SET, key, hash).expect("not lent").map(|value| value[40]));
+    });
+    on_random_records("get of no record", records, |key, _| {
+        let key = [key, &[1]].concat();
+        black_box(sets.get(OWNER, SET, &key, Sets::hash(&key)).expect("not lent").is_some());
+    });
+    on_random_records("modify 8 bytes, commit", records, |key, hash| {
+        let change = |value: &mut [u8]| value[40] = value[40].wrapping_add(1);
+        sets.modify(OWNER, SET, key, hash, change).expect("it is there");
+        sets.commit(OWNER);
+    });
+    on_random_records("modify 8 bytes, roll back", records, |key, hash| {
+        let change = |value: &mut [u8]| value[40] = value[40].wrapping_add(1);
+        sets.modify(OWNER, SET, key, hash, change).expect("it is there");
+        sets.roll_back(OWNER);
+    });
+    on_random_records("delete, insert again, commit", records, |key, hash| {
+        sets.delete(OWNER, SET, key, hash).expect("not lent");
+        sets.commit(OWNER);
+        sets.insert(OWNER, SET, key, hash, &VALUE).expect("there is room");
+        sets.commit(OWNER);
+    });
+    on_random_records("replace by 92 or 108 bytes, commit", records, |key, hash| {
+        let length = if hash & 1 << 40 == 0 { 92 } else { 108 };
+        while sets.replace(OWNER, SET, key, hash, &[8; 108][..length]) == Err(Refusal::NoSegment) {
+            sets.add_segment(SET, Frame::allocate(1, SEGMENT_SIZE).pop().expect("one frame"));
+        }
+        sets.commit(OWNER);
+    });
+    if records <= 10_000_000 {
+        measure("image and load, per record", records, || drop(black_box(store.reload())));
+    }
+}
+
+fn main() {
+    let mut sizes: Vec<f64> = std::env::args().skip(1).filter_map(|millions| millions.parse().ok()).collect();
+    if sizes.is_empty() {
+        sizes = vec![0.01, 1.0];
+    }
+    for millions in sizes {
+        measure_set((millions * 1e6) as u64);
+    }
+}

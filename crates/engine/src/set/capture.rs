@@ -1,0 +1,334 @@
+//! Sweeps that take a consistent backup: black/white painting, copy on update, stable versions.
+//!
+//! A sweep begins with every segment *white*, takes one after another and paints it *black*. What it takes of a segment is
+//! committed state always; the capture decides of which moment.
+//!
+//! * [`Capture::BlackWhite`] (Pu, 1986; System M, section 3.2): of the moment at which the segment is taken. A transaction
+//!   (or an action, that is one call) that would touch both colours is refused and starts again; one that only reads may mix.
+//! * [`Capture::CopyOnUpdate`] (DeWitt et al., 1984; System M, section 3.3): of the moment at which the sweep began. The first
+//!   commit that changes a white segment saves an image of it before.
+//! * [`Capture::StableVersions`] (CALC: Ren, Diamond, Abadi and Thomson, SIGMOD 2016): of the moment at which the sweep began,
+//!   too. The first commit that changes a record of a white segment saves the record before.
+//!
+//! System M saves a segment at the first change after it has quiesced all transactions. Here a commit does, because images
+//! leave unfinished changes out anyway; so what is captured is transaction-consistent whenever the sweep begins.
+
+use super::changes::{Before, Changes};
+use super::layout::{self, ITEM_HEADER_SIZE, SEGMENT_HEADER_SIZE, needed, write_record};
+use super::memory::Set;
+use super::segment::{BLACK, Segment, WHITE, items};
+use super::{Capture, Refusal, Sets, Unit};
+use crate::lock::Owner;
+use base::PartitionId;
+use driver::Frame;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// Any colour will do.
+pub(super) const ANY: u8 = WHITE | BLACK;
+
+/// A white segment as it was when the sweep began.
+pub(super) struct Preserved {
+    /// Which copies of the backup had an older state than this.
+    pub(super) dirty: u8,
+    pub(super) state: State,
+}
+
+/// What is preserved of a segment.
+pub(super) enum State {
+    /// All of it.
+    Image(Frame),
+    /// The records that have been changed since, by key: sequence number and value, or that there was none.
+    Records(BTreeMap<Box<[u8]>, Version>),
+}
+
+/// A record's sequence number and value, if there was a record.
+pub(super) type Version = Option<(u64, Box<[u8]>)>;
+
+/// The colours that each owner has touched while black/white transactions are watched.
+#[derive(Default)]
+pub(super) struct Watch {
+    pub(super) is_on: bool,
+    touched: RefCell<Vec<u8>>,
+}
+
+impl Watch {
+    /// Begins to watch; owners that have changed something have touched white segments.
+    pub(super) fn begin(&mut self, owners: &[Changes]) {
+        self.is_on = true;
+        let colour = |changes: &Changes| if changes.shadows.is_empty() { 0 } else { WHITE };
+        self.touched = RefCell::new(owners.iter().map(colour).collect());
+    }
+
+    /// Lets an owner touch a segment, unless it mixes colours and is not only reading.
+    pub(super) fn touch(&self, owner: Owner, colour: u8, segment: usize, writes: bool) -> Result<(), Refusal> {
+        if !self.is_on {
+            return Ok(());
+        }
+        let mut touched = self.touched.borrow_mut();
+        if touched.len() <= owner.0 as usize {
+            touched.resize(owner.0 as usize + 1, 0);
+        }
+        let touched = &mut touched[owner.0 as usize];
+        if *touched | colour == ANY && writes {
+            return Err(Refusal::Painted(segment as u32));
+        }
+        *touched |= colour;
+        Ok(())
+    }
+
+    /// The colours of segments that an owner may put a record into.
+    pub(super) fn allowed(&self, owner: Owner) -> u8 {
+        if !self.is_on {
+            return ANY;
+        }
+        match self.touched.borrow().get(owner.0 as usize) {
+            None | Some(0) => ANY,
+            Some(&touched) if touched == ANY => 0,
+            Some(touched) => *touched,
+        }
+    }
+
+    /// Forgets what an owner has touched.
+    pub(super) fn forget(&self, owner: Owner) {
+        if self.is_on
+            && let Some(touched) = self.touched.borrow_mut().get_mut(owner.0 as usize)
+        {
+            *touched = 0;
+        }
+    }
+}
+
+impl Set {
+    /// Makes all segments white.
+    pub(super) fn begin_capture(&mut self, capture: Capture) {
+        self.capture = Some(capture);
+        self.segments.iter_mut().for_each(|segment| segment.colour = WHITE);
+    }
+
+    /// Makes all segments colourless and forgets what was preserved.
+    pub(super) fn end_capture(&mut self) {
+        self.capture = None;
+        for segment in &mut self.segments {
+            (segment.colour, segment.preserved) = (0, None);
+        }
+    }
+
+    /// Whether calls are watched for mixing colours, as actions or as transactions.
+    pub(super) fn is_black_white(&self) -> bool {
+        matches!(self.capture, Some(Capture::BlackWhite(_)))
+    }
+
+    /// Lets an owner change a record, unless it mixes colours by that.
+    #[inline]
+    pub(super) fn watch_write(&self, watch: &Watch, owner: Owner, place: u64) -> Result<(), Refusal> {
+        if !watch.is_on {
+            return Ok(());
+        }
+        let (segment, _) = self.locate(place);
+        watch.touch(owner, self.segments[segment].colour, segment, true)
+    }
+
+    /// The colours that a record may move to from this segment.
+    pub(super) fn colours_near(&self, segment: usize) -> u8 {
+        if self.is_black_white() { self.segments[segment].colour } else { ANY }
+    }
+
+    /// Whether a segment's state must be preserved before a commit changes it.
+    fn is_wanted(&self, segment: usize) -> bool {
+        self.segments[segment].colour == WHITE && !self.is_black_white()
+    }
+
+    /// Writes to `out` what the sweep wants of a segment that has preserved records; `present` is its committed state.
+    pub(super) fn stable_image(&self, segment: usize, present: &[u8], out: &mut [u8]) {
+        let Some(State::Records(records)) = self.segments[segment].preserved.as_ref().map(|found| &found.state) else {
+            out.copy_from_slice(present);
+            return;
+        };
+        let here = items(present, self.segments[segment].tail()).filter(|(_, head)| !head.is_hole());
+        let unchanged = here.filter_map(|(at, _)| {
+            let (key, value) = layout::record(present, at);
+            (!records.contains_key(key)).then(|| (layout::sequence(present, at), key, value))
+        });
+        let preserved = records
+            .iter()
+            .filter_map(|(key, version)| version.as_ref().map(|(sequence, value)| (*sequence, &**key, &**value)));
+        let mut at = SEGMENT_HEADER_SIZE;
+        for (sequence, key, value) in unchanged.chain(preserved) {
+            let size = needed(key.len(), value.len());
+            write_record(out, at, size, sequence, key, value);
+            let written = at + ITEM_HEADER_SIZE + key.len() + value.len();
+            out[written..at + size].fill(0);
+            at += size;
+        }
+        out[at..].fill(0);
+        self.header(segment, at).seal(out);
+    }
+}
+
+/// A record before a transaction, put together from its shadows.
+struct Earlier {
+    is_there: bool,
+    sequence: u64,
+    key: Box<[u8]>,
+    value: Vec<u8>,
+}
+
+impl Earlier {
+    fn new(set: &Set, place: u64) -> Earlier {
+        let (bytes, at) = set.at(place);
+        let (key, value) = layout::record(bytes, at);
+        Earlier { is_there: true, sequence: layout::sequence(bytes, at), key: key.into(), value: value.to_vec() }
+    }
+}
+
+/// The white segments that the commit of these changes is going to alter, as set and number, each once.
+pub(super) fn wanted(sets: &[Option<Box<Set>>], changes: &Changes) -> Vec<(u16, usize)> {
+    let mut wanted = Vec::new();
+    for shadow in &changes.shadows {
+        let set = sets[usize::from(shadow.set)].as_ref().expect("it had been changed");
+        let moved_to = if let Before::MovedTo(to) = shadow.before { to } else { shadow.place };
+        for segment in [set.locate(shadow.place).0, set.locate(moved_to).0] {
+            if set.is_wanted(segment) && !wanted.contains(&(shadow.set, segment)) {
+                wanted.push((shadow.set, segment));
+            }
+        }
+    }
+    wanted
+}
+
+/// Saves the records that the commit of these changes is going to alter in white segments.
+pub(super) fn save_records(sets: &mut [Option<Box<Set>>], changes: &Changes) {
+    let mut earlier: BTreeMap<(u16, u64), Earlier> = BTreeMap::new();
+    for shadow in changes.shadows.iter().rev() {
+        let set = sets[usize::from(shadow.set)].as_ref().expect("it had been changed");
+        let record = earlier.entry((shadow.set, shadow.place)).or_insert_with(|| Earlier::new(set, shadow.place));
+        record.is_there = shadow.before != Before::Nothing;
+        let saved = shadow.bytes(&changes.saved);
+        match shadow.before {
+            Before::Bytes { offset, .. } => record.value[offset as usize..][..saved.len()].copy_from_slice(saved),
+            Before::Value { .. } => record.value = saved.to_vec(),
+            Before::MovedTo(to) => {
+                earlier.entry((shadow.set, to)).or_insert_with(|| Earlier::new(set, to)).is_there = false;
+            }
+            Before::Nothing | Before::Here => {}
+        }
+    }
+    // Of two places of one key, in one segment, the record was at most at one before: that comes first and stays.
+    let mut earlier: Vec<_> = earlier.into_iter().collect();
+    earlier.sort_by_key(|(_, record)| !record.is_there);
+    for ((set, place), Earlier { is_there, sequence, key, value }) in earlier {
+        let set = sets[usize::from(set)].as_mut().expect("it had been changed");
+        let (segment, _) = set.locate(place);
+        if set.is_wanted(segment) {
+            let Segment { preserved, dirty, .. } = &mut set.segments[segment];
+            let new = || Box::new(Preserved { dirty: *dirty, state: State::Records(BTreeMap::new()) });
+            let State::Records(records) = &mut preserved.get_or_insert_with(new).state else {
+                unreachable!("a sweep preserves records or images");
+            };
+            records.entry(key).or_insert_with(|| is_there.then(|| (sequence, value.into())));
+        }
+    }
+}
+
+impl Sets {
+    /// Begins a sweep that takes a consistent backup: every segment is white. Segments added from now on do not count:
+    /// the backup is complete without them.
+    ///
+    /// # Panics
+    /// If another sweep has not ended.
+    pub fn begin_capture(&mut self, capture: Capture) {
+        assert!(self.capture.is_none(), "one sweep at a time");
+        self.capture = Some(capture);
+        self.sets.iter_mut().flatten().for_each(|set| set.begin_capture(capture));
+        if capture == Capture::BlackWhite(Unit::Transaction) {
+            self.watch.begin(&self.owners);
+        }
+    }
+
+    /// Whether the sweep in progress has still to take a segment.
+    pub fn is_white(&self, partition: PartitionId, segment: u32) -> bool {
+        self.set(partition).segments[segment as usize].colour == WHITE
+    }
+
+    /// Whether the sweep may take a segment now: not while it is lent, nor, if the sweep is a black/white one, while an
+    /// unfinished transaction has changed it. Others can be taken meanwhile.
+    pub fn may_take(&self, partition: PartitionId, segment: u32) -> bool {
+        let set = self.set(partition);
+        let found = &set.segments[segment as usize];
+        !found.is_lent() && (found.uncommitted == 0 || !set.is_black_white())
+    }
+
+    /// Notes that the sweep has taken a segment; to be called in the same step as [`Sets::image`], [`Sets::take_snapshot`] or
+    /// [`Sets::lend`], after them.
+    pub fn paint(&mut self, partition: PartitionId, segment: u32) {
+        let found = &mut self.set_mut(partition).segments[segment as usize];
+        found.colour = BLACK;
+        if let Some(preserved) = found.preserved.take()
+            && let State::Image(frame) = preserved.state
+        {
+            self.spare.push(frame);
+        }
+    }
+
+    /// Hands out the image of a white segment that was saved when it was first changed, if it was; to be given back by
+    /// [`Sets::reuse`]. Paint the segment in the same step.
+    pub fn take_snapshot(&mut self, partition: PartitionId, segment: u32) -> Option<Frame> {
+        let found = &mut self.set_mut(partition).segments[segment as usize];
+        let saved = found.preserved.take_if(|preserved| matches!(preserved.state, State::Image(_)))?;
+        match saved.state {
+            State::Image(frame) => Some(frame),
+            State::Records(_) => None,
+        }
+    }
+
+    /// Takes a frame for the next snapshot.
+    pub fn reuse(&mut self, frame: Frame) {
+        self.spare.push(frame);
+    }
+
+    /// How many segments have been copied for sweeps because they were changed, since the beginning.
+    pub fn snapshots_taken(&self) -> u64 {
+        self.snapshots_taken
+    }
+
+    /// Ends the sweep, whether or not it has taken every segment.
+    pub fn end_capture(&mut self) {
+        self.capture = None;
+        self.watch = Watch::default();
+        self.sets.iter_mut().flatten().for_each(|set| set.end_capture());
+    }
+
+    /// Saves what the sweep in progress wants of the segments that a commit is going to change.
+    #[cold]
+    pub(super) fn preserve(&mut self, owner: Owner) {
+        let Some(changes) = self.owners.get(owner.0 as usize) else { return };
+        match self.capture {
+            Some(Capture::StableVersions) => save_records(&mut self.sets, changes),
+            Some(Capture::CopyOnUpdate) => {
+                for (number, segment) in wanted(&self.sets, changes) {
+                    self.save_image(usize::from(number), segment);
+                }
+            }
+            Some(Capture::BlackWhite(_)) | None => {}
+        }
+    }
+
+    fn save_image(&mut self, number: usize, segment: usize) {
+        let set = self.sets[number].as_ref().expect("it had been changed");
+        if set.segments[segment].preserved.is_some() {
+            return;
+        }
+        let size = set.segment_size;
+        let spare = self.spare.iter().position(|frame| frame.len() == size);
+        let mut frame = match spare {
+            Some(at) => self.spare.swap_remove(at),
+            None => Frame::allocate(1, size).pop().expect("one frame"),
+        };
+        let (partition, dirty) = (set.partition, set.segments[segment].dirty);
+        self.image(partition, segment as u32, &mut frame);
+        self.snapshots_taken += 1;
+        let preserved = Preserved { dirty, state: State::Image(frame) };
+        self.set_mut(partition).segments[segment].preserved = Some(Box::new(preserved));
+    }
+}
