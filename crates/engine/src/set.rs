@@ -54,6 +54,7 @@ mod load;
 mod memory;
 mod redo;
 mod rooms;
+mod schema;
 mod secondary;
 mod segment;
 
@@ -61,6 +62,7 @@ mod segment;
 mod tests;
 
 pub use changes::Position;
+pub use schema::{Field, FieldError, FieldType, FieldValue, RecordType};
 pub use secondary::Secondary;
 
 use crate::lock::Owner;
@@ -71,6 +73,7 @@ use changes::Changes;
 use driver::Frame;
 use memory::Set;
 use redo::Redo;
+use serde::{Deserialize, Serialize};
 use std::ops::{Bound, Range, RangeInclusive};
 use thiserror::Error;
 
@@ -82,7 +85,7 @@ pub const SEGMENT_SIZE: usize = 256 << 10;
 pub const RESERVE: f64 = 0.1;
 
 /// Who gives a set's records their keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Keys {
     /// The caller; records are found through a hash index.
     Keyed,

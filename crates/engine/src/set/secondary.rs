@@ -1,10 +1,12 @@
 //! Ordered secondary indexes: from a part of the value to the keys of the records that have it.
 
+use super::schema::RecordType;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
 /// What a secondary index orders records by.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Secondary {
     /// The bytes of the value at this offset; records with shorter values are not in the index.
     Bytes {
@@ -13,13 +15,24 @@ pub enum Secondary {
         /// How many they are.
         length: usize,
     },
+    /// These fields of records of this type, the first before the second and so on, in the form of
+    /// [`RecordType::encode_ordered`]; records of another type are not in the index.
+    Fields {
+        /// The records' type.
+        record_type: RecordType,
+        /// The fields' positions.
+        fields: Vec<usize>,
+    },
 }
 
 impl Secondary {
     /// Appends the secondary key of a value; false if the record is not in the index.
-    pub(super) fn key(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
-        match *self {
-            Secondary::Bytes { offset, length } => {
+    fn key(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
+        match self {
+            Secondary::Fields { record_type, fields } => {
+                fields.iter().all(|field| record_type.encode_ordered(value, *field, out).is_ok())
+            }
+            &Secondary::Bytes { offset, length } => {
                 let Some(part) = value.get(offset..).and_then(|rest| rest.get(..length)) else { return false };
                 out.extend_from_slice(part);
                 true

@@ -35,7 +35,10 @@ const KEYED: PartitionId = PartitionId(3);
 const ARRIVAL: PartitionId = PartitionId(40);
 
 fn settings(partition: PartitionId, keys: Keys) -> SetSettings {
-    let secondaries = if keys == Keys::Keyed { vec![Secondary::Bytes { offset: 1, length: 2 }] } else { Vec::new() };
+    let record_type = RecordType::new([("a", FieldType::U8), ("b", FieldType::U16)]).expect("two names");
+    let by_b = Secondary::Fields { record_type, fields: vec![1, 0] };
+    let by_bytes = Secondary::Bytes { offset: 1, length: 2 };
+    let secondaries = if keys == Keys::Keyed { vec![by_bytes, by_b] } else { Vec::new() };
     SetSettings { partition, segment_size: 16 << 10, reserve: RESERVE, keys, secondaries }
 }
 
@@ -169,4 +172,21 @@ fn a_record_found_twice_is_the_one_placed_later() {
     }
     sets.commit(Owner(0));
     of_two_copies_the_later_counts(sets, 12, 1);
+}
+
+#[test]
+fn a_secondary_index_orders_by_fields() {
+    let (mut sets, owner) = (two_sets(), Owner(0));
+    for (key, value) in [(b"x", [1, 0, 2]), (b"y", [0, 0, 2]), (b"z", [9, 255, 1])] {
+        with_room(&mut sets, KEYED, |sets| sets.insert(owner, KEYED, key, hash(key), &value)).expect("room");
+    }
+    let keys = |sets: &Sets, from, to| sets.range(KEYED, 1, from, to).map(|(_, key)| key[0]).collect::<Vec<u8>>();
+    let all = Bound::Unbounded;
+    assert_eq!(keys(&sets, all, all), b"zyx");
+    assert_eq!(keys(&sets, Bound::Included(&[2, 0]), all), b"yx");
+    assert_eq!(keys(&sets, Bound::Excluded(&[2, 0, 0]), all), b"x");
+    assert_eq!(keys(&sets, all, Bound::Excluded(&[2, 0, 1])), b"zy");
+    assert_eq!(keys(&sets, Bound::Excluded(&[3]), Bound::Included(&[2])), b"");
+    sets.roll_back(owner);
+    assert_eq!(keys(&sets, all, all), b"");
 }
