@@ -31,6 +31,35 @@ use crate::{Error, Result};
 use std::collections::BTreeMap;
 
 /// Which tiers a database has, and which partitions use them.
+///
+/// ```
+/// use entresol_engine::hierarchy::{self, CacheSettings, Design};
+/// # use entresol_engine::catalog::{Locking, Organization};
+/// # use entresol_engine::{Database, PartitionSpec, Settings, buffer};
+/// # use executor::{Executor, Order};
+/// # use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+/// # let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+/// # let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+///
+/// // A buffer of 32 pages, and a cache of 200 behind it.
+/// let cache = CacheSettings { device: "nvem".into(), pages: 200, design: Design::MigrateAll, volatile: None };
+/// let hierarchy = hierarchy::Settings { cache: Some(cache), ..hierarchy::Settings::default() };
+/// let buffer = buffer::Settings { frames: 32, ..buffer::Settings::default() };
+/// # let done = executor.run(async {
+/// let database = Database::create(&executor, Settings { buffer, hierarchy, ..Settings::default() }).await?;
+/// # let organization = Organization::Direct { objects: 100, blocking_factor: 1, record_size: 8 };
+/// # let spec = PartitionSpec::new("objects", organization, Locking::Page);
+/// let objects = database.create_partition(spec).await?;
+/// for number in (0..100).chain(0..100) {
+///     database.transaction(async |tx| tx.modify_object(objects, number, |bytes| bytes[0] += 1).await).await?;
+/// }
+/// let cache = database.tiers().into_iter().find(|tier| tier.name == "cache").expect("it was asked for");
+/// assert!(cache.reads > 50, "the second round finds most pages there");
+/// # Ok::<(), entresol_engine::Error>(())
+/// # });
+/// # executor.stop();
+/// # done.expect("the machine goes on").expect("the example works");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The second-level cache.

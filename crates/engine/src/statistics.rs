@@ -37,6 +37,34 @@ pub struct RecoveryReport {
 }
 
 /// Who wants to know of every reference, for a trace.
+///
+/// ```
+/// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+/// # use ground::*;
+/// # use entresol_engine::statistics::Observer;
+/// # use std::{cell::Cell, rc::Rc};
+/// /// Counts what is changed.
+/// #[derive(Default)]
+/// struct Changes(Cell<u64>);
+///
+/// impl Observer for Changes {
+///     fn reference(&self, _: base::TransactionId, _: base::PageId, _: u16, write: bool) {
+///         self.0.set(self.0.get() + u64::from(write));
+///     }
+///
+///     fn ended(&self, _: base::TransactionId, _: bool) {}
+/// }
+///
+/// # with_database(async |database| {
+/// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+/// let changes = Rc::new(Changes::default());
+/// database.statistics().observe(Rc::clone(&changes) as Rc<dyn Observer>);
+/// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+/// database.transaction(async |tx| tx.get(notes, b"milk").await).await?;
+/// assert_eq!(changes.0.get(), 1);
+/// # Ok(())
+/// # });
+/// ```
 pub trait Observer {
     /// The transaction has referenced the object in this slot of a page, or, in a b-tree, a record of this leaf.
     fn reference(&self, transaction: TransactionId, page: PageId, slot: u16, write: bool);

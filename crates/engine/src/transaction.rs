@@ -68,7 +68,7 @@ struct Chain {
     first: PageId,
 }
 
-/// A moment within a transaction to which it can be rolled back.
+/// A moment within a transaction to which it can be rolled back; [`Transaction::savepoint`] shows its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint {
     undo: usize,

@@ -61,6 +61,17 @@ impl Opening {
     ///
     /// # Errors
     /// [`Error::NotADatabase`] if there is none, or as [`Opening::open`].
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// use entresol::{Error, OpenError, Opening};
+    ///
+    /// let missing = Opening::in_directory(directory)?.open_existing();
+    /// assert!(matches!(missing, Err(OpenError::Engine(Error::NotADatabase { .. }))));
+    /// assert_eq!(directory.read_dir().unwrap().count(), 0, "nothing was created");
+    /// # Ok::<(), OpenError>(())
+    /// ```
     pub fn open_existing(self) -> Result<Store, OpenError> {
         self.start(false)
     }

@@ -20,7 +20,7 @@ pub enum Direction {
     Backward,
 }
 
-/// A position in a range of keys.
+/// A position in a range of keys; [`Transaction::cursor`] shows its use.
 #[derive(Clone, Debug)]
 pub struct Cursor {
     partition: PartitionId,
