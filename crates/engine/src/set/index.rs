@@ -25,9 +25,10 @@ pub(super) struct Index {
     overflow: Buckets,
     /// The first unused overflow bucket, plus 1; they are linked.
     unused: u64,
-    /// Bucket numbers below `split` use `level + 1` bits of the hash, the others `level`.
+    /// Bucket numbers below `split` use `level + 1` bits of the hash, the others `level`: those of `mask`.
     level: u32,
     split: usize,
+    mask: u64,
     entries: usize,
 }
 
@@ -50,7 +51,15 @@ impl Index {
         while buckets.count() < 1 << FIRST_LEVEL {
             buckets.push();
         }
-        Index { buckets, overflow: Buckets::default(), unused: 0, level: FIRST_LEVEL, split: 0, entries: 0 }
+        Index {
+            buckets,
+            overflow: Buckets::default(),
+            unused: 0,
+            level: FIRST_LEVEL,
+            split: 0,
+            mask: (1 << FIRST_LEVEL) - 1,
+            entries: 0,
+        }
     }
 
     /// How many places it holds.
@@ -60,8 +69,8 @@ impl Index {
 
     #[inline]
     fn bucket(&self, hash: u64) -> usize {
-        let number = hash as usize & ((1 << self.level) - 1);
-        if number >= self.split { number } else { hash as usize & ((2 << self.level) - 1) }
+        let number = (hash & self.mask) as usize;
+        if number >= self.split { number } else { (hash & (self.mask << 1 | 1)) as usize }
     }
 
     #[inline]
@@ -101,6 +110,13 @@ impl Index {
                 link => line = self.overflow.line(link as usize - 1),
             }
         }
+    }
+
+    /// Looks at the buckets of these hashes, independently of each other, so that the processor waits for all of them at
+    /// once and not for each one when it is used.
+    pub(super) fn warm(&self, hashes: impl Iterator<Item = u64>) {
+        let words = hashes.map(|hash| self.buckets.line(self.bucket(hash))[0]);
+        std::hint::black_box(words.fold(0, |all, word| all ^ word));
     }
 
     /// Adds a place.
@@ -183,6 +199,7 @@ impl Index {
         if self.split == 1 << self.level {
             self.split = 0;
             self.level += 1;
+            self.mask = self.mask << 1 | 1;
         }
         let mut line = *self.buckets.line(from);
         *self.buckets.line_mut(from) = [0; 8];

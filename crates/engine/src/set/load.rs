@@ -10,6 +10,9 @@ use super::{ApplyError, Damage, Refusal};
 use crate::transaction::key_hash;
 use driver::Frame;
 
+/// Records whose buckets are brought into the processor's cache together.
+const BATCH: usize = 32;
+
 impl Set {
     /// Takes up an image as the next segment; it is clean in copy `copy` of the backup unless it holds an outdated record.
     pub(super) fn load(&mut self, copy: usize, frame: Frame) -> Result<(), Damage> {
@@ -23,13 +26,16 @@ impl Set {
         loaded.rebuild(header.used as usize);
         loaded.dirty = 0b11 & !(1 << copy);
         self.segments.push(loaded);
-        let mut at = SEGMENT_HEADER_SIZE;
-        while at < self.segments[segment].tail() {
-            let head = item(self.segments[segment].bytes(), at);
-            if !head.is_hole() {
-                self.take_up(segment, at);
+        let found: Vec<(usize, u64)> = {
+            let bytes = self.segments[segment].bytes();
+            let records = self.segments[segment].items().filter(|(_, head)| !head.is_hole());
+            records.map(|(at, _)| (at, key_hash(layout::key(bytes, at)))).collect()
+        };
+        for batch in found.chunks(BATCH) {
+            if let Finder::Keyed(index) = &self.finder {
+                index.warm(batch.iter().map(|(_, hash)| *hash));
             }
-            at += head.size();
+            batch.iter().for_each(|(at, hash)| self.take_up(segment, *at, *hash));
         }
         self.update_room(segment);
         Ok(())
@@ -66,14 +72,12 @@ impl Set {
     }
 
     /// Makes a loaded record known, or of two copies of one record the later one.
-    fn take_up(&mut self, segment: usize, at: usize) {
+    fn take_up(&mut self, segment: usize, at: usize, hash: u64) {
         let place = self.place(segment, at);
-        let (bytes, at) = self.at(place);
-        let key = layout::key(bytes, at).to_vec();
-        let hash = key_hash(&key);
-        let found = self.find(&key, hash).expect("nothing is lent while segments are loaded");
+        let key = layout::key(self.segments[segment].bytes(), at);
+        let found = self.find(key, hash).expect("nothing is lent while segments are loaded");
         let Some(other) = found else {
-            self.finder.add(&key, hash, place);
+            self.finder.add(key, hash, place);
             return;
         };
         let order = |place: u64| {
@@ -81,7 +85,7 @@ impl Set {
             sequence(bytes, at)
         };
         let outdated = if order(other) < order(place) {
-            self.finder.repoint(&key, hash, other, place);
+            self.finder.repoint(key, hash, other, place);
             other
         } else {
             place

@@ -137,7 +137,7 @@ impl Set {
     /// The segment of a place and the position in it in bytes.
     #[inline]
     pub(super) fn locate(&self, place: u64) -> (usize, usize) {
-        ((place >> self.shift) as usize, (place as usize & ((1 << self.shift) - 1)) * 8)
+        ((place >> self.shift) as usize, (place as usize * 8) & (self.segment_size - 1))
     }
 
     #[inline]

@@ -36,8 +36,13 @@ impl<'a> Redo<'a> {
             }
             Redo::Patch { partition, key, offset, bytes } => {
                 head(3, partition, key, out);
-                put_varint(offset as u64, out);
-                put_bytes(bytes, out);
+                if offset < 0x80 && bytes.len() < 0x80 {
+                    out.extend_from_slice(&[offset as u8, bytes.len() as u8]);
+                    out.extend_from_slice(bytes);
+                } else {
+                    put_varint(offset as u64, out);
+                    put_bytes(bytes, out);
+                }
             }
             Redo::Delete { partition, key } => head(4, partition, key, out),
         }
@@ -78,6 +83,11 @@ impl<'a> Redo<'a> {
 
 #[inline]
 fn head(kind: u8, partition: PartitionId, key: &[u8], out: &mut Vec<u8>) {
+    if partition.0 < u16::from(FOLLOWS) && key.len() < 0x80 {
+        out.extend_from_slice(&[kind | (partition.0 as u8) << 3, key.len() as u8]);
+        out.extend_from_slice(key);
+        return;
+    }
     if partition.0 < u16::from(FOLLOWS) {
         out.push(kind | (partition.0 as u8) << 3);
     } else {
