@@ -43,6 +43,7 @@
 //! that is repeated; the replay passes through nonsense then, and ends well: a change that gives the whole value makes it
 //! right, and if there is none, the record had its place and length all the time, and each byte gets its last value.
 
+mod actions;
 mod arrivals;
 mod buckets;
 mod capture;
@@ -72,7 +73,6 @@ use capture::{State, Watch};
 use changes::Changes;
 use driver::Frame;
 use memory::Set;
-use redo::Redo;
 use serde::{Deserialize, Serialize};
 use std::ops::{Bound, Range, RangeInclusive};
 use thiserror::Error;
@@ -130,6 +130,16 @@ pub enum Refusal {
     Painted(u32),
 }
 
+/// What redo repeats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Logging {
+    /// New values: it may be replayed over any committed images.
+    #[default]
+    Values,
+    /// Actions, where they are shorter: each must be replayed once, over a consistent backup that does not hold it.
+    Actions,
+}
+
 /// How a sweep takes a consistent backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capture {
@@ -175,6 +185,7 @@ pub struct Sets {
     scratch: Vec<u8>,
     /// The changes of redo being applied.
     replay: Changes,
+    logging: Logging,
     /// The sweep in progress, if it is to be a consistent one.
     capture: Option<Capture>,
     /// What black/white transactions have touched.
@@ -412,13 +423,7 @@ impl Sets {
     pub fn roll_back_to(&mut self, owner: Owner, position: Position) {
         let Some(changes) = self.owners.get_mut(owner.0 as usize) else { return };
         assert!(position <= changes.position(), "a savepoint lies in the past");
-        while changes.shadows.len() > position.shadows {
-            let shadow = changes.shadows.pop().expect("there are more");
-            let set = self.sets[usize::from(shadow.set)].as_mut().expect("it had been changed");
-            set.roll_back(&shadow, shadow.bytes(&changes.saved));
-            changes.saved.truncate(shadow.saved);
-        }
-        changes.redo.truncate(position.redo);
+        roll_back(&mut self.sets, changes, position);
     }
 
     /// Ends a transaction and takes back all that it has changed.
@@ -490,41 +495,6 @@ impl Sets {
         set.update_room(segment as usize);
     }
 
-    /// Takes up the image of a set's next segment: the first is number 0. It is clean in copy `copy` of the backup, from which
-    /// it comes, unless it or another has a record that is outdated by one in the other; that gives way.
-    ///
-    /// # Errors
-    /// [`Damage`] if it is no image of this segment; the set is as before then.
-    ///
-    /// # Panics
-    /// If segments are not loaded in order, or the frame has another size.
-    pub fn load(&mut self, partition: PartitionId, segment: u32, copy: usize, frame: Frame) -> Result<(), Damage> {
-        let set = self.set_mut(partition);
-        assert_eq!(segment as usize, set.segments.len(), "segments are loaded in order");
-        set.load(copy, frame)
-    }
-
-    /// Ends the loading of segments: builds what was put off.
-    pub fn finish_load(&mut self) {
-        self.sets.iter_mut().flatten().for_each(|set| set.finish_load());
-    }
-
-    /// Repeats a transaction's changes, which are committed at once. May be called again with the same bytes.
-    ///
-    /// # Errors
-    /// See [`ApplyError`]; changes in front of the one at fault have been made.
-    pub fn apply(&mut self, mut redo: &[u8]) -> Result<(), ApplyError> {
-        while !redo.is_empty() {
-            let change = Redo::decode(&mut redo).ok_or(ApplyError::Malformed)?;
-            let partition = change.partition();
-            let set = self.sets.get_mut(usize::from(partition.0)).and_then(Option::as_mut);
-            let set = set.ok_or(ApplyError::NoSet(partition))?;
-            set.apply(&mut self.replay, &mut self.scratch, &change)?;
-            commit(&mut self.sets, &mut self.replay);
-        }
-        Ok(())
-    }
-
     /// Every record of a set, in no particular order; those in lent segments are left out.
     pub fn iterate(&self, partition: PartitionId) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.set(partition).records().map(|(_, key, value)| (key, value))
@@ -575,4 +545,15 @@ fn commit(sets: &mut [Option<Box<Set>>], changes: &mut Changes) {
         sets[usize::from(shadow.set)].as_mut().expect("it had been changed").commit(shadow);
     }
     changes.clear();
+}
+
+/// Takes back what was changed since `position`.
+fn roll_back(sets: &mut [Option<Box<Set>>], changes: &mut Changes, position: Position) {
+    while changes.shadows.len() > position.shadows {
+        let shadow = changes.shadows.pop().expect("there are more");
+        let set = sets[usize::from(shadow.set)].as_mut().expect("it had been changed");
+        set.roll_back(&shadow, shadow.bytes(&changes.saved));
+        changes.saved.truncate(shadow.saved);
+    }
+    changes.redo.truncate(position.redo);
 }

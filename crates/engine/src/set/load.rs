@@ -1,21 +1,85 @@
 //! Restart: images of segments come back, the search structures are built anew, redo is applied.
 
+use super::actions::add_to;
 use super::capture::ANY;
 use super::changes::Changes;
 use super::layout::{self, ITEM_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, item, sequence};
 use super::memory::{Finder, Set, number};
-use super::redo::Redo;
+use super::redo::{Action, Redo};
 use super::segment::{Segment, items};
-use super::{ApplyError, Damage, Refusal};
+use super::{ApplyError, Damage, Position, Refusal, Sets, commit, roll_back};
 use crate::transaction::key_hash;
+use base::PartitionId;
 use driver::Frame;
+
+impl Sets {
+    /// Takes up the image of a set's next segment: the first is number 0. It is clean in copy `copy` of the backup, from which
+    /// it comes, unless it or another has a record that is outdated by one in the other; that gives way.
+    ///
+    /// # Errors
+    /// [`Damage`] if it is no image of this segment; the set is as before then.
+    ///
+    /// # Panics
+    /// If segments are not loaded in order, or the frame has another size.
+    pub fn load(&mut self, partition: PartitionId, segment: u32, copy: usize, frame: Frame) -> Result<(), Damage> {
+        let set = self.set_mut(partition);
+        assert_eq!(segment as usize, set.segments.len(), "segments are loaded in order");
+        set.load(copy, frame)
+    }
+
+    /// Ends the loading of segments: builds what was put off.
+    pub fn finish_load(&mut self) {
+        self.sets.iter_mut().flatten().for_each(|set| set.finish_load());
+    }
+
+    /// Repeats a transaction's changes, which are committed at once.
+    ///
+    /// # Errors
+    /// See [`ApplyError`]; nothing was changed then, and the same bytes may be applied again.
+    pub fn apply(&mut self, redo: &[u8]) -> Result<(), ApplyError> {
+        self.apply_except(redo, |_| false)
+    }
+
+    /// As [`Sets::apply`], without the changes that `skip` names by their positions: those that the backup holds, as
+    /// [`Sets::included`] had told at the commit.
+    ///
+    /// # Errors
+    /// As [`Sets::apply`].
+    pub fn apply_except(&mut self, redo: &[u8], skip: impl Fn(usize) -> bool) -> Result<(), ApplyError> {
+        let done = self.replay_except(redo, skip);
+        if done.is_ok() {
+            commit(&mut self.sets, &mut self.replay);
+        } else {
+            roll_back(&mut self.sets, &mut self.replay, Position::default());
+        }
+        done
+    }
+
+    fn replay_except(&mut self, mut redo: &[u8], skip: impl Fn(usize) -> bool) -> Result<(), ApplyError> {
+        for position in 0.. {
+            if redo.is_empty() {
+                break;
+            }
+            let change = Redo::decode(&mut redo).ok_or(ApplyError::Malformed)?;
+            let set = self.sets.get_mut(usize::from(change.partition.0)).and_then(Option::as_mut);
+            let set = set.ok_or(ApplyError::NoSet(change.partition))?;
+            if !skip(position) {
+                set.apply(&mut self.replay, &mut self.scratch, &change)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sequence numbers and numbers of arrivals are below: nobody counts so far.
+const NUMBER_MAX: u64 = 1 << 62;
 
 /// Records whose buckets are brought into the processor's cache together.
 const BATCH: usize = 32;
 
 impl Set {
     /// Takes up an image as the next segment; it is clean in copy `copy` of the backup unless it holds an outdated record.
-    pub(super) fn load(&mut self, copy: usize, frame: Frame) -> Result<(), Damage> {
+    fn load(&mut self, copy: usize, frame: Frame) -> Result<(), Damage> {
         assert_eq!(frame.len(), self.segment_size, "a segment is one frame");
         let segment = self.segments.len();
         let header = self.verify(segment, &frame).map_err(Damage)?;
@@ -51,6 +115,9 @@ impl Set {
         let used = header.used as usize;
         if !(SEGMENT_HEADER_SIZE..=bytes.len()).contains(&used) || !used.is_multiple_of(8) {
             return Err(format!("it says that {used} of its bytes are used"));
+        }
+        if header.sequence.max(header.arrival) >= NUMBER_MAX {
+            return Err(format!("it says that {} records have been placed", header.sequence));
         }
         let mut at = SEGMENT_HEADER_SIZE;
         while at < used {
@@ -97,7 +164,7 @@ impl Set {
     }
 
     /// Builds the secondary indexes.
-    pub(super) fn finish_load(&mut self) {
+    fn finish_load(&mut self) {
         let mut secondaries = std::mem::take(&mut self.secondaries);
         for secondary in &mut secondaries {
             secondary.rebuild(self.records().map(|(_, key, value)| (key, value)));
@@ -107,47 +174,47 @@ impl Set {
     }
 
     /// Repeats one change, as part of the transaction of `changes`.
-    pub(super) fn apply(
-        &mut self,
-        changes: &mut Changes,
-        scratch: &mut Vec<u8>,
-        redo: &Redo<'_>,
-    ) -> Result<(), ApplyError> {
-        let (Redo::Insert { key, .. } | Redo::Replace { key, .. } | Redo::Patch { key, .. } | Redo::Delete { key, .. }) =
-            *redo;
+    fn apply(&mut self, changes: &mut Changes, scratch: &mut Vec<u8>, redo: &Redo<'_>) -> Result<(), ApplyError> {
+        let key = redo.key;
         let hash = key_hash(key);
         let is_impossible = match self.finder {
             Finder::Keyed(_) => false,
-            Finder::Arrival(_) => number(key).is_none_or(|number| number == u64::MAX),
+            Finder::Arrival(_) => number(key).is_none_or(|number| number >= NUMBER_MAX),
         };
         if is_impossible {
             return Err(ApplyError::Malformed);
         }
         let found = self.find(key, hash).expect("nothing is lent during recovery");
-        let done = match (*redo, found) {
-            (Redo::Insert { value, .. } | Redo::Replace { value, .. }, None) => {
+        let done = match (redo.action, found) {
+            (Action::Insert { value } | Action::Replace { value }, None) => {
                 self.insert(changes, (key, hash), value, ANY).map(|_| ())
             }
-            (Redo::Insert { value, .. } | Redo::Replace { value, .. }, Some(place)) => {
+            (Action::Insert { value } | Action::Replace { value }, Some(place)) => {
                 self.put(changes, scratch, place, key, hash, value)
             }
-            (Redo::Patch { offset, bytes, .. }, Some(place)) => {
+            (Action::Patch { offset, bytes }, Some(place)) => {
                 let part = offset..offset.saturating_add(bytes.len());
-                match self.modify(changes, scratch, (place, hash), Some(part), |part| part.copy_from_slice(bytes)) {
-                    Ok(()) | Err(Refusal::TooLarge { .. }) => Ok(()),
-                    other => other,
-                }
+                self.modify(changes, scratch, (place, hash), Some(part), |part| part.copy_from_slice(bytes))
             }
-            (Redo::Delete { .. }, Some(place)) => {
+            (Action::Add { offset, width, amount }, Some(place)) => {
+                let part = offset..offset.saturating_add(width);
+                self.modify(changes, scratch, (place, hash), Some(part), |part| {
+                    add_to(part, amount);
+                })
+            }
+            (Action::Delete, Some(place)) => {
                 self.delete(changes, place, key, hash);
                 Ok(())
             }
-            (Redo::Patch { .. } | Redo::Delete { .. }, None) => Ok(()),
+            (Action::Patch { .. } | Action::Add { .. } | Action::Delete, None) => Ok(()),
         };
-        done.map_err(|refusal| match refusal {
-            Refusal::NoSegment => ApplyError::NoSegment(self.partition),
-            _ => ApplyError::Malformed,
-        })
+        match done {
+            Ok(()) => Ok(()),
+            // A later value may be shorter.
+            Err(Refusal::TooLarge { .. }) if matches!(redo.action, Action::Patch { .. } | Action::Add { .. }) => Ok(()),
+            Err(Refusal::NoSegment) => Err(ApplyError::NoSegment(self.partition)),
+            Err(_) => Err(ApplyError::Malformed),
+        }
     }
 
     /// Gives a record a value of whatever length.

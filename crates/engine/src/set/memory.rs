@@ -6,7 +6,7 @@ use super::index::Index;
 use super::layout::{
     self, ITEM_HEADER_SIZE, KEY_LENGTH_MAX, SEGMENT_HEADER_SIZE, SegmentHeader, item, needed, set_item,
 };
-use super::redo::Redo;
+use super::redo::{Action, Redo};
 use super::rooms::Rooms;
 use super::secondary::Ordered;
 use super::segment::{BLACK, Segment};
@@ -329,7 +329,7 @@ impl Set {
             self.arrival = self.arrival.max(number + 1);
         }
         self.for_secondaries(|secondary| secondary.add(key, value));
-        Redo::Insert { partition: self.partition, key, value }.encode(&mut changes.redo);
+        Redo { partition: self.partition, key, action: Action::Insert { value } }.encode(&mut changes.redo);
         self.note(changes, place, hash, changes.saved.len(), Before::Nothing);
         Ok(place)
     }
@@ -372,7 +372,7 @@ impl Set {
         let (saved, offset) = (changes.saved.len(), part.start + from);
         let (old, new) = (&mut old[from..to], &scratch[from..to]);
         changes.saved.extend_from_slice(old);
-        Redo::Patch { partition: self.partition, key, offset, bytes: new }.encode(&mut changes.redo);
+        Redo { partition: self.partition, key, action: Action::Patch { offset, bytes: new } }.encode(&mut changes.redo);
         old.copy_from_slice(new);
         found.uncommitted += 1;
         let before = Before::Bytes { offset: offset as u32, length: (to - from) as u32 };
@@ -413,7 +413,7 @@ impl Set {
         let (head, saved) = (item(bytes, at), changes.saved.len());
         changes.saved.extend_from_slice(layout::value(bytes, at));
         self.for_secondaries(|secondary| secondary.change(key, &changes.saved[saved..], value));
-        Redo::Replace { partition: self.partition, key, value }.encode(&mut changes.redo);
+        Redo { partition: self.partition, key, action: Action::Replace { value } }.encode(&mut changes.redo);
         let bytes = self.segments[segment].bytes_mut();
         if let Some((to, size)) = moved {
             changes.saved.truncate(saved);
@@ -455,7 +455,7 @@ impl Set {
 
     pub(super) fn delete(&mut self, changes: &mut Changes, place: u64, key: &[u8], hash: u64) {
         self.finder.remove(key, hash, place);
-        Redo::Delete { partition: self.partition, key }.encode(&mut changes.redo);
+        Redo { partition: self.partition, key, action: Action::Delete }.encode(&mut changes.redo);
         let (segment, at) = self.locate(place);
         if !self.secondaries.is_empty() {
             let value = layout::value(self.segments[segment].bytes(), at).to_vec();

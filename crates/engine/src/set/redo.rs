@@ -1,9 +1,10 @@
 //! Redo of sets: enough to repeat a change on any committed image.
 //!
 //! ```text
-//! head u8: kind in 3 bits (1 insert, 2 replace, 3 patch, 4 delete), above them the set's partition, or 31: it follows
+//! head u8: kind in 3 bits (1 insert, 2 replace, 3 patch, 4 delete, 5 add), above them the set's partition, or 31: it follows
 //! [partition varint]   key length varint, key
 //! insert, replace: value length varint, value     patch: offset varint, length varint, bytes
+//! add: offset and, in the lowest 2 bits, the logarithm of the width, varint; amount varint, its sign in the lowest bit
 //! ```
 //!
 //! Varints are little-endian groups of seven bits (LEB128).
@@ -14,28 +15,38 @@ const FOLLOWS: u8 = 31;
 
 /// One change of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Redo<'a> {
-    Insert { partition: PartitionId, key: &'a [u8], value: &'a [u8] },
-    Replace { partition: PartitionId, key: &'a [u8], value: &'a [u8] },
-    Patch { partition: PartitionId, key: &'a [u8], offset: usize, bytes: &'a [u8] },
-    Delete { partition: PartitionId, key: &'a [u8] },
+pub(super) struct Redo<'a> {
+    pub(super) partition: PartitionId,
+    pub(super) key: &'a [u8],
+    pub(super) action: Action<'a>,
+}
+
+/// What is done to the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action<'a> {
+    Insert { value: &'a [u8] },
+    Replace { value: &'a [u8] },
+    Patch { offset: usize, bytes: &'a [u8] },
+    Delete,
+    Add { offset: usize, width: usize, amount: i64 },
 }
 
 impl<'a> Redo<'a> {
     /// Appends the stored form.
     #[inline]
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        match *self {
-            Redo::Insert { partition, key, value } => {
-                head(1, partition, key, out);
+        let put_head = |kind, out: &mut Vec<u8>| head(kind, self.partition, self.key, out);
+        match self.action {
+            Action::Insert { value } => {
+                put_head(1, out);
                 put_bytes(value, out);
             }
-            Redo::Replace { partition, key, value } => {
-                head(2, partition, key, out);
+            Action::Replace { value } => {
+                put_head(2, out);
                 put_bytes(value, out);
             }
-            Redo::Patch { partition, key, offset, bytes } => {
-                head(3, partition, key, out);
+            Action::Patch { offset, bytes } => {
+                put_head(3, out);
                 if offset < 0x80 && bytes.len() < 0x80 {
                     out.extend_from_slice(&[offset as u8, bytes.len() as u8]);
                     out.extend_from_slice(bytes);
@@ -44,17 +55,12 @@ impl<'a> Redo<'a> {
                     put_bytes(bytes, out);
                 }
             }
-            Redo::Delete { partition, key } => head(4, partition, key, out),
-        }
-    }
-
-    /// The set.
-    pub(super) fn partition(&self) -> PartitionId {
-        match *self {
-            Redo::Insert { partition, .. }
-            | Redo::Replace { partition, .. }
-            | Redo::Patch { partition, .. }
-            | Redo::Delete { partition, .. } => partition,
+            Action::Delete => put_head(4, out),
+            Action::Add { offset, width, amount } => {
+                put_head(5, out);
+                put_varint((offset as u64) << 2 | u64::from(width.ilog2()), out);
+                put_varint((amount << 1 ^ amount >> 63) as u64, out);
+            }
         }
     }
 
@@ -66,18 +72,21 @@ impl<'a> Redo<'a> {
             FOLLOWS => take_varint(input)?.try_into().ok()?,
             number => u16::from(number),
         };
-        let partition = PartitionId(partition);
         let key = take_bytes(input)?;
-        match first & 7 {
-            1 => Some(Redo::Insert { partition, key, value: take_bytes(input)? }),
-            2 => Some(Redo::Replace { partition, key, value: take_bytes(input)? }),
-            3 => {
-                let offset = take_varint(input)?.try_into().ok()?;
-                Some(Redo::Patch { partition, key, offset, bytes: take_bytes(input)? })
+        let action = match first & 7 {
+            1 => Action::Insert { value: take_bytes(input)? },
+            2 => Action::Replace { value: take_bytes(input)? },
+            3 => Action::Patch { offset: take_varint(input)?.try_into().ok()?, bytes: take_bytes(input)? },
+            4 => Action::Delete,
+            5 => {
+                let place = take_varint(input)?;
+                let amount = take_varint(input)?;
+                let amount = (amount >> 1) as i64 ^ -((amount & 1) as i64);
+                Action::Add { offset: (place >> 2).try_into().ok()?, width: 1 << (place & 3), amount }
             }
-            4 => Some(Redo::Delete { partition, key }),
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(Redo { partition: PartitionId(partition), key, action })
     }
 }
 
@@ -142,14 +151,17 @@ mod tests {
         fn changes_survive_their_stored_form(
             number in 0..100_u16, key in prop::collection::vec(any::<u8>(), 0..300),
             value in prop::collection::vec(any::<u8>(), 0..300), offset in 0..1_000_000_usize,
+            amount in any::<i64>(),
         ) {
             let partition = PartitionId(number * 655);
-            let changes = [
-                Redo::Insert { partition, key: &key, value: &value },
-                Redo::Replace { partition, key: &key, value: &value },
-                Redo::Patch { partition, key: &key, offset, bytes: &value },
-                Redo::Delete { partition, key: &key },
+            let actions = [
+                Action::Insert { value: &value },
+                Action::Replace { value: &value },
+                Action::Patch { offset, bytes: &value },
+                Action::Delete,
+                Action::Add { offset, width: 1 << (number % 4), amount },
             ];
+            let changes = actions.map(|action| Redo { partition, key: &key, action });
             let mut stored = Vec::new();
             for change in &changes {
                 change.encode(&mut stored);
