@@ -135,6 +135,15 @@ fn measure_set(records: u64) {
         }
         sets.commit(OWNER);
     });
+    let mut redo = Vec::new();
+    on_random_records("modify a part, roll back, apply its redo", records, |key, hash| {
+        let change = |part: &mut [u8]| part[0] = part[0].wrapping_add(1);
+        sets.modify_part(OWNER, SET, key, hash, 40..48, change).expect("it is there");
+        redo.clear();
+        redo.extend_from_slice(sets.redo(OWNER));
+        sets.roll_back(OWNER);
+        sets.apply(&redo).expect("sound redo");
+    });
     if records <= 10_000_000 {
         measure("image and load, per record", records, || drop(black_box(store.reload())));
     }

@@ -177,6 +177,42 @@ pub enum ApplyError {
 }
 
 /// All sets of a database, and what unfinished transactions have changed in them.
+///
+/// ```
+/// use base::PartitionId;
+/// use driver::Frame;
+/// use entresol_engine::lock::Owner;
+/// use entresol_engine::set::{Keys, RESERVE, Refusal, SEGMENT_SIZE, SetSettings, Sets};
+///
+/// let (accounts, me) = (PartitionId(1), Owner(0));
+/// let settings = |partition| SetSettings {
+///     partition,
+///     segment_size: SEGMENT_SIZE,
+///     reserve: RESERVE,
+///     keys: Keys::Keyed,
+///     secondaries: Vec::new(),
+/// };
+/// let mut sets = Sets::new();
+/// sets.attach(settings(accounts));
+/// let (key, hash) = (b"Ada", Sets::hash(b"Ada"));
+/// assert_eq!(sets.insert(me, accounts, key, hash, &[0; 8]), Err(Refusal::NoSegment));
+/// sets.add_segment(accounts, Frame::allocate(1, SEGMENT_SIZE).remove(0));
+/// sets.insert(me, accounts, key, hash, &[0; 8]).expect("there is room now");
+/// let redo = sets.redo(me).to_vec();
+/// sets.commit(me);
+///
+/// // A change that is not committed is in no image of the segment.
+/// sets.modify(me, accounts, key, hash, |value| value.fill(9)).expect("it is there");
+/// let mut image = Frame::allocate(1, SEGMENT_SIZE).remove(0);
+/// sets.image(accounts, 0, &mut image);
+///
+/// let mut restarted = Sets::new();
+/// restarted.attach(settings(accounts));
+/// restarted.load(accounts, 0, 0, image).expect("a sound image");
+/// restarted.finish_load();
+/// restarted.apply(&redo).expect("sound redo, which may be older than the image");
+/// assert_eq!(restarted.get(me, accounts, key, hash), Ok(Some(&[0; 8][..])));
+/// ```
 #[derive(Default)]
 pub struct Sets {
     sets: Vec<Option<Box<Set>>>,

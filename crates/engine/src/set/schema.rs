@@ -212,6 +212,19 @@ pub struct Field {
 }
 
 /// The type of a set's records. Fields are told by their position in the order in which they were named.
+///
+/// ```
+/// use entresol_engine::set::{FieldType, FieldValue, RecordType};
+///
+/// let store = RecordType::new([("number", FieldType::U32), ("name", FieldType::Text), ("sales", FieldType::U64)])?;
+/// let mut record = Vec::new();
+/// store.encode(&[FieldValue::U32(7), FieldValue::Text("Corner"), FieldValue::U64(0)], &mut record)?;
+/// let sales = store.field("sales")?;
+/// store.write(sales, &FieldValue::U64(12), &mut record[store.part(sales)?])?;
+/// assert_eq!(store.decode(&record, sales)?, FieldValue::U64(12));
+/// assert_eq!(store.field("town").unwrap_err().to_string(), "there is no field 'town'");
+/// # Ok::<(), entresol_engine::set::FieldError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Field>", into = "Vec<Field>")]
 pub struct RecordType {

@@ -190,3 +190,19 @@ fn a_secondary_index_orders_by_fields() {
     sets.roll_back(owner);
     assert_eq!(keys(&sets, all, all), b"");
 }
+
+#[test]
+fn a_rollback_gives_room_back() {
+    let (mut sets, owner) = (two_segments(3), Owner(0));
+    let taken = sets.bytes(KEYED);
+    for (name, length) in [(0, 1600), (8, 1600), (10, 4000), (11, 9000)] {
+        sets.replace(owner, KEYED, &[name], hash(&[name]), &vec![1; length]).expect("room");
+        assert!(sets.bytes(KEYED) > taken);
+        sets.roll_back(owner);
+        assert_eq!(sets.bytes(KEYED), taken, "record {name} grew to {length} bytes");
+    }
+    sets.replace(owner, KEYED, &[0], hash(&[0]), &[1; 500]).expect("room");
+    sets.commit(owner);
+    assert_eq!(sets.bytes(KEYED), taken - 1000);
+    sets.check().expect("sound");
+}
