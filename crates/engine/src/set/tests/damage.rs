@@ -28,7 +28,23 @@ fn load_damaged(keys: Keys, edits: &[(usize, u8)]) -> Result<(), Damage> {
     let loaded = sets.load(partition, 0, 0, image);
     sets.finish_load();
     sets.check().expect("sound, whatever was loaded");
+    use_all(&mut sets, partition);
     loaded
+}
+
+/// Changes every record, and takes that back.
+fn use_all(sets: &mut Sets, partition: PartitionId) {
+    let keys: Vec<Vec<u8>> = sets.iterate(partition).map(|(key, _)| key.to_vec()).collect();
+    let owner = Owner(0);
+    for (number, key) in keys.iter().enumerate() {
+        let grown = vec![7; number * 40];
+        with_room(sets, partition, |sets| sets.replace(owner, partition, key, hash(key), &grown)).expect("it is there");
+        assert!(number % 3 > 0 || sets.delete(owner, partition, key, hash(key)) == Ok(true));
+    }
+    sets.check().expect("sound after changes");
+    sets.roll_back(owner);
+    sets.check().expect("sound after a rollback");
+    assert_eq!(sets.records(partition), keys.len() as u64);
 }
 
 proptest! {
@@ -48,6 +64,8 @@ proptest! {
             }
         }
         sets.check().expect("sound, whatever was applied");
+        use_all(&mut sets, KEYED);
+        use_all(&mut sets, ARRIVAL);
     }
 }
 
