@@ -106,6 +106,101 @@ impl fmt::Debug for Frame {
     }
 }
 
+/// The frames of one region, in order. Those at home are reached by arithmetic instead of a pointer each, so that finding
+/// the bytes of a frame loads no memory but one bit; those that were taken belong to whoever took them.
+pub struct FrameArray {
+    start: NonNull<u8>,
+    size: usize,
+    count: usize,
+    /// One bit for each frame: set while it is at home.
+    home: Vec<u64>,
+    /// Keeps the region; absent if there are no frames.
+    memory: Option<Arc<dyn Memory>>,
+}
+
+// SAFETY: the array is the only owner of the bytes of the frames at home, and plain bytes may move between threads.
+unsafe impl Send for FrameArray {}
+// SAFETY: a shared array gives shared bytes only.
+unsafe impl Sync for FrameArray {}
+
+impl FrameArray {
+    /// Takes all frames of a region in, in the order in which they were cut.
+    ///
+    /// # Panics
+    /// If they are not.
+    pub fn new(frames: Vec<Frame>) -> FrameArray {
+        let count = frames.len();
+        let (start, size) = frames.first().map_or((NonNull::dangling(), 1), |first| (first.start, first.len()));
+        let memory = frames.first().map(|first| Arc::clone(&first.memory));
+        let mut array = FrameArray { start, size, count, home: vec![0; count.div_ceil(64)], memory };
+        for (index, frame) in frames.into_iter().enumerate() {
+            array.put(index, frame);
+        }
+        array
+    }
+
+    /// How many frames there are, at home or not.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are no frames at all.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    #[inline]
+    fn is_home(&self, index: usize) -> bool {
+        self.home.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    /// The bytes of frame `index`, unless it was taken.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        if !self.is_home(index) {
+            return None;
+        }
+        // SAFETY: a bit is set only by `put`, which has seen that the frame lies at this place of the region and has taken
+        // its ownership; the bytes are initialized and live as long as `memory`.
+        Some(unsafe { std::slice::from_raw_parts(self.start.add(index * self.size).as_ptr(), self.size) })
+    }
+
+    /// The bytes of frame `index`, unless it was taken.
+    #[inline]
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut [u8]> {
+        if !self.is_home(index) {
+            return None;
+        }
+        // SAFETY: as above, and the array is borrowed exclusively.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.start.add(index * self.size).as_ptr(), self.size) })
+    }
+
+    /// Takes frame `index`, unless it was taken already.
+    pub fn take(&mut self, index: usize) -> Option<Frame> {
+        if !self.is_home(index) {
+            return None;
+        }
+        self.home[index / 64] &= !(1 << (index % 64));
+        let memory = Arc::clone(self.memory.as_ref().expect("a frame at home has its region"));
+        // SAFETY: `index` is below `count`, so the frame lies inside the region; the bit is cleared, so the array gives its
+        // bytes to nobody else.
+        let start = unsafe { self.start.add(index * self.size) };
+        Some(Frame { start, length: self.size as u32, index: index as u32, memory })
+    }
+
+    /// Brings frame `index` home.
+    ///
+    /// # Panics
+    /// If this is another frame.
+    pub fn put(&mut self, index: usize, frame: Frame) {
+        let place = self.start.as_ptr().addr() + index * self.size;
+        let region = self.memory.as_ref().expect("an array without frames takes none");
+        let own = Arc::ptr_eq(region, &frame.memory) && frame.len() == self.size && frame.as_ptr().addr() == place;
+        assert!(own && index < self.count, "{frame:?} is not frame {index} of this array");
+        self.home[index / 64] |= 1 << (index % 64);
+    }
+}
+
 struct Heap {
     start: NonNull<u8>,
     layout: Layout,
@@ -141,5 +236,26 @@ mod tests {
         assert!(last.iter().all(|b| *b == 3));
         let moved = std::thread::scope(|scope| scope.spawn(move || last[127]).join().expect("no panic"));
         assert_eq!(moved, 3);
+    }
+
+    #[test]
+    fn an_array_gives_what_is_at_home() {
+        let mut array = FrameArray::new(Frame::allocate(70, 64));
+        assert_eq!((array.len(), array.get(70)), (70, None));
+        array.get_mut(66).expect("at home").fill(7);
+        let taken = array.take(66).expect("at home");
+        assert!(array.get(66).is_none() && array.get_mut(66).is_none() && array.take(66).is_none());
+        assert!(array.get(65).is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)));
+        drop(array);
+        assert!(taken.iter().all(|byte| *byte == 7), "a frame outlives the array it was taken from");
+        assert!(FrameArray::new(Vec::new()).is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "is not frame 1")]
+    fn an_array_refuses_foreign_frames() {
+        let mut array = FrameArray::new(Frame::allocate(2, 64));
+        array.take(1);
+        array.put(1, Frame::allocate(2, 64).pop().expect("there are two"));
     }
 }

@@ -12,7 +12,7 @@ mod work;
 
 pub use base::statistics::StationReport;
 pub use fault::{Fault, FaultKind};
-pub use frame::{Frame, Memory};
+pub use frame::{Frame, FrameArray, Memory};
 pub use operation::{Access, Class, Completion, DeviceId, FileId, Op, OpKind, Output, Token};
 pub use report::{CacheReport, CachedFile, DeviceTraits, EventCount};
 pub use work::{Prices, Work};
@@ -57,8 +57,8 @@ pub trait Driver {
     /// [`Halt`] if the machine stops here.
     fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt>;
 
-    /// Memory that this driver reads and writes fastest: `count` zeroed frames of `size` bytes, aligned to 4 KiB or to
-    /// `size` if that is smaller. The memory is freed when the last of them is dropped.
+    /// Memory that this driver reads and writes fastest: `count` zeroed frames of `size` bytes, cut from one region in its
+    /// order, aligned to 4 KiB or to `size` if that is smaller. The memory is freed when the last of them is dropped.
     ///
     /// # Errors
     /// A [`Fault`] of kind [`FaultKind::NoMemory`] if it cannot be had.

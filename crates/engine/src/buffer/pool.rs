@@ -5,14 +5,11 @@ use super::replacement::{Policy, Replacement};
 use crate::page::{Change, Pages, header};
 use crate::{Error, Need};
 use base::{Lsn, PageId, PartitionId};
-use driver::Frame;
+use driver::{Frame, FrameArray};
 use executor::TaskId;
 
-/// One frame and the page in it, in one line of the processor's caches.
-#[repr(align(64))]
+/// What is known of a frame and the page in it.
 struct Slot {
-    /// Absent while the frame is lent to a read.
-    frame: Option<Frame>,
     page: PageId,
     pins: u32,
     state: State,
@@ -26,8 +23,6 @@ struct Slot {
     /// The same for the copy that is being written.
     writing_lsn: Lsn,
 }
-
-const _: () = assert!(size_of::<Slot>() == 64, "a reference to a page loads one line of its slot");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -50,10 +45,15 @@ pub enum Presence {
 /// The buffer's frames. Invariants, checked by [`Pool::check`]: the page table and the slots agree; a frame that is dirty,
 /// pinned, loading or being written never leaves; every resident frame stands in the replacement order, but for those whose
 /// pages stay for good.
+///
+/// A frame is absent while it is lent to a read.
 pub struct Pool {
     slots: Vec<Slot>,
     /// The frames before this one take part in replacement.
     replaceable: u32,
+    frames: FrameArray,
+    /// The frames from `replaceable` on.
+    lasting_frames: Vec<Option<Frame>>,
     free: Vec<u32>,
     /// Free frames of pages that stay for good.
     lasting: Vec<u32>,
@@ -72,17 +72,66 @@ impl Pool {
         let replacement = policy.build(frames.len());
         let replaceable = frames.len() as u32;
         let free = (0..replaceable).rev().collect();
-        let slots = frames.into_iter().map(Slot::new).collect();
-        let (table, loading, capacities) = (PageTable::default(), Vec::new(), Vec::new());
-        let lasting = Vec::new();
-        Pool { slots, replaceable, free, lasting, table, replacement, loading, capacities, page_size, dirty: 0 }
+        let slots = frames.iter().map(|_| Slot::FREE).collect();
+        Pool {
+            slots,
+            replaceable,
+            frames: FrameArray::new(frames),
+            lasting_frames: Vec::new(),
+            free,
+            lasting: Vec::new(),
+            table: PageTable::default(),
+            replacement,
+            loading: Vec::new(),
+            capacities: Vec::new(),
+            page_size,
+            dirty: 0,
+        }
     }
 
     /// Adds frames for pages that stay for good.
     pub fn add_lasting(&mut self, frames: Vec<Frame>) {
         let first = self.slots.len() as u32;
         self.lasting.extend((first..first + frames.len() as u32).rev());
-        self.slots.extend(frames.into_iter().map(Slot::new));
+        self.slots.extend(frames.iter().map(|_| Slot::FREE));
+        self.lasting_frames.extend(frames.into_iter().map(Some));
+    }
+
+    /// The bytes of a frame that is not lent.
+    #[inline]
+    fn home(&self, frame: u32) -> Option<&[u8]> {
+        if frame < self.replaceable {
+            self.frames.get(frame as usize)
+        } else {
+            self.lasting_frames[(frame - self.replaceable) as usize].as_deref()
+        }
+    }
+
+    #[inline]
+    fn home_mut(&mut self, frame: u32) -> &mut [u8] {
+        let bytes = if frame < self.replaceable {
+            self.frames.get_mut(frame as usize)
+        } else {
+            self.lasting_frames[(frame - self.replaceable) as usize].as_deref_mut()
+        };
+        bytes.expect("a resident frame is not lent")
+    }
+
+    fn lend(&mut self, frame: u32) -> Frame {
+        let lent = if frame < self.replaceable {
+            self.frames.take(frame as usize)
+        } else {
+            self.lasting_frames[(frame - self.replaceable) as usize].take()
+        };
+        lent.expect("a free frame is at home")
+    }
+
+    fn take_back(&mut self, frame: u32, bytes: Frame) {
+        if frame < self.replaceable {
+            self.frames.put(frame as usize, bytes);
+        } else {
+            self.lasting_frames[(frame - self.replaceable) as usize] = Some(bytes);
+        }
     }
 
     /// A free frame for a page that stays for good.
@@ -125,7 +174,7 @@ impl Pool {
 
     /// The bytes in a resident frame.
     pub fn bytes(&self, frame: u32) -> &[u8] {
-        self.slots[frame as usize].frame.as_ref().expect("a resident frame is not lent")
+        self.home(frame).expect("a resident frame is not lent")
     }
 
     /// The page in a frame that is not free.
@@ -270,14 +319,13 @@ impl Pool {
         slot.modified = false;
         slot.page = id;
         self.table.insert(id, frame);
-        slot.frame.take().expect("a free frame is at home")
+        self.lend(frame)
     }
 
     /// The read into the frame ended well: the page is resident.
     pub fn loaded(&mut self, frame: u32, bytes: Frame, woken: &mut Vec<TaskId>) {
-        let slot = &mut self.slots[frame as usize];
-        slot.frame = Some(bytes);
-        slot.state = State::Resident;
+        self.take_back(frame, bytes);
+        self.slots[frame as usize].state = State::Resident;
         if frame < self.replaceable {
             self.replacement.insert(frame);
         }
@@ -286,8 +334,8 @@ impl Pool {
 
     /// The read into the frame failed: the frame is free again.
     pub fn load_failed(&mut self, frame: u32, bytes: Frame, woken: &mut Vec<TaskId>) {
+        self.take_back(frame, bytes);
         let slot = &mut self.slots[frame as usize];
-        slot.frame = Some(bytes);
         slot.state = State::Free;
         self.table.remove(slot.page);
         self.free_list(frame).push(frame);
@@ -310,10 +358,10 @@ impl Pool {
 
     /// Copies a page for writing, sealed with its checksum, and notes that its changes up to now are on their way.
     pub fn begin_write(&mut self, frame: u32, copy: &mut [u8]) -> PageId {
+        copy.copy_from_slice(self.bytes(frame));
+        header::seal(copy);
         let slot = &mut self.slots[frame as usize];
         assert!(slot.dirty && !slot.writing, "only a dirty page is written, once at a time");
-        copy.copy_from_slice(slot.frame.as_ref().expect("a resident frame is not lent"));
-        header::seal(copy);
         slot.dirty = false;
         self.dirty -= 1;
         slot.writing = true;
@@ -324,9 +372,9 @@ impl Pool {
     /// Copies a clean page, sealed with its checksum, for the cache.
     pub fn begin_migration(&mut self, frame: u32, copy: &mut [u8]) {
         assert!(self.may_leave(frame), "only a clean page that nobody uses migrates");
-        let slot = &mut self.slots[frame as usize];
-        copy.copy_from_slice(slot.frame.as_ref().expect("a resident frame is not lent"));
+        copy.copy_from_slice(self.bytes(frame));
         header::seal(copy);
+        let slot = &mut self.slots[frame as usize];
         slot.writing = true;
         slot.writing_lsn = Lsn::MAX;
     }
@@ -354,8 +402,8 @@ impl Pool {
     #[inline]
     pub fn edit(&mut self, id: PageId, change: &Change<'_>, start: Lsn, end: Lsn) {
         let frame = self.table.get(id).expect("whoever planned the change saw the page");
+        change.apply(self.home_mut(frame), end);
         let slot = &mut self.slots[frame as usize];
-        change.apply(slot.frame.as_mut().expect("a resident frame is not lent"), end);
         if !slot.dirty {
             slot.dirty = true;
             slot.modified = true;
@@ -365,8 +413,9 @@ impl Pool {
     }
 
     /// The page's bytes without counting a reference.
+    #[inline]
     pub fn peek(&self, id: PageId) -> Option<&[u8]> {
-        self.frame_of(id).map(|frame| self.bytes(frame))
+        self.home(self.table.get(id)?)
     }
 
     /// How many frames are empty and not free: taken for pages whose reads have not begun. None are while nothing runs.
@@ -409,8 +458,7 @@ impl Pages for Pool {
     #[inline]
     fn page(&self, id: PageId) -> Result<&[u8], Need> {
         let frame = self.table.get(id).ok_or(Need::Page(id))?;
-        let slot = &self.slots[frame as usize];
-        match &slot.frame {
+        match self.home(frame) {
             Some(bytes) => {
                 if frame < self.replaceable {
                     self.replacement.touch(frame);
@@ -431,12 +479,16 @@ impl Pages for Pool {
 }
 
 impl Slot {
-    fn new(frame: Frame) -> Slot {
-        let page = PageId::new(PartitionId(u16::MAX), u32::MAX);
-        let (recovery_lsn, writing_lsn) = (Lsn::ZERO, Lsn::ZERO);
-        let (state, dirty, writing, modified) = (State::Free, false, false, false);
-        Slot { frame: Some(frame), page, pins: 0, state, dirty, writing, modified, recovery_lsn, writing_lsn }
-    }
+    const FREE: Slot = Slot {
+        page: PageId { partition: PartitionId(u16::MAX), number: u32::MAX },
+        pins: 0,
+        state: State::Free,
+        dirty: false,
+        writing: false,
+        modified: false,
+        recovery_lsn: Lsn::ZERO,
+        writing_lsn: Lsn::ZERO,
+    };
 }
 
 /// The error of a buffer in which nothing can leave.
