@@ -12,6 +12,8 @@ pub enum Canary {
     NoDoubleWrite,
     /// A tier's slot may be reused before the write of its page to the page's own device has ended.
     EarlyReuse,
+    /// The home file names a copy of the sets' backup that is not durable yet.
+    UnsyncedBackup,
     /// Checkpoints give up log that dirty pages and active transactions need.
     EarlyTruncation,
 }

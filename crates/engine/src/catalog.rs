@@ -1,6 +1,6 @@
 //! What partitions a database has and how each is organized.
 
-use crate::{Error, Result};
+use crate::{Error, Result, set};
 use base::PartitionId;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,15 @@ pub enum Organization {
     },
     /// Records of variable length by key.
     BTree,
+    /// A memory-resident set of records (see [`crate::set`]), found by key or by number of arrival.
+    Set {
+        /// Whether a record's key is the number of its arrival.
+        arrivals: bool,
+        /// Bytes of a segment.
+        segment_size: u32,
+        /// The share of a segment that inserts keep free, in percent.
+        reserve_percent: u8,
+    },
 }
 
 impl Organization {
@@ -32,7 +41,14 @@ impl Organization {
             Organization::Direct { .. } => "direct",
             Organization::Append { .. } => "append",
             Organization::BTree => "b-tree",
+            Organization::Set { .. } => "set",
         }
+    }
+
+    /// A memory-resident set with segments of the usual size and reserve.
+    pub fn set(arrivals: bool) -> Organization {
+        let reserve_percent = (100.0 * set::RESERVE) as u8;
+        Organization::Set { arrivals, segment_size: set::SEGMENT_SIZE as u32, reserve_percent }
     }
 }
 
@@ -68,6 +84,18 @@ impl Partition {
     /// The partition's number.
     pub fn id(&self) -> PartitionId {
         PartitionId(self.id)
+    }
+
+    /// What it is as a set, if it is one.
+    pub fn set_settings(&self) -> Option<set::SetSettings> {
+        let Organization::Set { arrivals, segment_size, reserve_percent } = self.organization else { return None };
+        Some(set::SetSettings {
+            partition: self.id(),
+            segment_size: segment_size as usize,
+            reserve: f64::from(reserve_percent) / 100.0,
+            keys: if arrivals { set::Keys::Arrival } else { set::Keys::Keyed },
+            secondaries: Vec::new(),
+        })
     }
 
     /// The name of its file.
@@ -107,6 +135,18 @@ impl Partition {
                 return fail("a b-tree is locked by record or not at all".into());
             }
             Organization::BTree => {}
+            Organization::Set { segment_size, .. }
+                if !segment_size.is_power_of_two() || !set::SEGMENT_SIZES.contains(&(segment_size as usize)) =>
+            {
+                return fail(format!("a segment of {segment_size} bytes is no power of two from 16 KiB to 4 MiB"));
+            }
+            Organization::Set { reserve_percent: 91.., .. } => {
+                return fail("inserts can keep at most 90 % of a segment free".into());
+            }
+            Organization::Set { .. } if self.locking == Locking::Page => {
+                return fail("a set is locked by record or not at all".into());
+            }
+            Organization::Set { .. } => {}
         }
         Ok(())
     }

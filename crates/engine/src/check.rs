@@ -83,7 +83,8 @@ impl Database {
     pub async fn check(&self, mut progress: impl FnMut(Progress)) -> Result<Report> {
         self.checkpoint().await?;
         let partitions = self.partitions();
-        let total = partitions.iter().map(|partition| u64::from(medium::page_count(self, partition.id()))).sum();
+        let paged = partitions.iter().filter(|partition| partition.set_settings().is_none());
+        let total = paged.map(|partition| u64::from(medium::page_count(self, partition.id()))).sum();
         let mut report = Report::default();
         for partition in &partitions {
             let mut examiner = Examiner { database: self, partition, report: &mut report };
@@ -111,11 +112,20 @@ impl Examiner<'_> {
                 let Some(state) = self.allocator().await else { return };
                 self.check_medium(state.page_count, PageKind::Append, progress).await;
             }
+            Organization::Set { .. } => self.check_set(),
             Organization::BTree => {
                 let Some(state) = self.allocator().await else { return };
                 self.check_medium(state.page_count, PageKind::Node, progress).await;
                 self.check_tree(state).await;
             }
+        }
+    }
+
+    /// A set's segments and search structures, as they are in memory.
+    fn check_set(&mut self) {
+        let checked = self.database.0.sets.borrow().check();
+        if let Err(what) = checked {
+            self.report(0, what);
         }
     }
 

@@ -4,7 +4,10 @@
 //! from where redo has to begin: the oldest change that is not on the medium, or the first record of the oldest active
 //! transaction. The log before that is given up.
 
+mod sweep;
+
 use crate::Result;
+use crate::backup::Current;
 use crate::canary::{self, Canary};
 use crate::catalog::Partition;
 use crate::database::Database;
@@ -36,8 +39,19 @@ pub struct Checkpointer {
     /// Who writes the home file.
     turn: Turn,
     bell: WaitQueue,
+    /// Whether a write of the home file failed, and none has succeeded since.
+    home_unsure: Cell<bool>,
     /// Why the last one failed.
     failure: RefCell<Option<crate::Error>>,
+}
+
+/// What the home file is to say anew.
+#[derive(Default)]
+struct News<'a> {
+    /// One more partition.
+    partition: Option<&'a Partition>,
+    /// Another copy of the sets' backup.
+    backup: Option<Current>,
 }
 
 /// How often the checkpointer looks whether it is time, in nanoseconds.
@@ -51,6 +65,7 @@ impl Checkpointer {
             last_begin: Cell::new(Lsn::ZERO),
             turn: Turn::new(),
             bell: WaitQueue::new(),
+            home_unsure: Cell::new(false),
             failure: RefCell::new(None),
         }
     }
@@ -134,9 +149,16 @@ impl Database {
         let ended = self.0.log.end();
         self.0.buffer.sync().await?;
         self.0.log.flush(ended).await?;
-        self.store_home(redo_start, None).await?;
-        self.0.log.drain_before(redo_start).await?;
-        self.0.log.truncate(redo_start);
+        if checkpointer.home_unsure.get() {
+            // The home file may name the copy of the backup that the next sweep would write.
+            let before = self.0.contents.borrow().redo_start();
+            self.store_home(before, News::default()).await?;
+        }
+        let backup = self.sweep().await?;
+        self.store_home(redo_start, News { backup, ..News::default() }).await?;
+        let needed = self.0.contents.borrow().scan_start();
+        self.0.log.drain_before(needed).await?;
+        self.0.log.truncate(needed);
         checkpointer.last_begin.set(begin);
         add(&self.0.statistics.checkpoints, 1);
         Ok(())
@@ -164,7 +186,7 @@ impl Database {
         }
         self.0.contents.borrow_mut().tiers.iter_mut().for_each(|record| record.in_use = false);
         let redo_start = self.0.contents.borrow().redo_start();
-        self.store_home(redo_start, None).await
+        self.store_home(redo_start, News::default()).await
     }
 
     /// Makes a new partition one of the database's: durable first, then visible.
@@ -176,25 +198,31 @@ impl Database {
     async fn enter_alone(&self, partition: Partition) -> Result<()> {
         let _turn = self.0.checkpointer.turn.take(&self.0.executor).await;
         let redo_start = self.0.contents.borrow().redo_start();
-        self.store_home(redo_start, Some(&partition)).await?;
+        self.store_home(redo_start, News { partition: Some(&partition), ..News::default() }).await?;
         self.0.statistics.reserve(usize::from(partition.id) + 1);
         self.0.partitions.borrow_mut().push(Rc::new(partition));
         Ok(())
     }
 
     /// Writes the home file. Only one task does so at a time.
-    async fn store_home(&self, redo_start: Lsn, new: Option<&Partition>) -> Result<()> {
+    async fn store_home(&self, redo_start: Lsn, news: News<'_>) -> Result<()> {
         let mut contents = self.0.contents.borrow().clone();
         contents.redo_start = redo_start.0;
         contents.log_durable = if self.0.settings.log.durable { self.0.log.durable().0 } else { redo_start.0 };
         contents.log_epoch = self.0.log.epoch();
         contents.next_transaction = self.0.registry.borrow().next();
         contents.partitions = self.partitions().iter().map(|partition| (**partition).clone()).collect();
-        contents.partitions.extend(new.cloned());
+        contents.partitions.extend(news.partition.cloned());
+        contents.backup = news.backup.or(contents.backup);
+        if contents.backup.is_none() && contents.partitions.iter().any(|found| found.set_settings().is_some()) {
+            contents.backup = Some(Current::empty(self.0.log.end()));
+        }
+        self.0.checkpointer.home_unsure.set(true);
         let mut home = self.0.home.take().expect("only one task writes the home file");
         let result = home.write(&self.0.executor, &contents).await;
         self.0.home.replace(Some(home));
         result?;
+        self.0.checkpointer.home_unsure.set(false);
         self.0.contents.replace(contents);
         Ok(())
     }

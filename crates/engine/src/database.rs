@@ -9,6 +9,7 @@ pub use open::Settings;
 pub(crate) use open::device;
 pub use partition::PartitionSpec;
 
+use crate::backup::Backup;
 use crate::buffer::Buffer;
 use crate::catalog::Partition;
 use crate::checkpoint::Checkpointer;
@@ -18,6 +19,7 @@ use crate::lock::LockTable;
 use crate::log::record::{Body, Undo};
 use crate::log::{Log, WriteBuffer};
 use crate::page::{Edit, header};
+use crate::set::Sets;
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::transaction::{Registry, State};
 use crate::{Error, Result};
@@ -68,6 +70,12 @@ pub(crate) struct Inner {
     pub settings: Settings,
     pub log: Rc<Log>,
     pub buffer: Rc<Buffer>,
+    /// The memory-resident sets.
+    pub sets: RefCell<Sets>,
+    /// Their backup.
+    pub backup: Backup,
+    /// Who waits for a segment that is lent to a write.
+    pub segment_returned: WaitQueue,
     pub locks: RefCell<LockTable>,
     pub registry: RefCell<Registry>,
     pub partitions: RefCell<Vec<Rc<Partition>>>,

@@ -41,6 +41,16 @@ pub enum Error {
         detail: String,
     },
     /// The log is damaged before its tail: records that were durable are unreadable.
+    #[error("segment {segment} in file '{file}' is damaged: {detail}; restore the file from a copy")]
+    DamagedBackup {
+        /// The file of the sets' backup.
+        file: String,
+        /// The segment's position in it.
+        segment: u32,
+        /// What is wrong.
+        detail: String,
+    },
+    /// See the message.
     #[error("the log is damaged at {lsn} (file '{file}'), before its end: {detail}; restore the log from a copy")]
     DamagedLog {
         /// The first unreadable position.

@@ -7,6 +7,7 @@
 //! 32 contents (postcard), `length` bytes
 //! ```
 
+use crate::backup::Current;
 use crate::catalog::Partition;
 use crate::hierarchy::Record;
 use crate::{Error, Result};
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 const MAGIC: &[u8; 8] = b"ENTRESOL";
 /// The format that this release writes and the newest that it reads.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 /// The home file's name: a directory that holds it is a database.
 pub const HOME_FILE: &str = "entresol.home";
 const COPY_SIZE: usize = 64 << 10;
@@ -34,7 +35,7 @@ pub struct Contents {
     pub log_page_size: u32,
     /// The log's device.
     pub log_device: String,
-    /// Recovery reads the log from here.
+    /// What pages lack is in the log from here on.
     pub redo_start: u64,
     /// The log was durable up to here when this was written: an earlier end of it is damage.
     pub log_durable: u64,
@@ -46,10 +47,18 @@ pub struct Contents {
     pub partitions: Vec<Partition>,
     /// The tiers that survive power cuts.
     pub tiers: Vec<Record>,
+    /// The backup of the memory-resident sets, once there are any.
+    pub backup: Option<Current>,
 }
 
 impl Contents {
-    /// Where recovery begins.
+    /// Where recovery begins to read the log: where pages or sets need it, whichever comes first.
+    pub fn scan_start(&self) -> Lsn {
+        let sets = self.backup.as_ref().map_or(u64::MAX, |backup| backup.begin);
+        Lsn(self.redo_start.min(sets))
+    }
+
+    /// Where the recovery of pages begins.
     pub fn redo_start(&self) -> Lsn {
         Lsn(self.redo_start)
     }
@@ -221,10 +230,8 @@ fn decode(copy: &[u8], path: &str) -> Result<(u64, Contents)> {
     }
     let generation = u64::from_le_bytes(copy[24..32].try_into().expect("eight bytes"));
     let mut body = copy[CONTENTS..CONTENTS + length].to_vec();
-    if number(8) < 2 {
-        // The first format knew no tiers: an empty list of them follows.
-        body.push(0);
-    }
+    // The first format knew no tiers, the second no sets: an empty list, a missing backup.
+    body.extend((number(8)..FORMAT).map(|_| 0));
     let contents = postcard::from_bytes(&body).map_err(|_| damaged())?;
     Ok((generation, contents))
 }

@@ -3,6 +3,7 @@
 //! The engine never names a driver. All that it does outside its own memory goes through the executor to whatever driver
 //! that runs on.
 
+mod backup;
 pub mod buffer;
 pub mod canary;
 pub mod catalog;

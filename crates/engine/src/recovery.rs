@@ -9,12 +9,14 @@ use crate::database::Database;
 use crate::log::Scan;
 use crate::log::record::{Body, Record};
 use crate::page::{Edit, header};
+use crate::set::{ApplyError, Sets};
 use crate::statistics::RecoveryReport;
 use crate::transaction::State;
 use crate::undo::UndoList;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, TransactionId};
 use executor::Executor;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -54,11 +56,16 @@ impl Batch {
     }
 }
 
-/// Redoes the log from the scan's beginning to its end.
+/// Redoes the log from the scan's beginning to its end: changes of pages that these lack, changes of sets that were committed
+/// after `sets_begin`.
 ///
 /// # Errors
 /// [`Error::DamagedLog`], [`Error::DamagedPage`], or the driver's.
-pub async fn redo(executor: &Executor, buffer: &Rc<Buffer>, scan: &mut Scan) -> Result<Remainder> {
+pub async fn redo(
+    executor: &Executor,
+    (buffer, sets, sets_begin): (&Rc<Buffer>, &RefCell<Sets>, Lsn),
+    scan: &mut Scan,
+) -> Result<Remainder> {
     let (began, from) = (executor.now(), scan.end());
     let mut remainder = Remainder::default();
     let mut batch = Batch::default();
@@ -79,6 +86,7 @@ pub async fn redo(executor: &Executor, buffer: &Rc<Buffer>, scan: &mut Scan) -> 
         }
         buffer.prefetch(batch.pages.iter().copied()).await?;
         redo_batch(buffer, &batch, &mut remainder).await?;
+        redo_sets(executor, sets, &batch, sets_begin)?;
     }
 }
 
@@ -104,6 +112,35 @@ async fn redo_batch(buffer: &Rc<Buffer>, batch: &Batch, remainder: &mut Remainde
             }
         }
         remainder.note(&record);
+    }
+    Ok(())
+}
+
+/// Repeats what the batch's transactions have changed in sets.
+fn redo_sets(executor: &Executor, sets: &RefCell<Sets>, batch: &Batch, begin: Lsn) -> Result<()> {
+    let mut from = 0;
+    for &(start, end, to) in &batch.records {
+        let record = decode(&batch.bytes[from..to], start)?;
+        from = to;
+        let Body::Commit { changes, .. } = record.body else { continue };
+        if end <= begin {
+            continue;
+        }
+        let mut sets = sets.borrow_mut();
+        loop {
+            let detail = match sets.apply(changes) {
+                Ok(()) => break,
+                Err(ApplyError::NoSegment(partition)) => {
+                    let frame = executor.frames(1, sets.segment_size(partition))?.pop();
+                    sets.add_segment(partition, frame.expect("one frame was asked for"));
+                    continue;
+                }
+                // A creation that was cut off before anybody could use it.
+                Err(ApplyError::NoSet(_)) => break,
+                Err(ApplyError::Malformed) => "a commit's changes of sets make no sense".to_owned(),
+            };
+            return Err(Error::DamagedLog { lsn: start, file: "log".into(), detail });
+        }
     }
     Ok(())
 }
@@ -135,7 +172,7 @@ impl Remainder {
             Body::Compensation { remaining } => {
                 self.transactions.entry(id).or_default().undo.truncate(remaining as usize);
             }
-            Body::Commit { chains } if !chains.is_empty() => {
+            Body::Commit { chains, .. } if !chains.is_empty() => {
                 let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
                 let chains = chains.chunks_exact(8).map(|bytes| PageId::unpacked(word(bytes))).collect();
                 self.transactions.entry(id).or_default().chains = Some(chains);

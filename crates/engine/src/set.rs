@@ -505,6 +505,11 @@ impl Sets {
         *dirty &= !(1 << copy);
     }
 
+    /// Notes that copy `copy` of the backup did not get what [`Sets::clear_dirty`] said it would.
+    pub fn mark_dirty(&mut self, partition: PartitionId, segment: u32, copy: usize) {
+        self.set_mut(partition).segments[segment as usize].dirty |= 1 << copy;
+    }
+
     /// Hands out a segment itself, with header and checksum, for a write without a copy. `None` while an unfinished
     /// transaction has changed it, if the sweep in progress wants an earlier state of it, or if it is lent already.
     pub fn lend(&mut self, partition: PartitionId, segment: u32) -> Option<Frame> {

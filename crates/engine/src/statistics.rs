@@ -93,6 +93,10 @@ pub struct Statistics {
     pub commit_wait_ns: Cell<u64>,
     /// Checkpoints completed.
     pub checkpoints: Cell<u64>,
+    /// Sweeps over the memory-resident sets completed.
+    pub sweeps: Cell<u64>,
+    /// Segments that sweeps have written.
+    pub segments_written: Cell<u64>,
     references: RefCell<Vec<References>>,
     observer: OnceCell<Rc<dyn Observer>>,
 }

@@ -10,6 +10,7 @@ mod records;
 mod registry;
 mod retry;
 mod rollback;
+mod set_records;
 
 pub use cursor::{Cursor, Direction};
 pub(crate) use long_value::store_here;
@@ -19,7 +20,7 @@ use crate::database::Database;
 use crate::lock::{Mode, Outcome, Owner, Resource};
 use crate::statistics::add;
 use crate::undo::UndoList;
-use crate::{Error, Result};
+use crate::{Error, Result, set};
 use base::{Lsn, PageId, PartitionId, TransactionId};
 use driver::Work;
 use foldhash::fast::FixedState;
@@ -72,6 +73,7 @@ struct Chain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint {
     undo: usize,
+    sets: set::Position,
 }
 
 /// A transaction. It is rolled back if it is dropped before its commit.
@@ -193,7 +195,7 @@ impl Transaction {
     /// # });
     /// ```
     pub fn savepoint(&self) -> Savepoint {
-        Savepoint { undo: self.state.undo.len() }
+        Savepoint { undo: self.state.undo.len(), sets: self.database.0.sets.borrow().position(self.state.owner) }
     }
 
     /// One object reference: charged. True if [`Transaction::delayed_reference`] has to be awaited before it may be made.

@@ -40,7 +40,7 @@ fn sample_record(random: &mut Random) -> Vec<u8> {
         Body::Update(&undos[2]),
         Body::System,
         Body::Compensation { remaining: 3 },
-        Body::Commit { chains: &[1; 16] },
+        Body::Commit { chains: &[1; 16], changes: b"redo" },
         Body::ChainStep { chain: 1, next: 5 },
         Body::RolledBack,
     ];

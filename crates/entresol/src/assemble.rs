@@ -115,6 +115,17 @@ fn hierarchy(configuration: &Configuration) -> hierarchy::Settings {
     hierarchy::Settings { cache, write_buffer, placements: configuration.partitions.iter().map(placement).collect() }
 }
 
+impl Partition {
+    fn set(&self, arrivals: bool) -> catalog::Organization {
+        let mut set = catalog::Organization::set(arrivals);
+        if let catalog::Organization::Set { segment_size, reserve_percent, .. } = &mut set {
+            *segment_size = self.segment_size.unwrap_or(*segment_size);
+            *reserve_percent = self.reserve_percent.unwrap_or(*reserve_percent);
+        }
+        set
+    }
+}
+
 impl Configuration {
     /// The partition `name` as configured; what the configuration leaves open is as in `default`.
     ///
@@ -143,6 +154,8 @@ impl Configuration {
         let blocking_factor = chosen.blocking_factor.or(default.blocking_factor);
         let organization = match chosen.organization {
             Organization::BTree => catalog::Organization::BTree,
+            Organization::Set => chosen.set(false),
+            Organization::Arrivals => chosen.set(true),
             Organization::Append => catalog::Organization::Append { blocking_factor: blocking_factor.unwrap_or(0) },
             Organization::Direct => {
                 let record_size = chosen.record_size.or(default.record_size).unwrap_or(8);

@@ -278,6 +278,10 @@ pub struct Partition {
     pub objects: Option<u64>,
     /// `page_size`: bytes per page; `None`: that of `[buffer]`.
     pub page_size: Option<u32>,
+    /// `segment_size`: bytes per segment of a set; `None`: 256 KiB.
+    pub segment_size: Option<u32>,
+    /// `reserve_percent`: the share of a set's segment that inserts keep free, in percent; `None`: 10.
+    pub reserve_percent: Option<u8>,
 }
 
 impl Default for Partition {
@@ -293,6 +297,8 @@ impl Default for Partition {
             record_size: None,
             objects: None,
             page_size: None,
+            segment_size: None,
+            reserve_percent: None,
         }
     }
 }

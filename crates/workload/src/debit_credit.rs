@@ -95,6 +95,7 @@ pub async fn branches(database: &Database, clustered: bool) -> Result<u64> {
     let partition = database.partition(BRANCH)?;
     let objects = match database.partitions()[usize::from(partition.0)].organization {
         Organization::Direct { objects, .. } => objects,
+        Organization::Set { .. } => database.set_records(partition).unwrap_or(0),
         _ => {
             let mut tx = database.begin().await?;
             let mut cursor = tx.cursor(partition, Bound::Unbounded, Bound::Unbounded, Direction::Backward);

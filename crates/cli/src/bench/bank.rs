@@ -64,7 +64,8 @@ fn layout(name: &str, scale: &Scale, configuration: &Configuration) -> Partition
 pub async fn warm(database: &Database, progress: impl Fn(u64, u64)) -> entresol::Result<()> {
     for name in [BRANCH, TELLER, ACCOUNT] {
         let Ok(partition) = database.partition(name) else { continue };
-        if database.partitions()[usize::from(partition.0)].assumed {
+        let found = &database.partitions()[usize::from(partition.0)];
+        if found.assumed || found.set_settings().is_some() {
             continue;
         }
         let pages = database.buffer().file(partition).written();

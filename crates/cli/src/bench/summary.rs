@@ -121,7 +121,8 @@ fn second_level(database: &Database) -> BTreeMap<String, f64> {
     }
     let references = database.statistics().references();
     let ratio = |(partition, seen): (Rc<Partition>, References)| {
-        let served = database.buffer().file(partition.id()).cache_hits.get();
+        let is_paged = partition.set_settings().is_none();
+        let served = if is_paged { database.buffer().file(partition.id()).cache_hits.get() } else { 0 };
         (partition.name.clone(), served as f64 / (seen.hits + seen.misses).max(1) as f64)
     };
     database.partitions().into_iter().zip(references).map(ratio).collect()
@@ -131,8 +132,12 @@ fn second_level(database: &Database) -> BTreeMap<String, f64> {
 fn transfers(database: &Database, by: f64) -> BTreeMap<String, Transfers> {
     let mut devices: BTreeMap<String, Transfers> = BTreeMap::new();
     for partition in database.partitions() {
-        let file = database.buffer().file(partition.id());
         let device = devices.entry(partition.device.clone()).or_default();
+        if partition.set_settings().is_some() {
+            device.writes += database.segments_written(partition.id()) as f64 / by;
+            continue;
+        }
+        let file = database.buffer().file(partition.id());
         device.reads += file.reads.get() as f64 / by;
         device.writes += file.writes.get() as f64 / by;
     }

@@ -1,6 +1,7 @@
 //! Creating, opening and closing a database.
 
 use super::{Database, Inner, partition};
+use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
 use crate::checkpoint::{self, Checkpointer};
 use crate::hierarchy::{self, reconcile};
@@ -8,6 +9,7 @@ use crate::home::{Contents, Home};
 use crate::lock::{LockTable, VictimPolicy};
 use crate::log::{Log, Scan, WriteBuffer};
 use crate::recovery;
+use crate::set::Sets;
 use crate::statistics::Statistics;
 use crate::transaction::Registry;
 use crate::{Error, Result, buffer, log};
@@ -90,6 +92,24 @@ fn stamp(executor: &Executor, position: Lsn, epoch: u32) -> u64 {
     mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
+/// The memory-resident sets and their backup.
+type Memory = (RefCell<Sets>, Backup);
+
+/// Loads the sets as the complete copy of their backup has them.
+async fn load_sets(executor: &Executor, contents: &Contents) -> Result<Memory> {
+    let (sets, backup) = Memory::default();
+    for partition in &contents.partitions {
+        let Some(settings) = partition.set_settings() else { continue };
+        sets.borrow_mut().attach(settings);
+        backup.attach(executor, partition, false).await?;
+        if let Some(current) = &contents.backup {
+            backup.load(executor, &sets, partition.id(), current).await?;
+        }
+    }
+    sets.borrow_mut().finish_load();
+    Ok((sets, backup))
+}
+
 impl Database {
     /// Creates an empty database.
     ///
@@ -127,9 +147,11 @@ impl Database {
             next_transaction: 1,
             partitions: Vec::new(),
             tiers,
+            backup: None,
         };
         let home = Home::create(executor, home_device, &contents).await?;
-        let database = Database::assemble(executor, settings, log, buffer, home, contents);
+        let memory = (RefCell::default(), Backup::default());
+        let database = Database::assemble(executor, settings, log, (buffer, memory), home, contents);
         checkpoint::start(&database);
         Ok(database)
     }
@@ -150,11 +172,12 @@ impl Database {
         let write_buffer = settings.hierarchy.write_buffer.as_ref();
         let kept = WriteBuffer::restore(executor, place, write_buffer, &contents.tiers).await?;
         let durable = base::Lsn(contents.log_durable);
-        let scan = Scan::open(executor, log_device, &settings.log, contents.redo_start(), durable).await?;
+        let scan = Scan::open(executor, log_device, &settings.log, contents.scan_start(), durable).await?;
         let mut scan = scan.since_opening(contents.log_epoch);
         let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
-        for partition in &contents.partitions {
+        let memory = load_sets(executor, &contents).await?;
+        for partition in contents.partitions.iter().filter(|partition| partition.set_settings().is_none()) {
             let placement = settings.hierarchy.placement(&partition.name);
             let page_size = settings.buffer.page_size;
             let file = partition::open_file(executor, partition, (page_size, placement), false).await?;
@@ -174,13 +197,14 @@ impl Database {
         if let Some(tiers) = tiers {
             buffer.set_tiers(Rc::new(tiers));
         }
-        let unfinished = recovery::redo(executor, &buffer, &mut scan).await?;
+        let sets_begin = contents.backup.as_ref().map_or(Lsn::MAX, |backup| Lsn(backup.begin));
+        let unfinished = recovery::redo(executor, (&buffer, &memory.0, sets_begin), &mut scan).await?;
         let log = scan.finish().await?;
         if let Some((write_buffer, _)) = log_buffer {
             log.set_write_buffer(write_buffer);
         }
         buffer.set_log(Rc::clone(&log));
-        let database = Database::assemble(executor, settings, log, buffer, home, contents);
+        let database = Database::assemble(executor, settings, log, (buffer, memory), home, contents);
         recovery::finish(&database, unfinished).await?;
         database.0.buffer.bring_residents().await?;
         checkpoint::start(&database);
@@ -191,7 +215,7 @@ impl Database {
         executor: &Executor,
         settings: Settings,
         log: Rc<Log>,
-        buffer: Rc<Buffer>,
+        (buffer, (sets, backup)): (Rc<Buffer>, Memory),
         home: Home,
         contents: Contents,
     ) -> Database {
@@ -205,6 +229,9 @@ impl Database {
             registry: RefCell::new(registry),
             log,
             buffer,
+            sets,
+            backup,
+            segment_returned: WaitQueue::new(),
             partitions: RefCell::new(partitions),
             home: RefCell::new(Some(home)),
             contents: RefCell::new(contents),

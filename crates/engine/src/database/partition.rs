@@ -96,6 +96,12 @@ impl Database {
         let partition = Partition { name, id, organization, locking, device, assumed };
         let page_size = inner.settings.buffer.page_size;
         partition.validate(page_size)?;
+        if let Some(settings) = partition.set_settings() {
+            inner.backup.attach(&inner.executor, &partition, true).await?;
+            inner.sets.borrow_mut().attach(settings);
+            self.enter(partition).await?;
+            return Ok(PartitionId(id));
+        }
         remove_leftover(&inner.executor, &partition).await?;
         let placement = inner.settings.hierarchy.placement(&partition.name);
         let file = open_file(&inner.executor, &partition, (page_size, placement), true).await?;
@@ -103,6 +109,7 @@ impl Database {
             Organization::Direct { objects, blocking_factor, .. } => objects.div_ceil(u64::from(blocking_factor)),
             Organization::Append { .. } => 1,
             Organization::BTree => 2,
+            Organization::Set { .. } => unreachable!("a set has no pages"),
         };
         let pages = u32::try_from(first_pages).map_err(|_| {
             Error::Setting(format!("partition '{}' would have {first_pages} pages, over 4,294,967,295", partition.name))
@@ -118,7 +125,7 @@ impl Database {
     /// Formats the first pages of a partition that allocates pages.
     async fn format(&self, id: PartitionId, organization: Organization, page_size: usize) -> Result<()> {
         let edits = match organization {
-            Organization::Direct { .. } => return Ok(()),
+            Organization::Direct { .. } | Organization::Set { .. } => return Ok(()),
             Organization::Append { .. } => vec![allocator::create(id, 1, &append::NO_TAIL)],
             Organization::BTree => b_tree::create(id, page_size),
         };

@@ -96,10 +96,12 @@ pub enum Body<'a> {
         remaining: u32,
     },
     /// The transaction is committed. `chains` are packed page ids (8 bytes each) of long values that it deleted: their
-    /// pages are freed next.
+    /// pages are freed next. `changes` are all that it has changed in memory-resident sets.
     Commit {
         /// First pages of the chains.
         chains: &'a [u8],
+        /// The redo of sets, as [`crate::set::Sets::redo`] gives it.
+        changes: &'a [u8],
     },
     /// A page of chain number `chain` of the commit record was freed; the chain now begins at page `next`, 0 at its end.
     ChainStep {
@@ -205,9 +207,14 @@ pub fn encode<'a>(
             out.extend_from_slice(&remaining.to_le_bytes());
             3
         }
-        Body::Commit { chains } => {
+        Body::Commit { chains, changes } => {
             put_bytes(out, chains);
-            4
+            if changes.is_empty() {
+                4
+            } else {
+                put_bytes(out, changes);
+                7
+            }
         }
         Body::ChainStep { chain, next } => {
             out.extend_from_slice(&chain.to_le_bytes());
@@ -264,9 +271,10 @@ impl<'a> Record<'a> {
             }
             2 => Body::System,
             3 => Body::Compensation { remaining: take_u32(&mut input)? },
-            4 => Body::Commit { chains: take_bytes(&mut input)? },
+            4 => Body::Commit { chains: take_bytes(&mut input)?, changes: &[] },
             5 => Body::ChainStep { chain: take_u32(&mut input)?, next: take_u32(&mut input)? },
             6 => Body::RolledBack,
+            7 => Body::Commit { chains: take_bytes(&mut input)?, changes: take_bytes(&mut input)? },
             _ => return None,
         };
         let record = Record { transaction, body, edits, rest: input };
@@ -326,7 +334,8 @@ mod tests {
         bodies.extend([
             Body::System,
             Body::Compensation { remaining: 7 },
-            Body::Commit { chains: &[1; 16] },
+            Body::Commit { chains: &[1; 16], changes: &[] },
+            Body::Commit { chains: &[], changes: b"redo" },
             Body::ChainStep { chain: 1, next: 5 },
             Body::RolledBack,
         ]);

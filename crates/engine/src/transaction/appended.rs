@@ -45,6 +45,10 @@ impl Transaction {
             self.delayed_reference().await?;
         }
         let found = self.database.describe(partition)?;
+        if let Organization::Set { arrivals: true, .. } = found.organization {
+            let locks_records = found.locking == Locking::Record;
+            return Ok(position_of(partition, self.append_to_set(partition, record, locks_records).await?));
+        }
         let Organization::Append { blocking_factor } = found.organization else {
             return Err(found.wrong_organization("records are added to it by key or number"));
         };
@@ -120,6 +124,10 @@ impl Transaction {
         mut look: impl FnMut(Position, &[u8]) -> bool,
     ) -> Result<()> {
         let found = self.database.describe(partition)?;
+        if let Organization::Set { arrivals: true, .. } = found.organization {
+            let number = |key: &[u8]| u64::from_be_bytes(key.try_into().expect("the key of an arrival is its number"));
+            return self.scan_set(partition, |key, record| look(position_of(partition, number(key)), record));
+        }
         if !matches!(found.organization, Organization::Append { .. }) {
             return Err(found.wrong_organization("use a cursor or object numbers"));
         }
@@ -144,6 +152,12 @@ impl Transaction {
         }
         Ok(())
     }
+}
+
+/// The number of an arrival as a position; a set has no pages, but so many records that a page's number and a slot's are
+/// needed.
+fn position_of(partition: PartitionId, number: u64) -> Position {
+    Position { page: PageId::new(partition, (number >> 16) as u32), slot: number as u16 }
 }
 
 fn lock_name(position: Position) -> Resource {

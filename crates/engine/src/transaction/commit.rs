@@ -48,7 +48,8 @@ impl Transaction {
         if let Some(observer) = inner.statistics.observer() {
             observer.ended(ending.state.id, true);
         }
-        if !ending.state.wrote {
+        if !ending.state.wrote && inner.sets.borrow().redo(ending.state.owner).is_empty() {
+            inner.sets.borrow_mut().commit(ending.state.owner);
             return database.commit_read(&ending.state).await;
         }
         if ending.state.chains.is_empty() {
@@ -94,7 +95,13 @@ impl Ending {
         let (database, state) = (&self.database, &self.state);
         let inner = &*database.0;
         let packed: Vec<u8> = state.chains.iter().flat_map(|chain| chain.first.packed().to_le_bytes()).collect();
-        let lsn = inner.log.append(state.id, &Body::Commit { chains: &packed }, std::iter::empty());
+        let lsn = {
+            let mut sets = inner.sets.borrow_mut();
+            let commit = Body::Commit { chains: &packed, changes: sets.redo(state.owner) };
+            let lsn = inner.log.append(state.id, &commit, std::iter::empty());
+            sets.commit(state.owner);
+            lsn
+        };
         self.lsn = Some(lsn);
         self.freeing = !packed.is_empty();
         if !self.freeing {

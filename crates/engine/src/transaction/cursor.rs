@@ -119,7 +119,10 @@ impl Transaction {
     /// [`crate::Error::Deadlock`], [`crate::Error::NoPartition`], [`crate::Error::WrongOrganization`], a damaged page, or
     /// the driver's.
     pub async fn next(&mut self, cursor: &mut Cursor) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        self.database.check_b_tree(cursor.partition)?;
+        self.database.check_keyed(cursor.partition)?;
+        if self.database.is_set(cursor.partition) {
+            return Err(self.database.describe(cursor.partition)?.wrong_organization("a set has no order; scan it"));
+        }
         while cursor.ready.is_empty() {
             if cursor.from.is_none() {
                 return Ok(None);

@@ -6,6 +6,7 @@
 
 use super::long_value::{self, Stored, VERSION_SIZE};
 use super::{Transaction, key_hash};
+use crate::catalog::Organization;
 use crate::database::Database;
 use crate::difference::difference;
 use crate::lock::{Attempt, Mode, Outcome, Resource};
@@ -94,6 +95,9 @@ impl Transaction {
             self.overcome(obstacle, partition, key, mode).await?;
         }
         let database = self.database.clone();
+        if database.is_set(partition) {
+            return self.look_in_set(partition, key, |value| value.map(<[u8]>::to_vec)).await;
+        }
         let found = database.refer(partition, || database.find(partition, key)).await?;
         self.tell_key(partition, key, false);
         match found {
@@ -131,6 +135,9 @@ impl Transaction {
     ) -> Result<R> {
         if let Some(obstacle) = self.enter(partition, key, Mode::Shared)? {
             self.overcome(obstacle, partition, key, Mode::Shared).await?;
+        }
+        if self.database.is_set(partition) {
+            return self.look_in_set(partition, key, look).await;
         }
         let mut look = Some(look);
         let database = self.database.clone();
@@ -199,6 +206,9 @@ impl Transaction {
             self.overcome(obstacle, partition, key, Mode::Exclusive).await?;
         }
         let database = self.database.clone();
+        if database.is_set(partition) {
+            return self.write_in_set(partition, key, value, replace).await;
+        }
         if !replace && !matches!(database.complete(|| database.find(partition, key)).await?, Found::Nothing) {
             return Ok(false);
         }
@@ -310,6 +320,9 @@ impl Transaction {
         if let Some(obstacle) = self.enter(partition, key, Mode::Exclusive)? {
             self.overcome(obstacle, partition, key, Mode::Exclusive).await?;
         }
+        if self.database.is_set(partition) {
+            return self.modify_in_set(partition, key, change).await;
+        }
         let mut change = Some(change);
         let database = self.database.clone();
         let state = &mut self.state;
@@ -344,6 +357,9 @@ impl Transaction {
             self.overcome(obstacle, partition, key, Mode::Exclusive).await?;
         }
         let database = self.database.clone();
+        if database.is_set(partition) {
+            return self.delete_in_set(partition, key).await;
+        }
         let deleted = loop {
             let step = database.refer(partition, || self.try_delete(partition, key)).await?;
             match step {
@@ -420,7 +436,7 @@ impl Transaction {
         if self.reference() {
             return Ok(Some(Obstacle::Reference));
         }
-        if !self.database.check_b_tree(partition)? {
+        if !self.database.check_keyed(partition)? {
             return Ok(None);
         }
         let resource = Resource::record(partition, key_hash(key));
@@ -437,7 +453,7 @@ impl Transaction {
             Obstacle::Lock(resource, denied) => self.wait_for_lock(resource, denied).await,
             Obstacle::Reference => {
                 self.delayed_reference().await?;
-                if self.database.check_b_tree(partition)? {
+                if self.database.check_keyed(partition)? {
                     self.lock(Resource::record(partition, key_hash(key)), mode).await?;
                 }
                 Ok(())
@@ -454,14 +470,21 @@ impl Transaction {
 }
 
 impl Database {
-    /// Whether the b-tree's records are locked.
+    /// Whether the partition is a memory-resident set.
     #[inline]
-    pub(super) fn check_b_tree(&self, partition: PartitionId) -> Result<bool> {
+    pub(super) fn is_set(&self, partition: PartitionId) -> bool {
+        let partitions = self.0.partitions.borrow();
+        matches!(partitions[usize::from(partition.0)].organization, Organization::Set { .. })
+    }
+
+    /// Whether the records, which have keys, are locked.
+    #[inline]
+    pub(super) fn check_keyed(&self, partition: PartitionId) -> Result<bool> {
         let partitions = self.0.partitions.borrow();
         let Some(found) = partitions.get(usize::from(partition.0)) else {
             return Err(Error::NoPartition(format!("number {}", partition.0)));
         };
-        if !matches!(found.organization, crate::catalog::Organization::BTree) {
+        if !matches!(found.organization, Organization::BTree | Organization::Set { arrivals: false, .. }) {
             return Err(found.wrong_organization("its records have no keys"));
         }
         Ok(found.locking == crate::catalog::Locking::Record)

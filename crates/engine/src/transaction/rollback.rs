@@ -67,6 +67,7 @@ impl Transaction {
     /// # });
     /// ```
     pub async fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        self.database.0.sets.borrow_mut().roll_back_to(self.state.owner, savepoint.sets);
         self.database.clone().undo(&mut self.state, savepoint.undo).await
     }
 }
@@ -81,6 +82,7 @@ impl Drop for Transaction {
 
 impl Database {
     async fn roll_back(&self, mut state: State) -> Result<()> {
+        self.0.sets.borrow_mut().roll_back(state.owner);
         self.undo(&mut state, 0).await?;
         if state.wrote {
             self.0.log.append(state.id, &Body::RolledBack, std::iter::empty());

@@ -95,11 +95,20 @@ pub enum Organization {
     Direct,
     /// `"append"`: added at the end, read in order.
     Append,
+    /// `"set"`: wholly in main memory, by key.
+    Set,
+    /// `"arrivals"`: wholly in main memory, added at the end, read by all or by number.
+    Arrivals,
 }
 
 impl Choice for Organization {
-    const WORDS: &'static [(&'static str, Organization)] =
-        &[("b-tree", Organization::BTree), ("direct", Organization::Direct), ("append", Organization::Append)];
+    const WORDS: &'static [(&'static str, Organization)] = &[
+        ("b-tree", Organization::BTree),
+        ("direct", Organization::Direct),
+        ("append", Organization::Append),
+        ("set", Organization::Set),
+        ("arrivals", Organization::Arrivals),
+    ];
 }
 
 /// What a transaction locks in a partition.

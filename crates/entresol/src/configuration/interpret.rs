@@ -306,6 +306,8 @@ fn read_partition(section: &mut Section<'_>, context: &Context, buffer_page_size
         record_size: section.size("record_size", 1..=64 * KIB, "").map(|n| n as u32),
         objects: section.number("objects", 1..=1 << 48),
         page_size: context.page_size(section),
+        segment_size: section.power_of_two("segment_size", 16 * KIB..=4096 * KIB).map(|n| n as u32),
+        reserve_percent: section.number("reserve_percent", 0..=90).map(|n| n as u8),
     };
     check_partition(section, &partition, buffer_page_size);
     partition
@@ -313,10 +315,19 @@ fn read_partition(section: &mut Section<'_>, context: &Context, buffer_page_size
 
 fn check_partition(section: &Section<'_>, partition: &Partition, buffer_page_size: u32) {
     let fixed = "organization = \"direct\" or \"append\"";
-    for (key, allowed) in [("blocking_factor", fixed), ("record_size", fixed), ("objects", "organization = \"direct\"")]
-    {
+    let (direct, set) = ("organization = \"direct\"", "organization = \"set\" or \"arrivals\"");
+    let is_set = matches!(partition.organization, Organization::Set | Organization::Arrivals);
+    let keys = [
+        ("blocking_factor", fixed),
+        ("record_size", fixed),
+        ("objects", direct),
+        ("segment_size", set),
+        ("reserve_percent", set),
+    ];
+    for (key, allowed) in keys {
         let suits = match partition.organization {
-            Organization::BTree => false,
+            _ if allowed == set => is_set,
+            Organization::BTree | Organization::Set | Organization::Arrivals => false,
             Organization::Append => key != "objects",
             Organization::Direct => true,
         };
@@ -325,8 +336,9 @@ fn check_partition(section: &Section<'_>, partition: &Partition, buffer_page_siz
             section.conflict(key, Problem::Conflict(conflict), &format!("{key} beside {allowed}"));
         }
     }
-    if partition.organization == Organization::BTree && partition.locks == LockGranule::Page {
-        let conflict = Problem::Conflict("a b-tree is not locked by page".to_owned());
+    if (is_set || partition.organization == Organization::BTree) && partition.locks == LockGranule::Page {
+        let what = if is_set { "a set" } else { "a b-tree" };
+        let conflict = Problem::Conflict(format!("{what} is not locked by page"));
         section.conflict(
             "locks",
             conflict,

@@ -138,6 +138,8 @@ fn every_section_is_read() {
                 record_size: Some(100),
                 objects: Some(5_000_000),
                 page_size: Some(4096),
+                segment_size: None,
+                reserve_percent: None,
             },
         )]),
     };

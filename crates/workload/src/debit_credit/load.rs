@@ -1,7 +1,8 @@
 use super::{ACCOUNT, BRANCH, HISTORY, Scale, TELLER};
+use engine::catalog::Organization;
 use engine::{Database, PartitionSpec, Result};
 
-/// Creates the partitions and fills those that are b-trees. Direct partitions begin with zeros, which are their balances.
+/// Creates the partitions and fills those whose records have keys. Direct partitions begin with zeros, which are their balances.
 /// `spec` gives the partitions their organization, by name; `progress` hears how many records are loaded.
 ///
 /// # Errors
@@ -22,11 +23,17 @@ pub async fn load(
     let mut done = 0;
     for (name, count) in tables {
         let spec = spec(name)?;
-        let keyed = spec.organization == engine::catalog::Organization::BTree;
+        let organization = spec.organization;
         let partition = database.create_partition(spec).await?;
-        if keyed {
-            let records = (0..count).map(|number| (number.to_be_bytes(), &record[..]));
-            database.load_b_tree(partition, records, |loaded| progress(done + loaded)).await?;
+        let records = (0..count).map(|number| (number.to_be_bytes(), &record[..]));
+        match organization {
+            Organization::BTree => {
+                database.load_b_tree(partition, records, |loaded| progress(done + loaded)).await?;
+            }
+            Organization::Set { arrivals: false, .. } => {
+                database.load_set(partition, records, |loaded| progress(done + loaded)).await?;
+            }
+            _ => {}
         }
         done += count;
         progress(done);

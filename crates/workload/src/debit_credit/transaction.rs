@@ -60,10 +60,10 @@ impl Access {
     pub fn of(database: &Database, name: &str) -> Result<Access> {
         let id = database.partition(name)?;
         match database.partitions()[usize::from(id.0)].organization {
-            Organization::BTree => Ok(Access::Key(id)),
+            Organization::BTree | Organization::Set { arrivals: false, .. } => Ok(Access::Key(id)),
             Organization::Direct { .. } => Ok(Access::Number(id)),
             other => {
-                let detail = "Debit-Credit needs a b-tree or direct partition".to_owned();
+                let detail = "Debit-Credit needs a b-tree, a set or a direct partition".to_owned();
                 Err(Error::WrongOrganization { partition: name.into(), organization: other.name(), detail })
             }
         }

@@ -102,7 +102,7 @@ fn blocking_factor(organization: &Organization) -> u32 {
     match organization {
         Organization::Direct { blocking_factor, .. } => *blocking_factor,
         Organization::Append { blocking_factor } => (*blocking_factor).max(1),
-        Organization::BTree => 1,
+        Organization::BTree | Organization::Set { .. } => 1,
     }
 }
 

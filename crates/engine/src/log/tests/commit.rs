@@ -17,7 +17,7 @@ fn commit_all(machine: &Machine, log: &Rc<Log>, clients: u64, rounds: u64) -> Ve
             let (log, results) = (Rc::clone(log), Rc::clone(&results));
             machine.executor.spawn(async move {
                 for round in 0..rounds {
-                    let body = Body::Commit { chains: &[0; 32] };
+                    let body = Body::Commit { chains: &[0; 32], changes: &[] };
                     let lsn = log.append(TransactionId(client * rounds + round), &body, []);
                     let result = log.commit(lsn).await;
                     assert!(result.is_err() || !log.settings.durable || log.durable() >= lsn);
@@ -219,7 +219,7 @@ fn without_durability_commits_return_at_once_and_are_written_later() {
     machine.run(async {
         let log = machine.create(&settings).await;
         let before = machine.executor.now();
-        let lsn = log.append(TransactionId(1), &Body::Commit { chains: &[] }, []);
+        let lsn = log.append(TransactionId(1), &Body::Commit { chains: &[], changes: &[] }, []);
         log.commit(lsn).await.expect("nothing to wait for");
         assert!(machine.executor.now() == before && log.durable() < lsn);
         log.wait_durable(lsn).await.expect("written by itself");

@@ -69,7 +69,7 @@ fn an_encoded_record_comes_back_decoded() {
         let undo = Undo::PatchPage { page, offset: 64, bytes: &[4; 700] }.stored();
         let body = Body::Update(&undo);
         let update = log.append(TransactionId(9), &body, [(3, edit)]);
-        let commit = log.append(TransactionId(9), &Body::Commit { chains: &[] }, []);
+        let commit = log.append(TransactionId(9), &Body::Commit { chains: &[], changes: &[] }, []);
         assert!(update < commit && commit == log.end());
         log.commit(commit).await.expect("durable");
         assert!(log.durable() >= commit);
@@ -78,7 +78,7 @@ fn an_encoded_record_comes_back_decoded() {
         let first = Record::decode(&found[0].bytes).expect("sound");
         assert_eq!((first.transaction, first.body), (TransactionId(9), body));
         assert_eq!(first.edits().collect::<Vec<_>>(), [(3, edit)]);
-        assert_eq!(Record::decode(&found[1].bytes).expect("sound").body, Body::Commit { chains: &[] });
+        assert_eq!(Record::decode(&found[1].bytes).expect("sound").body, Body::Commit { chains: &[], changes: &[] });
     });
 }
 

@@ -1,0 +1,196 @@
+//! The backup of the memory-resident sets: two complete copies, written by sweeps in turn (Garcia-Molina and Salem, System M,
+//! 1988, section 2.5: ping-pong). The copy that is not being written is whole at any moment; the home file says which one it
+//! is, and from where the log goes on from it.
+//!
+//! Each set has two files on its partition's device. Segment `n` lies at byte `n * segment size`; a segment that is written is
+//! whole or belongs to a sweep that did not end, so nothing has to be written twice.
+
+use crate::catalog::Partition;
+use crate::set::Sets;
+use crate::{Error, Result};
+use base::{Lsn, PartitionId};
+use driver::{Access, DeviceId, FileId, Frame, Op, Output};
+use executor::{Executor, JoinHandle};
+use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// How many segments are read or written at once.
+pub const DEPTH: usize = 8;
+
+/// What the home file says of the backup.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Current {
+    /// The complete copy, 0 or 1.
+    pub copy: u8,
+    /// What it lacks is in the log from here on.
+    pub begin: u64,
+    /// How many segments of each partition it has; others have none.
+    pub segments: Vec<(u16, u32)>,
+}
+
+impl Current {
+    /// A backup of sets that are created from here on.
+    pub fn empty(begin: Lsn) -> Current {
+        Current { begin: begin.0, ..Current::default() }
+    }
+
+    fn segments_of(&self, partition: PartitionId) -> u32 {
+        self.segments.iter().find(|(id, _)| *id == partition.0).map_or(0, |(_, segments)| *segments)
+    }
+}
+
+/// One set's part of one copy.
+struct CopyFile {
+    name: String,
+    file: FileId,
+    /// Its length in bytes.
+    length: Cell<u64>,
+    /// Segments written since the start.
+    writes: Cell<u64>,
+}
+
+/// The files of both copies, by partition.
+#[derive(Default)]
+pub struct Backup {
+    files: RefCell<Vec<Option<Rc<[CopyFile; 2]>>>>,
+}
+
+/// The name of a partition's file in a copy.
+fn file_name(partition: &Partition, copy: usize) -> String {
+    format!("{}.backup-{copy}", partition.name)
+}
+
+async fn open(executor: &Executor, device: DeviceId, name: String, create: bool) -> Result<CopyFile> {
+    if create {
+        executor.perform(Op::Remove { device, name: name.clone() }).await.result?;
+    }
+    let completion = executor.perform(Op::Open { device, name: name.clone(), create }).await;
+    let Output::Opened { file, length } = completion.result? else {
+        unreachable!("opening a file answers with the file")
+    };
+    Ok(CopyFile { name, file, length: Cell::new(length), writes: Cell::new(0) })
+}
+
+impl Backup {
+    /// Opens a set's files, or creates them in place of what a creation that was cut off has left.
+    ///
+    /// # Errors
+    /// The driver's, or [`Error::Setting`] if the device does not exist.
+    pub async fn attach(&self, executor: &Executor, partition: &Partition, create: bool) -> Result<()> {
+        let device = crate::database::device(executor, &partition.device)?;
+        let first = open(executor, device, file_name(partition, 0), create).await?;
+        let second = open(executor, device, file_name(partition, 1), create).await?;
+        let mut files = self.files.borrow_mut();
+        let number = usize::from(partition.id);
+        if files.len() <= number {
+            files.resize(number + 1, None);
+        }
+        files[number] = Some(Rc::new([first, second]));
+        Ok(())
+    }
+
+    fn files(&self, partition: PartitionId) -> Rc<[CopyFile; 2]> {
+        let files = self.files.borrow();
+        Rc::clone(files[usize::from(partition.0)].as_ref().expect("the files of a set are attached"))
+    }
+
+    /// Makes room for `count` segments of `size` bytes: before they are written, because of resizes that overtake each other
+    /// the last one would cut off what the first has made room for.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn reserve(
+        &self,
+        executor: &Executor,
+        (partition, copy): (PartitionId, usize),
+        (count, size): (u32, usize),
+    ) -> Result<()> {
+        let own = &self.files(partition)[copy];
+        let needed = u64::from(count) * size as u64;
+        if needed > own.length.get() {
+            // In large steps: files that grow by little are scattered over the device.
+            let quarters = (own.length.get() / 4).next_multiple_of(size as u64);
+            let length = needed.max(own.length.get() + quarters);
+            executor.perform(Op::Resize { file: own.file, length }).await.result?;
+            own.length.set(length);
+        }
+        Ok(())
+    }
+
+    /// Writes a segment's image; gives the frame back.
+    pub async fn write(
+        &self,
+        executor: &Executor,
+        (partition, copy): (PartitionId, usize),
+        segment: u32,
+        buffer: Frame,
+    ) -> (Option<Frame>, Result<()>) {
+        let own = &self.files(partition)[copy];
+        let (file, offset, length) = (own.file, u64::from(segment) * buffer.len() as u64, buffer.len() as u32);
+        debug_assert!(offset + u64::from(length) <= own.length.get(), "a sweep reserves what it writes");
+        executor.charge(driver::Work::InputOutput);
+        executor.settle().await;
+        let op = Op::Write { file, offset, length, buffer, durable: false, access: Access::Asynchronous };
+        let completion = executor.perform(op).await;
+        own.writes.set(own.writes.get() + 1);
+        (completion.buffer, completion.result.map(|_| ()).map_err(Error::Input))
+    }
+
+    /// How many segments of a set were written.
+    pub fn writes(&self, partition: PartitionId) -> u64 {
+        self.files(partition).iter().map(|file| file.writes.get()).sum()
+    }
+
+    /// Makes a copy durable, as far as it was written.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn sync(&self, executor: &Executor, copy: usize) -> Result<()> {
+        let all: Vec<FileId> = self.files.borrow().iter().flatten().map(|files| files[copy].file).collect();
+        for file in all {
+            executor.perform(Op::Sync { file }).await.result?;
+        }
+        Ok(())
+    }
+
+    /// Loads the segments of a set from the complete copy.
+    ///
+    /// # Errors
+    /// [`Error::DamagedBackup`], or the driver's.
+    pub async fn load(
+        &self,
+        executor: &Executor,
+        sets: &RefCell<Sets>,
+        partition: PartitionId,
+        current: &Current,
+    ) -> Result<()> {
+        let (copy, count) = (usize::from(current.copy), current.segments_of(partition));
+        let files = self.files(partition);
+        let own = &files[copy];
+        let size = sets.borrow().segment_size(partition);
+        let mut reads: VecDeque<(u32, JoinHandle<_>)> = VecDeque::new();
+        let mut next = 0;
+        while next < count || !reads.is_empty() {
+            while next < count && reads.len() < DEPTH {
+                let buffer = executor.frames(1, size)?.pop().expect("one frame was asked for");
+                let (offset, length) = (u64::from(next) * size as u64, size as u32);
+                let op = Op::Read { file: own.file, offset, length, buffer, access: Access::Asynchronous };
+                let driver = executor.clone();
+                reads.push_back((next, executor.spawn(async move { driver.perform(op).await })));
+                next += 1;
+            }
+            let (segment, read) = reads.pop_front().expect("some are under way");
+            let completion = read.join().await;
+            completion.result?;
+            let frame = completion.buffer.expect("a read gives its buffer back");
+            sets.borrow_mut().load(partition, segment, copy, frame).map_err(|damage| Error::DamagedBackup {
+                file: own.name.clone(),
+                segment,
+                detail: damage.0,
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! Records of memory-resident sets. Locks are taken as for any other record; then a set does what it is asked in one
+//! synchronous step, or says what it lacks.
+
+use super::{Transaction, key_hash};
+use crate::database::Database;
+use crate::lock::{Mode, Owner, Resource};
+use crate::set::{Refusal, Sets};
+use crate::{Error, Result};
+use base::PartitionId;
+
+impl Transaction {
+    /// Shows the value of `key`, whose lock is held, to `look`.
+    pub(super) async fn look_in_set<R>(
+        &mut self,
+        partition: PartitionId,
+        key: &[u8],
+        look: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R> {
+        let hash = key_hash(key);
+        let mut look = Some(look);
+        self.in_set(partition, |sets, owner| {
+            let found = sets.get(owner, partition, key, hash)?;
+            Ok(look.take().expect("shown once")(found))
+        })
+        .await
+    }
+
+    /// Changes the value of `key`, whose lock is held, in place.
+    #[inline]
+    pub(super) async fn modify_in_set<R>(
+        &mut self,
+        partition: PartitionId,
+        key: &[u8],
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R> {
+        let hash = key_hash(key);
+        let mut change = Some(change);
+        self.in_set(partition, |sets, owner| {
+            sets.modify(owner, partition, key, hash, |value| change.take().expect("changed once")(value))
+        })
+        .await
+    }
+
+    /// Inserts a record, whose lock is held; one that is there gets the value if `replace` says so. Returns whether it has
+    /// the value now.
+    pub(crate) async fn write_in_set(
+        &mut self,
+        partition: PartitionId,
+        key: &[u8],
+        value: &[u8],
+        replace: bool,
+    ) -> Result<bool> {
+        let hash = key_hash(key);
+        let write = |sets: &mut Sets, owner| match sets.insert(owner, partition, key, hash, value) {
+            Err(Refusal::Duplicate) if replace => sets.replace(owner, partition, key, hash, value).map(|()| true),
+            Err(Refusal::Duplicate) => Ok(false),
+            other => other.map(|()| true),
+        };
+        self.in_set(partition, write).await
+    }
+
+    /// Makes what was changed in sets final without logging it: while a set is loaded.
+    pub(crate) fn commit_unlogged(&mut self) {
+        self.database.0.sets.borrow_mut().commit(self.state.owner);
+    }
+
+    /// Deletes the record of `key`, whose lock is held; false if there is none.
+    pub(super) async fn delete_in_set(&mut self, partition: PartitionId, key: &[u8]) -> Result<bool> {
+        let hash = key_hash(key);
+        self.in_set(partition, |sets, owner| sets.delete(owner, partition, key, hash)).await
+    }
+
+    /// Adds a record to a set of arrivals and returns its number.
+    pub(super) async fn append_to_set(
+        &mut self,
+        partition: PartitionId,
+        value: &[u8],
+        locks_records: bool,
+    ) -> Result<u64> {
+        let number = self.in_set(partition, |sets, owner| sets.append(owner, partition, value)).await?;
+        if locks_records {
+            // Nobody else can know the record yet.
+            self.lock(Resource::record(partition, key_hash(&number.to_be_bytes())), Mode::Exclusive).await?;
+        }
+        Ok(number)
+    }
+
+    /// Shows every record of a set to `look`, in no particular order, without locks: for checks while nothing else runs.
+    /// `look` returns false to end the scan.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`], [`Error::WrongOrganization`].
+    pub fn scan_set(&self, partition: PartitionId, mut look: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        let found = self.database.describe(partition)?;
+        if found.set_settings().is_none() {
+            return Err(found.wrong_organization("use a cursor, object numbers or scan_appended"));
+        }
+        let sets = self.database.0.sets.borrow();
+        let _ended = sets.iterate(partition).find(|(key, value)| !look(key, value));
+        Ok(())
+    }
+
+    /// Asks the sets for something until they do not lack anything for it.
+    #[inline]
+    async fn in_set<T>(
+        &mut self,
+        partition: PartitionId,
+        mut attempt: impl FnMut(&mut Sets, Owner) -> Result<T, Refusal>,
+    ) -> Result<T> {
+        let database = &self.database;
+        let answer = loop {
+            let refusal = match attempt(&mut database.0.sets.borrow_mut(), self.state.owner) {
+                Ok(answer) => break answer,
+                Err(refusal) => refusal,
+            };
+            database.overcome_refusal(partition, refusal).await?;
+        };
+        database.0.statistics.count_reference(usize::from(partition.0), true);
+        Ok(answer)
+    }
+}
+
+impl Database {
+    /// Brings what a set lacks, or says why it cannot be had.
+    #[cold]
+    async fn overcome_refusal(&self, partition: PartitionId, refusal: Refusal) -> Result<()> {
+        let name = || self.describe(partition).map(|found| found.name.clone());
+        match refusal {
+            Refusal::NoSegment => self.add_segment(partition),
+            Refusal::Lent(_) => {
+                self.0.segment_returned.wait(&self.0.executor).await;
+                Ok(())
+            }
+            Refusal::Duplicate => Err(Error::Duplicate(name()?)),
+            Refusal::Missing => Err(Error::NoRecord(name()?)),
+            Refusal::TooLarge { found, limit } => {
+                Err(Error::TooLarge { what: "a record of a set", found, limit, partition: name()? })
+            }
+            Refusal::Painted(_) => Err(Error::Deadlock),
+        }
+    }
+
+    /// Gives a set one more segment.
+    pub(crate) fn add_segment(&self, partition: PartitionId) -> Result<()> {
+        let mut sets = self.0.sets.borrow_mut();
+        let frame = self.0.executor.frames(1, sets.segment_size(partition))?.pop();
+        sets.add_segment(partition, frame.expect("one frame was asked for"));
+        Ok(())
+    }
+
+    /// How many records a set has; `None` if the partition is no set.
+    pub fn set_records(&self, partition: PartitionId) -> Option<u64> {
+        let is_set = self.describe(partition).is_ok_and(|found| found.set_settings().is_some());
+        is_set.then(|| self.0.sets.borrow().records(partition))
+    }
+
+    /// How many segments of a set the checkpoint server has written since the start.
+    ///
+    /// # Panics
+    /// If the partition is no set.
+    pub fn segments_written(&self, partition: PartitionId) -> u64 {
+        self.0.backup.writes(partition)
+    }
+}

@@ -1,0 +1,209 @@
+//! Memory-resident sets in a database: transactions over sets and pages together, savepoints, sweeps, restart.
+
+use base::{PartitionId, Random};
+use driver::Halt;
+use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, checkpoint, log};
+use executor::{Executor, Order};
+use std::collections::BTreeMap;
+use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+
+fn settings() -> Settings {
+    Settings {
+        log: log::Settings { capacity: 4 << 20, ..log::Settings::default() },
+        checkpoint: checkpoint::Policy::OFF,
+        ..Settings::default()
+    }
+}
+
+/// Runs `work` on a new machine with these media, then lets that machine vanish.
+fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
+    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let result: Result<T, Halt> = executor.run(work(&executor));
+    executor.stop();
+    result.expect("the machine goes on")
+}
+
+/// Segments small enough that the tests have several.
+fn set(name: &str, arrivals: bool) -> PartitionSpec {
+    let organization = Organization::Set { arrivals, segment_size: 16 << 10, reserve_percent: 10 };
+    PartitionSpec::new(name, organization, Locking::Record)
+}
+
+async fn create(executor: &Executor) -> (Database, [PartitionId; 3]) {
+    let database = Database::create(executor, settings()).await.expect("creates");
+    let stock = database.create_partition(set("stock", false)).await.expect("creates a set");
+    let orders = database.create_partition(set("orders", true)).await.expect("creates a set");
+    let notes = database.create_partition(PartitionSpec::b_tree("notes")).await.expect("creates a b-tree");
+    (database, [stock, orders, notes])
+}
+
+async fn open(executor: &Executor) -> Database {
+    Database::open(executor, settings(), "test").await.expect("opens")
+}
+
+async fn contents(database: &Database, partition: PartitionId) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let tx = database.begin().await.expect("begins");
+    let mut all = BTreeMap::new();
+    tx.scan_set(partition, |key, value| {
+        all.insert(key.to_vec(), value.to_vec());
+        true
+    })
+    .expect("scans");
+    tx.rollback().await.expect("rolls back");
+    all
+}
+
+#[test]
+fn a_transaction_changes_sets_and_pages_together_or_neither() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let (database, [stock, orders, notes]) = create(executor).await;
+        let work = async |tx: &mut entresol_engine::Transaction| {
+            tx.insert(stock, b"bolt", b"100").await?;
+            tx.put(stock, b"bolt", b"a longer value").await?;
+            tx.append(orders, b"first").await?;
+            tx.put(notes, b"k", b"v").await
+        };
+        let mut abandoned = database.begin().await.expect("begins");
+        work(&mut abandoned).await.expect("works");
+        abandoned.rollback().await.expect("rolls back");
+        assert!(contents(&database, stock).await.is_empty() && contents(&database, orders).await.is_empty());
+        database.transaction(work).await.expect("commits");
+        let mut tx = database.begin().await.expect("begins");
+        assert_eq!(tx.get(stock, b"bolt").await, Ok(Some(b"a longer value".to_vec())));
+        assert_eq!(tx.insert(stock, b"bolt", b"x").await, Err(Error::Duplicate("stock".into())));
+        assert_eq!(tx.modify(stock, b"nut", |_| ()).await, Err(Error::NoRecord("stock".into())));
+        let position = tx.savepoint();
+        assert_eq!(tx.delete(stock, b"bolt").await, Ok(true));
+        tx.put(notes, b"k", b"w").await.expect("puts");
+        assert_eq!(tx.get(stock, b"bolt").await, Ok(None));
+        tx.rollback_to(position).await.expect("goes back");
+        tx.modify(stock, b"bolt", |value| value[0] = b'A').await.expect("modifies");
+        assert_eq!(tx.get(notes, b"k").await, Ok(Some(b"v".to_vec())));
+        tx.commit().await.expect("commits");
+        assert!(database.check(|_| {}).await.expect("checks").is_clean());
+    });
+    run(&media, async |executor| {
+        let database = open(executor).await;
+        let stock = database.partition("stock").expect("it exists");
+        let orders = database.partition("orders").expect("it exists");
+        assert_eq!(contents(&database, stock).await, BTreeMap::from([(b"bolt".to_vec(), b"A longer value".to_vec())]));
+        // The number that was rolled back is not given out again to anybody who could have seen it: nobody had.
+        assert_eq!(contents(&database, orders).await.into_values().collect::<Vec<_>>(), [b"first"]);
+        assert!(database.check(|_| {}).await.expect("checks").is_clean());
+    });
+}
+
+/// One random transaction on the set and on its model.
+async fn change(database: &Database, set: PartitionId, random: &mut Random, model: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
+    let mut tx = database.begin().await.expect("begins");
+    let mut changed = model.clone();
+    for _ in 0..random.between(1, 6) {
+        let key = random.below(300).to_be_bytes();
+        let length = random.between(0, 600) as usize;
+        match random.below(4) {
+            0 => assert_eq!(tx.delete(set, &key).await, Ok(changed.remove(&key[..]).is_some())),
+            1 => {
+                let byte = random.below(256) as u8;
+                let alter = |value: &mut [u8]| value.iter_mut().step_by(7).for_each(|at| *at = byte);
+                let altered = tx.modify(set, &key, alter).await;
+                match changed.get_mut(&key[..]) {
+                    Some(value) => alter(value),
+                    None => assert_eq!(altered, Err(Error::NoRecord("stock".into()))),
+                }
+            }
+            _ => {
+                let value = vec![random.below(256) as u8; length];
+                tx.put(set, &key, &value).await.expect("puts");
+                changed.insert(key.to_vec(), value);
+            }
+        }
+    }
+    if random.chance(0.7) {
+        tx.commit().await.expect("commits");
+        *model = changed;
+    } else {
+        tx.rollback().await.expect("rolls back");
+    }
+}
+
+#[test]
+fn restarts_find_what_was_committed_wherever_sweeps_were() {
+    for seed in 0..12 {
+        let media = Media::new();
+        let mut random = Random::stream(seed, "sets");
+        let mut model = BTreeMap::new();
+        run(&media, async |executor| {
+            create(executor).await;
+        });
+        for _ in 0..5 {
+            run(&media, async |executor| {
+                let database = open(executor).await;
+                let stock = database.partition("stock").expect("it exists");
+                assert_eq!(contents(&database, stock).await, model, "seed {seed}");
+                for _ in 0..random.below(120) {
+                    change(&database, stock, &mut random, &mut model).await;
+                    if random.chance(0.05) {
+                        database.checkpoint().await.expect("sweeps");
+                    }
+                }
+                assert!(database.check(|_| {}).await.expect("checks").is_clean());
+                for _ in 0..random.below(40) {
+                    change(&database, stock, &mut random, &mut model).await;
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn sweeps_write_only_what_has_changed_and_free_the_log() {
+    run(&Media::new(), async |executor| {
+        let (database, [stock, ..]) = create(executor).await;
+        let records = (0..2_000_u64).map(|number| (number.to_be_bytes(), [7; 100]));
+        database.load_set(stock, records, |_| {}).await.expect("loads");
+        assert_eq!(database.set_records(stock), Some(2_000));
+        let loaded = database.segments_written(stock);
+        assert!(loaded > 10, "{loaded} segments");
+        database.checkpoint().await.expect("the other copy");
+        assert_eq!(database.segments_written(stock), 2 * loaded);
+        database.checkpoint().await.expect("nothing to do");
+        assert_eq!(database.segments_written(stock), 2 * loaded);
+        let touch = async |tx: &mut entresol_engine::Transaction| {
+            tx.modify(stock, &5_u64.to_be_bytes(), |value| value[0] += 1).await
+        };
+        database.transaction(touch).await.expect("commits");
+        database.checkpoint().await.expect("one segment");
+        database.checkpoint().await.expect("the same in the other copy");
+        assert_eq!(database.segments_written(stock), 2 * loaded + 2);
+        assert!(database.log().used() < 64 << 10, "{} bytes of log are kept", database.log().used());
+        let refused = database.load_set(stock, [(b"k", b"v")], |_| {}).await;
+        assert!(matches!(refused, Err(Error::Setting(_))), "{refused:?}");
+    });
+}
+
+#[test]
+fn writers_of_one_record_wait_for_each_other() {
+    run(&Media::new(), async |executor| {
+        let (database, [stock, ..]) = create(executor).await;
+        database.transaction(async |tx| tx.insert(stock, b"n", &[0; 8]).await).await.expect("commits");
+        let add = |database: Database| async move {
+            for _ in 0..50 {
+                let work = async |tx: &mut entresol_engine::Transaction| {
+                    let count = tx.get_for_update(stock, b"n").await?.expect("it is there")[0];
+                    tx.database().executor().yield_now().await;
+                    tx.modify(stock, b"n", |value| value[0] = count + 1).await
+                };
+                database.transaction(work).await.expect("commits");
+            }
+        };
+        let tasks: Vec<_> = (0..4).map(|_| executor.spawn(add(database.clone()))).collect();
+        for task in tasks {
+            task.join().await;
+        }
+        let sum = database.transaction(async |tx| tx.get(stock, b"n").await).await.expect("reads");
+        assert_eq!(sum.expect("it is there")[0], 200);
+    });
+}
