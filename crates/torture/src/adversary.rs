@@ -112,6 +112,11 @@ impl Adversary {
                 _ if tier == "log-buffer.tier" => Step::LogBuffer,
                 _ => Step::TierWrite,
             },
+            (backup, kind) if backup.contains(".backup-") => match kind {
+                OpKind::Read => Step::SegmentRead,
+                OpKind::Sync => Step::SegmentSync,
+                _ => Step::SegmentWrite,
+            },
             (_, OpKind::Sync) => Step::DataSync,
             (_, OpKind::Read) => match phase {
                 Phase::Opening if !self.log_opened => Step::RedoRead,

@@ -15,9 +15,21 @@ use virtual_driver::Hardware;
 pub enum Rows {
     /// In b-trees, locked by record.
     Tree,
+    /// In memory-resident sets.
+    Set,
     /// As objects found by number.
     Direct(Locking),
 }
+
+impl Rows {
+    /// Whether rows are found by key.
+    pub fn have_keys(self) -> bool {
+        !matches!(self, Rows::Direct(_))
+    }
+}
+
+/// The size of the sets' segments in bytes: the smallest.
+pub const SEGMENT_SIZE: u32 = *engine::set::SEGMENT_SIZES.start() as u32;
 
 /// Everything that is random about a seed apart from the course of events.
 #[derive(Clone, Debug)]
@@ -87,6 +99,7 @@ impl Configuration {
             one_of(random, &[256 << 10, 512 << 10, 1 << 20, 4 << 20])
         };
         let (hierarchy, volatile_tiers) = hierarchy(&mut Random::stream(seed, "hierarchy"), tiny);
+        let in_memory = Random::stream(seed, "sets").chance(0.3);
         let row_size_max = if page_size == 512 { 48 } else { 100 };
         let row_size = random.between(16, row_size_max) as usize;
         let locking = one_of(random, &[Locking::Record, Locking::Page]);
@@ -113,7 +126,11 @@ impl Configuration {
             priced: random.chance(0.3),
             shuffled: random.chance(0.7),
             jitter: random.chance(0.7),
-            rows: if random.chance(0.6) { Rows::Tree } else { Rows::Direct(locking) },
+            rows: match random.chance(0.6) {
+                _ if in_memory => Rows::Set,
+                true => Rows::Tree,
+                false => Rows::Direct(locking),
+            },
             history: one_of(random, &[Locking::None, Locking::None, Locking::Page, Locking::Record]),
             history_per_page: one_of(random, &[0, 0, 3]),
             row_size,
@@ -155,6 +172,7 @@ impl Configuration {
     pub fn partitions(&self) -> Vec<PartitionSpec> {
         let rows = |name, objects| match self.rows {
             Rows::Tree => PartitionSpec::b_tree(name),
+            Rows::Set => PartitionSpec::new(name, set(false), Locking::Record),
             Rows::Direct(locking) => {
                 let room = self.settings.buffer.page_size - engine::page::HEADER_SIZE;
                 let blocking_factor = (room / self.row_size).min(8) as u32;
@@ -162,15 +180,25 @@ impl Configuration {
                 PartitionSpec::new(name, Organization::Direct { objects, blocking_factor, record_size }, locking)
             }
         };
-        let organization = Organization::Append { blocking_factor: self.history_per_page };
+        let history = match (self.rows, self.history) {
+            (Rows::Set, Locking::None) => PartitionSpec::new("history", set(true), Locking::None),
+            (Rows::Set, Locking::Record) => PartitionSpec::new("history", set(true), Locking::Record),
+            (_, locking) => {
+                PartitionSpec::new("history", Organization::Append { blocking_factor: self.history_per_page }, locking)
+            }
+        };
         vec![
             rows("account", self.accounts),
             rows("teller", self.tellers),
             rows("branch", self.branches),
-            PartitionSpec::new("history", organization, self.history),
+            history,
             PartitionSpec::b_tree("records"),
         ]
     }
+}
+
+fn set(arrivals: bool) -> Organization {
+    Organization::Set { arrivals, segment_size: SEGMENT_SIZE, reserve_percent: 10 }
 }
 
 /// The tiers of a database, and whether their device is volatile.

@@ -111,7 +111,7 @@ async fn changes(
     let numbers = [transfer.account, transfer.teller, transfer.branch];
     for (partition, number) in partitions.rows.into_iter().zip(numbers) {
         match stage.configuration.rows {
-            Rows::Tree => tx.modify(partition, &row_key(number), |row| add(row, transfer.delta)).await?,
+            Rows::Tree | Rows::Set => tx.modify(partition, &row_key(number), |row| add(row, transfer.delta)).await?,
             Rows::Direct(_) => tx.modify_object(partition, number, |row| add(row, transfer.delta)).await?,
         }
     }

@@ -2,7 +2,6 @@
 
 use crate::abandon::at_most;
 use crate::adversary::{Adversary, Phase, Scene};
-use crate::configuration::Rows;
 use crate::plan::Plan;
 use crate::stage::Stage;
 use crate::truth::Truth;
@@ -193,7 +192,7 @@ pub fn filler(row: u64) -> u8 {
 
 async fn load(stage: &Stage, database: &Database) -> Result<()> {
     let configuration = &stage.configuration;
-    if configuration.rows != Rows::Tree {
+    if !configuration.rows.have_keys() {
         return Ok(());
     }
     let counts = [configuration.accounts, configuration.tellers, configuration.branches];

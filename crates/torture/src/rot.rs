@@ -1,5 +1,6 @@
 //! Bits that flip while nothing runs.
 
+use crate::configuration::SEGMENT_SIZE;
 use crate::{Configuration, Step};
 use base::{Lsn, Random};
 use engine::log::page;
@@ -11,18 +12,20 @@ pub fn decay(media: &Media, configuration: &Configuration, step: Step, random: &
         Step::HomeWrite => Some(("disk", "entresol.home".to_owned(), random.below(2) * 65_536 + random.below(200))),
         Step::Staging => stored_page(media, "double-write", configuration.settings.buffer.page_size, random),
         Step::LogWrite => vouched_log_page(media, configuration, random),
-        _ => {
-            let names: Vec<String> = media.names("disk").into_iter().filter(|name| name.ends_with(".pages")).collect();
-            random
-                .choose(&names)
-                .and_then(|name| stored_page(media, name, configuration.settings.buffer.page_size, random))
-        }
+        Step::SegmentWrite => stored_in(media, ".backup-", SEGMENT_SIZE as usize, random),
+        _ => stored_in(media, ".pages", configuration.settings.buffer.page_size, random),
     };
     let Some((device, file, offset)) = place else { return false };
     media.flip_bit(device, &file, offset, random.below(8) as u8).is_ok()
 }
 
 type Place = (&'static str, String, u64);
+
+/// A byte of some page, or segment, of this size that was written to a file with such a name.
+fn stored_in(media: &Media, names: &str, size: usize, random: &mut Random) -> Option<Place> {
+    let found: Vec<String> = media.names("disk").into_iter().filter(|name| name.contains(names)).collect();
+    random.choose(&found).and_then(|name| stored_page(media, name, size, random))
+}
 
 /// A byte of some page that was written.
 fn stored_page(media: &Media, file: &str, page_size: usize, random: &mut Random) -> Option<Place> {

@@ -62,7 +62,10 @@ impl Stage {
             Error::Deadlock | Error::BufferExhausted { .. } => After::Retry,
             Error::Input(_) if hurt => After::Retry,
             Error::LogFailed(_) if hurt => After::Reopen,
-            Error::DamagedPage { .. } | Error::DamagedLog { .. } | Error::NotADatabase { .. }
+            Error::DamagedPage { .. }
+            | Error::DamagedBackup { .. }
+            | Error::DamagedLog { .. }
+            | Error::NotADatabase { .. }
                 if self.scene.flipped.get() =>
             {
                 self.detected.set(true);

@@ -80,6 +80,12 @@ pub enum Step {
     TierWrite,
     /// Log pages are written to the log's write buffer.
     LogBuffer,
+    /// Segments of memory-resident sets are loaded from their backup.
+    SegmentRead,
+    /// A sweep writes a segment to the backup.
+    SegmentWrite,
+    /// A sweep makes a copy of the backup durable.
+    SegmentSync,
     /// Pages are made durable.
     DataSync,
     /// A file grows.
@@ -88,7 +94,7 @@ pub enum Step {
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 22] = [
+    pub const ALL: [Step; 25] = [
         Step::Create,
         Step::Open,
         Step::HomeRead,
@@ -109,6 +115,9 @@ impl Step {
         Step::TierRead,
         Step::TierWrite,
         Step::LogBuffer,
+        Step::SegmentRead,
+        Step::SegmentWrite,
+        Step::SegmentSync,
         Step::DataSync,
         Step::Resize,
     ];
@@ -136,6 +145,9 @@ impl Step {
             Step::TierRead => "tier read",
             Step::TierWrite => "tier write",
             Step::LogBuffer => "log to buffer",
+            Step::SegmentRead => "segment read",
+            Step::SegmentWrite => "segment write",
+            Step::SegmentSync => "backup sync",
             Step::DataSync => "data sync",
             Step::Resize => "resize",
         }
@@ -145,7 +157,7 @@ impl Step {
     /// that no later one vouches for may be missing after any power cut.
     pub fn flips(self) -> bool {
         let pages = matches!(self, Step::RedoWrite | Step::UndoWrite | Step::PageWrite | Step::TierWrite);
-        pages || matches!(self, Step::HomeWrite | Step::Staging)
+        pages || matches!(self, Step::HomeWrite | Step::Staging | Step::SegmentWrite)
     }
 
     /// Whether the step reads, writes or syncs, and so can fail or be slow.
@@ -155,7 +167,7 @@ impl Step {
 
     /// Whether what the step wrote is let decay.
     pub fn decays(self) -> bool {
-        matches!(self, Step::HomeWrite | Step::LogWrite | Step::Staging | Step::PageWrite)
+        matches!(self, Step::HomeWrite | Step::LogWrite | Step::Staging | Step::PageWrite | Step::SegmentWrite)
     }
 
     /// Whether this kind of fault can hit the step.

@@ -56,10 +56,10 @@ async fn transfers(stage: &Stage, database: &Database, tx: &mut Transaction) -> 
         for number in 0..count {
             let partition = partitions.rows[kind];
             let row = match configuration.rows {
-                Rows::Tree => tx.get(partition, &row_key(number)).await?,
+                Rows::Tree | Rows::Set => tx.get(partition, &row_key(number)).await?,
                 Rows::Direct(_) => Some(tx.read_object(partition, number, <[u8]>::to_vec).await?),
             };
-            let filler = if configuration.rows == Rows::Tree { filler(number) } else { 0 };
+            let filler = if configuration.rows.have_keys() { filler(number) } else { 0 };
             match row {
                 Some(row) if row.len() == configuration.row_size && row[8..].iter().all(|byte| *byte == filler) => {
                     balances.insert(number, balance(&row));

@@ -36,6 +36,11 @@ fn a_log_given_up_too_early_is_found() {
 }
 
 #[test]
+fn a_backup_named_before_it_is_durable_is_found() {
+    first_failure(Canary::UnsyncedBackup, 300);
+}
+
+#[test]
 fn a_slot_reused_before_its_page_is_written_back_is_found() {
     first_failure(Canary::EarlyReuse, 600);
 }
