@@ -140,7 +140,9 @@ async fn open(stage: &Stage) -> Option<Database> {
     let created = stage.truth.borrow().created;
     stage.scene.phase.set(if created { Phase::Opening } else { Phase::Creating });
     let opened = match Database::open(&stage.executor, settings.clone(), "torture").await {
-        Err(Error::NotADatabase { .. } | Error::Unfinished { .. }) if !created => Database::create(&stage.executor, settings).await,
+        Err(Error::NotADatabase { .. } | Error::Unfinished { .. }) if !created => {
+            Database::create(&stage.executor, settings).await
+        }
         opened => opened,
     };
     match opened {

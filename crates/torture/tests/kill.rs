@@ -38,7 +38,9 @@ fn machine(directory: &Path) -> Executor {
 /// Opens the database, or creates and loads what is missing of it.
 async fn open(executor: &Executor) -> Result<Database> {
     let database = match Database::open(executor, settings(), "kill").await {
-        Err(engine::Error::NotADatabase { .. } | engine::Error::Unfinished { .. }) => Database::create(executor, settings()).await?,
+        Err(engine::Error::NotADatabase { .. } | engine::Error::Unfinished { .. }) => {
+            Database::create(executor, settings()).await?
+        }
         opened => opened?,
     };
     for (name, count) in ROWS {
