@@ -3,6 +3,7 @@
 mod appended;
 mod commit;
 mod cursor;
+mod gaps;
 pub(crate) mod long_value;
 mod objects;
 mod observation;

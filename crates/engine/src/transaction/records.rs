@@ -1,15 +1,13 @@
 //! B-tree records: reading, inserting, changing, deleting one by key.
 //!
-//! Locks are named by key, so they are taken before the tree is searched. Phantoms are kept out by locks on gaps (next-key
-//! locking after Mohan, ARIES/KVL, VLDB 1990): an insert passes the gap that it falls into, a delete holds both gaps that it
-//! joins, a range read holds the gaps that it has seen.
+//! Locks are named by key, so they are taken before the tree is searched. Phantoms are kept out in `gaps.rs`.
 
 use super::long_value::{self, Stored, VERSION_SIZE};
 use super::{Transaction, key_hash};
 use crate::catalog::Organization;
 use crate::database::Database;
 use crate::difference::difference;
-use crate::lock::{Attempt, Mode, Outcome, Resource};
+use crate::lock::{Mode, Outcome, Resource};
 use crate::log::record::Undo;
 use crate::organization::b_tree;
 use crate::page::{Change, Edit, Pages, slotted};
@@ -254,36 +252,6 @@ impl Transaction {
         Ok(Passage::Done(()))
     }
 
-    /// Lets an insert of `key` pass the gap that it falls into, or says what blocks it. If the transaction holds the gap,
-    /// having read it, it holds both parts from now on.
-    fn pass_gap(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<(Resource, Mode)>, Need> {
-        if !self.locks_records(partition)? {
-            return Ok(None);
-        }
-        let gap = self.database.gap_above(partition, key)?;
-        let mut locks = self.database.0.locks.borrow_mut();
-        let held = locks.holds(self.state.owner, gap);
-        if locks.try_request(self.state.owner, gap, Mode::InsertIntention) == Attempt::Denied {
-            return Ok(Some((gap, Mode::InsertIntention)));
-        }
-        match held {
-            None => {
-                // The record's own lock protects what was inserted; the gap's was for the moment of passing.
-                let mut woken = Vec::new();
-                locks.release(self.state.owner, gap, &mut woken);
-                drop(locks);
-                self.database.wake_owners(&woken);
-            }
-            Some(mode) => {
-                let below = Resource::gap(partition, key_hash(key));
-                if locks.try_request(self.state.owner, below, mode) == Attempt::Denied {
-                    return Ok(Some((below, mode)));
-                }
-            }
-        }
-        Ok(None)
-    }
-
     /// Changes the value of `key` in place: `change` sees its bytes and may alter them, not their number. Ready at once if
     /// all is in memory and nobody is in the way. Only the bytes that differ are logged.
     ///
@@ -393,41 +361,6 @@ impl Transaction {
         database.update(&mut self.state, &undo, &[Edit { page: place.page, change }]);
         self.note_page(place.page);
         Ok(Passage::Done(true))
-    }
-
-    /// Locks both gaps that a delete of `key` joins, and the record above, which could otherwise be taken back together with
-    /// its gap. Returns what has to be waited for.
-    fn lock_joined_gaps(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<(Resource, Mode)>, Need> {
-        if !self.locks_records(partition)? {
-            return Ok(None);
-        }
-        let database = self.database.clone();
-        let mut wanted = vec![(Resource::gap(partition, key_hash(key)), Mode::Exclusive)];
-        let (mut key, mut above) = (key.to_vec(), Vec::new());
-        loop {
-            if !b_tree::successor(&*database.0.buffer.pool().borrow(), partition, &key, &mut above)? {
-                wanted.push((Resource::end_gap(partition), Mode::Exclusive));
-                break;
-            }
-            wanted.push((Resource::gap(partition, key_hash(&above)), Mode::Exclusive));
-            if !self.may_vanish(partition, &above) {
-                wanted.push((Resource::record(partition, key_hash(&above)), Mode::Shared));
-                break;
-            }
-            std::mem::swap(&mut key, &mut above);
-        }
-        let mut locks = database.0.locks.borrow_mut();
-        let denied = |(resource, mode): &(Resource, Mode)| {
-            locks.try_request(self.state.owner, *resource, *mode) == Attempt::Denied
-        };
-        Ok(wanted.into_iter().find(denied))
-    }
-
-    /// Whether the record may be one that this transaction has inserted and that a rollback to a savepoint would take away,
-    /// so that the gap below it is no bound.
-    pub(super) fn may_vanish(&self, partition: PartitionId, key: &[u8]) -> bool {
-        let record = Resource::record(partition, key_hash(key));
-        self.database.0.locks.borrow().holds(self.state.owner, record) == Some(Mode::Exclusive)
     }
 
     /// Refers to the record of `key` and locks it as the partition's locking asks. Returns what is in the way, if anything.
@@ -585,17 +518,6 @@ impl Database {
             let edits: Vec<Edit<'_>> = step.iter().map(|edit| edit.as_edit()).collect();
             self.change(&edits);
         }
-    }
-
-    /// The gap between `key` and the record above it.
-    pub(super) fn gap_above(&self, partition: PartitionId, key: &[u8]) -> Result<Resource, Need> {
-        let mut above = Vec::new();
-        let pool = self.0.buffer.pool().borrow();
-        Ok(if b_tree::successor(&*pool, partition, key, &mut above)? {
-            Resource::gap(partition, key_hash(&above))
-        } else {
-            Resource::end_gap(partition)
-        })
     }
 }
 
