@@ -146,6 +146,10 @@ impl Partition {
             Organization::Set { .. } if self.locking == Locking::Page => {
                 return fail("a set is locked by record or not at all".into());
             }
+            // Its shadows presume that what a transaction has changed is left alone by others. Arrivals are only added.
+            Organization::Set { arrivals: false, .. } if self.locking == Locking::None => {
+                return fail("a set whose records have keys is locked by record".into());
+            }
             Organization::Set { .. } => {}
         }
         Ok(())

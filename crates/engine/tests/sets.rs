@@ -207,3 +207,17 @@ fn writers_of_one_record_wait_for_each_other() {
         assert_eq!(sum.expect("it is there")[0], 200);
     });
 }
+
+#[test]
+fn a_set_with_keys_has_to_be_locked() {
+    run(&Media::new(), async |executor| {
+        let database = Database::create(executor, settings()).await.expect("creates");
+        let create = async |arrivals, locking| {
+            let organization = Organization::Set { arrivals, segment_size: 16 << 10, reserve_percent: 10 };
+            database.create_partition(PartitionSpec::new("stock", organization, locking)).await
+        };
+        let refused = create(false, Locking::None).await.expect_err("two transactions could change one record");
+        assert_eq!(refused.to_string(), "partition 'stock': a set whose records have keys is locked by record");
+        create(true, Locking::None).await.expect("records that are only added need no locks");
+    });
+}

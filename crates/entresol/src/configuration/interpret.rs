@@ -345,6 +345,10 @@ fn check_partition(section: &Section<'_>, partition: &Partition, buffer_page_siz
             "\"record\", \"none\"; \"page\" beside organization = \"direct\" or \"append\"",
         );
     }
+    if partition.organization == Organization::Set && partition.locks == LockGranule::None {
+        let conflict = Problem::Conflict("a set whose records have keys is locked by record".into());
+        section.conflict("locks", conflict, "\"record\"; \"none\" beside organization = \"arrivals\"");
+    }
     let page_size = partition.page_size.unwrap_or(buffer_page_size);
     if let (Some(blocking_factor), Some(record_size)) = (partition.blocking_factor, partition.record_size)
         && u64::from(blocking_factor) * u64::from(record_size) > u64::from(page_size)

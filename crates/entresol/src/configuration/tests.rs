@@ -379,6 +379,7 @@ fn wrong_values_are_wrong_everywhere() {
         "[locks]\nvictim = \"oldest\"",
         "[partition.account]\nblocking_factor = 10",
         "[partition.account]\nlocks = \"page\"",
+        "[partition.account]\norganization = \"set\"\nlocks = \"none\"",
         "[partition.account]\norganization = \"append\"\nobjects = 3",
         "[partition.account]\norganization = \"direct\"\nblocking_factor = 100\nrecord_size = 100",
         "[partition.account]\norganization = \"direct\"\nobjects = 0",
