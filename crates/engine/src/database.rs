@@ -196,8 +196,8 @@ impl Database {
     #[inline]
     pub(crate) fn update(&self, state: &mut State, undo: &Undo<'_>, edits: &[Edit<'_>]) {
         let stored = state.undo.push(undo);
-        let start = self.log_and_apply(state.id, &Body::Update(stored), edits);
-        let logged = self.0.log.end().0 - start.0;
+        let (start, end) = self.log_and_apply(state.id, &Body::Update(stored), edits);
+        let logged = end.0 - start.0;
         state.logged += logged;
         self.0.unfinished.set(self.0.unfinished.get() + logged);
         if state.wrote {
@@ -212,12 +212,19 @@ impl Database {
         self.log_and_apply(TransactionId::SYSTEM, &Body::System, edits);
     }
 
-    /// Appends the record, then makes the edits. Returns a log position from which a scan finds the record.
+    /// Appends the record, then makes the edits. Returns a log position from which a scan finds the record, and its LSN.
     #[inline]
-    pub(crate) fn log_and_apply(&self, transaction: TransactionId, body: &Body<'_>, edits: &[Edit<'_>]) -> Lsn {
+    pub(crate) fn log_and_apply(&self, transaction: TransactionId, body: &Body<'_>, edits: &[Edit<'_>]) -> (Lsn, Lsn) {
         let inner = &*self.0;
         let start = inner.log.end();
         let mut pool = inner.buffer.pool().borrow_mut();
+        if let [edit] = edits {
+            let frame = pool.frame_in_use(edit.page);
+            let sequence = header::sequence(pool.bytes(frame)) + 1;
+            let end = inner.log.append(transaction, body, [(sequence, *edit)]);
+            pool.edit(frame, &edit.change, start, end);
+            return (start, end);
+        }
         let numbered = edits.iter().enumerate().map(|(index, edit)| {
             let page = pool.peek(edit.page).expect("whoever planned the change saw the page");
             let earlier = edits[..index].iter().filter(|other| other.page == edit.page).count() as u64;
@@ -225,8 +232,9 @@ impl Database {
         });
         let end = inner.log.append(transaction, body, numbered);
         for edit in edits {
-            pool.edit(edit.page, &edit.change, start, end);
+            let frame = pool.frame_in_use(edit.page);
+            pool.edit(frame, &edit.change, start, end);
         }
-        start
+        (start, end)
     }
 }

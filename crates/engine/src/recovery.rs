@@ -157,7 +157,7 @@ fn redo_edit(buffer: &Rc<Buffer>, sequence: u64, edit: &Edit<'_>, start: Lsn, en
         let detail = format!("it has seen {present} changes, the log goes on with change {sequence}");
         return Err(Need::Fail(buffer.file(edit.page.partition).damaged(edit.page, detail)));
     }
-    pool.edit(edit.page, &edit.change, start, end);
+    pool.edit(frame, &edit.change, start, end);
     Ok(())
 }
 

@@ -398,10 +398,18 @@ impl Pool {
         }
     }
 
-    /// Makes one change of a resident page. `start` and `end` bound its log record.
+    /// The frame of a page that somebody has just seen here.
+    ///
+    /// # Panics
+    /// If it is not here.
     #[inline]
-    pub fn edit(&mut self, id: PageId, change: &Change<'_>, start: Lsn, end: Lsn) {
-        let frame = self.table.get(id).expect("whoever planned the change saw the page");
+    pub fn frame_in_use(&self, id: PageId) -> u32 {
+        self.table.get(id).expect("whoever planned the change saw the page")
+    }
+
+    /// Makes one change of the page in a frame. `start` and `end` bound its log record.
+    #[inline]
+    pub fn edit(&mut self, frame: u32, change: &Change<'_>, start: Lsn, end: Lsn) {
         change.apply(self.home_mut(frame), end);
         let slot = &mut self.slots[frame as usize];
         if !slot.dirty {
