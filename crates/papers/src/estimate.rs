@@ -19,7 +19,7 @@ use std::ops::{Add, Div, Mul, Sub};
 pub struct Estimate {
     /// The mean.
     pub mean: f64,
-    /// Half the width of the interval; `None` if one run alone gave the figure.
+    /// Half the width of the interval; `None` if one run in one batch gave the figure.
     pub half_width: Option<f64>,
 }
 
@@ -29,7 +29,7 @@ impl Estimate {
         Estimate { mean, half_width: None }
     }
 
-    /// From independent replications.
+    /// From independent replications, or batches of them.
     pub fn of(replications: &[f64]) -> Estimate {
         let interval = Interval::of_means(replications);
         Estimate { mean: interval.mean, half_width: Some(interval.half_width).filter(|width| width.is_finite()) }
@@ -48,6 +48,12 @@ impl Estimate {
     /// The interval's ends.
     pub fn interval(&self) -> Option<[f64; 2]> {
         self.half_width.map(|width| [self.mean - width, self.mean + width])
+    }
+
+    /// Whether this is the greater figure by more than chance explains: the interval of the difference lies above zero.
+    pub fn exceeds(self, other: Estimate) -> bool {
+        let difference = self - other;
+        difference.mean > difference.half_width.unwrap_or(0.0)
     }
 
     fn with(mean: f64, parts: [Option<f64>; 2]) -> Estimate {
@@ -108,6 +114,7 @@ mod tests {
         assert_eq!(quotient.mean, 3.0);
         assert!((quotient.half_width.unwrap() - 3.0 * 0.1_f64.hypot(0.4)).abs() < 1e-12);
         assert_eq!((a * -2.0).half_width, Some(6.0));
+        assert!(a.exceeds(b) && !b.exceeds(a) && !a.exceeds(b + Estimate::exact(16.0)));
         assert_eq!((Estimate::exact(1.0) / Estimate::exact(2.0)).half_width, None);
     }
 

@@ -3,7 +3,7 @@
 use crate::{Estimate, Experiment};
 use serde_json::Value;
 
-/// What one point of an experiment gave: the report of each of its replications.
+/// What one point of an experiment gave: the report of each batch of each of its replications.
 ///
 /// ```
 /// use entresol_papers::Outcome;
@@ -37,7 +37,7 @@ impl Outcome {
         if values.len() > 1 || path != "response_us.mean" {
             return Some(estimate);
         }
-        // A single run has the interval of its own batch means.
+        // A run in one batch has the interval of its own batch means.
         let half_width = find(&self.reports[0], "response_us.half_width90").and_then(Value::as_f64);
         Some(Estimate { half_width, ..estimate })
     }
@@ -112,11 +112,13 @@ impl Trial {
     }
 
     /// The highest throughput that the curve shows, in transactions per second: if arrivals exceed what can be served, that
-    /// is what can be served.
+    /// is what can be served. A run that was cut off before its second batch counts only if there is no other.
     pub fn throughput_max(&self, line: &str) -> Option<Estimate> {
         let line = self.experiment.lines.iter().position(|name| name == line)?;
         let figures = self.along(line).filter_map(|(_, outcome)| outcome.estimate("throughput_per_s"));
-        figures.max_by(|a, b| a.mean.total_cmp(&b.mean))
+        figures.max_by(|a, b| {
+            (a.half_width.is_some(), a.mean).partial_cmp(&(b.half_width.is_some(), b.mean)).expect("numbers")
+        })
     }
 
     /// The places of the abscissa.

@@ -6,6 +6,7 @@ mod contention;
 mod database_allocation;
 mod force;
 mod log_allocation;
+mod suggested;
 mod trace;
 
 #[cfg(test)]
@@ -41,9 +42,11 @@ impl Study for Rahm1991 {
             "4-5-noforce",
             "4-5-force",
             "4-5-second-level",
+            "4-5-suggested",
             "4-6-main-memory",
             "4-6-second-level",
             "4-7-contention",
+            "4-7-open",
         ]
     }
 
@@ -56,8 +59,8 @@ impl Study for Rahm1991 {
             "\"Enough disks and controllers\" is as many as there are requests: nobody waits for one.",
             "Section 4.7: of the 250,000 instructions, begin and end of a transaction have 40,000 and 50,000 as in table 4.1, \
              each of the ten references 16,000. Sizes are geometric with mean 10, the exponential law's discrete counterpart.",
-            "Section 4.7: the multiprogramming level is 48 with page locks and 200 with object locks. The paper's is 'high \
-             enough'; with more, runs beyond saturation consist of deadlocks alone.",
+            "Section 4.7: the multiprogramming level is 12 with page locks and 60 with object locks, about where throughput is \
+             highest; the paper's is not given. A deadlock's victim runs again with the same references.",
             "Section 4.6: the trace is generated from its published properties, and arrives at one common rate.",
             "Pages are 256 bytes, as small as ten accounts allow: only their number matters to caches and devices. Pages of the \
              log are 4 KiB.",
@@ -71,6 +74,7 @@ impl Study for Rahm1991 {
             database_allocation::claims,
             force::claims,
             caching::claims,
+            suggested::claims,
             trace::claims,
             contention::claims,
         ];

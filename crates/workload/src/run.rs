@@ -178,6 +178,8 @@ struct Shared<W> {
     database: Database,
     workload: W,
     plan: Plan,
+    /// How long each batch of the measured part is.
+    batch: Length,
     completed: Cell<u64>,
     measuring: Cell<bool>,
     finished: Cell<bool>,
@@ -241,71 +243,84 @@ pub async fn run<W: Workload, T>(
     watch: &mut impl Watch,
     at_end: impl FnOnce(Measured) -> T,
 ) -> Result<T> {
+    let mut at_end = Some(at_end);
+    let once = |measured| at_end.take().expect("one batch ends once")(measured);
+    let mut answers = run_in_batches(database, workload, plan, 1, watch, once).await?;
+    Ok(answers.pop().expect("a run that has not failed has measured"))
+}
+
+/// As [`run`], with the measured part cut into this many batches of equal length, of which each is measured for itself: their
+/// figures are nearly independent, so their spread gives every figure a confidence interval (the method of batch means, Law
+/// and Carson 1979). A saturated run may end before its last batch.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_in_batches<W: Workload, T>(
+    database: &Database,
+    workload: W,
+    plan: &Plan,
+    batches: u32,
+    watch: &mut impl Watch,
+    mut at_end: impl FnMut(Measured) -> T,
+) -> Result<Vec<T>> {
     let executor = database.executor().clone();
-    let types = workload.types().into_iter().map(TypeMeasured::new).collect();
-    let shared = Rc::new(Shared {
-        database: database.clone(),
-        workload,
-        plan: *plan,
-        completed: Cell::new(0),
-        measuring: Cell::new(false),
-        finished: Cell::new(false),
-        running: Cell::new(0),
-        began: Cell::new(Instant::START),
-        deadline: Cell::new(Instant::NEVER),
-        response: RefCell::new(Histogram::new()),
-        means: RefCell::new(BatchMeans::new()),
-        types: RefCell::new(types),
-        failure: RefCell::new(None),
-        unfinished_max: Cell::new(usize::MAX),
-        overflowed: Cell::new(false),
-        part_ended: executor::WaitQueue::new(),
-    });
+    let batches = match plan.measure {
+        Length::Transactions(count) => u64::from(batches).min(count),
+        Length::Time(_) => u64::from(batches),
+    };
+    let batches = batches.max(1);
+    let shared = Rc::new(Shared::new(database, workload, plan, batches));
     shared.begin_part(plan.warm_up);
-    match plan.load {
-        Load::Closed { clients } => {
-            for client in 0..clients {
-                shared.spawn(Rc::clone(&shared).client(client));
-            }
-        }
-        Load::Open { rate_per_s } => {
-            shared.unfinished_max.set((rate_per_s * UNFINISHED_MAX_S).max(UNFINISHED_MAX) as usize);
-            shared.spawn(Rc::clone(&shared).arrivals(rate_per_s));
-        }
-    }
+    shared.begin_load();
     shared.wait_for_end(plan.warm_up, watch).await?;
-    restart_statistics(database);
     shared.measuring.set(true);
-    shared.begin_part(plan.measure);
     let unfinished = shared.running.get();
     // A run whose warm-up was cut off still measures what the saturated machine does.
     shared.unfinished_max.set(shared.unfinished_max.get().max(unfinished.saturating_mul(3) / 2));
-    // The process's time is read around the thread's, so that it is never the smaller one.
-    let (wall, process_cpu, cpu) = (watch.wall_ns(), watch.process_cpu_ns(), watch.cpu_ns());
-    let result = shared.wait_for_end(plan.measure, watch).await;
-    let elapsed_ns = executor.now().since_ns(shared.began.get());
-    let measured = Measured {
-        transactions: shared.completed.get(),
-        elapsed_ns,
-        wall_ns: watch.wall_ns() - wall,
-        cpu_ns: watch.cpu_ns() - cpu,
-        process_cpu_ns: watch.process_cpu_ns() - process_cpu,
-        response: shared.response.take(),
-        means: shared.means.take(),
-        types: shared.types.take(),
-        stations: executor.stations(),
-        caches: executor.caches(),
-        events: executor.events(),
-        saturated: shared.saturation(unfinished, elapsed_ns),
-    };
-    shared.finished.set(true);
-    result?;
-    check_little(&measured.stations)?;
-    let answer = at_end(measured);
+    let mut answers = Vec::new();
+    let mut completed = 0;
+    for batch in 1..=batches {
+        restart_statistics(database);
+        shared.begin_part(shared.batch);
+        // The process's time is read around the thread's, so that it is never the smaller one.
+        let (wall, process_cpu, cpu) = (watch.wall_ns(), watch.process_cpu_ns(), watch.cpu_ns());
+        let result = shared.wait_for_end(shared.batch, watch).await;
+        let (cpu, process_cpu, wall) =
+            (watch.cpu_ns() - cpu, watch.process_cpu_ns() - process_cpu, watch.wall_ns() - wall);
+        result?;
+        let elapsed_ns = executor.now().since_ns(shared.began.get());
+        completed += shared.completed.get();
+        let is_last = batch == batches || shared.running.get() > shared.unfinished_max.get();
+        if is_last {
+            shared.finished.set(true);
+        }
+        let measured = Measured {
+            transactions: shared.completed.get(),
+            elapsed_ns,
+            wall_ns: wall,
+            cpu_ns: cpu,
+            process_cpu_ns: process_cpu,
+            response: shared.response.take(),
+            means: shared.means.take(),
+            types: shared.types.replace(Shared::types(&shared.workload)),
+            stations: executor.stations(),
+            caches: executor.caches(),
+            events: executor.events(),
+            saturated: if is_last { shared.saturation(unfinished, completed, elapsed_ns) } else { None },
+        };
+        if let Err(error) = check_little(&measured.stations) {
+            shared.finished.set(true);
+            return Err(error);
+        }
+        answers.push(at_end(measured));
+        if is_last {
+            break;
+        }
+    }
     while shared.running.get() > 0 {
         shared.part_ended.wait(&executor).await;
     }
-    Ok(answer)
+    Ok(answers)
 }
 
 /// Forgets what the database and its devices have counted so far: the end of a warm-up.
@@ -317,6 +332,47 @@ pub fn restart_statistics(database: &Database) {
 }
 
 impl<W: Workload> Shared<W> {
+    fn new(database: &Database, workload: W, plan: &Plan, batches: u64) -> Shared<W> {
+        Shared {
+            database: database.clone(),
+            types: RefCell::new(Shared::types(&workload)),
+            workload,
+            plan: *plan,
+            batch: plan.measure.share(batches),
+            completed: Cell::new(0),
+            measuring: Cell::new(false),
+            finished: Cell::new(false),
+            running: Cell::new(0),
+            began: Cell::new(Instant::START),
+            deadline: Cell::new(Instant::NEVER),
+            response: RefCell::new(Histogram::new()),
+            means: RefCell::new(BatchMeans::new()),
+            failure: RefCell::new(None),
+            unfinished_max: Cell::new(usize::MAX),
+            overflowed: Cell::new(false),
+            part_ended: executor::WaitQueue::new(),
+        }
+    }
+
+    fn types(workload: &W) -> Vec<TypeMeasured> {
+        workload.types().into_iter().map(TypeMeasured::new).collect()
+    }
+
+    /// Starts the clients, or the source of arrivals.
+    fn begin_load(self: &Rc<Self>) {
+        match self.plan.load {
+            Load::Closed { clients } => {
+                for client in 0..clients {
+                    self.spawn(Rc::clone(self).client(client));
+                }
+            }
+            Load::Open { rate_per_s } => {
+                self.unfinished_max.set((rate_per_s * UNFINISHED_MAX_S).max(UNFINISHED_MAX) as usize);
+                self.spawn(Rc::clone(self).arrivals(rate_per_s));
+            }
+        }
+    }
+
     /// Starts a task that the run waits for at its end.
     fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
         let shared = Rc::clone(self);
@@ -397,10 +453,11 @@ impl<W: Workload> Shared<W> {
         }
     }
 
-    /// What limited the run, if it was saturated. So many were unfinished `before` the measured part, which took so long.
-    fn saturation(&self, before: usize, elapsed_ns: u64) -> Option<Saturation> {
+    /// What limited the run, if it was saturated. So many were unfinished `before` the measured part, so many `completed` in
+    /// it; the counters stand for its last batch, which took so long.
+    fn saturation(&self, before: usize, completed: u64, elapsed_ns: u64) -> Option<Saturation> {
         let growth = self.running.get().saturating_sub(before);
-        let arrivals = self.completed.get() + growth as u64;
+        let arrivals = completed + growth as u64;
         let grew = growth > GROWTH_MIN && growth as f64 > GROWTH_MAX * arrivals as f64;
         let open = matches!(self.plan.load, Load::Open { .. });
         // One of those that run is the source of the arrivals.
@@ -439,7 +496,7 @@ impl<W: Workload> Shared<W> {
     }
 
     fn is_over(&self, completed: u64) -> bool {
-        let length = if self.measuring.get() { self.plan.measure } else { self.plan.warm_up };
+        let length = if self.measuring.get() { self.batch } else { self.plan.warm_up };
         matches!(length, Length::Transactions(count) if completed >= count)
     }
 }

@@ -39,8 +39,8 @@ pub const KEYS: [&str; 16] = [
 
 /// What one run gave.
 pub struct Run {
-    /// The report of `entresol bench --json`, and more.
-    pub report: Value,
+    /// Of each of its batches the report of `entresol bench --json`, and more.
+    pub reports: Vec<Value>,
     /// The station that could not keep up with the arrivals.
     pub saturated: Option<String>,
 }
@@ -67,14 +67,14 @@ pub fn run(setting: &Setting, replication: u32, traces: &Traces) -> Result<Run, 
 }
 
 fn opened(setting: &Setting, plan: &Plan, traces: &Traces) -> Result<Run, Failure> {
-    let mut configuration = setting.configuration.clone();
+    let (mut configuration, batches) = (setting.configuration.clone(), setting.batches);
     let open = |configuration| Opening::new("experiment", configuration).seed(plan.seed).open();
     match &setting.work {
         Work::DebitCredit { branches } => {
             let store = open(configuration)?;
             let scale = bank::prepare(&store, Some(*branches), &Progress::hidden())?;
             let workload = DebitCredit(Tables::of(store.database(), &scale)?);
-            measured(&store, workload, plan)
+            measured(&store, workload, plan, batches)
         }
         Work::Synthetic { model } => {
             for partition in &model.partitions {
@@ -86,8 +86,8 @@ fn opened(setting: &Setting, plan: &Plan, traces: &Traces) -> Result<Run, Failur
             let spec = |partition: &workload::synthetic::Partition| terms::placed(&store, &partition.name);
             let prepared = store.run(async |database| Synthetic::prepare(database, (**model).clone(), spec).await)?;
             match prices {
-                Some(prices) => measured(&store, prepared.priced(prices), plan),
-                None => measured(&store, prepared, plan),
+                Some(prices) => measured(&store, prepared.priced(prices), plan, batches),
+                None => measured(&store, prepared, plan, batches),
             }
         }
         Work::Trace { trace } => {
@@ -99,28 +99,37 @@ fn opened(setting: &Setting, plan: &Plan, traces: &Traces) -> Result<Run, Failur
             let store = open(configuration)?;
             let spec = |partition: &workload::trace::Partition| terms::placed(&store, &partition.name);
             let replay = store.run(async |database| Replay::prepare(database, trace, spec).await)?;
-            measured(&store, replay, plan)
+            measured(&store, replay, plan, batches)
         }
     }
 }
 
-fn measured<W: Workload>(store: &Store, workload: W, plan: &Plan) -> Result<Run, Failure> {
+fn measured<W: Workload>(store: &Store, workload: W, plan: &Plan, batches: u32) -> Result<Run, Failure> {
     let progress = Progress::hidden();
     let mut meter = Meter::new(&progress, plan, true);
-    Ok(store.run(async |database| {
-        let report = |measured: Measured| report(database, plan, &measured);
-        workload::run::run(database, workload, plan, &mut meter, report).await
-    })?)
+    let mut saturated = None;
+    let mut reports = store.run(async |database| {
+        let at_end = |measured: Measured| {
+            saturated = measured.saturated.as_ref().map(|saturated| saturated.station.clone());
+            report(database, plan, &measured)
+        };
+        workload::run::run_in_batches(database, workload, plan, batches, &mut meter, at_end).await
+    })?;
+    // The batch in which a saturated run was cut off is shorter than the others.
+    if saturated.is_some() && reports.len() > 1 {
+        reports.pop();
+    }
+    Ok(Run { reports, saturated })
 }
 
-fn report(database: &Database, plan: &Plan, measured: &Measured) -> Run {
+fn report(database: &Database, plan: &Plan, measured: &Measured) -> Value {
     let headline =
         summary::Headline { workload: String::new(), seed: plan.seed, clock: Clock::Virtual, warnings: Vec::new() };
     let report = summary::report(database, headline, measured);
     let mut report = serde_json::to_value(&report).expect("a report holds nothing that JSON cannot");
     let (first, second) = hit_ratios(database, measured);
     (report["hit_ratio_all"], report["hit_ratio_second_level_all"]) = (json!(first), json!(second));
-    Run { report, saturated: measured.saturated.as_ref().map(|saturated| saturated.station.clone()) }
+    report
 }
 
 /// The shares of all object references that were found in main memory, and that a second level answered: a cache of the

@@ -10,7 +10,10 @@ use workload::synthetic::Model;
 use workload::{Length, Load, Plan};
 
 /// The keys of `[run]`.
-pub(super) const RUN_KEYS: [&str; 5] = ["transactions", "seconds", "warm_up", "seed", "replications"];
+pub(super) const RUN_KEYS: [&str; 6] = ["transactions", "seconds", "warm_up", "seed", "replications", "batches"];
+
+/// Batches of a run that does not say how many.
+const BATCHES: u32 = 10;
 
 /// What one run of an experiment is.
 #[derive(Clone, Debug)]
@@ -23,6 +26,8 @@ pub struct Setting {
     pub plan: Plan,
     /// `run.replications`: how many runs with seeds of their own give the figures; the first has `plan.seed`.
     pub replications: u32,
+    /// `run.batches`: into how many batches of equal length each run is cut, so that figures have a confidence interval.
+    pub batches: u32,
 }
 
 /// `workload.kind`: a kind of workload with its parameters.
@@ -95,8 +100,10 @@ pub(super) fn setting(run: &Table, sources: &Sources<'_>) -> Result<Setting, Exp
     let configuration = configure(configuration, &hardware, sources)?;
     let work = work(&workload, sources)?;
     let load = load(&workload, sources)?;
-    let (plan, replications) = plan(&length, load, sources)?;
-    Ok(Setting { configuration, work, plan, replications })
+    let plan = plan(&length, load, sources)?;
+    let number = |key| Ok::<_, ExperimentError>(whole(&length, "run", key, 1, 1_000, sources)?.map(|n| n as u32));
+    let (replications, batches) = (number("replications")?.unwrap_or(1), number("batches")?.unwrap_or(BATCHES));
+    Ok(Setting { configuration, work, plan, replications, batches })
 }
 
 fn configure(mut table: Table, changes: &Table, sources: &Sources<'_>) -> Result<Configuration, ExperimentError> {
@@ -219,7 +226,7 @@ fn load(table: &Table, sources: &Sources<'_>) -> Result<Load, ExperimentError> {
     }
 }
 
-fn plan(table: &Table, load: Load, sources: &Sources<'_>) -> Result<(Plan, u32), ExperimentError> {
+fn plan(table: &Table, load: Load, sources: &Sources<'_>) -> Result<Plan, ExperimentError> {
     if let Some(key) = table.keys().find(|key| !RUN_KEYS.contains(&key.as_str())) {
         let near = nearest(key, RUN_KEYS.iter().copied()).map(str::to_owned);
         let problem = Problem::Unknown { what: "key", name: key.clone(), section: "[run]".to_owned() };
@@ -229,7 +236,6 @@ fn plan(table: &Table, load: Load, sources: &Sources<'_>) -> Result<(Plan, u32),
     let seconds = positive(table, "run", "seconds", sources)?;
     let warm_up = positive(table, "run", "warm_up", sources)?;
     let seed = whole(table, "run", "seed", 0, i64::MAX as u64, sources)?.unwrap_or(1);
-    let replications = whole(table, "run", "replications", 1, 1_000, sources)?.unwrap_or(1) as u32;
     let measure = match (transactions, seconds) {
         (Some(_), Some(_)) => {
             let problem = Problem::Conflict("'seconds' and 'transactions' are both a run's length".to_owned());
@@ -243,7 +249,7 @@ fn plan(table: &Table, load: Load, sources: &Sources<'_>) -> Result<(Plan, u32),
         (Some(warm_up), Length::Time(_)) => Length::Time((warm_up * 1e9) as u64),
         (Some(warm_up), Length::Transactions(_)) => Length::Transactions(warm_up as u64),
     };
-    Ok((Plan { load, warm_up, measure, seed }, replications))
+    Ok(Plan { load, warm_up, measure, seed })
 }
 
 /// A whole number within bounds, if the key is there.

@@ -141,7 +141,7 @@ fn the_reference_names_every_key() {
     );
     let experiment = experiment.unwrap();
     assert_eq!(experiment.lines.len(), 4);
-    for key in ["labels", "replications", "y_max", "at", "unit", "quick", "clients", "warm_up"] {
+    for key in ["labels", "replications", "batches", "y_max", "at", "unit", "quick", "clients", "warm_up"] {
         assert!(REFERENCE.contains(key), "{key}");
     }
 }

