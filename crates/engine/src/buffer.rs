@@ -11,6 +11,7 @@ mod page_table;
 mod pool;
 pub mod replacement;
 mod tiered;
+mod wanted;
 mod write_back;
 
 pub use double_write::DoubleWrite;
@@ -31,6 +32,7 @@ use replacement::Policy;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use tiered::Reason;
+use wanted::Wanted;
 
 /// How the buffer works.
 #[derive(Clone, Copy, Debug)]
@@ -73,8 +75,12 @@ pub struct Buffer {
     broken: RefCell<Option<Error>>,
     /// Reads and writes of pages in flight.
     in_flight: Cell<usize>,
-    /// Told when a frame may have become available.
+    /// Which pages tasks look for frames for.
+    wanted: Wanted,
+    /// Who waits for any frame.
     freed: WaitQueue,
+    /// Who waits for the end of a write.
+    written: WaitQueue,
     clean: WaitQueue,
 }
 
@@ -106,7 +112,9 @@ impl Buffer {
             failures: RefCell::default(),
             broken: RefCell::new(None),
             in_flight: Cell::new(0),
+            wanted: Wanted::default(),
             freed: WaitQueue::new(),
+            written: WaitQueue::new(),
             clean: WaitQueue::new(),
         });
         if settings.cleaner {
@@ -220,7 +228,10 @@ impl Buffer {
                     if waited && let Some(error) = self.failure(id) {
                         return Err(error);
                     }
-                    missed |= self.start_load(id).await?;
+                    match self.want(id) {
+                        Some(_turn) => missed |= self.start_load(id).await?,
+                        None => std::future::poll_fn(Self::once()).await,
+                    }
                 }
             }
         }
@@ -313,6 +324,8 @@ impl Buffer {
         let mut pool = self.pool.borrow_mut();
         if pool.presence(id) != Presence::Absent {
             pool.give_free(frame);
+            drop(pool);
+            self.freed.wake_one(&self.executor);
             return false;
         }
         let mut bytes = pool.begin_load(frame, id);
@@ -344,9 +357,9 @@ impl Buffer {
             Err(error) => {
                 self.failures.borrow_mut().push((id, error));
                 self.pool.borrow_mut().load_failed(frame, bytes, &mut woken);
-                self.freed.wake_one(&self.executor);
             }
         }
+        self.tell_freed(1);
         for task in woken {
             self.executor.wake(task);
         }
@@ -415,11 +428,25 @@ impl Buffer {
             return;
         }
         let mut pool = self.pool.borrow_mut();
+        let count = pins.frames.len();
         for frame in pins.frames.drain(..) {
             pool.unpin(frame);
         }
         drop(pool);
-        self.freed.wake_one(&self.executor);
+        self.tell_freed(count);
+    }
+
+    /// So many frames may now be emptied: as many of those who wait for one look again, and not all, for each look is a search
+    /// among all frames. If nothing is under way any more, all look: there may be nothing left to wait for.
+    fn tell_freed(&self, count: usize) {
+        if self.in_flight.get() == 0 {
+            return self.freed.wake_all(&self.executor);
+        }
+        for _ in 0..count {
+            if !self.freed.wake_one(&self.executor) {
+                return;
+            }
+        }
     }
 }
 

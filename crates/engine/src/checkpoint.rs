@@ -41,6 +41,8 @@ pub struct Checkpointer {
     bell: WaitQueue,
     /// Whether a write of the home file failed, and none has succeeded since.
     home_unsure: Cell<bool>,
+    /// Whether checkpoints are being taken because the log is full.
+    relieving: Cell<bool>,
     /// Why the last one failed.
     failure: RefCell<Option<crate::Error>>,
 }
@@ -66,6 +68,7 @@ impl Checkpointer {
             turn: Turn::new(),
             bell: WaitQueue::new(),
             home_unsure: Cell::new(false),
+            relieving: Cell::new(false),
             failure: RefCell::new(None),
         }
     }
@@ -131,6 +134,39 @@ impl Database {
     pub async fn checkpoint(&self) -> Result<()> {
         let database = self.clone();
         self.0.executor.spawn(async move { database.take_checkpoint(true).await }).join().await
+    }
+
+    /// Waits until the log has room for new work. Where checkpoints are taken only when asked, a full log asks for them, lest
+    /// everybody wait for ever.
+    #[cold]
+    pub(crate) async fn wait_for_log(&self) -> Result<()> {
+        while self.0.log.is_crowded() {
+            if self.0.log.is_full() && self.0.checkpointer.policy == Policy::OFF {
+                self.relieve_log();
+            }
+            self.0.log.wait_for_room().await?;
+        }
+        Ok(())
+    }
+
+    /// Starts to take checkpoints for as long as the log is full, unless that is under way.
+    fn relieve_log(&self) {
+        if self.0.checkpointer.relieving.replace(true) {
+            return;
+        }
+        let database = self.clone();
+        self.0.executor.spawn(async move {
+            let inner = &*database.0;
+            while inner.log.is_full() && !inner.closing.get() && inner.log.failure().is_none() {
+                let result = database.take_checkpoint(true).await;
+                inner.checkpointer.failure.replace(result.err());
+                if inner.log.is_full() {
+                    // Transactions that go on hold it, or the checkpoint failed.
+                    inner.executor.sleep_ns(POLL_NS).await;
+                }
+            }
+            inner.checkpointer.relieving.set(false);
+        });
     }
 
     /// Runs in a task of its own, so that no write of the home file is abandoned.

@@ -403,7 +403,7 @@ impl Log {
 
     /// Whether only the reserve is left of the log's file.
     #[inline]
-    fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.used() > self.limit
     }
 
@@ -432,12 +432,18 @@ impl Log {
 
     async fn wait_while(&self, crowded: impl Fn(&Log) -> bool) -> Result<()> {
         while crowded(self) {
-            if let Some(why) = &*self.failed.borrow() {
-                return Err(Error::LogFailed(why.clone()));
-            }
-            self.request(self.end());
-            self.room.wait(&self.executor).await;
+            self.wait_for_room().await?;
         }
+        Ok(())
+    }
+
+    /// Waits until log was written or given up, which may not be enough.
+    pub(crate) async fn wait_for_room(&self) -> Result<()> {
+        if let Some(why) = &*self.failed.borrow() {
+            return Err(Error::LogFailed(why.clone()));
+        }
+        self.request(self.end());
+        self.room.wait(&self.executor).await;
         Ok(())
     }
 

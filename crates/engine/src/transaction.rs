@@ -146,7 +146,7 @@ impl Database {
         inner.executor.charge(Work::BeginTransaction);
         inner.executor.settle().await;
         if inner.log.is_crowded() {
-            inner.log.throttle().await?;
+            self.wait_for_log().await?;
         }
         Ok(transaction)
     }

@@ -231,3 +231,28 @@ fn pages_that_an_earlier_opening_left_are_not_the_logs_beginning() {
         }
     });
 }
+
+#[test]
+fn a_log_that_fills_up_without_a_checkpointer_is_given_up_in_time() {
+    run(&Media::new(), async |executor| {
+        let (database, tree) = tree(executor, &["a"]).await;
+        let clients: Vec<_> = (0..20_u32)
+            .map(|client| {
+                let database = database.clone();
+                executor.spawn(async move {
+                    for round in 0..400_u32 {
+                        let value = [round as u8; 80];
+                        let key = client.to_be_bytes();
+                        let put = database.transaction(async |tx| tx.put(tree, &key, &value).await);
+                        put.await.expect("waits until there is room");
+                    }
+                })
+            })
+            .collect();
+        for client in clients {
+            client.join().await;
+        }
+        let log = database.log();
+        assert!(log.end().0 > log.capacity() && database.statistics().checkpoints.get() > 0, "the log was full");
+    });
+}

@@ -73,8 +73,9 @@ impl WaitQueue {
     /// Takes a waiter out; false if it was woken already.
     fn leave(&self, ticket: u64) -> bool {
         let mut waiters = self.waiters.borrow_mut();
-        let place = waiters.iter().position(|(other, _)| *other == ticket);
-        place.is_some_and(|place| waiters.remove(place).is_some())
+        // Tickets ascend along the queue.
+        let place = waiters.binary_search_by_key(&ticket, |(other, _)| *other);
+        place.is_ok_and(|place| waiters.remove(place).is_some())
     }
 }
 

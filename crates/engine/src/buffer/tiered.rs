@@ -191,6 +191,7 @@ impl Buffer {
             self.start_destage(next);
         }
         tiers.settled.wake_all(&self.executor);
+        self.written.wake_all(&self.executor);
         self.freed.wake_all(&self.executor);
     }
 
@@ -295,6 +296,7 @@ impl Buffer {
             slots.give_back(slot);
         }
         drop(slots);
+        self.written.wake_all(&self.executor);
         self.freed.wake_all(&self.executor);
         Ok(())
     }
@@ -353,6 +355,7 @@ impl Buffer {
         let mut woken = Vec::new();
         self.pool.borrow_mut().loaded(frame, bytes, &mut woken);
         woken.into_iter().for_each(|task| self.executor.wake(task));
+        self.tell_freed(1);
     }
 
     /// The copy in the tier is unreadable: the page is read from its own device, once that has it.

@@ -58,7 +58,7 @@ impl Buffer {
         if runs.is_empty() {
             // Somebody else writes these pages; that their write ends is what the caller waits for.
             if frames.iter().any(|frame| self.pool.borrow().is_writing(*frame)) {
-                self.freed.wait(&self.executor).await;
+                self.written.wait(&self.executor).await;
             }
             return Ok(());
         }
@@ -194,8 +194,10 @@ impl Buffer {
     pub(super) fn finish_write(&self, frames: &[u32], written: bool) {
         let mut pool = self.pool.borrow_mut();
         frames.iter().for_each(|frame| pool.end_write(*frame, written));
+        drop(pool);
         self.in_flight.set(self.in_flight.get() - frames.len());
-        self.freed.wake_all(&self.executor);
+        self.written.wake_all(&self.executor);
+        self.tell_freed(frames.len());
     }
 
     /// Writes every page back whose changes begin before `lsn`, in the order of the files.
@@ -211,7 +213,7 @@ impl Buffer {
             let old = self.pool.borrow().dirty_before(lsn);
             if old.is_empty() {
                 // The last of them are being written by others.
-                self.freed.wait(&self.executor).await;
+                self.written.wait(&self.executor).await;
             } else {
                 self.write_back(old.into_iter().take(self.batch_size()).collect()).await?;
             }
@@ -234,7 +236,7 @@ impl Buffer {
         self.write_back_for(ready, Reason::Force).await?;
         for frame in older {
             while self.pool.borrow().is_writing(frame) {
-                self.freed.wait(&self.executor).await;
+                self.written.wait(&self.executor).await;
             }
             self.write_back_for(vec![frame], Reason::Force).await?;
         }
