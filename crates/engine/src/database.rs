@@ -18,6 +18,7 @@ use crate::home::{Contents, Home};
 use crate::lock::LockTable;
 use crate::log::record::{Body, Undo};
 use crate::log::{Log, WriteBuffer};
+use crate::organization::append::Places;
 use crate::page::{Edit, header};
 use crate::set::Sets;
 use crate::statistics::{RecoveryReport, Statistics};
@@ -91,6 +92,8 @@ pub(crate) struct Inner {
     /// Log bytes of updates by transactions that have not ended: about what rolling them all back would log.
     pub unfinished: Cell<u64>,
     pub closing: Cell<bool>,
+    /// The places given out at the ends of partitions that records are appended to, by partition.
+    pub places: RefCell<Vec<Option<Places>>>,
     /// Who creates a partition.
     pub creation: Turn,
     /// Reusable memory for a record or the part of it that changes, before and after the change.

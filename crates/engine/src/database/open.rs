@@ -243,6 +243,7 @@ impl Database {
             unfinished: Cell::new(0),
             closing: Cell::new(false),
             creation: Turn::new(),
+            places: RefCell::default(),
             scratch: RefCell::default(),
             settings,
         }))

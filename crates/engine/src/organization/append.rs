@@ -1,7 +1,10 @@
 //! Append organization: records in the order of their arrival, found by page and slot.
 //!
-//! Page 0 allocates pages and names the tail, the page that the next record goes to. A record's first byte says whether it
+//! Page 0 allocates pages and names the tail, the last page that holds records. A record's first byte says whether it
 //! counts: a rolled-back record stays in place, erased, so that others keep their positions.
+//!
+//! Where pages take a fixed number of records, places are given out ([`Places`]) before their page is there, so that several
+//! pages may be on their way to the buffer at once: else a fast stream of records would wait for one page after the other.
 
 use super::allocator::{self, ORGANIZATION_OFFSET};
 use crate::Need;
@@ -24,7 +27,62 @@ pub struct Position {
     pub slot: u16,
 }
 
-/// The page that the next record goes to, if there is one.
+/// Places are given out at most so many pages beyond the tail: whoever comes then waits for the first of these pages, so that
+/// a crowd does not fill the buffer with pages of which each waits for the one before.
+pub const AHEAD_MAX: u32 = 8;
+
+/// The places at the end of a partition whose pages take a fixed number of records: how many are given out. This is known in
+/// main memory only. Who gives its place up leaves a page with one record less.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    /// The page of the last place given.
+    page: u32,
+    /// How many of its places are given.
+    given: u32,
+}
+
+impl Places {
+    /// As a partition's pages show them while no record is on its way.
+    ///
+    /// # Errors
+    /// [`Need::Page`] for page 0 or the tail.
+    pub fn read(pages: &impl Pages, partition: PartitionId) -> Result<Places, Need> {
+        Ok(match tail(pages, partition)? {
+            Some(page) => Places { page: page.number, given: u32::from(slotted::count(pages.page(page)?)) },
+            None => Places { page: 0, given: u32::MAX },
+        })
+    }
+
+    /// Gives out the next place of pages that take `blocking_factor` records: its page.
+    ///
+    /// # Errors
+    /// [`Need::Space`] if the file is full.
+    pub fn give(&mut self, pages: &impl Pages, partition: PartitionId, blocking_factor: u32) -> Result<PageId, Need> {
+        if self.given >= blocking_factor {
+            if self.page + 1 >= pages.capacity(partition) {
+                return Err(Need::Space(partition));
+            }
+            *self = Places { page: self.page + 1, given: 0 };
+        }
+        self.given += 1;
+        Ok(PageId::new(partition, self.page))
+    }
+
+    /// How many pages the next place will be beyond the tail.
+    pub fn ahead(&self, tail: Option<PageId>, blocking_factor: u32) -> u32 {
+        let page = self.page + u32::from(self.given >= blocking_factor);
+        page.saturating_sub(tail.map_or(0, |tail| tail.number))
+    }
+
+    /// No more records go to this page: there is no room for them.
+    pub fn close(&mut self, page: PageId) {
+        if self.page == page.number {
+            self.given = u32::MAX;
+        }
+    }
+}
+
+/// The last page that holds records, if there is one.
 ///
 /// # Errors
 /// [`Need::Page`] for page 0.
@@ -35,22 +93,14 @@ pub fn tail(pages: &impl Pages, partition: PartitionId) -> Result<Option<PageId>
     Ok((number != 0).then(|| PageId::new(partition, number)))
 }
 
-/// Where a record of `length` stored bytes would go: the tail's next slot, if it has room and holds fewer than
-/// `blocking_factor` records (0: no limit). `None` if a new tail is needed.
+/// Where a record of `length` stored bytes would go on this page: its next slot, if it has room.
 ///
 /// # Errors
-/// [`Need::Page`] for page 0 or the tail.
-pub fn next_position(
-    pages: &impl Pages,
-    partition: PartitionId,
-    length: usize,
-    blocking_factor: u32,
-) -> Result<Option<Position>, Need> {
-    let Some(page) = tail(pages, partition)? else { return Ok(None) };
+/// [`Need::Page`] for the page.
+pub fn next_position(pages: &impl Pages, page: PageId, length: usize) -> Result<Option<Position>, Need> {
     let bytes = pages.page(page)?;
     let slot = slotted::count(bytes);
-    let full = blocking_factor > 0 && u32::from(slot) >= blocking_factor;
-    Ok((!full && slotted::fits(bytes, 0, length)).then_some(Position { page, slot }))
+    Ok(slotted::fits(bytes, 0, length).then_some(Position { page, slot }))
 }
 
 /// The edits that give the partition a new, empty tail.

@@ -5,7 +5,7 @@ use crate::catalog::{Locking, Organization};
 use crate::lock::{Attempt, Mode, Resource};
 use crate::log::record::Undo;
 use crate::organization::allocator;
-use crate::organization::append::{self, LIVE, Position};
+use crate::organization::append::{self, LIVE, Places, Position};
 use crate::page::{Change, Edit, PageKind, Pages, header, slotted};
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
@@ -58,8 +58,12 @@ impl Transaction {
             return Err(Error::TooLarge { what: "a record", found: record.len(), limit, partition });
         }
         let database = self.database.clone();
+        let mut place = None;
         loop {
-            let step = database.refer(partition, || self.try_append(partition, record, blocking_factor, found.locking));
+            let step = database.refer(partition, || {
+                let position = database.end_of(partition, record.len() + 1, blocking_factor, &mut place)?;
+                Ok(self.try_append(position, record, found.locking))
+            });
             match step.await? {
                 Ok(position) => {
                     self.tell(position.page, position.slot, true);
@@ -70,27 +74,10 @@ impl Transaction {
         }
     }
 
-    /// Adds the record, or says what must be locked first.
-    fn try_append(
-        &mut self,
-        partition: PartitionId,
-        record: &[u8],
-        blocking_factor: u32,
-        locking: Locking,
-    ) -> Result<Result<Position, Resource>, Need> {
+    /// Adds the record to a page that is there and has room, or says what must be locked first.
+    fn try_append(&mut self, position: Position, record: &[u8], locking: Locking) -> Result<Position, Resource> {
         let database = self.database.clone();
         let inner = &*database.0;
-        let position = loop {
-            let step = {
-                let pool = inner.buffer.pool().borrow();
-                match append::next_position(&*pool, partition, record.len() + 1, blocking_factor)? {
-                    Some(position) => break position,
-                    None => append::new_tail(&*pool, partition)?,
-                }
-            };
-            let edits: Vec<Edit<'_>> = step.iter().map(|edit| edit.as_edit()).collect();
-            database.change(&edits);
-        };
         let resource = match locking {
             Locking::None => None,
             Locking::Page => Some(Resource::page(position.page)),
@@ -99,7 +86,7 @@ impl Transaction {
         if let Some(resource) = resource
             && inner.locks.borrow_mut().try_request(self.state.owner, resource, Mode::Exclusive) == Attempt::Denied
         {
-            return Ok(Err(resource));
+            return Err(resource);
         }
         let mut scratch = inner.scratch.borrow_mut();
         let stored = &mut scratch.0;
@@ -110,7 +97,7 @@ impl Transaction {
         let change = Change::InsertSlot { slot, key: &[], value: stored };
         database.update(&mut self.state, &Undo::EraseAppended { page, slot }, &[Edit { page, change }]);
         self.note_page(page);
-        Ok(Ok(position))
+        Ok(position)
     }
 
     /// Shows every record of the partition to `look`, in order; `look` returns false to end the scan. Records that others
@@ -165,6 +152,72 @@ fn lock_name(position: Position) -> Resource {
 }
 
 impl crate::Database {
+    /// Where a record of `length` stored bytes goes. Where pages take a fixed number of records, `place` is the page that was
+    /// given out for it, if one was.
+    fn end_of(
+        &self,
+        partition: PartitionId,
+        length: usize,
+        blocking_factor: u32,
+        place: &mut Option<PageId>,
+    ) -> Result<Position, Need> {
+        loop {
+            let pool = self.0.buffer.pool().borrow();
+            let tail = append::tail(&*pool, partition)?;
+            let page = match blocking_factor {
+                0 => tail,
+                _ => self.place(&*pool, (partition, tail), blocking_factor, place)?,
+            };
+            if let Some(page) = page {
+                // This one first: those before it are on their way already.
+                pool.page(page)?;
+            }
+            let edits = match page {
+                Some(page) if tail >= Some(page) => match append::next_position(&*pool, page, length)? {
+                    Some(position) => return Ok(position),
+                    None if blocking_factor > 0 => {
+                        self.0.places.borrow_mut()[usize::from(partition.0)].as_mut().expect("in use").close(page);
+                        *place = None;
+                        continue;
+                    }
+                    None => append::new_tail(&*pool, partition)?,
+                },
+                _ => append::new_tail(&*pool, partition)?,
+            };
+            drop(pool);
+            let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
+            self.change(&edits);
+        }
+    }
+
+    /// The page that was given out for a record, or now is; `None` if the tail has to come nearer first.
+    #[inline]
+    fn place(
+        &self,
+        pages: &impl Pages,
+        (partition, tail): (PartitionId, Option<PageId>),
+        blocking_factor: u32,
+        place: &mut Option<PageId>,
+    ) -> Result<Option<PageId>, Need> {
+        if place.is_some() {
+            return Ok(*place);
+        }
+        let mut all = self.0.places.borrow_mut();
+        let index = usize::from(partition.0);
+        if all.len() <= index {
+            all.resize(index + 1, None);
+        }
+        let mut places = match all[index] {
+            Some(places) => places,
+            None => Places::read(pages, partition)?,
+        };
+        if places.ahead(tail, blocking_factor) <= append::AHEAD_MAX {
+            *place = Some(places.give(pages, partition, blocking_factor)?);
+        }
+        all[index] = Some(places);
+        Ok(*place)
+    }
+
     fn append_page_count(&self, partition: PartitionId) -> Result<u32, Need> {
         let pool = self.0.buffer.pool().borrow();
         Ok(allocator::read(pool.page(PageId::new(partition, 0))?).page_count)
