@@ -9,9 +9,8 @@ pub(super) fn claims(results: &Results) -> Vec<Claim> {
     vec![calibration(results), read_dominated(results)]
 }
 
-/// Why intervals are narrow here, or missing.
-const UNVARIED: &str =
-    "The trace is the same in every run, all of it: only the times of arrival vary, in the full extent.";
+/// Why there is no interval.
+const UNVARIED: &str = "Every run replays the whole of the same trace, so there is no sample and no interval.";
 
 fn calibration(results: &Results) -> Claim {
     let what = "Main buffer 2,000: hits in main memory; a second level of 2,000 adds 3.4 points in NVEM, 0.7 in disk caches; \
