@@ -6,6 +6,8 @@
 
 mod sweep;
 
+pub use sweep::{Settings as SweepSettings, Strategy};
+
 use crate::Result;
 use crate::backup::Current;
 use crate::canary::{self, Canary};

@@ -9,9 +9,14 @@ use std::collections::BTreeMap;
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
 fn settings() -> Settings {
+    swept(checkpoint::SweepSettings::default())
+}
+
+fn swept(sweep: checkpoint::SweepSettings) -> Settings {
     Settings {
         log: log::Settings { capacity: 4 << 20, ..log::Settings::default() },
         checkpoint: checkpoint::Policy::OFF,
+        sweep,
         ..Settings::default()
     }
 }
@@ -153,6 +158,49 @@ fn restarts_find_what_was_committed_wherever_sweeps_were() {
                 for _ in 0..random.below(40) {
                     change(&database, stock, &mut random, &mut model).await;
                 }
+            });
+        }
+    }
+}
+
+#[test]
+fn sweeps_of_every_strategy_and_transactions_go_on_together() {
+    for strategy in checkpoint::Strategy::ALL {
+        for spool in [true, false] {
+            let media = Media::new();
+            let sweep = checkpoint::SweepSettings { strategy, spool };
+            run(&media, async |executor| {
+                let database = Database::create(executor, swept(sweep)).await.expect("creates");
+                let stock = database.create_partition(set("stock", false)).await.expect("creates a set");
+                let records = (0..600_u64).map(|number| (number.to_be_bytes(), [0; 100]));
+                database.load_set(stock, records, |_| {}).await.expect("loads");
+                // Each transaction moves one from a record to another, mostly in another segment.
+                let client = |database: Database, seed| async move {
+                    let mut random = Random::stream(seed, "client");
+                    for _ in 0..60 {
+                        let (from, to) = (random.below(600), random.below(600));
+                        let work = async |tx: &mut entresol_engine::Transaction| {
+                            tx.modify(stock, &from.to_be_bytes(), |value| value[0] = value[0].wrapping_sub(1)).await?;
+                            tx.database().executor().sleep_ns(30_000).await;
+                            tx.modify(stock, &to.to_be_bytes(), |value| value[0] = value[0].wrapping_add(1)).await
+                        };
+                        database.transaction(work).await.expect("commits");
+                    }
+                };
+                let clients: Vec<_> = (0..6).map(|seed| executor.spawn(client(database.clone(), seed))).collect();
+                while !clients.iter().all(executor::JoinHandle::is_finished) {
+                    database.checkpoint().await.expect("sweeps");
+                    executor.sleep_ns(100_000).await;
+                }
+                assert!(database.statistics().sweeps.get() > 3, "{strategy:?}");
+                assert!(database.check(|_| {}).await.expect("checks").is_clean());
+            });
+            run(&media, async |executor| {
+                let database = open(executor).await;
+                let stock = database.partition("stock").expect("it exists");
+                let found = contents(&database, stock).await;
+                let sum = found.values().fold(0_u8, |sum, value| sum.wrapping_add(value[0]));
+                assert_eq!((found.len(), sum), (600, 0), "{strategy:?}, spool {spool}");
             });
         }
     }

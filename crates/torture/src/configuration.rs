@@ -99,7 +99,12 @@ impl Configuration {
             one_of(random, &[256 << 10, 512 << 10, 1 << 20, 4 << 20])
         };
         let (hierarchy, volatile_tiers) = hierarchy(&mut Random::stream(seed, "hierarchy"), tiny);
-        let in_memory = Random::stream(seed, "sets").chance(0.3);
+        let random_sets = &mut Random::stream(seed, "sets");
+        let in_memory = random_sets.chance(0.3);
+        let sweep = checkpoint::SweepSettings {
+            strategy: one_of(random_sets, &checkpoint::Strategy::ALL),
+            spool: random_sets.chance(0.5),
+        };
         let row_size_max = if page_size == 512 { 48 } else { 100 };
         let row_size = random.between(16, row_size_max) as usize;
         let locking = one_of(random, &[Locking::Record, Locking::Page]);
@@ -119,6 +124,7 @@ impl Configuration {
                 hold_locks: random.chance(0.25),
                 victim: one_of(random, &[VictimPolicy::Requester, VictimPolicy::Youngest]),
                 checkpoint,
+                sweep,
                 multiprogramming_level: one_of(random, &[2, 4, 64]),
             },
             volatile_tiers,

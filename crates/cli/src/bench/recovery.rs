@@ -85,7 +85,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport,
     configuration.buffer.size = arguments.buffer;
     // Half as much again as is asked for, because a log keeps a quarter of its size in reserve.
     configuration.log.size = (arguments.log * 3 / 2).next_multiple_of(1 << 20).max(8 << 20);
-    configuration.checkpoint = Checkpoint { interval_ns: None, log_bytes: None };
+    configuration.checkpoint = Checkpoint { interval_ns: None, log_bytes: None, ..configuration.checkpoint };
     // Whether commits waited for the disk makes no difference to the log that a restart finds; only filling it is quicker.
     configuration.log.durable = false;
     let opening = Opening::new(&arguments.data, configuration).seed(arguments.seed);

@@ -168,7 +168,8 @@ mod tests {
 
     #[test]
     fn a_trace_that_does_not_exist_is_an_error() {
-        let text = TEXT.replace("kind = \"debit-credit\", scale = 20", "kind = \"trace\", trace = \"/nowhere/t.trace\"");
+        let text =
+            TEXT.replace("kind = \"debit-credit\", scale = 20", "kind = \"trace\", trace = \"/nowhere/t.trace\"");
         let nothing = |_: &str| Err(std::io::Error::other("nothing"));
         let experiment = Experiment::parse("e.toml", &text, Extent::Full, &point::KEYS, &nothing).unwrap();
         let error = run_all(vec![experiment], &Progress::hidden()).unwrap_err().to_string();

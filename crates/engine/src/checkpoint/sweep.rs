@@ -1,23 +1,93 @@
 //! The checkpoint server of the memory-resident sets: sweeps over their segments that bring one copy of the backup up to
-//! date (Garcia-Molina and Salem, System M, 1988, sections 2.3 and 3.1).
+//! date (Garcia-Molina and Salem, System M, 1988, sections 2.3 and 3).
 //!
-//! FUZZY: segments are imaged one after the other while transactions run. Each image is a committed state, as uncommitted
-//! changes are left out of it, but of different moments; so what was committed since the sweep began is repeated from the
-//! log. A copy counts when it is durable, and the log up to the last image with it, and the home file names it.
+//! Segments are taken one after the other while transactions run. What is taken of one is committed state always; the
+//! strategy decides of which moment (see [`Capture`]). What was committed since the sweep began is repeated from the log at a
+//! restart. A copy counts when it is durable, and the log up to the last image with it, and the home file names it.
 
 use crate::Result;
 use crate::backup::{Current, DEPTH};
 use crate::canary::{self, Canary};
 use crate::database::Database;
+use crate::set::{Capture, Unit};
 use crate::statistics::add;
 use base::PartitionId;
+use base::time::MICROSECOND_NS;
 use driver::Frame;
 use executor::JoinHandle;
 use std::collections::VecDeque;
 
-/// A segment whose image is being written.
+/// What a sweep takes of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// The state at the moment at which the segment is taken; nobody waits, nothing is consistent (FUZZY).
+    #[default]
+    Fuzzy,
+    /// The same, but no call touches segments of which some were taken and some not (ACBW).
+    ActionBlackWhite,
+    /// The same, but no transaction does, unless it only reads (TCBW).
+    TransactionBlackWhite,
+    /// The state at the beginning of the sweep: a segment is copied before it is first changed (ACCOU and TCCOU: no
+    /// transaction has to be completed for the copies to be transaction-consistent, as they hold committed state only).
+    CopyOnUpdate,
+    /// The state at the beginning of the sweep: a record is copied before it is first changed (CALC: Ren, Diamond, Abadi and
+    /// Thomson, SIGMOD 2016).
+    StableVersions,
+}
+
+impl Strategy {
+    /// Every strategy.
+    pub const ALL: [Strategy; 5] = [
+        Strategy::Fuzzy,
+        Strategy::ActionBlackWhite,
+        Strategy::TransactionBlackWhite,
+        Strategy::CopyOnUpdate,
+        Strategy::StableVersions,
+    ];
+
+    fn capture(self) -> Option<Capture> {
+        match self {
+            Strategy::Fuzzy => None,
+            Strategy::ActionBlackWhite => Some(Capture::BlackWhite(Unit::Action)),
+            Strategy::TransactionBlackWhite => Some(Capture::BlackWhite(Unit::Transaction)),
+            Strategy::CopyOnUpdate => Some(Capture::CopyOnUpdate),
+            Strategy::StableVersions => Some(Capture::StableVersions),
+        }
+    }
+}
+
+/// How the checkpoint server sweeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What it takes of a segment.
+    pub strategy: Strategy,
+    /// Whether a segment is copied, so that it can be changed while the copy is written. Without spooling a consistent sweep
+    /// writes the segment itself, and whoever wants to use it waits; FUZZY copies always.
+    pub spool: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { strategy: Strategy::default(), spool: true }
+    }
+}
+
+/// How long a sweep waits for transactions that keep every segment that is left from being taken, in nanoseconds.
+const BUSY_WAIT_NS: u64 = 20 * MICROSECOND_NS;
+
+/// What is being written.
+enum Source {
+    /// A copy, in a frame of the sweep's own.
+    Spooled,
+    /// A copy that was made when the segment was first changed.
+    Snapshot,
+    /// The segment itself.
+    Lent,
+}
+
 struct Written {
     segment: u32,
+    source: Source,
     write: JoinHandle<(Option<Frame>, Result<()>)>,
 }
 
@@ -30,6 +100,15 @@ struct Sweep<'a> {
     spare: Vec<Frame>,
 }
 
+/// Ends what a sweep has the sets do, also if it is given up.
+struct Capturing<'a>(&'a Database);
+
+impl Drop for Capturing<'_> {
+    fn drop(&mut self) {
+        self.0.0.sets.borrow_mut().end_capture();
+    }
+}
+
 impl Database {
     /// Brings the older copy of the sets' backup up to date. Returns what the home file is to say of it; `None` if there are
     /// no sets.
@@ -39,36 +118,73 @@ impl Database {
     pub(super) async fn sweep(&self) -> Result<Option<Current>> {
         let Some(current) = self.0.contents.borrow().backup.clone() else { return Ok(None) };
         let (copy, begin) = (1 - usize::from(current.copy), self.0.log.end().0);
-        let mut segments = Vec::new();
-        for partition in self.partitions().iter().filter(|partition| partition.set_settings().is_some()) {
-            let (partition, count) = (partition.id(), self.0.sets.borrow().segments(partition.id()));
-            let (under_way, spare) = (VecDeque::new(), Vec::new());
-            Sweep { database: self, partition, copy, under_way, spare }.pass(count).await?;
-            segments.push((partition.0, count));
+        let partitions = self.partitions();
+        let sets = || partitions.iter().filter(|partition| partition.set_settings().is_some()).map(|found| found.id());
+        let counts: Vec<(PartitionId, u32)> = {
+            let mut memory = self.0.sets.borrow_mut();
+            if let Some(capture) = self.0.settings.sweep.strategy.capture() {
+                memory.begin_capture(capture);
+            }
+            sets().map(|partition| (partition, memory.segments(partition))).collect()
+        };
+        let capturing = Capturing(self);
+        for (partition, count) in &counts {
+            let (partition, under_way, spare) = (*partition, VecDeque::new(), Vec::new());
+            Sweep { database: self, partition, copy, under_way, spare }.pass(*count).await?;
         }
-        if !canary::is_planted(Canary::UnsyncedBackup) {
-            self.0.backup.sync(&self.0.executor, copy).await?;
+        drop(capturing);
+        if !canary::is_planted(Canary::UnsyncedBackup)
+            && let Err(error) = self.0.backup.sync(&self.0.executor, copy).await
+        {
+            // What was written may be lost, although it was noted as done.
+            let mut memory = self.0.sets.borrow_mut();
+            for (partition, count) in counts {
+                (0..count).for_each(|segment| memory.mark_dirty(partition, segment, copy));
+            }
+            return Err(error);
         }
         // The images hold what was committed up to now; the log must not end before that.
         self.0.log.flush(self.0.log.end()).await?;
         add(&self.0.statistics.sweeps, 1);
+        let segments = counts.iter().map(|(partition, count)| (partition.0, *count)).collect();
         Ok(Some(Current { copy: copy as u8, begin, segments }))
     }
 }
 
 impl Sweep<'_> {
-    /// Writes the images of the dirty ones among the first `count` segments. All writes have ended when this returns.
+    /// Takes the first `count` segments and writes the dirty ones among them. All writes have ended when this returns.
     async fn pass(&mut self, count: u32) -> Result<()> {
         let inner = &self.database.0;
         let size = inner.sets.borrow().segment_size(self.partition);
         let mut outcome = inner.backup.reserve(&inner.executor, (self.partition, self.copy), (count, size)).await;
-        for segment in 0..count {
-            if outcome.is_ok() && self.database.0.sets.borrow().is_dirty(self.partition, segment, self.copy) {
-                outcome = self.begin(segment);
+        let mut left: Vec<u32> = (0..count).collect();
+        while outcome.is_ok() && !left.is_empty() {
+            let before = left.len();
+            let mut busy = Vec::new();
+            for segment in left {
+                if outcome.is_err() {
+                    break;
+                }
+                if self.may_take(segment) {
+                    outcome = self.take(segment);
+                } else {
+                    busy.push(segment);
+                }
+                if self.under_way.len() >= DEPTH {
+                    let ended = self.end_first().await;
+                    outcome = outcome.and(ended);
+                }
             }
-            if self.under_way.len() >= DEPTH {
-                outcome = outcome.and(self.end_first().await);
+            if busy.len() == before {
+                // Whoever keeps a segment from being taken may wait for one that is lent.
+                if self.under_way.is_empty() {
+                    inner.executor.sleep_ns(BUSY_WAIT_NS).await;
+                } else {
+                    let ended = self.end_first().await;
+                    outcome = outcome.and(ended);
+                }
             }
+            left = busy;
         }
         while !self.under_way.is_empty() {
             let ended = self.end_first().await;
@@ -77,34 +193,73 @@ impl Sweep<'_> {
         outcome
     }
 
-    /// Takes a segment's image and starts to write it.
-    fn begin(&mut self, segment: u32) -> Result<()> {
+    fn may_take(&self, segment: u32) -> bool {
+        let is_fuzzy = self.database.0.settings.sweep.strategy == Strategy::Fuzzy;
+        is_fuzzy || self.database.0.sets.borrow().may_take(self.partition, segment)
+    }
+
+    /// Takes a segment and starts to write it, if it is dirty.
+    fn take(&mut self, segment: u32) -> Result<()> {
         let inner = &self.database.0;
+        let Settings { strategy, spool } = inner.settings.sweep;
         let mut sets = inner.sets.borrow_mut();
-        let mut image = match self.spare.pop() {
-            Some(frame) => frame,
-            None => {
-                let size = sets.segment_size(self.partition);
-                inner.executor.frames(1, size)?.pop().expect("one frame was asked for")
-            }
-        };
-        sets.image(self.partition, segment, &mut image);
-        sets.clear_dirty(self.partition, segment, self.copy);
-        let (database, place) = (self.database.clone(), (self.partition, self.copy));
-        let write = inner
-            .executor
-            .spawn(async move { database.0.backup.write(&database.0.executor, place, segment, image).await });
-        self.under_way.push_back(Written { segment, write });
+        if sets.is_dirty(self.partition, segment, self.copy) {
+            // First of all that may fail.
+            let spare = match self.spare.pop() {
+                Some(frame) => frame,
+                None => {
+                    let size = sets.segment_size(self.partition);
+                    inner.executor.frames(1, size)?.pop().expect("one frame was asked for")
+                }
+            };
+            sets.clear_dirty(self.partition, segment, self.copy);
+            let lends = strategy != Strategy::Fuzzy && !spool;
+            let (source, image) = if let Some(snapshot) = sets.take_snapshot(self.partition, segment) {
+                self.spare.push(spare);
+                (Source::Snapshot, snapshot)
+            } else if let Some(own) = lends.then(|| sets.lend(self.partition, segment)).flatten() {
+                self.spare.push(spare);
+                (Source::Lent, own)
+            } else {
+                let mut image = spare;
+                sets.image(self.partition, segment, &mut image);
+                (Source::Spooled, image)
+            };
+            self.write(segment, source, image);
+        }
+        if strategy != Strategy::Fuzzy {
+            sets.paint(self.partition, segment);
+        }
         Ok(())
     }
 
+    fn write(&mut self, segment: u32, source: Source, image: Frame) {
+        let (database, place) = (self.database.clone(), (self.partition, self.copy));
+        let write = self
+            .database
+            .0
+            .executor
+            .spawn(async move { database.0.backup.write(&database.0.executor, place, segment, image).await });
+        self.under_way.push_back(Written { segment, source, write });
+    }
+
     async fn end_first(&mut self) -> Result<()> {
-        let Written { segment, write } = self.under_way.pop_front().expect("a write is under way");
+        let Written { segment, source, write } = self.under_way.pop_front().expect("a write is under way");
         let (frame, result) = write.join().await;
-        self.spare.extend(frame);
+        let inner = &self.database.0;
+        let mut sets = inner.sets.borrow_mut();
+        let frame = frame.expect("a write gives its buffer back");
+        match source {
+            Source::Spooled => self.spare.push(frame),
+            Source::Snapshot => sets.reuse(frame),
+            Source::Lent => {
+                sets.take_back(self.partition, segment, frame);
+                inner.segment_returned.wake_all(&inner.executor);
+            }
+        }
         match &result {
-            Ok(()) => add(&self.database.0.statistics.segments_written, 1),
-            Err(_) => self.database.0.sets.borrow_mut().mark_dirty(self.partition, segment, self.copy),
+            Ok(()) => add(&inner.statistics.segments_written, 1),
+            Err(_) => sets.mark_dirty(self.partition, segment, self.copy),
         }
         result
     }

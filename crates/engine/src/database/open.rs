@@ -53,6 +53,8 @@ pub struct Settings {
     pub victim: VictimPolicy,
     /// When checkpoints are taken.
     pub checkpoint: checkpoint::Policy,
+    /// How memory-resident sets are swept.
+    pub sweep: checkpoint::SweepSettings,
     /// How many transactions run at once; others wait to be admitted.
     pub multiprogramming_level: usize,
 }
@@ -74,6 +76,7 @@ impl Default for Settings {
             hold_locks: false,
             victim: VictimPolicy::default(),
             checkpoint,
+            sweep: checkpoint::SweepSettings::default(),
             multiprogramming_level: 1024,
         }
     }

@@ -111,6 +111,33 @@ impl Choice for Organization {
     ];
 }
 
+/// What a checkpoint takes of memory-resident sets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sweep {
+    /// `"fuzzy"`: segments as they are, one after the other.
+    #[default]
+    Fuzzy,
+    /// `"acbw"`: black/white, consistent by action.
+    ActionBlackWhite,
+    /// `"tcbw"`: black/white, consistent by transaction.
+    TransactionBlackWhite,
+    /// `"tccou"`: copy on update, consistent by transaction; `"accou"`, which asks for less, is the same.
+    CopyOnUpdate,
+    /// `"calc"`: stable versions of records.
+    StableVersions,
+}
+
+impl Choice for Sweep {
+    const WORDS: &'static [(&'static str, Sweep)] = &[
+        ("fuzzy", Sweep::Fuzzy),
+        ("acbw", Sweep::ActionBlackWhite),
+        ("tcbw", Sweep::TransactionBlackWhite),
+        ("accou", Sweep::CopyOnUpdate),
+        ("tccou", Sweep::CopyOnUpdate),
+        ("calc", Sweep::StableVersions),
+    ];
+}
+
 /// What a transaction locks in a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LockGranule {

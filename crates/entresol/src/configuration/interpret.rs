@@ -284,6 +284,8 @@ fn read_checkpoint(section: &mut Section<'_>, log_size: u64) -> Checkpoint {
     }) {
         checkpoint.log_bytes = log_bytes;
     }
+    checkpoint.sets = section.choice("sets").unwrap_or_default();
+    checkpoint.spool = section.flag("spool").unwrap_or(checkpoint.spool);
     checkpoint
 }
 

@@ -122,7 +122,7 @@ fn every_section_is_read() {
         undo: Some("disk".to_owned()),
         temp: Some("flash".to_owned()),
         commit: Commit { update: Update::Force },
-        checkpoint: Checkpoint { interval_ns: None, log_bytes: Some(8 << 20) },
+        checkpoint: Checkpoint { interval_ns: None, log_bytes: Some(8 << 20), ..Checkpoint::for_log(0) },
         locks: Locks { victim: Victim::Youngest },
         driver: Driver { backend: Backend::ThreadPool, direct: false },
         partitions: BTreeMap::from([(
