@@ -1,6 +1,6 @@
 //! Faults that torture has found, each in its smallest form.
 
-use base::{Lsn, PartitionId, TransactionId};
+use base::{Lsn, PartitionId, Random, TransactionId};
 use entresol_engine::log::record::Body;
 use entresol_engine::log::{Log, Scan};
 use entresol_engine::{Database, Direction, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
@@ -254,5 +254,36 @@ fn a_log_that_fills_up_without_a_checkpointer_is_given_up_in_time() {
         }
         let log = database.log();
         assert!(log.end().0 > log.capacity() && database.statistics().checkpoints.get() > 0, "the log was full");
+    });
+}
+
+#[test]
+fn long_transactions_that_end_each_other_get_through() {
+    run(&Media::new(), async |executor| {
+        let keys: Vec<String> = (0..12).map(|number| format!("key {number:02}")).collect();
+        let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let (database, tree) = tree(executor, &names).await;
+        let clients: Vec<_> = (0..4_u64)
+            .map(|client| {
+                let (database, keys) = (database.clone(), keys.clone());
+                executor.spawn(async move {
+                    let mut random = Random::stream(client, "client");
+                    let order: Vec<usize> = (0..30).map(|_| random.below(12) as usize).collect();
+                    let work = async |tx: &mut Transaction| {
+                        for key in &order {
+                            tx.modify(tree, keys[*key].as_bytes(), |value| value[0] += 1).await?;
+                            tx.database().executor().sleep_ns(1_000_000_000).await;
+                        }
+                        Ok(())
+                    };
+                    database.transaction(work).await.expect("commits");
+                })
+            })
+            .collect();
+        for client in clients {
+            client.join().await;
+        }
+        let deadlocks = database.statistics().deadlocks.get();
+        assert!(deadlocks < 300, "{deadlocks} deadlocks before four transactions got through");
     });
 }

@@ -4,7 +4,7 @@ use super::Transaction;
 use crate::{Database, Error, Result};
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 
-/// How long a deadlock's victim waits at least and at most before it is run again, in nanoseconds.
+/// How long a deadlock's victim waits at least before it is run again, and at most unless its run took longer, in nanoseconds.
 const BACKOFF_NS_MIN: u64 = 20 * MICROSECOND_NS;
 const BACKOFF_NS_MAX: u64 = 10 * MILLISECOND_NS;
 
@@ -50,6 +50,7 @@ impl Database {
         let mut backoff_ns = BACKOFF_NS_MIN;
         loop {
             let mut transaction = self.begin_aged(began).await?;
+            let tried = self.executor().now();
             match work(&mut transaction).await {
                 Ok(value) => {
                     transaction.commit().await?;
@@ -59,9 +60,11 @@ impl Database {
                     let age = transaction.began();
                     began = Some(age);
                     transaction.rollback().await?;
+                    let tried_ns = self.executor().now().since_ns(tried);
                     // Victims of different ages wait for different times, so that they do not meet again.
                     self.executor().sleep_ns(backoff_ns + backoff_ns * (age % 8) / 8).await;
-                    backoff_ns = (2 * backoff_ns).min(BACKOFF_NS_MAX);
+                    // Long transactions that begin again at once would meet, and end each other, for ever.
+                    backoff_ns = (2 * backoff_ns).min(tried_ns.max(BACKOFF_NS_MAX));
                 }
                 Err(error) => {
                     transaction.rollback().await?;
