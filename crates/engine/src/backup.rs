@@ -9,7 +9,7 @@ use crate::catalog::Partition;
 use crate::set::Sets;
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
-use driver::{Access, DeviceId, FileId, Frame, Op, Output};
+use driver::{Access, DeviceId, FileId, Frame, Op};
 use executor::{Executor, JoinHandle};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
@@ -66,10 +66,7 @@ async fn open(executor: &Executor, device: DeviceId, name: String, create: bool)
     if create {
         executor.perform(Op::Remove { device, name: name.clone() }).await.result?;
     }
-    let completion = executor.perform(Op::Open { device, name: name.clone(), create }).await;
-    let Output::Opened { file, length } = completion.result? else {
-        unreachable!("opening a file answers with the file")
-    };
+    let (file, length) = executor.open(device, &name, create).await?;
     Ok(CopyFile { name, file, length: Cell::new(length), writes: Cell::new(0) })
 }
 
@@ -174,7 +171,7 @@ impl Backup {
         let mut next = 0;
         while next < count || !reads.is_empty() {
             while next < count && reads.len() < DEPTH {
-                let buffer = executor.frames(1, size)?.pop().expect("one frame was asked for");
+                let buffer = executor.frame(size)?;
                 let (offset, length) = (u64::from(next) * size as u64, size as u32);
                 let op = Op::Read { file: own.file, offset, length, buffer, access: Access::Asynchronous };
                 let driver = executor.clone();

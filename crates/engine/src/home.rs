@@ -12,7 +12,7 @@ use crate::catalog::Partition;
 use crate::hierarchy::Record;
 use crate::{Error, Result};
 use base::Lsn;
-use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op, Output};
+use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op};
 use executor::Executor;
 use serde::{Deserialize, Serialize};
 
@@ -77,10 +77,7 @@ impl Home {
     /// # Errors
     /// The driver's.
     pub async fn create(executor: &Executor, device: DeviceId, contents: &Contents) -> Result<Home> {
-        let op = Op::Open { device, name: HOME_FILE.into(), create: true };
-        let Output::Opened { file, .. } = executor.perform(op).await.result? else {
-            unreachable!("opening a file answers with the file")
-        };
+        let (file, _) = executor.open(device, HOME_FILE, true).await?;
         executor.perform(Op::Resize { file, length: 2 * COPY_SIZE as u64 }).await.result?;
         let frame = executor.frames(1, COPY_SIZE)?.pop();
         let mut home = Home { file, generation: 0, frame };
@@ -95,10 +92,8 @@ impl Home {
     /// [`Error::NewerFormat`], or the driver's.
     pub async fn open(executor: &Executor, device: DeviceId, path: &str) -> Result<(Home, Contents)> {
         let foreign = |detail: &str| Error::NotADatabase { path: path.into(), detail: detail.into() };
-        let op = Op::Open { device, name: HOME_FILE.into(), create: false };
-        let (file, length) = match executor.perform(op).await.result {
-            Ok(Output::Opened { file, length }) => (file, length),
-            Ok(_) => unreachable!("opening a file answers with the file"),
+        let (file, length) = match executor.open(device, HOME_FILE, false).await {
+            Ok(opened) => opened,
             Err(fault) if fault.kind == FaultKind::NotFound => {
                 return Err(foreign(&format!("it holds no file '{}'", HOME_FILE)));
             }

@@ -35,7 +35,7 @@ use crate::{Error, Result};
 use base::{Lsn, TransactionId};
 use batches::Batches;
 use buffer::{Buffer, Piece};
-use driver::{Access, DeviceId, FileId, Frame, Op, Output};
+use driver::{Access, DeviceId, FileId, Frame, Op};
 use executor::{Executor, WaitQueue};
 use group_commit::{Decision, Group};
 use record::Body;
@@ -112,7 +112,7 @@ impl Log {
         settings.check_capacity(settings.capacity)?;
         let name = settings.file.clone();
         executor.perform(Op::Remove { device, name: name.clone() }).await.result?;
-        let (file, _) = open_file(executor, device, name, true).await?;
+        let (file, _) = executor.open(device, &name, true).await?;
         grow_file(executor, file, settings.capacity).await?;
         let start = Start {
             file,
@@ -507,14 +507,6 @@ async fn grow_file(executor: &Executor, file: FileId, size: u64) -> Result<()> {
         executor.perform(Op::Resize { file, length }).await.result?;
     }
     Ok(())
-}
-
-/// Opens a file of the log's device. Returns its id and length in bytes.
-async fn open_file(executor: &Executor, device: DeviceId, name: String, create: bool) -> Result<(FileId, u64)> {
-    match executor.perform(Op::Open { device, name, create }).await.result? {
-        Output::Opened { file, length } => Ok((file, length)),
-        other => unreachable!("opening a file completes with the file, not {other:?}"),
-    }
 }
 
 #[cfg(test)]

@@ -131,8 +131,8 @@ fn redo_sets(executor: &Executor, sets: &RefCell<Sets>, batch: &Batch, begin: Ls
             let detail = match sets.apply(changes) {
                 Ok(()) => break,
                 Err(ApplyError::NoSegment(partition)) => {
-                    let frame = executor.frames(1, sets.segment_size(partition))?.pop();
-                    sets.add_segment(partition, frame.expect("one frame was asked for"));
+                    let frame = executor.frame(sets.segment_size(partition))?;
+                    sets.add_segment(partition, frame);
                     continue;
                 }
                 // A creation that was cut off before anybody could use it.

@@ -1,10 +1,14 @@
 //! Tiers between main memory and disk, as a database sees them: what they serve, what survives, what is refused.
 
-use driver::{Halt, Op};
+#[path = "ground/machine.rs"]
+mod machine;
+
+use driver::Op;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
 use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order};
+use machine::run;
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
 const PAGES: u64 = 60;
@@ -28,15 +32,6 @@ fn cache(volatile: bool) -> hierarchy::Settings {
 fn write_buffer() -> hierarchy::Settings {
     let buffer = WriteBufferSettings { device: "nvem".into(), pages: 8, log_bytes: 64 << 10, volatile: None };
     hierarchy::Settings { write_buffer: Some(buffer), ..hierarchy::Settings::default() }
-}
-
-/// Runs `work` on a new machine with these media, then lets that machine vanish.
-fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
-    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), media.clone());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let result: Result<T, Halt> = executor.run(work(&executor));
-    executor.stop();
-    result.expect("the machine goes on")
 }
 
 fn spec() -> PartitionSpec {

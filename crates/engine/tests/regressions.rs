@@ -1,15 +1,19 @@
 //! Faults that torture has found, each in its smallest form.
 
+#[path = "ground/machine.rs"]
+mod machine;
+
 use base::{Lsn, PartitionId, Random, TransactionId};
 use entresol_engine::log::record::Body;
 use entresol_engine::log::{Log, Scan};
 use entresol_engine::{Database, Direction, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
-use executor::{Executor, Order};
+use executor::Executor;
+use machine::run;
 use std::future::{Future, poll_fn};
 use std::ops::Bound;
 use std::pin::pin;
 use std::task::Poll;
-use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+use virtual_driver::Media;
 
 fn settings() -> Settings {
     Settings {
@@ -18,14 +22,6 @@ fn settings() -> Settings {
         checkpoint: checkpoint::Policy::OFF,
         ..Settings::default()
     }
-}
-
-fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
-    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), media.clone());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let result = executor.run(work(&executor)).expect("runs to the end");
-    executor.stop();
-    result
 }
 
 /// A tree with these keys.

@@ -1,12 +1,15 @@
 //! Memory-resident sets in a database: transactions over sets and pages together, savepoints, sweeps, restart.
 
+#[path = "ground/machine.rs"]
+mod machine;
+
 use base::{PartitionId, Random};
-use driver::Halt;
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, checkpoint, log};
-use executor::{Executor, Order};
+use entresol_engine::{Database, Error, PartitionSpec, Settings, checkpoint, log};
+use executor::Executor;
+use machine::run;
 use std::collections::BTreeMap;
-use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+use virtual_driver::Media;
 
 fn settings() -> Settings {
     swept(checkpoint::SweepSettings::default())
@@ -19,15 +22,6 @@ fn swept(sweep: checkpoint::SweepSettings) -> Settings {
         sweep,
         ..Settings::default()
     }
-}
-
-/// Runs `work` on a new machine with these media, then lets that machine vanish.
-fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
-    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), media.clone());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let result: Result<T, Halt> = executor.run(work(&executor));
-    executor.stop();
-    result.expect("the machine goes on")
 }
 
 /// Segments small enough that the tests have several.

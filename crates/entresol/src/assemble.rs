@@ -3,12 +3,11 @@
 use crate::OpenError;
 use crate::configuration::{
     Backend, CacheDesign, Configuration, DeviceKind, GroupCommit, LockGranule, LockHold, Organization, Partition,
-    Replacement, Residence, Sweep, Update, Victim,
+    Replacement, Residence, Update, Victim,
 };
 use driver::Driver;
 use engine::buffer::replacement::Policy;
 use engine::catalog::{self, Locking};
-use engine::checkpoint::Strategy;
 use engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
 use engine::lock::VictimPolicy;
 use engine::page::HEADER_SIZE;
@@ -88,13 +87,7 @@ pub fn settings(configuration: &Configuration) -> Settings {
             interval_ns: configuration.checkpoint.interval_ns,
         },
         sweep: checkpoint::SweepSettings {
-            strategy: match configuration.checkpoint.sets {
-                Sweep::Fuzzy => Strategy::Fuzzy,
-                Sweep::ActionBlackWhite => Strategy::ActionBlackWhite,
-                Sweep::TransactionBlackWhite => Strategy::TransactionBlackWhite,
-                Sweep::CopyOnUpdate => Strategy::CopyOnUpdate,
-                Sweep::StableVersions => Strategy::StableVersions,
-            },
+            strategy: configuration.checkpoint.sets,
             spool: configuration.checkpoint.spool,
         },
         multiprogramming_level: configuration.mpl as usize,

@@ -39,8 +39,10 @@ mod tiers;
 #[cfg(test)]
 mod tests;
 
+pub use engine::checkpoint::Strategy;
+
 pub use choice::{
-    Backend, Choice, DeviceKind, LockGranule, LockHold, Organization, Replacement, Residence, Sweep, Update, Victim,
+    Backend, Choice, DeviceKind, LockGranule, LockHold, Organization, Replacement, Residence, Update, Victim,
 };
 pub use tiers::{Cache, CacheDesign, WriteBuffer};
 
@@ -224,8 +226,9 @@ pub struct Checkpoint {
     /// `log_bytes`: the growth of the log from one checkpoint to the next in bytes, 16 KiB to half of the log's size;
     /// `None` for `"off"`. Left out: a quarter of the log's size.
     pub log_bytes: Option<u64>,
-    /// `sets`: what a checkpoint takes of memory-resident sets.
-    pub sets: Sweep,
+    /// `sets`: what a checkpoint takes of memory-resident sets, `"fuzzy"`, `"acbw"`, `"tcbw"`, `"tccou"` (or `"accou"`, which asks
+    /// for less and is the same), `"calc"`.
+    pub sets: Strategy,
     /// `spool`: whether a consistent checkpoint of sets writes copies of segments, so that these can be changed meanwhile.
     pub spool: bool,
 }
@@ -233,7 +236,12 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// The defaults beside a log of `size` bytes.
     pub fn for_log(size: u64) -> Checkpoint {
-        Checkpoint { interval_ns: Some(60_000_000_000), log_bytes: Some(size / 4), sets: Sweep::default(), spool: true }
+        Checkpoint {
+            interval_ns: Some(60_000_000_000),
+            log_bytes: Some(size / 4),
+            sets: Strategy::default(),
+            spool: true,
+        }
     }
 }
 

@@ -6,9 +6,9 @@ use crate::timers::Timers;
 use crate::{JoinHandle, Perform, TaskId, WaitQueue};
 use base::{Instant, Random};
 use driver::{
-    CacheReport, Class, Completion, DeviceId, DeviceTraits, Doorbell, Driver, EventCount, Fault, Frame, Halt,
+    CacheReport, Class, Completion, DeviceId, DeviceTraits, Doorbell, Driver, EventCount, Fault, FileId, Frame, Halt,
 };
-use driver::{Op, OpKind, StationReport, Token, Work};
+use driver::{Op, OpKind, Output, StationReport, Token, Work};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -392,6 +392,25 @@ impl Executor {
     /// The driver's [`Fault`].
     pub fn frames(&self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
         self.0.driver.borrow_mut().frames(count, size)
+    }
+
+    /// One frame of memory for I/O.
+    ///
+    /// # Errors
+    /// As [`Executor::frames`].
+    pub fn frame(&self, size: usize) -> Result<Frame, Fault> {
+        Ok(self.frames(1, size)?.pop().expect("one frame was asked for"))
+    }
+
+    /// Opens a file, or creates it; says how long it is, in bytes.
+    ///
+    /// # Errors
+    /// The driver's [`Fault`].
+    pub async fn open(&self, device: DeviceId, name: &str, create: bool) -> Result<(FileId, u64), Fault> {
+        match self.perform(Op::Open { device, name: name.to_owned(), create }).await.result? {
+            Output::Opened { file, length } => Ok((file, length)),
+            other => unreachable!("opening a file answers with the file, not {other:?}"),
+        }
     }
 
     /// The device of this name.

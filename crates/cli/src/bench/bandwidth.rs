@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use base::units::format_size;
-use driver::{Access, FileId, Op, Output};
+use driver::{Access, FileId, Op};
 use executor::{Executor, Order, WaitQueue};
 use real_driver::{Options, RealDriver, wall_ns};
 use std::cell::{Cell, RefCell};
@@ -26,10 +26,7 @@ pub fn sequential_read(directory: &Path, name: &str, length: u64) -> Result<f64,
     let executor = Executor::new(Box::new(RealDriver::open(options)?), Order::FirstInFirstOut);
     let device = executor.device(&device).expect("the driver was given this device");
     let result = executor.run(async {
-        let open = Op::Open { device, name: name.to_owned(), create: false };
-        let Output::Opened { file, .. } = executor.perform(open).await.result? else {
-            unreachable!("opening a file answers with the file")
-        };
+        let (file, _) = executor.open(device, name, false).await?;
         let began = wall_ns();
         read(&executor, file, length).await?;
         Ok::<f64, driver::Fault>(length as f64 * 1e9 / (wall_ns() - began).max(1) as f64)

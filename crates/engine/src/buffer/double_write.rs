@@ -8,7 +8,7 @@ use super::Buffer;
 use crate::page::header;
 use crate::{Error, Result};
 use base::{Lsn, PageId};
-use driver::{Access, DeviceId, Fault, FaultKind, FileId, Frame, Op, Output};
+use driver::{Access, DeviceId, Fault, FaultKind, FileId, Frame, Op};
 use executor::{Executor, WaitQueue};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -49,10 +49,7 @@ impl DoubleWrite {
     /// # Errors
     /// The driver's.
     pub async fn open(executor: &Executor, device: DeviceId, page_size: usize) -> Result<DoubleWrite> {
-        let op = Op::Open { device, name: Self::NAME.to_owned(), create: true };
-        let Output::Opened { file, length } = executor.perform(op).await.result? else {
-            unreachable!("opening a file answers with the file")
-        };
+        let (file, length) = executor.open(device, Self::NAME, true).await?;
         let size = (REGIONS * PAGES_PER_REGION * page_size) as u64;
         if length < size {
             executor.perform(Op::Resize { file, length: size }).await.result?;
@@ -108,7 +105,7 @@ impl DoubleWrite {
         if let Some(frame) = self.frames.borrow_mut().pop() {
             return Ok(frame);
         }
-        Ok(executor.frames(1, PAGES_PER_REGION * self.page_size)?.pop().expect("one was asked for"))
+        Ok(executor.frame(PAGES_PER_REGION * self.page_size)?)
     }
 
     async fn take_region(&self, buffer: &Buffer) -> Result<usize> {
@@ -157,7 +154,7 @@ impl DoubleWrite {
             if id.number >= file.capacity() {
                 continue;
             }
-            let mut frame = executor.frames(1, self.page_size)?.pop().expect("one was asked for");
+            let mut frame = executor.frame(self.page_size)?;
             let (offset, length, access) = (file.offset(id), self.page_size as u32, Access::Asynchronous);
             let op = Op::Read { file: file.file, offset, length, buffer: frame, access };
             let completion = executor.perform(op).await;

@@ -4,7 +4,7 @@ use crate::hierarchy::Placement;
 use crate::page::{PageKind, header};
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
-use driver::{Access, DeviceId, DeviceTraits, FileId, Op, Output, Work};
+use driver::{Access, DeviceId, DeviceTraits, FileId, Op, Work};
 use executor::{Executor, Turn};
 use std::cell::Cell;
 
@@ -52,10 +52,7 @@ impl DataFile {
         create: bool,
         fresh_kind: PageKind,
     ) -> Result<DataFile> {
-        let completion = executor.perform(Op::Open { device, name: name.to_owned(), create }).await;
-        let Output::Opened { file, length } = completion.result? else {
-            unreachable!("opening a file answers with the file")
-        };
+        let (file, length) = executor.open(device, name, create).await?;
         let pages = u32::try_from(length / page_size as u64).unwrap_or(u32::MAX);
         Ok(DataFile {
             name: name.to_owned(),

@@ -209,7 +209,7 @@ impl Sweep<'_> {
                 Some(frame) => frame,
                 None => {
                     let size = sets.segment_size(self.partition);
-                    inner.executor.frames(1, size)?.pop().expect("one frame was asked for")
+                    inner.executor.frame(size)?
                 }
             };
             sets.clear_dirty(self.partition, segment, self.copy);

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::{Error, Result};
-use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op, Output};
+use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op};
 use executor::Executor;
 use serde::{Deserialize, Serialize};
 
@@ -88,10 +88,8 @@ pub async fn open_file(
     kind: Kind,
     create: bool,
 ) -> Result<Option<(FileId, u64)>> {
-    let op = Op::Open { device, name: kind.file_name().to_owned(), create };
-    match executor.perform(op).await.result {
-        Ok(Output::Opened { file, length }) => Ok(Some((file, length))),
-        Ok(_) => unreachable!("opening a file answers with the file"),
+    match executor.open(device, kind.file_name(), create).await {
+        Ok(opened) => Ok(Some(opened)),
         Err(fault) if fault.kind == FaultKind::NotFound => Ok(None),
         Err(fault) => Err(Error::Input(fault)),
     }
@@ -127,5 +125,5 @@ pub async fn read_header(executor: &Executor, file: FileId, record: &Record, pag
 }
 
 fn frame(executor: &Executor) -> Result<Frame> {
-    Ok(executor.frames(1, HEADER_BYTES as usize)?.pop().expect("one was asked for"))
+    Ok(executor.frame(HEADER_BYTES as usize)?)
 }

@@ -234,7 +234,7 @@ async fn read(
 ) -> Result<Frame> {
     let buffer = match frame {
         Some(frame) => frame,
-        None => executor.frames(1, length)?.pop().expect("one was asked for"),
+        None => executor.frame(length)?,
     };
     let op = Op::Read { file, offset, length: length as u32, buffer, access: Access::Asynchronous };
     let completion = executor.perform(op).await;
@@ -249,7 +249,7 @@ async fn write(executor: &Executor, file: FileId, offset: u64, buffer: Frame, le
 }
 
 async fn erase(executor: &Executor, file: FileId, offset: u64, page_size: usize) -> Result<()> {
-    let zeros = executor.frames(1, page_size)?.pop().expect("one was asked for");
+    let zeros = executor.frame(page_size)?;
     write(executor, file, offset, zeros, page_size).await
 }
 

@@ -74,7 +74,7 @@ impl ReadAhead {
     fn submit(&mut self) -> Result<()> {
         let frame = match self.spare.pop() {
             Some(frame) => frame,
-            None => self.executor.frames(1, self.read_size)?.pop().expect("one frame was asked for"),
+            None => self.executor.frame(self.read_size)?,
         };
         let offset = self.next % self.capacity;
         let length = (self.read_size as u64).min(self.capacity - offset).min(self.limit - self.next);

@@ -3,7 +3,7 @@
 use super::page::{self, Flaw, HEADER_SIZE, Header};
 use super::read_ahead::{Chunk, ReadAhead};
 use super::record::Record;
-use super::{Log, Settings, Start, open_file};
+use super::{Log, Settings, Start};
 use crate::{Error, Result};
 use base::Lsn;
 use driver::{DeviceId, FileId, Op};
@@ -89,7 +89,7 @@ impl Scan {
     ) -> Result<Scan> {
         let traits = executor.traits(device);
         settings.check(traits.alignment)?;
-        let (file, capacity) = open_file(executor, device, settings.file.clone(), false).await?;
+        let (file, capacity) = executor.open(device, &settings.file, false).await?;
         // What a killed process wrote can be read here and is perhaps not durable; redo relies on it, and writes pages.
         executor.perform(Op::Sync { file }).await.result?;
         settings.check_capacity(capacity)?;

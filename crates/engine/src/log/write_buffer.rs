@@ -4,8 +4,8 @@
 //! The buffer is a ring of whole log pages, which carry their position, opening and checksum. Room is given free in the order
 //! in which it was taken.
 
+use super::Settings;
 use super::page::{self, HEADER_SIZE};
-use super::{Settings, open_file};
 use crate::Result;
 use crate::database::device;
 use crate::hierarchy::{self, HEADER_BYTES, Kind, Record, TierReport, WriteBufferSettings};
@@ -184,7 +184,7 @@ async fn restore(executor: &Executor, (log_device, settings): (DeviceId, &Settin
     if !whole || !hierarchy::read_header(executor, file, record, settings.page_size).await? {
         return missing(&format!("its file '{}' is another tier's", record.kind.file_name()));
     }
-    let (log, log_length) = open_file(executor, log_device, settings.file.clone(), false).await?;
+    let (log, log_length) = executor.open(log_device, &settings.file, false).await?;
     settings.check_capacity(log_length)?;
     let size = settings.page_size;
     let mut frames = executor.frames(2, size)?;

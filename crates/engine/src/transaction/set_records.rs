@@ -143,8 +143,8 @@ impl Database {
     /// Gives a set one more segment.
     pub(crate) fn add_segment(&self, partition: PartitionId) -> Result<()> {
         let mut sets = self.0.sets.borrow_mut();
-        let frame = self.0.executor.frames(1, sets.segment_size(partition))?.pop();
-        sets.add_segment(partition, frame.expect("one frame was asked for"));
+        let frame = self.0.executor.frame(sets.segment_size(partition))?;
+        sets.add_segment(partition, frame);
         Ok(())
     }
 

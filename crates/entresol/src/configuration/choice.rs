@@ -1,5 +1,7 @@
 //! Settings that are one of a few words.
 
+use engine::checkpoint::Strategy;
+
 /// A setting that is one of a few words.
 pub trait Choice: Copy + Default + PartialEq + 'static {
     /// Every word that the file may hold, with its meaning.
@@ -111,30 +113,14 @@ impl Choice for Organization {
     ];
 }
 
-/// What a checkpoint takes of memory-resident sets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sweep {
-    /// `"fuzzy"`: segments as they are, one after the other.
-    #[default]
-    Fuzzy,
-    /// `"acbw"`: black/white, consistent by action.
-    ActionBlackWhite,
-    /// `"tcbw"`: black/white, consistent by transaction.
-    TransactionBlackWhite,
-    /// `"tccou"`: copy on update, consistent by transaction; `"accou"`, which asks for less, is the same.
-    CopyOnUpdate,
-    /// `"calc"`: stable versions of records.
-    StableVersions,
-}
-
-impl Choice for Sweep {
-    const WORDS: &'static [(&'static str, Sweep)] = &[
-        ("fuzzy", Sweep::Fuzzy),
-        ("acbw", Sweep::ActionBlackWhite),
-        ("tcbw", Sweep::TransactionBlackWhite),
-        ("accou", Sweep::CopyOnUpdate),
-        ("tccou", Sweep::CopyOnUpdate),
-        ("calc", Sweep::StableVersions),
+impl Choice for Strategy {
+    const WORDS: &'static [(&'static str, Strategy)] = &[
+        ("fuzzy", Strategy::Fuzzy),
+        ("acbw", Strategy::ActionBlackWhite),
+        ("tcbw", Strategy::TransactionBlackWhite),
+        ("accou", Strategy::CopyOnUpdate),
+        ("tccou", Strategy::CopyOnUpdate),
+        ("calc", Strategy::StableVersions),
     ];
 }
 

@@ -128,7 +128,7 @@ fn pages_of_a_newer_release_are_named() {
     let (site, settings, _) = prepared();
     let machine = site.machine();
     let error = machine.run(async {
-        let (file, _) = open_file(&machine.executor, machine.device, "log".into(), false).await.expect("there");
+        let (file, _) = machine.executor.open(machine.device, "log", false).await.expect("there");
         let mut frame = Frame::allocate(1, 512).remove(0);
         page::begin(&mut frame, 5 * 512, 1);
         page::close(&mut frame, page::HEADER_SIZE);
@@ -147,8 +147,6 @@ fn a_missing_or_foreign_file_is_an_error() {
     let site = Site::default();
     assert!(matches!(scan(&site, &small_settings(), Lsn::ZERO), Err(Error::Input(_))));
     let machine = site.machine();
-    machine
-        .run(async { open_file(&machine.executor, machine.device, "log".into(), true).await.map(|_| ()) })
-        .expect("created");
+    machine.run(async { machine.executor.open(machine.device, "log", true).await.map(|_| ()) }).expect("created");
     assert!(matches!(scan(&site, &small_settings(), Lsn::ZERO), Err(Error::Setting(_))));
 }
