@@ -11,7 +11,7 @@ use engine::catalog::{self, Locking};
 use engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
 use engine::lock::VictimPolicy;
 use engine::page::HEADER_SIZE;
-use engine::{Error, PartitionSpec, Settings, buffer, checkpoint, log};
+use engine::{Error, PartitionSpec, Procedures, Settings, buffer, checkpoint, log};
 use std::collections::BTreeMap;
 use std::path::Path;
 use virtual_driver::{Media, VirtualDriver};
@@ -48,7 +48,7 @@ pub fn driver(
 }
 
 /// The engine's settings.
-pub fn settings(configuration: &Configuration) -> Settings {
+pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settings {
     let page_size = configuration.buffer.page_size as usize;
     let group_commit = match configuration.log.group_commit {
         GroupCommit::Adaptive => log::GroupCommit::Adaptive,
@@ -91,6 +91,7 @@ pub fn settings(configuration: &Configuration) -> Settings {
             spool: configuration.checkpoint.spool,
         },
         multiprogramming_level: configuration.mpl as usize,
+        procedures,
     }
 }
 

@@ -27,7 +27,6 @@
 mod assemble;
 pub mod configuration;
 mod error;
-mod procedure;
 mod reply;
 mod server;
 mod store;
@@ -37,11 +36,10 @@ mod warnings;
 mod placements;
 
 pub use engine::{
-    Cursor, Database, Direction, Error, PartitionSpec, Result, Savepoint, Transaction, catalog, hierarchy,
+    Cursor, Database, Direction, Error, PartitionSpec, Procedures, Result, Savepoint, Transaction, catalog, hierarchy,
     organization, statistics,
 };
 pub use error::OpenError;
-pub use procedure::Procedures;
 pub use server::{Handle, Pending, Server};
 pub use store::{Opening, Store};
 

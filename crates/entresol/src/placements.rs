@@ -8,7 +8,7 @@ use base::Random;
 use devices::Hardware;
 use driver::Driver;
 use engine::catalog::{Locking, Organization};
-use engine::{Database, PartitionSpec};
+use engine::{Database, PartitionSpec, Procedures};
 use executor::{Executor, Order};
 use std::path::Path;
 use virtual_driver::{Media, Options, VirtualDriver};
@@ -140,7 +140,7 @@ fn on<T>(driver: Box<dyn Driver>, work: impl AsyncFnOnce(&Executor) -> engine::R
 
 /// Loads and runs Debit-Credit, stops, and looks at what is there, twice: after a stop in the middle, and after an orderly one.
 fn walk(configuration: &Configuration, transactions: u64, mut driver: impl FnMut() -> Box<dyn Driver>) {
-    let settings = assemble::settings(configuration);
+    let settings = assemble::settings(configuration, Procedures::new());
     on(driver(), async |executor| {
         let database = Database::create(executor, settings.clone()).await?;
         debit_credit::load(&database, &scale(), |name| Ok(spec(configuration, name)), |_| ()).await?;

@@ -2,8 +2,8 @@
 
 use crate::reply::{Promise, Slot, Wakes};
 use crate::store::Store;
-use crate::{OpenError, Opening, Procedures};
-use engine::{Database, Error, Result, Transaction};
+use crate::{OpenError, Opening};
+use engine::{Database, Error, Procedures, Result, Transaction};
 use executor::{Executor, Mailbox, Sender, mailbox};
 use std::cell::Cell;
 use std::future::Future;
@@ -13,20 +13,13 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-type Work = Box<dyn FnOnce(Served) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+type Work = Box<dyn FnOnce(Database) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 /// What other threads send.
 enum Request {
     Run(Work),
     /// What was sent before is done; what was sent later is refused.
     Close,
-}
-
-/// What a request finds on the engine's thread.
-#[derive(Clone)]
-struct Served {
-    database: Database,
-    procedures: Rc<Procedures>,
 }
 
 /// A database on a thread of its own. Dropping it waits until the requests that were sent before are done and closes the
@@ -134,7 +127,7 @@ impl<T> Pending<T> {
 }
 
 impl Server {
-    /// Opens the database on a new thread. `procedures` are made there.
+    /// Opens the database on a new thread. `procedures` are made there, in place of those of the opening.
     ///
     /// # Errors
     /// Those of [`Opening::open`].
@@ -146,7 +139,7 @@ impl Server {
         let shared = wakes.clone();
         let (report, opened) = mpsc::channel();
         let thread = std::thread::Builder::new().name("entresol".into()).spawn(move || {
-            let store = match opening.open() {
+            let store = match opening.open_with(procedures()) {
                 Ok(store) => store,
                 Err(error) => {
                     // The caller of `start` waits for this answer, so it is there to receive it.
@@ -156,7 +149,7 @@ impl Server {
             };
             let (sender, requests) = mailbox(store.executor());
             let _ = report.send(Ok(sender));
-            serve(store, requests, procedures(), &shared)
+            serve(store, requests, &shared)
         });
         let thread = thread.map_err(|error| {
             driver::Fault::new(driver::FaultKind::NoMemory, format!("starting the engine's thread: {error}"))
@@ -200,14 +193,13 @@ impl Drop for Server {
 }
 
 /// Takes requests up until the server closes, then closes the store.
-fn serve(store: Store, requests: Mailbox<Request>, procedures: Procedures, wakes: &Wakes) -> Result<(), OpenError> {
-    let served = Served { database: store.database().clone(), procedures: Rc::new(procedures) };
+fn serve(store: Store, requests: Mailbox<Request>, wakes: &Wakes) -> Result<(), OpenError> {
     let executor = store.executor().clone();
-    executor.run(receive(&executor, requests, served, wakes))?;
+    executor.run(receive(&executor, requests, store.database(), wakes))?;
     store.close()
 }
 
-async fn receive(executor: &Executor, requests: Mailbox<Request>, served: Served, wakes: &Wakes) {
+async fn receive(executor: &Executor, requests: Mailbox<Request>, database: &Database, wakes: &Wakes) {
     let mut batch = Vec::new();
     let running = Rc::new(Cell::new(0_usize));
     let answered = Rc::new(executor::WaitQueue::new());
@@ -215,7 +207,7 @@ async fn receive(executor: &Executor, requests: Mailbox<Request>, served: Served
     'open: while requests.receive(executor, &mut batch).await {
         for request in batch.drain(..) {
             let Request::Run(work) = request else { break 'open };
-            let future = work(served.clone());
+            let future = work(database.clone());
             running.set(running.get() + 1);
             let (running, answered, other) = (Rc::clone(&running), Rc::clone(&answered), executor.clone());
             executor.spawn(async move {
@@ -244,12 +236,12 @@ impl Handle {
     /// Sends a request and does not wait.
     fn send<T: Send + 'static>(
         &self,
-        work: impl FnOnce(Served) -> Pin<Box<dyn Future<Output = Result<T>>>> + Send + 'static,
+        work: impl FnOnce(Database) -> Pin<Box<dyn Future<Output = Result<T>>>> + Send + 'static,
     ) -> Pending<T> {
         let slot = Slot::new();
         let promise = Promise::new(&slot, &self.wakes);
-        self.sender.send(Request::Run(Box::new(move |served| {
-            let answer = work(served);
+        self.sender.send(Request::Run(Box::new(move |database| {
+            let answer = work(database);
             Box::pin(async move { promise.keep(answer.await) })
         })));
         Pending { slot, wakes: self.wakes.clone() }
@@ -263,8 +255,8 @@ impl Handle {
         &self,
         work: impl AsyncFn(&mut Transaction) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let run = move |served: Served| -> Pin<Box<dyn Future<Output = Result<T>>>> {
-            Box::pin(async move { served.database.transaction(async |tx| work(tx).await).await })
+        let run = move |database: Database| -> Pin<Box<dyn Future<Output = Result<T>>>> {
+            Box::pin(async move { database.transaction(async |tx| work(tx).await).await })
         };
         self.send(run).wait()
     }
@@ -277,8 +269,8 @@ impl Handle {
         &self,
         work: impl AsyncFnOnce(&Database) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let run = move |served: Served| -> Pin<Box<dyn Future<Output = Result<T>>>> {
-            Box::pin(async move { work(&served.database).await })
+        let run = move |database: Database| -> Pin<Box<dyn Future<Output = Result<T>>>> {
+            Box::pin(async move { work(&database).await })
         };
         self.send(run).wait()
     }
@@ -286,7 +278,7 @@ impl Handle {
     /// Runs a registered procedure and waits for its commit.
     ///
     /// # Errors
-    /// Those of [`Procedures::call`].
+    /// Those of [`Database::call`].
     pub fn call(&self, name: &str, parameters: &[u8]) -> Result<Vec<u8>> {
         self.submit(name, parameters).wait()
     }
@@ -294,8 +286,6 @@ impl Handle {
     /// Sends a call of a registered procedure; its answer is waited for later.
     pub fn submit(&self, name: &str, parameters: &[u8]) -> Pending<Vec<u8>> {
         let (name, parameters) = (name.to_owned(), parameters.to_vec());
-        self.send(move |served| {
-            Box::pin(async move { served.procedures.call(&served.database, &name, &parameters).await })
-        })
+        self.send(move |database| Box::pin(async move { database.call(&name, &parameters).await }))
     }
 }

@@ -3,11 +3,13 @@
 use crate::configuration::{Configuration, FILE_NAME};
 use crate::{OpenError, assemble};
 use driver::{Op, Output};
-use engine::{Database, Error};
+use engine::{Database, Error, Procedures};
 use executor::{Executor, Order};
 use real_driver::DirectoryLock;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use virtual_driver::Media;
 
 /// A database that is about to be opened.
@@ -19,17 +21,26 @@ use virtual_driver::Media;
 /// assert!(store.is_virtual());
 /// # Ok::<(), entresol::OpenError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Opening {
     path: PathBuf,
     configuration: Configuration,
     seed: u64,
+    procedures: Arc<dyn Fn() -> Procedures + Send + Sync>,
+}
+
+impl fmt::Debug for Opening {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Opening { path, configuration, seed, procedures: _ } = self;
+        let mut fields = formatter.debug_struct("Opening");
+        fields.field("path", path).field("configuration", configuration).field("seed", seed).finish_non_exhaustive()
+    }
 }
 
 impl Opening {
     /// Of the directory `path`, with this configuration. On described hardware nothing is stored there.
     pub fn new(path: impl Into<PathBuf>, configuration: Configuration) -> Opening {
-        Opening { path: path.into(), configuration, seed: 1 }
+        Opening { path: path.into(), configuration, seed: 1, procedures: Arc::new(Procedures::new) }
     }
 
     /// Of the directory `path`, with the configuration in its file `entresol.toml`, or the defaults if it has none.
@@ -49,12 +60,47 @@ impl Opening {
         self
     }
 
+    /// Has the database opened with procedures, which are made on its thread.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+    /// use entresol::{Opening, PartitionSpec, Procedures};
+    ///
+    /// let opening = Opening::in_directory(directory)?.procedures(|| {
+    ///     let mut procedures = Procedures::new();
+    ///     procedures.register("remember", async |tx, parameters| {
+    ///         let notes = tx.database().partition("notes")?;
+    ///         tx.put(notes, parameters, b"noted").await?;
+    ///         Ok(Vec::new())
+    ///     });
+    ///     procedures
+    /// });
+    /// let store = opening.open()?;
+    /// store.run(async |database| {
+    ///     database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    ///     database.call("remember", b"milk").await
+    /// })?;
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn procedures(mut self, make: impl Fn() -> Procedures + Send + Sync + 'static) -> Opening {
+        self.procedures = Arc::new(make);
+        self
+    }
+
     /// Opens the database on this thread, creating it if the directory is empty or missing.
     ///
     /// # Errors
     /// An [`OpenError`] that names the file and says what to do.
     pub fn open(self) -> Result<Store, OpenError> {
-        self.start(true)
+        let procedures = (self.procedures)();
+        self.start(procedures, true)
+    }
+
+    /// The same, with these procedures.
+    pub(crate) fn open_with(self, procedures: Procedures) -> Result<Store, OpenError> {
+        self.start(procedures, true)
     }
 
     /// Opens the database on this thread, if there is one.
@@ -73,10 +119,11 @@ impl Opening {
     /// # Ok::<(), OpenError>(())
     /// ```
     pub fn open_existing(self) -> Result<Store, OpenError> {
-        self.start(false)
+        let procedures = (self.procedures)();
+        self.start(procedures, false)
     }
 
-    fn start(self, create: bool) -> Result<Store, OpenError> {
+    fn start(self, procedures: Procedures, create: bool) -> Result<Store, OpenError> {
         let path = self.path.display().to_string();
         let real = self.configuration.hardware.is_none();
         if real && !create && !self.path.is_dir() {
@@ -85,7 +132,7 @@ impl Opening {
         }
         let driver = assemble::driver(&self.configuration, &self.path, self.seed, &Media::new())?;
         let executor = Executor::new(driver, Order::FirstInFirstOut);
-        let settings = assemble::settings(&self.configuration);
+        let settings = assemble::settings(&self.configuration, procedures);
         let home = settings.home_device.clone();
         let others = || self.configuration.devices.keys().filter(|name| real && **name != home);
         self.refuse_foreign(&executor, &home, others(), create)?;

@@ -126,6 +126,7 @@ impl Configuration {
                 checkpoint,
                 sweep,
                 multiprogramming_level: one_of(random, &[2, 4, 64]),
+                ..Settings::default()
             },
             volatile_tiers,
             atomic_write: one_of(random, &[512, 512, 4096, u32::MAX]),

@@ -86,8 +86,8 @@ fn settings(device: &str) -> Settings {
         hold_locks: false,
         victim: VictimPolicy::Youngest,
         checkpoint: checkpoint::Policy { log_bytes: Some(256 << 10), interval_ns: Some(5_000_000) },
-        sweep: checkpoint::SweepSettings::default(),
         multiprogramming_level: 6,
+        ..Settings::default()
     }
 }
 

@@ -64,8 +64,8 @@ fn settings() -> Settings {
         hold_locks: false,
         victim: VictimPolicy::Requester,
         checkpoint: checkpoint::Policy { log_bytes: None, interval_ns: None },
-        sweep: engine::checkpoint::SweepSettings::default(),
         multiprogramming_level: 1_024,
+        ..Settings::default()
     }
 }
 

@@ -77,8 +77,8 @@ fn settings(variant: Variant) -> Settings {
         hold_locks: variant.hold_locks,
         victim: VictimPolicy::Requester,
         checkpoint: checkpoint::Policy::OFF,
-        sweep: engine::checkpoint::SweepSettings::default(),
         multiprogramming_level: 4,
+        ..Settings::default()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::recovery;
 use crate::set::Sets;
 use crate::statistics::Statistics;
 use crate::transaction::Registry;
-use crate::{Error, Result, buffer, log};
+use crate::{Error, Procedures, Result, buffer, log};
 use base::Lsn;
 use driver::DeviceId;
 use executor::{Executor, Turn, WaitQueue};
@@ -57,6 +57,8 @@ pub struct Settings {
     pub sweep: checkpoint::SweepSettings,
     /// How many transactions run at once; others wait to be admitted.
     pub multiprogramming_level: usize,
+    /// The procedures that callers name.
+    pub procedures: Procedures,
 }
 
 impl Default for Settings {
@@ -78,6 +80,7 @@ impl Default for Settings {
             checkpoint,
             sweep: checkpoint::SweepSettings::default(),
             multiprogramming_level: 1024,
+            procedures: Procedures::new(),
         }
     }
 }

@@ -1,0 +1,89 @@
+//! Registered procedures: transactions that callers name, with their parameters as bytes.
+
+use crate::{Database, Error, Result, Transaction};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+type Answer<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + 'a>>;
+
+trait Procedure {
+    fn run<'a>(&'a self, transaction: &'a mut Transaction, parameters: &'a [u8]) -> Answer<'a>;
+}
+
+impl<Body: AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>>> Procedure for Body {
+    fn run<'a>(&'a self, transaction: &'a mut Transaction, parameters: &'a [u8]) -> Answer<'a> {
+        Box::pin(self(transaction, parameters))
+    }
+}
+
+/// Procedures by name, which a database is opened with ([`crate::Settings::procedures`]). Each runs as one transaction, again
+/// if it was a deadlock's victim ([`Database::call`]).
+///
+/// ```
+/// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+/// # use ground::*;
+/// use entresol_engine::{Procedures, Settings};
+///
+/// let mut procedures = Procedures::new();
+/// procedures.register("remember", async |tx, parameters| {
+///     let notes = tx.database().partition("notes")?;
+///     tx.put(notes, parameters, b"noted").await?;
+///     Ok(Vec::new())
+/// });
+/// let settings = Settings { procedures, ..Settings::default() };
+/// # with_database_of(settings, async |database| {
+/// # database.create_partition(PartitionSpec::b_tree("notes")).await?;
+/// database.call("remember", b"milk").await?;
+/// # Ok(())
+/// # });
+/// ```
+#[derive(Clone, Default)]
+pub struct Procedures {
+    bodies: BTreeMap<String, Rc<dyn Procedure>>,
+}
+
+impl fmt::Debug for Procedures {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_set().entries(self.bodies.keys()).finish()
+    }
+}
+
+impl Procedures {
+    /// No procedures.
+    pub fn new() -> Procedures {
+        Procedures::default()
+    }
+
+    /// Adds a procedure, in place of one of this name.
+    pub fn register(
+        &mut self,
+        name: &str,
+        body: impl AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>> + 'static,
+    ) -> &mut Procedures {
+        self.bodies.insert(name.to_owned(), Rc::new(body));
+        self
+    }
+
+    fn known(&self) -> String {
+        let names: Vec<&str> = self.bodies.keys().map(String::as_str).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    }
+}
+
+impl Database {
+    /// Runs a procedure that the database was opened with.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if there is none of this name, or the procedure's.
+    pub async fn call(&self, name: &str, parameters: &[u8]) -> Result<Vec<u8>> {
+        let procedures = &self.settings().procedures;
+        let Some(body) = procedures.bodies.get(name) else {
+            let known = procedures.known();
+            return Err(Error::Setting(format!("there is no procedure '{name}'; registered are: {known}")));
+        };
+        self.transaction(async |tx| body.run(tx, parameters).await).await
+    }
+}
