@@ -82,8 +82,9 @@ pub struct Cpu {
     pub instructions: Instructions,
 }
 
-/// Mean numbers of instructions per step (Rahm 1991, table 4.1).
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+/// Mean numbers of instructions per step: Rahm 1991, table 4.1, and, nothing unless given, the basic operations of System M
+/// (Garcia-Molina and Salem, 1988, table 4.4).
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Instructions {
     /// Begin of transaction.
@@ -96,6 +97,24 @@ pub struct Instructions {
     pub input_output: u64,
     /// One access to non-volatile extended memory.
     pub nvem_access: u64,
+    /// One lock, requested and released.
+    #[serde(default)]
+    pub lock_pair: u64,
+    /// One page of the log buffer.
+    #[serde(default)]
+    pub log_page: u64,
+    /// One look whether the log is durable up to some position.
+    #[serde(default)]
+    pub log_check: u64,
+    /// Memory for a copy of a segment, taken and given back.
+    #[serde(default)]
+    pub segment_allocation: u64,
+    /// Copying 1 KiB of a segment.
+    #[serde(default)]
+    pub segment_copy: u64,
+    /// One message between a client and the transaction server.
+    #[serde(default)]
+    pub message: u64,
     /// Whether actual numbers are exponentially distributed about these means; otherwise they are exactly these.
     #[serde(default)]
     pub exponential: bool,

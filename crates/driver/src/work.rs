@@ -12,12 +12,35 @@ pub enum Work {
     InputOutput,
     /// One access to non-volatile extended memory.
     NvemAccess,
+    /// One lock, requested and released (System M, 1988, table 4.4: 'lock request').
+    LockPair,
+    /// One page of the log buffer, prepared because the one before it is full or on its way ('log page allocation').
+    LogPage,
+    /// One look whether the log is durable up to some position ('log sequence number').
+    LogCheck,
+    /// Memory for a copy of a segment, taken and given back ('segment allocation').
+    SegmentAllocation,
+    /// Copying 1 KiB of a segment.
+    SegmentCopy,
+    /// One message between a client and the transaction server: a request or its response (section 2.2).
+    Message,
 }
 
 impl Work {
     /// Every kind of work, in the order of their declaration.
-    pub const ALL: [Work; 5] =
-        [Work::BeginTransaction, Work::ObjectReference, Work::EndTransaction, Work::InputOutput, Work::NvemAccess];
+    pub const ALL: [Work; 11] = [
+        Work::BeginTransaction,
+        Work::ObjectReference,
+        Work::EndTransaction,
+        Work::InputOutput,
+        Work::NvemAccess,
+        Work::LockPair,
+        Work::LogPage,
+        Work::LogCheck,
+        Work::SegmentAllocation,
+        Work::SegmentCopy,
+        Work::Message,
+    ];
 }
 
 /// The mean number of instructions of each kind of work on described hardware.

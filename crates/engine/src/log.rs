@@ -35,7 +35,7 @@ use crate::{Error, Result};
 use base::{Lsn, TransactionId};
 use batches::Batches;
 use buffer::{Buffer, Piece};
-use driver::{Access, DeviceId, FileId, Frame, Op};
+use driver::{Access, DeviceId, FileId, Frame, Op, Work};
 use executor::{Executor, WaitQueue};
 use group_commit::{Decision, Group};
 use record::Body;
@@ -314,6 +314,7 @@ impl Log {
     /// # Errors
     /// [`Error::LogFailed`] if a log write failed before that.
     pub async fn flush(&self, lsn: Lsn) -> Result<()> {
+        self.executor.charge(Work::LogCheck);
         self.request(lsn);
         self.wait_durable(lsn).await
     }

@@ -49,6 +49,7 @@ mod buckets;
 mod capture;
 mod changes;
 mod ending;
+mod images;
 mod index;
 mod layout;
 mod load;
@@ -69,7 +70,7 @@ pub use secondary::Secondary;
 use crate::lock::Owner;
 use crate::transaction::key_hash;
 use base::PartitionId;
-use capture::{State, Watch};
+use capture::Watch;
 use changes::Changes;
 use driver::Frame;
 use memory::Set;
@@ -229,6 +230,8 @@ pub struct Sets {
     /// Frames for snapshots.
     spare: Vec<Frame>,
     snapshots_taken: u64,
+    /// Segments and bytes that commits have saved since [`Sets::take_copied`].
+    copied: (u64, u64),
 }
 
 impl Sets {
@@ -466,74 +469,6 @@ impl Sets {
     pub fn roll_back(&mut self, owner: Owner) {
         self.roll_back_to(owner, Position::default());
         self.watch.forget(owner);
-    }
-
-    /// Writes the committed state of a segment to `out`, with header and checksum: of a white segment as the sweep in
-    /// progress wants it, else the present one.
-    ///
-    /// # Panics
-    /// If the segment is lent, or `out` has another size.
-    pub fn image(&self, partition: PartitionId, segment: u32, out: &mut [u8]) {
-        let (set, number) = (self.set(partition), segment as usize);
-        let shadows = self
-            .owners
-            .iter()
-            .flat_map(|changes| changes.shadows.iter().rev().map(|shadow| (shadow, shadow.bytes(&changes.saved))));
-        match set.segments[number].preserved.as_ref().map(|preserved| &preserved.state) {
-            None => set.image(number, shadows, out),
-            Some(State::Image(saved)) => out.copy_from_slice(saved),
-            Some(State::Records(_)) => {
-                let mut present = vec![0; set.segment_size];
-                set.image(number, shadows, &mut present);
-                set.stable_image(number, &present, out);
-            }
-        }
-    }
-
-    /// Whether copy `copy` (0 or 1) of the backup has an older state of a segment than [`Sets::image`] gives.
-    pub fn is_dirty(&self, partition: PartitionId, segment: u32, copy: usize) -> bool {
-        let segment = &self.set(partition).segments[segment as usize];
-        let dirty = segment.preserved.as_ref().map_or(segment.dirty, |preserved| preserved.dirty);
-        dirty & 1 << copy != 0
-    }
-
-    /// Notes that copy `copy` of the backup gets what [`Sets::image`] gives. To be called in the same step as that or
-    /// [`Sets::lend`], and before [`Sets::take_snapshot`] or [`Sets::paint`]; commits set both bits again.
-    pub fn clear_dirty(&mut self, partition: PartitionId, segment: u32, copy: usize) {
-        let segment = &mut self.set_mut(partition).segments[segment as usize];
-        let dirty = segment.preserved.as_mut().map_or(&mut segment.dirty, |preserved| &mut preserved.dirty);
-        *dirty &= !(1 << copy);
-    }
-
-    /// Notes that copy `copy` of the backup did not get what [`Sets::clear_dirty`] said it would.
-    pub fn mark_dirty(&mut self, partition: PartitionId, segment: u32, copy: usize) {
-        self.set_mut(partition).segments[segment as usize].dirty |= 1 << copy;
-    }
-
-    /// Hands out a segment itself, with header and checksum, for a write without a copy. `None` while an unfinished
-    /// transaction has changed it, if the sweep in progress wants an earlier state of it, or if it is lent already.
-    pub fn lend(&mut self, partition: PartitionId, segment: u32) -> Option<Frame> {
-        let set = self.set_mut(partition);
-        let number = segment as usize;
-        let found = &set.segments[number];
-        if found.is_lent() || found.uncommitted > 0 || found.preserved.is_some() {
-            return None;
-        }
-        let header = set.header(number, set.segments[number].tail());
-        header.seal(set.segments[number].bytes_mut());
-        let frame = set.segments[number].lend();
-        set.update_room(number);
-        Some(frame)
-    }
-
-    /// Takes a lent segment back.
-    ///
-    /// # Panics
-    /// If the segment is not lent.
-    pub fn take_back(&mut self, partition: PartitionId, segment: u32, frame: Frame) {
-        let set = self.set_mut(partition);
-        set.segments[segment as usize].take_back(frame);
-        set.update_room(segment as usize);
     }
 
     /// Every record of a set, in no particular order; those in lent segments are left out.

@@ -4,6 +4,7 @@
 mod machine;
 
 use base::{PartitionId, Random};
+use driver::Work;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::{Database, Error, PartitionSpec, Settings, checkpoint, log};
 use executor::Executor;
@@ -198,6 +199,71 @@ fn sweeps_of_every_strategy_and_transactions_go_on_together() {
             });
         }
     }
+}
+
+#[test]
+fn sweeps_are_charged_with_their_locks_and_copies() {
+    for strategy in checkpoint::Strategy::ALL {
+        for spool in [true, false] {
+            run(&Media::new(), async |executor| {
+                let sweep = checkpoint::SweepSettings { strategy, spool };
+                let database = Database::create(executor, swept(sweep)).await.expect("creates");
+                let stock = database.create_partition(set("stock", false)).await.expect("creates a set");
+                let records = (0..2_000_u64).map(|number| (number.to_be_bytes(), [7; 100]));
+                database.load_set(stock, records, |_| {}).await.expect("loads");
+                database.checkpoint().await.expect("the other copy");
+                let all = database.segments_written(stock) / 2;
+                let counts = || executor.work_counts();
+                let since = |before: [u64; Work::ALL.len()]| {
+                    [Work::LockPair, Work::SegmentAllocation, Work::SegmentCopy].map(|work| {
+                        let (now, before) = (counts()[work as usize], before[work as usize]);
+                        now - before
+                    })
+                };
+                let before = counts();
+                let touch = async |tx: &mut entresol_engine::Transaction| {
+                    for number in 0..2_000_u64 {
+                        tx.modify(stock, &number.to_be_bytes(), |value| value[0] += 1).await?;
+                    }
+                    Ok(())
+                };
+                database.transaction(touch).await.expect("commits");
+                assert_eq!(since(before), [2_000, 0, 0], "one lock for each record");
+                let before = counts();
+                database.checkpoint().await.expect("sweeps");
+                let locks = if strategy == checkpoint::Strategy::Fuzzy { 0 } else { all };
+                let copies = if spool { all } else { 0 };
+                assert_eq!(since(before), [locks, copies, copies * 16], "{strategy:?}, spool {spool}");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_commit_is_charged_with_what_it_saves_for_a_sweep() {
+    let sweep = checkpoint::SweepSettings { strategy: checkpoint::Strategy::CopyOnUpdate, spool: false };
+    run(&Media::new(), async |executor| {
+        let database = Database::create(executor, swept(sweep)).await.expect("creates");
+        let stock = database.create_partition(set("stock", false)).await.expect("creates a set");
+        let records = (0..8_000_u64).map(|number| (number.to_be_bytes(), [7; 100]));
+        database.load_set(stock, records, |_| {}).await.expect("loads");
+        let before = executor.work_counts();
+        let other = database.clone();
+        let sweeping = executor.spawn(async move { other.checkpoint().await });
+        let mut rounds = 0;
+        while !sweeping.is_finished() {
+            let touch = async |tx: &mut entresol_engine::Transaction| {
+                tx.modify(stock, &(8_000_u64 - 1 - rounds).to_be_bytes(), |value| value[0] += 1).await
+            };
+            database.transaction(touch).await.expect("commits");
+            rounds += 1;
+        }
+        sweeping.join().await.expect("sweeps");
+        let now = executor.work_counts();
+        let grown = |work: Work| now[work as usize] - before[work as usize];
+        let saved = grown(Work::SegmentAllocation);
+        assert!(saved > 0 && grown(Work::SegmentCopy) == 16 * saved, "{saved} segments, {rounds} rounds");
+    });
 }
 
 #[test]

@@ -328,10 +328,16 @@ impl Executor {
     /// Marks a step of the engine. On described hardware its price joins the current task's debt.
     #[inline]
     pub fn charge(&self, work: Work) {
+        self.charge_times(work, 1);
+    }
+
+    /// Marks `times` steps of one kind that the engine made together. They are recorded as one.
+    #[inline]
+    pub fn charge_times(&self, work: Work, times: u64) {
         if self.0.recording.get() {
             self.record(Step::Work(work));
         }
-        let price = self.0.pricing.borrow_mut().price(work);
+        let price = self.0.pricing.borrow_mut().price(work, times);
         self.0.debt.set(self.0.debt.get() + price);
     }
 

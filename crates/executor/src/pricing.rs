@@ -15,13 +15,13 @@ impl Pricing {
         Pricing { prices, counts: [0; Work::ALL.len()] }
     }
 
-    /// The instructions that this step costs.
+    /// The instructions that `times` such steps cost together.
     #[inline]
-    pub fn price(&mut self, work: Work) -> u64 {
-        self.counts[work as usize] += 1;
+    pub fn price(&mut self, work: Work, times: u64) -> u64 {
+        self.counts[work as usize] += times;
         match &mut self.prices {
             None => 0,
-            Some((prices, random)) => drawn(prices, random, prices.instructions[work as usize]),
+            Some((prices, random)) => drawn(prices, random, times * prices.instructions[work as usize]),
         }
     }
 

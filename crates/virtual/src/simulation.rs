@@ -92,6 +92,12 @@ impl VirtualDriver {
                 Work::EndTransaction => cpu.instructions.end_transaction,
                 Work::InputOutput => cpu.instructions.input_output,
                 Work::NvemAccess => cpu.instructions.nvem_access,
+                Work::LockPair => cpu.instructions.lock_pair,
+                Work::LogPage => cpu.instructions.log_page,
+                Work::LogCheck => cpu.instructions.log_check,
+                Work::SegmentAllocation => cpu.instructions.segment_allocation,
+                Work::SegmentCopy => cpu.instructions.segment_copy,
+                Work::Message => cpu.instructions.message,
             };
             Prices { instructions: Work::ALL.map(price), exponential: cpu.instructions.exponential, seed: options.seed }
         });

@@ -13,7 +13,7 @@ use crate::set::{Capture, Unit};
 use crate::statistics::add;
 use base::PartitionId;
 use base::time::MICROSECOND_NS;
-use driver::Frame;
+use driver::{Frame, Work};
 use executor::JoinHandle;
 use std::collections::VecDeque;
 
@@ -62,7 +62,8 @@ pub struct Settings {
     /// What it takes of a segment.
     pub strategy: Strategy,
     /// Whether a segment is copied, so that it can be changed while the copy is written. Without spooling a consistent sweep
-    /// writes the segment itself, and whoever wants to use it waits; FUZZY copies always.
+    /// writes the segment itself, and whoever wants to use it waits. FUZZY copies always, because nobody waits for it; System M
+    /// writes segments while they change, so that on described hardware these copies cost nothing unless it spools.
     pub spool: bool,
 }
 
@@ -167,6 +168,7 @@ impl Sweep<'_> {
                 }
                 if self.may_take(segment) {
                     outcome = self.take(segment);
+                    inner.executor.settle().await;
                 } else {
                     busy.push(segment);
                 }
@@ -223,11 +225,16 @@ impl Sweep<'_> {
             } else {
                 let mut image = spare;
                 sets.image(self.partition, segment, &mut image);
+                if spool {
+                    inner.executor.charge(Work::SegmentAllocation);
+                    inner.executor.charge_times(Work::SegmentCopy, image.len() as u64 >> 10);
+                }
                 (Source::Spooled, image)
             };
             self.write(segment, source, image);
         }
         if strategy != Strategy::Fuzzy {
+            inner.executor.charge(Work::LockPair);
             sets.paint(self.partition, segment);
         }
         Ok(())

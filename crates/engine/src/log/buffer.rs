@@ -1,7 +1,7 @@
 //! The log buffer: records are laid straight into the log pages that will be written.
 
 use super::page::{self, HEADER_SIZE};
-use driver::Frame;
+use driver::{Frame, Work};
 use executor::Executor;
 
 /// Whole log pages, closed and ready to be written.
@@ -144,6 +144,7 @@ impl Buffer {
             let piece = self.swap_frame();
             self.full.push(piece);
         }
+        self.executor.charge(Work::LogPage);
         let position = self.start + self.at as u64;
         self.page_end = self.at + self.page_size;
         self.page_has_first = false;

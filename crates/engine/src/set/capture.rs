@@ -197,8 +197,9 @@ pub(super) fn wanted(sets: &[Option<Box<Set>>], changes: &Changes) -> Vec<(u16, 
     wanted
 }
 
-/// Saves the records that the commit of these changes is going to alter in white segments.
-pub(super) fn save_records(sets: &mut [Option<Box<Set>>], changes: &Changes) {
+/// Saves the records that the commit of these changes is going to alter in white segments; returns the bytes of their values.
+pub(super) fn save_records(sets: &mut [Option<Box<Set>>], changes: &Changes) -> u64 {
+    let mut bytes = 0;
     let mut earlier: BTreeMap<(u16, u64), Earlier> = BTreeMap::new();
     for shadow in changes.shadows.iter().rev() {
         let set = sets[usize::from(shadow.set)].as_ref().expect("it had been changed");
@@ -226,9 +227,13 @@ pub(super) fn save_records(sets: &mut [Option<Box<Set>>], changes: &Changes) {
             let State::Records(records) = &mut preserved.get_or_insert_with(new).state else {
                 unreachable!("a sweep preserves records or images");
             };
-            records.entry(key).or_insert_with(|| is_there.then(|| (sequence, value.into())));
+            records.entry(key).or_insert_with(|| {
+                bytes += value.len() as u64;
+                is_there.then(|| (sequence, value.into()))
+            });
         }
     }
+    bytes
 }
 
 impl Sets {
@@ -292,6 +297,19 @@ impl Sets {
         self.snapshots_taken
     }
 
+    /// Whether a sweep is in progress that takes a consistent backup.
+    #[inline]
+    pub fn is_capturing(&self) -> bool {
+        self.capture.is_some()
+    }
+
+    /// What commits have saved for sweeps since this was last asked: segments, and KiB of segments and records.
+    pub fn take_copied(&mut self) -> (u64, u64) {
+        let kib = self.copied.1 >> 10;
+        self.copied.1 &= 1023;
+        (std::mem::take(&mut self.copied.0), kib)
+    }
+
     /// Ends the sweep, whether or not it has taken every segment.
     pub fn end_capture(&mut self) {
         self.capture = None;
@@ -304,7 +322,7 @@ impl Sets {
     pub(super) fn preserve(&mut self, owner: Owner) {
         let Some(changes) = self.owners.get(owner.0 as usize) else { return };
         match self.capture {
-            Some(Capture::StableVersions) => save_records(&mut self.sets, changes),
+            Some(Capture::StableVersions) => self.copied.1 += save_records(&mut self.sets, changes),
             Some(Capture::CopyOnUpdate) => {
                 for (number, segment) in wanted(&self.sets, changes) {
                     self.save_image(usize::from(number), segment);
@@ -328,6 +346,7 @@ impl Sets {
         let (partition, dirty) = (set.partition, set.segments[segment].dirty);
         self.image(partition, segment as u32, &mut frame);
         self.snapshots_taken += 1;
+        self.copied = (self.copied.0 + 1, self.copied.1 + size as u64);
         let preserved = Preserved { dirty, state: State::Image(frame) };
         self.set_mut(partition).segments[segment].preserved = Some(Box::new(preserved));
     }

@@ -9,6 +9,7 @@ use crate::canary::{self, Canary};
 use crate::database::Database;
 use crate::log::record::Body;
 use crate::page::Edit;
+use crate::set::Sets;
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::time::MILLISECOND_NS;
@@ -39,6 +40,7 @@ impl Transaction {
         let database = self.database.clone();
         let inner = &*database.0;
         inner.executor.charge(Work::EndTransaction);
+        inner.executor.charge_times(Work::LockPair, inner.locks.borrow().held(self.state.owner) as u64);
         inner.executor.settle().await;
         self.give_up_loose();
         self.ended = true;
@@ -100,6 +102,9 @@ impl Ending {
             let commit = Body::Commit { chains: &packed, changes: sets.redo(state.owner) };
             let lsn = inner.log.append(state.id, &commit, std::iter::empty());
             sets.commit(state.owner);
+            if sets.is_capturing() {
+                database.charge_copies(&mut sets);
+            }
             lsn
         };
         self.lsn = Some(lsn);
@@ -146,6 +151,8 @@ impl Database {
 
     async fn make_durable(&self, state: &State, lsn: Lsn) -> Result<()> {
         let inner = &*self.0;
+        // The pages of the log that the record has filled, and what it made a sweep save.
+        inner.executor.settle().await;
         if !inner.settings.log.durable {
             return inner.log.commit(lsn).await;
         }
@@ -162,6 +169,14 @@ impl Database {
             add(&inner.statistics.write_wait_ns, inner.executor.now().since_ns(durable));
         }
         Ok(())
+    }
+
+    /// Charges what a commit has saved of segments for the sweep in progress.
+    #[cold]
+    fn charge_copies(&self, sets: &mut Sets) {
+        let (segments, kib) = sets.take_copied();
+        self.0.executor.charge_times(Work::SegmentAllocation, segments);
+        self.0.executor.charge_times(Work::SegmentCopy, kib);
     }
 
     /// Releases all locks; those who get them depend on `lsn`, if there is one.

@@ -10,6 +10,7 @@ use crate::statistics::add;
 use crate::undo::UndoList;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
+use driver::Work;
 use executor::JoinHandle;
 
 impl Transaction {
@@ -91,6 +92,8 @@ impl Database {
         if let Some(observer) = self.0.statistics.observer() {
             observer.ended(state.id, false);
         }
+        self.0.executor.charge_times(Work::LockPair, self.0.locks.borrow().held(state.owner) as u64);
+        self.0.executor.settle().await;
         self.release_locks(&state, None);
         self.retire(state);
         Ok(())

@@ -151,14 +151,7 @@ fn measured(model: &Model, load: Load, prices: [u64; 3]) -> Measured {
 fn batches(model: &Model, load: Load, prices: [u64; 3], batches: u32) -> Vec<Measured> {
     let mut hardware = devices::Hardware::named("rahm-1991").unwrap();
     hardware.devices = devices::Hardware::ideal().devices;
-    let free = devices::Instructions {
-        begin_transaction: 0,
-        object_reference: 0,
-        end_transaction: 0,
-        input_output: 0,
-        nvem_access: 0,
-        exponential: true,
-    };
+    let free = devices::Instructions { exponential: true, ..devices::Instructions::default() };
     hardware.cpu.as_mut().unwrap().instructions = free;
     let model = model.clone();
     ground::on(hardware, 256, async move |database| {
