@@ -3,13 +3,15 @@
 //!
 //! Redo compares page sequence numbers, so repeating it, or being cut off in it, changes nothing.
 
+mod sets;
+
 use crate::buffer::{Buffer, Pins, Presence};
 use crate::canary::{self, Canary};
 use crate::database::Database;
 use crate::log::Scan;
 use crate::log::record::{Body, Record};
 use crate::page::{Edit, header};
-use crate::set::{ApplyError, Sets};
+use crate::set::Sets;
 use crate::statistics::RecoveryReport;
 use crate::transaction::State;
 use crate::undo::UndoList;
@@ -86,7 +88,7 @@ pub async fn redo(
         }
         buffer.prefetch(batch.pages.iter().copied()).await?;
         redo_batch(buffer, &batch, &mut remainder).await?;
-        redo_sets(executor, sets, &batch, sets_begin)?;
+        sets::redo(executor, sets, &batch, sets_begin)?;
     }
 }
 
@@ -112,35 +114,6 @@ async fn redo_batch(buffer: &Rc<Buffer>, batch: &Batch, remainder: &mut Remainde
             }
         }
         remainder.note(&record);
-    }
-    Ok(())
-}
-
-/// Repeats what the batch's transactions have changed in sets.
-fn redo_sets(executor: &Executor, sets: &RefCell<Sets>, batch: &Batch, begin: Lsn) -> Result<()> {
-    let mut from = 0;
-    for &(start, end, to) in &batch.records {
-        let record = decode(&batch.bytes[from..to], start)?;
-        from = to;
-        let Body::Commit { changes, .. } = record.body else { continue };
-        if end <= begin {
-            continue;
-        }
-        let mut sets = sets.borrow_mut();
-        loop {
-            let detail = match sets.apply(changes) {
-                Ok(()) => break,
-                Err(ApplyError::NoSegment(partition)) => {
-                    let frame = executor.frame(sets.segment_size(partition))?;
-                    sets.add_segment(partition, frame);
-                    continue;
-                }
-                // A creation that was cut off before anybody could use it.
-                Err(ApplyError::NoSet(_)) => break,
-                Err(ApplyError::Malformed) => "a commit's changes of sets make no sense".to_owned(),
-            };
-            return Err(Error::DamagedLog { lsn: start, file: "log".into(), detail });
-        }
     }
     Ok(())
 }
