@@ -1,5 +1,6 @@
 //! What partitions a database has and how each is organized.
 
+use crate::set::{FieldError, RecordType};
 use crate::{Error, Result, set};
 use base::PartitionId;
 use serde::{Deserialize, Serialize};
@@ -63,6 +64,62 @@ pub enum Locking {
     Record,
 }
 
+/// What the records of a set consist of, and in what orders they can be read (System M, section 2.6: sets and records are
+/// defined by a catalogue).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schema {
+    /// The type of every record.
+    pub record: RecordType,
+    /// The ordered secondary indexes, told by their positions.
+    pub secondaries: Vec<SecondaryIndex>,
+}
+
+/// An ordered secondary index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecondaryIndex {
+    /// Its name.
+    pub name: String,
+    /// The positions of the fields that it orders by, the first before the second and so on.
+    pub fields: Vec<usize>,
+}
+
+impl Schema {
+    /// Records of this type with secondary indexes by these names over the fields of these names.
+    ///
+    /// # Errors
+    /// [`FieldError::Unknown`], [`FieldError::SecondaryTwice`], [`FieldError::SecondaryEmpty`].
+    pub fn new(record: RecordType, secondaries: &[(String, Vec<String>)]) -> Result<Schema, FieldError> {
+        let mut found: Vec<SecondaryIndex> = Vec::new();
+        for (name, fields) in secondaries {
+            if found.iter().any(|other| other.name == *name) {
+                return Err(FieldError::SecondaryTwice(name.clone()));
+            }
+            if fields.is_empty() {
+                return Err(FieldError::SecondaryEmpty(name.clone()));
+            }
+            let fields = fields.iter().map(|field| record.field(field)).collect::<Result<_, _>>()?;
+            found.push(SecondaryIndex { name: name.clone(), fields });
+        }
+        Ok(Schema { record, secondaries: found })
+    }
+
+    fn definitions(&self) -> impl Iterator<Item = set::Secondary> {
+        self.secondaries.iter().map(|secondary| set::Secondary::Fields {
+            record_type: self.record.clone(),
+            fields: secondary.fields.clone(),
+        })
+    }
+
+    /// The position of the secondary index of this name.
+    ///
+    /// # Errors
+    /// [`FieldError::NoSecondary`].
+    pub fn secondary(&self, name: &str) -> Result<usize, FieldError> {
+        let found = self.secondaries.iter().position(|secondary| secondary.name == name);
+        found.ok_or_else(|| FieldError::NoSecondary(name.to_owned()))
+    }
+}
+
 /// One partition as the catalog keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partition {
@@ -78,6 +135,9 @@ pub struct Partition {
     pub device: String,
     /// Whether its pages count as written from the start: described contents that are read, though nothing stored them.
     pub assumed: bool,
+    /// What a set's records consist of, if that is known. The home file has it in a place of its own.
+    #[serde(skip)]
+    pub schema: Option<Schema>,
 }
 
 impl Partition {
@@ -94,8 +154,21 @@ impl Partition {
             segment_size: segment_size as usize,
             reserve: f64::from(reserve_percent) / 100.0,
             keys: if arrivals { set::Keys::Arrival } else { set::Keys::Keyed },
-            secondaries: Vec::new(),
+            secondaries: self.schema.iter().flat_map(Schema::definitions).collect(),
         })
+    }
+
+    /// The schema of its records.
+    ///
+    /// # Errors
+    /// [`Error::WrongOrganization`] if nobody has said what its records consist of.
+    pub fn typed(&self) -> Result<&Schema> {
+        self.schema.as_ref().ok_or_else(|| self.wrong_organization("its records have no fields; give it a record type"))
+    }
+
+    /// The error of what does not suit the type of its records.
+    pub(crate) fn field_error(&self, error: FieldError) -> Error {
+        Error::Field { partition: self.name.clone(), error }
     }
 
     /// The name of its file.
@@ -151,6 +224,9 @@ impl Partition {
                 return fail("a set whose records have keys is locked by record".into());
             }
             Organization::Set { .. } => {}
+        }
+        if self.schema.is_some() && self.set_settings().is_none() {
+            return fail("only the records of a set have a type".into());
         }
         Ok(())
     }

@@ -123,9 +123,16 @@ impl Examiner<'_> {
 
     /// A set's segments and search structures, as they are in memory.
     fn check_set(&mut self) {
-        let checked = self.database.0.sets.borrow().check();
-        if let Err(what) = checked {
+        let database = self.database.clone();
+        let sets = database.0.sets.borrow();
+        if let Err(what) = sets.check() {
             self.report(0, what);
+        }
+        let Some(schema) = self.partition.schema.clone() else { return };
+        for (key, value) in sets.iterate(self.partition.id()) {
+            if let Err(error) = schema.record.verify(value) {
+                self.report(0, format!("the record with key {key:02x?}: {error}"));
+            }
         }
     }
 

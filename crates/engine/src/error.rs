@@ -132,6 +132,14 @@ pub enum Error {
     /// The record to be changed does not exist.
     #[error("partition '{0}' holds no record with this key")]
     NoRecord(String),
+    /// A record or a field does not suit the type of the partition's records.
+    #[error("partition '{partition}': {error}")]
+    Field {
+        /// The partition's name.
+        partition: String,
+        /// What does not suit.
+        error: crate::set::FieldError,
+    },
     /// A setting is outside its range.
     #[error("{0}")]
     Setting(String),

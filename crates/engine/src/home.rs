@@ -8,7 +8,7 @@
 //! ```
 
 use crate::backup::Current;
-use crate::catalog::Partition;
+use crate::catalog::{Partition, Schema};
 use crate::hierarchy::Record;
 use crate::{Error, Result};
 use base::Lsn;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 const MAGIC: &[u8; 8] = b"ENTRESOL";
 /// The format that this release writes and the newest that it reads.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 /// The home file's name: a directory that holds it is a database.
 pub const HOME_FILE: &str = "entresol.home";
 const COPY_SIZE: usize = 64 << 10;
@@ -49,6 +49,8 @@ pub struct Contents {
     pub tiers: Vec<Record>,
     /// The backup of the memory-resident sets, once there are any.
     pub backup: Option<Current>,
+    /// Numbers of partitions and what their records consist of, as in the file: [`Partition::schema`] says the same.
+    pub schemas: Vec<(u16, Schema)>,
 }
 
 impl Contents {
@@ -155,7 +157,7 @@ impl Home {
     /// # Errors
     /// The driver's (one copy at least is whole), or [`Error::Setting`] if there are more partitions than a copy holds.
     pub async fn write(&mut self, executor: &Executor, contents: &Contents) -> Result<()> {
-        let body = postcard::to_stdvec(contents).expect("plain contents can always be stored");
+        let body = encode(contents);
         if body.len() > COPY_SIZE - CONTENTS {
             return Err(Error::Setting("the catalog is full; use fewer partitions or shorter names".into()));
         }
@@ -205,6 +207,13 @@ fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
+fn encode(contents: &Contents) -> Vec<u8> {
+    let schema = |partition: &Partition| Some((partition.id, partition.schema.clone()?));
+    let schemas = contents.partitions.iter().filter_map(schema).collect();
+    let stored = Contents { schemas, ..contents.clone() };
+    postcard::to_stdvec(&stored).expect("plain contents can always be stored")
+}
+
 fn checksum(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
@@ -225,8 +234,11 @@ fn decode(copy: &[u8], path: &str) -> Result<(u64, Contents)> {
     }
     let generation = u64::from_le_bytes(copy[24..32].try_into().expect("eight bytes"));
     let mut body = copy[CONTENTS..CONTENTS + length].to_vec();
-    // The first format knew no tiers, the second no sets: an empty list, a missing backup.
+    // The first format knew no tiers, the second no sets, the third no schemas: an empty list, a missing backup.
     body.extend((number(8)..FORMAT).map(|_| 0));
-    let contents = postcard::from_bytes(&body).map_err(|_| damaged())?;
+    let mut contents: Contents = postcard::from_bytes(&body).map_err(|_| damaged())?;
+    for (partition, schema) in std::mem::take(&mut contents.schemas) {
+        contents.partitions.get_mut(usize::from(partition)).ok_or_else(damaged)?.schema = Some(schema);
+    }
     Ok((generation, contents))
 }

@@ -75,7 +75,7 @@ use changes::Changes;
 use driver::Frame;
 use memory::Set;
 use serde::{Deserialize, Serialize};
-use std::ops::{Bound, Range, RangeInclusive};
+use std::ops::{Range, RangeInclusive};
 use thiserror::Error;
 
 /// Sizes of segments in bytes, powers of two.
@@ -474,20 +474,6 @@ impl Sets {
     /// Every record of a set, in no particular order; those in lent segments are left out.
     pub fn iterate(&self, partition: PartitionId) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.set(partition).records().map(|(_, key, value)| (key, value))
-    }
-
-    /// Secondary keys within bounds and the keys of their records, in order of both, from a secondary index of a set.
-    ///
-    /// # Panics
-    /// If the set has no such index.
-    pub fn range(
-        &self,
-        partition: PartitionId,
-        secondary: usize,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-    ) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
-        self.set(partition).secondaries[secondary].range(from, to)
     }
 
     /// Checks every invariant: records and index one to one, free bytes and holes, rooms, secondary indexes, shadows.

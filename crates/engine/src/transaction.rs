@@ -3,6 +3,7 @@
 mod appended;
 mod commit;
 mod cursor;
+mod fields;
 mod gaps;
 pub(crate) mod long_value;
 mod objects;
@@ -11,6 +12,7 @@ mod records;
 mod registry;
 mod retry;
 mod rollback;
+mod secondary;
 mod set_records;
 
 pub use cursor::{Cursor, Direction};

@@ -181,6 +181,12 @@ impl Configuration {
             Some(partition) => partition.device.clone(),
             None => self.partition(name).device,
         };
-        Ok(PartitionSpec { name: name.to_owned(), organization, locking, device, assumed: false })
+        let spec = PartitionSpec { device, ..PartitionSpec::new(name, organization, locking) };
+        if !matches!(organization, catalog::Organization::Set { .. }) {
+            return Ok(spec);
+        }
+        // What the configuration says of records replaces the workload's description, indexes included.
+        let source = if chosen.record.is_some() { chosen } else { default };
+        Ok(PartitionSpec { record: source.record.clone(), secondaries: source.secondaries.clone(), ..spec })
     }
 }

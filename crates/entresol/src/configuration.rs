@@ -33,6 +33,7 @@ mod choice;
 mod described;
 mod error;
 mod interpret;
+mod schema;
 mod section;
 mod tiers;
 
@@ -49,6 +50,7 @@ pub use tiers::{Cache, CacheDesign, WriteBuffer};
 pub use error::{ConfigurationError, Finding, Problem, nearest};
 
 use devices::Hardware;
+use engine::set::RecordType;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -294,6 +296,10 @@ pub struct Partition {
     pub segment_size: Option<u32>,
     /// `reserve_percent`: the share of a set's segment that inserts keep free, in percent; `None`: 10.
     pub reserve_percent: Option<u8>,
+    /// `record`: the fields of a set's records, each with its type; `None`: as the workload says, or values of any bytes.
+    pub record: Option<RecordType>,
+    /// `secondary`: a set's ordered secondary indexes by name, each over one field or several; beside `record`.
+    pub secondaries: Vec<(String, Vec<String>)>,
 }
 
 impl Default for Partition {
@@ -311,6 +317,8 @@ impl Default for Partition {
             page_size: None,
             segment_size: None,
             reserve_percent: None,
+            record: None,
+            secondaries: Vec::new(),
         }
     }
 }

@@ -37,7 +37,7 @@ mod placements;
 
 pub use engine::{
     Cursor, Database, Direction, Error, PartitionSpec, Procedures, Result, Savepoint, Transaction, catalog, hierarchy,
-    organization, statistics,
+    organization, set, statistics,
 };
 pub use error::OpenError;
 pub use server::{Handle, Pending, Server};

@@ -87,11 +87,12 @@ fn measure(hardware: Hardware, write: bool, rate_per_s: f64, transactions: u64) 
         let database = Database::create(&executor, settings()).await?;
         let partition = database
             .create_partition(PartitionSpec {
-                name: "objects".into(),
-                organization: Organization::Direct { objects: OBJECTS, blocking_factor: 20, record_size: 8 },
-                locking: Locking::None,
                 device: "home".into(),
-                assumed: false,
+                ..PartitionSpec::new(
+                    "objects",
+                    Organization::Direct { objects: OBJECTS, blocking_factor: 20, record_size: 8 },
+                    Locking::None,
+                )
             })
             .await?;
         let every_page = (0..OBJECTS).step_by(20);

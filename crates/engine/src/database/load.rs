@@ -114,6 +114,9 @@ impl Database {
         }
         let mut transaction = self.begin().await?;
         for (loaded, (key, value)) in (1_u64..).zip(records) {
+            if let Some(schema) = &found.schema {
+                schema.record.verify(value.as_ref()).map_err(|error| found.field_error(error))?;
+            }
             transaction.write_in_set(partition, key.as_ref(), value.as_ref(), false).await?;
             if loaded % 1024 == 0 {
                 transaction.commit_unlogged();

@@ -154,6 +154,7 @@ impl Database {
             partitions: Vec::new(),
             tiers,
             backup: None,
+            schemas: Vec::new(),
         };
         let home = Home::create(executor, home_device, &contents).await?;
         let memory = (RefCell::default(), Backup::default());

@@ -2,10 +2,11 @@
 
 use super::Database;
 use crate::buffer::DataFile;
-use crate::catalog::{Locking, Organization, Partition};
+use crate::catalog::{Locking, Organization, Partition, Schema};
 use crate::hierarchy::Placement;
 use crate::organization::{allocator, append, b_tree};
 use crate::page::{Edit, PageKind};
+use crate::set::RecordType;
 use crate::{Error, Result};
 use base::PartitionId;
 use driver::Op;
@@ -42,6 +43,10 @@ pub struct PartitionSpec {
     pub device: String,
     /// Whether its pages count as written from the start; see [`Partition::assumed`].
     pub assumed: bool,
+    /// What the records of a set consist of.
+    pub record: Option<RecordType>,
+    /// A set's ordered secondary indexes: names, and the names of the fields that they order by.
+    pub secondaries: Vec<(String, Vec<String>)>,
 }
 
 impl PartitionSpec {
@@ -55,9 +60,69 @@ impl PartitionSpec {
         PartitionSpec::new(name, Organization::Append { blocking_factor: 0 }, Locking::None)
     }
 
+    /// A memory-resident set of records with keys and record locks, its backup on the device `disk`.
+    pub fn set(name: &str) -> PartitionSpec {
+        PartitionSpec::new(name, Organization::set(false), Locking::Record)
+    }
+
     /// A partition on the device `disk`.
     pub fn new(name: &str, organization: Organization, locking: Locking) -> PartitionSpec {
-        PartitionSpec { name: name.to_owned(), organization, locking, device: "disk".into(), assumed: false }
+        let (name, device) = (name.to_owned(), "disk".to_owned());
+        PartitionSpec { name, organization, locking, device, assumed: false, record: None, secondaries: Vec::new() }
+    }
+
+    /// With records of this type: a set's.
+    pub fn record(self, record: RecordType) -> PartitionSpec {
+        PartitionSpec { record: Some(record), ..self }
+    }
+
+    /// With one more ordered secondary index: over these fields, the first before the second and so on.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// use entresol_engine::set::{FieldType, FieldValue, RecordType};
+    /// # with_database(async |database| {
+    /// let fields = [("customer", FieldType::U32), ("amount", FieldType::I64), ("note", FieldType::Text)];
+    /// let order = RecordType::new(fields).expect("different names");
+    /// let spec = PartitionSpec::set("orders").record(order).secondary("by_customer", &["customer", "amount"]);
+    /// let orders = database.create_partition(spec).await?;
+    /// let (amount, by_customer) = (database.field(orders, "amount")?, database.secondary(orders, "by_customer")?);
+    /// database
+    ///     .transaction(async |tx| {
+    ///         for (number, customer) in [(1_u32, 7), (2, 9), (3, 7)] {
+    ///             let record = [FieldValue::U32(customer), FieldValue::I64(20), FieldValue::Text("pens")];
+    ///             tx.insert_record(orders, &number.to_be_bytes(), &record).await?;
+    ///         }
+    ///         tx.add_to_field(orders, &1_u32.to_be_bytes(), amount, 5).await?;
+    ///         // The orders of customer 7, the smaller one first.
+    ///         let mut found = Vec::new();
+    ///         let customer = std::ops::Bound::Included(&[FieldValue::U32(7)][..]);
+    ///         let show = |key: &[u8], _record: &[u8]| {
+    ///             found.push(key[3]);
+    ///             true
+    ///         };
+    ///         tx.range(orders, by_customer, (customer, customer), show).await?;
+    ///         assert_eq!(found, [3, 1]);
+    ///         Ok(())
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub fn secondary(mut self, name: &str, fields: &[&str]) -> PartitionSpec {
+        self.secondaries.push((name.to_owned(), fields.iter().map(|field| (*field).to_owned()).collect()));
+        self
+    }
+
+    /// What its records consist of, if it says so.
+    fn schema(&self) -> Result<Option<Schema>> {
+        let fail = |why: String| Error::Setting(format!("partition '{}': {why}", self.name));
+        let Some(record) = &self.record else {
+            let without = "a secondary index is over fields; give the partition a record type";
+            return if self.secondaries.is_empty() { Ok(None) } else { Err(fail(without.to_owned())) };
+        };
+        Schema::new(record.clone(), &self.secondaries).map(Some).map_err(|error| fail(error.to_string()))
     }
 }
 
@@ -92,8 +157,9 @@ impl Database {
         }
         let id = u16::try_from(inner.partitions.borrow().len())
             .map_err(|_| Error::Setting("a database has at most 65,536 partitions".into()))?;
-        let PartitionSpec { name, organization, locking, device, assumed } = spec;
-        let partition = Partition { name, id, organization, locking, device, assumed };
+        let schema = spec.schema()?;
+        let PartitionSpec { name, organization, locking, device, assumed, .. } = spec;
+        let partition = Partition { name, id, organization, locking, device, assumed, schema };
         let page_size = inner.settings.buffer.page_size;
         partition.validate(page_size)?;
         if let Some(settings) = partition.set_settings() {

@@ -10,6 +10,8 @@ const RECORD: u64 = 1;
 const GAP: u64 = 2;
 const END_GAP: u64 = 3;
 const PARTITION: u64 = 4;
+const SECONDARY_GAP: u64 = 5;
+const SECONDARY_END_GAP: u64 = 6;
 
 /// Something that can be locked: a page, a record, a gap between keys, or a whole partition.
 ///
@@ -19,7 +21,7 @@ const PARTITION: u64 = 4;
 pub struct Resource {
     /// Page number, record number or key hash; zero where the partition says all.
     number: u64,
-    /// The kind above the 16 bits of the partition.
+    /// The kind above the 16 bits of the partition; above both the number of the secondary index.
     space: u64,
 }
 
@@ -53,6 +55,18 @@ impl Resource {
         Resource::new(PARTITION, partition, 0)
     }
 
+    /// The open interval between the entry of this hash in a secondary index of `partition` and the entry before it.
+    pub const fn secondary_gap(partition: PartitionId, secondary: usize, entry: u64) -> Resource {
+        let space = (secondary as u64) << 32 | SECONDARY_GAP << 16 | partition.0 as u64;
+        Resource { number: entry, space }
+    }
+
+    /// The open interval above the greatest entry of a secondary index of `partition`.
+    pub const fn secondary_end_gap(partition: PartitionId, secondary: usize) -> Resource {
+        let space = (secondary as u64) << 32 | SECONDARY_END_GAP << 16 | partition.0 as u64;
+        Resource { number: 0, space }
+    }
+
     /// Spreads resources over 64 bits, the same way in every run.
     #[inline]
     pub(super) fn hash_bits(self) -> u64 {
@@ -64,11 +78,14 @@ impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let partition = self.space & 0xffff;
         let number = self.number;
-        match self.space >> 16 {
+        let secondary = self.space >> 32;
+        match self.space >> 16 & 0xffff {
             PAGE => write!(f, "page {number} of partition {partition}"),
             RECORD => write!(f, "record {number:#x} of partition {partition}"),
             GAP => write!(f, "gap below record {number:#x} of partition {partition}"),
             END_GAP => write!(f, "gap at the end of partition {partition}"),
+            SECONDARY_GAP => write!(f, "gap below entry {number:#x} of index {secondary} of partition {partition}"),
+            SECONDARY_END_GAP => write!(f, "gap at the end of index {secondary} of partition {partition}"),
             _ => write!(f, "partition {partition}"),
         }
     }
@@ -91,6 +108,11 @@ mod tests {
             Resource::end_gap(one),
             Resource::partition(one),
             Resource::partition(two),
+            Resource::secondary_gap(one, 0, 0),
+            Resource::secondary_gap(one, 1, 0),
+            Resource::secondary_gap(two, 0, 1),
+            Resource::secondary_end_gap(one, 0),
+            Resource::secondary_end_gap(one, 1),
         ];
         for (index, resource) in resources.iter().enumerate() {
             for other in &resources[index + 1..] {

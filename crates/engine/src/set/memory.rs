@@ -377,7 +377,8 @@ impl Set {
         found.uncommitted += 1;
         let before = Before::Bytes { offset: offset as u32, length: (to - from) as u32 };
         changes.shadows.push(Shadow { set: self.partition.0, place, hash, saved, before });
-        if !self.secondaries.is_empty() {
+        let part = offset..offset + (to - from);
+        if self.secondaries.iter().any(|secondary| secondary.depends_on(&part)) {
             self.follow_patch(place, offset, &changes.saved[saved..]);
         }
         Ok(answer)

@@ -8,9 +8,12 @@
 //!
 //! So a fixed field of every record is at the same offset, and can be changed where it is.
 
+mod ordered;
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
+use std::str::FromStr;
 use thiserror::Error;
 
 /// The most bytes of all fixed fields, and of all variable ones.
@@ -40,6 +43,9 @@ pub enum FieldType {
 }
 
 impl FieldType {
+    /// How types are written.
+    pub const WORDS: &str = "u8, u16, u32, u64, i64, f64, bytes(LENGTH), bytes, text";
+
     /// The size of a fixed field in bytes; `None` of a variable one.
     fn size(self) -> Option<usize> {
         match self {
@@ -66,6 +72,25 @@ impl fmt::Display for FieldType {
             FieldType::Bytes => f.write_str("bytes"),
             FieldType::Text => f.write_str("text"),
         }
+    }
+}
+
+impl FromStr for FieldType {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<FieldType, String> {
+        let fixed = || word.strip_prefix("bytes(")?.strip_suffix(')')?.parse().ok().map(FieldType::Array);
+        Ok(match word {
+            "u8" => FieldType::U8,
+            "u16" => FieldType::U16,
+            "u32" => FieldType::U32,
+            "u64" => FieldType::U64,
+            "i64" => FieldType::I64,
+            "f64" => FieldType::F64,
+            "bytes" => FieldType::Bytes,
+            "text" => FieldType::Text,
+            _ => return fixed().ok_or_else(|| format!("'{word}' is no type of a field: {}", FieldType::WORDS)),
+        })
     }
 }
 
@@ -200,6 +225,26 @@ pub enum FieldError {
     /// A stored record is not one of this type.
     #[error("the record is not of this type: field '{0}' is cut off or no text")]
     Damaged(String),
+    /// A stored record is longer than its fields.
+    #[error("the record is not of this type: {0} bytes follow its last field")]
+    Surplus(usize),
+    /// A sum is beyond what a field holds.
+    #[error("field '{field}' holds {kind}, and the sum is out of its range")]
+    Overflow {
+        /// The field.
+        field: String,
+        /// What it holds.
+        kind: FieldType,
+    },
+    /// There is no such secondary index.
+    #[error("there is no secondary index '{0}'")]
+    NoSecondary(String),
+    /// Two secondary indexes have one name.
+    #[error("there are two secondary indexes '{0}'; names are given once")]
+    SecondaryTwice(String),
+    /// A secondary index orders by nothing.
+    #[error("the secondary index '{0}' names no field")]
+    SecondaryEmpty(String),
 }
 
 /// A named field.
@@ -366,9 +411,28 @@ impl RecordType {
     /// # Errors
     /// [`FieldError::Unknown`], [`FieldError::Damaged`].
     pub fn decode<'a>(&self, record: &'a [u8], field: usize) -> Result<FieldValue<'a>, FieldError> {
+        self.contents(field, self.bytes(record, field)?)
+    }
+
+    /// The bytes of a field of a stored record.
+    ///
+    /// # Errors
+    /// [`FieldError::Unknown`], [`FieldError::Damaged`].
+    pub fn bytes<'a>(&self, record: &'a [u8], field: usize) -> Result<&'a [u8], FieldError> {
+        let damaged = || FieldError::Damaged(self.fields[field].name.clone());
+        record.get(self.range(record, field)?).ok_or_else(damaged)
+    }
+
+    /// What the bytes of a field mean.
+    ///
+    /// # Errors
+    /// [`FieldError::Unknown`], [`FieldError::Damaged`].
+    pub fn contents<'a>(&self, field: usize, bytes: &'a [u8]) -> Result<FieldValue<'a>, FieldError> {
         let Field { name, kind } = self.get(field)?;
         let damaged = || FieldError::Damaged(name.clone());
-        let bytes = record.get(self.range(record, field)?).ok_or_else(damaged)?;
+        if kind.size().is_some_and(|size| size != bytes.len()) {
+            return Err(damaged());
+        }
         let mut word = [0; 8];
         if !matches!(kind, FieldType::Array(_) | FieldType::Bytes | FieldType::Text) {
             word[..bytes.len()].copy_from_slice(bytes);
@@ -384,6 +448,36 @@ impl RecordType {
             FieldType::Array(_) | FieldType::Bytes => FieldValue::Bytes(bytes),
             FieldType::Text => FieldValue::Text(std::str::from_utf8(bytes).map_err(|_| damaged())?),
         })
+    }
+
+    /// Checks that a value is a record of this type.
+    ///
+    /// # Errors
+    /// [`FieldError::Damaged`], [`FieldError::Surplus`].
+    pub fn verify(&self, record: &[u8]) -> Result<(), FieldError> {
+        let mut end = self.fixed_size + 2 * self.variable_count;
+        for field in 0..self.fields.len() {
+            self.decode(record, field)?;
+            end = end.max(self.range(record, field)?.end);
+        }
+        match record.len().checked_sub(end) {
+            Some(0) => Ok(()),
+            Some(surplus) => Err(FieldError::Surplus(surplus)),
+            None => Err(FieldError::Damaged(self.fields.last().map_or_else(String::new, |field| field.name.clone()))),
+        }
+    }
+
+    /// Checks that a field can hold this.
+    ///
+    /// # Errors
+    /// [`FieldError::Unknown`], [`FieldError::WrongType`], [`FieldError::WrongLength`].
+    pub fn check_value(&self, field: usize, value: &FieldValue<'_>) -> Result<(), FieldError> {
+        self.check(self.get(field)?, value)
+    }
+
+    /// Bytes of the fixed fields, with which every record begins.
+    pub fn fixed_size(&self) -> usize {
+        self.fixed_size
     }
 
     /// Where a fixed field is in every record: the part for [`Sets::modify_part`](super::Sets::modify_part).
@@ -434,44 +528,6 @@ impl RecordType {
             values.push(if number == field { *value } else { self.decode(record, number)? });
         }
         self.encode(&values, out)
-    }
-
-    /// Appends a field's contents in a form whose bytes are ordered as the contents are, and that is no beginning of another,
-    /// so that several fields in a row order by the first, then the second, and so on.
-    ///
-    /// # Errors
-    /// [`FieldError::Unknown`], [`FieldError::Damaged`].
-    pub fn encode_ordered(&self, record: &[u8], field: usize, out: &mut Vec<u8>) -> Result<(), FieldError> {
-        const SIGN: u64 = 1 << 63;
-        let mut variable = |bytes: &[u8]| {
-            // A zero is followed by 255, the end is two zeros.
-            for byte in bytes {
-                out.push(*byte);
-                if *byte == 0 {
-                    out.push(0xff);
-                }
-            }
-            out.extend_from_slice(&[0, 0]);
-        };
-        match self.decode(record, field)? {
-            FieldValue::U8(value) => out.push(value),
-            FieldValue::U16(value) => out.extend_from_slice(&value.to_be_bytes()),
-            FieldValue::U32(value) => out.extend_from_slice(&value.to_be_bytes()),
-            FieldValue::U64(value) => out.extend_from_slice(&value.to_be_bytes()),
-            FieldValue::I64(value) => out.extend_from_slice(&(value as u64 ^ SIGN).to_be_bytes()),
-            FieldValue::F64(value) => {
-                // The order of IEEE 754's totalOrder: negative numbers are inverted.
-                let bits = value.to_bits();
-                let ordered = if bits & SIGN == 0 { bits | SIGN } else { !bits };
-                out.extend_from_slice(&ordered.to_be_bytes());
-            }
-            FieldValue::Bytes(value) if matches!(self.fields[field].kind, FieldType::Array(_)) => {
-                out.extend_from_slice(value);
-            }
-            FieldValue::Bytes(value) => variable(value),
-            FieldValue::Text(value) => variable(value.as_bytes()),
-        }
-        Ok(())
     }
 }
 

@@ -1,9 +1,11 @@
 //! Ordered secondary indexes: from a part of the value to the keys of the records that have it.
 
+use super::Sets;
 use super::schema::RecordType;
+use base::PartitionId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 /// What a secondary index orders records by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +28,18 @@ pub enum Secondary {
 }
 
 impl Secondary {
+    /// Whether the index may change when this part of a value does.
+    pub(super) fn depends_on(&self, part: &Range<usize>) -> bool {
+        let overlaps = |other: Range<usize>| part.start < other.end && other.start < part.end;
+        match self {
+            Secondary::Fields { record_type, fields } => fields.iter().any(|field| match record_type.part(*field) {
+                Ok(part) => overlaps(part),
+                Err(_) => part.end > record_type.fixed_size(),
+            }),
+            &Secondary::Bytes { offset, length } => overlaps(offset..offset.saturating_add(length)),
+        }
+    }
+
     /// Appends the secondary key of a value; false if the record is not in the index.
     fn key(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
         match self {
@@ -84,6 +98,23 @@ impl Ordered {
         self.entries.extend(new);
     }
 
+    /// Whether the index may change when this part of a value does.
+    pub(super) fn depends_on(&self, part: &Range<usize>) -> bool {
+        self.definition.depends_on(part)
+    }
+
+    /// The secondary key of a value, if its record is in the index.
+    pub(super) fn key(&self, value: &[u8]) -> Option<Vec<u8>> {
+        let mut secondary = Vec::new();
+        self.definition.key(value, &mut secondary).then_some(secondary)
+    }
+
+    /// The first entry beyond `from`, a secondary key and a key.
+    pub(super) fn next(&self, from: Bound<(&[u8], &[u8])>) -> Option<(&[u8], &[u8])> {
+        let from = from.map(|(secondary, key)| -> Entry { (secondary.into(), key.into()) });
+        self.entries.range((from, Bound::Unbounded)).next().map(|(secondary, key)| (&**secondary, &**key))
+    }
+
     /// Fills the index anew.
     pub(super) fn rebuild<'a>(&mut self, records: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
         let entries: Vec<Entry> = records.filter_map(|(key, value)| self.entry(key, value)).collect();
@@ -125,5 +156,58 @@ impl Ordered {
             self.entries.contains(&entry)
         });
         all_here && count == self.entries.len()
+    }
+}
+
+impl Sets {
+    /// Secondary keys within bounds and the keys of their records, in order of both, from a secondary index of a set.
+    ///
+    /// # Panics
+    /// If the set has no such index.
+    pub fn range(
+        &self,
+        partition: PartitionId,
+        secondary: usize,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
+        self.set(partition).secondaries[secondary].range(from, to)
+    }
+
+    /// The secondary key that a value has in a secondary index; `None` if its record is not in it.
+    ///
+    /// # Panics
+    /// If the set has no such index.
+    pub fn secondary_key(&self, partition: PartitionId, secondary: usize, value: &[u8]) -> Option<Vec<u8>> {
+        self.set(partition).secondaries[secondary].key(value)
+    }
+
+    /// The first entry of a secondary index beyond `from`: a secondary key and the key of its record.
+    ///
+    /// # Panics
+    /// If the set has no such index.
+    pub fn next_entry(
+        &self,
+        partition: PartitionId,
+        secondary: usize,
+        from: Bound<(&[u8], &[u8])>,
+    ) -> Option<(&[u8], &[u8])> {
+        self.set(partition).secondaries[secondary].next(from)
+    }
+
+    /// Whether a secondary index may change when this part of a value does.
+    ///
+    /// # Panics
+    /// If the partition is no set.
+    pub fn is_indexed(&self, partition: PartitionId, part: &Range<usize>) -> bool {
+        self.set(partition).secondaries.iter().any(|secondary| secondary.depends_on(part))
+    }
+
+    /// The number that the next record of a set of arrivals gets.
+    ///
+    /// # Panics
+    /// If the partition is no set.
+    pub fn next_arrival(&self, partition: PartitionId) -> u64 {
+        self.set(partition).arrival
     }
 }

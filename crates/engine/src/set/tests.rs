@@ -5,6 +5,7 @@ mod history;
 
 use super::*;
 use base::Random;
+use std::ops::Bound;
 
 fn frame(size: usize) -> Frame {
     Frame::allocate(1, size).pop().expect("one frame")

@@ -46,6 +46,9 @@ impl Transaction {
         }
         let found = self.database.describe(partition)?;
         if let Organization::Set { arrivals: true, .. } = found.organization {
+            if found.schema.is_some() {
+                return Ok(position_of(partition, Box::pin(self.append_typed(&found, record)).await?));
+            }
             let locks_records = found.locking == Locking::Record;
             return Ok(position_of(partition, self.append_to_set(partition, record, locks_records).await?));
         }

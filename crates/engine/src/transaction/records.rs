@@ -29,6 +29,14 @@ enum Obstacle {
     Lock(Resource, Outcome),
 }
 
+/// What a partition with keys is to who changes its records.
+enum Keyed {
+    BTree,
+    Set,
+    /// A set whose records have a type, and perhaps secondary indexes.
+    TypedSet,
+}
+
 /// What became of a synchronous step that may meet a lock.
 pub(super) enum Passage<T> {
     Done(T),
@@ -204,8 +212,13 @@ impl Transaction {
             self.overcome(obstacle, partition, key, Mode::Exclusive).await?;
         }
         let database = self.database.clone();
-        if database.is_set(partition) {
-            return self.write_in_set(partition, key, value, replace).await;
+        match database.keyed(partition) {
+            Keyed::BTree => {}
+            Keyed::Set => return self.write_in_set(partition, key, value, replace).await,
+            Keyed::TypedSet => {
+                let found = database.describe(partition)?;
+                return Box::pin(self.write_typed(&found, key, Some(value), replace)).await;
+            }
         }
         if !replace && !matches!(database.complete(|| database.find(partition, key)).await?, Found::Nothing) {
             return Ok(false);
@@ -288,8 +301,10 @@ impl Transaction {
         if let Some(obstacle) = self.enter(partition, key, Mode::Exclusive)? {
             self.overcome(obstacle, partition, key, Mode::Exclusive).await?;
         }
-        if self.database.is_set(partition) {
-            return self.modify_in_set(partition, key, change).await;
+        match self.database.keyed(partition) {
+            Keyed::BTree => {}
+            Keyed::Set => return self.modify_in_set(partition, key, change).await,
+            Keyed::TypedSet => return Box::pin(self.modify_typed(partition, key, change)).await,
         }
         let mut change = Some(change);
         let database = self.database.clone();
@@ -325,8 +340,13 @@ impl Transaction {
             self.overcome(obstacle, partition, key, Mode::Exclusive).await?;
         }
         let database = self.database.clone();
-        if database.is_set(partition) {
-            return self.delete_in_set(partition, key).await;
+        match database.keyed(partition) {
+            Keyed::BTree => {}
+            Keyed::Set => return self.delete_in_set(partition, key).await,
+            Keyed::TypedSet => {
+                let found = database.describe(partition)?;
+                return Box::pin(self.write_typed(&found, key, None, true)).await;
+            }
         }
         let deleted = loop {
             let step = database.refer(partition, || self.try_delete(partition, key)).await?;
@@ -394,6 +414,14 @@ impl Transaction {
         }
     }
 
+    /// Refers to the record of `key` and locks it to change it.
+    pub(super) async fn lock_record_exclusively(&mut self, partition: PartitionId, key: &[u8]) -> Result<()> {
+        match self.enter(partition, key, Mode::Exclusive)? {
+            Some(obstacle) => self.overcome(obstacle, partition, key, Mode::Exclusive).await,
+            None => Ok(()),
+        }
+    }
+
     /// Remembers a changed page, if it will be forced.
     pub(super) fn note_page(&mut self, page: base::PageId) {
         if self.database.settings().force && !self.state.pages.contains(&page) {
@@ -408,6 +436,17 @@ impl Database {
     pub(super) fn is_set(&self, partition: PartitionId) -> bool {
         let partitions = self.0.partitions.borrow();
         matches!(partitions[usize::from(partition.0)].organization, Organization::Set { .. })
+    }
+
+    #[inline]
+    fn keyed(&self, partition: PartitionId) -> Keyed {
+        let partitions = self.0.partitions.borrow();
+        let found = &partitions[usize::from(partition.0)];
+        match found.organization {
+            Organization::Set { .. } if found.schema.is_some() => Keyed::TypedSet,
+            Organization::Set { .. } => Keyed::Set,
+            _ => Keyed::BTree,
+        }
     }
 
     /// Whether the records, which have keys, are locked.

@@ -102,7 +102,7 @@ impl Transaction {
 
     /// Asks the sets for something until they do not lack anything for it.
     #[inline]
-    async fn in_set<T>(
+    pub(super) async fn in_set<T>(
         &mut self,
         partition: PartitionId,
         mut attempt: impl FnMut(&mut Sets, Owner) -> Result<T, Refusal>,
@@ -123,7 +123,7 @@ impl Transaction {
 impl Database {
     /// Brings what a set lacks, or says why it cannot be had.
     #[cold]
-    async fn overcome_refusal(&self, partition: PartitionId, refusal: Refusal) -> Result<()> {
+    pub(super) async fn overcome_refusal(&self, partition: PartitionId, refusal: Refusal) -> Result<()> {
         let name = || self.describe(partition).map(|found| found.name.clone());
         match refusal {
             Refusal::NoSegment => self.add_segment(partition),

@@ -6,7 +6,7 @@ use super::error::{ConfigurationError, Problem};
 use super::section::{Document, Section};
 use super::{
     Buffer, Cache, Checkpoint, Commit, Configuration, DEFAULT_DEVICE, Device, Driver, GroupCommit, Locks, Log,
-    Partition, WriteBuffer, catalogue,
+    Partition, WriteBuffer, catalogue, schema,
 };
 use devices::Hardware;
 use std::collections::{BTreeMap, BTreeSet};
@@ -297,6 +297,7 @@ fn read_driver(section: &mut Section<'_>) -> Driver {
 }
 
 fn read_partition(section: &mut Section<'_>, context: &Context, buffer_page_size: u32) -> Partition {
+    let record = schema::read_record(section);
     let partition = Partition {
         device: context.device(section),
         organization: section.choice("organization").unwrap_or_default(),
@@ -310,6 +311,8 @@ fn read_partition(section: &mut Section<'_>, context: &Context, buffer_page_size
         page_size: context.page_size(section),
         segment_size: section.power_of_two("segment_size", 16 * KIB..=4096 * KIB).map(|n| n as u32),
         reserve_percent: section.number("reserve_percent", 0..=90).map(|n| n as u8),
+        secondaries: schema::read_secondaries(section, record.as_ref()),
+        record,
     };
     check_partition(section, &partition, buffer_page_size);
     partition
@@ -325,6 +328,8 @@ fn check_partition(section: &Section<'_>, partition: &Partition, buffer_page_siz
         ("objects", direct),
         ("segment_size", set),
         ("reserve_percent", set),
+        ("record", set),
+        ("secondary", set),
     ];
     for (key, allowed) in keys {
         let suits = match partition.organization {

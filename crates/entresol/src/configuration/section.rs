@@ -64,6 +64,15 @@ impl<'a> Document<'a> {
     }
 }
 
+/// An entry of a table: a name with a text, or with several.
+pub(super) struct Texts<'a> {
+    pub name: &'a str,
+    /// The place of the name.
+    pub at: Range<usize>,
+    /// The texts and their places.
+    pub parts: Vec<(&'a str, Range<usize>)>,
+}
+
 /// One table of a document, or its absence.
 pub(super) struct Section<'a> {
     document: &'a Document<'a>,
@@ -294,6 +303,41 @@ impl<'a> Section<'a> {
         let [low, high] = [*range.start(), *range.end()].map(format_size);
         self.document.report(value.span(), self.out_of_range(key, value), format!("\"{low}\" to \"{high}\"{rule}"));
         None
+    }
+
+    /// The entries of a table of texts and of lists of texts, in the order of the file.
+    pub fn texts(&mut self, key: &'static str, allowed: &str) -> Vec<Texts<'a>> {
+        let Some(value) = self.value(key) else { return Vec::new() };
+        let Some(table) = value.get_ref().as_table() else {
+            self.wrong_type(key, value, allowed);
+            return Vec::new();
+        };
+        let mut entries = Vec::new();
+        for (name, value) in table {
+            let (name, at) = (name.get_ref().as_ref(), name.span());
+            let parts: Option<Vec<_>> = match value.get_ref() {
+                DeValue::Array(list) => {
+                    list.iter().map(|part| part.get_ref().as_str().map(|text| (text, part.span()))).collect()
+                }
+                other => other.as_str().map(|text| vec![(text, value.span())]),
+            };
+            match parts {
+                Some(parts) => entries.push(Texts { name, at, parts }),
+                None => self.wrong_type(name, value, allowed),
+            }
+        }
+        entries.sort_by_key(|entry| entry.at.start);
+        entries
+    }
+
+    /// Reports at a place within the section that something is wrong.
+    pub fn report(&self, span: Range<usize>, problem: Problem, allowed: &str) {
+        self.document.report(span, problem, allowed);
+    }
+
+    /// Reports at a place within the section that `name` is none of `candidates`.
+    pub fn report_name_at(&self, span: Range<usize>, problem: Problem, name: &str, candidates: &[&str]) {
+        self.document.report_name(span, problem, name, candidates, "\"", "");
     }
 
     /// What `read` gives for the key: `None` if it gives nothing, `Some(None)` for the word `"off"`.

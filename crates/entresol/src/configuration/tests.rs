@@ -140,11 +140,50 @@ fn every_section_is_read() {
                 page_size: Some(4096),
                 segment_size: None,
                 reserve_percent: None,
+                record: None,
+                secondaries: Vec::new(),
             },
         )]),
     };
     assert_eq!(configuration, expected);
     assert_eq!(configuration.partition("branch"), Partition::default());
+}
+
+#[test]
+fn records_and_indexes_of_a_set_are_read_in_the_order_of_the_file() {
+    use engine::set::{FieldType, RecordType};
+    let configuration = Configuration::parse(
+        r#"
+        [partition.card]
+        organization = "set"
+        record = { zip = "bytes(5)", holder = "text", account = "u64" }
+        secondary = { by_town = ["zip", "holder"], by_account = "account" }
+        "#,
+    )
+    .unwrap();
+    let fields = [("zip", FieldType::Array(5)), ("holder", FieldType::Text), ("account", FieldType::U64)];
+    let card = configuration.partition("card");
+    assert_eq!(card.record, Some(RecordType::new(fields).unwrap()));
+    let named = |name: &str, fields: &[&str]| (name.to_owned(), fields.iter().map(|f| (*f).to_owned()).collect());
+    assert_eq!(card.secondaries, [named("by_town", &["zip", "holder"]), named("by_account", &["account"])]);
+
+    let set = "[partition.card]\norganization = \"set\"\n";
+    for (text, place, what) in [
+        ("record = 1", "3:10", "'record' is a whole number"),
+        ("record = { a = \"u46\" }", "3:16", "'a' cannot be \"u46\""),
+        ("record = { a = 3 }", "3:16", "'a' is a whole number"),
+        ("record = { a = [\"u8\", \"u8\"] }", "3:12", "field 'a' has no type, or several"),
+        ("record = { \"a b\" = \"u8\" }", "3:12", "'a b' cannot name a field"),
+        ("record = { a = \"bytes(65535)\", b = \"u8\" }", "3:10", "with field 'b' the fixed fields have 65536 bytes"),
+        ("secondary = { by_a = \"a\" }", "3:13", "an index is over the fields of records, whose type is missing"),
+        ("record = { a = \"u8\" }\nsecondary = { by_b = \"b\" }", "4:22", "there is no field 'b'"),
+        ("record = { a = \"u8\" }\nsecondary = { by_b = [] }", "4:15", "index 'by_b' orders by no field"),
+    ] {
+        let said = message(&format!("{set}{text}"));
+        assert!(said.contains(&format!("house.toml:{place}: {what}")), "{text}: {said}");
+    }
+    let paged = message("[partition.card]\nrecord = { a = \"u8\" }");
+    assert!(paged.contains("'record' has no effect in a partition of this organization"), "{paged}");
 }
 
 #[test]

@@ -103,6 +103,15 @@ proptest! {
             }
         }
         prop_assert_eq!(&record, &encode(&record_type, &values));
+        prop_assert_eq!(record_type.verify(&record), Ok(()));
+        let surplus = [&record[..], &[0]].concat();
+        prop_assert_eq!(record_type.verify(&surplus), Err(FieldError::Surplus(1)));
+        if let Some((_, cut_off)) = record.split_last() {
+            prop_assert!(record_type.verify(cut_off).is_err());
+        }
+        for field in record_type.fields() {
+            prop_assert_eq!(field.kind.to_string().parse(), Ok(field.kind));
+        }
         let stored = postcard::to_stdvec(&record_type).expect("fields can be stored");
         prop_assert_eq!(postcard::from_bytes::<RecordType>(&stored).expect("and read"), record_type);
     }
@@ -115,6 +124,9 @@ proptest! {
             for field in 0..values.len() {
                 record_type.encode_ordered(&record, field, &mut out).expect("sound");
             }
+            let (fields, mut bound): (Vec<usize>, _) = ((0..values.len()).collect(), Vec::new());
+            record_type.encode_bound(&fields, values, &mut bound).expect("contents of the type");
+            assert_eq!(bound, out, "a bound is what a record has");
             out
         };
         let one: Vec<FieldValue<'_>> = contents.iter().map(|(one, _)| one.value()).collect();
@@ -130,6 +142,7 @@ proptest! {
         let record_type = record_type(&contents);
         for field in 0..contents.len() + 1 {
             let _ = record_type.decode(&record, field);
+            let _ = record_type.verify(&record);
             let _ = record_type.encode_ordered(&record, field, &mut Vec::new());
             let _ = record_type.replace(&record, field, &FieldValue::Bytes(&[1]), &mut Vec::new());
         }

@@ -1,0 +1,210 @@
+//! Typed records: reading and changing single fields (System M, section 2.6). The caller always gets copies.
+
+use super::{Transaction, key_hash};
+use crate::catalog::{Partition, Schema};
+use crate::database::Database;
+use crate::set::{FieldError, FieldType, FieldValue, Refusal, Sets};
+use crate::{Error, Result};
+use base::PartitionId;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// The sum of a stored integer and an amount, in the stored form; `None` beyond its range.
+fn sum(kind: FieldType, bytes: &[u8], amount: i64) -> Option<FieldValue<'static>> {
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    let old = u64::from_le_bytes(word);
+    if kind == FieldType::I64 {
+        return old.cast_signed().checked_add(amount).map(FieldValue::I64);
+    }
+    let new = old.checked_add_signed(amount)?;
+    Some(match kind {
+        FieldType::U8 => FieldValue::U8(new.try_into().ok()?),
+        FieldType::U16 => FieldValue::U16(new.try_into().ok()?),
+        FieldType::U32 => FieldValue::U32(new.try_into().ok()?),
+        _ => FieldValue::U64(new),
+    })
+}
+
+impl Database {
+    /// The position of a field of a set's records, by which transactions refer to it.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`], [`Error::WrongOrganization`] if its records have no type, [`Error::Field`].
+    pub fn field(&self, partition: PartitionId, name: &str) -> Result<usize> {
+        let found = self.describe(partition)?;
+        found.typed()?.record.field(name).map_err(|error| found.field_error(error))
+    }
+
+    /// The position of a set's secondary index, by which transactions refer to it.
+    ///
+    /// # Errors
+    /// As [`Database::field`].
+    pub fn secondary(&self, partition: PartitionId, name: &str) -> Result<usize> {
+        let found = self.describe(partition)?;
+        found.typed()?.secondary(name).map_err(|error| found.field_error(error))
+    }
+}
+
+impl Transaction {
+    /// Copies the contents of a field of the record of `key` into `buffer`; `None` if there is no such record.
+    ///
+    /// # Errors
+    /// [`Error::WrongOrganization`] if the partition's records have no type, [`Error::Field`], and as [`Transaction::get`].
+    pub async fn get_field<'a>(
+        &mut self,
+        partition: PartitionId,
+        key: &[u8],
+        field: usize,
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<Option<FieldValue<'a>>> {
+        let found = self.database.describe(partition)?;
+        let record = &found.typed()?.record;
+        buffer.clear();
+        let copy = |value: Option<&[u8]>| match value {
+            Some(value) => record.bytes(value, field).map(|bytes| buffer.extend_from_slice(bytes)).map(|()| true),
+            None => Ok(false),
+        };
+        let is_there = self.look(partition, key, copy).await?;
+        let contents = match is_there {
+            Ok(true) => record.contents(field, buffer).map(Some),
+            Ok(false) => Ok(None),
+            Err(error) => Err(error),
+        };
+        contents.map_err(|error| found.field_error(error))
+    }
+
+    /// Gives a field of the record of `key` other contents.
+    ///
+    /// # Errors
+    /// [`Error::NoRecord`], and as [`Transaction::get_field`].
+    pub async fn set_field(
+        &mut self,
+        partition: PartitionId,
+        key: &[u8],
+        field: usize,
+        value: FieldValue<'_>,
+    ) -> Result<()> {
+        let found = self.database.describe(partition)?;
+        let Schema { record, .. } = found.typed()?;
+        record.check_value(field, &value).map_err(|error| found.field_error(error))?;
+        self.lock_record_exclusively(partition, key).await?;
+        let part = record.part(field).ok();
+        if let Some(part) = part.clone().filter(|part| !self.is_indexed(partition, part)) {
+            let hash = key_hash(key);
+            let write = |sets: &mut Sets, owner| {
+                sets.modify_part(owner, partition, key, hash, part.clone(), |bytes| record.write(field, &value, bytes))
+            };
+            return self.in_set(partition, write).await?.map_err(|error| found.field_error(error));
+        }
+        let replaced = |old: &[u8]| {
+            let mut new = Vec::with_capacity(old.len());
+            if let Some(part) = part {
+                new.extend_from_slice(old);
+                record.write(field, &value, &mut new[part])?;
+            } else {
+                record.replace(old, field, &value, &mut new)?;
+            }
+            Ok(new)
+        };
+        self.replace_typed(&found, key, replaced).await
+    }
+
+    /// Adds to an integer field of the record of `key` and returns the sum. If actions are logged, the log gets the amount.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if the sum is out of the field's range (nothing was changed then), and as [`Transaction::set_field`].
+    pub async fn add_to_field(
+        &mut self,
+        partition: PartitionId,
+        key: &[u8],
+        field: usize,
+        amount: i64,
+    ) -> Result<FieldValue<'static>> {
+        let found = self.database.describe(partition)?;
+        let Schema { record, .. } = found.typed()?;
+        let (kind, part) = integer(&found, field)?;
+        let overflow = || FieldError::Overflow { field: record.fields()[field].name.clone(), kind };
+        self.lock_record_exclusively(partition, key).await?;
+        if self.is_indexed(partition, &part) {
+            let mut answer = None;
+            let added = |old: &[u8]| {
+                let new = sum(kind, &old[part.clone()], amount).ok_or_else(overflow)?;
+                answer = Some(new);
+                let mut value = old.to_vec();
+                record.write(field, &new, &mut value[part.clone()])?;
+                Ok(value)
+            };
+            self.replace_typed(&found, key, added).await?;
+            return Ok(answer.expect("the record was changed"));
+        }
+        let hash = key_hash(key);
+        let add = |sets: &mut Sets, owner| {
+            let Some(value) = sets.get(owner, partition, key, hash)? else { return Err(Refusal::Missing) };
+            let Some(new) = sum(kind, &value[part.clone()], amount) else { return Ok(None) };
+            sets.add(owner, partition, key, hash, part.clone(), amount).map(|_| Some(new))
+        };
+        self.in_set(partition, add).await?.ok_or_else(|| found.field_error(overflow()))
+    }
+
+    /// Inserts a record with these contents.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`], [`Error::Field`], and as [`Transaction::get_field`].
+    pub async fn insert_record(&mut self, partition: PartitionId, key: &[u8], values: &[FieldValue<'_>]) -> Result<()> {
+        let found = self.database.describe(partition)?;
+        let mut value = Vec::new();
+        found.typed()?.record.encode(values, &mut value).map_err(|error| found.field_error(error))?;
+        self.insert(partition, key, &value).await
+    }
+
+    /// Whether a secondary index may change when this part of a value does.
+    fn is_indexed(&self, partition: PartitionId, part: &Range<usize>) -> bool {
+        self.database.0.sets.borrow().is_indexed(partition, part)
+    }
+
+    /// Changes a record of the type, whose lock is held, in place.
+    pub(super) async fn modify_typed<R>(
+        &mut self,
+        partition: PartitionId,
+        key: &[u8],
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R> {
+        let found = self.database.describe(partition)?;
+        let mut answer = None;
+        let changed = |old: &[u8]| {
+            let mut new = old.to_vec();
+            answer = Some(change(&mut new));
+            Ok(new)
+        };
+        self.replace_typed(&found, key, changed).await?;
+        Ok(answer.expect("the record was changed"))
+    }
+
+    /// Gives the record of `key`, which is locked exclusively, the value that `change` makes of its present one.
+    async fn replace_typed(
+        &mut self,
+        found: &Rc<Partition>,
+        key: &[u8],
+        change: impl FnOnce(&[u8]) -> Result<Vec<u8>, FieldError>,
+    ) -> Result<()> {
+        let mut change = Some(change);
+        let make = |old: Option<&[u8]>| old.map(|old| change.take().expect("changed once")(old));
+        let made = self.look_in_set(found.id(), key, make).await?;
+        let new = made.ok_or_else(|| Error::NoRecord(found.name.clone()))?;
+        let new = new.map_err(|error| found.field_error(error))?;
+        self.write_typed(found, key, Some(&new), true).await.map(|_| ())
+    }
+}
+
+/// The type and the place of an integer field.
+fn integer(found: &Partition, field: usize) -> Result<(FieldType, Range<usize>)> {
+    let record = &found.typed()?.record;
+    let part = record.part(field).map_err(|error| found.field_error(error))?;
+    let chosen = &record.fields()[field];
+    if matches!(chosen.kind, FieldType::F64 | FieldType::Array(_)) {
+        let (field, found_kind) = (chosen.name.clone(), chosen.kind);
+        return Err(found.field_error(FieldError::WrongKind { field, found: found_kind, wanted: "integer" }));
+    }
+    Ok((chosen.kind, part))
+}

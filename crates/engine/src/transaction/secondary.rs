@@ -1,0 +1,363 @@
+//! Secondary indexes of sets: range reads, and changes of records that are in them.
+//!
+//! What keeps phantoms out of a range is as in b-trees (`gaps.rs`), with an index's entries, pairs of secondary key and key, in
+//! place of keys: who adds an entry passes the gap that it falls into, who removes one holds both gaps that it joins, a range
+//! read holds the gaps it has seen and the records of the entries that bound them. A change of a record is a removal of its
+//! old entries and an addition of its new ones. All locks that it needs are taken before it is made, in the step that makes it.
+
+use super::records::Passage;
+use super::{Transaction, key_hash};
+use crate::Result;
+use crate::catalog::{Locking, Partition};
+use crate::lock::{Attempt, LockTable, Mode, Resource};
+use crate::set::{FieldValue, Refusal, Sets};
+use base::PartitionId;
+use std::ops::Bound;
+use std::rc::Rc;
+
+/// An entry of a secondary index: a secondary key, and the key of a record that has it.
+type Entry = (Vec<u8>, Vec<u8>);
+
+/// The name of the gap below an entry.
+fn gap_below(partition: PartitionId, secondary: usize, (of, key): (&[u8], &[u8])) -> Resource {
+    let mut name = Vec::with_capacity(4 + of.len() + key.len());
+    name.extend_from_slice(&(of.len() as u32).to_le_bytes());
+    name.extend_from_slice(of);
+    name.extend_from_slice(key);
+    Resource::secondary_gap(partition, secondary, key_hash(&name))
+}
+
+/// The gap below the first of these entries, or at the end.
+fn gap_above(partition: PartitionId, secondary: usize, above: Option<(&[u8], &[u8])>) -> Resource {
+    above.map_or(Resource::secondary_end_gap(partition, secondary), |entry| gap_below(partition, secondary, entry))
+}
+
+/// The least bytes above all that begin with these; `None` if there are none.
+fn beyond(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
+    while let Some(last) = prefix.pop() {
+        if last < u8::MAX {
+            prefix.push(last + 1);
+            return Some(prefix);
+        }
+    }
+    None
+}
+
+/// A lock that was not granted at once.
+type Blocked = (Resource, Mode);
+
+/// What a step came to that may meet a lock or a refusal of the set's.
+enum Step<T> {
+    Met(Passage<T>),
+    Refused(Refusal),
+}
+
+impl<T> From<Result<T, Blocked>> for Passage<T> {
+    fn from(result: Result<T, Blocked>) -> Passage<T> {
+        match result {
+            Ok(done) => Passage::Done(done),
+            Err((resource, mode)) => Passage::Blocked(resource, mode),
+        }
+    }
+}
+
+/// A range of secondary keys: from the first on, up to but without the second.
+struct Span {
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+}
+
+impl Span {
+    fn new(
+        found: &Partition,
+        secondary: usize,
+        (from, to): (Bound<&[FieldValue<'_>]>, Bound<&[FieldValue<'_>]>),
+    ) -> Result<Span> {
+        let schema = found.typed()?;
+        let fields = schema.secondaries.get(secondary).map(|index| index.fields.as_slice());
+        let unknown = || crate::set::FieldError::NoSecondary(format!("number {secondary}"));
+        let fields = fields.ok_or_else(unknown).map_err(|error| found.field_error(error))?;
+        let bytes = |values: &[FieldValue<'_>]| -> Result<Vec<u8>> {
+            let mut bound = Vec::new();
+            schema.record.encode_bound(fields, values, &mut bound).map_err(|error| found.field_error(error))?;
+            Ok(bound)
+        };
+        // No secondary key is a beginning of another field's, so those that begin with a bound are those that have it.
+        let nothing = || Span { from: vec![0], to: Some(Vec::new()) };
+        let from = match from {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(values) => bytes(values)?,
+            Bound::Excluded(values) => match beyond(bytes(values)?) {
+                Some(from) => from,
+                None => return Ok(nothing()),
+            },
+        };
+        let to = match to {
+            Bound::Unbounded => None,
+            Bound::Included(values) => beyond(bytes(values)?),
+            Bound::Excluded(values) => Some(bytes(values)?),
+        };
+        Ok(Span { from, to })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.to.as_ref().is_some_and(|to| *to <= self.from)
+    }
+
+    fn contains(&self, secondary: &[u8]) -> bool {
+        self.to.as_ref().is_none_or(|to| secondary < to.as_slice())
+    }
+}
+
+impl Transaction {
+    /// Shows copies of the records whose fields are within bounds, in the order of a secondary index, key and value, until
+    /// `look` returns false. A bound may name the contents of the first few of the index's fields only: records that have
+    /// these are included, or excluded, all. A repeated read shows the same (serializability).
+    ///
+    /// # Errors
+    /// [`Error::WrongOrganization`] if the partition's records have no type, [`Error::Field`], and as [`Transaction::get`].
+    pub async fn range(
+        &mut self,
+        partition: PartitionId,
+        secondary: usize,
+        bounds: (Bound<&[FieldValue<'_>]>, Bound<&[FieldValue<'_>]>),
+        mut look: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        let found = self.database.describe(partition)?;
+        let span = Span::new(&found, secondary, bounds)?;
+        if span.is_empty() {
+            return Ok(());
+        }
+        let (mut last, mut value) = (None, Vec::new());
+        loop {
+            if self.reference() {
+                self.delayed_reference().await?;
+            }
+            match self.read_entry(&found, secondary, &span, last.as_ref(), &mut value) {
+                Step::Refused(refusal) => self.database.overcome_refusal(partition, refusal).await?,
+                Step::Met(Passage::Blocked(resource, mode)) => self.lock(resource, mode).await?,
+                Step::Met(Passage::Done(None)) => return Ok(()),
+                Step::Met(Passage::Done(Some(entry))) => {
+                    self.database.0.statistics.count_reference(usize::from(partition.0), true);
+                    if !look(&entry.1, &value) {
+                        return Ok(());
+                    }
+                    last = Some(entry);
+                }
+            }
+        }
+    }
+
+    /// Locks the entry behind `last` with the gap below it and copies its record; nothing at the end of the span, whose
+    /// last gap is locked then.
+    fn read_entry(
+        &mut self,
+        found: &Partition,
+        secondary: usize,
+        span: &Span,
+        last: Option<&Entry>,
+        value: &mut Vec<u8>,
+    ) -> Step<Option<Entry>> {
+        let (database, partition) = (self.database.clone(), found.id());
+        let (sets, mut locks) = (database.0.sets.borrow(), database.0.locks.borrow_mut());
+        let first = (span.from.as_slice(), &[][..]);
+        let mut from = last.map_or(Bound::Included(first), |(of, key)| Bound::Excluded((of, key)));
+        loop {
+            let entry = sets.next_entry(partition, secondary, from);
+            let record = entry.map(|(_, key)| Resource::record(partition, key_hash(key)));
+            if found.locking == Locking::Record {
+                let gap = gap_above(partition, secondary, entry);
+                for resource in [Some(gap), record].into_iter().flatten() {
+                    if locks.try_request(self.state.owner, resource, Mode::Shared) == Attempt::Denied {
+                        return Step::Met(Passage::Blocked(resource, Mode::Shared));
+                    }
+                    self.state.dependency = self.state.dependency.max(locks.dependency(resource));
+                }
+            }
+            let Some((of, key)) = entry else { return Step::Met(Passage::Done(None)) };
+            if span.contains(of) {
+                let entry = (of.to_vec(), key.to_vec());
+                return match sets.get(self.state.owner, partition, key, key_hash(key)) {
+                    Err(refusal) => Step::Refused(refusal),
+                    Ok(stored) => {
+                        value.clear();
+                        value.extend_from_slice(stored.expect("an entry's record is there"));
+                        Step::Met(Passage::Done(Some(entry)))
+                    }
+                };
+            }
+            // An entry that this transaction may take back is no bound of what it has seen.
+            let is_own = record.is_some_and(|record| locks.holds(self.state.owner, record) == Some(Mode::Exclusive));
+            if !is_own {
+                return Step::Met(Passage::Done(None));
+            }
+            from = Bound::Excluded((of, key));
+        }
+    }
+
+    /// Gives the record of `key`, which is locked exclusively, a value of its type, or deletes it. Returns false if there is
+    /// one already that must not be replaced, or none to delete.
+    pub(super) async fn write_typed(
+        &mut self,
+        found: &Rc<Partition>,
+        key: &[u8],
+        value: Option<&[u8]>,
+        replace: bool,
+    ) -> Result<bool> {
+        if let Some(value) = value {
+            found.typed()?.record.verify(value).map_err(|error| found.field_error(error))?;
+        }
+        loop {
+            match self.try_write_typed(found, key, value, replace) {
+                Step::Refused(refusal) => self.database.overcome_refusal(found.id(), refusal).await?,
+                Step::Met(Passage::Blocked(resource, mode)) => self.lock(resource, mode).await?,
+                Step::Met(Passage::Done(written)) => {
+                    self.database.0.statistics.count_reference(usize::from(found.id), true);
+                    return Ok(written);
+                }
+            }
+        }
+    }
+
+    fn try_write_typed(&mut self, found: &Partition, key: &[u8], value: Option<&[u8]>, replace: bool) -> Step<bool> {
+        let (database, partition, owner, hash) = (self.database.clone(), found.id(), self.state.owner, key_hash(key));
+        let mut sets = database.0.sets.borrow_mut();
+        let old = match sets.get(owner, partition, key, hash) {
+            Ok(old) => old.map(<[u8]>::to_vec),
+            Err(refusal) => return Step::Refused(refusal),
+        };
+        if old.is_some() && !replace || old.is_none() && value.is_none() {
+            return Step::Met(Passage::Done(false));
+        }
+        if let Err((resource, mode)) = self.lock_entries(&sets, found, key, (old.as_deref(), value)) {
+            return Step::Met(Passage::Blocked(resource, mode));
+        }
+        let done = match (old, value) {
+            (Some(_), Some(value)) => sets.replace(owner, partition, key, hash, value),
+            (None, Some(value)) => sets.insert(owner, partition, key, hash, value),
+            (_, None) => sets.delete(owner, partition, key, hash).map(|_| ()),
+        };
+        match done {
+            Ok(()) => Step::Met(Passage::Done(true)),
+            Err(refusal) => Step::Refused(refusal),
+        }
+    }
+
+    /// Adds a typed record to a set of arrivals and returns its number.
+    pub(super) async fn append_typed(&mut self, found: &Rc<Partition>, value: &[u8]) -> Result<u64> {
+        let schema = found.typed()?;
+        schema.record.verify(value).map_err(|error| found.field_error(error))?;
+        loop {
+            match self.try_append_typed(found, value) {
+                Step::Refused(refusal) => self.database.overcome_refusal(found.id(), refusal).await?,
+                Step::Met(Passage::Blocked(resource, mode)) => self.lock(resource, mode).await?,
+                Step::Met(Passage::Done(number)) => {
+                    self.database.0.statistics.count_reference(usize::from(found.id), true);
+                    return Ok(number);
+                }
+            }
+        }
+    }
+
+    /// Locks the record that will have the next number in the step that adds it, before anybody sees it in an index.
+    fn try_append_typed(&mut self, found: &Partition, value: &[u8]) -> Step<u64> {
+        let (database, partition, owner) = (self.database.clone(), found.id(), self.state.owner);
+        let mut sets = database.0.sets.borrow_mut();
+        let key = sets.next_arrival(partition).to_be_bytes();
+        if found.locking == Locking::Record {
+            let record = Resource::record(partition, key_hash(&key));
+            if database.0.locks.borrow_mut().try_request(owner, record, Mode::Exclusive) == Attempt::Denied {
+                return Step::Met(Passage::Blocked(record, Mode::Exclusive));
+            }
+        }
+        if let Err((resource, mode)) = self.lock_entries(&sets, found, &key, (None, Some(value))) {
+            return Step::Met(Passage::Blocked(resource, mode));
+        }
+        match sets.append(owner, partition, value) {
+            Ok(number) => Step::Met(Passage::Done(number)),
+            Err(refusal) => Step::Refused(refusal),
+        }
+    }
+
+    /// Takes the locks of the gaps that a record's entries leave and enter when it changes from one value to another.
+    fn lock_entries(
+        &mut self,
+        sets: &Sets,
+        found: &Partition,
+        key: &[u8],
+        (old, new): (Option<&[u8]>, Option<&[u8]>),
+    ) -> Result<(), Blocked> {
+        if found.locking != Locking::Record {
+            return Ok(());
+        }
+        let partition = found.id();
+        for secondary in 0..found.schema.as_ref().map_or(0, |schema| schema.secondaries.len()) {
+            let of = |value: Option<&[u8]>| value.and_then(|value| sets.secondary_key(partition, secondary, value));
+            let (old, new) = (of(old), of(new));
+            if old == new {
+                continue;
+            }
+            if let Some(old) = &old {
+                self.lock_joined_entries(sets, (partition, secondary), (old, key))?;
+            }
+            if let Some(new) = &new {
+                self.pass_entry_gap(sets, (partition, secondary), (new, key))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks both gaps that the removal of an entry joins, and the record of the entry above; see
+    /// [`Transaction::lock_joined_gaps`].
+    fn lock_joined_entries(
+        &mut self,
+        sets: &Sets,
+        (partition, secondary): (PartitionId, usize),
+        entry: (&[u8], &[u8]),
+    ) -> Result<(), Blocked> {
+        let (database, owner) = (self.database.clone(), self.state.owner);
+        let mut locks = database.0.locks.borrow_mut();
+        request(&mut locks, owner, gap_below(partition, secondary, entry), Mode::Exclusive)?;
+        let mut entry = entry;
+        loop {
+            let above = sets.next_entry(partition, secondary, Bound::Excluded(entry));
+            request(&mut locks, owner, gap_above(partition, secondary, above), Mode::Exclusive)?;
+            let Some(above) = above else { return Ok(()) };
+            let record = Resource::record(partition, key_hash(above.1));
+            if locks.holds(owner, record) != Some(Mode::Exclusive) {
+                return request(&mut locks, owner, record, Mode::Shared);
+            }
+            entry = above;
+        }
+    }
+
+    /// Lets a new entry pass the gap that it falls into; see [`Transaction::pass_gap`].
+    fn pass_entry_gap(
+        &mut self,
+        sets: &Sets,
+        (partition, secondary): (PartitionId, usize),
+        entry: (&[u8], &[u8]),
+    ) -> Result<(), Blocked> {
+        let (database, owner) = (self.database.clone(), self.state.owner);
+        let mut locks = database.0.locks.borrow_mut();
+        let gap = gap_above(partition, secondary, sets.next_entry(partition, secondary, Bound::Excluded(entry)));
+        let held = locks.holds(owner, gap);
+        request(&mut locks, owner, gap, Mode::InsertIntention)?;
+        if let Some(mode) = held {
+            return request(&mut locks, owner, gap_below(partition, secondary, entry), mode);
+        }
+        let mut woken = Vec::new();
+        locks.release(owner, gap, &mut woken);
+        drop(locks);
+        database.wake_owners(&woken);
+        Ok(())
+    }
+}
+
+/// Asks for a lock that must be had at once.
+fn request(locks: &mut LockTable, owner: crate::lock::Owner, resource: Resource, mode: Mode) -> Result<(), Blocked> {
+    match locks.try_request(owner, resource, mode) {
+        Attempt::Denied => Err((resource, mode)),
+        Attempt::Granted => Ok(()),
+    }
+}
