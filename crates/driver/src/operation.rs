@@ -135,6 +135,26 @@ impl Op {
             Op::Compute { .. } => OpKind::Compute,
         }
     }
+
+    /// The instructions that the described CPU executes for it.
+    pub fn instructions(&self) -> u64 {
+        match self {
+            Op::Cpu { instructions, .. } | Op::Compute { instructions, .. } => *instructions,
+            Op::Read { access: Access::Synchronous { instructions }, .. }
+            | Op::Write { access: Access::Synchronous { instructions }, .. } => *instructions,
+            _ => 0,
+        }
+    }
+
+    /// Whether whoever waits for it waits for a CPU, or for a device while it holds one.
+    pub fn holds_cpu(&self) -> bool {
+        let synchronous = |access: &Access| matches!(access, Access::Synchronous { .. });
+        match self {
+            Op::Cpu { .. } => true,
+            Op::Read { access, .. } | Op::Write { access, .. } => synchronous(access),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Debug for Op {

@@ -50,6 +50,8 @@ pub struct Prices {
     pub instructions: [u64; Work::ALL.len()],
     /// Whether the actual numbers are exponentially distributed about these means (TPSIM) or exactly these.
     pub exponential: bool,
+    /// How long an instruction takes, in nanoseconds.
+    pub instruction_ns: f64,
     /// Seeds the stream that draws them.
     pub seed: u64,
 }

@@ -1,7 +1,9 @@
+pub(crate) mod groups;
+
 use crate::join::Outcome;
 use crate::operations::{Operations, Reaction, State};
 use crate::pricing::Pricing;
-use crate::tasks::Tasks;
+use crate::tasks::{Taken, Tasks, Wake};
 use crate::timers::Timers;
 use crate::{JoinHandle, Perform, TaskId, WaitQueue};
 use base::{Instant, Random};
@@ -9,6 +11,7 @@ use driver::{
     CacheReport, Class, Completion, DeviceId, DeviceTraits, Doorbell, Driver, EventCount, Fault, FileId, Frame, Halt,
 };
 use driver::{Op, OpKind, Output, StationReport, Token, Work};
+use groups::{Groups, Membership};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -75,6 +78,13 @@ struct Inner {
     priced: bool,
     bell: WaitQueue,
     current: Cell<TaskId>,
+    groups: RefCell<Groups>,
+    /// The place of the task that is being polled.
+    member: Cell<Membership>,
+    /// Whose account the CPU is on, as [`Membership::group`].
+    account: Cell<u8>,
+    /// Whether the task that was polled last waits for a CPU.
+    computing: Cell<bool>,
     debt: Cell<u64>,
     steps: RefCell<Option<Vec<Step>>>,
     recording: Cell<bool>,
@@ -99,6 +109,10 @@ impl Executor {
             priced: prices.is_some(),
             bell: WaitQueue::new(),
             current: Cell::new(TaskId::MAIN),
+            groups: RefCell::default(),
+            member: Cell::new(Membership::NONE),
+            account: Cell::new(Membership::NONE.group),
+            computing: Cell::new(false),
             debt: Cell::new(0),
             steps: RefCell::new(None),
             recording: Cell::new(false),
@@ -111,15 +125,23 @@ impl Executor {
         self.0.driver.borrow().now()
     }
 
-    /// Starts a task. It first runs when the executor comes to it.
+    /// Starts a task. It first runs when the executor comes to it. It belongs to the group of the task that starts it, if
+    /// that has one, and has its rank.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
+        self.spawn_as(self.0.member.get(), future)
+    }
+
+    fn spawn_as<T: 'static>(&self, member: Membership, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
         let outcome = Rc::new(Outcome { value: RefCell::new(None), waiters: WaitQueue::new() });
         let (executor, shared) = (self.clone(), Rc::clone(&outcome));
-        let task = self.0.tasks.borrow_mut().insert(Box::pin(async move {
-            let value = future.await;
-            shared.value.replace(Some(value));
-            shared.waiters.wake_all(&executor);
-        }));
+        let task = self.0.tasks.borrow_mut().insert(
+            Box::pin(async move {
+                let value = future.await;
+                shared.value.replace(Some(value));
+                shared.waiters.wake_all(&executor);
+            }),
+            member,
+        );
         self.wake(task);
         JoinHandle { executor: self.clone(), outcome }
     }
@@ -171,23 +193,36 @@ impl Executor {
     }
 
     fn poll_task(&self, task: TaskId) {
-        let Some((mut future, debt)) = self.0.tasks.borrow_mut().take(task) else { return };
+        let Some(Taken { mut future, debt, member }) = self.0.tasks.borrow_mut().take(task) else { return };
+        if member.group != self.0.account.get() {
+            self.switch_account(member.group);
+        }
         self.0.current.set(task);
+        self.0.member.set(member);
         self.0.debt.set(debt);
+        self.0.computing.set(false);
         let poll = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         self.0.current.set(TaskId::MAIN);
+        self.0.member.set(Membership::NONE);
         match poll {
             Poll::Pending => self.0.tasks.borrow_mut().put_back(task, future, self.0.debt.get()),
             Poll::Ready(()) => {
                 // The future is dropped before its slot is free: its destructors may still wake or spawn.
                 drop(future);
                 self.0.tasks.borrow_mut().remove(task);
+                self.0.computing.set(false);
             }
+        }
+        if member.takes_turns() {
+            self.end_turn(task, member);
         }
     }
 
     /// Lets the driver work and reacts to what it reports. Waits only if no task is ready.
     fn park(&self, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        if self.0.account.get() != Membership::NONE.group {
+            self.switch_account(Membership::NONE.group);
+        }
         let busy = !self.0.ready.borrow().is_empty();
         let idle_driver = self.0.operations.borrow().in_flight() == 0 && self.0.bell.is_empty();
         if !(busy && idle_driver) {
@@ -232,7 +267,13 @@ impl Executor {
     /// Puts a task into the ready queue, if it exists and is not there.
     #[inline]
     pub fn wake(&self, task: TaskId) {
-        if self.0.tasks.borrow_mut().enqueue(task) {
+        let wake = self.0.tasks.borrow_mut().enqueue(task);
+        let runs = match wake {
+            Wake::Nothing => false,
+            Wake::Ready => true,
+            Wake::InTurn(member) => self.0.groups.borrow_mut().wake(task, member, self.current()),
+        };
+        if runs {
             self.0.ready.borrow_mut().push_back(task);
         }
     }
@@ -307,6 +348,10 @@ impl Executor {
     pub(crate) fn start(&self, op: Op, state: State) -> Token {
         if self.0.recording.get() && op.kind() != OpKind::Cpu {
             self.record(Step::Op(op.kind()));
+        }
+        if self.0.priced {
+            let ns = self.0.pricing.borrow().duration_ns(op.instructions());
+            self.0.groups.borrow_mut().grant(self.0.member.get().group, ns);
         }
         let token = self.0.operations.borrow_mut().insert(state);
         self.0.driver.borrow_mut().submit(token, op);
@@ -454,8 +499,9 @@ impl Executor {
         self.0.driver.borrow().events()
     }
 
-    /// Forgets what stations did so far.
+    /// Forgets what stations and groups did so far.
     pub fn restart_statistics(&self) {
+        self.0.groups.borrow_mut().restart(self.now());
         self.0.driver.borrow_mut().restart_statistics();
     }
 
@@ -467,6 +513,7 @@ impl Executor {
         drop(states);
         self.0.timers.borrow_mut().clear();
         self.0.ready.borrow_mut().clear();
+        self.0.groups.borrow_mut().clear();
     }
 }
 

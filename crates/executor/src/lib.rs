@@ -13,6 +13,7 @@ mod timers;
 mod turn;
 mod wait;
 
+pub use executor::groups::{Group, Members};
 pub use executor::{Executor, Order, Step};
 pub use join::JoinHandle;
 pub use mailbox::{Mailbox, Sender, mailbox};

@@ -142,7 +142,11 @@ pub struct Perform<'a> {
 
 enum Progress {
     New(Option<Op>),
-    Submitted(Token),
+    Submitted {
+        token: Token,
+        /// Whether it waits for a CPU, or for a device while it holds one.
+        computing: bool,
+    },
     Done,
 }
 
@@ -161,14 +165,23 @@ impl Future for Perform<'_> {
         match &mut this.state {
             Progress::New(op) => {
                 let op = op.take().expect("polled once before submission");
+                let computing = op.holds_cpu();
                 let token = executor.start(op, State::Awaited(executor.current()));
-                this.state = Progress::Submitted(token);
+                this.state = Progress::Submitted { token, computing };
+                if computing {
+                    executor.keep_turn();
+                }
                 Poll::Pending
             }
-            Progress::Submitted(token) => {
+            Progress::Submitted { token, computing } => {
                 let fetched = executor.operations().fetch(*token, executor.current());
                 match fetched {
-                    None => Poll::Pending,
+                    None => {
+                        if *computing {
+                            executor.keep_turn();
+                        }
+                        Poll::Pending
+                    }
                     Some(completion) => {
                         this.state = Progress::Done;
                         Poll::Ready(completion)
@@ -182,7 +195,7 @@ impl Future for Perform<'_> {
 
 impl Drop for Perform<'_> {
     fn drop(&mut self) {
-        if let Progress::Submitted(token) = self.state {
+        if let Progress::Submitted { token, .. } = self.state {
             let pending = self.executor.operations().abandon(token);
             if pending {
                 self.executor.cancel(token);

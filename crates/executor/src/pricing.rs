@@ -25,6 +25,11 @@ impl Pricing {
         }
     }
 
+    /// How long the described CPU takes for so many instructions, in nanoseconds.
+    pub fn duration_ns(&self, instructions: u64) -> u64 {
+        self.prices.as_ref().map_or(0, |(prices, _)| (instructions as f64 * prices.instruction_ns).round() as u64)
+    }
+
     /// The instructions of a step that costs `mean` on average; none where no CPU is described.
     pub fn draw(&mut self, mean: u64) -> u64 {
         self.prices.as_mut().map_or(0, |(prices, random)| drawn(prices, random, mean))

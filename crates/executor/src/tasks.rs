@@ -1,5 +1,6 @@
 //! The table of tasks.
 
+use crate::executor::groups::Membership;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -22,10 +23,28 @@ struct Slot {
     /// Whether the task stands in the ready queue; a second wake is then nothing.
     queued: bool,
     live: bool,
+    member: Membership,
     /// CPU work charged but not settled, in instructions.
     debt: u64,
     /// Absent while the task is being polled.
     future: Option<BoxedTask>,
+}
+
+/// A task that was taken out of the table for polling.
+pub(crate) struct Taken {
+    pub future: BoxedTask,
+    pub debt: u64,
+    pub member: Membership,
+}
+
+/// What a wake means.
+pub(crate) enum Wake {
+    /// Nothing: the task is gone or stands in a queue.
+    Nothing,
+    /// It joins the ready queue.
+    Ready,
+    /// It may run when its group's turn is its own.
+    InTurn(Membership),
 }
 
 #[derive(Default)]
@@ -37,37 +56,52 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    pub fn insert(&mut self, future: BoxedTask) -> TaskId {
+    pub fn insert(&mut self, future: BoxedTask, member: Membership) -> TaskId {
         if let Some(slot) = self.free.pop() {
             let entry = &mut self.slots[slot as usize];
             entry.live = true;
+            entry.member = member;
             entry.debt = 0;
             entry.future = Some(future);
             return TaskId { slot, generation: entry.generation };
         }
         let slot = self.slots.len() as u32;
-        self.slots.push(Slot { generation: 0, queued: false, live: true, debt: 0, future: Some(future) });
+        self.slots.push(Slot { generation: 0, queued: false, live: true, member, debt: 0, future: Some(future) });
         TaskId { slot, generation: 0 }
     }
 
-    /// Marks the task as queued; false if it is gone or queued already.
+    /// Marks the task as queued, unless it is gone or queued already.
     #[inline]
-    pub fn enqueue(&mut self, task: TaskId) -> bool {
+    pub fn enqueue(&mut self, task: TaskId) -> Wake {
         if task == TaskId::MAIN {
-            return !std::mem::replace(&mut self.main_queued, true);
+            return if std::mem::replace(&mut self.main_queued, true) { Wake::Nothing } else { Wake::Ready };
         }
         let slot = &mut self.slots[task.slot as usize];
-        slot.live && slot.generation == task.generation && !std::mem::replace(&mut slot.queued, true)
+        if !slot.live || slot.generation != task.generation || std::mem::replace(&mut slot.queued, true) {
+            return Wake::Nothing;
+        }
+        if slot.member.takes_turns() { Wake::InTurn(slot.member) } else { Wake::Ready }
     }
 
-    /// Takes a queued task's future out for polling, with its debt; `None` if the task ended meanwhile.
-    pub fn take(&mut self, task: TaskId) -> Option<(BoxedTask, u64)> {
+    /// Whether the task has not ended.
+    pub fn is_live(&self, task: TaskId) -> bool {
+        let slot = &self.slots[task.slot as usize];
+        slot.live && slot.generation == task.generation
+    }
+
+    /// Whether a live task has been woken.
+    pub fn is_queued(&self, task: TaskId) -> bool {
+        self.slots[task.slot as usize].queued
+    }
+
+    /// Takes a queued task out for polling; `None` if it ended meanwhile.
+    pub fn take(&mut self, task: TaskId) -> Option<Taken> {
         let slot = &mut self.slots[task.slot as usize];
         if slot.generation != task.generation {
             return None;
         }
         slot.queued = false;
-        Some((slot.future.take()?, slot.debt))
+        Some(Taken { future: slot.future.take()?, debt: slot.debt, member: slot.member })
     }
 
     pub fn take_main_debt(&mut self) -> u64 {

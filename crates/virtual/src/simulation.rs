@@ -99,7 +99,12 @@ impl VirtualDriver {
                 Work::SegmentCopy => cpu.instructions.segment_copy,
                 Work::Message => cpu.instructions.message,
             };
-            Prices { instructions: Work::ALL.map(price), exponential: cpu.instructions.exponential, seed: options.seed }
+            Prices {
+                instructions: Work::ALL.map(price),
+                exponential: cpu.instructions.exponential,
+                instruction_ns: 1e3 / cpu.mips,
+                seed: options.seed,
+            }
         });
         VirtualDriver {
             machine: Machine::new(&hardware, options.seed, options.jitter),

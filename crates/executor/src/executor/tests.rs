@@ -57,7 +57,7 @@ impl Driver for Bench {
         DeviceTraits { atomic_write: 512, alignment: 512, synchronous: false, durable: true }
     }
     fn prices(&self) -> Option<Prices> {
-        Some(Prices { instructions: [10; Work::ALL.len()], exponential: false, seed: 0 })
+        Some(Prices { instructions: [10; Work::ALL.len()], exponential: false, instruction_ns: 100.0, seed: 0 })
     }
     fn doorbell(&self) -> Arc<dyn Doorbell> {
         Arc::new(Silent)
@@ -191,3 +191,5 @@ fn an_abandoned_waiter_passes_its_wake_on() {
         })
         .expect("runs to the end");
 }
+
+mod groups;
