@@ -19,6 +19,9 @@ use executor::{Executor, Turn, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+/// The name of the group of the checkpoint server's tasks.
+pub const GROUP: &str = "checkpoint";
+
 /// When checkpoints are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -94,7 +97,8 @@ pub fn start(database: &Database) {
         return;
     }
     let (weak, executor) = (Rc::downgrade(&database.0), database.0.executor.clone());
-    database.0.executor.spawn(async move {
+    let group = database.0.executor.group(GROUP, executor::Members::Free);
+    database.0.executor.spawn_in(group, 0, async move {
         let mut last = executor.now();
         loop {
             executor.sleep_ns(POLL_NS).await;

@@ -167,6 +167,13 @@ pub enum Error {
     RolledBack(String),
 }
 
+impl Error {
+    /// Whether others were in the transaction's way, so that it may succeed when it is run again.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Error::Deadlock)
+    }
+}
+
 /// What a synchronous function lacks to go on. The caller waits for it and calls again from the beginning, so such
 /// functions change nothing before they have all they need.
 #[derive(Clone, Debug, PartialEq)]

@@ -20,6 +20,7 @@ pub mod organization;
 pub mod page;
 mod procedure;
 mod recovery;
+pub mod server;
 pub mod set;
 pub mod statistics;
 pub mod transaction;

@@ -45,6 +45,9 @@ use std::rc::{Rc, Weak};
 use std::task::Poll;
 use waiters::Waiters;
 
+/// The name of the group of the log server's tasks.
+pub const GROUP: &str = "log";
+
 /// How long records may wait in memory where commits do not wait for them, in nanoseconds.
 const LAZY_WRITE_NS: u64 = 100 * base::time::MILLISECOND_NS;
 
@@ -56,6 +59,8 @@ const GROWTH_STEP: u64 = 64 << 20;
 pub struct Log {
     this: Weak<Log>,
     executor: Executor,
+    /// The log server's tasks.
+    group: executor::Group,
     settings: Settings,
     file: FileId,
     capacity: u64,
@@ -140,6 +145,7 @@ impl Log {
         let log = Rc::new_cyclic(|this| Log {
             this: this.clone(),
             executor: executor.clone(),
+            group: executor.group(GROUP, executor::Members::Free),
             settings: settings.clone(),
             file,
             capacity,
@@ -169,7 +175,7 @@ impl Log {
             room: WaitQueue::new(),
             bell: Rc::new(WaitQueue::new()),
         });
-        executor.spawn(writer::run(Rc::downgrade(&log), executor.clone(), Rc::clone(&log.bell)));
+        executor.spawn_in(log.group, 0, writer::run(Rc::downgrade(&log), executor.clone(), Rc::clone(&log.bell)));
         Ok(log)
     }
 
@@ -280,6 +286,23 @@ impl Log {
         if self.settings.durable { self.wait_durable(lsn).await } else { Ok(()) }
     }
 
+    /// Asks for the durability of a commit record as [`Log::commit`] does, for who learns of it from [`Log::wait_durable`].
+    pub fn begin_commit(&self, lsn: Lsn) {
+        self.inner.borrow_mut().statistics.commits += 1;
+        if lsn <= self.durable.get() || self.failed.borrow().is_some() {
+            return;
+        }
+        match self.join_group(lsn) {
+            Some(Decision::WriteOwn) => {
+                self.inner.borrow_mut().cut(false);
+                self.bell.wake_all(&self.executor);
+            }
+            Some(Decision::Write) => self.request(lsn),
+            Some(Decision::Begin(ns)) => self.begin_timer(ns),
+            Some(Decision::Gather) | None => {}
+        }
+    }
+
     /// Joins the present group, unless the record has been handed over for writing already.
     fn join_group(&self, lsn: Lsn) -> Option<Decision> {
         let inner = &mut *self.inner.borrow_mut();
@@ -298,7 +321,7 @@ impl Log {
     fn begin_timer(&self, ns: u64) {
         let number = self.inner.borrow().group.number();
         let (log, executor) = (self.this.clone(), self.executor.clone());
-        self.executor.spawn(async move {
+        self.executor.spawn_in(self.group, 0, async move {
             executor.sleep_ns(ns).await;
             if let Some(log) = log.upgrade()
                 && log.inner.borrow().group.number() == number

@@ -9,7 +9,8 @@ use std::rc::Rc;
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + 'a>>;
 
-trait Procedure {
+pub(crate) trait Procedure {
+    /// Runs the body in a transaction that was begun.
     fn run<'a>(&'a self, transaction: &'a mut Transaction, parameters: &'a [u8]) -> Answer<'a>;
 }
 
@@ -67,6 +68,17 @@ impl Procedures {
         self
     }
 
+    /// All procedures, by name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Rc<dyn Procedure>)> {
+        self.bodies.iter()
+    }
+
+    /// The error that there is no procedure of this name.
+    pub(crate) fn unknown(&self, name: &str) -> Error {
+        let known = self.known();
+        Error::Setting(format!("there is no procedure '{name}'; registered are: {known}"))
+    }
+
     fn known(&self) -> String {
         let names: Vec<&str> = self.bodies.keys().map(String::as_str).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
@@ -81,8 +93,7 @@ impl Database {
     pub async fn call(&self, name: &str, parameters: &[u8]) -> Result<Vec<u8>> {
         let procedures = &self.settings().procedures;
         let Some(body) = procedures.bodies.get(name) else {
-            let known = procedures.known();
-            return Err(Error::Setting(format!("there is no procedure '{name}'; registered are: {known}")));
+            return Err(procedures.unknown(name));
         };
         self.transaction(async |tx| body.run(tx, parameters).await).await
     }

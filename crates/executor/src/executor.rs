@@ -86,6 +86,8 @@ struct Inner {
     /// Whether the task that was polled last waits for a CPU.
     computing: Cell<bool>,
     debt: Cell<u64>,
+    /// The moment at which the present round began, if somebody asked.
+    round: Cell<Option<Instant>>,
     steps: RefCell<Option<Vec<Step>>>,
     recording: Cell<bool>,
 }
@@ -114,6 +116,7 @@ impl Executor {
             account: Cell::new(Membership::NONE.group),
             computing: Cell::new(false),
             debt: Cell::new(0),
+            round: Cell::new(None),
             steps: RefCell::new(None),
             recording: Cell::new(false),
         }))
@@ -123,6 +126,18 @@ impl Executor {
     #[inline]
     pub fn now(&self) -> Instant {
         self.0.driver.borrow().now()
+    }
+
+    /// The present moment, to the precision of a round: a reading of the clock that the tasks which run one after another,
+    /// before the driver is asked again, share. Exact under a virtual clock, which stands still meanwhile; at most some ten
+    /// microseconds ago on a real one.
+    #[inline]
+    pub fn round_now(&self) -> Instant {
+        self.0.round.get().unwrap_or_else(|| {
+            let now = self.now();
+            self.0.round.set(Some(now));
+            now
+        })
     }
 
     /// Starts a task. It first runs when the executor comes to it. It belongs to the group of the task that starts it, if
@@ -153,6 +168,7 @@ impl Executor {
     pub fn run<F: Future>(&self, future: F) -> Result<F::Output, Halt> {
         let mut main = pin!(future);
         let mut done = Vec::new();
+        self.0.round.set(None);
         self.wake(TaskId::MAIN);
         loop {
             // One round: the tasks that are ready now, each once, before the driver is asked again. A long queue is no reason
@@ -220,6 +236,7 @@ impl Executor {
 
     /// Lets the driver work and reacts to what it reports. Waits only if no task is ready.
     fn park(&self, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        self.0.round.set(None);
         if self.0.account.get() != Membership::NONE.group {
             self.switch_account(Membership::NONE.group);
         }

@@ -3,6 +3,7 @@
 //! There is one copy of this for the real and the virtual driver. Wakers carry no atomics: a leaf future registers the
 //! current task's id, and waking only enqueues it. Leaf futures tolerate being polled without cause.
 
+mod bounded;
 mod executor;
 mod join;
 mod mailbox;
@@ -13,6 +14,7 @@ mod timers;
 mod turn;
 mod wait;
 
+pub use bounded::{BoundedQueue, Push};
 pub use executor::groups::{Group, Members};
 pub use executor::{Executor, Order, Step};
 pub use join::JoinHandle;

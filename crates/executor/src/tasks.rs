@@ -94,6 +94,11 @@ impl Tasks {
         self.slots[task.slot as usize].queued
     }
 
+    /// The task's place in its group is another from now on.
+    pub fn set_member(&mut self, task: TaskId, member: Membership) {
+        self.slots[task.slot as usize].member = member;
+    }
+
     /// Takes a queued task out for polling; `None` if it ended meanwhile.
     pub fn take(&mut self, task: TaskId) -> Option<Taken> {
         let slot = &mut self.slots[task.slot as usize];

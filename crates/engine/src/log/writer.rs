@@ -141,7 +141,7 @@ impl Log {
             self.executor.submit(op, move |completion| log.written(number, length as usize, completion));
             return;
         }
-        self.executor.spawn(async move { log.drain(position, length, frame).await });
+        self.executor.spawn_in(self.group, 0, async move { log.drain(position, length, frame).await });
         self.note_written(number, length as usize, false);
         self.advance();
     }

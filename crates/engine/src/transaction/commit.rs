@@ -15,6 +15,8 @@ use crate::{Error, Result};
 use base::time::MILLISECOND_NS;
 use base::{Lsn, PageId};
 use driver::Work;
+use std::future::Future;
+use std::pin::Pin;
 
 impl Transaction {
     /// Commits. When this returns, the updates survive whatever happens (unless the log's settings do without durability).
@@ -36,36 +38,55 @@ impl Transaction {
     /// # Ok(())
     /// # });
     /// ```
-    pub async fn commit(mut self) -> Result<()> {
-        let database = self.database.clone();
-        let inner = &*database.0;
+    pub async fn commit(self) -> Result<()> {
+        self.pay_for_end().await;
+        self.decide().finish().await
+    }
+
+    /// Commits without waiting until that is durable: its locks are released, and its answer may leave when the log is durable
+    /// up to the position returned. Where the end takes more than that (pages to force or to free, locks that are held until
+    /// then) what is left to do is returned in place of the position.
+    pub(crate) async fn commit_early(self) -> Result<Lsn, Committing> {
+        self.pay_for_end().await;
+        let mut ending = self.decide();
+        if ending.only_read() {
+            ending.database.0.sets.borrow_mut().commit(ending.state.owner);
+            return Ok(ending.state.dependency);
+        }
+        let settings = &ending.database.0.settings;
+        let at_once = settings.force || settings.hold_locks || !ending.state.chains.is_empty();
+        if at_once || canary::is_planted(Canary::CommitBeforeSync) {
+            return Err(Box::pin(ending.finish()));
+        }
+        let lsn = ending.append();
+        ending.database.0.log.begin_commit(lsn);
+        Ok(lsn)
+    }
+
+    #[inline]
+    async fn pay_for_end(&self) {
+        let inner = &*self.database.0;
         inner.executor.charge(Work::EndTransaction);
         inner.executor.charge_times(Work::LockPair, inner.locks.borrow().held(self.state.owner) as u64);
         inner.executor.settle().await;
+    }
+
+    /// From here on the transaction leaves the tables, whatever becomes of its commit.
+    fn decide(mut self) -> Ending {
         self.give_up_loose();
         self.ended = true;
         let state = std::mem::take(&mut self.state);
-        let mut ending = Ending { database: database.clone(), state, lsn: None, freeing: false };
-        add(&inner.statistics.commits, 1);
-        if let Some(observer) = inner.statistics.observer() {
-            observer.ended(ending.state.id, true);
+        let statistics = &self.database.0.statistics;
+        add(&statistics.commits, 1);
+        if let Some(observer) = statistics.observer() {
+            observer.ended(state.id, true);
         }
-        if !ending.state.wrote && inner.sets.borrow().redo(ending.state.owner).is_empty() {
-            inner.sets.borrow_mut().commit(ending.state.owner);
-            return database.commit_read(&ending.state).await;
-        }
-        if ending.state.chains.is_empty() {
-            return ending.commit_update().await;
-        }
-        // The pages are freed even if nobody waits for it.
-        let committed = async move {
-            ending.commit_update().await?;
-            ending.free_chains().await;
-            Ok(())
-        };
-        inner.executor.spawn(committed).join().await
+        Ending { database: self.database.clone(), state, lsn: None, freeing: false }
     }
 }
+
+/// The rest of a commit.
+pub type Committing = Pin<Box<dyn Future<Output = Result<()>>>>;
 
 /// A transaction whose fate is decided. It leaves the tables even if its commit is not waited for.
 struct Ending {
@@ -93,7 +114,36 @@ const FREE_TRIES: u32 = 20;
 const FREE_DELAY_NS: u64 = 50 * MILLISECOND_NS;
 
 impl Ending {
+    /// Whether there is nothing to log.
+    fn only_read(&self) -> bool {
+        !self.state.wrote && self.database.0.sets.borrow().redo(self.state.owner).is_empty()
+    }
+
+    async fn finish(mut self) -> Result<()> {
+        if self.only_read() {
+            self.database.0.sets.borrow_mut().commit(self.state.owner);
+            return self.database.commit_read(&self.state).await;
+        }
+        if self.state.chains.is_empty() {
+            return self.commit_update().await;
+        }
+        // The pages are freed even if nobody waits for it.
+        let executor = self.database.0.executor.clone();
+        let committed = async move {
+            self.commit_update().await?;
+            self.free_chains().await;
+            Ok(())
+        };
+        executor.spawn(committed).join().await
+    }
+
     async fn commit_update(&mut self) -> Result<()> {
+        let lsn = self.append();
+        self.database.make_durable(&self.state, lsn).await
+    }
+
+    /// Appends the commit record. Releases the locks unless they are held until it is durable.
+    fn append(&mut self) -> Lsn {
         let (database, state) = (&self.database, &self.state);
         let inner = &*database.0;
         let packed: Vec<u8> = state.chains.iter().flat_map(|chain| chain.first.packed().to_le_bytes()).collect();
@@ -115,7 +165,7 @@ impl Ending {
         if !inner.settings.hold_locks {
             database.release_locks(state, Some(lsn));
         }
-        database.make_durable(state, lsn).await
+        lsn
     }
 
     /// Frees the pages of the long values that the transaction deleted. Until this is done its records stay in the log, so

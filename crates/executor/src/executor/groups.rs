@@ -112,6 +112,11 @@ impl Groups {
         entry.holder
     }
 
+    fn is_wanted(&self, member: Membership) -> bool {
+        let first = self.entries[usize::from(member.group) - 1].runnable.front();
+        first.is_some_and(|(rank, _)| *rank <= member.rank)
+    }
+
     /// From `now` on the CPU is another account's than `before`.
     pub fn switch(&mut self, before: u8, now: Instant) {
         if before != 0 {
@@ -191,6 +196,28 @@ impl Executor {
     ) -> JoinHandle<T> {
         let member = self.0.groups.borrow().membership(group, rank);
         self.spawn_as(member, future)
+    }
+
+    /// The current task's rank from now on, in a group that takes turns; elsewhere ranks do not matter.
+    ///
+    /// # Panics
+    /// If `rank` is 255.
+    pub fn set_rank(&self, rank: u8) {
+        assert!(rank < FREE, "ranks are below 255");
+        let member = self.0.member.get();
+        if member.takes_turns() && member.rank != rank {
+            let member = Membership { rank, ..member };
+            self.0.member.set(member);
+            self.0.tasks.borrow_mut().set_member(self.current(), member);
+        }
+    }
+
+    /// Whether a member of the current task's group that does not rank behind it waits for the turn: it would go on if this
+    /// task let others run ([`Executor::yield_now`]).
+    #[inline]
+    pub fn is_turn_wanted(&self) -> bool {
+        let member = self.0.member.get();
+        member.takes_turns() && self.0.groups.borrow().is_wanted(member)
     }
 
     /// CPU time that the group has had since the start or the last [`Executor::restart_statistics`], in nanoseconds. On

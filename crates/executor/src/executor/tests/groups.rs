@@ -12,6 +12,10 @@ enum Event {
     Yields(usize),
     /// It waits for something else than a CPU, or ends.
     Leaves(usize),
+    /// Whether it hears that others would go on if it let them.
+    Wanted(bool, usize),
+    /// It has another rank from now on.
+    Ranks(usize, u8),
 }
 
 /// Members that take turns by a naive model: a list of those that are woken, searched for the least rank.
@@ -40,6 +44,11 @@ impl Model {
                 assert_eq!(self.holder, Some(member));
                 self.woken.push(member);
                 self.pass();
+            }
+            Event::Ranks(member, rank) => self.ranks[member] = rank,
+            Event::Wanted(wanted, member) => {
+                let found = self.woken.iter().any(|other| self.ranks[*other] <= self.ranks[member]);
+                assert_eq!(wanted, found);
             }
             Event::Leaves(member) => {
                 assert_eq!(self.holder, Some(member));
@@ -78,9 +87,15 @@ impl Scene {
     async fn live(self: Rc<Self>, member: usize, mut random: Random) {
         self.tell(Event::Runs(member));
         for _ in 0..random.between(1, 20) {
-            match random.below(4) {
+            match random.below(5) {
                 0 => self.wait(member).await,
                 1 => {
+                    let rank = random.below(3) as u8;
+                    self.executor.set_rank(rank);
+                    self.tell(Event::Ranks(member, rank));
+                }
+                2 => {
+                    self.tell(Event::Wanted(self.executor.is_turn_wanted(), member));
                     self.tell(Event::Yields(member));
                     self.executor.yield_now().await;
                     self.tell(Event::Runs(member));

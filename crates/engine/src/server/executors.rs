@@ -1,0 +1,190 @@
+//! The transaction executors: one of priority, and those that stand by.
+//!
+//! All are tasks of one group that takes turns. To begin a transaction an executor ranks by its number, the priority executor
+//! first; a standby executor "is deactivated once its transaction has completed" (section 2.4): it asks for the turn again
+//! and gets it only if all before it are still blocked. A transaction that was begun ranks first, whoever runs it: it holds
+//! locks.
+
+use super::Inner;
+use super::requests::Request;
+use crate::{Error, Result};
+use executor::{Executor, TaskId};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// After so many transactions the priority executor lets the other servers run: the log has to be written meanwhile.
+const STREAK_MAX: u32 = 16;
+
+/// Executors that wait for work.
+#[derive(Default)]
+pub(super) struct Idle {
+    /// In descending order of their numbers.
+    waiting: RefCell<Vec<(u8, TaskId)>>,
+    /// One was called and has not looked yet. Only then does it call the next.
+    called: Cell<bool>,
+}
+
+impl Idle {
+    /// Calls the first of those who wait, unless one is on its way.
+    #[inline]
+    pub fn call(&self, executor: &Executor) {
+        if self.called.get() {
+            return;
+        }
+        let first = self.waiting.borrow_mut().pop();
+        if let Some((_, task)) = first {
+            self.called.set(true);
+            executor.wake(task);
+        }
+    }
+
+    /// Calls all.
+    pub fn call_all(&self, executor: &Executor) {
+        for (_, task) in self.waiting.borrow_mut().drain(..) {
+            executor.wake(task);
+        }
+    }
+
+    /// Whether an executor waits that goes before `number`.
+    fn has_before(&self, number: u8) -> bool {
+        self.waiting.borrow().last().is_some_and(|(first, _)| *first < number)
+    }
+
+    /// Waits to be called.
+    async fn wait(&self, executor: &Executor, number: u8) {
+        let mut entered = false;
+        poll_fn(|_| {
+            let mut waiting = self.waiting.borrow_mut();
+            let place = waiting.partition_point(|(other, _)| *other > number);
+            if std::mem::replace(&mut entered, true) {
+                let still = waiting.get(place).is_some_and(|(other, _)| *other == number);
+                return if still { Poll::Pending } else { Poll::Ready(()) };
+            }
+            waiting.insert(place, (number, executor.current()));
+            Poll::Pending
+        })
+        .await;
+        self.called.set(false);
+    }
+}
+
+/// A transaction executor.
+pub(super) async fn serve(inner: Rc<Inner>, number: u8) {
+    let executor = inner.database.executor();
+    let mut streak = 0;
+    loop {
+        if number > 0 && executor.is_turn_wanted() {
+            // Since the turn came here, one that goes before has been woken.
+            executor.yield_now().await;
+            continue;
+        }
+        let Some(request) = inner.next(number) else {
+            if inner.is_over() {
+                return;
+            }
+            inner.idle.wait(executor, number).await;
+            streak = 0;
+            continue;
+        };
+        executor.set_rank(0);
+        inner.run(request).await;
+        executor.set_rank(number);
+        streak += 1;
+        if number > 0 || streak == STREAK_MAX || executor.is_turn_wanted() {
+            streak = 0;
+            executor.yield_now().await;
+        }
+    }
+}
+
+impl Inner {
+    /// The next request for the executor `number`. If there are more, another executor is called, lest this one be blocked.
+    fn next(&self, number: u8) -> Option<Request> {
+        let executor = self.database.executor();
+        if self.idle.has_before(number) {
+            // The work came after that executor had looked for it.
+            if self.has_work() {
+                self.idle.call(executor);
+            }
+            return None;
+        }
+        let request = match self.restarts.pop() {
+            Some(request) => request,
+            None => {
+                let request = self.requests.pop(executor)?;
+                self.statistics.taken(executor.round_now(), request.submitted, self.requests.len());
+                request
+            }
+        };
+        if number > 0 {
+            self.statistics.took_over();
+        }
+        if self.has_work() {
+            self.idle.call(executor);
+        }
+        Some(request)
+    }
+
+    fn has_work(&self) -> bool {
+        !self.requests.is_empty() || self.restarts.is_due()
+    }
+
+    /// Runs one transaction to its end, its restart or its failure.
+    async fn run(self: &Rc<Self>, mut request: Request) {
+        let body = &self.procedures[request.procedure.0 as usize].1;
+        let mut transaction = match self.database.begin_aged(request.age).await {
+            Ok(transaction) => transaction,
+            Err(error) => return self.respond(request, Err(error)),
+        };
+        match body.run(&mut transaction, &request.parameters).await {
+            Ok(answer) => self.commit(transaction, request, answer).await,
+            Err(error) => {
+                request.age = Some(transaction.began());
+                match transaction.rollback().await {
+                    Err(failed) => self.respond(request, Err(failed)),
+                    Ok(()) if error.is_conflict() => self.put_back(request),
+                    Ok(()) => self.respond(request, Err(error)),
+                }
+            }
+        }
+    }
+
+    fn put_back(&self, request: Request) {
+        let executor = self.database.executor();
+        self.statistics.restarted();
+        let at = executor.now().plus_ns(self.settings.retry_interval_ns);
+        self.restarts.add(executor, at, request);
+    }
+
+    async fn commit(self: &Rc<Self>, transaction: crate::Transaction, request: Request, answer: Vec<u8>) {
+        match transaction.commit_early().await {
+            Ok(lsn) => self.release_at(lsn, request, answer),
+            Err(committing) => {
+                let inner = Rc::clone(self);
+                self.database.executor().spawn(async move {
+                    let result = committing.await;
+                    inner.respond(request, result.map(|()| answer));
+                });
+            }
+        }
+    }
+
+    /// Answers now.
+    pub(super) fn respond(&self, request: Request, answer: Result<Vec<u8>, Error>) {
+        let executor = self.database.executor();
+        self.statistics.answered(answer.is_ok());
+        let Request { from, tag, parameters, submitted, .. } = request;
+        from.deliver(executor, super::Response { tag, parameters, submitted, answer });
+        self.end_one();
+    }
+
+    /// One request is answered, or was given up before it was in the queue.
+    pub(super) fn end_one(&self) {
+        self.unanswered.set(self.unanswered.get() - 1);
+        if self.is_over() {
+            self.done.wake_all(self.database.executor());
+        }
+    }
+}
