@@ -2,6 +2,8 @@
 
 mod bandwidth;
 pub mod bank;
+pub mod cards;
+mod credit_card;
 pub mod debit_credit;
 pub mod meter;
 mod point_reads;
@@ -27,6 +29,7 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Workload {
+    CreditCard(credit_card::Arguments),
     DebitCredit(debit_credit::Arguments),
     PointReads(point_reads::Arguments),
     Recovery(recovery::Arguments),
@@ -48,6 +51,10 @@ fn size(text: &str) -> Result<u64, String> {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.workload {
+        Workload::CreditCard(arguments) => {
+            let report = watched("credit-card", |progress| credit_card::run(arguments, progress))?;
+            print(&if arguments.terms.json { report.to_json() } else { report.to_text() })
+        }
         Workload::DebitCredit(arguments) => {
             let report = watched("debit-credit", |progress| debit_credit::run(arguments, None, progress))?;
             print(&if arguments.terms.json { report.to_json() } else { report.to_text() })

@@ -55,6 +55,30 @@ fn debit_credit_with_tasks_and_with_threads() {
 }
 
 #[test]
+fn credit_cards_are_reported_type_by_type_and_add_up() {
+    let directory = workshop();
+    let line = "credit-card --config small.toml --scale 1000 --clients 4 --transactions 2000";
+    for line in [line.to_owned(), format!("{line} --seed 2")] {
+        let report = report(directory.path(), &line);
+        assert!(number(&report, "/transactions") >= 2_000.0, "{report:#}");
+        let types = report["types"].as_array().expect("a list");
+        let names: Vec<&str> = types.iter().filter_map(|one| one["name"].as_str()).collect();
+        assert_eq!(names, ["BAL", "CCCK", "CLCK", "DEBIT", "PAY", "CHANGE", "LOST", "FOUND"]);
+        assert!(number(&types[0], "/response_us/mean") > 0.0, "{report:#}");
+    }
+    let output = bench(directory.path(), "credit-card --config small.toml --scale 2000 --transactions 1");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("1000 accounts, not 2000"));
+    std::fs::write(
+        directory.path().join("paged.toml"),
+        "[log]\nsize = \"4 MiB\"\n[partition.account]\norganization = \"b-tree\"",
+    )
+    .unwrap();
+    let output = bench(directory.path(), "credit-card --config paged.toml --data p --transactions 1");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("partition 'account'"), "{error}");
+}
+
+#[test]
 fn debit_credit_on_described_hardware_has_no_process() {
     let directory = workshop();
     let report = report(directory.path(), "debit-credit --hardware rahm-1991 --scale 5 --transactions 200");

@@ -1,5 +1,6 @@
 //! Workloads, the clients that run them, and what a run measures.
 
+pub mod credit_card;
 pub mod debit_credit;
 #[cfg(test)]
 mod ground;

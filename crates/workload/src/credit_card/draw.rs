@@ -1,0 +1,135 @@
+use super::Scale;
+use base::Random;
+
+/// A type of transactions (System M, section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// BAL, balance check: the account's balance and its customer's name.
+    Balance,
+    /// CCCK, credit card check: whether the card is valid; counted at the store and, if it is hot, there.
+    CardCheck,
+    /// CLCK, credit limit check: whether credit suffices for a purchase; counted at the store.
+    LimitCheck,
+    /// DEBIT: a purchase on the account, added up at the store.
+    Debit,
+    /// PAY: a payment on the account.
+    Payment,
+    /// A customer's address changes.
+    Change,
+    /// A card is reported as lost.
+    Lost,
+    /// A lost card is found.
+    Found,
+}
+
+impl Kind {
+    /// Every type, in the order of declaration.
+    pub const ALL: [Kind; 8] = [
+        Kind::Balance,
+        Kind::CardCheck,
+        Kind::LimitCheck,
+        Kind::Debit,
+        Kind::Payment,
+        Kind::Change,
+        Kind::Lost,
+        Kind::Found,
+    ];
+
+    /// The share of all transactions, in percent. The paper gives the five frequent types; the other three percent are
+    /// shared equally by the rest, which "change the customer description and handle lost cards".
+    pub fn share_percent(self) -> u64 {
+        match self {
+            Kind::Balance => 17,
+            Kind::CardCheck | Kind::LimitCheck | Kind::Debit | Kind::Payment => 20,
+            Kind::Change | Kind::Lost | Kind::Found => 1,
+        }
+    }
+
+    /// The type's name in reports, and that of its registered procedure.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Balance => "BAL",
+            Kind::CardCheck => "CCCK",
+            Kind::LimitCheck => "CLCK",
+            Kind::Debit => "DEBIT",
+            Kind::Payment => "PAY",
+            Kind::Change => "CHANGE",
+            Kind::Lost => "LOST",
+            Kind::Found => "FOUND",
+        }
+    }
+}
+
+/// What one transaction is about. Types use what they need of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// The type.
+    pub kind: Kind,
+    /// The account's number.
+    pub account: u64,
+    /// The store's number.
+    pub store: u64,
+    /// The amount in cents, or the date, or a number that a new address is made of.
+    pub amount: u32,
+}
+
+/// Amounts are up to this, in cents.
+const AMOUNT_MAX: u64 = 20_000;
+
+impl Parameters {
+    /// Draws a transaction by the paper's mix: account and store uniformly, a lost or found card among the careless owners'.
+    pub fn draw(scale: Scale, random: &mut Random) -> Parameters {
+        let mut percent = random.below(100);
+        let drawn = Kind::ALL.into_iter().find(|kind| {
+            let found = percent < kind.share_percent();
+            percent = percent.wrapping_sub(kind.share_percent());
+            found
+        });
+        let kind = drawn.expect("the shares are 100 percent");
+        let account = match kind {
+            Kind::Lost | Kind::Found => scale.careless(random.below(2 * scale.hot_cards())),
+            _ => random.below(scale.accounts),
+        };
+        Parameters { kind, account, store: random.below(scale.stores()), amount: random.between(1, AMOUNT_MAX) as u32 }
+    }
+
+    /// The parameters as bytes, for the type's registered procedure: only those that it uses.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(20);
+        bytes.extend_from_slice(&self.account.to_le_bytes());
+        if self.has_store() {
+            bytes.extend_from_slice(&self.store.to_le_bytes());
+        }
+        if self.has_amount() {
+            bytes.extend_from_slice(&self.amount.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The inverse of [`Parameters::to_bytes`]; `None` if the length is another.
+    pub fn from_bytes(kind: Kind, bytes: &[u8]) -> Option<Parameters> {
+        let mut parameters = Parameters { kind, account: 0, store: 0, amount: 0 };
+        let (account, mut rest) = bytes.split_first_chunk()?;
+        parameters.account = u64::from_le_bytes(*account);
+        if parameters.has_store() {
+            let (store, behind) = rest.split_first_chunk()?;
+            parameters.store = u64::from_le_bytes(*store);
+            rest = behind;
+        }
+        if parameters.has_amount() {
+            let (amount, behind) = rest.split_first_chunk()?;
+            parameters.amount = u32::from_le_bytes(*amount);
+            rest = behind;
+        }
+        rest.is_empty().then_some(parameters)
+    }
+
+    fn has_store(self) -> bool {
+        matches!(self.kind, Kind::CardCheck | Kind::LimitCheck | Kind::Debit)
+    }
+
+    fn has_amount(self) -> bool {
+        !matches!(self.kind, Kind::Balance | Kind::CardCheck | Kind::Found)
+    }
+}
