@@ -1,11 +1,15 @@
 //! Fuzzy checkpoints: the log's beginning moves forward while transactions run.
 //!
-//! A checkpoint writes back the pages that have been dirty for long, makes the files durable, and stores in the home file
+//! A checkpoint of pages writes back those that have been dirty for long, makes the files durable, and stores in the home file
 //! from where redo has to begin: the oldest change that is not on the medium, or the first record of the oldest active
-//! transaction. The log before that is given up.
+//! transaction. Memory-resident sets are swept by a server of their own, on a clock of its own. The log is given up as far as
+//! neither of them needs it.
 
+mod background;
+mod quiesce;
 mod sweep;
 
+pub use background::start;
 pub use sweep::{Settings as SweepSettings, Strategy};
 
 use crate::Result;
@@ -15,12 +19,16 @@ use crate::catalog::Partition;
 use crate::database::Database;
 use crate::statistics::add;
 use base::Lsn;
-use executor::{Executor, Turn, WaitQueue};
+use executor::{Executor, Group, Members, Turn};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The name of the group of the checkpoint server's tasks.
 pub const GROUP: &str = "checkpoint";
+
+fn group(executor: &Executor) -> Group {
+    executor.group(GROUP, Members::Free)
+}
 
 /// When checkpoints are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +49,26 @@ pub struct Checkpointer {
     policy: Policy,
     /// The end of the log when the last checkpoint began: pages dirty since before it are old.
     last_begin: Cell<Lsn>,
+    /// The end of the log when the last sweep over sets began.
+    swept: Cell<Lsn>,
+    /// Who checkpoints pages.
+    paging: Turn,
+    /// Who sweeps over sets.
+    sweeping: Turn,
     /// Who writes the home file.
     turn: Turn,
-    bell: WaitQueue,
+    /// Whether the server that sweeps was started.
+    serves_sets: Cell<bool>,
     /// Whether a write of the home file failed, and none has succeeded since.
     home_unsure: Cell<bool>,
     /// Whether checkpoints are being taken because the log is full.
     relieving: Cell<bool>,
-    /// Why the last one failed.
-    failure: RefCell<Option<crate::Error>>,
+    /// Why the last checkpoint of pages failed, and why the last sweep did.
+    failures: [RefCell<Option<crate::Error>>; 2],
 }
+
+const PAGES: usize = 0;
+const SETS: usize = 1;
 
 /// What the home file is to say anew.
 #[derive(Default)]
@@ -61,62 +79,27 @@ struct News<'a> {
     backup: Option<Current>,
 }
 
-/// How often the checkpointer looks whether it is time, in nanoseconds.
-const POLL_NS: u64 = 20 * base::time::MILLISECOND_NS;
-
 impl Checkpointer {
     /// A checkpointer that has yet to take its first checkpoint.
     pub fn new(policy: Policy) -> Checkpointer {
         Checkpointer {
             policy,
             last_begin: Cell::new(Lsn::ZERO),
+            swept: Cell::new(Lsn::ZERO),
+            paging: Turn::new(),
+            sweeping: Turn::new(),
             turn: Turn::new(),
-            bell: WaitQueue::new(),
+            serves_sets: Cell::new(false),
             home_unsure: Cell::new(false),
             relieving: Cell::new(false),
-            failure: RefCell::new(None),
+            failures: Default::default(),
         }
     }
 
-    /// Lets the background task look at once.
-    pub fn wake(&self, executor: &Executor) {
-        self.bell.wake_all(executor);
-    }
-
-    /// Why the last background checkpoint failed, if it did.
+    /// Why the last checkpoint of pages or the last sweep failed, if it did.
     pub fn failure(&self) -> Option<crate::Error> {
-        self.failure.borrow().clone()
+        self.failures.iter().find_map(|failure| failure.borrow().clone())
     }
-}
-
-/// Starts the background task, if the policy has one.
-pub fn start(database: &Database) {
-    let policy = database.0.checkpointer.policy;
-    database.0.checkpointer.last_begin.set(database.0.log.end());
-    if policy == Policy::OFF {
-        return;
-    }
-    let (weak, executor) = (Rc::downgrade(&database.0), database.0.executor.clone());
-    let group = database.0.executor.group(GROUP, executor::Members::Free);
-    database.0.executor.spawn_in(group, 0, async move {
-        let mut last = executor.now();
-        loop {
-            executor.sleep_ns(POLL_NS).await;
-            let Some(inner) = weak.upgrade() else { return };
-            if inner.closing.get() {
-                return;
-            }
-            let database = Database(inner);
-            let grown = database.0.log.end().0 - database.0.checkpointer.last_begin.get().0;
-            let by_size = policy.log_bytes.is_some_and(|bytes| grown >= bytes) || database.0.log.is_crowded();
-            let by_time = policy.interval_ns.is_some_and(|ns| executor.now().since_ns(last) >= ns);
-            if by_size || (by_time && grown > 0) {
-                let result = database.take_checkpoint(false).await;
-                database.0.checkpointer.failure.replace(result.err());
-                last = executor.now();
-            }
-        }
-    });
 }
 
 impl Database {
@@ -139,7 +122,8 @@ impl Database {
     /// ```
     pub async fn checkpoint(&self) -> Result<()> {
         let database = self.clone();
-        self.0.executor.spawn(async move { database.take_checkpoint(true).await }).join().await
+        let taken = async move { database.take_checkpoint(true).await };
+        self.0.executor.spawn_in(group(&self.0.executor), 0, taken).join().await
     }
 
     /// Waits until the log has room for new work. Where checkpoints are taken only when asked, a full log asks for them, lest
@@ -161,14 +145,13 @@ impl Database {
             return;
         }
         let database = self.clone();
-        self.0.executor.spawn(async move {
+        self.0.executor.spawn_in(group(&self.0.executor), 0, async move {
             let inner = &*database.0;
             while inner.log.is_full() && !inner.closing.get() && inner.log.failure().is_none() {
-                let result = database.take_checkpoint(true).await;
-                inner.checkpointer.failure.replace(result.err());
+                let _noted = database.take_checkpoint(true).await;
                 if inner.log.is_full() {
                     // Transactions that go on hold it, or the checkpoint failed.
-                    inner.executor.sleep_ns(POLL_NS).await;
+                    inner.executor.sleep_ns(background::POLL_NS).await;
                 }
             }
             inner.checkpointer.relieving.set(false);
@@ -177,8 +160,20 @@ impl Database {
 
     /// Runs in a task of its own, so that no write of the home file is abandoned.
     async fn take_checkpoint(&self, full: bool) -> Result<()> {
+        let pages = self.checkpoint_pages(full).await;
+        let sets = self.checkpoint_sets().await;
+        pages.and(sets)
+    }
+
+    async fn checkpoint_pages(&self, full: bool) -> Result<()> {
+        let result = self.write_pages_back(full).await;
+        self.0.checkpointer.failures[PAGES].replace(result.clone().err());
+        result
+    }
+
+    async fn write_pages_back(&self, full: bool) -> Result<()> {
         let checkpointer = &self.0.checkpointer;
-        let _turn = checkpointer.turn.take(&self.0.executor).await;
+        let _turn = checkpointer.paging.take(&self.0.executor).await;
         let begin = self.0.log.end();
         // The second checkpoint after a change finds its page old: hot pages are written once in two checkpoints. A log
         // that is nearly full cannot wait for that.
@@ -191,18 +186,56 @@ impl Database {
         let ended = self.0.log.end();
         self.0.buffer.sync().await?;
         self.0.log.flush(ended).await?;
-        if checkpointer.home_unsure.get() {
-            // The home file may name the copy of the backup that the next sweep would write.
-            let before = self.0.contents.borrow().redo_start();
-            self.store_home(before, News::default()).await?;
+        {
+            let _turn = checkpointer.turn.take(&self.0.executor).await;
+            self.store_home(redo_start, News::default()).await?;
         }
+        checkpointer.last_begin.set(begin);
+        add(&self.0.statistics.checkpoints, 1);
+        self.give_up_log().await
+    }
+
+    /// Brings the older copy of the sets' backup up to date and lets the home file name it. Nothing if there are no sets. If it
+    /// fails, the other copy stays valid, and the next sweep writes what this one has not.
+    async fn checkpoint_sets(&self) -> Result<()> {
+        let result = self.write_backup().await;
+        self.0.checkpointer.failures[SETS].replace(result.clone().err());
+        result
+    }
+
+    async fn write_backup(&self) -> Result<()> {
+        let checkpointer = &self.0.checkpointer;
+        if self.0.contents.borrow().backup.is_none() {
+            return Ok(());
+        }
+        let _turn = checkpointer.sweeping.take(&self.0.executor).await;
+        if checkpointer.home_unsure.get() {
+            // The home file may name the copy that this sweep is about to write.
+            let _turn = checkpointer.turn.take(&self.0.executor).await;
+            self.store_home(self.pages_begin(), News::default()).await?;
+        }
+        let began = self.0.executor.now();
         let backup = self.sweep().await?;
-        self.store_home(redo_start, News { backup, ..News::default() }).await?;
+        let begin = backup.as_ref().map(|backup| Lsn(backup.begin));
+        {
+            let _turn = checkpointer.turn.take(&self.0.executor).await;
+            self.store_home(self.pages_begin(), News { backup, ..News::default() }).await?;
+        }
+        begin.into_iter().for_each(|begin| checkpointer.swept.set(begin));
+        add(&self.0.statistics.sweep_ns, self.0.executor.now().since_ns(began));
+        self.give_up_log().await
+    }
+
+    /// Where the recovery of pages begins, as the home file says.
+    fn pages_begin(&self) -> Lsn {
+        self.0.contents.borrow().redo_start()
+    }
+
+    /// Gives up the log as far as neither pages nor sets need it.
+    async fn give_up_log(&self) -> Result<()> {
         let needed = self.0.contents.borrow().scan_start();
         self.0.log.drain_before(needed).await?;
         self.0.log.truncate(needed);
-        checkpointer.last_begin.set(begin);
-        add(&self.0.statistics.checkpoints, 1);
         Ok(())
     }
 
@@ -221,14 +254,14 @@ impl Database {
         if self.0.contents.borrow().tiers.is_empty() {
             return Ok(());
         }
+        let _paging = self.0.checkpointer.paging.take(&self.0.executor).await;
         let _turn = self.0.checkpointer.turn.take(&self.0.executor).await;
         let pending = self.0.buffer.tiers().map_or(0, |tiers| tiers.slots.borrow().pending_count());
         if pending > 0 || self.0.log.drain_before(Lsn::MAX).await.is_err() {
             return Ok(());
         }
         self.0.contents.borrow_mut().tiers.iter_mut().for_each(|record| record.in_use = false);
-        let redo_start = self.0.contents.borrow().redo_start();
-        self.store_home(redo_start, News::default()).await
+        self.store_home(self.pages_begin(), News::default()).await
     }
 
     /// Makes a new partition one of the database's: durable first, then visible.
@@ -239,10 +272,10 @@ impl Database {
 
     async fn enter_alone(&self, partition: Partition) -> Result<()> {
         let _turn = self.0.checkpointer.turn.take(&self.0.executor).await;
-        let redo_start = self.0.contents.borrow().redo_start();
-        self.store_home(redo_start, News { partition: Some(&partition), ..News::default() }).await?;
+        self.store_home(self.pages_begin(), News { partition: Some(&partition), ..News::default() }).await?;
         self.0.statistics.reserve(usize::from(partition.id) + 1);
         self.0.partitions.borrow_mut().push(Rc::new(partition));
+        background::start_sweeping(self);
         Ok(())
     }
 
@@ -251,13 +284,15 @@ impl Database {
         let mut contents = self.0.contents.borrow().clone();
         contents.redo_start = redo_start.0;
         contents.log_durable = if self.0.settings.log.durable { self.0.log.durable().0 } else { redo_start.0 };
-        contents.log_epoch = self.0.log.epoch();
         contents.next_transaction = self.0.registry.borrow().next();
         contents.partitions = self.partitions().iter().map(|partition| (**partition).clone()).collect();
         contents.partitions.extend(news.partition.cloned());
         contents.backup = news.backup.or(contents.backup);
         if contents.backup.is_none() && contents.partitions.iter().any(|found| found.set_settings().is_some()) {
             contents.backup = Some(Current::empty(self.0.log.end()));
+        }
+        if contents.scan_start() >= self.0.log.opened_at() {
+            contents.log_epoch = self.0.log.epoch();
         }
         self.0.checkpointer.home_unsure.set(true);
         let mut home = self.0.home.take().expect("only one task writes the home file");

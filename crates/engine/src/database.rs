@@ -89,6 +89,8 @@ pub(crate) struct Inner {
     /// Transactions that wait to be admitted.
     pub admission: WaitQueue,
     pub active: Cell<usize>,
+    /// How many transactions may be active: the multiprogramming level, or none while a sweep waits for them to end.
+    pub admitted_max: Cell<usize>,
     /// Log bytes of updates by transactions that have not ended: about what rolling them all back would log.
     pub unfinished: Cell<u64>,
     pub closing: Cell<bool>,
@@ -136,6 +138,12 @@ impl Database {
     /// What the restart that opened this database had to do; nothing if it was just created.
     pub fn recovery(&self) -> RecoveryReport {
         self.0.recovery.get()
+    }
+
+    /// Why the last checkpoint of pages or the last sweep over sets failed, if it did: the one before is valid then, and the
+    /// next one tries again.
+    pub fn checkpoint_failure(&self) -> Option<Error> {
+        self.0.checkpointer.failure()
     }
 
     /// What each tier between main memory and the partitions' own devices is and did, that of the log included.

@@ -87,6 +87,12 @@ pub enum Error {
     /// The transaction was chosen as a deadlock's victim and has to be rolled back; it may be tried again.
     #[error("the transaction was rolled back to end a deadlock; run it again")]
     Deadlock,
+    /// The transaction touched records on both sides of a black/white sweep in progress and has to be rolled back; it may be
+    /// tried again (Garcia-Molina and Salem, System M, 1988, section 3.2).
+    #[error(
+        "the transaction was rolled back because a sweep over set '{0}' has reached a part of its records; run it again"
+    )]
+    Painted(String),
     /// The log could not be written; nothing commits until the database is opened again.
     #[error("the log failed ({0}); no transaction commits until the database is opened again")]
     LogFailed(String),
@@ -168,9 +174,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether others were in the transaction's way, so that it may succeed when it is run again.
+    /// Whether the transaction was in others' way, or the checkpoint's, and may be run again as it was.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Error::Deadlock)
+        matches!(self, Error::Deadlock | Error::Painted(_))
     }
 }
 

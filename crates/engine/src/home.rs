@@ -39,7 +39,7 @@ pub struct Contents {
     pub redo_start: u64,
     /// The log was durable up to here when this was written: an earlier end of it is damage.
     pub log_durable: u64,
-    /// Which opening of the log gave up everything before `redo_start`.
+    /// The opening of the log from whose pages on it is needed; those of earlier ones there are what a crash left.
     pub log_epoch: u32,
     /// Greater than every transaction number in use when this was written.
     pub next_transaction: u64,

@@ -63,6 +63,8 @@ pub struct Log {
     group: executor::Group,
     settings: Settings,
     file: FileId,
+    /// Where the first page of this opening stands.
+    opened_at: Lsn,
     capacity: u64,
     /// Bytes of the file that new work may use.
     limit: u64,
@@ -148,6 +150,7 @@ impl Log {
             group: executor.group(GROUP, executor::Members::Free),
             settings: settings.clone(),
             file,
+            opened_at: Lsn(position),
             capacity,
             limit: (capacity as f64 * (1.0 - settings.reserve)) as u64,
             synchronous,
@@ -249,6 +252,11 @@ impl Log {
     /// Which opening of the log this is, counted from 1.
     pub fn epoch(&self) -> u32 {
         self.inner.borrow().buffer.epoch()
+    }
+
+    /// Where this opening of the log begins: everything before it was written by earlier ones.
+    pub fn opened_at(&self) -> Lsn {
+        self.opened_at
     }
 
     /// The LSN of the last record.

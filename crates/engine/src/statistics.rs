@@ -97,6 +97,14 @@ pub struct Statistics {
     pub sweeps: Cell<u64>,
     /// Segments that sweeps have written.
     pub segments_written: Cell<u64>,
+    /// Time from the beginnings of sweeps until the home file named what they had written.
+    pub sweep_ns: Cell<u64>,
+    /// Rollbacks of transactions that would have mixed the colours of a black/white sweep.
+    pub restarts_by_colour: Cell<u64>,
+    /// References to records that had to wait because a sweep was writing their segment.
+    pub segment_waits: Cell<u64>,
+    /// Time in which they waited for that.
+    pub segment_wait_ns: Cell<u64>,
     references: RefCell<Vec<References>>,
     observer: OnceCell<Rc<dyn Observer>>,
 }
@@ -157,6 +165,12 @@ impl Statistics {
             &self.write_wait_ns,
             &self.commit_wait_ns,
             &self.checkpoints,
+            &self.sweeps,
+            &self.segments_written,
+            &self.sweep_ns,
+            &self.restarts_by_colour,
+            &self.segment_waits,
+            &self.segment_wait_ns,
         ];
         for counter in counters {
             counter.set(0);

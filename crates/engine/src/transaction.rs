@@ -139,7 +139,7 @@ impl Database {
     /// [`Error::LogFailed`] if the log has failed.
     pub async fn begin_aged(&self, began: Option<u64>) -> Result<Transaction> {
         let inner = &*self.0;
-        while inner.active.get() >= inner.settings.multiprogramming_level {
+        while inner.active.get() >= inner.admitted_max.get() {
             inner.admission.wait(&inner.executor).await;
         }
         inner.active.set(inner.active.get() + 1);

@@ -163,7 +163,7 @@ fn sweeps_of_every_strategy_and_transactions_go_on_together() {
     for strategy in checkpoint::Strategy::ALL {
         for spool in [true, false] {
             let media = Media::new();
-            let sweep = checkpoint::SweepSettings { strategy, spool };
+            let sweep = checkpoint::SweepSettings { strategy, spool, ..Default::default() };
             run(&media, async |executor| {
                 let database = Database::create(executor, swept(sweep)).await.expect("creates");
                 let stock = database.create_partition(set("stock", false)).await.expect("creates a set");
@@ -206,7 +206,7 @@ fn sweeps_are_charged_with_their_locks_and_copies() {
     for strategy in checkpoint::Strategy::ALL {
         for spool in [true, false] {
             run(&Media::new(), async |executor| {
-                let sweep = checkpoint::SweepSettings { strategy, spool };
+                let sweep = checkpoint::SweepSettings { strategy, spool, ..Default::default() };
                 let database = Database::create(executor, swept(sweep)).await.expect("creates");
                 let stock = database.create_partition(set("stock", false)).await.expect("creates a set");
                 let records = (0..2_000_u64).map(|number| (number.to_be_bytes(), [7; 100]));
@@ -241,7 +241,11 @@ fn sweeps_are_charged_with_their_locks_and_copies() {
 
 #[test]
 fn a_commit_is_charged_with_what_it_saves_for_a_sweep() {
-    let sweep = checkpoint::SweepSettings { strategy: checkpoint::Strategy::CopyOnUpdate, spool: false };
+    let sweep = checkpoint::SweepSettings {
+        strategy: checkpoint::Strategy::ActionCopyOnUpdate,
+        spool: false,
+        ..Default::default()
+    };
     run(&Media::new(), async |executor| {
         let database = Database::create(executor, swept(sweep)).await.expect("creates");
         let stock = database.create_partition(set("stock", false)).await.expect("creates a set");

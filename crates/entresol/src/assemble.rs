@@ -89,6 +89,8 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
         sweep: checkpoint::SweepSettings {
             strategy: configuration.checkpoint.sets,
             spool: configuration.checkpoint.spool,
+            quiesce: configuration.checkpoint.quiesce,
+            interval_ns: configuration.checkpoint.sweep_interval_ns,
         },
         multiprogramming_level: configuration.mpl as usize,
         procedures,

@@ -228,11 +228,15 @@ pub struct Checkpoint {
     /// `log_bytes`: the growth of the log from one checkpoint to the next in bytes, 16 KiB to half of the log's size;
     /// `None` for `"off"`. Left out: a quarter of the log's size.
     pub log_bytes: Option<u64>,
-    /// `sets`: what a checkpoint takes of memory-resident sets, `"fuzzy"`, `"acbw"`, `"tcbw"`, `"tccou"` (or `"accou"`, which asks
-    /// for less and is the same), `"calc"`.
+    /// `sets`: what a checkpoint takes of memory-resident sets, `"fuzzy"`, `"acbw"`, `"tcbw"`, `"accou"`, `"tccou"`, `"calc"`.
     pub sets: Strategy,
     /// `spool`: whether a consistent checkpoint of sets writes copies of segments, so that these can be changed meanwhile.
     pub spool: bool,
+    /// `quiesce`: whether `"tccou"` lets transactions come to their ends before it begins, as System M does.
+    pub quiesce: bool,
+    /// `sweep_interval`: the least time from the beginning of one checkpoint of sets to that of the next in nanoseconds, 0 to 24
+    /// hours; 0: one follows the other. `None` for `"off"`: whenever `interval` or `log_bytes` says so.
+    pub sweep_interval_ns: Option<u64>,
 }
 
 impl Checkpoint {
@@ -243,6 +247,8 @@ impl Checkpoint {
             log_bytes: Some(size / 4),
             sets: Strategy::default(),
             spool: true,
+            quiesce: false,
+            sweep_interval_ns: None,
         }
     }
 }

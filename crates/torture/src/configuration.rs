@@ -1,7 +1,7 @@
 //! A random database and a random workload.
 
 use base::Random;
-use base::time::MICROSECOND_NS;
+use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 use engine::buffer::replacement::Policy;
 use engine::catalog::{Locking, Organization};
 use engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
@@ -104,6 +104,8 @@ impl Configuration {
         let sweep = checkpoint::SweepSettings {
             strategy: one_of(random_sets, &checkpoint::Strategy::ALL),
             spool: random_sets.chance(0.5),
+            quiesce: random_sets.chance(0.3),
+            interval_ns: random_sets.chance(0.3).then(|| random_sets.below(20) * MILLISECOND_NS),
         };
         let row_size_max = if page_size == 512 { 48 } else { 100 };
         let row_size = random.between(16, row_size_max) as usize;

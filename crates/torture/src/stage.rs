@@ -59,7 +59,7 @@ impl Stage {
     pub fn judge(&self, error: &Error, doing: &str) -> After {
         let hurt = self.scene.errors.get() > 0;
         match error {
-            Error::Deadlock | Error::BufferExhausted { .. } => After::Retry,
+            Error::Deadlock | Error::Painted(_) | Error::BufferExhausted { .. } => After::Retry,
             Error::Input(_) if hurt => After::Retry,
             Error::LogFailed(_) if hurt => After::Reopen,
             Error::DamagedPage { .. }

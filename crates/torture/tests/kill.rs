@@ -103,7 +103,7 @@ fn child() {
                         match transfer(&database, id, &mut random).await {
                             Ok(true) => println!("done {id}"),
                             Ok(false) => println!("undone {id}"),
-                            Err(engine::Error::Deadlock) => {}
+                            Err(error) if error.is_conflict() => {}
                             Err(error) => panic!("{error}"),
                         }
                     }

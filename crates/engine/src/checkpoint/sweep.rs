@@ -27,9 +27,12 @@ pub enum Strategy {
     ActionBlackWhite,
     /// The same, but no transaction does, unless it only reads (TCBW).
     TransactionBlackWhite,
-    /// The state at the beginning of the sweep: a segment is copied before it is first changed (ACCOU and TCCOU: no
-    /// transaction has to be completed for the copies to be transaction-consistent, as they hold committed state only).
-    CopyOnUpdate,
+    /// The state at the beginning of the sweep: a segment is copied before it is first changed (ACCOU). System M completes
+    /// every action before the sweep begins; here an action is one synchronous step, so that none is ever under way.
+    ActionCopyOnUpdate,
+    /// The same after every transaction has been completed, if [`Settings::quiesce`] says so (TCCOU). Without it this is the
+    /// same as ACCOU: images leave unfinished changes out, so what both take is transaction-consistent at any moment.
+    TransactionCopyOnUpdate,
     /// The state at the beginning of the sweep: a record is copied before it is first changed (CALC: Ren, Diamond, Abadi and
     /// Thomson, SIGMOD 2016).
     StableVersions,
@@ -37,11 +40,12 @@ pub enum Strategy {
 
 impl Strategy {
     /// Every strategy.
-    pub const ALL: [Strategy; 5] = [
+    pub const ALL: [Strategy; 6] = [
         Strategy::Fuzzy,
         Strategy::ActionBlackWhite,
         Strategy::TransactionBlackWhite,
-        Strategy::CopyOnUpdate,
+        Strategy::ActionCopyOnUpdate,
+        Strategy::TransactionCopyOnUpdate,
         Strategy::StableVersions,
     ];
 
@@ -50,7 +54,7 @@ impl Strategy {
             Strategy::Fuzzy => None,
             Strategy::ActionBlackWhite => Some(Capture::BlackWhite(Unit::Action)),
             Strategy::TransactionBlackWhite => Some(Capture::BlackWhite(Unit::Transaction)),
-            Strategy::CopyOnUpdate => Some(Capture::CopyOnUpdate),
+            Strategy::ActionCopyOnUpdate | Strategy::TransactionCopyOnUpdate => Some(Capture::CopyOnUpdate),
             Strategy::StableVersions => Some(Capture::StableVersions),
         }
     }
@@ -65,11 +69,17 @@ pub struct Settings {
     /// writes the segment itself, and whoever wants to use it waits. FUZZY copies always, because nobody waits for it; System M
     /// writes segments while they change, so that on described hardware these copies cost nothing unless it spools.
     pub spool: bool,
+    /// Whether TCCOU lets transactions come to their ends before it begins, while no other begins, as System M does. What it
+    /// takes is the same without.
+    pub quiesce: bool,
+    /// The least time from the beginning of one sweep to that of the next in nanoseconds (System M, section 2.3: the
+    /// checkpoint interval floor); 0: one follows the other. `None`: sets are swept when the policy asks for checkpoints.
+    pub interval_ns: Option<u64>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { strategy: Strategy::default(), spool: true }
+        Settings { strategy: Strategy::default(), spool: true, quiesce: false, interval_ns: None }
     }
 }
 
@@ -118,17 +128,23 @@ impl Database {
     /// The driver's or the log's. The other copy stays valid.
     pub(super) async fn sweep(&self) -> Result<Option<Current>> {
         let Some(current) = self.0.contents.borrow().backup.clone() else { return Ok(None) };
-        let (copy, begin) = (1 - usize::from(current.copy), self.0.log.end().0);
+        let Settings { strategy, quiesce, .. } = self.0.settings.sweep;
+        let quiet = match strategy {
+            Strategy::TransactionCopyOnUpdate if quiesce => Some(self.quiesce().await),
+            _ => None,
+        };
+        let (copy, begin) = (1 - usize::from(current.copy), self.0.log.end());
         let partitions = self.partitions();
-        let sets = || partitions.iter().filter(|partition| partition.set_settings().is_some()).map(|found| found.id());
+        let sets = || partitions.iter().filter(|found| found.set_settings().is_some());
         let counts: Vec<(PartitionId, u32)> = {
             let mut memory = self.0.sets.borrow_mut();
-            if let Some(capture) = self.0.settings.sweep.strategy.capture() {
+            if let Some(capture) = strategy.capture() {
                 memory.begin_capture(capture);
             }
-            sets().map(|partition| (partition, memory.segments(partition))).collect()
+            sets().map(|partition| (partition.id(), memory.segments(partition.id()))).collect()
         };
         let capturing = Capturing(self);
+        drop(quiet);
         for (partition, count) in &counts {
             let (partition, under_way, spare) = (*partition, VecDeque::new(), Vec::new());
             Sweep { database: self, partition, copy, under_way, spare }.pass(*count).await?;
@@ -148,7 +164,7 @@ impl Database {
         self.0.log.flush(self.0.log.end()).await?;
         add(&self.0.statistics.sweeps, 1);
         let segments = counts.iter().map(|(partition, count)| (partition.0, *count)).collect();
-        Ok(Some(Current { copy: copy as u8, begin, segments }))
+        Ok(Some(Current { copy: copy as u8, begin: begin.0, segments }))
     }
 }
 
@@ -203,7 +219,7 @@ impl Sweep<'_> {
     /// Takes a segment and starts to write it, if it is dirty.
     fn take(&mut self, segment: u32) -> Result<()> {
         let inner = &self.database.0;
-        let Settings { strategy, spool } = inner.settings.sweep;
+        let Settings { strategy, spool, .. } = inner.settings.sweep;
         let mut sets = inner.sets.borrow_mut();
         if sets.is_dirty(self.partition, segment, self.copy) {
             // First of all that may fail.

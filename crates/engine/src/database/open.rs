@@ -247,6 +247,7 @@ impl Database {
             checkpointer: Checkpointer::new(settings.checkpoint),
             admission: WaitQueue::new(),
             active: Cell::new(0),
+            admitted_max: Cell::new(settings.multiprogramming_level),
             unfinished: Cell::new(0),
             closing: Cell::new(false),
             creation: Turn::new(),
@@ -262,7 +263,6 @@ impl Database {
     /// Those of [`Database::checkpoint`].
     pub async fn close(self) -> Result<()> {
         self.0.closing.set(true);
-        self.0.checkpointer.wake(&self.0.executor);
         self.checkpoint().await?;
         self.retire_tiers().await
     }

@@ -297,6 +297,11 @@ impl Sets {
         self.snapshots_taken
     }
 
+    /// Whether no unfinished transaction has changed anything.
+    pub fn is_unchanging(&self) -> bool {
+        self.owners.iter().all(|changes| changes.shadows.is_empty())
+    }
+
     /// Whether a sweep is in progress that takes a consistent backup.
     #[inline]
     pub fn is_capturing(&self) -> bool {

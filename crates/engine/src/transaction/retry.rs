@@ -1,7 +1,7 @@
 //! Running a closure as a transaction.
 
 use super::Transaction;
-use crate::{Database, Error, Result};
+use crate::{Database, Result};
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 
 /// How long a deadlock's victim waits at least before it is run again, and at most unless its run took longer, in nanoseconds.
@@ -9,8 +9,8 @@ const BACKOFF_NS_MIN: u64 = 20 * MICROSECOND_NS;
 const BACKOFF_NS_MAX: u64 = 10 * MILLISECOND_NS;
 
 impl Database {
-    /// Runs `work` as a transaction: commits if it succeeds, rolls back if it fails. A deadlock's victim is run again after a
-    /// while, lest it take its locks again before the others get through, and keeps its age, so that it is not the youngest
+    /// Runs `work` as a transaction: commits if it succeeds, rolls back if it fails. A deadlock's victim, or one that a
+    /// black/white sweep refuses, is run again after a while, lest it take its locks again before the others get through, and keeps its age, so that it is not the youngest
     /// for ever.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Database {
                     transaction.commit().await?;
                     return Ok(value);
                 }
-                Err(Error::Deadlock) => {
+                Err(error) if error.is_conflict() => {
                     let age = transaction.began();
                     began = Some(age);
                     transaction.rollback().await?;

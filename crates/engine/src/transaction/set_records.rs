@@ -5,6 +5,7 @@ use super::{Transaction, key_hash};
 use crate::database::Database;
 use crate::lock::{Mode, Owner, Resource};
 use crate::set::{Refusal, Sets};
+use crate::statistics::add;
 use crate::{Error, Result};
 use base::PartitionId;
 
@@ -128,7 +129,10 @@ impl Database {
         match refusal {
             Refusal::NoSegment => self.add_segment(partition),
             Refusal::Lent(_) => {
+                let began = self.0.executor.now();
                 self.0.segment_returned.wait(&self.0.executor).await;
+                add(&self.0.statistics.segment_waits, 1);
+                add(&self.0.statistics.segment_wait_ns, self.0.executor.now().since_ns(began));
                 Ok(())
             }
             Refusal::Duplicate => Err(Error::Duplicate(name()?)),
@@ -136,7 +140,10 @@ impl Database {
             Refusal::TooLarge { found, limit } => {
                 Err(Error::TooLarge { what: "a record of a set", found, limit, partition: name()? })
             }
-            Refusal::Painted(_) => Err(Error::Deadlock),
+            Refusal::Painted(_) => {
+                add(&self.0.statistics.restarts_by_colour, 1);
+                Err(Error::Painted(name()?))
+            }
         }
     }
 

@@ -118,8 +118,8 @@ impl Choice for Strategy {
         ("fuzzy", Strategy::Fuzzy),
         ("acbw", Strategy::ActionBlackWhite),
         ("tcbw", Strategy::TransactionBlackWhite),
-        ("accou", Strategy::CopyOnUpdate),
-        ("tccou", Strategy::CopyOnUpdate),
+        ("accou", Strategy::ActionCopyOnUpdate),
+        ("tccou", Strategy::TransactionCopyOnUpdate),
         ("calc", Strategy::StableVersions),
     ];
 }

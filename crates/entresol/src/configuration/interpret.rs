@@ -286,6 +286,13 @@ fn read_checkpoint(section: &mut Section<'_>, log_size: u64) -> Checkpoint {
     }
     checkpoint.sets = section.choice("sets").unwrap_or_default();
     checkpoint.spool = section.flag("spool").unwrap_or(checkpoint.spool);
+    checkpoint.quiesce = section.flag("quiesce").unwrap_or(checkpoint.quiesce);
+    let floor = 0..=86_400 * SECOND_NS;
+    if let Some(interval_ns) =
+        section.unless_off("sweep_interval", |section| section.duration_ns("sweep_interval", floor, ", or \"off\""))
+    {
+        checkpoint.sweep_interval_ns = interval_ns;
+    }
     checkpoint
 }
 

@@ -269,6 +269,12 @@ fn checkpoints_follow_the_size_of_the_log() {
     let configuration = Configuration::parse("[log]\nsize = \"64 MiB\"").unwrap();
     assert_eq!(configuration.checkpoint.log_bytes, Some(16 << 20));
     assert!(message("[log]\nsize = \"64 MiB\"\n[checkpoint]\nlog_bytes = \"48 MiB\"").contains("to \"32 MiB\""));
+    assert_eq!(configuration.checkpoint.sweep_interval_ns, None);
+    let configuration =
+        Configuration::parse("[checkpoint]\nsets = \"tccou\"\nquiesce = true\nsweep_interval = \"0 s\"");
+    let found = configuration.expect("valid").checkpoint;
+    assert_eq!((found.sweep_interval_ns, found.quiesce), (Some(0), true));
+    assert!(message("[checkpoint]\nsweep_interval = \"2 days\"").contains("sweep_interval"));
 }
 
 #[test]

@@ -1,0 +1,236 @@
+//! The checkpoint server of memory-resident sets: its clock, its failures, what it does to transactions.
+
+#[path = "ground/machine.rs"]
+mod machine;
+
+use base::time::MILLISECOND_NS;
+use base::{PartitionId, Random};
+use driver::OpKind;
+use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::checkpoint::{Policy, Strategy, SweepSettings};
+use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, Transaction, log};
+use executor::{Executor, Order};
+use machine::run;
+use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, VirtualDriver};
+
+const RECORDS: u64 = 2_000;
+
+fn settings(sweep: SweepSettings, checkpoint: Policy) -> Settings {
+    let log = log::Settings { capacity: 64 << 20, ..log::Settings::default() };
+    Settings { log, checkpoint, sweep, ..Settings::default() }
+}
+
+/// A database with a set of many small segments on a device of its own, and a paged partition.
+async fn create(executor: &Executor, settings: Settings) -> (Database, PartitionId, PartitionId) {
+    let database = Database::create(executor, settings).await.expect("creates");
+    let organization = Organization::Set { arrivals: false, segment_size: 16 << 10, reserve_percent: 10 };
+    let spec = PartitionSpec { device: "flash".into(), ..PartitionSpec::new("stock", organization, Locking::Record) };
+    let stock = database.create_partition(spec).await.expect("creates a set");
+    let notes = database.create_partition(PartitionSpec::b_tree("notes")).await.expect("creates a b-tree");
+    let records = (0..RECORDS).map(|number| (number.to_be_bytes(), [0; 100]));
+    database.load_set(stock, records, |_| {}).await.expect("loads");
+    (database, stock, notes)
+}
+
+/// Moves one from a record to another, with a pause between.
+async fn transfer(tx: &mut Transaction, stock: PartitionId, from: u64, to: u64) -> Result<()> {
+    tx.modify(stock, &from.to_be_bytes(), |value| value[0] = value[0].wrapping_sub(1)).await?;
+    tx.database().executor().sleep_ns(20_000).await;
+    tx.modify(stock, &to.to_be_bytes(), |value| value[0] = value[0].wrapping_add(1)).await
+}
+
+async fn client(database: Database, stock: PartitionId, seed: u64, transactions: u32) {
+    let mut random = Random::stream(seed, "client");
+    for _ in 0..transactions {
+        let (from, to) = (random.below(RECORDS), random.below(RECORDS));
+        database.transaction(async |tx| transfer(tx, stock, from, to).await).await.expect("commits");
+    }
+}
+
+async fn run_clients(executor: &Executor, database: &Database, stock: PartitionId, transactions: u32) {
+    let clients: Vec<_> =
+        (0..6).map(|seed| executor.spawn(client(database.clone(), stock, seed, transactions))).collect();
+    for client in clients {
+        client.join().await;
+    }
+}
+
+/// The sum over all records, and how many there are.
+async fn sum(database: &Database, stock: PartitionId) -> (u64, u8) {
+    let tx = database.begin().await.expect("begins");
+    let (mut count, mut sum) = (0, 0_u8);
+    tx.scan_set(stock, |_, value| {
+        (count, sum) = (count + 1, sum.wrapping_add(value[0]));
+        true
+    })
+    .expect("scans");
+    tx.rollback().await.expect("rolls back");
+    (count, sum)
+}
+
+#[test]
+fn sets_are_swept_on_a_clock_of_their_own() {
+    for interval_ns in [0, 20 * MILLISECOND_NS] {
+        let media = Media::new();
+        let sweep = SweepSettings { interval_ns: Some(interval_ns), ..SweepSettings::default() };
+        let settings = settings(sweep, Policy::OFF);
+        run(&media, async |executor| {
+            let (database, stock, notes) = create(executor, settings.clone()).await;
+            database.transaction(async |tx| tx.put(notes, b"k", b"v").await).await.expect("commits");
+            let began = executor.now();
+            database.statistics().restart();
+            run_clients(executor, &database, stock, 2_000).await;
+            let passed_ns = executor.now().since_ns(began);
+            let statistics = database.statistics();
+            let sweeps = statistics.sweeps.get();
+            assert_eq!(statistics.checkpoints.get(), 0, "nobody asked for a checkpoint of pages");
+            let used = database.log().used();
+            if let Some(expected) = passed_ns.checked_div(interval_ns) {
+                assert!((expected..=expected + 1).contains(&sweeps), "{sweeps} sweeps, {expected} intervals");
+            } else {
+                // The server had been idle, and looks every 20 ms then.
+                let idle_ns = passed_ns.saturating_sub(statistics.sweep_ns.get() + 20 * MILLISECOND_NS);
+                assert!(
+                    sweeps > 3 && idle_ns < passed_ns / 10,
+                    "{sweeps} sweeps, idle for {idle_ns} of {passed_ns} ns"
+                );
+                assert!(used > 100 << 10, "pages need the log from their first change on, {used} bytes are kept");
+            }
+            database.checkpoint().await.expect("checkpoints");
+            assert!(database.log().used() < 64 << 10, "{} bytes are kept", database.log().used());
+            executor.sleep_ns(100 * MILLISECOND_NS).await;
+            let sweeps = statistics.sweeps.get();
+            executor.sleep_ns(500 * MILLISECOND_NS).await;
+            assert_eq!(statistics.sweeps.get(), sweeps, "nothing is swept for nothing");
+        });
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings.clone(), "test").await.expect("opens");
+            let stock = database.partition("stock").expect("it exists");
+            assert_eq!(sum(&database, stock).await, (RECORDS, 0));
+        });
+    }
+}
+
+#[test]
+fn the_log_is_given_up_by_sweeps_that_follow_its_growth() {
+    let policy = Policy { log_bytes: Some(128 << 10), interval_ns: None };
+    run(&Media::new(), async |executor| {
+        let (database, stock, _) = create(executor, settings(SweepSettings::default(), policy)).await;
+        database.statistics().restart();
+        run_clients(executor, &database, stock, 2_000).await;
+        let (sweeps, used) = (database.statistics().sweeps.get(), database.log().used());
+        let written = database.log().end().0;
+        assert!(sweeps > 3 && used < written / 3, "{sweeps} sweeps, {used} bytes of {written} are kept");
+    });
+}
+
+#[test]
+fn black_and_white_transactions_begin_again_and_are_counted() {
+    for (strategy, spool) in [(Strategy::TransactionBlackWhite, true), (Strategy::TransactionCopyOnUpdate, false)] {
+        let sweep = SweepSettings { strategy, spool, interval_ns: Some(0), ..SweepSettings::default() };
+        run(&Media::new(), async |executor| {
+            let (database, stock, _) = create(executor, settings(sweep, Policy::OFF)).await;
+            run_clients(executor, &database, stock, 1_000).await;
+            let statistics = database.statistics();
+            let (restarts, waits) = (statistics.restarts_by_colour.get(), statistics.segment_waits.get());
+            assert_eq!(restarts > 0, strategy == Strategy::TransactionBlackWhite, "{restarts} restarts");
+            assert_eq!(statistics.rollbacks.get(), restarts + statistics.deadlocks.get() + 1, "one is the load's");
+            assert_eq!(waits > 0, !spool, "{waits} waits for segments");
+            assert_eq!(sum(&database, stock).await, (RECORDS, 0));
+        });
+    }
+}
+
+#[test]
+fn a_quiescing_sweep_begins_between_transactions() {
+    let strategy = Strategy::TransactionCopyOnUpdate;
+    let sweep = SweepSettings { strategy, quiesce: true, interval_ns: Some(0), ..SweepSettings::default() };
+    run(&Media::new(), async |executor| {
+        let (database, stock, _) = create(executor, settings(sweep, Policy::OFF)).await;
+        // One transaction that lasts delays the beginnings of all others until it ends.
+        let mut long = database.begin().await.expect("begins");
+        long.modify(stock, &0_u64.to_be_bytes(), |value| value[1] = 1).await.expect("modifies");
+        let began = executor.now();
+        let touch = |database: Database| async move {
+            let work = async |tx: &mut Transaction| tx.modify(stock, &1_u64.to_be_bytes(), |value| value[1] += 1).await;
+            database.transaction(work).await.expect("commits");
+        };
+        // It lets a sweep begin.
+        touch(database.clone()).await;
+        executor.sleep_ns(30 * MILLISECOND_NS).await;
+        let sweeps = database.statistics().sweeps.get();
+        let waiting = executor.spawn(touch(database.clone()));
+        executor.sleep_ns(100 * MILLISECOND_NS).await;
+        assert_eq!((waiting.is_finished(), database.statistics().sweeps.get()), (false, sweeps));
+        long.commit().await.expect("commits");
+        waiting.join().await;
+        assert!(executor.now().since_ns(began) < 200 * MILLISECOND_NS);
+        run_clients(executor, &database, stock, 100).await;
+        assert!(database.statistics().sweeps.get() > sweeps);
+        // Not for ever: whoever lasts longer is left out of the images.
+        let mut long = database.begin().await.expect("begins");
+        long.modify(stock, &0_u64.to_be_bytes(), |value| value[1] = 2).await.expect("modifies");
+        database.checkpoint().await.expect("sweeps");
+        long.rollback().await.expect("rolls back");
+    });
+}
+
+#[test]
+fn after_a_failed_write_the_other_copy_stands_and_the_next_sweep_tries_again() {
+    for strategy in Strategy::ALL {
+        for goes_on in [false, true] {
+            let media = Media::new();
+            let sweep = SweepSettings { strategy, spool: goes_on, ..SweepSettings::default() };
+            let settings = settings(sweep, Policy::OFF);
+            let segments = RECORDS.div_ceil(((16 << 10) - (16 << 10) / 10 - 64) / 128);
+            let errors = vec![ErrorAt { kind: OpKind::Write, device: Some("flash".into()), nth: segments + 5 }];
+            let faults = Some(FaultPlan { errors, ..FaultPlan::default() });
+            let driver = VirtualDriver::new(Hardware::ideal(), Options { faults, ..Options::default() }, media.clone());
+            let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+            let lived = executor.run(async {
+                let (database, stock, _) = create(&executor, settings.clone()).await;
+                run_clients(&executor, &database, stock, 50).await;
+                let failed = database.checkpoint().await;
+                assert!(matches!(failed, Err(Error::Input(_))), "{strategy:?}: {failed:?}");
+                assert_eq!(database.checkpoint_failure(), failed.err());
+                run_clients(&executor, &database, stock, 50).await;
+                if goes_on {
+                    database.checkpoint().await.expect("the next sweep writes what is missing");
+                    assert_eq!(database.checkpoint_failure(), None);
+                    run_clients(&executor, &database, stock, 50).await;
+                }
+            });
+            lived.expect("the machine goes on");
+            executor.stop();
+            run(&media, async |executor| {
+                let database = Database::open(executor, settings.clone(), "test").await.expect("opens");
+                let stock = database.partition("stock").expect("it exists");
+                assert_eq!(sum(&database, stock).await, (RECORDS, 0), "{strategy:?}");
+                assert!(database.check(|_| {}).await.expect("checks").is_clean());
+            });
+        }
+    }
+}
+
+#[test]
+fn a_restart_whose_sweep_fails_can_be_tried_again() {
+    let media = Media::new();
+    let settings = settings(SweepSettings::default(), Policy::OFF);
+    run(&media, async |executor| {
+        let (database, stock, _) = create(executor, settings.clone()).await;
+        run_clients(executor, &database, stock, 50).await;
+    });
+    let errors = vec![ErrorAt { kind: OpKind::Write, device: Some("flash".into()), nth: 1 }];
+    let faults = Some(FaultPlan { errors, ..FaultPlan::default() });
+    let driver = VirtualDriver::new(Hardware::ideal(), Options { faults, ..Options::default() }, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let opened = executor.run(Database::open(&executor, settings.clone(), "test")).expect("the machine goes on");
+    assert!(matches!(opened.map(|_| ()), Err(Error::Input(_))), "pages are checkpointed, sets are not");
+    executor.stop();
+    run(&media, async |executor| {
+        let database =
+            Database::open(executor, settings.clone(), "test").await.expect("what the sets need is still there");
+        let stock = database.partition("stock").expect("it exists");
+        assert_eq!(sum(&database, stock).await, (RECORDS, 0));
+    });
+}
