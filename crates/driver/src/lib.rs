@@ -12,7 +12,7 @@ mod work;
 
 pub use base::statistics::StationReport;
 pub use fault::{Fault, FaultKind};
-pub use frame::{Frame, FrameArray, Memory};
+pub use frame::{Frame, FrameArray, Memory, prefetch};
 pub use operation::{Access, Class, Completion, DeviceId, FileId, Op, OpKind, Output, Token};
 pub use report::{CacheReport, CachedFile, DeviceTraits, EventCount};
 pub use work::{Prices, Work};

@@ -21,6 +21,9 @@ pub trait Pages {
     /// [`Need::Page`] if it is not in memory.
     fn page(&self, id: PageId) -> Result<&[u8], Need>;
 
+    /// Tells the processor that the page's first bytes and what belongs to it will be wanted soon.
+    fn prefetch(&self, _: PageId) {}
+
     /// How many pages the partition's file has room for.
     fn capacity(&self, partition: PartitionId) -> u32;
 

@@ -2,7 +2,7 @@
 
 use super::page_table::PageTable;
 use super::replacement::{Policy, Replacement};
-use crate::page::{Change, Pages, header};
+use crate::page::{Change, Pages, header, slotted};
 use crate::{Error, Need};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Frame, FrameArray};
@@ -474,6 +474,15 @@ impl Pages for Pool {
                 Ok(bytes)
             }
             None => Err(Need::Page(id)),
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, id: PageId) {
+        let Some(frame) = self.table.get(id) else { return };
+        if let Some(bytes) = self.home(frame) {
+            driver::prefetch(slotted::front(bytes));
+            driver::prefetch(std::slice::from_ref(&self.slots[frame as usize]));
         }
     }
 

@@ -84,34 +84,70 @@ pub fn seek(pages: &impl Pages, partition: PartitionId, key: &[u8]) -> Result<Lo
 /// As [`seek`].
 #[inline]
 pub fn find<'a>(pages: &'a impl Pages, partition: PartitionId, key: &[u8]) -> Result<(Location, &'a [u8]), Need> {
-    let (id, page) = descend(pages, partition, |page| slot_for(page, key))?;
-    let found = slotted::search(page, key);
-    Ok((Location { page: id, slot: found.unwrap_or_else(|slot| slot), exact: found.is_ok() }, page))
+    find_in(pages, leaf_of(pages, partition, key)?, key)
 }
 
-/// Goes from the root to a leaf; `choose` names the slot to follow in each inner node.
+/// The leaf of `key`, whose bytes are only asked for: they may come while the caller does something else.
+///
+/// # Errors
+/// As [`seek`], for the leaf's parents.
 #[inline]
-fn descend<P: Pages>(
-    pages: &P,
+pub fn leaf_of(pages: &impl Pages, partition: PartitionId, key: &[u8]) -> Result<PageId, Need> {
+    let leaf = descend(pages, partition, |page| slot_for(page, key))?;
+    pages.prefetch(leaf);
+    Ok(leaf)
+}
+
+/// Finds the slot of `key` in its leaf, which [`leaf_of`] has named since the tree was last changed.
+///
+/// # Errors
+/// As [`seek`], for the leaf.
+#[inline]
+pub fn find_in<'a>(pages: &'a impl Pages, leaf: PageId, key: &[u8]) -> Result<(Location, &'a [u8]), Need> {
+    let page = open_leaf(pages, leaf)?;
+    let found = slotted::search(page, key);
+    Ok((Location { page: leaf, slot: found.unwrap_or_else(|slot| slot), exact: found.is_ok() }, page))
+}
+
+/// Goes from the root to the parent of a leaf and returns the leaf; `choose` names the slot to follow in each inner node.
+#[inline]
+fn descend(
+    pages: &impl Pages,
     partition: PartitionId,
     mut choose: impl FnMut(&[u8]) -> u16,
-) -> Result<(PageId, &[u8]), Need> {
+) -> Result<PageId, Need> {
     let mut id = PageId::new(partition, ROOT);
     let mut page = node(pages, id)?;
     let mut level = slotted::level(page);
     while level > 0 {
         level -= 1;
         id.number = child(page, choose(page));
-        page = pages.page(id)?;
-        if level == 0 {
-            // Inner nodes are few and stay in the processor's caches, leaves seldom are there.
-            slotted::load_slots(page);
-        }
-        if page[4] != PageKind::Node as u8 || slotted::level(page) != level {
-            return Err(not_in_tree(id));
+        if level > 0 {
+            page = node(pages, id)?;
+            if slotted::level(page) != level {
+                return Err(not_in_tree(id));
+            }
         }
     }
-    Ok((id, page))
+    Ok(id)
+}
+
+/// The page `id`, which is a leaf.
+#[inline]
+fn open_leaf<P: Pages>(pages: &P, id: PageId) -> Result<&[u8], Need> {
+    let page = node(pages, id)?;
+    if slotted::level(page) == 0 { Ok(page) } else { Err(not_in_tree(id)) }
+}
+
+/// The leaf that `choose` leads to.
+#[inline]
+fn descend_to_leaf<P: Pages>(
+    pages: &P,
+    partition: PartitionId,
+    choose: impl FnMut(&[u8]) -> u16,
+) -> Result<(PageId, &[u8]), Need> {
+    let id = descend(pages, partition, choose)?;
+    Ok((id, open_leaf(pages, id)?))
 }
 
 /// The page `id`, which is a node.

@@ -49,10 +49,8 @@ pub const NODE_SLOT: usize = 12;
 pub const APPEND_SLOT: usize = 2;
 /// Bytes of a key that its slot holds.
 pub const HEAD_SIZE: usize = 8;
-/// The processor's unit of loading, in bytes.
-const CACHE_LINE: usize = 64;
-/// How many bytes [`load_slots`] loads at most.
-const LOAD_SIZE_MAX: usize = 2048;
+/// How many bytes [`front`] takes at most.
+const FRONT_SIZE_MAX: usize = 2048;
 /// Bytes before a record's key and value.
 const LENGTH_SIZE: usize = 2;
 
@@ -202,13 +200,11 @@ fn slot_rest<'a>(page: &'a [u8], slot: &NodeSlot) -> &'a [u8] {
     &page[start..start + rest_len(slot_key_len(slot))]
 }
 
-/// Loads the lines where slots may stand, all at once and before the header tells how many there are. A search that met them
-/// one by one would wait for the memory at each.
+/// The bytes in which slots may stand. A search that met their lines one by one would wait for the memory at each, so they
+/// are asked for at once, before the header tells how many there are.
 #[inline]
-pub fn load_slots(page: &[u8]) {
-    let end = (page.len() / 8).min(LOAD_SIZE_MAX);
-    let loaded = page[..end].chunks(CACHE_LINE).fold(0, |loaded, line| loaded | line[0]);
-    std::hint::black_box(loaded);
+pub fn front(page: &[u8]) -> &[u8] {
+    &page[..(page.len() / 8).min(FRONT_SIZE_MAX)]
 }
 
 /// Finds `key`, which lies within the node's fences: `Ok` with its slot, or `Err` with the slot that it would get.

@@ -12,7 +12,7 @@ use crate::log::record::Undo;
 use crate::organization::b_tree;
 use crate::page::{Change, Edit, Pages, slotted};
 use crate::{Error, Need, Result};
-use base::PartitionId;
+use base::{PageId, PartitionId};
 
 /// What a look into a leaf found.
 enum Found {
@@ -298,8 +298,10 @@ impl Transaction {
         key: &[u8],
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
+        let mut leaf = self.database.approach(partition, key);
         if let Some(obstacle) = self.enter(partition, key, Mode::Exclusive)? {
             self.overcome(obstacle, partition, key, Mode::Exclusive).await?;
+            leaf = None;
         }
         match self.database.keyed(partition) {
             Keyed::BTree => {}
@@ -309,7 +311,8 @@ impl Transaction {
         let mut change = Some(change);
         let database = self.database.clone();
         let state = &mut self.state;
-        let answer = database.refer(partition, || database.try_modify(state, partition, key, &mut change)).await?;
+        let attempt = || database.try_modify(state, partition, (key, leaf.take()), &mut change);
+        let answer = database.refer(partition, attempt).await?;
         self.tell_key(partition, key, true);
         Ok(answer)
     }
@@ -423,7 +426,7 @@ impl Transaction {
     }
 
     /// Remembers a changed page, if it will be forced.
-    pub(super) fn note_page(&mut self, page: base::PageId) {
+    pub(super) fn note_page(&mut self, page: PageId) {
         if self.database.settings().force && !self.state.pages.contains(&page) {
             self.state.pages.push(page);
         }
@@ -462,6 +465,17 @@ impl Database {
         Ok(found.locking == crate::catalog::Locking::Record)
     }
 
+    /// The leaf of `key`, if its parents are in memory: what is in memory of it comes nearer while the lock is asked for.
+    /// It stays the leaf until the caller waits for something.
+    #[inline]
+    fn approach(&self, partition: PartitionId, key: &[u8]) -> Option<PageId> {
+        let is_tree = {
+            let partitions = self.0.partitions.borrow();
+            partitions.get(usize::from(partition.0)).is_some_and(|found| found.organization == Organization::BTree)
+        };
+        if is_tree { b_tree::leaf_of(&*self.0.buffer.pool().borrow(), partition, key).ok() } else { None }
+    }
+
     fn find(&self, partition: PartitionId, key: &[u8]) -> Result<Found, Need> {
         let pool = self.0.buffer.pool().borrow();
         let (place, leaf) = b_tree::find(&*pool, partition, key)?;
@@ -496,14 +510,17 @@ impl Database {
         &self,
         state: &mut super::State,
         partition: PartitionId,
-        key: &[u8],
+        (key, leaf): (&[u8], Option<PageId>),
         change: &mut Option<F>,
     ) -> Result<R, Need> {
         let mut scratch = self.0.scratch.borrow_mut();
         let (old, new) = &mut *scratch;
         let (place, answer, from, to) = {
             let pool = self.0.buffer.pool().borrow();
-            let (place, leaf) = b_tree::find(&*pool, partition, key)?;
+            let (place, leaf) = match leaf {
+                Some(leaf) => b_tree::find_in(&*pool, leaf, key)?,
+                None => b_tree::find(&*pool, partition, key)?,
+            };
             if !place.exact {
                 return Err(Need::Fail(Error::NoRecord(self.describe(partition)?.name.clone())));
             }

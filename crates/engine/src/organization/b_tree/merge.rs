@@ -1,6 +1,6 @@
 //! Giving room back: merges of neighbours, collapse of the root.
 
-use super::{Step, body_size, child, descend, node, path, slot_for};
+use super::{Step, body_size, child, descend_to_leaf, node, path, slot_for};
 use crate::Need;
 use crate::organization::allocator;
 use crate::page::slotted::{self, Builder, SLOTS};
@@ -18,7 +18,7 @@ use base::{PageId, PartitionId};
 /// [`Need::Page`]; [`Need::Fail`] if a page is damaged.
 pub fn merge(pages: &impl Pages, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<OwnedEdit>>, Need> {
     let mut due = false;
-    let (_, leaf) = descend(pages, partition, |page| {
+    let (_, leaf) = descend_to_leaf(pages, partition, |page| {
         due |= underfull(page);
         slot_for(page, key)
     })?;

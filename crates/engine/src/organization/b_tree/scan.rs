@@ -1,7 +1,7 @@
 //! Scans in both directions. A scan visits one leaf at a time: it learns where it begins in the leaf and the fence from which
 //! it goes on, by a new descent, when the leaf is done. So it stays right whatever happened to the tree in between.
 
-use super::{Location, descend, seek, slot_for};
+use super::{Location, descend_to_leaf, seek, slot_for};
 use crate::Need;
 use crate::page::Pages;
 use crate::page::slotted;
@@ -29,7 +29,7 @@ pub fn forward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -
         Bound::Included(key) | Bound::Excluded(key) => key,
         Bound::Unbounded => &[],
     };
-    let (id, page) = descend(pages, partition, |page| slot_for(page, key))?;
+    let (id, page) = descend_to_leaf(pages, partition, |page| slot_for(page, key))?;
     let slot = match (from, slotted::search(page, key)) {
         (Bound::Excluded(_), Ok(slot)) => slot + 1,
         (_, Ok(slot) | Err(slot)) => slot,
@@ -42,7 +42,7 @@ pub fn forward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -
 /// # Errors
 /// Those of [`seek`].
 pub fn backward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -> Result<Position, Need> {
-    let (id, page) = descend(pages, partition, |page| match from {
+    let (id, page) = descend_to_leaf(pages, partition, |page| match from {
         Bound::Included(key) => slot_for(page, key),
         Bound::Excluded(key) => entries_below(page, key).saturating_sub(1),
         Bound::Unbounded => slotted::count(page) - 1,

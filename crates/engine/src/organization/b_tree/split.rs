@@ -1,6 +1,6 @@
 //! Making room: splits of leaves and inner nodes, growth of the root.
 
-use super::{CHILD_SIZE, ROOT, Step, body_size, descend, key_len_max, path, slot_for, value_len_max};
+use super::{CHILD_SIZE, ROOT, Step, body_size, descend_to_leaf, key_len_max, path, slot_for, value_len_max};
 use crate::organization::allocator;
 use crate::page::slotted::{self, Builder, common_prefix_len};
 use crate::page::{OwnedChange, OwnedEdit, Pages};
@@ -24,7 +24,7 @@ pub fn make_room(
     if key.len() > key_len_max(page_size) || value_len > value_len_max(page_size, key.len()) {
         return Err(too_large(page_size, partition, key, value_len));
     }
-    let (_, leaf) = descend(pages, partition, |page| slot_for(page, key))?;
+    let (_, leaf) = descend_to_leaf(pages, partition, |page| slot_for(page, key))?;
     let found = slotted::search(leaf, key);
     let fits = match found {
         Ok(slot) => slotted::fits_replacing(leaf, slot, value_len),
