@@ -31,8 +31,7 @@ pub struct Outcome {
 impl Outcome {
     /// The figure at a dotted path of the reports; `None` if there is none in one of them.
     pub fn estimate(&self, path: &str) -> Option<Estimate> {
-        let values: Option<Vec<f64>> = self.reports.iter().map(|report| find(report, path)?.as_f64()).collect();
-        let values = values.filter(|values| !values.is_empty())?;
+        let values = self.values(path)?;
         let estimate = Estimate::of(&values);
         if values.len() > 1 || path != "response_us.mean" {
             return Some(estimate);
@@ -40,6 +39,12 @@ impl Outcome {
         // A run in one batch has the interval of its own batch means.
         let half_width = find(&self.reports[0], "response_us.half_width90").and_then(Value::as_f64);
         Some(Estimate { half_width, ..estimate })
+    }
+
+    /// The figure at a dotted path of each report.
+    fn values(&self, path: &str) -> Option<Vec<f64>> {
+        let values: Option<Vec<f64>> = self.reports.iter().map(|report| find(report, path)?.as_f64()).collect();
+        values.filter(|values| !values.is_empty())
     }
 
     /// The figures in the table at a dotted path, by name in the report's order; those of other levels are left out.
@@ -109,6 +114,15 @@ impl Trial {
     /// The figure at a path of what the curve gave at `x`, if the run was steady.
     pub fn figure(&self, line: &str, x: f64, path: &str) -> Option<Estimate> {
         self.at(line, x).filter(|outcome| outcome.is_steady())?.estimate(path)
+    }
+
+    /// By how much the figure of one curve is above another's at `x`, if both runs were steady. Replications of both that have the same
+    /// seed are compared with each other (common random numbers), so the interval is that of their differences.
+    pub fn difference(&self, [line, other]: [&str; 2], x: f64, path: &str) -> Option<Estimate> {
+        let values = |line| self.at(line, x).filter(|outcome| outcome.is_steady())?.values(path);
+        let (ours, others) = (values(line)?, values(other)?);
+        let differences: Vec<f64> = ours.iter().zip(&others).map(|(ours, other)| ours - other).collect();
+        (ours.len() == others.len()).then(|| Estimate::of(&differences))
     }
 
     /// The highest throughput that the curve shows, in transactions per second: if arrivals exceed what can be served, that

@@ -8,6 +8,7 @@ use entresol::{Database, Opening, Store};
 use papers::experiment::{Setting, Work};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::rc::Rc;
 use workload::debit_credit::{DebitCredit, Tables};
@@ -45,17 +46,26 @@ pub struct Run {
     pub saturated: Option<String>,
 }
 
-/// The traces that experiments replay, by name.
-pub type Traces = BTreeMap<String, Trace>;
+/// The traces that experiments replay, by name and number.
+pub type Traces = BTreeMap<(String, u32), Trace>;
 
-/// Adds the trace of this name, if it is not there: generated, or read from the file of this path.
-pub fn load(traces: &mut Traces, name: &str) -> Result<(), Failure> {
-    if !traces.contains_key(name) {
-        let trace = match name {
-            "rahm-1991" => workload::trace::rahm_1991::generate(1),
-            path => Trace::read(path, &files::read(Path::new(path))?)?,
-        };
-        traces.insert(name.to_owned(), trace);
+/// A trace that can be generated.
+const GENERATED: &str = "rahm-1991";
+
+/// Which trace a replication replays: each another one of those that are generated, all the one in a file.
+fn source(name: &str, replication: u32) -> (String, u32) {
+    (name.to_owned(), if name == GENERATED { replication } else { 0 })
+}
+
+/// Adds what so many replications of the trace of this name, or the file of this path, replay.
+pub fn load(traces: &mut Traces, name: &str, replications: u32) -> Result<(), Failure> {
+    for replication in 0..replications {
+        if let Entry::Vacant(place) = traces.entry(source(name, replication)) {
+            place.insert(match name {
+                GENERATED => workload::trace::rahm_1991::generate(1 + u64::from(replication)),
+                path => Trace::read(path, &files::read(Path::new(path))?)?,
+            });
+        }
     }
     Ok(())
 }
@@ -63,10 +73,10 @@ pub fn load(traces: &mut Traces, name: &str) -> Result<(), Failure> {
 /// Runs one replication; the first has the seed that the setting names, the others follow.
 pub fn run(setting: &Setting, replication: u32, traces: &Traces) -> Result<Run, String> {
     let plan = Plan { seed: setting.plan.seed + u64::from(replication), ..setting.plan };
-    opened(setting, &plan, traces).map_err(|failure| failure.to_string())
+    opened(setting, (&plan, replication), traces).map_err(|failure| failure.to_string())
 }
 
-fn opened(setting: &Setting, plan: &Plan, traces: &Traces) -> Result<Run, Failure> {
+fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces) -> Result<Run, Failure> {
     let (mut configuration, batches) = (setting.configuration.clone(), setting.batches);
     let open = |configuration| Opening::new("experiment", configuration).seed(plan.seed).open();
     match &setting.work {
@@ -91,7 +101,7 @@ fn opened(setting: &Setting, plan: &Plan, traces: &Traces) -> Result<Run, Failur
             }
         }
         Work::Trace { trace } => {
-            let trace = Rc::new(traces.get(trace).ok_or("the trace was not loaded")?.clone());
+            let trace = Rc::new(traces.get(&source(trace, replication)).ok_or("the trace was not loaded")?.clone());
             for partition in trace.partitions() {
                 let organization = replay::organization(partition, configuration.buffer.page_size);
                 terms::place(&mut configuration, &partition.name, organization, Some(partition.locks));

@@ -54,7 +54,7 @@ pub fn run_all(experiments: Vec<Experiment>, progress: &Progress) -> Result<Resu
     let mut traces = Traces::new();
     for point in experiments.iter().flat_map(|experiment| &experiment.points) {
         if let Work::Trace { trace } = &point.setting.work {
-            point::load(&mut traces, trace)?;
+            point::load(&mut traces, trace, point.setting.replications)?;
         }
     }
     let mut jobs = Vec::new();
