@@ -95,6 +95,9 @@ pub struct Configuration {
     pub checkpoint: Checkpoint,
     /// `[locks]`: what happens when transactions wait for each other.
     pub locks: Locks,
+    /// `[server]`: the transaction server that runs procedures; `None` if there is no such section. Its keys are `standbys`
+    /// (0 to 250 executors), `queue` (1 to 1,048,576 requests) and `retry_interval` (up to an hour).
+    pub server: Option<engine::server::Settings>,
     /// `[driver]`: how this machine does its input and output.
     pub driver: Driver,
     /// `[partition.NAME]`: placement and organization of partitions, by name. Those not named here have defaults:
@@ -119,6 +122,7 @@ impl Default for Configuration {
             commit: Commit::default(),
             checkpoint,
             locks: Locks::default(),
+            server: None,
             driver: Driver::default(),
             partitions: BTreeMap::new(),
         }

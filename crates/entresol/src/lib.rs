@@ -27,6 +27,7 @@
 mod assemble;
 pub mod configuration;
 mod error;
+mod message_server;
 mod reply;
 mod server;
 mod store;
@@ -39,6 +40,8 @@ pub use engine::{
     Cursor, Database, Direction, Error, PartitionSpec, Procedures, Result, Savepoint, Transaction, catalog, hierarchy,
     organization, set, statistics,
 };
+/// The transaction server and its message servers; [`Store::transaction_server`] starts one.
+pub use engine::server as servers;
 pub use error::OpenError;
 pub use server::{Handle, Pending, Server};
 pub use store::{Opening, Store};

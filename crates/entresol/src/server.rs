@@ -1,8 +1,10 @@
 //! A database on a thread of its own, and the handles by which other threads reach it.
 
+use crate::message_server::ThreadMessages;
 use crate::reply::{Promise, Slot, Wakes};
 use crate::store::Store;
 use crate::{OpenError, Opening};
+use engine::server::TransactionServer;
 use engine::{Database, Error, Procedures, Result, Transaction};
 use executor::{Executor, Mailbox, Sender, mailbox};
 use std::cell::Cell;
@@ -18,11 +20,17 @@ type Work = Box<dyn FnOnce(Database) -> Pin<Box<dyn Future<Output = ()>>> + Send
 /// What other threads send.
 enum Request {
     Run(Work),
+    Call {
+        name: String,
+        parameters: Vec<u8>,
+        promise: Promise<Result<Vec<u8>>>,
+    },
     /// What was sent before is done; what was sent later is refused.
     Close,
 }
 
-/// A database on a thread of its own. Dropping it waits until the requests that were sent before are done and closes the
+/// A database on a thread of its own. Where the configuration has a `[server]`, calls of procedures go through the transaction
+/// server, whose request queue, when it is full, makes them wait; else each is a task. Dropping it waits until the requests that were sent before are done and closes the
 /// database; handles stay behind and their later requests are refused.
 ///
 /// ```
@@ -195,29 +203,53 @@ impl Drop for Server {
 /// Takes requests up until the server closes, then closes the store.
 fn serve(store: Store, requests: Mailbox<Request>, wakes: &Wakes) -> Result<(), OpenError> {
     let executor = store.executor().clone();
-    executor.run(receive(&executor, requests, store.database(), wakes))?;
+    let transactions = store.transaction_server()?;
+    executor.run(receive(&executor, requests, (store.database(), transactions.as_ref()), wakes))?;
+    if let Some(transactions) = transactions {
+        executor.run(transactions.close())?;
+    }
     store.close()
 }
 
-async fn receive(executor: &Executor, requests: Mailbox<Request>, database: &Database, wakes: &Wakes) {
+async fn receive(
+    executor: &Executor,
+    requests: Mailbox<Request>,
+    (database, transactions): (&Database, Option<&TransactionServer>),
+    wakes: &Wakes,
+) {
     let mut batch = Vec::new();
     let running = Rc::new(Cell::new(0_usize));
     let answered = Rc::new(executor::WaitQueue::new());
     executor.spawn(wake_callers(executor.clone(), Rc::clone(&answered), wakes.clone()));
-    'open: while requests.receive(executor, &mut batch).await {
-        for request in batch.drain(..) {
-            let Request::Run(work) = request else { break 'open };
-            let future = work(database.clone());
-            running.set(running.get() + 1);
-            let (running, answered, other) = (Rc::clone(&running), Rc::clone(&answered), executor.clone());
-            executor.spawn(async move {
-                future.await;
-                running.set(running.get() - 1);
-                answered.wake_all(&other);
-            });
+    let messages = transactions.map(|server| ThreadMessages::start(executor, server, &answered));
+    let run = |future: Pin<Box<dyn Future<Output = ()>>>| {
+        running.set(running.get() + 1);
+        let (running, answered, other) = (Rc::clone(&running), Rc::clone(&answered), executor.clone());
+        executor.spawn(async move {
+            future.await;
+            running.set(running.get() - 1);
+            answered.wake_all(&other);
+        });
+    };
+    let receive = async {
+        while requests.receive(executor, &mut batch).await {
+            for request in batch.drain(..) {
+                match (request, &messages) {
+                    (Request::Close, _) => return,
+                    (Request::Run(work), _) => run(work(database.clone())),
+                    (Request::Call { name, parameters, promise }, Some(messages)) => {
+                        messages.submit(&name, parameters, promise).await;
+                    }
+                    (Request::Call { name, parameters, promise }, None) => {
+                        let database = database.clone();
+                        run(Box::pin(async move { promise.keep(database.call(&name, &parameters).await) }));
+                    }
+                }
+            }
         }
-    }
-    while running.get() > 0 {
+    };
+    receive.await;
+    while running.get() > 0 || messages.as_ref().is_some_and(|messages| messages.open() > 0) {
         answered.wait(executor).await;
     }
     wakes.begin();
@@ -285,7 +317,9 @@ impl Handle {
 
     /// Sends a call of a registered procedure; its answer is waited for later.
     pub fn submit(&self, name: &str, parameters: &[u8]) -> Pending<Vec<u8>> {
-        let (name, parameters) = (name.to_owned(), parameters.to_vec());
-        self.send(move |database| Box::pin(async move { database.call(&name, &parameters).await }))
+        let slot = Slot::new();
+        let promise = Promise::new(&slot, &self.wakes);
+        self.sender.send(Request::Call { name: name.to_owned(), parameters: parameters.to_vec(), promise });
+        Pending { slot, wakes: self.wakes.clone() }
     }
 }

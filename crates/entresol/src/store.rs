@@ -3,6 +3,7 @@
 use crate::configuration::{Configuration, FILE_NAME};
 use crate::{OpenError, assemble};
 use driver::{Op, Output};
+use engine::server::TransactionServer;
 use engine::{Database, Error, Procedures};
 use executor::{Executor, Order};
 use real_driver::DirectoryLock;
@@ -335,6 +336,25 @@ impl Store {
     /// What it was opened with.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
+    }
+
+    /// Starts the transaction server that the configuration describes (`[server]`); `None` if it describes none.
+    ///
+    /// # Errors
+    /// Those of [`TransactionServer::start`].
+    ///
+    /// ```
+    /// use entresol::{Opening, configuration::Configuration};
+    ///
+    /// let text = "hardware = \"rahm-1991\"\n[server]\nstandbys = 2";
+    /// let store = Opening::new("described", Configuration::parse(text)?).open()?;
+    /// let server = store.transaction_server()?.expect("one is described");
+    /// assert_eq!(server.settings().standbys, 2);
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn transaction_server(&self) -> Result<Option<TransactionServer>, OpenError> {
+        let settings = self.configuration.server;
+        Ok(settings.map(|settings| TransactionServer::start(self.database(), settings)).transpose()?)
     }
 
     /// What is configured and gains nothing, in words that say why.

@@ -227,3 +227,42 @@ fn a_server_that_cannot_open_says_so() {
     let broken = Server::start(opening(directory.path()), Procedures::new).err().expect("refused");
     assert!(matches!(broken, OpenError::Engine(Error::NotADatabase { .. })), "{broken}");
 }
+
+#[test]
+fn calls_go_through_the_transaction_server_where_one_is_described() {
+    let directory = scratch();
+    let text = "[buffer]\nsize = \"1 MiB\"\n[log]\nsize = \"4 MiB\"\n[server]\nstandbys = 2\nqueue = 3\nretry_interval = \"1 ms\"";
+    let configuration = Configuration::parse(text).expect("right");
+    let server = Server::start(Opening::new(directory.path(), configuration), procedures).expect("starts");
+    server
+        .handle()
+        .with_database(async |database| {
+            database.create_partition(PartitionSpec::b_tree("accounts")).await?;
+            for account in 0..ACCOUNTS {
+                database.transaction(async |tx| set(tx, account, OPENING_BALANCE).await).await?;
+            }
+            Ok(())
+        })
+        .expect("is filled");
+    let threads: Vec<_> = (0..4_u8)
+        .map(|thread| {
+            let handle = server.handle();
+            thread::spawn(move || {
+                let words = |call: u8| [(thread + call) % 6, (thread + call + 1 + call % 5) % 6, 1];
+                // More are under way than the queue holds.
+                let pending: Vec<_> = (0..100).map(|call| handle.submit("transfer", &words(call))).collect();
+                let answers = pending.into_iter().map(|call| call.wait()).filter(|answer| *answer == Ok(vec![1]));
+                assert!(handle.call("transfer", &[0]).unwrap_err().to_string().contains("three bytes"));
+                answers.count()
+            })
+        })
+        .collect();
+    let done: usize = threads.into_iter().map(|thread| thread.join().expect("it does not panic")).sum();
+    assert_eq!(done, 400, "every call is answered");
+    let unknown = server.handle().call("transfr", &[]).unwrap_err().to_string();
+    assert!(unknown.contains("there is no procedure 'transfr'; registered are: break, transfer"), "{unknown}");
+    assert_eq!(total(&server.handle()), ACCOUNTS as i64 * OPENING_BALANCE);
+    let late = server.handle();
+    server.close().expect("closes");
+    assert_eq!(late.call("transfer", &[0, 1, 1]), Err(Error::Closed));
+}

@@ -9,6 +9,7 @@ use super::{
     Partition, WriteBuffer, catalogue, schema,
 };
 use devices::Hardware;
+use engine::server;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use toml::de::DeTable;
@@ -117,6 +118,8 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
     let commit = root.section("commit", |section| Commit { update: section.choice("update").unwrap_or_default() });
     let checkpoint = root.section("checkpoint", |section| read_checkpoint(section, log.size));
     let locks = root.section("locks", |section| Locks { victim: section.choice("victim").unwrap_or_default() });
+    let has_server = root.has("server");
+    let server = Some(root.section("server", read_server)).filter(|_| has_server);
     let driver = root.section("driver", read_driver);
     let partitions = root
         .named_sections("partition", |_, section| read_partition(section, &context, buffer.page_size))
@@ -137,6 +140,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
         commit,
         checkpoint,
         locks,
+        server,
         driver,
         partitions,
     }
@@ -294,6 +298,18 @@ fn read_checkpoint(section: &mut Section<'_>, log_size: u64) -> Checkpoint {
         checkpoint.sweep_interval_ns = interval_ns;
     }
     checkpoint
+}
+
+fn read_server(section: &mut Section<'_>) -> server::Settings {
+    let defaults = server::Settings::default();
+    let interval = 0..=3_600 * SECOND_NS;
+    server::Settings {
+        standbys: section
+            .number("standbys", 0..=server::Settings::STANDBYS_MAX.into())
+            .map_or(defaults.standbys, |standbys| standbys as u8),
+        queue: section.number("queue", 1..=1 << 20).map_or(defaults.queue, |queue| queue as usize),
+        retry_interval_ns: section.duration_ns("retry_interval", interval, "").unwrap_or(defaults.retry_interval_ns),
+    }
 }
 
 fn read_driver(section: &mut Section<'_>) -> Driver {

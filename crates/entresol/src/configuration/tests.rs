@@ -66,6 +66,10 @@ fn every_section_is_read() {
         log_bytes = "8 MiB"
         [locks]
         victim = "youngest"
+        [server]
+        standbys = 3
+        queue = 40
+        retry_interval = "2.5 s"
         [driver]
         backend = "thread-pool"
         direct = false
@@ -124,6 +128,7 @@ fn every_section_is_read() {
         commit: Commit { update: Update::Force },
         checkpoint: Checkpoint { interval_ns: None, log_bytes: Some(8 << 20), ..Checkpoint::for_log(0) },
         locks: Locks { victim: Victim::Youngest },
+        server: Some(engine::server::Settings { standbys: 3, queue: 40, retry_interval_ns: 2_500_000_000 }),
         driver: Driver { backend: Backend::ThreadPool, direct: false },
         partitions: BTreeMap::from([(
             "account".to_owned(),
@@ -306,9 +311,8 @@ fn reference_is_the_default_and_complete() {
     let reference = Configuration::reference();
     assert_eq!(Configuration::parse(&reference), Ok(Configuration::default()));
     // Every key that a section allows stands in the reference.
-    for section in
-        ["device.disk", "buffer", "log", "undo", "temp", "commit", "checkpoint", "locks", "driver", "partition.account"]
-    {
+    let sections = "device.disk buffer log undo temp commit checkpoint locks server driver partition.account";
+    for section in sections.split(' ') {
         let allowed = findings(&format!("[{section}]\nnonsense = 1")).remove(0).allowed;
         for key in allowed.split(", ") {
             assert!(reference.contains(&format!("{key} = ")), "{key} of [{section}]");
@@ -328,6 +332,7 @@ fn reference_is_the_default_and_complete() {
     let configuration = Configuration::parse(&uncommented).unwrap();
     assert_eq!(configuration.partition("account"), Partition { page_size: Some(8192), ..Partition::default() });
     assert_eq!(configuration.log.group_commit, GroupCommit::Size { commits: 8, delay_ns: 1_000_000 });
+    assert_eq!(configuration.server, Some(engine::server::Settings::default()));
 }
 
 #[test]
@@ -342,7 +347,7 @@ fn messages_show_the_line_and_what_is_allowed() {
             "# redo needs no place\n\n[redo]\ndevice = \"flash\"",
             "house.toml:3:2: unknown section 'redo' in the file\n  |\n3 | [redo]\n  |  ^^^^\n  \
              = allowed: hardware, device, mpl, buffer, cache, write_buffer, log, undo, temp, commit, checkpoint, locks, \
-             driver, partition",
+             server, driver, partition",
         ),
         (
             "[log]\ndevice = \"flsh\"\n[device.flash]\npath = \"f\"",
@@ -422,6 +427,10 @@ fn wrong_values_are_wrong_everywhere() {
         "[checkpoint]\ninterval = \"never\"",
         "[checkpoint]\ninterval = 60",
         "[locks]\nvictim = \"oldest\"",
+        "[server]\nstandbys = 251",
+        "[server]\nqueue = 0",
+        "[server]\nretry_interval = \"2 h\"",
+        "[server]\nretry = \"2 s\"",
         "[partition.account]\nblocking_factor = 10",
         "[partition.account]\nlocks = \"page\"",
         "[partition.account]\norganization = \"set\"\nlocks = \"none\"",
