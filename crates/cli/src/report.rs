@@ -1,9 +1,11 @@
 //! What a run reports, on either clock: as text and as JSON.
 
 mod machine;
+mod servers;
 mod tiers;
 
 pub use machine::{DiskCache, Saturated, Simulation};
+pub use servers::ServerUse;
 pub use tiers::TierUse;
 
 use crate::table::{table, wrapped};
@@ -67,6 +69,9 @@ pub struct RunReport {
     pub hit_ratio_second_level: BTreeMap<String, f64>,
     /// What each tier between main memory and the partitions' own devices did.
     pub tiers: Vec<TierUse>,
+    /// What the transaction server did, if the transactions went through one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerUse>,
     /// Reads and writes per transaction, by device.
     pub io_per_transaction: BTreeMap<String, Transfers>,
     /// Reads and writes per second of `clock`, by device.
@@ -211,6 +216,7 @@ impl RunReport {
         if !self.tiers.is_empty() {
             parts.push(TierUse::table(&self.tiers));
         }
+        parts.extend(self.server.as_ref().map(ServerUse::to_text));
         if !self.io_per_transaction.is_empty() {
             parts.push(self.transfers());
         }
@@ -396,6 +402,7 @@ mod tests {
                 fallbacks: 1_234_567,
                 damaged: 0,
             }],
+            server: None,
             io_per_transaction: BTreeMap::from([("disk".to_owned(), Transfers { reads: 1.25, writes: 1_000.0 })]),
             io_per_s: BTreeMap::from([("disk".to_owned(), Transfers { reads: 154_320.9, writes: 12_345_670.0 })]),
             utilization: vec![station("cpu", 4), station(&"disk-of-a-long-name.".repeat(8), 0)],

@@ -34,7 +34,7 @@ fn number(report: &Value, pointer: &str) -> f64 {
 #[test]
 fn debit_credit_with_tasks_and_with_threads() {
     let directory = workshop();
-    for (mode, seed) in [("", 1), (" --threads", 2)] {
+    for (mode, seed) in [("", 1), (" --threads", 2), (" --server", 3), (" --threads --server", 4)] {
         let line =
             format!("debit-credit --config small.toml --scale 1 --clients 4 --transactions 300 --seed {seed}{mode}");
         let report = report(directory.path(), &line);
@@ -52,6 +52,19 @@ fn debit_credit_with_tasks_and_with_threads() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(error.contains("1 branches, not 2") && error.contains("--scale"), "{error}");
+}
+
+#[test]
+fn a_server_that_is_kept_busy_says_who_had_the_cpu() {
+    let directory = workshop();
+    let line = "debit-credit --config small.toml --scale 1 --transactions 2000 --server --full";
+    let report = report(directory.path(), line);
+    for server in ["transaction", "log", "message"] {
+        assert!(number(&report, &format!("/server/cpu_us_per_transaction/{server}")) > 0.0, "{report:#}");
+    }
+    assert_eq!(number(&report, "/server/queue_max"), 256.0);
+    let output = bench(directory.path(), "debit-credit --config small.toml --full");
+    assert_eq!(output.status.code(), Some(2), "a full queue needs a server");
 }
 
 #[test]

@@ -98,6 +98,15 @@ impl crate::run::Workload for CreditCard {
     fn type_of(&self, input: &Parameters) -> usize {
         input.kind as usize
     }
+
+    fn procedures(&self) -> Vec<String> {
+        self.types()
+    }
+
+    fn request(&self, input: &Parameters, parameters: &mut Vec<u8>) -> usize {
+        parameters.extend(input.to_bytes());
+        input.kind as usize
+    }
 }
 
 #[cfg(test)]

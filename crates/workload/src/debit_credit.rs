@@ -121,4 +121,13 @@ impl crate::run::Workload for DebitCredit {
     async fn run(&self, tx: &mut engine::Transaction, input: &Parameters) -> engine::Result<()> {
         self.0.run(tx, input).await.map(|_| ())
     }
+
+    fn procedures(&self) -> Vec<String> {
+        vec![PROCEDURE.to_owned()]
+    }
+
+    fn request(&self, input: &Parameters, parameters: &mut Vec<u8>) -> usize {
+        parameters.extend(input.to_bytes());
+        0
+    }
 }

@@ -1,5 +1,6 @@
 //! Running a workload: clients, arrivals, warm-up, measurement.
 
+mod servers;
 mod stations;
 
 pub use stations::{Saturation, check_little};
@@ -9,6 +10,7 @@ use base::Random;
 use base::statistics::{BatchMeans, Histogram};
 use base::time::SECOND_NS;
 use driver::{CacheReport, EventCount, StationReport};
+use engine::server::{self, TransactionServer};
 use engine::{Database, Error, Result, Transaction};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,6 +23,9 @@ pub enum Load {
         /// Their number.
         clients: u32,
     },
+    /// As many requests as the transaction server's queue takes, at any time (Garcia-Molina and Salem 1988, section 4.3: "the
+    /// request rate is limited only by the size of the request queue").
+    Full,
     /// At random (a Poisson process), so many per second, whether or not earlier ones are done.
     Open {
         /// Arrivals per second of the run's clock.
@@ -117,6 +122,16 @@ pub trait Workload: 'static {
     fn type_of(&self, _input: &Self::Input) -> usize {
         0
     }
+
+    /// The registered procedures that run its transactions at a transaction server; none if there are none.
+    fn procedures(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Writes the transaction's parameters into the empty `parameters`. Returns which of [`Workload::procedures`] takes them.
+    fn request(&self, _input: &Self::Input, _parameters: &mut Vec<u8>) -> usize {
+        unreachable!("a workload without procedures is not asked for requests")
+    }
 }
 
 /// What a run measured of one type of transaction.
@@ -161,6 +176,8 @@ pub struct Measured {
     pub caches: Vec<CacheReport>,
     /// The simulation's events by sort; none on a real machine.
     pub events: Vec<EventCount>,
+    /// What the transaction server did, if the transactions went through one.
+    pub server: Option<server::Report>,
     /// What limited the run, if more arrived than could be served: then it may have ended early.
     pub saturated: Option<Saturation>,
 }
@@ -176,6 +193,8 @@ const GROWTH_MIN: usize = 100;
 /// What clients share.
 struct Shared<W> {
     database: Database,
+    /// What the transactions go through, if not straight to the database.
+    server: Option<TransactionServer>,
     workload: W,
     plan: Plan,
     /// How long each batch of the measured part is.
@@ -261,6 +280,33 @@ pub async fn run_in_batches<W: Workload, T>(
     plan: &Plan,
     batches: u32,
     watch: &mut impl Watch,
+    at_end: impl FnMut(Measured) -> T,
+) -> Result<Vec<T>> {
+    measure((database, None), workload, (plan, batches), watch, at_end).await
+}
+
+/// As [`run_in_batches`], through a transaction server: a message server submits requests and takes the responses. With
+/// [`Load::Closed`] it keeps as many requests under way as there are clients. Response times are those of section 4.3: from
+/// the submission to the moment at which the message server takes the response.
+///
+/// # Errors
+/// As [`run_in_batches`]; [`Error::Setting`] if the workload has no procedures, or arrives at a rate.
+pub async fn run_through<W: Workload, T>(
+    server: &TransactionServer,
+    workload: W,
+    plan: &Plan,
+    batches: u32,
+    watch: &mut impl Watch,
+    at_end: impl FnMut(Measured) -> T,
+) -> Result<Vec<T>> {
+    measure((server.database(), Some(server)), workload, (plan, batches), watch, at_end).await
+}
+
+async fn measure<W: Workload, T>(
+    (database, server): (&Database, Option<&TransactionServer>),
+    workload: W,
+    (plan, batches): (&Plan, u32),
+    watch: &mut impl Watch,
     mut at_end: impl FnMut(Measured) -> T,
 ) -> Result<Vec<T>> {
     let executor = database.executor().clone();
@@ -269,9 +315,9 @@ pub async fn run_in_batches<W: Workload, T>(
         Length::Time(_) => u64::from(batches),
     };
     let batches = batches.max(1);
-    let shared = Rc::new(Shared::new(database, workload, plan, batches));
+    let shared = Rc::new(Shared::new((database, server), workload, plan, batches));
     shared.begin_part(plan.warm_up);
-    shared.begin_load();
+    shared.begin_load()?;
     shared.wait_for_end(plan.warm_up, watch).await?;
     shared.measuring.set(true);
     let unfinished = shared.running.get();
@@ -281,6 +327,7 @@ pub async fn run_in_batches<W: Workload, T>(
     let mut completed = 0;
     for batch in 1..=batches {
         restart_statistics(database);
+        server.inspect(|server| server.restart_statistics());
         shared.begin_part(shared.batch);
         // The process's time is read around the thread's, so that it is never the smaller one.
         let (wall, process_cpu, cpu) = (watch.wall_ns(), watch.process_cpu_ns(), watch.cpu_ns());
@@ -306,6 +353,7 @@ pub async fn run_in_batches<W: Workload, T>(
             stations: executor.stations(),
             caches: executor.caches(),
             events: executor.events(),
+            server: server.map(TransactionServer::report),
             saturated: if is_last { shared.saturation(unfinished, completed, elapsed_ns) } else { None },
         };
         if let Err(error) = check_little(&measured.stations) {
@@ -332,9 +380,15 @@ pub fn restart_statistics(database: &Database) {
 }
 
 impl<W: Workload> Shared<W> {
-    fn new(database: &Database, workload: W, plan: &Plan, batches: u64) -> Shared<W> {
+    fn new(
+        (database, server): (&Database, Option<&TransactionServer>),
+        workload: W,
+        plan: &Plan,
+        batches: u64,
+    ) -> Shared<W> {
         Shared {
             database: database.clone(),
+            server: server.cloned(),
             types: RefCell::new(Shared::types(&workload)),
             workload,
             plan: *plan,
@@ -359,8 +413,14 @@ impl<W: Workload> Shared<W> {
     }
 
     /// Starts the clients, or the source of arrivals.
-    fn begin_load(self: &Rc<Self>) {
+    fn begin_load(self: &Rc<Self>) -> Result<()> {
         match self.plan.load {
+            load if let Some(server) = &self.server => servers::begin(self, server, load)?,
+            Load::Full => {
+                let why =
+                    "a request queue is kept full only where there is a transaction server: describe it in [server]";
+                return Err(Error::Setting(why.into()));
+            }
             Load::Closed { clients } => {
                 for client in 0..clients {
                     self.spawn(Rc::clone(self).client(client));
@@ -371,19 +431,29 @@ impl<W: Workload> Shared<W> {
                 self.spawn(Rc::clone(self).arrivals(rate_per_s));
             }
         }
+        Ok(())
     }
 
     /// Starts a task that the run waits for at its end.
     fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+        self.database.executor().spawn(self.followed(task));
+    }
+
+    /// The same, in a group of tasks.
+    fn spawn_in(self: &Rc<Self>, group: executor::Group, task: impl Future<Output = ()> + 'static) {
+        self.database.executor().spawn_in(group, 0, self.followed(task));
+    }
+
+    fn followed(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) -> impl Future<Output = ()> + 'static {
         let shared = Rc::clone(self);
         self.running.set(self.running.get() + 1);
-        self.database.executor().spawn(async move {
+        async move {
             task.await;
             shared.running.set(shared.running.get() - 1);
             if shared.finished.get() {
                 shared.part_ended.wake_all(shared.database.executor());
             }
-        });
+        }
     }
 
     fn begin_part(&self, length: Length) {
@@ -469,13 +539,20 @@ impl<W: Workload> Shared<W> {
     async fn one(&self, arrival: Instant, input: W::Input) {
         let kind = self.workload.type_of(&input);
         let result = self.database.transaction(async |tx| self.workload.run(tx, &input).await).await;
-        if let Err(error) = result {
-            self.failure.borrow_mut().get_or_insert(error);
-            self.finished.set(true);
-            self.part_ended.wake_all(self.database.executor());
-            return;
+        match result {
+            Err(error) => self.fail(error),
+            Ok(()) => self.count(kind, arrival, self.database.executor().now()),
         }
-        let now = self.database.executor().now();
+    }
+
+    fn fail(&self, error: Error) {
+        self.failure.borrow_mut().get_or_insert(error);
+        self.finished.set(true);
+        self.part_ended.wake_all(self.database.executor());
+    }
+
+    /// Counts a transaction that committed.
+    fn count(&self, kind: usize, arrival: Instant, now: Instant) {
         let completed = self.completed.get() + 1;
         if self.measuring.get() {
             if now > self.deadline.get() {

@@ -3,29 +3,41 @@
 use crate::Failure;
 use crate::progress::Progress;
 use entresol::configuration::{Configuration, LockGranule, Organization, Partition};
-use entresol::{Database, PartitionSpec, Store};
+use entresol::{Database, PartitionSpec, Procedures, Store};
 use workload::debit_credit::{self, ACCOUNT, BRANCH, HISTORY, Scale, TELLER, Tables, Totals};
 
 /// The scale that is loaded where none is asked for.
 const SCALE: u32 = 10;
 
+/// How large the database will be if it is loaded now.
+pub fn scale(configuration: &Configuration, branches: Option<u32>) -> Scale {
+    if configuration.partition(BRANCH).organization == Organization::Direct {
+        return Scale::rahm_1991(branches.unwrap_or(500).into());
+    }
+    Scale::tpc_b(branches.unwrap_or(SCALE).into())
+}
+
+/// Debit-Credit as a registered procedure, on a database of this scale or one that differs in its number of branches.
+pub fn procedures(scale: &Scale) -> Procedures {
+    let mut procedures = Procedures::new();
+    procedures.register(debit_credit::PROCEDURE, debit_credit::procedure(scale.clone()));
+    procedures
+}
+
 /// Loads the database if it is empty. Without `branches` an existing one is taken as large as it is.
 pub fn prepare(store: &Store, branches: Option<u32>, progress: &Progress) -> Result<Scale, Failure> {
-    let clustered = store.configuration().partition(BRANCH).organization == Organization::Direct;
-    let scale = |branches| if clustered { Scale::rahm_1991(branches) } else { Scale::tpc_b(branches) };
+    let scale = scale(store.configuration(), branches);
     if !debit_credit::exists(store.database()) {
-        let default = if clustered { 500 } else { SCALE };
-        let scale = scale(branches.unwrap_or(default).into());
         load(store, &scale, progress)?;
         return Ok(scale);
     }
-    let present = store.run(async |database| debit_credit::branches(database, clustered).await)?;
+    let present = store.run(async |database| debit_credit::branches(database, scale.clustered).await)?;
     match branches {
         Some(asked) if u64::from(asked) != present => {
             Err(format!("the database has {present} branches, not {asked}; correct --scale or name another --data")
                 .into())
         }
-        _ => Ok(scale(present)),
+        _ => Ok(Scale { branches: present, ..scale }),
     }
 }
 

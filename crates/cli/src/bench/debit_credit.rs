@@ -1,22 +1,23 @@
 //! Debit-Credit: load if need be, warm up, measure, report.
 
 use super::session::{self, Run};
-use super::terms::Terms;
-use super::{bank, positive, threads};
+use super::terms::{ServedLoad, Terms};
+use super::{bank, threads};
 use crate::progress::Progress;
 use crate::report::RunReport;
 use crate::trace::Recording;
 use crate::{Failure, opening};
 use clap::Args;
 use std::path::PathBuf;
+use workload::Plan;
 use workload::debit_credit::{DebitCredit, Tables};
-use workload::{Load, Plan};
 
 /// Debit-Credit (TPC-B): account, teller and branch change, the history grows
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     entresol bench debit-credit --scale 50 --clients 64 --seconds 30\n  \
     entresol bench debit-credit --threads --clients 16\n  \
+    entresol bench debit-credit --server --full\n  \
     entresol bench debit-credit --hardware rahm-1991 --rate 500\n  \
     entresol bench debit-credit --config entresol.toml --json")]
 pub struct Arguments {
@@ -26,15 +27,11 @@ pub struct Arguments {
     /// Branches of 100,000 accounts [default: as loaded, or 10, 500 on rahm-1991]
     #[arg(long, value_name = "BRANCHES", value_parser = clap::value_parser!(u32).range(1..=40_000))]
     pub scale: Option<u32>,
-    /// Clients, each with one transaction at a time
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536), conflicts_with = "rate")]
-    pub clients: u32,
+    #[command(flatten)]
+    pub load: ServedLoad,
     /// Clients are threads that call the engine, not tasks within its thread
-    #[arg(long, conflicts_with_all = ["hardware", "rate"])]
+    #[arg(long, conflicts_with_all = ["hardware", "rate", "full"])]
     pub threads: bool,
-    /// In place of clients: transactions arrive so often, at random (Poisson)
-    #[arg(long, value_name = "TPS", value_parser = positive)]
-    pub rate: Option<f64>,
     #[command(flatten)]
     pub terms: Terms,
 }
@@ -42,7 +39,9 @@ pub struct Arguments {
 /// Loads the database if it is new, warms up, measures. What is referenced is recorded if `recording` is given.
 pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Progress) -> Result<RunReport, Failure> {
     let terms = &arguments.terms;
-    let opening = terms.opening(&arguments.data, terms.configuration(&arguments.data)?);
+    let configuration = arguments.load.configured(terms.configuration(&arguments.data)?);
+    let scale = bank::scale(&configuration, arguments.scale);
+    let opening = terms.opening(&arguments.data, configuration).procedures(move || bank::procedures(&scale));
     if arguments.threads {
         return threads::run(opening, arguments.scale, &plan(arguments), progress);
     }
@@ -62,10 +61,7 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
 }
 
 fn plan(arguments: &Arguments) -> Plan {
-    let load = match arguments.rate {
-        Some(rate_per_s) => Load::Open { rate_per_s },
-        None => Load::Closed { clients: arguments.clients },
-    };
+    let load = arguments.load.load();
     let measure = arguments.terms.measure();
     Plan { load, warm_up: measure.share(5), measure, seed: arguments.terms.seed }
 }

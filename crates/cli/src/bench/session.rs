@@ -20,7 +20,7 @@ pub struct Run<'a> {
     pub recording: Option<&'a Recording>,
 }
 
-/// Measures the workload that `prepare` makes on the engine's thread.
+/// Measures, through the transaction server where the configuration has one, the workload that `prepare` makes on the engine's thread.
 pub fn measure<W: Workload>(
     store: &Store,
     run: Run<'_>,
@@ -34,11 +34,20 @@ pub fn measure<W: Workload>(
         clock: if store.is_virtual() { Clock::Virtual } else { Clock::Real },
         warnings: store.warnings(),
     };
+    let server = store.transaction_server()?;
     let mut meter = Meter::new(progress, &plan, store.is_virtual());
     let report = store.run(async |database| {
         let workload = Recorded::new(database, prepare(database).await?, recording.map(Recording::recorder));
-        let report = |measured| summary::report(database, headline, &measured);
-        workload::run::run(database, workload, &plan, &mut meter, report).await
+        // A transaction server does not say to whose transactions references belong.
+        let server = if recording.is_some() || workload.procedures().is_empty() { None } else { server };
+        let mut headline = Some(headline);
+        let report = |measured| summary::report(database, headline.take().expect("one batch ends once"), &measured);
+        let Some(server) = server else {
+            return workload::run::run(database, workload, &plan, &mut meter, report).await;
+        };
+        let mut reports = workload::run::run_through(&server, workload, &plan, 1, &mut meter, report).await?;
+        server.close().await;
+        Ok(reports.pop().expect("a run that has not failed has measured"))
     })?;
     if let Some(recording) = recording {
         recording.finish(store.database());
@@ -59,6 +68,7 @@ fn words(load: &Load) -> String {
     match load {
         Load::Closed { clients: 1 } => "1 client".to_owned(),
         Load::Closed { clients } => format!("{clients} clients"),
+        Load::Full => "a full request queue".to_owned(),
         // Sums of rates have digits that nobody asked for.
         Load::Open { rate_per_s } => format!("{} arrivals/s", (rate_per_s * 1e3).round() / 1e3),
     }

@@ -1,7 +1,7 @@
 //! From what a run measured and the database counted to a report.
 
 use crate::report::{
-    Clock, Composition, DiskCache, Response, RunReport, Saturated, Simulation, Station, TierUse, Transfers,
+    Clock, Composition, DiskCache, Response, RunReport, Saturated, ServerUse, Simulation, Station, TierUse, Transfers,
     TypeResponse,
 };
 use entresol::Database;
@@ -67,6 +67,7 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
         hit_ratio: hit_ratios(database),
         hit_ratio_second_level: second_level(database),
         tiers: database.tiers().into_iter().map(|tier| TierUse::new(tier, count)).collect(),
+        server: measured.server.as_ref().map(ServerUse::new),
         io_per_transaction: transfers(database, count),
         io_per_s: transfers(database, seconds.max(1e-9)),
         utilization: measured.stations.iter().cloned().map(Station::from).collect(),

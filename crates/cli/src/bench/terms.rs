@@ -7,7 +7,7 @@ use engine::catalog::Locking;
 use entresol::configuration::{Configuration, FILE_NAME, LockGranule, Organization, Partition};
 use entresol::{Opening, PartitionSpec, Store};
 use std::path::{Path, PathBuf};
-use workload::Length;
+use workload::{Length, Load};
 
 /// The terms of a run.
 #[derive(Args, Clone, Debug)]
@@ -61,6 +61,40 @@ impl Terms {
     /// The database in the directory `data`.
     pub fn opening(&self, data: &Path, configuration: Configuration) -> Opening {
         Opening::new(data, configuration).seed(self.seed)
+    }
+}
+
+/// The load of a workload that a transaction server can run.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct ServedLoad {
+    /// Clients, each with one transaction at a time
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536), conflicts_with = "rate")]
+    pub clients: u32,
+    /// In place of clients: transactions arrive so often, at random (Poisson)
+    #[arg(long, value_name = "TPS", value_parser = positive)]
+    pub rate: Option<f64>,
+    /// A transaction server, as [server] describes it, runs registered procedures
+    #[arg(long, conflicts_with = "rate")]
+    pub server: bool,
+    /// In place of clients: its request queue is kept full
+    #[arg(long, requires = "server", conflicts_with = "clients")]
+    pub full: bool,
+}
+
+impl ServedLoad {
+    /// The load.
+    pub fn load(self) -> Load {
+        match self.rate {
+            _ if self.full => Load::Full,
+            Some(rate_per_s) => Load::Open { rate_per_s },
+            None => Load::Closed { clients: self.clients },
+        }
+    }
+
+    /// The configuration with the server that is asked for, and with none if none is.
+    pub fn configured(self, configuration: Configuration) -> Configuration {
+        let server = self.server.then(|| configuration.server.unwrap_or_default());
+        Configuration { server, ..configuration }
     }
 }
 

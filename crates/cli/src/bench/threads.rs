@@ -7,12 +7,12 @@ use crate::report::{Clock, RunReport};
 use crate::{Failure, opening};
 use base::Random;
 use base::statistics::{BatchMeans, Histogram};
-use entresol::{Handle, Opening, Procedures, Server};
+use entresol::{Handle, Opening, Server};
 use real_driver::{process_cpu_ns, thread_cpu_ns, wall_ns};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use workload::debit_credit::{self, PROCEDURE, Parameters, Scale};
+use workload::debit_credit::{PROCEDURE, Parameters, Scale};
 use workload::{Length, Load, Measured, Plan};
 
 const WARM_UP: u8 = 0;
@@ -39,11 +39,7 @@ pub fn run(opening: Opening, branches: Option<u32>, plan: &Plan, progress: &Prog
     let scale = bank::prepare(&store, branches, progress)?;
     store.close()?;
     let known = scale.clone();
-    let server = Server::start(opening, move || {
-        let mut procedures = Procedures::new();
-        procedures.register(PROCEDURE, debit_credit::procedure(known));
-        procedures
-    })?;
+    let server = Server::start(opening, move || bank::procedures(&known))?;
     progress.phase("reading", 0);
     server.handle().with_database(async |database| bank::warm(database, |_, _| {}).await)?;
     let report = Clients::new(&scale, plan).measure(&server, progress)?;
@@ -159,6 +155,7 @@ impl<'a> Clients<'a> {
             stations,
             caches: Vec::new(),
             events: Vec::new(),
+            server: None,
             saturated: None,
         })
     }

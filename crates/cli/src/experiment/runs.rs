@@ -110,7 +110,7 @@ fn weight(point: &Point) -> u64 {
     let rate = match plan.load {
         workload::Load::Open { rate_per_s } => rate_per_s,
         // Nobody knows; closed loads are as fast as the machine.
-        workload::Load::Closed { .. } => 1_000.0,
+        workload::Load::Closed { .. } | workload::Load::Full => 1_000.0,
     };
     let transactions = |length| match length {
         Length::Transactions(count) => count,

@@ -162,6 +162,14 @@ impl<W: Workload> Workload for Recorded<W> {
         self.workload.types()
     }
 
+    fn procedures(&self) -> Vec<String> {
+        self.workload.procedures()
+    }
+
+    fn request(&self, input: &W::Input, parameters: &mut Vec<u8>) -> usize {
+        self.workload.request(input, parameters)
+    }
+
     fn type_of(&self, input: &W::Input) -> usize {
         self.workload.type_of(input)
     }

@@ -1,0 +1,85 @@
+//! What a report says of System M's servers, as table 4.1 of Garcia-Molina and Salem (1988).
+
+use super::{percent, time_us};
+use crate::table::table;
+use base::units::{format_duration_ns, grouped, grouped_decimal};
+use entresol::servers::Report;
+use serde::Serialize;
+
+/// What the transaction server did, and the CPU time of each server.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ServerUse {
+    /// CPU time per true transaction by server, in microseconds.
+    pub cpu_us_per_transaction: ServerTimes,
+    /// Transactions that a conflict aborted, each of which was run again after the retry interval.
+    pub restarts: u64,
+    /// The same per true transaction.
+    pub restarts_per_transaction: f64,
+    /// Transactions that a standby executor took over.
+    pub takeovers: u64,
+    /// Those as a share of the transactions.
+    pub takeover_share: f64,
+    /// The mean number of requests in the request queue.
+    pub queue_mean: f64,
+    /// The greatest number.
+    pub queue_max: u64,
+    /// The mean time that a request waits there.
+    pub queue_wait_us: f64,
+    /// Requests in the restart queue at the end.
+    pub restarting: u64,
+}
+
+/// A time for each server, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ServerTimes {
+    /// The transaction server.
+    pub transaction: f64,
+    /// The checkpoint server.
+    pub checkpoint: f64,
+    /// The log server.
+    pub log: f64,
+    /// The message servers.
+    pub message: f64,
+}
+
+impl ServerUse {
+    /// Of a run.
+    pub fn new(report: &Report) -> ServerUse {
+        let transactions = report.transactions.max(1) as f64;
+        let us = |ns: u64| ns as f64 / 1e3 / transactions;
+        ServerUse {
+            cpu_us_per_transaction: ServerTimes {
+                transaction: us(report.cpu_ns.transaction),
+                checkpoint: us(report.cpu_ns.checkpoint),
+                log: us(report.cpu_ns.log),
+                message: us(report.cpu_ns.message),
+            },
+            restarts: report.restarts,
+            restarts_per_transaction: report.restarts as f64 / transactions,
+            takeovers: report.takeovers,
+            takeover_share: report.takeovers as f64 / (report.transactions + report.restarts).max(1) as f64,
+            queue_mean: report.queue_mean,
+            queue_max: report.queue_max,
+            queue_wait_us: report.wait_ns_mean / 1e3,
+            restarting: report.restarting,
+        }
+    }
+
+    /// Two tables.
+    pub fn to_text(&self) -> String {
+        let times = self.cpu_us_per_transaction;
+        let cpu = [times.transaction, times.checkpoint, times.log, times.message].map(time_us);
+        let row = std::iter::once("CPU per transaction".to_owned()).chain(cpu).collect();
+        let cpu = table(&["server", "transaction", "checkpoint", "log", "message"], 1, std::iter::once(row));
+        let row = vec![
+            grouped(self.takeovers),
+            percent(self.takeover_share),
+            grouped(self.restarts),
+            grouped_decimal(self.queue_mean, 1),
+            grouped(self.queue_max),
+            format_duration_ns(self.queue_wait_us * 1e3),
+        ];
+        let header = ["by standbys", "share", "restarts", "in the queue", "at most", "waiting there"];
+        format!("{cpu}\n\n{}", table(&header, 0, std::iter::once(row)))
+    }
+}
