@@ -1,6 +1,6 @@
 pub(crate) mod groups;
 
-use crate::join::Outcome;
+use crate::join::{Job, Outcome};
 use crate::operations::{Operations, Reaction, State};
 use crate::pricing::Pricing;
 use crate::tasks::{Taken, Tasks, Wake};
@@ -148,15 +148,8 @@ impl Executor {
 
     fn spawn_as<T: 'static>(&self, member: Membership, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
         let outcome = Rc::new(Outcome { value: RefCell::new(None), waiters: WaitQueue::new() });
-        let (executor, shared) = (self.clone(), Rc::clone(&outcome));
-        let task = self.0.tasks.borrow_mut().insert(
-            Box::pin(async move {
-                let value = future.await;
-                shared.value.replace(Some(value));
-                shared.waiters.wake_all(&executor);
-            }),
-            member,
-        );
+        let job = Job { future, outcome: Rc::clone(&outcome), executor: self.clone() };
+        let task = self.0.tasks.borrow_mut().insert(Box::pin(job), member);
         self.wake(task);
         JoinHandle { executor: self.clone(), outcome }
     }
@@ -366,9 +359,10 @@ impl Executor {
         if self.0.recording.get() && op.kind() != OpKind::Cpu {
             self.record(Step::Op(op.kind()));
         }
-        if self.0.priced {
+        let group = self.0.member.get().group;
+        if group != 0 && self.0.priced {
             let ns = self.0.pricing.borrow().duration_ns(op.instructions());
-            self.0.groups.borrow_mut().grant(self.0.member.get().group, ns);
+            self.0.groups.borrow_mut().grant(group, ns);
         }
         let token = self.0.operations.borrow_mut().insert(state);
         self.0.driver.borrow_mut().submit(token, op);

@@ -423,32 +423,32 @@ impl<W: Workload> Shared<W> {
             }
             Load::Closed { clients } => {
                 for client in 0..clients {
-                    self.spawn(Rc::clone(self).client(client));
+                    self.spawn(async move |shared| shared.client(client).await);
                 }
             }
             Load::Open { rate_per_s } => {
                 self.unfinished_max.set((rate_per_s * UNFINISHED_MAX_S).max(UNFINISHED_MAX) as usize);
-                self.spawn(Rc::clone(self).arrivals(rate_per_s));
+                self.spawn(async move |shared| shared.arrivals(rate_per_s).await);
             }
         }
         Ok(())
     }
 
     /// Starts a task that the run waits for at its end.
-    fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+    fn spawn(self: &Rc<Self>, task: impl AsyncFnOnce(Rc<Self>) + 'static) {
         self.database.executor().spawn(self.followed(task));
     }
 
     /// The same, in a group of tasks.
-    fn spawn_in(self: &Rc<Self>, group: executor::Group, task: impl Future<Output = ()> + 'static) {
+    fn spawn_in(self: &Rc<Self>, group: executor::Group, task: impl AsyncFnOnce(Rc<Self>) + 'static) {
         self.database.executor().spawn_in(group, 0, self.followed(task));
     }
 
-    fn followed(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) -> impl Future<Output = ()> + 'static {
+    fn followed(self: &Rc<Self>, task: impl AsyncFnOnce(Rc<Self>) + 'static) -> impl Future<Output = ()> + 'static {
         let shared = Rc::clone(self);
         self.running.set(self.running.get() + 1);
         async move {
-            task.await;
+            task(Rc::clone(&shared)).await;
             shared.running.set(shared.running.get() - 1);
             if shared.finished.get() {
                 shared.part_ended.wake_all(shared.database.executor());
@@ -515,8 +515,8 @@ impl<W: Workload> Shared<W> {
         while !self.finished.get() {
             next = next.plus_ns(times.exponential(SECOND_NS as f64 / rate_per_s) as u64);
             executor.sleep_until(next).await;
-            let (shared, input) = (Rc::clone(&self), self.workload.draw(&mut inputs));
-            self.spawn(async move { shared.one(next, input).await });
+            let input = self.workload.draw(&mut inputs);
+            self.spawn(async move |shared| shared.one(next, input).await);
             if self.running.get() == self.unfinished_max.get().saturating_add(1) {
                 self.part_ended.wake_all(&executor);
             }

@@ -128,9 +128,7 @@ impl Groups {
 
     /// The group was given CPU time.
     pub fn grant(&mut self, group: u8, ns: u64) {
-        if group != 0 {
-            self.entry(group).cpu_ns += ns;
-        }
+        self.entry(group).cpu_ns += ns;
     }
 
     pub fn cpu_ns(&self, group: Group) -> u64 {

@@ -50,7 +50,7 @@ pub(super) fn begin<W: Workload>(run: &Rc<Shared<W>>, server: &TransactionServer
         answered: WaitQueue::new(),
         spare: RefCell::default(),
     });
-    run.spawn_in(server.message_group(), generator.run());
+    run.spawn_in(server.message_group(), async move |_| generator.run().await);
     Ok(())
 }
 
