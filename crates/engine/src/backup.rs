@@ -5,18 +5,18 @@
 //! Each set has two files on its partition's device. Segment `n` lies at byte `n * segment size`; a segment that is written is
 //! whole or belongs to a sweep that did not end, so nothing has to be written twice.
 
+mod load;
+
 use crate::catalog::Partition;
-use crate::set::Sets;
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
 use driver::{Access, DeviceId, FileId, Frame, Op};
-use executor::{Executor, JoinHandle};
+use executor::Executor;
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// How many segments are read or written at once.
+/// How many segments are written at once.
 pub const DEPTH: usize = 8;
 
 /// What the home file says of the backup.
@@ -148,45 +148,6 @@ impl Backup {
         let all: Vec<FileId> = self.files.borrow().iter().flatten().map(|files| files[copy].file).collect();
         for file in all {
             executor.perform(Op::Sync { file }).await.result?;
-        }
-        Ok(())
-    }
-
-    /// Loads the segments of a set from the complete copy.
-    ///
-    /// # Errors
-    /// [`Error::DamagedBackup`], or the driver's.
-    pub async fn load(
-        &self,
-        executor: &Executor,
-        sets: &RefCell<Sets>,
-        partition: PartitionId,
-        current: &Current,
-    ) -> Result<()> {
-        let (copy, count) = (usize::from(current.copy), current.segments_of(partition));
-        let files = self.files(partition);
-        let own = &files[copy];
-        let size = sets.borrow().segment_size(partition);
-        let mut reads: VecDeque<(u32, JoinHandle<_>)> = VecDeque::new();
-        let mut next = 0;
-        while next < count || !reads.is_empty() {
-            while next < count && reads.len() < DEPTH {
-                let buffer = executor.frame(size)?;
-                let (offset, length) = (u64::from(next) * size as u64, size as u32);
-                let op = Op::Read { file: own.file, offset, length, buffer, access: Access::Asynchronous };
-                let driver = executor.clone();
-                reads.push_back((next, executor.spawn(async move { driver.perform(op).await })));
-                next += 1;
-            }
-            let (segment, read) = reads.pop_front().expect("some are under way");
-            let completion = read.join().await;
-            completion.result?;
-            let frame = completion.buffer.expect("a read gives its buffer back");
-            sets.borrow_mut().load(partition, segment, copy, frame).map_err(|damage| Error::DamagedBackup {
-                file: own.name.clone(),
-                segment,
-                detail: damage.0,
-            })?;
         }
         Ok(())
     }

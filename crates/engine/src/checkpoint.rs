@@ -126,6 +126,14 @@ impl Database {
         self.0.executor.spawn_in(group(&self.0.executor), 0, taken).join().await
     }
 
+    /// Writes back what a restart has redone and undone in pages. The backup and the log that the sets came from serve them
+    /// on: the first sweep after this is for all that the log holds of them.
+    pub(crate) async fn checkpoint_restart(&self) -> Result<()> {
+        let database = self.clone();
+        let taken = async move { database.checkpoint_pages(true).await };
+        self.0.executor.spawn_in(group(&self.0.executor), 0, taken).join().await
+    }
+
     /// Waits until the log has room for new work. Where checkpoints are taken only when asked, a full log asks for them, lest
     /// everybody wait for ever.
     #[cold]

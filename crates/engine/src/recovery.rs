@@ -189,5 +189,5 @@ pub async fn finish(database: &Database, remainder: Remainder) -> Result<()> {
     }
     let undo_ns = database.0.executor.now().since_ns(began);
     database.0.recovery.set(RecoveryReport { unfinished, undo_ns, ..remainder.report });
-    database.checkpoint().await
+    database.checkpoint_restart().await
 }

@@ -54,6 +54,7 @@ mod index;
 mod layout;
 mod load;
 mod memory;
+mod parts;
 mod redo;
 mod rooms;
 mod schema;
@@ -64,6 +65,7 @@ mod segment;
 mod tests;
 
 pub use changes::Position;
+pub use load::{Share, Verified, Verifier};
 pub use schema::{Field, FieldError, FieldType, FieldValue, RecordType};
 pub use secondary::Secondary;
 

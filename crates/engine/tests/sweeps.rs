@@ -213,7 +213,7 @@ fn after_a_failed_write_the_other_copy_stands_and_the_next_sweep_tries_again() {
 }
 
 #[test]
-fn a_restart_whose_sweep_fails_can_be_tried_again() {
+fn the_log_of_several_lives_serves_sets_until_a_sweep_succeeds() {
     let media = Media::new();
     let settings = settings(SweepSettings::default(), Policy::OFF);
     run(&media, async |executor| {
@@ -224,8 +224,15 @@ fn a_restart_whose_sweep_fails_can_be_tried_again() {
     let faults = Some(FaultPlan { errors, ..FaultPlan::default() });
     let driver = VirtualDriver::new(Hardware::ideal(), Options { faults, ..Options::default() }, media.clone());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let opened = executor.run(Database::open(&executor, settings.clone(), "test")).expect("the machine goes on");
-    assert!(matches!(opened.map(|_| ()), Err(Error::Input(_))), "pages are checkpointed, sets are not");
+    let lived = executor.run(async {
+        let database = Database::open(&executor, settings.clone(), "test").await.expect("opens");
+        let stock = database.partition("stock").expect("it exists");
+        assert_eq!(database.statistics().sweeps.get(), 0, "the backup and the log that were there go on to serve");
+        run_clients(&executor, &database, stock, 50).await;
+        assert!(matches!(database.checkpoint().await, Err(Error::Input(_))), "pages are checkpointed, sets are not");
+        run_clients(&executor, &database, stock, 50).await;
+    });
+    lived.expect("the machine goes on");
     executor.stop();
     run(&media, async |executor| {
         let database =

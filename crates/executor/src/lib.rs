@@ -4,6 +4,7 @@
 //! current task's id, and waking only enqueues it. Leaf futures tolerate being polled without cause.
 
 mod bounded;
+mod compute;
 mod executor;
 mod join;
 mod mailbox;

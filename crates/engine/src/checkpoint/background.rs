@@ -13,7 +13,8 @@ pub(super) const POLL_NS: u64 = 20 * base::time::MILLISECOND_NS;
 pub fn start(database: &Database) {
     let (end, checkpointer) = (database.0.log.end(), &database.0.checkpointer);
     checkpointer.last_begin.set(end);
-    checkpointer.swept.set(end);
+    let swept = database.0.contents.borrow().backup.as_ref().map(|backup| Lsn(backup.begin));
+    checkpointer.swept.set(swept.unwrap_or(end));
     start_paging(database);
     start_sweeping(database);
 }

@@ -4,6 +4,7 @@
 use super::{Batch, decode};
 use crate::log::record::Body;
 use crate::set::{ApplyError, Sets};
+use crate::transaction::grow_set;
 use crate::{Error, Result};
 use base::Lsn;
 use executor::Executor;
@@ -24,8 +25,7 @@ pub(super) fn redo(executor: &Executor, sets: &RefCell<Sets>, batch: &Batch, beg
             let detail = match sets.apply(changes) {
                 Ok(()) => break,
                 Err(ApplyError::NoSegment(partition)) => {
-                    let frame = executor.frame(sets.segment_size(partition))?;
-                    sets.add_segment(partition, frame);
+                    grow_set(executor, &mut sets, partition)?;
                     continue;
                 }
                 // A creation that was cut off before anybody could use it.

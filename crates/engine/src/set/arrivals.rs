@@ -41,6 +41,24 @@ impl Arrivals {
         }
     }
 
+    /// Gives each number its place; `taken` hears of those whose numbers have one already. Neighbours are quick.
+    pub(super) fn fill(&mut self, entries: &[(u64, u64)], mut taken: impl FnMut(u64, u64)) {
+        let empty = || Block { places: vec![0; NUMBERS as usize].into(), count: 0 };
+        for run in entries.chunk_by(|(one, _), (other, _)| one / NUMBERS == other / NUMBERS) {
+            let block = self.blocks.entry(run[0].0 / NUMBERS).or_insert_with(empty);
+            for &(number, place) in run {
+                let slot = &mut block.places[(number % NUMBERS) as usize];
+                if *slot == 0 {
+                    *slot = place;
+                    block.count += 1;
+                    self.count += 1;
+                } else {
+                    taken(number, place);
+                }
+            }
+        }
+    }
+
     /// Takes the place of `number` away; false if it has none.
     pub(super) fn remove(&mut self, number: u64) -> bool {
         let Some(block) = self.blocks.get_mut(&(number / NUMBERS)) else { return false };

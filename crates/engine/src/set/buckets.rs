@@ -1,7 +1,7 @@
 //! Cache lines of eight words, numbered from 0, that never move while their number grows.
 
 /// The first block has so many lines; each further one has twice as many as the one before.
-const FIRST_BLOCK: usize = 256;
+const FIRST_BLOCK: usize = 16;
 
 /// A growing row of zeroed cache lines. Its memory comes in blocks, which the operating system fills with zeros as they are
 /// touched: growth copies nothing and never stops for long.

@@ -342,13 +342,9 @@ impl Sets {
         if set.segments[segment].preserved.is_some() {
             return;
         }
-        let size = set.segment_size;
-        let spare = self.spare.iter().position(|frame| frame.len() == size);
-        let mut frame = match spare {
-            Some(at) => self.spare.swap_remove(at),
-            None => Frame::allocate(1, size).pop().expect("one frame"),
-        };
-        let (partition, dirty) = (set.partition, set.segments[segment].dirty);
+        let (partition, size, dirty) = (set.partition, set.segment_size, set.segments[segment].dirty);
+        let spare = self.spare(size);
+        let mut frame = spare.unwrap_or_else(|| Frame::allocate(1, size).pop().expect("one frame"));
         self.image(partition, segment as u32, &mut frame);
         self.snapshots_taken += 1;
         self.copied = (self.copied.0 + 1, self.copied.1 + size as u64);

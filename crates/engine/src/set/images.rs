@@ -5,7 +5,23 @@ use super::capture::State;
 use base::PartitionId;
 use driver::Frame;
 
+/// The most memory that a set grows by at once, in bytes: enough for huge pages, and for few regions of a large set.
+const GROWTH_MAX: usize = 16 << 20;
+
 impl Sets {
+    /// A spare frame of this size, if there is one.
+    pub fn spare(&mut self, size: usize) -> Option<Frame> {
+        let found = self.spare.iter().position(|frame| frame.len() == size)?;
+        Some(self.spare.swap_remove(found))
+    }
+
+    /// How many frames to bring when a set has to grow: a sixteenth of what it has, at least one. Those that are not needed yet
+    /// are kept by [`Sets::reuse`].
+    pub fn growth(&self, partition: PartitionId) -> usize {
+        let set = self.set(partition);
+        (set.segments.len() / 16).min(GROWTH_MAX / set.segment_size).max(1)
+    }
+
     /// Writes the committed state of a segment to `out`, with header and checksum: of a white segment as the sweep in
     /// progress wants it, else the present one.
     ///

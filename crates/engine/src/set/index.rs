@@ -2,22 +2,22 @@
 //!
 //! Linear hashing (Litwin, VLDB 1980) in main memory (Lehman and Carey's Modified Linear Hashing, VLDB 1986): the table grows
 //! by one bucket at a time, in the order of bucket numbers, so no insert stops for a rehash. A bucket is a cache line: seven
-//! entries and a link to an overflow bucket. An entry is a record's place (40 bits, in units of 8 bytes) and bits 8 to 31 of
+//! entries and a link to an overflow bucket. An entry is a record's place (40 bits, in units of 8 bytes) and bits 4 to 27 of
 //! its hash, of which a bucket number consumes the lower ones; so a bucket is split, and most strangers are told apart,
-//! without looking at records. The table begins with 256 buckets, which consume the hash's lowest 8 bits.
+//! without looking at records. The table begins with 16 buckets, which consume the hash's lowest 4 bits.
 
 use super::buckets::Buckets;
 
 const ENTRIES: usize = 7;
 const LINK: usize = 7;
-const FIRST_LEVEL: u32 = 8;
+const FIRST_LEVEL: u32 = 4;
 const PLACE_BITS: u32 = 40;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
 /// Entries per bucket, on average, above which the table grows: three quarters of a bucket.
 const LOAD_NUMERATOR: usize = 21;
 const LOAD_DENOMINATOR: usize = 4;
 /// The hash bits in an entry decide of at most so many bits of a bucket number.
-const LEVEL_MAX: u32 = 32;
+const LEVEL_MAX: u32 = 28;
 
 /// A hash index. Places are in units of 8 bytes and never 0.
 pub(super) struct Index {

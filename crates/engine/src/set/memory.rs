@@ -2,7 +2,8 @@
 
 use super::arrivals::Arrivals;
 use super::changes::{Before, Changes, Shadow};
-use super::index::Index;
+use super::load::Loading;
+use super::parts::Parts;
 use super::layout::{
     self, ITEM_HEADER_SIZE, KEY_LENGTH_MAX, SEGMENT_HEADER_SIZE, SegmentHeader, item, needed, set_item,
 };
@@ -38,8 +39,8 @@ pub(super) struct Set {
     pub(super) secondaries: Vec<Ordered>,
     /// The sweep in progress.
     pub(super) capture: Option<Capture>,
-    /// Whether segments are being loaded: secondary indexes follow at the end.
-    pub(super) is_loading: bool,
+    /// What is known of records whose segments are being loaded; secondary indexes follow at the end.
+    pub(super) loading: Option<Box<Loading>>,
     /// The highest sequence number given out.
     pub(super) sequence: u64,
     /// The number of the next arrival.
@@ -58,8 +59,9 @@ impl From<Lent> for Refusal {
 }
 
 /// How records are found.
+#[expect(clippy::large_enum_variant, reason = "a set has one of them, which is looked at for every record")]
 pub(super) enum Finder {
-    Keyed(Index),
+    Keyed(Parts),
     Arrival(Arrivals),
 }
 
@@ -123,12 +125,12 @@ impl Set {
             rooms: Rooms::new(),
             current: 0,
             finder: match keys {
-                Keys::Keyed => Finder::Keyed(Index::new()),
+                Keys::Keyed => Finder::Keyed(Parts::new()),
                 Keys::Arrival => Finder::Arrival(Arrivals::default()),
             },
             secondaries: secondaries.into_iter().map(Ordered::new).collect(),
             capture: None,
-            is_loading: false,
+            loading: None,
             sequence: 0,
             arrival: 0,
         }
@@ -343,7 +345,7 @@ impl Set {
 
     #[inline]
     pub(super) fn for_secondaries(&mut self, change: impl FnMut(&mut Ordered)) {
-        if !self.is_loading {
+        if self.loading.is_none() {
             self.secondaries.iter_mut().for_each(change);
         }
     }

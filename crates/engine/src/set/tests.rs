@@ -107,6 +107,7 @@ fn a_lent_segment_is_waited_for() {
     let mut copy = frame(16 << 10);
     copy.copy_from_slice(&lent);
     other.load(KEYED, 0, 0, copy).expect("a sealed image");
+    other.finish_load();
     assert_eq!(other.get(owner, KEYED, b"key", hash(b"key")), Ok(Some(&b"value"[..])));
     sets.take_back(KEYED, 0, lent);
     assert_eq!(sets.get(owner, KEYED, b"key", hash(b"key")), Ok(Some(&b"value"[..])));

@@ -8,6 +8,7 @@ use crate::set::{Refusal, Sets};
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::PartitionId;
+use executor::Executor;
 
 impl Transaction {
     /// Shows the value of `key`, whose lock is held, to `look`.
@@ -121,6 +122,22 @@ impl Transaction {
     }
 }
 
+/// Gives a set one more segment.
+pub(crate) fn grow_set(executor: &Executor, sets: &mut Sets, partition: PartitionId) -> Result<()> {
+    let size = sets.segment_size(partition);
+    let frame = match sets.spare(size) {
+        Some(frame) => frame,
+        None => {
+            let mut frames = executor.frames(sets.growth(partition), size)?;
+            let first = frames.pop().expect("at least one was asked for");
+            frames.into_iter().for_each(|frame| sets.reuse(frame));
+            first
+        }
+    };
+    sets.add_segment(partition, frame);
+    Ok(())
+}
+
 impl Database {
     /// Brings what a set lacks, or says why it cannot be had.
     #[cold]
@@ -149,10 +166,7 @@ impl Database {
 
     /// Gives a set one more segment.
     pub(crate) fn add_segment(&self, partition: PartitionId) -> Result<()> {
-        let mut sets = self.0.sets.borrow_mut();
-        let frame = self.0.executor.frame(sets.segment_size(partition))?;
-        sets.add_segment(partition, frame);
-        Ok(())
+        grow_set(&self.0.executor, &mut self.0.sets.borrow_mut(), partition)
     }
 
     /// How many records a set has; `None` if the partition is no set.

@@ -337,6 +337,10 @@ impl World {
                     None => panic!("segment {segment} of {partition:?} was never written"),
                 }
                 sets.load(partition, segment, copy, image).expect("a sound image");
+                // Parts of the index are away at different times.
+                let shares: Vec<Share> =
+                    std::iter::from_fn(|| sets.share(partition, 1 + segment as usize % 9)).collect();
+                shares.into_iter().for_each(|share| sets.put_back(share.build()));
             }
         }
         sets.finish_load();

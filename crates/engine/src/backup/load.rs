@@ -1,0 +1,117 @@
+//! Restart: a copy of the backup comes back into memory. The engine's thread hands out work and collects it; images are verified
+//! and the parts of an index built beside it, on every core, while the next images are read.
+
+use super::{Backup, CopyFile, Current};
+use crate::set::{Sets, Share, Verified, Verifier};
+use crate::{Error, Result};
+use base::PartitionId;
+use driver::{Access, Frame, Op, Work};
+use executor::{Executor, JoinHandle};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+/// How many segments are read or verified at once.
+const DEPTH: usize = 16;
+/// Memory is brought in regions of so many bytes: enough for huge pages.
+const REGION_SIZE: usize = 16 << 20;
+/// As many records make it worth while to have a part of an index built.
+const SHARE_MIN: usize = 1 << 14;
+/// About what it costs on described hardware to verify 64 bytes of an image, and to add a record to an index, in instructions.
+const VERIFY_INSTRUCTIONS: u64 = 40;
+const ADD_INSTRUCTIONS: u64 = 100;
+
+/// One set's way back into memory.
+struct Load<'a> {
+    executor: &'a Executor,
+    sets: &'a RefCell<Sets>,
+    partition: PartitionId,
+    images: VecDeque<JoinHandle<Result<Verified>>>,
+    shares: VecDeque<JoinHandle<Result<Share>>>,
+}
+
+impl Backup {
+    /// Loads the segments of a set from the complete copy.
+    ///
+    /// # Errors
+    /// [`Error::DamagedBackup`], or the driver's.
+    pub async fn load(
+        &self,
+        executor: &Executor,
+        sets: &RefCell<Sets>,
+        partition: PartitionId,
+        current: &Current,
+    ) -> Result<()> {
+        let (copy, count) = (usize::from(current.copy), current.segments_of(partition));
+        let files = self.files(partition);
+        let size = sets.borrow().segment_size(partition);
+        let (images, shares) = (VecDeque::new(), VecDeque::new());
+        let mut load = Load { executor, sets, partition, images, shares };
+        let (mut next, mut frames) = (0, Vec::new());
+        while next < count || !load.images.is_empty() {
+            while next < count && load.images.len() < DEPTH {
+                if frames.is_empty() {
+                    let region = (REGION_SIZE / size).clamp(1, (count - next) as usize);
+                    frames = executor.frames(region, size)?;
+                }
+                let frame = frames.pop().expect("just brought");
+                let verifier = sets.borrow().verifier(partition, next, copy);
+                let (files, driver, segment) = (files.clone(), executor.clone(), next);
+                let image = async move { bring(&driver, &files[copy], (segment, frame), verifier).await };
+                load.images.push_back(executor.spawn(image));
+                next += 1;
+            }
+            let verified = load.images.pop_front().expect("some are under way").join().await?;
+            sets.borrow_mut().take_in(partition, verified);
+            load.collect().await?;
+            load.hand_out(SHARE_MIN);
+        }
+        loop {
+            load.hand_out(1);
+            let Some(share) = load.shares.pop_front() else { return Ok(()) };
+            let share = share.join().await?;
+            sets.borrow_mut().put_back(share);
+        }
+    }
+}
+
+impl Load<'_> {
+    /// Has every part of the index built that is here and has so many records to add.
+    fn hand_out(&mut self, records_min: usize) {
+        while let Some(share) = self.sets.borrow_mut().share(self.partition, records_min) {
+            let executor = self.executor.clone();
+            let building = async move {
+                let instructions = share.records() as u64 * ADD_INSTRUCTIONS;
+                Ok(executor.compute(instructions, move || share.build()).await?)
+            };
+            self.shares.push_back(self.executor.spawn(building));
+        }
+    }
+
+    /// Takes back the parts that have been built.
+    async fn collect(&mut self) -> Result<()> {
+        while let Some(share) = self.shares.pop_front_if(|share| share.is_finished()) {
+            let share = share.join().await?;
+            self.sets.borrow_mut().put_back(share);
+        }
+        Ok(())
+    }
+}
+
+/// Reads a segment's image and verifies it.
+async fn bring(
+    executor: &Executor,
+    own: &CopyFile,
+    (segment, buffer): (u32, Frame),
+    verifier: Verifier,
+) -> Result<Verified> {
+    let (offset, length) = (u64::from(segment) * buffer.len() as u64, buffer.len() as u32);
+    executor.charge(Work::InputOutput);
+    executor.settle().await;
+    let op = Op::Read { file: own.file, offset, length, buffer, access: Access::Asynchronous };
+    let completion = executor.perform(op).await;
+    completion.result?;
+    let frame = completion.buffer.expect("a read gives its buffer back");
+    let instructions = u64::from(length) / 64 * VERIFY_INSTRUCTIONS;
+    let verified = executor.compute(instructions, move || verifier.verify(frame)).await?;
+    verified.map_err(|damage| Error::DamagedBackup { file: own.name.clone(), segment, detail: damage.0 })
+}
