@@ -9,6 +9,7 @@ mod opening;
 mod progress;
 mod report;
 mod reproduce;
+mod shell;
 mod table;
 mod torture;
 mod trace;
@@ -39,6 +40,7 @@ enum Command {
     Devices(devices::Arguments),
     Experiment(experiment::Arguments),
     Reproduce(reproduce::Arguments),
+    Shell(shell::Arguments),
     Torture(torture::Arguments),
     Trace(trace::Arguments),
     /// Prints the configuration file's whole format with all defaults
@@ -63,6 +65,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Experiment(arguments) => experiment::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
+        Command::Shell(arguments) => shell::run(&arguments),
         Command::Torture(arguments) => torture::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Configuration => print(Configuration::reference().trim_end()),

@@ -10,7 +10,7 @@ mod verify;
 
 pub use draw::{Kind, Parameters};
 pub use load::{load, record};
-pub use procedure::procedures;
+pub use procedure::{procedures, register};
 pub use transaction::Tables;
 pub use verify::{Totals, totals};
 

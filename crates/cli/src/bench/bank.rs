@@ -20,8 +20,13 @@ pub fn scale(configuration: &Configuration, branches: Option<u32>) -> Scale {
 /// Debit-Credit as a registered procedure, on a database of this scale or one that differs in its number of branches.
 pub fn procedures(scale: &Scale) -> Procedures {
     let mut procedures = Procedures::new();
-    procedures.register(debit_credit::PROCEDURE, debit_credit::procedure(scale.clone()));
+    register(&mut procedures, scale);
     procedures
+}
+
+/// The same, beside others.
+pub fn register(procedures: &mut Procedures, scale: &Scale) {
+    procedures.register(debit_credit::PROCEDURE, debit_credit::procedure(scale.clone()));
 }
 
 /// Loads the database if it is empty. Without `branches` an existing one is taken as large as it is.

@@ -7,6 +7,12 @@ use std::rc::Rc;
 /// [`Tables::run`] does. They find the sets when one of them is first called.
 pub fn procedures() -> Procedures {
     let mut procedures = Procedures::new();
+    register(&mut procedures);
+    procedures
+}
+
+/// The same, beside others.
+pub fn register(procedures: &mut Procedures) {
     let known = Rc::new(OnceCell::new());
     for kind in Kind::ALL {
         let known: Rc<OnceCell<Tables>> = Rc::clone(&known);
@@ -23,5 +29,4 @@ pub fn procedures() -> Procedures {
             tables.run(tx, &parameters).await
         });
     }
-    procedures
 }

@@ -1,0 +1,115 @@
+//! `entresol shell`: the interactive message server (Garcia-Molina and Salem 1988, section 2.2: "interactive message servers
+//! prompt a user for transaction requests"). This thread reads and prints; the transaction server works on its own.
+
+mod procedures;
+mod request;
+
+use crate::progress::Progress;
+use crate::{Failure, bench, opening, print};
+use clap::Args;
+use entresol::configuration::Configuration;
+use entresol::{Handle, Opening, Procedures, Server};
+use request::{Command, Request};
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+
+/// Reads requests line by line and prints the responses; 'help' lists them
+///
+/// Each request is a transaction, run by the transaction server as the section [server]
+/// of the configuration describes it. Where the input is no terminal, the exit code
+/// says whether all requests succeeded.
+#[derive(Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "Examples:\n  entresol shell debit-credit.data\n  echo 'get account 17' | entresol shell debit-credit.data"
+)]
+pub struct Arguments {
+    /// Directory of the database
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let (handle, server) = start(arguments)?;
+    let interactive = std::io::stdin().is_terminal();
+    let failures = converse(&handle, &mut std::io::stdin().lock(), interactive)?;
+    server.close()?;
+    if failures > 0 && !interactive {
+        return Err(format!("{failures} requests failed").into());
+    }
+    Ok(())
+}
+
+fn start(arguments: &Arguments) -> Result<(Handle, Server), Failure> {
+    let opening = Opening::in_directory(&arguments.directory)?;
+    let configuration = opening.configuration().clone();
+    if configuration.hardware.is_some() {
+        return Err("the configuration names hardware; a shell needs a database that is stored".into());
+    }
+    // Only what is there is served: nothing is created.
+    let scale = bench::bank::scale(&configuration, None);
+    let procedures = move || {
+        let mut all = Procedures::new();
+        procedures::register(&mut all);
+        bench::bank::register(&mut all, &scale);
+        workload::credit_card::register(&mut all);
+        all
+    };
+    let progress = Progress::start("shell");
+    let present = Opening::new(&arguments.directory, configuration.clone()).procedures(procedures.clone());
+    opening::open_existing(present, &progress)?.close()?;
+    progress.finish();
+    let server = Some(configuration.server.unwrap_or_default());
+    let opening = Opening::new(&arguments.directory, Configuration { server, ..configuration });
+    let server = Server::start(opening, procedures)?;
+    Ok((server.handle(), server))
+}
+
+/// Answers requests until the end of the input. Returns how many failed.
+fn converse(handle: &Handle, input: &mut impl BufRead, interactive: bool) -> Result<u64, Failure> {
+    let (mut failures, mut line, mut number) = (0, Vec::new(), 0);
+    loop {
+        if interactive {
+            print!("> ");
+            std::io::stdout().flush()?;
+        }
+        line.clear();
+        if input.read_until(b'\n', &mut line)? == 0 {
+            return Ok(failures);
+        }
+        number += 1;
+        let answer = match std::str::from_utf8(&line) {
+            Ok(text) => answer(handle, text.trim()),
+            Err(_) => Err("the line is not UTF-8 text".into()),
+        };
+        match answer {
+            Ok(Some(text)) if text.is_empty() => {}
+            Ok(Some(text)) => print(&text)?,
+            Ok(None) => return Ok(failures),
+            Err(failure) => {
+                failures += 1;
+                let place = if interactive { String::new() } else { format!("line {number}: ") };
+                eprintln!("{place}error: {failure}");
+            }
+        }
+    }
+}
+
+/// The answer to one line; `None` to the last.
+fn answer(handle: &Handle, line: &str) -> Result<Option<String>, Failure> {
+    let Some(command) = Command::parse(line)? else { return Ok(Some(String::new())) };
+    Ok(Some(match command {
+        Command::Quit => return Ok(None),
+        Command::Help => request::HELP.trim_end().to_owned(),
+        Command::Partitions => handle.with_database(async |database| Ok(procedures::list(database)))?,
+        Command::Checkpoint => {
+            handle.with_database(async |database| database.checkpoint().await)?;
+            "done".to_owned()
+        }
+        Command::Call { procedure, parameters } => request::written(&handle.call(&procedure, &parameters)?),
+        Command::Request(request) => {
+            let answer = handle.call(request.procedure(), &Request::to_bytes(&request))?;
+            String::from_utf8(answer).expect("these procedures answer with text")
+        }
+    }))
+}

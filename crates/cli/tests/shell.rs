@@ -1,0 +1,99 @@
+//! `entresol shell` as a real process, fed through a pipe.
+#![allow(clippy::disallowed_methods, reason = "tests make and look into directories")]
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn entresol(directory: &Path, line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_entresol"));
+    command.current_dir(directory).args(line.split(' '));
+    command
+}
+
+/// Feeds the lines to a shell. Returns what it printed and said of mistakes, and how it ended.
+fn shell(directory: &Path, lines: &str) -> (String, String, Output) {
+    let mut command = entresol(directory, "shell bank");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    child.stdin.take().expect("a pipe").write_all(lines.as_bytes()).expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr), output)
+}
+
+/// A bank with tables of both kinds.
+fn bank() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    let text = "[log]\nsize = \"4 MiB\"\n[buffer]\nsize = \"32 MiB\"\n[server]\nstandbys = 1\n\
+                [partition.teller]\norganization = \"set\"\n[partition.branch]\norganization = \"set\"\n\
+                record = { balance = \"i64\", name = \"bytes(84)\" }";
+    std::fs::create_dir(directory.path().join("bank")).expect("a directory");
+    std::fs::write(directory.path().join("bank/entresol.toml"), text).expect("a file");
+    let line = "bench debit-credit --data bank --scale 1 --transactions 1 --clients 1 --json";
+    let output = entresol(directory.path(), line).output().expect("the program starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    directory
+}
+
+#[test]
+fn requests_come_through_a_pipe_and_what_they_did_stays() {
+    let bank = bank();
+    let lines = "put account 100001 \"12345678 a new one\"\nget account 100001\n\nput teller 77 0x0500000000000000\n\
+                 add teller 77 37\nset branch 0 balance 1000\nadd branch 0 balance -58\nget branch 0 balance\n\
+                 partitions\ndelete account 100001\nquit\nget this is not read";
+    let (answers, mistakes, output) = shell(bank.path(), lines);
+    assert!(output.status.success() && mistakes.is_empty(), "{mistakes}");
+    let answers: Vec<&str> = answers.lines().collect();
+    let expected = ["done", "\"12345678 a new one\"", "done", "42", "done", "942", "942"];
+    assert_eq!(answers[..7], expected);
+    assert_eq!(answers[7], "account: b-tree");
+    assert!(answers.contains(&"branch: set (balance: i64, name: bytes(84))"), "{answers:?}");
+    // The process has ended; another finds what was acknowledged.
+    let (answers, ..) = shell(bank.path(), "get teller 77\nget branch 0 balance\n");
+    assert_eq!(answers.lines().collect::<Vec<_>>(), ["0x2a00000000000000", "942"]);
+}
+
+#[test]
+fn a_registered_procedure_is_called() {
+    let bank = bank();
+    // Account 5, teller 3, branch 0, amount 9: eight bytes each, the least first.
+    let parameters = [5_u64, 3, 0, 9].map(|word| word.swap_bytes()).map(|word| format!("{word:016x}")).concat();
+    let (answers, mistakes, _) = shell(bank.path(), &format!("call debit-credit 0x{parameters}\nget account 5\n"));
+    assert_eq!(mistakes, "");
+    let answers: Vec<&str> = answers.lines().collect();
+    assert!(answers[1].starts_with(answers[0]), "the account's new balance: {answers:?}");
+}
+
+#[test]
+fn mistakes_are_named_by_line_and_do_not_end_it() {
+    let bank = bank();
+    let lines = "get accounts 17\ngat account 17\nget account\nget account 123456789\ncall debit-credt\nadd branch 0 nam 3\n\
+                 set branch 0 balance many\nget branch 0 balance";
+    let (answers, mistakes, output) = shell(bank.path(), lines);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(answers.lines().count(), 1, "{answers}");
+    let expected = [
+        "line 1: error: there is no partition 'accounts'",
+        "line 2: error: there is no request 'gat' (did you mean 'get'?)",
+        "line 3: error: the form is: get PARTITION KEY [FIELD]",
+        "line 4: error: partition 'account' holds no record with this key",
+        "line 5: error: there is no procedure 'debit-credt'; registered are:",
+        "line 6: error:",
+        "line 7: error: 'many' is not of type i64",
+        "error: 7 requests failed",
+    ];
+    for (line, expected) in mistakes.lines().zip(expected) {
+        assert!(line.starts_with(expected), "{line}: not {expected}");
+    }
+    assert_eq!(mistakes.lines().count(), expected.len(), "{mistakes}");
+}
+
+#[test]
+fn nothing_is_created_where_no_database_is() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (_, mistakes, output) = shell(directory.path(), "help\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(mistakes.contains("'bank' is not an Entresol database"), "{mistakes}");
+    assert_eq!(directory.path().read_dir().expect("it is there").count(), 0);
+}
