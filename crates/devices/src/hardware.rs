@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use thiserror::Error as ThisError;
 
 /// The descriptions that come with this crate.
-const EMBEDDED: [(&str, &str); 4] = [
+const EMBEDDED: [(&str, &str); 5] = [
     ("ideal", include_str!("../hardware/ideal.toml")),
     ("rahm-1991", include_str!("../hardware/rahm-1991.toml")),
     ("nvme-2026", include_str!("../hardware/nvme-2026.toml")),
     ("hdd-7200", include_str!("../hardware/hdd-7200.toml")),
+    ("vax-11-785", include_str!("../hardware/vax-11-785.toml")),
 ];
 
 /// Why there is no such hardware.
@@ -100,6 +101,9 @@ pub struct Instructions {
     /// One lock, requested and released.
     #[serde(default)]
     pub lock_pair: u64,
+    /// One record of the log: of a change, of the beginning and of the end of a transaction that changes anything.
+    #[serde(default)]
+    pub log_record: u64,
     /// One page of the log buffer.
     #[serde(default)]
     pub log_page: u64,

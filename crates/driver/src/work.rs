@@ -14,6 +14,8 @@ pub enum Work {
     NvemAccess,
     /// One lock, requested and released (System M, 1988, table 4.4: 'lock request').
     LockPair,
+    /// One record of the log: what describes one change, and the beginning and the end of a transaction that changes anything.
+    LogRecord,
     /// One page of the log buffer, prepared because the one before it is full or on its way ('log page allocation').
     LogPage,
     /// One look whether the log is durable up to some position ('log sequence number').
@@ -28,13 +30,14 @@ pub enum Work {
 
 impl Work {
     /// Every kind of work, in the order of their declaration.
-    pub const ALL: [Work; 11] = [
+    pub const ALL: [Work; 12] = [
         Work::BeginTransaction,
         Work::ObjectReference,
         Work::EndTransaction,
         Work::InputOutput,
         Work::NvemAccess,
         Work::LockPair,
+        Work::LogRecord,
         Work::LogPage,
         Work::LogCheck,
         Work::SegmentAllocation,

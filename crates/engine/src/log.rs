@@ -315,7 +315,8 @@ impl Log {
     fn join_group(&self, lsn: Lsn) -> Option<Decision> {
         let inner = &mut *self.inner.borrow_mut();
         debug_assert!(lsn.0 <= inner.buffer.end(), "only appended records commit");
-        (lsn.0 > inner.buffer.start()).then(|| inner.group.join(inner.batches.commits()))
+        let is_page_full = inner.buffer.page_room() < inner.scratch.len();
+        (lsn.0 > inner.buffer.start()).then(|| inner.group.join(inner.batches.commits(), is_page_full))
     }
 
     async fn write_own(&self) {

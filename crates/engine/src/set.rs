@@ -442,6 +442,12 @@ impl Sets {
         self.owners.get(owner.0 as usize).map_or(&[], |changes| &changes.redo)
     }
 
+    /// How many changes a transaction has made.
+    #[inline]
+    pub fn changes(&self, owner: Owner) -> usize {
+        self.owners.get(owner.0 as usize).map_or(0, |changes| changes.shadows.len())
+    }
+
     /// The present moment in a transaction.
     pub fn position(&self, owner: Owner) -> Position {
         self.owners.get(owner.0 as usize).map_or(Position::default(), Changes::position)

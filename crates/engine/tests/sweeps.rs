@@ -241,3 +241,21 @@ fn the_log_of_several_lives_serves_sets_until_a_sweep_succeeds() {
         assert_eq!(sum(&database, stock).await, (RECORDS, 0));
     });
 }
+
+#[test]
+fn a_sweep_keeps_its_pace_and_its_depth() {
+    let interval_ns = 3 * MILLISECOND_NS;
+    let sweep = SweepSettings { segments_in_flight: 1, segment_interval_ns: interval_ns, ..SweepSettings::default() };
+    run(&Media::new(), async |executor| {
+        let (database, stock, _) = create(executor, settings(sweep, Policy::OFF)).await;
+        run_clients(executor, &database, stock, 200).await;
+        let (before, began) = (database.segments_written(stock), executor.now());
+        database.checkpoint().await.expect("sweeps");
+        let (written, passed_ns) = (database.segments_written(stock) - before, executor.now().since_ns(began));
+        assert!(written > 3, "{written} segments");
+        assert!(
+            (interval_ns * written..interval_ns * (written + 3)).contains(&passed_ns),
+            "{written} in {passed_ns} ns"
+        );
+    });
+}

@@ -57,7 +57,9 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             log::GroupCommit::Size { transactions: commits, delay_ns_max: delay_ns }
         }
         GroupCommit::Delay { delay_ns } => log::GroupCommit::Delay { ns: delay_ns },
+        GroupCommit::Page { delay_ns } => log::GroupCommit::Page { delay_ns_max: delay_ns },
     };
+    let log_page_size = configuration.log.page_size as usize;
     Settings {
         buffer: buffer::Settings {
             frames: (configuration.buffer.size / page_size as u64) as usize,
@@ -68,6 +70,8 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             cleaner: configuration.buffer.cleaner,
         },
         log: log::Settings {
+            page_size: log_page_size,
+            write_size_max: log::Settings::default().write_size_max / log_page_size * log_page_size,
             capacity: configuration.log.size,
             durable: configuration.log.durable,
             group_commit,
@@ -91,6 +95,8 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             spool: configuration.checkpoint.spool,
             quiesce: configuration.checkpoint.quiesce,
             interval_ns: configuration.checkpoint.sweep_interval_ns,
+            segments_in_flight: configuration.checkpoint.segments_in_flight,
+            segment_interval_ns: configuration.checkpoint.segment_interval_ns,
         },
         multiprogramming_level: configuration.mpl as usize,
         procedures,

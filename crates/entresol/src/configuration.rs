@@ -170,6 +170,9 @@ impl Default for Buffer {
 pub struct Log {
     /// `device`: the device that holds the log.
     pub device: String,
+    /// `page_size`: bytes per page of the log, of which each write is a multiple; 4 KiB (virtually 128 B) to 64 KiB, a multiple
+    /// of the alignment of its device.
+    pub page_size: u32,
     /// `write_buffer`: whether commits are durable in the `[write_buffer]` and reach the log's device afterwards.
     pub write_buffer: bool,
     /// `size`: how much log is kept before the oldest must be given up, in bytes; 1 MiB (virtually 64 KiB) to 16 TiB.
@@ -186,6 +189,7 @@ impl Default for Log {
     fn default() -> Log {
         Log {
             device: DEFAULT_DEVICE.to_owned(),
+            page_size: 4096,
             write_buffer: false,
             size: 1 << 30,
             group_commit: GroupCommit::Adaptive,
@@ -215,6 +219,12 @@ pub enum GroupCommit {
         /// `group_delay`: the wait, in nanoseconds; 1 us to 10 s.
         delay_ns: u64,
     },
+    /// `"page"`: the log is written when a page of it is full, or when the first commit has waited for `delay_ns` (System M,
+    /// 1988, section 2.1).
+    Page {
+        /// `group_delay`: the longest wait for a full page, in nanoseconds; 1 us to 10 s.
+        delay_ns: u64,
+    },
 }
 
 /// `[commit]`: what happens to changed pages at commit.
@@ -241,6 +251,11 @@ pub struct Checkpoint {
     /// `sweep_interval`: the least time from the beginning of one checkpoint of sets to that of the next in nanoseconds, 0 to 24
     /// hours; 0: one follows the other. `None` for `"off"`: whenever `interval` or `log_bytes` says so.
     pub sweep_interval_ns: Option<u64>,
+    /// `segments_in_flight`: how many segments a checkpoint of sets writes at once, 1 to 64.
+    pub segments_in_flight: usize,
+    /// `segment_interval`: the least time from one segment that is written to the next in nanoseconds, up to 10 s; 0 for
+    /// `"off"`.
+    pub segment_interval_ns: u64,
 }
 
 impl Checkpoint {
@@ -253,6 +268,8 @@ impl Checkpoint {
             spool: true,
             quiesce: false,
             sweep_interval_ns: None,
+            segments_in_flight: 8,
+            segment_interval_ns: 0,
         }
     }
 }

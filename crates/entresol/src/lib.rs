@@ -36,12 +36,12 @@ mod warnings;
 #[cfg(test)]
 mod placements;
 
+/// The transaction server and its message servers; [`Store::transaction_server`] starts one.
+pub use engine::server as servers;
 pub use engine::{
     Cursor, Database, Direction, Error, PartitionSpec, Procedures, Result, Savepoint, Transaction, catalog, hierarchy,
     organization, set, statistics,
 };
-/// The transaction server and its message servers; [`Store::transaction_server`] starts one.
-pub use engine::server as servers;
 pub use error::OpenError;
 pub use server::{Handle, Pending, Server};
 pub use store::{Opening, Store};

@@ -106,6 +106,7 @@ impl Configuration {
             spool: random_sets.chance(0.5),
             quiesce: random_sets.chance(0.3),
             interval_ns: random_sets.chance(0.3).then(|| random_sets.below(20) * MILLISECOND_NS),
+            ..checkpoint::SweepSettings::default()
         };
         let row_size_max = if page_size == 512 { 48 } else { 100 };
         let row_size = random.between(16, row_size_max) as usize;

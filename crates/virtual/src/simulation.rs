@@ -93,6 +93,7 @@ impl VirtualDriver {
                 Work::InputOutput => cpu.instructions.input_output,
                 Work::NvemAccess => cpu.instructions.nvem_access,
                 Work::LockPair => cpu.instructions.lock_pair,
+                Work::LogRecord => cpu.instructions.log_record,
                 Work::LogPage => cpu.instructions.log_page,
                 Work::LogCheck => cpu.instructions.log_check,
                 Work::SegmentAllocation => cpu.instructions.segment_allocation,

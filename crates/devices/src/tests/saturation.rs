@@ -97,6 +97,17 @@ fn hdd_7200() {
 }
 
 #[test]
+fn vax_11_785() {
+    let hardware = embedded("vax-11-785");
+    for disk in ["log-disk", "backup-disk"] {
+        // A page of 4 KiB takes 1.86 ms of transfer.
+        close(load(&hardware, disk, 1, scattered(Direction::Read)).response_ns, 38.2e6, 0.02);
+        close(load(&hardware, disk, 16, scattered(WRITE)).per_second, 1e9 / 38.2e6, 0.02);
+        close(load(&hardware, disk, 1, |number| page(DURABLE, number)).response_ns, 10.19e6, 0.02);
+    }
+}
+
+#[test]
 fn ideal_devices_never_queue() {
     let hardware = Hardware::ideal();
     for (name, ns) in [("disk", 10e3), ("flash", 5e3), ("nvem", 1e3)] {

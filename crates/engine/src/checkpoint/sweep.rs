@@ -75,11 +75,24 @@ pub struct Settings {
     /// The least time from the beginning of one sweep to that of the next in nanoseconds (System M, section 2.3: the
     /// checkpoint interval floor); 0: one follows the other. `None`: sets are swept when the policy asks for checkpoints.
     pub interval_ns: Option<u64>,
+    /// How many segments are being written at once, at least 1; without spooling so many are locked. System M: 1.
+    pub segments_in_flight: usize,
+    /// The least time from taking one segment that is written to taking the next, in nanoseconds: 0 for as fast as the device
+    /// takes them. A pace spares whoever else uses the device; on described hardware it can stand for what a sweep waits for
+    /// a processor that is shared by time slices.
+    pub segment_interval_ns: u64,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { strategy: Strategy::default(), spool: true, quiesce: false, interval_ns: None }
+        Settings {
+            strategy: Strategy::default(),
+            spool: true,
+            quiesce: false,
+            interval_ns: None,
+            segments_in_flight: DEPTH,
+            segment_interval_ns: 0,
+        }
     }
 }
 
@@ -172,7 +185,7 @@ impl Sweep<'_> {
     /// Takes the first `count` segments and writes the dirty ones among them. All writes have ended when this returns.
     async fn pass(&mut self, count: u32) -> Result<()> {
         let inner = &self.database.0;
-        let size = inner.sets.borrow().segment_size(self.partition);
+        let (size, settings) = (inner.sets.borrow().segment_size(self.partition), inner.settings.sweep);
         let mut outcome = inner.backup.reserve(&inner.executor, (self.partition, self.copy), (count, size)).await;
         let mut left: Vec<u32> = (0..count).collect();
         while outcome.is_ok() && !left.is_empty() {
@@ -182,15 +195,20 @@ impl Sweep<'_> {
                 if outcome.is_err() {
                     break;
                 }
+                let (began, under_way) = (inner.executor.now(), self.under_way.len());
                 if self.may_take(segment) {
                     outcome = self.take(segment);
                     inner.executor.settle().await;
                 } else {
                     busy.push(segment);
                 }
-                if self.under_way.len() >= DEPTH {
+                let has_written = self.under_way.len() > under_way;
+                if self.under_way.len() >= settings.segments_in_flight.max(1) {
                     let ended = self.end_first().await;
                     outcome = outcome.and(ended);
+                }
+                if has_written && settings.segment_interval_ns > 0 {
+                    inner.executor.sleep_until(began.plus_ns(settings.segment_interval_ns)).await;
                 }
             }
             if busy.len() == before {

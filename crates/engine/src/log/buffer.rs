@@ -101,6 +101,11 @@ impl Buffer {
         self.start + self.at as u64
     }
 
+    /// Bytes that the open page has room for.
+    pub fn page_room(&self) -> usize {
+        self.page_end - self.at
+    }
+
     /// Lays a record into the buffer and returns its end. Frames that fill up are left for [`Buffer::take_full`].
     #[inline]
     pub fn append(&mut self, record: &[u8]) -> u64 {

@@ -23,6 +23,12 @@ pub enum GroupCommit {
         /// The delay in nanoseconds.
         ns: u64,
     },
+    /// When the open log page has no room for another commit record like the last ("at certain times, such as when a page is
+    /// full", Garcia-Molina and Salem 1988, section 2.1), but at latest `delay_ns_max` after the first commit that waits.
+    Page {
+        /// How long the first waits at most, in nanoseconds.
+        delay_ns_max: u64,
+    },
 }
 
 impl GroupCommit {
@@ -64,8 +70,9 @@ impl Group {
         Group { policy, number: 0, commits: 0, crowd: 0 }
     }
 
-    /// Takes one more commit into the group, while so many earlier ones wait for writes in flight.
-    pub fn join(&mut self, in_flight: u32) -> Decision {
+    /// Takes one more commit into the group, while so many earlier ones wait for writes in flight. `is_page_full`: whether
+    /// another one would begin a log page.
+    pub fn join(&mut self, in_flight: u32, is_page_full: bool) -> Decision {
         self.commits += 1;
         self.crowd = self.crowd.max(in_flight + self.commits);
         match self.policy {
@@ -73,7 +80,10 @@ impl Group {
             GroupCommit::Adaptive if in_flight == 0 && 2 * self.commits >= self.crowd => Decision::WriteOwn,
             GroupCommit::Adaptive => Decision::Write,
             GroupCommit::Size { transactions, .. } if self.commits >= transactions => Decision::Write,
-            GroupCommit::Size { delay_ns_max: ns, .. } | GroupCommit::Delay { ns } => {
+            GroupCommit::Page { .. } if is_page_full => Decision::Write,
+            GroupCommit::Size { delay_ns_max: ns, .. }
+            | GroupCommit::Delay { ns }
+            | GroupCommit::Page { delay_ns_max: ns } => {
                 if self.commits == 1 {
                     Decision::Begin(ns)
                 } else {
@@ -103,7 +113,7 @@ mod tests {
     fn policies_decide_as_named() {
         let decisions = |policy, n| {
             let mut group = Group::new(policy);
-            (0..n).map(|_| group.join(1)).collect::<Vec<_>>()
+            (0..n).map(|_| group.join(1, false)).collect::<Vec<_>>()
         };
         use Decision::*;
         assert_eq!(decisions(GroupCommit::None, 2), [WriteOwn, WriteOwn]);
@@ -112,33 +122,36 @@ mod tests {
         let size = GroupCommit::Size { transactions: 3, delay_ns_max: 9 };
         assert_eq!(decisions(size, 4), [Begin(9), Gather, Write, Write]);
         assert_eq!(decisions(GroupCommit::Size { transactions: 1, delay_ns_max: 9 }, 1), [Write]);
+        let page = GroupCommit::Page { delay_ns_max: 7 };
+        assert_eq!(decisions(page, 3), [Begin(7), Gather, Gather]);
+        assert_eq!(Group::new(page).join(0, true), Write);
     }
 
     #[test]
     fn an_idle_device_is_given_half_of_those_who_waited_together() {
         let mut group = Group::new(GroupCommit::Adaptive);
-        assert_eq!(group.join(0), Decision::WriteOwn);
+        assert_eq!(group.join(0, false), Decision::WriteOwn);
         group.close();
-        assert!((0..8).all(|_| group.join(1) == Decision::Write));
+        assert!((0..8).all(|_| group.join(1, false) == Decision::Write));
         group.close();
-        let first = (1..=8).find(|_| group.join(0) == Decision::WriteOwn);
+        let first = (1..=8).find(|_| group.join(0, false) == Decision::WriteOwn);
         assert_eq!(first, Some(4));
         group.close();
         for _ in 0..20 {
-            group.join(0);
+            group.join(0, false);
             group.close();
         }
-        assert_eq!(group.join(0), Decision::WriteOwn, "a crowd is forgotten");
+        assert_eq!(group.join(0, false), Decision::WriteOwn, "a crowd is forgotten");
     }
 
     #[test]
     fn a_closed_group_counts_its_commits_and_begins_anew() {
         let mut group = Group::new(GroupCommit::Delay { ns: 5 });
-        group.join(0);
-        group.join(0);
+        group.join(0, false);
+        group.join(0, false);
         let number = group.number();
         assert_eq!(group.close(), 2);
         assert_ne!(group.number(), number);
-        assert_eq!(group.join(0), Decision::Begin(5));
+        assert_eq!(group.join(0, false), Decision::Begin(5));
     }
 }

@@ -111,11 +111,7 @@ pub fn find_in<'a>(pages: &'a impl Pages, leaf: PageId, key: &[u8]) -> Result<(L
 
 /// Goes from the root to the parent of a leaf and returns the leaf; `choose` names the slot to follow in each inner node.
 #[inline]
-fn descend(
-    pages: &impl Pages,
-    partition: PartitionId,
-    mut choose: impl FnMut(&[u8]) -> u16,
-) -> Result<PageId, Need> {
+fn descend(pages: &impl Pages, partition: PartitionId, mut choose: impl FnMut(&[u8]) -> u16) -> Result<PageId, Need> {
     let mut id = PageId::new(partition, ROOT);
     let mut page = node(pages, id)?;
     let mut level = slotted::level(page);

@@ -68,6 +68,10 @@ impl Transaction {
         let inner = &*self.database.0;
         inner.executor.charge(Work::EndTransaction);
         inner.executor.charge_times(Work::LockPair, inner.locks.borrow().held(self.state.owner) as u64);
+        let changes = self.state.undo.len() + inner.sets.borrow().changes(self.state.owner);
+        if changes > 0 {
+            inner.executor.charge_times(Work::LogRecord, 2 + changes as u64);
+        }
         inner.executor.settle().await;
     }
 

@@ -241,8 +241,13 @@ fn read_log(section: &mut Section<'_>, context: &Context, has_write_buffer: bool
         let conflict = Problem::Conflict("there is no write buffer".to_owned());
         section.conflict("write_buffer", conflict, "false; true beside a section [write_buffer]");
     }
+    let page_low = if context.is_virtual { 128 } else { 4 * KIB };
+    let page_rule = ", a multiple of the alignment of the log's device";
     Log {
         device: context.device(section),
+        page_size: section
+            .size("page_size", page_low..=64 * KIB, page_rule)
+            .map_or(defaults.page_size, |size| size as u32),
         write_buffer,
         size: section.size("size", low..=16 * TIB, "").unwrap_or(defaults.size),
         group_commit: read_group_commit(section),
@@ -252,7 +257,7 @@ fn read_log(section: &mut Section<'_>, context: &Context, has_write_buffer: bool
 }
 
 fn read_group_commit(section: &mut Section<'_>) -> GroupCommit {
-    let policy = section.word("group_commit", &["adaptive", "none", "size", "delay"]);
+    let policy = section.word("group_commit", &["adaptive", "none", "size", "delay", "page"]);
     let size = section.number("group_size", 2..=65_536);
     let delay_ns = section.duration_ns("group_delay", MICROSECOND_NS..=10 * SECOND_NS, "");
     let policy = policy.unwrap_or("adaptive");
@@ -262,15 +267,16 @@ fn read_group_commit(section: &mut Section<'_>) -> GroupCommit {
         let conflict = format!("'group_size' has no effect with group_commit = \"{policy}\"");
         section.conflict("group_size", Problem::Conflict(conflict), "group_size beside group_commit = \"size\"");
     }
-    if policy != "size" && policy != "delay" {
+    if !matches!(policy, "size" | "delay" | "page") {
         let conflict = format!("'group_delay' has no effect with group_commit = \"{policy}\"");
-        let allowed = "group_delay beside group_commit = \"size\" or \"delay\"";
+        let allowed = "group_delay beside group_commit = \"size\", \"delay\" or \"page\"";
         section.conflict("group_delay", Problem::Conflict(conflict), allowed);
     }
     match policy {
         "none" => GroupCommit::None,
         "size" => GroupCommit::Size { commits, delay_ns },
         "delay" => GroupCommit::Delay { delay_ns },
+        "page" => GroupCommit::Page { delay_ns },
         _ => GroupCommit::Adaptive,
     }
 }
@@ -297,6 +303,13 @@ fn read_checkpoint(section: &mut Section<'_>, log_size: u64) -> Checkpoint {
     {
         checkpoint.sweep_interval_ns = interval_ns;
     }
+    checkpoint.segments_in_flight =
+        section.number("segments_in_flight", 1..=64).map_or(checkpoint.segments_in_flight, |count| count as usize);
+    let pace = MICROSECOND_NS..=10 * SECOND_NS;
+    checkpoint.segment_interval_ns = section
+        .unless_off("segment_interval", |section| section.duration_ns("segment_interval", pace, ", or \"off\""))
+        .flatten()
+        .unwrap_or(0);
     checkpoint
 }
 

@@ -117,6 +117,7 @@ fn every_section_is_read() {
         }),
         log: Log {
             device: "flash".to_owned(),
+            page_size: 4096,
             size: 64 << 20,
             group_commit: GroupCommit::Size { commits: 32, delay_ns: 1_500_000 },
             durable: false,

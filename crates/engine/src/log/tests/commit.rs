@@ -2,11 +2,12 @@ use super::*;
 use driver::OpKind;
 use virtual_driver::ErrorAt;
 
-const POLICIES: [GroupCommit; 4] = [
+const POLICIES: [GroupCommit; 5] = [
     GroupCommit::None,
     GroupCommit::Adaptive,
     GroupCommit::Size { transactions: 4, delay_ns_max: 1_000_000 },
     GroupCommit::Delay { ns: 300_000 },
+    GroupCommit::Page { delay_ns_max: 300_000 },
 ];
 
 /// Lets `clients` tasks each commit `rounds` records. Returns what each commit got, in the order of their return.
