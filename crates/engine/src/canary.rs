@@ -14,6 +14,12 @@ pub enum Canary {
     EarlyReuse,
     /// The home file names a copy of the sets' backup that is not durable yet.
     UnsyncedBackup,
+    /// A restart repeats values and actions twice.
+    RepeatedAction,
+    /// A restart repeats actions and procedures that its backup holds already.
+    IgnoredInclusion,
+    /// A restart leaves procedures out.
+    SkippedCall,
     /// Checkpoints give up log that dirty pages and active transactions need.
     EarlyTruncation,
 }

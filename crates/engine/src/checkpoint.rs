@@ -6,6 +6,7 @@
 //! neither of them needs it.
 
 mod background;
+mod pairs;
 mod quiesce;
 mod sweep;
 
@@ -121,6 +122,7 @@ impl Database {
     /// # });
     /// ```
     pub async fn checkpoint(&self) -> Result<()> {
+        self.refuse_while_repeating()?;
         let database = self.clone();
         let taken = async move { database.take_checkpoint(true).await };
         self.0.executor.spawn_in(group(&self.0.executor), 0, taken).join().await

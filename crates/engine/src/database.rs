@@ -85,6 +85,10 @@ pub(crate) struct Inner {
     pub statistics: Statistics,
     /// What the restart did that opened this database.
     pub recovery: Cell<RecoveryReport>,
+    /// The black/white sweep in progress, where the log has to say what is in its backup.
+    pub painting: Cell<Option<Painting>>,
+    /// Whether this one only repeats procedures for the restart of the one that it stands for.
+    pub is_repeating: bool,
     pub checkpointer: Checkpointer,
     /// Transactions that wait to be admitted.
     pub admission: WaitQueue,
@@ -102,6 +106,15 @@ pub(crate) struct Inner {
     pub scratch: RefCell<(Vec<u8>, Vec<u8>)>,
 }
 
+/// A black/white sweep in progress.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Painting {
+    /// Where it began in the log.
+    pub begin: Lsn,
+    /// Transactions with smaller numbers had begun before it.
+    pub first: TransactionId,
+}
+
 impl Inner {
     /// The log bytes that taking back updates of so many log bytes may need: compensations are smaller than updates, but the
     /// merges that follow them are not; and some for the checkpointer.
@@ -112,6 +125,15 @@ impl Inner {
 }
 
 impl Database {
+    /// Procedures that are run again for a restart have their own transaction and nothing else.
+    #[inline]
+    pub(crate) fn refuse_while_repeating(&self) -> Result<()> {
+        if self.0.is_repeating {
+            return Err(Error::Setting("a procedure works through its own transaction alone".into()));
+        }
+        Ok(())
+    }
+
     /// The executor that the database runs on.
     pub fn executor(&self) -> &Executor {
         &self.0.executor

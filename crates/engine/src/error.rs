@@ -168,6 +168,19 @@ pub enum Error {
         /// The number of frames.
         frames: usize,
     },
+    /// A procedure in the log could not be run again; what was committed is in the log until it can.
+    #[error(
+        "the log has procedure '{procedure}' at {lsn}, which cannot be run again: {detail}; open the database with the \
+         procedure as it was when it was logged: nothing is lost"
+    )]
+    NotRepeated {
+        /// Its name.
+        procedure: String,
+        /// Where its commit record begins.
+        lsn: Lsn,
+        /// What is wrong.
+        detail: String,
+    },
     /// The caller asked for the rollback.
     #[error("rolled back by the caller: {0}")]
     RolledBack(String),

@@ -134,17 +134,26 @@ impl Log {
 
     /// Writes the first page of an opening and begins behind it.
     async fn start(executor: &Executor, settings: &Settings, start: Start) -> Result<Rc<Log>> {
-        let Start { file, capacity, synchronous, position, oldest, epoch } = start;
+        let Start { capacity, position, oldest, .. } = start;
         let end = position + settings.page_size as u64;
         if end > oldest + capacity {
             return Err(Error::LogFailed(format!("its file '{}' of {capacity} bytes is full", settings.file)));
         }
         write_opening_page(executor, settings, &start).await?;
+        let log = Log::assemble(executor, settings, &start);
+        executor.spawn_in(log.group, 0, writer::run(Rc::downgrade(&log), executor.clone(), Rc::clone(&log.bell)));
+        Ok(log)
+    }
+
+    /// An open log that nobody writes yet.
+    fn assemble(executor: &Executor, settings: &Settings, start: &Start) -> Rc<Log> {
+        let Start { file, capacity, synchronous, position, oldest, epoch } = *start;
+        let end = position + settings.page_size as u64;
         let buffer = Buffer::new(executor, settings.page_size, settings.write_size_max, capacity, end, epoch);
         // Without durability a group only bounds how long records stay in memory.
         let policy = if settings.durable { settings.group_commit } else { GroupCommit::Delay { ns: LAZY_WRITE_NS } };
         let own_writes = policy == GroupCommit::None;
-        let log = Rc::new_cyclic(|this| Log {
+        Rc::new_cyclic(|this| Log {
             this: this.clone(),
             executor: executor.clone(),
             group: executor.group(GROUP, executor::Members::Free),
@@ -177,9 +186,7 @@ impl Log {
             waiters: Waiters::default(),
             room: WaitQueue::new(),
             bell: Rc::new(WaitQueue::new()),
-        });
-        executor.spawn_in(log.group, 0, writer::run(Rc::downgrade(&log), executor.clone(), Rc::clone(&log.bell)));
-        Ok(log)
+        })
     }
 
     /// From now on the log is written by way of this buffer.

@@ -1,6 +1,8 @@
 //! Registered procedures: transactions that callers name, with their parameters as bytes.
 
+use crate::transaction::call::Stored;
 use crate::{Database, Error, Result, Transaction};
+use base::Lsn;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -22,6 +24,12 @@ impl<Body: AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>>> Procedure for Bo
 
 /// Procedures by name, which a database is opened with ([`crate::Settings::procedures`]). Each runs as one transaction, again
 /// if it was a deadlock's victim ([`Database::call`]).
+///
+/// Where procedures are logged ([`crate::set::Logging::Procedures`]) a restart runs them again. So a procedure must be deterministic: what
+/// it changes must follow from its parameters and from what it reads through its transaction, not from clocks, random
+/// numbers, the transaction's number, or other transactions that it begins. It must fail wherever one of its transaction's
+/// calls fails with [`Error::Deadlock`]. What it answers is not logged. A restart that does not find a procedure, or finds
+/// that it does something else, ends with [`Error::NotRepeated`].
 ///
 /// ```
 /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -95,6 +103,34 @@ impl Database {
         let Some(body) = procedures.bodies.get(name) else {
             return Err(procedures.unknown(name));
         };
-        self.transaction(async |tx| body.run(tx, parameters).await).await
+        let run = async |tx: &mut Transaction| {
+            tx.note_call(name, parameters);
+            body.run(tx, parameters).await
+        };
+        self.transaction(run).await
+    }
+
+    /// Runs a procedure again that the log has at `lsn`.
+    ///
+    /// # Errors
+    /// [`Error::NotRepeated`], [`Error::DamagedLog`].
+    pub(crate) async fn repeat(&self, lsn: Lsn, call: &[u8]) -> Result<()> {
+        let Some(call) = Stored::decode(call) else {
+            let detail = "a procedure's call makes no sense".to_owned();
+            return Err(Error::DamagedLog { lsn, file: "log".into(), detail });
+        };
+        let name = String::from_utf8_lossy(call.name).into_owned();
+        let procedures = &self.settings().procedures;
+        let result = match procedures.bodies.get(&name) {
+            None => Err(format!("there is no such procedure, registered are: {}", procedures.known())),
+            Some(body) => {
+                let mut transaction = self.begin_repeated(&call);
+                match body.run(&mut transaction, call.parameters).await {
+                    Err(error) => Err(error.to_string()),
+                    Ok(_) => transaction.end_repeated(),
+                }
+            }
+        };
+        result.map_err(|detail| Error::NotRepeated { procedure: name, lsn, detail })
     }
 }

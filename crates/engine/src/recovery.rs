@@ -11,14 +11,11 @@ use crate::database::Database;
 use crate::log::Scan;
 use crate::log::record::{Body, Record};
 use crate::page::{Edit, header};
-use crate::set::Sets;
 use crate::statistics::RecoveryReport;
 use crate::transaction::State;
 use crate::undo::UndoList;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, TransactionId};
-use executor::Executor;
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -59,15 +56,12 @@ impl Batch {
 }
 
 /// Redoes the log from the scan's beginning to its end: changes of pages that these lack, changes of sets that were committed
-/// after `sets_begin`.
+/// after `sets_begin`. `database` has no log yet.
 ///
 /// # Errors
-/// [`Error::DamagedLog`], [`Error::DamagedPage`], or the driver's.
-pub async fn redo(
-    executor: &Executor,
-    (buffer, sets, sets_begin): (&Rc<Buffer>, &RefCell<Sets>, Lsn),
-    scan: &mut Scan,
-) -> Result<Remainder> {
+/// [`Error::DamagedLog`], [`Error::DamagedPage`], [`Error::NotRepeated`], or the driver's.
+pub async fn redo(database: &Database, sets_begin: Lsn, scan: &mut Scan) -> Result<Remainder> {
+    let (executor, buffer) = (&database.0.executor, &database.0.buffer);
     let (began, from) = (executor.now(), scan.end());
     let mut remainder = Remainder::default();
     let mut batch = Batch::default();
@@ -88,7 +82,7 @@ pub async fn redo(
         }
         buffer.prefetch(batch.pages.iter().copied()).await?;
         redo_batch(buffer, &batch, &mut remainder).await?;
-        sets::redo(executor, sets, &batch, sets_begin)?;
+        sets::redo(database, &batch, sets_begin).await?;
     }
 }
 
@@ -145,7 +139,7 @@ impl Remainder {
             Body::Compensation { remaining } => {
                 self.transactions.entry(id).or_default().undo.truncate(remaining as usize);
             }
-            Body::Commit { chains, .. } if !chains.is_empty() => {
+            Body::Commit { chains, .. } | Body::SweptCommit { chains, .. } if !chains.is_empty() => {
                 let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
                 let chains = chains.chunks_exact(8).map(|bytes| PageId::unpacked(word(bytes))).collect();
                 self.transactions.entry(id).or_default().chains = Some(chains);
@@ -157,7 +151,7 @@ impl Remainder {
                     page.number = next;
                 }
             }
-            Body::Commit { .. } | Body::RolledBack => {
+            Body::Commit { .. } | Body::SweptCommit { .. } | Body::Call { .. } | Body::RolledBack => {
                 self.transactions.remove(&id);
             }
         }

@@ -64,6 +64,7 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use actions::add_to;
 pub use changes::Position;
 pub use load::{Share, Verified, Verifier};
 pub use schema::{Field, FieldError, FieldType, FieldValue, RecordType};
@@ -133,14 +134,22 @@ pub enum Refusal {
     Painted(u32),
 }
 
-/// What redo repeats.
+/// What redo repeats (Garcia-Molina and Salem, System M, 1988, section 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Logging {
-    /// New values: it may be replayed over any committed images.
+    /// New values: it may be replayed over any committed images (VALUE).
     #[default]
     Values,
-    /// Actions, where they are shorter: each must be replayed once, over a consistent backup that does not hold it.
+    /// Actions, where they are shorter: each must be replayed once, over a consistent backup that does not hold it (AOPER).
     Actions,
+    /// The procedures that transactions ran as, to be run again in the order of their commits over a backup that holds whole
+    /// transactions; actions where that would not do (TOPER).
+    Procedures,
+}
+
+impl Logging {
+    /// Every kind of log.
+    pub const ALL: [Logging; 3] = [Logging::Values, Logging::Actions, Logging::Procedures];
 }
 
 /// How a sweep takes a consistent backup.
@@ -290,7 +299,10 @@ impl Sets {
     #[inline]
     pub fn get(&self, owner: Owner, partition: PartitionId, key: &[u8], hash: u64) -> Result<Option<&[u8]>, Refusal> {
         let set = self.set(partition);
-        let Some(place) = set.find(key, hash)? else { return Ok(None) };
+        let Some(place) = set.find(key, hash)? else {
+            self.watch.miss(owner);
+            return Ok(None);
+        };
         if self.watch.is_on {
             let (segment, _) = set.locate(place);
             let writes = !self.redo(owner).is_empty();
@@ -317,8 +329,15 @@ impl Sets {
     ) -> Result<(), Refusal> {
         let (set, changes, _, watch) = self.parts(owner, partition);
         assert!(matches!(set.finder, memory::Finder::Keyed(_)), "the set numbers its records itself");
-        let place = set.insert(changes, (key, hash), value, watch.allowed(owner))?;
-        set.watch_write(watch, owner, place)
+        match set.insert(changes, (key, hash), value, watch.allowed(owner)) {
+            Ok(place) => set.watch_write(watch, owner, place),
+            Err(Refusal::Duplicate) => {
+                let writes = !changes.redo.is_empty();
+                set.watch_duplicate(watch, owner, key, hash, writes)?;
+                Err(Refusal::Duplicate)
+            }
+            Err(refusal) => Err(refusal),
+        }
     }
 
     /// Adds a record to a set of arrivals and returns its number.
@@ -352,7 +371,7 @@ impl Sets {
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R, Refusal> {
         let (set, changes, scratch, watch) = self.parts(owner, partition);
-        let place = set.find(key, hash)?.ok_or(Refusal::Missing)?;
+        let place = set.find(key, hash)?.ok_or_else(|| watch.missing(owner))?;
         set.watch_write(watch, owner, place)?;
         set.modify(changes, scratch, (place, hash), None, change)
     }
@@ -372,7 +391,7 @@ impl Sets {
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R, Refusal> {
         let (set, changes, scratch, watch) = self.parts(owner, partition);
-        let place = set.find(key, hash)?.ok_or(Refusal::Missing)?;
+        let place = set.find(key, hash)?.ok_or_else(|| watch.missing(owner))?;
         set.watch_write(watch, owner, place)?;
         set.modify(changes, scratch, (place, hash), Some(part), change)
     }
@@ -390,7 +409,7 @@ impl Sets {
         value: &[u8],
     ) -> Result<(), Refusal> {
         let (set, changes, scratch, watch) = self.parts(owner, partition);
-        let place = set.find(key, hash)?.ok_or(Refusal::Missing)?;
+        let place = set.find(key, hash)?.ok_or_else(|| watch.missing(owner))?;
         set.watch_write(watch, owner, place)?;
         set.put(changes, scratch, place, key, hash, value)
     }
@@ -401,7 +420,10 @@ impl Sets {
     /// [`Refusal::Lent`], [`Refusal::Painted`].
     pub fn delete(&mut self, owner: Owner, partition: PartitionId, key: &[u8], hash: u64) -> Result<bool, Refusal> {
         let (set, changes, _, watch) = self.parts(owner, partition);
-        let Some(place) = set.find(key, hash)? else { return Ok(false) };
+        let Some(place) = set.find(key, hash)? else {
+            watch.miss(owner);
+            return Ok(false);
+        };
         set.watch_write(watch, owner, place)?;
         set.delete(changes, place, key, hash);
         Ok(true)
@@ -470,6 +492,8 @@ impl Sets {
     pub fn roll_back_to(&mut self, owner: Owner, position: Position) {
         let Some(changes) = self.owners.get_mut(owner.0 as usize) else { return };
         assert!(position <= changes.position(), "a savepoint lies in the past");
+        // What was inserted and is taken back was seen to be missing.
+        self.watch.miss(owner);
         roll_back(&mut self.sets, changes, position);
     }
 

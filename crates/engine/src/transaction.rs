@@ -1,6 +1,8 @@
 //! Transactions: strict two-phase locking, commit, rollback, savepoints.
 
+mod add;
 mod appended;
+pub(crate) mod call;
 mod commit;
 mod cursor;
 mod fields;
@@ -13,6 +15,7 @@ mod registry;
 mod retry;
 mod rollback;
 mod secondary;
+mod set_log;
 mod set_records;
 
 pub use cursor::{Cursor, Direction};
@@ -22,10 +25,12 @@ pub(crate) use set_records::grow_set;
 
 use crate::database::Database;
 use crate::lock::{Mode, Outcome, Owner, Resource};
+use crate::set::{self, Logging};
 use crate::statistics::add;
 use crate::undo::UndoList;
-use crate::{Error, Result, set};
+use crate::{Error, Result};
 use base::{Lsn, PageId, PartitionId, TransactionId};
+use call::Call;
 use driver::Work;
 use foldhash::fast::FixedState;
 use std::future::poll_fn;
@@ -55,6 +60,8 @@ pub struct State {
     loose: Option<Chain>,
     /// The pages that it changed, under FORCE.
     pages: Vec<PageId>,
+    /// The procedure's call that it is, where procedures are logged.
+    call: Call,
 }
 
 impl State {
@@ -134,12 +141,22 @@ impl Database {
         self.begin_aged(None).await
     }
 
+    /// Begins a transaction that runs a procedure again for a restart.
+    pub(crate) fn begin_repeated(&self, call: &call::Stored<'_>) -> Transaction {
+        let inner = &*self.0;
+        inner.active.set(inner.active.get() + 1);
+        let mut state = inner.registry.borrow_mut().begin(None);
+        state.call.repeat(call);
+        Transaction { database: self.clone(), state, ended: false }
+    }
+
     /// Begins a transaction that counts as old as `began`, the age of an earlier try, when a deadlock's victim is chosen.
     ///
     /// # Errors
     /// [`Error::LogFailed`] if the log has failed.
     pub async fn begin_aged(&self, began: Option<u64>) -> Result<Transaction> {
         let inner = &*self.0;
+        self.refuse_while_repeating()?;
         while inner.active.get() >= inner.admitted_max.get() {
             inner.admission.wait(&inner.executor).await;
         }
@@ -153,6 +170,12 @@ impl Database {
         }
         Ok(transaction)
     }
+}
+
+/// Why a procedure that is run again must be stopped.
+#[cold]
+fn strayed() -> Error {
+    Error::Setting("it refers to pages or scans a set, which it did not when it was logged".into())
 }
 
 /// The lock name of a key: 64 bits, the same in every run.
@@ -170,6 +193,22 @@ impl Transaction {
     /// The number of its first try, to be handed to [`Database::begin_aged`] when it is tried again.
     pub fn began(&self) -> u64 {
         self.state.began
+    }
+
+    /// Notes the call that it is, if calls are logged.
+    pub(crate) fn note_call(&mut self, name: &str, parameters: &[u8]) {
+        if self.database.0.settings.logging == Logging::Procedures {
+            self.state.call.begin(name, parameters);
+        }
+    }
+
+    /// Notes that it does what would not come out the same if its procedure were run again.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if that is what is going on.
+    #[inline]
+    fn depart(&self) -> Result<()> {
+        if self.state.call.depart() { Ok(()) } else { Err(strayed()) }
     }
 
     /// The database that it runs in.

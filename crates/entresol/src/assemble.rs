@@ -99,6 +99,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             segment_interval_ns: configuration.checkpoint.segment_interval_ns,
         },
         multiprogramming_level: configuration.mpl as usize,
+        logging: configuration.log.sets,
         procedures,
     }
 }

@@ -50,7 +50,7 @@ pub use tiers::{Cache, CacheDesign, WriteBuffer};
 pub use error::{ConfigurationError, Finding, Problem, nearest};
 
 use devices::Hardware;
-use engine::set::RecordType;
+use engine::set::{Logging, RecordType};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -183,6 +183,8 @@ pub struct Log {
     pub durable: bool,
     /// `hold_locks`: until when a committing transaction keeps its locks.
     pub hold_locks: LockHold,
+    /// `sets`: what it repeats of memory-resident sets, `"value"`, `"aoper"` (actions) or `"toper"` (procedures).
+    pub sets: Logging,
 }
 
 impl Default for Log {
@@ -195,6 +197,7 @@ impl Default for Log {
             group_commit: GroupCommit::Adaptive,
             durable: true,
             hold_locks: LockHold::UntilLogged,
+            sets: Logging::Values,
         }
     }
 }

@@ -8,11 +8,11 @@
 use crate::Result;
 use crate::backup::{Current, DEPTH};
 use crate::canary::{self, Canary};
-use crate::database::Database;
-use crate::set::{Capture, Unit};
+use crate::database::{Database, Painting};
+use crate::set::{Capture, Logging, Unit};
 use crate::statistics::add;
-use base::PartitionId;
 use base::time::MICROSECOND_NS;
+use base::{PartitionId, TransactionId};
 use driver::{Frame, Work};
 use executor::JoinHandle;
 use std::collections::VecDeque;
@@ -130,6 +130,7 @@ struct Capturing<'a>(&'a Database);
 impl Drop for Capturing<'_> {
     fn drop(&mut self) {
         self.0.0.sets.borrow_mut().end_capture();
+        self.0.0.painting.set(None);
     }
 }
 
@@ -153,6 +154,10 @@ impl Database {
             let mut memory = self.0.sets.borrow_mut();
             if let Some(capture) = strategy.capture() {
                 memory.begin_capture(capture);
+                if self.0.settings.logging != Logging::Values && matches!(capture, Capture::BlackWhite(_)) {
+                    let first = TransactionId(self.0.registry.borrow().next());
+                    self.0.painting.set(Some(Painting { begin, first }));
+                }
             }
             sets().map(|partition| (partition.id(), memory.segments(partition.id()))).collect()
         };

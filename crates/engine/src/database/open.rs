@@ -9,7 +9,7 @@ use crate::home::{Contents, Home};
 use crate::lock::{LockTable, VictimPolicy};
 use crate::log::{Log, Scan, WriteBuffer};
 use crate::recovery;
-use crate::set::Sets;
+use crate::set::{Logging, Sets};
 use crate::statistics::Statistics;
 use crate::transaction::Registry;
 use crate::{Error, Procedures, Result, buffer, log};
@@ -55,6 +55,8 @@ pub struct Settings {
     pub checkpoint: checkpoint::Policy,
     /// How memory-resident sets are swept.
     pub sweep: checkpoint::SweepSettings,
+    /// What the log repeats of memory-resident sets.
+    pub logging: Logging,
     /// How many transactions run at once; others wait to be admitted.
     pub multiprogramming_level: usize,
     /// The procedures that callers name.
@@ -79,9 +81,18 @@ impl Default for Settings {
             victim: VictimPolicy::default(),
             checkpoint,
             sweep: checkpoint::SweepSettings::default(),
+            logging: Logging::default(),
             multiprogramming_level: 1024,
             procedures: Procedures::new(),
         }
+    }
+}
+
+impl Settings {
+    /// Checks what two settings ask of each other.
+    fn check(&self) -> Result<()> {
+        let pair = self.sweep.strategy.check(self.logging);
+        pair.map_err(|why| Error::Setting(format!("this log of sets does not go with these checkpoints: {why}")))
     }
 }
 
@@ -122,6 +133,7 @@ impl Database {
     /// # Errors
     /// [`Error::Setting`], or the driver's.
     pub async fn create(executor: &Executor, settings: Settings) -> Result<Database> {
+        settings.check()?;
         let home_device = device(executor, &settings.home_device)?;
         let log_device = device(executor, &settings.log_device)?;
         let log = Log::create(executor, log_device, &settings.log).await?;
@@ -158,7 +170,7 @@ impl Database {
         };
         let home = Home::create(executor, home_device, &contents).await?;
         let memory = (RefCell::default(), Backup::default());
-        let database = Database::assemble(executor, settings, log, (buffer, memory), home, contents);
+        let database = Database::assemble(executor, settings, log, (buffer, memory), Some(home), contents);
         checkpoint::start(&database);
         Ok(database)
     }
@@ -166,8 +178,10 @@ impl Database {
     /// Opens a database and recovers it. `path` names it in errors.
     ///
     /// # Errors
-    /// [`Error::NotADatabase`], [`Error::Unfinished`], [`Error::NewerFormat`], [`Error::DamagedLog`], [`Error::DamagedPage`], or the driver's.
+    /// [`Error::Setting`], [`Error::NotADatabase`], [`Error::Unfinished`], [`Error::NewerFormat`], [`Error::DamagedLog`],
+    /// [`Error::DamagedPage`], [`Error::NotRepeated`], or the driver's.
     pub async fn open(executor: &Executor, mut settings: Settings, path: &str) -> Result<Database> {
+        settings.check()?;
         let home_device = device(executor, &settings.home_device)?;
         let (mut home, mut contents) = Home::open(executor, home_device, path).await?;
         settings.buffer.page_size = contents.page_size as usize;
@@ -205,31 +219,38 @@ impl Database {
             buffer.set_tiers(Rc::new(tiers));
         }
         let sets_begin = contents.backup.as_ref().map_or(Lsn::MAX, |backup| Lsn(backup.begin));
-        let unfinished = recovery::redo(executor, (&buffer, &memory.0, sets_begin), &mut scan).await?;
+        let (sets, backup) = memory;
+        // Procedures that the log has are run again in a database of their own: the sets are there meanwhile, and no log.
+        let parts = (Rc::clone(&buffer), (sets, Backup::default()));
+        let repeating = Database::assemble(executor, settings.clone(), scan.idle_log(), parts, None, contents.clone());
+        let unfinished = recovery::redo(&repeating, sets_begin, &mut scan).await?;
+        let memory = (RefCell::new(repeating.0.sets.take()), backup);
         let log = scan.finish().await?;
         if let Some((write_buffer, _)) = log_buffer {
             log.set_write_buffer(write_buffer);
         }
         buffer.set_log(Rc::clone(&log));
-        let database = Database::assemble(executor, settings, log, (buffer, memory), home, contents);
+        let database = Database::assemble(executor, settings, log, (buffer, memory), Some(home), contents);
         recovery::finish(&database, unfinished).await?;
         database.0.buffer.bring_residents().await?;
         checkpoint::start(&database);
         Ok(database)
     }
 
+    /// Puts a database together; without a home file it is one that only repeats procedures.
     fn assemble(
         executor: &Executor,
         settings: Settings,
         log: Rc<Log>,
         (buffer, (sets, backup)): (Rc<Buffer>, Memory),
-        home: Home,
+        home: Option<Home>,
         contents: Contents,
     ) -> Database {
         let registry = Registry::new(contents.next_transaction);
         let statistics = Statistics::default();
         statistics.reserve(contents.partitions.len());
         let partitions = contents.partitions.iter().cloned().map(Rc::new).collect();
+        sets.borrow_mut().set_logging(settings.logging);
         Database(Rc::new(Inner {
             executor: executor.clone(),
             locks: RefCell::new(LockTable::new(settings.victim)),
@@ -240,7 +261,9 @@ impl Database {
             backup,
             segment_returned: WaitQueue::new(),
             partitions: RefCell::new(partitions),
-            home: RefCell::new(Some(home)),
+            painting: Cell::new(None),
+            is_repeating: home.is_none(),
+            home: RefCell::new(home),
             contents: RefCell::new(contents),
             statistics,
             recovery: Cell::default(),

@@ -145,6 +145,7 @@ impl Database {
     /// # });
     /// ```
     pub async fn create_partition(&self, spec: PartitionSpec) -> Result<PartitionId> {
+        self.refuse_while_repeating()?;
         let database = self.clone();
         self.0.executor.spawn(async move { database.create_partition_undisturbed(spec).await }).join().await
     }

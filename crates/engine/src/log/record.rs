@@ -10,7 +10,7 @@
 
 use crate::page::change::{put_bytes, take_bytes, take_u8, take_u16, take_u32, take_u64};
 use crate::page::{Change, Edit};
-use base::{PageId, PartitionId, TransactionId};
+use base::{Lsn, PageId, PartitionId, TransactionId};
 
 /// How an update is taken back. Keys, not positions: the record may have moved to another page since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +102,26 @@ pub enum Body<'a> {
         chains: &'a [u8],
         /// The redo of sets, as [`crate::set::Sets::redo`] gives it.
         changes: &'a [u8],
+    },
+    /// The same, of a transaction of whose changes of sets the black/white sweep that goes on has some in its backup: they
+    /// must not be repeated over that.
+    SweptCommit {
+        /// First pages of the chains.
+        chains: &'a [u8],
+        /// The redo of sets.
+        changes: &'a [u8],
+        /// Where the sweep began.
+        sweep: Lsn,
+        /// For each change, in order, one bit, in bytes from the lowest bit on: whether the backup has it. What follows the
+        /// last bit that is set is left out.
+        included: &'a [u8],
+    },
+    /// A transaction that is committed, and is repeated by running its procedure again.
+    Call {
+        /// Where the black/white sweep began that goes on and has all its changes in its backup.
+        sweep: Option<Lsn>,
+        /// The procedure and its parameters, as a transaction stores its call.
+        call: &'a [u8],
     },
     /// A page of chain number `chain` of the commit record was freed; the chain now begins at page `next`, 0 at its end.
     ChainStep {
@@ -216,6 +236,22 @@ pub fn encode<'a>(
                 7
             }
         }
+        Body::SweptCommit { chains, changes, sweep, included } => {
+            put_bytes(out, chains);
+            put_bytes(out, changes);
+            out.extend_from_slice(&sweep.0.to_le_bytes());
+            put_bytes(out, included);
+            8
+        }
+        Body::Call { sweep: None, call } => {
+            put_bytes(out, call);
+            9
+        }
+        Body::Call { sweep: Some(sweep), call } => {
+            out.extend_from_slice(&sweep.0.to_le_bytes());
+            put_bytes(out, call);
+            10
+        }
         Body::ChainStep { chain, next } => {
             out.extend_from_slice(&chain.to_le_bytes());
             out.extend_from_slice(&next.to_le_bytes());
@@ -275,6 +311,14 @@ impl<'a> Record<'a> {
             5 => Body::ChainStep { chain: take_u32(&mut input)?, next: take_u32(&mut input)? },
             6 => Body::RolledBack,
             7 => Body::Commit { chains: take_bytes(&mut input)?, changes: take_bytes(&mut input)? },
+            8 => Body::SweptCommit {
+                chains: take_bytes(&mut input)?,
+                changes: take_bytes(&mut input)?,
+                sweep: Lsn(take_u64(&mut input)?),
+                included: take_bytes(&mut input)?,
+            },
+            9 => Body::Call { sweep: None, call: take_bytes(&mut input)? },
+            10 => Body::Call { sweep: Some(Lsn(take_u64(&mut input)?)), call: take_bytes(&mut input)? },
             _ => return None,
         };
         let record = Record { transaction, body, edits, rest: input };
@@ -336,6 +380,9 @@ mod tests {
             Body::Compensation { remaining: 7 },
             Body::Commit { chains: &[1; 16], changes: &[] },
             Body::Commit { chains: &[], changes: b"redo" },
+            Body::SweptCommit { chains: &[2; 8], changes: b"redo", sweep: Lsn(77), included: &[5] },
+            Body::Call { sweep: None, call: b"call" },
+            Body::Call { sweep: Some(Lsn(1 << 40)), call: b"" },
             Body::ChainStep { chain: 1, next: 5 },
             Body::RolledBack,
         ]);

@@ -176,6 +176,19 @@ impl Scan {
         Log::start(&self.executor, &self.settings, start).await
     }
 
+    /// A log for whoever appends nothing while this one is read.
+    pub fn idle_log(&self) -> Rc<Log> {
+        let start = Start {
+            file: self.file,
+            capacity: self.capacity,
+            synchronous: self.synchronous,
+            position: 0,
+            oldest: 0,
+            epoch: 0,
+        };
+        Log::assemble(&self.executor, &self.settings, &start)
+    }
+
     fn step(&mut self) -> Result<Step> {
         if std::mem::take(&mut self.partial_done) {
             self.partial.clear();

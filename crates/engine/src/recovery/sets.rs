@@ -1,39 +1,66 @@
 //! Redo of memory-resident sets: what was committed after the backup's sweep began is repeated, transaction by transaction in
-//! the order of their commits.
+//! the order of their commits (Garcia-Molina and Salem, System M, 1988, section 4).
+//!
+//! Values may be repeated over any images. Actions and procedures are repeated exactly once over what a consistent sweep has
+//! left; those that a black/white sweep has in its backup are left out, if it is that sweep's backup that was loaded: the one
+//! of a sweep that did not end says nothing. Records of all kinds may follow one another, because each says what it is. The
+//! restart ends with a checkpoint of its own, so an opening with another log or other sweeps begins with a backup that suits
+//! it, before it has logged anything.
 
 use super::{Batch, decode};
+use crate::canary::{self, Canary};
+use crate::database::Database;
 use crate::log::record::Body;
-use crate::set::{ApplyError, Sets};
+use crate::set::ApplyError;
 use crate::transaction::grow_set;
 use crate::{Error, Result};
 use base::Lsn;
-use executor::Executor;
-use std::cell::RefCell;
 
-/// Repeats what the batch's transactions have changed in sets.
-pub(super) fn redo(executor: &Executor, sets: &RefCell<Sets>, batch: &Batch, begin: Lsn) -> Result<()> {
+/// Repeats what the batch's transactions have changed in the sets of `database`, which only repeats. Their backup was begun
+/// at `begin`.
+pub(super) async fn redo(database: &Database, batch: &Batch, begin: Lsn) -> Result<()> {
     let mut from = 0;
     for &(start, end, to) in &batch.records {
         let record = decode(&batch.bytes[from..to], start)?;
         from = to;
-        let Body::Commit { changes, .. } = record.body else { continue };
         if end <= begin {
             continue;
         }
-        let mut sets = sets.borrow_mut();
-        loop {
-            let detail = match sets.apply(changes) {
-                Ok(()) => break,
-                Err(ApplyError::NoSegment(partition)) => {
-                    grow_set(executor, &mut sets, partition)?;
-                    continue;
+        match record.body {
+            Body::Commit { changes, .. } => apply(database, start, changes, &[])?,
+            Body::SweptCommit { changes, sweep, included, .. } => {
+                let is_there = sweep == begin && !canary::is_planted(Canary::IgnoredInclusion);
+                apply(database, start, changes, if is_there { included } else { &[] })?;
+            }
+            Body::Call { sweep, call } => {
+                let is_there = sweep == Some(begin) && !canary::is_planted(Canary::IgnoredInclusion);
+                if !is_there && !canary::is_planted(Canary::SkippedCall) {
+                    database.repeat(start, call).await?;
                 }
-                // A creation that was cut off before anybody could use it.
-                Err(ApplyError::NoSet(_)) => break,
-                Err(ApplyError::Malformed) => "a commit's changes of sets make no sense".to_owned(),
-            };
-            return Err(Error::DamagedLog { lsn: start, file: "log".into(), detail });
+            }
+            _ => {}
         }
     }
     Ok(())
+}
+
+/// Repeats a transaction's changes of sets but for those that the bits name.
+fn apply(database: &Database, start: Lsn, changes: &[u8], included: &[u8]) -> Result<()> {
+    let is_included = |position: usize| included.get(position / 8).is_some_and(|bits| bits >> (position % 8) & 1 == 1);
+    let mut sets = database.0.sets.borrow_mut();
+    let mut again = canary::is_planted(Canary::RepeatedAction);
+    loop {
+        let detail = match sets.apply_except(changes, is_included) {
+            Ok(()) if std::mem::take(&mut again) => continue,
+            Ok(()) => return Ok(()),
+            Err(ApplyError::NoSegment(partition)) => {
+                grow_set(&database.0.executor, &mut sets, partition)?;
+                continue;
+            }
+            // A creation that was cut off before anybody could use it.
+            Err(ApplyError::NoSet(_)) => return Ok(()),
+            Err(ApplyError::Malformed) => "a commit's changes of sets make no sense".to_owned(),
+        };
+        return Err(Error::DamagedLog { lsn: start, file: "log".into(), detail });
+    }
 }

@@ -133,11 +133,12 @@ impl Inner {
 
     /// Runs one transaction to its end, its restart or its failure.
     async fn run(self: &Rc<Self>, mut request: Request) {
-        let body = &self.procedures[request.procedure.0 as usize].1;
+        let (name, body) = &self.procedures[request.procedure.0 as usize];
         let mut transaction = match self.database.begin_aged(request.age).await {
             Ok(transaction) => transaction,
             Err(error) => return self.respond(request, Err(error)),
         };
+        transaction.note_call(name, &request.parameters);
         match body.run(&mut transaction, &request.parameters).await {
             Ok(answer) => self.commit(transaction, request, answer).await,
             Err(error) => {

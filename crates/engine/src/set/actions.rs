@@ -13,7 +13,7 @@ use base::PartitionId;
 use std::ops::Range;
 
 /// Adds to a little-endian integer of 1, 2, 4 or 8 bytes, modulo its range, and returns it, without sign.
-pub(super) fn add_to(part: &mut [u8], amount: i64) -> u64 {
+pub(crate) fn add_to(part: &mut [u8], amount: i64) -> u64 {
     let mut word = [0; 8];
     word[..part.len()].copy_from_slice(part);
     let sum = u64::from_le_bytes(word).wrapping_add_signed(amount).to_le_bytes();
@@ -50,7 +50,7 @@ impl Sets {
         assert!(matches!(width, 1 | 2 | 4 | 8), "an integer of {width} bytes");
         let before = self.position(owner);
         let sum = self.modify_part(owner, partition, key, hash, part, |part| add_to(part, amount))?;
-        if self.logging == Logging::Actions && self.position(owner) != before {
+        if self.logging != Logging::Values && self.position(owner) != before {
             let redo = &mut self.owners[owner.0 as usize].redo;
             redo.truncate(before.redo);
             Redo { partition, key, action: Action::Add { offset, width, amount } }.encode(redo);

@@ -26,6 +26,9 @@ use std::collections::BTreeMap;
 
 /// Any colour will do.
 pub(super) const ANY: u8 = WHITE | BLACK;
+/// Beside the colours that an owner has touched: it has also seen that a record was missing, which has no colour.
+const MISSED: u8 = 0b1000_0000;
+const _: () = assert!(ANY & MISSED == 0);
 
 /// A white segment as it was when the sweep began.
 pub(super) struct Preserved {
@@ -70,7 +73,7 @@ impl Watch {
             touched.resize(owner.0 as usize + 1, 0);
         }
         let touched = &mut touched[owner.0 as usize];
-        if *touched | colour == ANY && writes {
+        if (*touched | colour) & ANY == ANY && writes {
             return Err(Refusal::Painted(segment as u32));
         }
         *touched |= colour;
@@ -82,11 +85,31 @@ impl Watch {
         if !self.is_on {
             return ANY;
         }
-        match self.touched.borrow().get(owner.0 as usize) {
-            None | Some(0) => ANY,
-            Some(&touched) if touched == ANY => 0,
-            Some(touched) => *touched,
+        match self.colours(owner) & ANY {
+            0 => ANY,
+            ANY => 0,
+            touched => touched,
         }
+    }
+
+    /// What an owner has touched.
+    pub(super) fn colours(&self, owner: Owner) -> u8 {
+        self.touched.borrow().get(owner.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// Notes that an owner has seen that a record is missing.
+    #[inline]
+    pub(super) fn miss(&self, owner: Owner) {
+        if self.is_on {
+            self.touch(owner, MISSED, 0, false).expect("this mixes no colours");
+        }
+    }
+
+    /// The same, and the refusal that says so.
+    #[inline]
+    pub(super) fn missing(&self, owner: Owner) -> Refusal {
+        self.miss(owner);
+        Refusal::Missing
     }
 
     /// Forgets what an owner has touched.
@@ -109,6 +132,7 @@ impl Set {
     /// Makes all segments colourless and forgets what was preserved.
     pub(super) fn end_capture(&mut self) {
         self.capture = None;
+        self.buried.clear();
         for segment in &mut self.segments {
             (segment.colour, segment.preserved) = (0, None);
         }
@@ -127,6 +151,27 @@ impl Set {
         }
         let (segment, _) = self.locate(place);
         watch.touch(owner, self.segments[segment].colour, segment, true)
+    }
+
+    /// Lets an owner see that there is a record with this key already, unless it mixes colours by that.
+    #[cold]
+    pub(super) fn watch_duplicate(
+        &self,
+        watch: &Watch,
+        owner: Owner,
+        key: &[u8],
+        hash: u64,
+        writes: bool,
+    ) -> Result<(), Refusal> {
+        let place = self.find(key, hash)?.expect("it was found just now");
+        let (segment, _) = self.locate(place);
+        watch.touch(owner, self.segments[segment].colour, segment, writes)
+    }
+
+    /// The colours of segments that a record with this key may be inserted into. A black/white backup that has the deletion
+    /// of a record not, but the next one's insert, would make of both what never was: so it stays black.
+    pub(super) fn colours_for(&self, hash: u64) -> u8 {
+        if self.buried.contains(&hash) { BLACK } else { ANY }
     }
 
     /// The colours that a record may move to from this segment.
@@ -249,6 +294,25 @@ impl Sets {
         if capture == Capture::BlackWhite(Unit::Transaction) {
             self.watch.begin(&self.owners);
         }
+    }
+
+    /// How a transaction that ends now, during a black/white sweep, can be run again over the backup in the state that it has
+    /// seen: `Some(true)` if the backup will have all that it has done, `Some(false)` if it will have nothing of it.
+    ///
+    /// A transaction that has touched white segments only is in the backup wholly, before all others. One that has touched
+    /// black ones only finds them as they were painted and as others after that have changed them, who touched black as
+    /// well and are run again before it. That a record is missing has no colour, so whoever has seen it may not see it again.
+    pub fn is_repeatable(&self, owner: Owner) -> Option<bool> {
+        match self.watch.colours(owner) {
+            WHITE => self.included(owner).all(|included| included).then_some(true),
+            0 | BLACK => (!self.included(owner).any(|included| included)).then_some(false),
+            _ => None,
+        }
+    }
+
+    /// Notes that an owner sees that records are missing: those that a range has not.
+    pub fn note_missing(&self, owner: Owner) {
+        self.watch.miss(owner);
     }
 
     /// Whether the sweep in progress has still to take a segment.

@@ -16,6 +16,7 @@ use crate::difference::difference;
 use crate::transaction::key_hash;
 use base::PartitionId;
 use driver::Frame;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Segments tried before an insert asks for a new one.
@@ -41,6 +42,8 @@ pub(super) struct Set {
     pub(super) capture: Option<Capture>,
     /// What is known of records whose segments are being loaded; secondary indexes follow at the end.
     pub(super) loading: Option<Box<Loading>>,
+    /// The hashes of the keys that were deleted from black segments of a black/white sweep.
+    pub(super) buried: BTreeSet<u64>,
     /// The highest sequence number given out.
     pub(super) sequence: u64,
     /// The number of the next arrival.
@@ -131,6 +134,7 @@ impl Set {
             secondaries: secondaries.into_iter().map(Ordered::new).collect(),
             capture: None,
             loading: None,
+            buried: BTreeSet::new(),
             sequence: 0,
             arrival: 0,
         }
@@ -322,6 +326,7 @@ impl Set {
         if self.find(key, hash)?.is_some() {
             return Err(Refusal::Duplicate);
         }
+        let allowed = if self.buried.is_empty() { allowed } else { allowed & self.colours_for(hash) };
         let (place, size) = self.allocate(needed(key.len(), value.len()), allowed)?;
         self.write(place, size, key, value);
         self.finder.add(key, hash, place);
@@ -467,6 +472,9 @@ impl Set {
         let bytes = self.segments[segment].bytes_mut();
         let head = item(bytes, at);
         set_item(bytes, at, head.with_deleted(true));
+        if self.is_black_white() && self.segments[segment].colour == BLACK {
+            self.buried.insert(hash);
+        }
         self.note(changes, place, hash, changes.saved.len(), Before::Here);
     }
 

@@ -210,4 +210,9 @@ impl Sets {
     pub fn next_arrival(&self, partition: PartitionId) -> u64 {
         self.set(partition).arrival
     }
+
+    /// Gives a set's arrivals numbers from `next` on. Returns the number that the next one would have had.
+    pub(crate) fn count_arrivals_from(&mut self, partition: PartitionId, next: u64) -> u64 {
+        std::mem::replace(&mut self.set_mut(partition).arrival, next)
+    }
 }

@@ -208,3 +208,37 @@ fn a_rollback_gives_room_back() {
     assert_eq!(sets.bytes(KEYED), taken - 1000);
     sets.check().expect("sound");
 }
+
+/// A backup with a record from a black segment and its successor from a white one, of which it has the insert but not the
+/// deletion before it, would lose the record at a restart.
+#[test]
+fn a_record_deleted_from_a_black_segment_does_not_come_back_in_a_white_one() {
+    let (mut sets, owner) = (two_sets(), Owner(0));
+    sets.set_logging(Logging::Actions);
+    for key in [b"a", b"b"] {
+        with_room(&mut sets, KEYED, |sets| sets.insert(owner, KEYED, key, hash(key), &[0; 9_000])).expect("room");
+    }
+    sets.commit(owner);
+    assert_eq!(sets.segments(KEYED), 2);
+    sets.begin_capture(Capture::BlackWhite(Unit::Action));
+    let mut images = [frame(16 << 10), frame(16 << 10)];
+    sets.image(KEYED, 0, &mut images[0]);
+    sets.paint(KEYED, 0);
+    assert_eq!(sets.delete(owner, KEYED, b"a", hash(b"a")), Ok(true));
+    with_room(&mut sets, KEYED, |sets| sets.insert(owner, KEYED, b"a", hash(b"a"), &[1; 10])).expect("room");
+    let (redo, included) = (sets.redo(owner).to_vec(), sets.included(owner).collect::<Vec<_>>());
+    sets.commit(owner);
+    sets.image(KEYED, 1, &mut images[1]);
+    sets.paint(KEYED, 1);
+    sets.end_capture();
+
+    let mut restarted = two_sets();
+    for (number, image) in (0..).zip(images) {
+        restarted.load(KEYED, number, 0, image).expect("sound");
+    }
+    restarted.finish_load();
+    while let Err(ApplyError::NoSegment(_)) = restarted.apply_except(&redo, |position| included[position]) {
+        restarted.add_segment(KEYED, frame(16 << 10));
+    }
+    assert_eq!(restarted.get(owner, KEYED, b"a", hash(b"a")), Ok(Some(&[1; 10][..])));
+}

@@ -46,12 +46,17 @@ impl Transaction {
         }
         let found = self.database.describe(partition)?;
         if let Organization::Set { arrivals: true, .. } = found.organization {
-            if found.schema.is_some() {
-                return Ok(position_of(partition, Box::pin(self.append_typed(&found, record)).await?));
-            }
-            let locks_records = found.locking == Locking::Record;
-            return Ok(position_of(partition, self.append_to_set(partition, record, locks_records).await?));
+            let counted = self.begin_arrival(partition)?;
+            let number = if found.schema.is_some() {
+                Box::pin(self.append_typed(&found, record)).await?
+            } else {
+                let locks_records = found.locking == Locking::Record;
+                self.append_to_set(partition, record, locks_records).await?
+            };
+            self.end_arrival(partition, number, counted);
+            return Ok(position_of(partition, number));
         }
+        self.depart()?;
         let Organization::Append { blocking_factor } = found.organization else {
             return Err(found.wrong_organization("records are added to it by key or number"));
         };
@@ -121,6 +126,7 @@ impl Transaction {
         if !matches!(found.organization, Organization::Append { .. }) {
             return Err(found.wrong_organization("use a cursor or object numbers"));
         }
+        self.depart()?;
         let database = self.database.clone();
         let count = database.complete(|| database.append_page_count(partition)).await?;
         for number in 1..count {

@@ -92,6 +92,22 @@ impl Transaction {
 /// The rest of a commit.
 pub type Committing = Pin<Box<dyn Future<Output = Result<()>>>>;
 
+impl Transaction {
+    /// Ends a procedure that was run again for a restart: what it has done is committed, and logged already. Words if it
+    /// has not done that.
+    pub(crate) fn end_repeated(mut self) -> Result<(), String> {
+        if self.state.call.numbers_left() > 0 {
+            return Err("it adds fewer arrivals than when it was logged".to_owned());
+        }
+        self.ended = true;
+        let (database, state) = (self.database.clone(), std::mem::take(&mut self.state));
+        database.0.sets.borrow_mut().commit(state.owner);
+        database.release_locks(&state, None);
+        database.retire(state);
+        Ok(())
+    }
+}
+
 /// A transaction whose fate is decided. It leaves the tables even if its commit is not waited for.
 struct Ending {
     database: Database,
@@ -153,8 +169,7 @@ impl Ending {
         let packed: Vec<u8> = state.chains.iter().flat_map(|chain| chain.first.packed().to_le_bytes()).collect();
         let lsn = {
             let mut sets = inner.sets.borrow_mut();
-            let commit = Body::Commit { chains: &packed, changes: sets.redo(state.owner) };
-            let lsn = inner.log.append(state.id, &commit, std::iter::empty());
+            let lsn = database.append_commit(&sets, state, &packed);
             sets.commit(state.owner);
             if sets.is_capturing() {
                 database.charge_copies(&mut sets);

@@ -123,6 +123,7 @@ impl Transaction {
         if self.database.is_set(cursor.partition) {
             return Err(self.database.describe(cursor.partition)?.wrong_organization("a set has no order; scan it"));
         }
+        self.depart()?;
         while cursor.ready.is_empty() {
             if cursor.from.is_none() {
                 return Ok(None);

@@ -102,6 +102,7 @@ impl Transaction {
 
     /// Finds an object and locks it, or its page, as the partition's locking asks.
     async fn lock_object(&mut self, partition: PartitionId, number: u64, mode: Mode) -> Result<(Place, usize)> {
+        self.depart()?;
         let found = self.database.describe(partition)?;
         let Organization::Direct { objects, blocking_factor, record_size } = found.organization else {
             return Err(found.wrong_organization("its records have no numbers"));

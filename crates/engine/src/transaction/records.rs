@@ -30,7 +30,7 @@ enum Obstacle {
 }
 
 /// What a partition with keys is to who changes its records.
-enum Keyed {
+pub(super) enum Keyed {
     BTree,
     Set,
     /// A set whose records have a type, and perhaps secondary indexes.
@@ -104,6 +104,7 @@ impl Transaction {
         if database.is_set(partition) {
             return self.look_in_set(partition, key, |value| value.map(<[u8]>::to_vec)).await;
         }
+        self.depart()?;
         let found = database.refer(partition, || database.find(partition, key)).await?;
         self.tell_key(partition, key, false);
         match found {
@@ -145,6 +146,7 @@ impl Transaction {
         if self.database.is_set(partition) {
             return self.look_in_set(partition, key, look).await;
         }
+        self.depart()?;
         let mut look = Some(look);
         let database = self.database.clone();
         let seen = database.refer(partition, || database.look(partition, key, &mut look)).await?;
@@ -213,7 +215,7 @@ impl Transaction {
         }
         let database = self.database.clone();
         match database.keyed(partition) {
-            Keyed::BTree => {}
+            Keyed::BTree => self.depart()?,
             Keyed::Set => return self.write_in_set(partition, key, value, replace).await,
             Keyed::TypedSet => {
                 let found = database.describe(partition)?;
@@ -304,7 +306,7 @@ impl Transaction {
             leaf = None;
         }
         match self.database.keyed(partition) {
-            Keyed::BTree => {}
+            Keyed::BTree => self.depart()?,
             Keyed::Set => return self.modify_in_set(partition, key, change).await,
             Keyed::TypedSet => return Box::pin(self.modify_typed(partition, key, change)).await,
         }
@@ -344,7 +346,7 @@ impl Transaction {
         }
         let database = self.database.clone();
         match database.keyed(partition) {
-            Keyed::BTree => {}
+            Keyed::BTree => self.depart()?,
             Keyed::Set => return self.delete_in_set(partition, key).await,
             Keyed::TypedSet => {
                 let found = database.describe(partition)?;
@@ -442,7 +444,7 @@ impl Database {
     }
 
     #[inline]
-    fn keyed(&self, partition: PartitionId) -> Keyed {
+    pub(super) fn keyed(&self, partition: PartitionId) -> Keyed {
         let partitions = self.0.partitions.borrow();
         let found = &partitions[usize::from(partition.0)];
         match found.organization {

@@ -60,6 +60,7 @@ impl Registry {
         state.chains.clear();
         state.loose = None;
         state.pages.clear();
+        state.call.end();
         state.wrote = false;
         state.logged = 0;
         state.dependency = Lsn::ZERO;

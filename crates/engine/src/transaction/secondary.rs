@@ -128,6 +128,10 @@ impl Transaction {
         if span.is_empty() {
             return Ok(());
         }
+        if found.locking != Locking::Record {
+            self.depart()?;
+        }
+        self.database.0.sets.borrow().note_missing(self.state.owner);
         let (mut last, mut value) = (None, Vec::new());
         loop {
             if self.reference() {

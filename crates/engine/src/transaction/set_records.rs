@@ -87,6 +87,24 @@ impl Transaction {
         Ok(number)
     }
 
+    /// Before an arrival: in a call that is repeated, has it given the number that it had. Returns the set's own count then.
+    pub(super) fn begin_arrival(&mut self, partition: PartitionId) -> Result<Option<u64>> {
+        if !self.state.call.is_repeated() {
+            return Ok(None);
+        }
+        let number = self.state.call.take_number();
+        let number = number.ok_or_else(|| Error::Setting("it adds more arrivals than when it was logged".into()))?;
+        Ok(Some(self.database.0.sets.borrow_mut().count_arrivals_from(partition, number)))
+    }
+
+    /// After it.
+    pub(super) fn end_arrival(&mut self, partition: PartitionId, number: u64, counted: Option<u64>) {
+        self.state.call.give_number(number);
+        if let Some(counted) = counted {
+            self.database.0.sets.borrow_mut().count_arrivals_from(partition, counted.max(number + 1));
+        }
+    }
+
     /// Shows every record of a set to `look`, in no particular order, without locks: for checks while nothing else runs.
     /// `look` returns false to end the scan.
     ///
@@ -97,6 +115,7 @@ impl Transaction {
         if found.set_settings().is_none() {
             return Err(found.wrong_organization("use a cursor, object numbers or scan_appended"));
         }
+        self.depart()?;
         let sets = self.database.0.sets.borrow();
         let _ended = sets.iterate(partition).find(|(key, value)| !look(key, value));
         Ok(())

@@ -1,6 +1,7 @@
 //! Settings that are one of a few words.
 
 use engine::checkpoint::Strategy;
+use engine::set::Logging;
 
 /// A setting that is one of a few words.
 pub trait Choice: Copy + Default + PartialEq + 'static {
@@ -111,6 +112,11 @@ impl Choice for Organization {
         ("set", Organization::Set),
         ("arrivals", Organization::Arrivals),
     ];
+}
+
+impl Choice for Logging {
+    const WORDS: &'static [(&'static str, Logging)] =
+        &[("value", Logging::Values), ("aoper", Logging::Actions), ("toper", Logging::Procedures)];
 }
 
 impl Choice for Strategy {

@@ -1,6 +1,6 @@
 //! From the text to the settings: every section in turn, then what one section may not say beside another.
 
-use super::choice::{DeviceKind, LockGranule, Organization};
+use super::choice::{Choice, DeviceKind, LockGranule, Organization};
 use super::described::{Changes, set_cache_page_size};
 use super::error::{ConfigurationError, Problem};
 use super::section::{Document, Section};
@@ -9,6 +9,7 @@ use super::{
     Partition, WriteBuffer, catalogue, schema,
 };
 use devices::Hardware;
+use engine::checkpoint::Strategy;
 use engine::server;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -112,11 +113,21 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
     }
     let cache = root.section("cache", |section| Cache::read(section, &context, buffer.page_size));
     let write_buffer = root.section("write_buffer", |section| WriteBuffer::read(section, &context, buffer.page_size));
-    let log = root.section("log", |section| read_log(section, &context, write_buffer.is_some()));
+    let (log, log_of_sets) =
+        root.section("log", |section| (read_log(section, &context, write_buffer.is_some()), section.span("sets")));
     let mut placed = |name| root.section(name, |section| section.has("device").then(|| context.device(section)));
     let (undo, temp) = (placed("undo"), placed("temp"));
     let commit = root.section("commit", |section| Commit { update: section.choice("update").unwrap_or_default() });
     let checkpoint = root.section("checkpoint", |section| read_checkpoint(section, log.size));
+    if let Err(why) = checkpoint.sets.check(log.sets) {
+        let (sets, swept) = (log.sets.word(), checkpoint.sets.word());
+        let conflict = format!("sets = \"{sets}\" does not go with [checkpoint] sets = \"{swept}\": {why}");
+        let suits = |strategy: &Strategy| strategy.check(log.sets).is_ok();
+        let words: Vec<&str> =
+            Strategy::ALL.iter().filter(|strategy| suits(strategy)).map(|found| found.word()).collect();
+        let allowed = format!("\"{sets}\" beside [checkpoint] sets = \"{}\"", words.join("\", \""));
+        root.conflict_at(log_of_sets, Problem::Conflict(conflict), &allowed);
+    }
     let locks = root.section("locks", |section| Locks { victim: section.choice("victim").unwrap_or_default() });
     let has_server = root.has("server");
     let server = Some(root.section("server", read_server)).filter(|_| has_server);
@@ -253,6 +264,7 @@ fn read_log(section: &mut Section<'_>, context: &Context, has_write_buffer: bool
         group_commit: read_group_commit(section),
         durable: section.flag("durable").unwrap_or(defaults.durable),
         hold_locks: section.choice("hold_locks").unwrap_or_default(),
+        sets: section.choice("sets").unwrap_or_default(),
     }
 }
 

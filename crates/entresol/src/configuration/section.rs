@@ -96,7 +96,7 @@ impl<'a> Section<'a> {
     }
 
     /// The place of a key's value, or nothing if the key is absent.
-    fn span(&self, key: &str) -> Option<Range<usize>> {
+    pub fn span(&self, key: &str) -> Option<Range<usize>> {
         self.table?.get(key).map(Spanned::span)
     }
 
@@ -394,6 +394,13 @@ impl<'a> Section<'a> {
     /// Reports at the key's value, if the key is there, that it contradicts another.
     pub fn conflict(&self, key: &str, problem: Problem, allowed: &str) {
         if let Some(span) = self.span(key) {
+            self.document.report(span, problem, allowed);
+        }
+    }
+
+    /// Reports at a place that [`Section::span`] gave, that the value there contradicts another section's.
+    pub fn conflict_at(&self, place: Option<Range<usize>>, problem: Problem, allowed: &str) {
+        if let Some(span) = place {
             self.document.report(span, problem, allowed);
         }
     }

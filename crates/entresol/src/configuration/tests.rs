@@ -123,6 +123,7 @@ fn every_section_is_read() {
             durable: false,
             write_buffer: true,
             hold_locks: LockHold::UntilDurable,
+            ..Log::default()
         },
         undo: Some("disk".to_owned()),
         temp: Some("flash".to_owned()),
@@ -380,6 +381,13 @@ fn messages_show_the_line_and_what_is_allowed() {
             "[log]\ngroup_size = 4",
             "house.toml:2:14: 'group_size' has no effect with group_commit = \"adaptive\"\n  |\n2 | group_size = 4\n  \
              |              ^\n  = allowed: group_size beside group_commit = \"size\"",
+        ),
+        (
+            "[log]\nsets = \"toper\"\n[checkpoint]\nsets = \"acbw\"",
+            "house.toml:2:8: sets = \"toper\" does not go with [checkpoint] sets = \"acbw\": a procedure has to find the state \
+             that it had found, so the backup must hold whole transactions; sweep by tcbw, tccou or calc, or log values or \
+             actions\n  |\n2 | sets = \"toper\"\n  |        ^^^^^^^\n  = allowed: \"toper\" beside [checkpoint] sets = \
+             \"tcbw\", \"tccou\", \"calc\"",
         ),
         (
             "[partition.\"../etc\"]",

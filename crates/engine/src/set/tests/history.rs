@@ -319,6 +319,9 @@ impl World {
             self.sets.end_capture();
             self.sets.check().expect("sound");
         }
+        if self.random.chance(0.3) {
+            self.compare_restarted();
+        }
         if capture.is_some_and(|capture| capture != Capture::BlackWhite(Unit::Action)) {
             let restored = records(&self.restore(copy));
             assert!(restored == expected, "{capture:?}: {} records, not {}", restored.len(), expected.len());
@@ -348,8 +351,14 @@ impl World {
         sets
     }
 
-    /// Loses the memory, and comes back from the whole copy of the backup and the log.
-    fn crash(&mut self) {
+    /// What a restart would find now is what was committed.
+    fn compare_restarted(&self) {
+        let found = records(&self.restarted());
+        assert!(found == self.committed, "a restart finds {} records, not {}", found.len(), self.committed.len());
+    }
+
+    /// The sets as they come back from the whole copy of the backup and the log.
+    fn restarted(&self) -> Sets {
         let (mut sets, begin) = match self.backup.current {
             Some(copy) => (self.restore(copy), self.backup.begins[copy]),
             None => (two_sets(), 0),
@@ -364,7 +373,12 @@ impl World {
             }
         }
         sets.set_logging(self.logging);
-        self.sets = sets;
+        sets
+    }
+
+    /// Loses the memory, and comes back.
+    fn crash(&mut self) {
+        self.sets = self.restarted();
         self.backup.sweep = None;
         self.open = (0..OWNERS).map(|_| Open::default()).collect();
         self.holders.clear();

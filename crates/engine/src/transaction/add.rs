@@ -1,0 +1,69 @@
+//! Adding to an integer: the action that the log of actions is made for.
+
+use super::Transaction;
+use super::records::Keyed;
+use crate::set::{Refusal, add_to};
+use crate::{Error, Result};
+use base::PartitionId;
+use std::ops::Range;
+
+impl Transaction {
+    /// Adds to the little-endian integer of 1, 2, 4 or 8 bytes that is this part of the value of `key`, modulo its range, and
+    /// returns it, without sign. If the partition is a set and actions are logged (AOPER), the log has the amount, in as few
+    /// bytes as that takes.
+    ///
+    /// # Errors
+    /// As [`Transaction::modify`], and [`Error::TooLarge`] if the part is not within the value, [`Error::Setting`] if it has
+    /// another length.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let accounts = database.create_partition(PartitionSpec::b_tree("accounts")).await?;
+    /// # database.transaction(async |tx| tx.put(accounts, b"alice", &100_i64.to_le_bytes()).await).await?;
+    /// let left = database.transaction(async |tx| tx.add(accounts, b"alice", 0..8, -30).await).await?;
+    /// assert_eq!(left as i64, 70);
+    /// # Ok(())
+    /// # });
+    /// ```
+    #[inline]
+    pub async fn add(&mut self, partition: PartitionId, key: &[u8], part: Range<usize>, amount: i64) -> Result<u64> {
+        if !matches!(part.len(), 1 | 2 | 4 | 8) {
+            return Err(Error::Setting(format!("an integer has 1, 2, 4 or 8 bytes, not {}", part.len())));
+        }
+        self.database.check_keyed(partition)?;
+        let within = if let Keyed::Set = self.database.keyed(partition) {
+            self.lock_record_exclusively(partition, key).await?;
+            self.add_in_set(partition, key, part.clone(), amount).await?
+        } else {
+            let change = |value: &mut [u8]| {
+                let length = value.len();
+                value.get_mut(part.clone()).map(|part| add_to(part, amount)).ok_or(length)
+            };
+            self.modify(partition, key, change).await?
+        };
+        within.map_err(|limit| {
+            let name = self.database.describe(partition).map_or_else(|_| String::new(), |found| found.name.clone());
+            Error::TooLarge { what: "the end of a part of a value", found: part.end, limit, partition: name }
+        })
+    }
+
+    /// Adds to a part of a set's record, whose lock is held; the value's length if the part is not within it.
+    #[inline]
+    async fn add_in_set(
+        &mut self,
+        partition: PartitionId,
+        key: &[u8],
+        part: Range<usize>,
+        amount: i64,
+    ) -> Result<Result<u64, usize>> {
+        let hash = super::key_hash(key);
+        self.in_set(partition, |sets, owner| match sets.add(owner, partition, key, hash, part.clone(), amount) {
+            Ok(sum) => Ok(Ok(sum)),
+            Err(Refusal::TooLarge { limit, .. }) => Ok(Err(limit)),
+            Err(refusal) => Err(refusal),
+        })
+        .await
+    }
+}

@@ -1,0 +1,54 @@
+//! What the log keeps of a transaction's changes of sets, in the step of its commit.
+
+use super::State;
+use crate::database::{Database, Painting};
+use crate::log::record::Body;
+use crate::set::Sets;
+use base::Lsn;
+
+impl Database {
+    /// Appends the commit record of a transaction and returns its LSN. `chains` are as in [`Body::Commit`].
+    #[inline]
+    pub(super) fn append_commit(&self, sets: &Sets, state: &State, chains: &[u8]) -> Lsn {
+        if let Some(painting) = self.0.painting.get() {
+            return self.append_painted(sets, state, chains, painting);
+        }
+        if state.call.is_logged() {
+            return self.append_call(state, None);
+        }
+        let commit = Body::Commit { chains, changes: sets.redo(state.owner) };
+        self.0.log.append(state.id, &commit, std::iter::empty())
+    }
+
+    /// The same during a black/white sweep, which has some of the changes in its backup and some not.
+    #[cold]
+    fn append_painted(&self, sets: &Sets, state: &State, chains: &[u8], painting: Painting) -> Lsn {
+        // What it had read before the sweep began has no colour.
+        let is_repeatable = state.call.is_logged() && state.id >= painting.first;
+        if let Some(included) = sets.is_repeatable(state.owner).filter(|_| is_repeatable) {
+            return self.append_call(state, included.then_some(painting.begin));
+        }
+        let mut included = Vec::new();
+        for (position, is_included) in sets.included(state.owner).enumerate() {
+            if position % 8 == 0 {
+                included.push(0);
+            }
+            *included.last_mut().expect("it was pushed") |= u8::from(is_included) << (position % 8);
+        }
+        while included.pop_if(|bits| *bits == 0).is_some() {}
+        let changes = sets.redo(state.owner);
+        let commit = match included.as_slice() {
+            [] => Body::Commit { chains, changes },
+            included => Body::SweptCommit { chains, changes, sweep: painting.begin, included },
+        };
+        self.0.log.append(state.id, &commit, std::iter::empty())
+    }
+
+    fn append_call(&self, state: &State, sweep: Option<Lsn>) -> Lsn {
+        let mut scratch = self.0.scratch.borrow_mut();
+        let call = &mut scratch.0;
+        call.clear();
+        state.call.encode(call);
+        self.0.log.append(state.id, &Body::Call { sweep, call }, std::iter::empty())
+    }
+}
