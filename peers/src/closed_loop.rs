@@ -13,6 +13,9 @@ const WARM_UP: u8 = 0;
 const MEASURED: u8 = 1;
 const OVER: u8 = 2;
 
+/// How many threads [`Grouping::Lanes`] has: while one waits for its answers the others' requests are executed.
+const LANES: usize = 4;
+
 /// How often the measuring thread looks whether a client failed.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -23,7 +26,7 @@ pub struct Measured {
     pub responses: Histogram,
     /// The wall-clock time.
     pub elapsed: Duration,
-    /// The CPU time of the whole process, user and system: clients, engine, the engine's background work.
+    /// The CPU time of the whole process and of its children, user and system: clients, engine, the engine's background work.
     pub cpu: Duration,
 }
 
@@ -100,7 +103,8 @@ impl ClosedLoop {
         match grouping {
             Grouping::Single => self.time(|| self.play(engine, 0..1)),
             Grouping::Rounds => self.time(|| self.play(engine, 0..self.clients)),
-            Grouping::Own => self.time(|| self.own(engine)),
+            Grouping::Own => self.time(|| self.spread(engine, self.clients)),
+            Grouping::Lanes => self.time(|| self.spread(engine, LANES.min(self.clients))),
             Grouping::Queue => self.time(|| self.queue(engine)),
         }
     }
@@ -119,11 +123,12 @@ impl ClosedLoop {
         })
     }
 
-    /// Every client is a thread that commits for itself.
-    fn own(&self, engine: &dyn Engine) -> PeerResult<Histogram> {
+    /// So many threads play the clients, each its share of them.
+    fn spread(&self, engine: &dyn Engine, threads: usize) -> PeerResult<Histogram> {
         thread::scope(|scope| {
-            let play = |number| move || self.watched(|| self.play(engine, number..number + 1));
-            let threads: Vec<_> = (0..self.clients).map(|number| scope.spawn(play(number))).collect();
+            let first = |thread: usize| thread * self.clients / threads;
+            let play = |thread| move || self.watched(|| self.play(engine, first(thread)..first(thread + 1)));
+            let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(play(thread))).collect();
             merged(threads)
         })
     }
@@ -306,7 +311,7 @@ mod tests {
 
     #[test]
     fn an_error_ends_the_run_in_every_grouping() {
-        for grouping in [Grouping::Own, Grouping::Queue, Grouping::Rounds, Grouping::Single] {
+        for grouping in [Grouping::Own, Grouping::Queue, Grouping::Rounds, Grouping::Lanes, Grouping::Single] {
             let clients = ClosedLoop::new(Scale(1), 4, 1, Duration::ZERO, Duration::from_secs(3_600), 0);
             let error = clients.serve(&Failing(AtomicU64::new(0)), grouping).unwrap_err();
             assert_eq!(error.to_string(), "the disk is gone", "{grouping:?}");

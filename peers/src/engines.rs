@@ -4,6 +4,7 @@ mod entresol;
 mod fjall;
 mod lmdb;
 mod redb;
+mod redis;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
 mod sqlite;
@@ -53,6 +54,13 @@ pub const CONTENDERS: &[Contender] = &[
         about: "the same; clients are threads that call a procedure",
         groupings: &[Grouping::Own],
         create: entresol::Threads::create,
+    },
+    Contender {
+        name: "entresol-sets",
+        version: "0.1.0",
+        about: "the first with memory-resident sets",
+        groupings: &[Grouping::Own],
+        create: entresol::Tasks::create_sets,
     },
     #[cfg(feature = "rocksdb")]
     Contender {
@@ -104,5 +112,12 @@ pub const CONTENDERS: &[Contender] = &[
         about: "SQL, write-ahead log, one writer",
         groupings: APPLICATION,
         create: sqlite::Sqlite::create,
+    },
+    Contender {
+        name: "redis",
+        version: "7 (redis 1.8.1)",
+        about: "a server in memory, append-only file; a Lua function, pipelined clients",
+        groupings: &[Grouping::Rounds, Grouping::Lanes],
+        create: redis::Redis::create,
     },
 ];

@@ -32,6 +32,8 @@ pub enum Grouping {
     /// The application's without its cost: the committer thread plays all clients itself and commits one request of each
     /// as one transaction.
     Rounds,
+    /// As rounds, several at once: each of a few threads plays its share of the clients on a session of its own.
+    Lanes,
     /// None: one client, every request a transaction of its own.
     Single,
 }
@@ -43,6 +45,7 @@ impl Grouping {
             Grouping::Own => "own",
             Grouping::Queue => "queue",
             Grouping::Rounds => "rounds",
+            Grouping::Lanes => "lanes",
             Grouping::Single => "single",
         }
     }

@@ -7,6 +7,7 @@ use crate::engines::CACHE_BYTES;
 use crate::peer::{Durability, Engine, Grouping, Peer, PeerResult, Session};
 use base::PartitionId;
 use base::statistics::Histogram;
+use entresol::catalog::{Locking, Organization};
 use entresol::configuration::Configuration;
 use entresol::{Database, Direction, Handle, Opening, PartitionSpec, Procedures, Server, Store, Transaction};
 use std::ops::Bound;
@@ -44,19 +45,40 @@ impl Tables {
     }
 }
 
-fn opening(directory: &Path, durability: Durability) -> PeerResult<Opening> {
+/// Where the rows are.
+#[derive(Clone, Copy, PartialEq)]
+enum Residence {
+    Pages,
+    /// Nothing is in pages, so they need no buffer to speak of.
+    Sets,
+}
+
+fn opening(directory: &Path, durability: Durability, residence: Residence) -> PeerResult<Opening> {
     let durable = durability == Durability::Sync;
-    let text = format!("[buffer]\nsize = \"{CACHE_BYTES} B\"\n[log]\ndurable = {durable}\n");
+    let buffer = if residence == Residence::Pages { CACHE_BYTES } else { 64 << 20 };
+    let text = format!("[buffer]\nsize = \"{buffer} B\"\n[log]\ndurable = {durable}\n");
     Ok(Opening::new(directory, Configuration::parse(&text)?))
 }
 
-async fn load(database: &Database, scale: Scale) -> entresol::Result<()> {
+async fn load(database: &Database, scale: Scale, residence: Residence) -> entresol::Result<()> {
     for table in Table::ALL {
-        let partition = database.create_partition(PartitionSpec::b_tree(table.name())).await?;
         let rows = (0..scale.rows(table)).map(|id| (key(id), row(id)));
-        database.load_b_tree(partition, rows, |_| ()).await?;
+        match residence {
+            Residence::Pages => {
+                let partition = database.create_partition(PartitionSpec::b_tree(table.name())).await?;
+                database.load_b_tree(partition, rows, |_| ()).await?;
+            }
+            Residence::Sets => {
+                let partition = database.create_partition(PartitionSpec::set(table.name())).await?;
+                database.load_set(partition, rows, |_| ()).await?;
+            }
+        }
     }
-    database.create_partition(PartitionSpec::append(HISTORY)).await?;
+    let history = match residence {
+        Residence::Pages => PartitionSpec::append(HISTORY),
+        Residence::Sets => PartitionSpec::new(HISTORY, Organization::set(true), Locking::None),
+    };
+    database.create_partition(history).await?;
     database.checkpoint().await
 }
 
@@ -65,18 +87,29 @@ async fn sums(database: &Database) -> entresol::Result<Sums> {
     let mut tx = database.begin().await?;
     let mut sums = Sums::default();
     for table in Table::ALL {
-        let all = (Bound::Unbounded, Bound::Unbounded);
         let partition = tables.balances[table as usize];
-        let mut cursor = tx.cursor(partition, all.0, all.1, Direction::Forward).without_locks();
+        let sum = sums.of_mut(table);
+        if database.set_records(partition).is_some() {
+            tx.scan_set(partition, |_, row| {
+                *sum += balance(row);
+                true
+            })?;
+            continue;
+        }
+        let mut cursor = tx.cursor(partition, Bound::Unbounded, Bound::Unbounded, Direction::Forward).without_locks();
         while let Some((_, row)) = tx.next(&mut cursor).await? {
-            *sums.of_mut(table) += balance(&row);
+            *sum += balance(&row);
         }
     }
-    tx.scan_appended(tables.history, |_, record| {
-        sums.add_history(record[8..].try_into().expect("a history row"));
+    let mut look = |row: &[u8]| {
+        sums.add_history(&row[8..]);
         true
-    })
-    .await?;
+    };
+    if database.set_records(tables.history).is_some() {
+        tx.scan_set(tables.history, |_, row| look(row))?;
+    } else {
+        tx.scan_appended(tables.history, |_, row| look(row)).await?;
+    }
     tx.commit().await?;
     Ok(sums)
 }
@@ -84,12 +117,22 @@ async fn sums(database: &Database) -> entresol::Result<Sums> {
 /// A database on the calling thread; its clients are tasks there.
 pub struct Tasks {
     store: Store,
+    residence: Residence,
 }
 
 impl Tasks {
     /// Creates the database in an empty directory.
     pub fn create(directory: &Path, durability: Durability) -> PeerResult<Box<dyn Peer>> {
-        Ok(Box::new(Tasks { store: opening(directory, durability)?.open()? }))
+        Tasks::open(directory, durability, Residence::Pages)
+    }
+
+    /// The same with memory-resident sets.
+    pub fn create_sets(directory: &Path, durability: Durability) -> PeerResult<Box<dyn Peer>> {
+        Tasks::open(directory, durability, Residence::Sets)
+    }
+
+    fn open(directory: &Path, durability: Durability, residence: Residence) -> PeerResult<Box<dyn Peer>> {
+        Ok(Box::new(Tasks { store: opening(directory, durability, residence)?.open()?, residence }))
     }
 
     /// Plays `count` clients, each a task with transactions of its own.
@@ -127,7 +170,7 @@ async fn client(
 
 impl Peer for Tasks {
     fn load(&mut self, scale: Scale) -> PeerResult<()> {
-        Ok(self.store.run(async |database| load(database, scale).await)?)
+        Ok(self.store.run(async |database| load(database, scale, self.residence).await)?)
     }
 
     fn run(&mut self, grouping: Grouping, clients: &Arc<ClosedLoop>) -> PeerResult<Measured> {
@@ -148,7 +191,7 @@ pub struct Threads {
 impl Threads {
     /// Creates the database in an empty directory.
     pub fn create(directory: &Path, durability: Durability) -> PeerResult<Box<dyn Peer>> {
-        let server = Server::start(opening(directory, durability)?, || {
+        let server = Server::start(opening(directory, durability, Residence::Pages)?, || {
             let mut procedures = Procedures::new();
             procedures.register("transfer", async |tx, parameters| {
                 let tables = Tables::of(tx.database())?;
@@ -163,7 +206,7 @@ impl Threads {
 
 impl Peer for Threads {
     fn load(&mut self, scale: Scale) -> PeerResult<()> {
-        Ok(self.server.handle().with_database(async move |database| load(database, scale).await)?)
+        Ok(self.server.handle().with_database(async move |database| load(database, scale, Residence::Pages).await)?)
     }
 
     fn run(&mut self, grouping: Grouping, clients: &Arc<ClosedLoop>) -> PeerResult<Measured> {
