@@ -3,6 +3,7 @@
 mod bandwidth;
 pub mod bank;
 pub mod cards;
+mod checkpoints;
 mod credit_card;
 pub mod debit_credit;
 pub mod meter;
@@ -29,6 +30,7 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Workload {
+    Checkpoints(checkpoints::Arguments),
     CreditCard(credit_card::Arguments),
     DebitCredit(debit_credit::Arguments),
     PointReads(point_reads::Arguments),
@@ -51,6 +53,10 @@ fn size(text: &str) -> Result<u64, String> {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.workload {
+        Workload::Checkpoints(arguments) => {
+            let report = watched("checkpoints", |progress| checkpoints::run(arguments, progress))?;
+            print(&if arguments.json { report.to_json() } else { report.to_text() })
+        }
         Workload::CreditCard(arguments) => {
             let report = watched("credit-card", |progress| credit_card::run(arguments, progress))?;
             print(&if arguments.terms.json { report.to_json() } else { report.to_text() })

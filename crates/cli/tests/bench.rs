@@ -172,6 +172,36 @@ fn recovery_redoes_the_log_and_undoes_what_was_under_way() {
 }
 
 #[test]
+fn recovery_loads_the_backup_of_sets_and_repeats_their_log() {
+    let directory = workshop();
+    let report = report(directory.path(), "recovery --sets --scale 1 --log 2MiB");
+    assert!(number(&report, "/log_bytes") >= f64::from(2 << 20), "{report:#}");
+    assert!(number(&report, "/backup_bytes") > 12e6, "{report:#}");
+    for pointer in ["/load_seconds", "/redo_seconds", "/sequential_read_seconds", "/open_ratio"] {
+        assert!(number(&report, pointer) > 0.0, "{pointer} in {report:#}");
+    }
+    assert!(number(&report, "/open_seconds") > number(&report, "/load_seconds") + number(&report, "/redo_seconds"));
+}
+
+#[test]
+fn checkpoints_are_held_against_runs_without_any() {
+    let directory = workshop();
+    let line = "checkpoints --scale 1 --clients 8 --seconds 0.3 --rounds 1 --bound 1MiB --strategies tcbw,calc";
+    let report = report(directory.path(), line);
+    let runs = report["runs"].as_array().expect("runs");
+    assert_eq!(runs.len(), 4, "each strategy at both intervals");
+    for run in runs {
+        for pointer in ["/throughput_ratio", "/p99_ratio", "/sweeps_per_s", "/written_bytes_per_s"] {
+            assert!(number(run, pointer) > 0.0, "{pointer} in {report:#}");
+        }
+        let restarts = number(run, "/restarts_by_colour");
+        assert_eq!(restarts > 0.0, run["strategy"] == "tcbw", "{report:#}");
+    }
+    assert_eq!(runs[0]["interval_seconds"], 0.0);
+    assert!(number(&runs[1], "/interval_seconds") > 0.0);
+}
+
+#[test]
 fn every_command_says_what_gains_nothing() {
     let directory = workshop();
     let here = directory.path();
@@ -209,6 +239,7 @@ fn reports_for_people_fit_the_width() {
         "debit-credit --config small.toml --data d --scale 1 --transactions 50 --threads --clients 2",
         "point-reads --config small.toml --data d --seconds 0.05 --buffer 2MiB",
         "recovery --data r --scale 1 --log 1MiB --buffer 32MiB",
+        "checkpoints --data c --scale 1 --clients 4 --seconds 0.1 --rounds 1 --bound 1MiB",
     ];
     for line in lines {
         let output = bench(directory.path(), line);
@@ -230,6 +261,7 @@ fn wrong_usage_is_told_from_failure() {
         "point-reads --outstanding 0",
         "point-reads --buffer lots",
         "recovery --log 0",
+        "checkpoints --strategies sharp",
     ];
     for line in lines {
         let output = bench(directory.path(), line);

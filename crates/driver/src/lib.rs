@@ -64,6 +64,15 @@ pub trait Driver {
     /// A [`Fault`] of kind [`FaultKind::NoMemory`] if it cannot be had.
     fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault>;
 
+    /// The same memory before anybody has touched it: its pages come into being where they are first written, which another
+    /// thread may do. Without such a difference these are [`Driver::frames`].
+    ///
+    /// # Errors
+    /// As [`Driver::frames`].
+    fn untouched_frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
+        self.frames(count, size)
+    }
+
     /// The device of this name, if there is one.
     fn device(&self, name: &str) -> Option<DeviceId>;
 

@@ -233,6 +233,8 @@ pub struct Sets {
     scratch: Vec<u8>,
     /// The changes of redo being applied.
     replay: Changes,
+    /// The records that redo is about to change, by set and hash.
+    ahead: Vec<(u16, u64)>,
     logging: Logging,
     /// The sweep in progress, if it is to be a consistent one.
     capture: Option<Capture>,

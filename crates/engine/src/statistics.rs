@@ -30,6 +30,10 @@ pub struct RecoveryReport {
     pub log_bytes: u64,
     /// Transactions that had not ended.
     pub unfinished: u64,
+    /// Bytes of the backup of memory-resident sets that were loaded.
+    pub backup_bytes: u64,
+    /// The time of loading them, index included, in nanoseconds.
+    pub load_ns: u64,
     /// The time of reading the log and repeating history, in nanoseconds.
     pub redo_ns: u64,
     /// The time of taking back what was not committed, in nanoseconds; the checkpoint that ends a restart excluded.

@@ -456,6 +456,14 @@ impl Executor {
         self.0.driver.borrow_mut().frames(count, size)
     }
 
+    /// The same memory before anybody has touched it; see [`Driver::untouched_frames`].
+    ///
+    /// # Errors
+    /// As [`Executor::frames`].
+    pub fn untouched_frames(&self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
+        self.0.driver.borrow_mut().untouched_frames(count, size)
+    }
+
     /// One frame of memory for I/O.
     ///
     /// # Errors

@@ -40,8 +40,8 @@ impl Drop for Mapping {
 }
 
 impl Mapping {
-    /// Maps `bytes` zeroed bytes and room to begin at a huge page's boundary. Returns the mapping and that beginning.
-    fn new(bytes: usize, dropped: Arc<AtomicUsize>) -> io::Result<(Mapping, NonNull<u8>)> {
+    /// Maps `bytes` zeroed bytes and room to begin at a huge page's boundary, and has them in memory if `touch` is set. Returns the mapping and that beginning.
+    fn new(bytes: usize, touch: bool, dropped: Arc<AtomicUsize>) -> io::Result<(Mapping, NonNull<u8>)> {
         let huge = bytes >= HUGE_PAGE;
         let too_long = || io::Error::from_raw_os_error(libc::ENOMEM);
         let length = if huge { bytes.checked_add(HUGE_PAGE).ok_or_else(too_long)? } else { bytes };
@@ -61,7 +61,7 @@ impl Mapping {
             // SAFETY: the range lies in the new mapping; the advice changes no byte. Refused, small pages do.
             unsafe { libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
         }
-        if bytes <= PREFAULT_MAX {
+        if touch {
             // SAFETY: as above. Old kernels do not know this advice; the pages then come on first use.
             let result = unsafe { libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) };
             let error = io::Error::last_os_error();
@@ -108,6 +108,21 @@ impl Regions {
         size: usize,
         table: Option<&mut dyn BufferTable>,
     ) -> Result<Vec<Frame>, Fault> {
+        self.map(count, size, true, table)
+    }
+
+    /// Maps frames whose pages come into being where they are first written. The ring does not know them: it would touch them.
+    pub(crate) fn untouched_frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
+        self.map(count, size, false, None)
+    }
+
+    fn map(
+        &mut self,
+        count: usize,
+        size: usize,
+        touch: bool,
+        table: Option<&mut dyn BufferTable>,
+    ) -> Result<Vec<Frame>, Fault> {
         assert!(size > 0, "a frame holds at least one byte");
         if count == 0 {
             return Ok(Vec::new());
@@ -115,8 +130,8 @@ impl Regions {
         let attempt = || format!("mapping {count} frames of {size} bytes");
         let no_memory = || fault_of(&attempt(), &io::Error::from_raw_os_error(libc::ENOMEM));
         let bytes = count.checked_mul(size).filter(|bytes| *bytes <= isize::MAX as usize).ok_or_else(no_memory)?;
-        let (mapping, start) =
-            Mapping::new(bytes, Arc::clone(&self.dropped)).map_err(|error| fault_of(&attempt(), &error))?;
+        let (mapping, start) = Mapping::new(bytes, touch && bytes <= PREFAULT_MAX, Arc::clone(&self.dropped))
+            .map_err(|error| fault_of(&attempt(), &error))?;
         let memory = Arc::new(mapping);
         if let Some(table) = table {
             self.register(&memory, start, bytes, size, table);

@@ -527,6 +527,10 @@ impl Driver for RealDriver {
         self.regions.frames(count, size, table)
     }
 
+    fn untouched_frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
+        self.regions.untouched_frames(count, size)
+    }
+
     fn device(&self, name: &str) -> Option<DeviceId> {
         self.devices.iter().position(|device| device.name == name).map(|index| DeviceId(index as u16))
     }

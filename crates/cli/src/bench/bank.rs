@@ -6,6 +6,18 @@ use entresol::configuration::{Configuration, LockGranule, Organization, Partitio
 use entresol::{Database, PartitionSpec, Procedures, Store};
 use workload::debit_credit::{self, ACCOUNT, BRANCH, HISTORY, Scale, TELLER, Tables, Totals};
 
+/// Makes the partitions memory-resident sets.
+pub fn in_memory(configuration: &mut Configuration) {
+    for name in [ACCOUNT, TELLER, BRANCH, HISTORY] {
+        let base = configuration.partition(name);
+        let partition = match name {
+            HISTORY => Partition { organization: Organization::Arrivals, locks: LockGranule::None, ..base },
+            _ => Partition { organization: Organization::Set, ..base },
+        };
+        configuration.partitions.insert(name.to_owned(), partition);
+    }
+}
+
 /// The scale that is loaded where none is asked for.
 const SCALE: u32 = 10;
 

@@ -12,13 +12,19 @@ use std::collections::VecDeque;
 
 /// How many segments are read or verified at once.
 const DEPTH: usize = 16;
-/// Memory is brought in regions of so many bytes: enough for huge pages.
-const REGION_SIZE: usize = 16 << 20;
+/// Memory is brought in regions of so many bytes, enough for huge pages, and as many at once: the system fills new pages with
+/// zeros, which is no small part of a restart, so that they are touched on every core, too.
+const REGION_SIZE: usize = 4 << 20;
+const REGIONS: usize = 4;
+/// What is written once to bring a page of memory into being.
+const PAGE_SIZE: usize = 4096;
 /// As many records make it worth while to have a part of an index built.
 const SHARE_MIN: usize = 1 << 14;
 /// About what it costs on described hardware to verify 64 bytes of an image, and to add a record to an index, in instructions.
 const VERIFY_INSTRUCTIONS: u64 = 40;
 const ADD_INSTRUCTIONS: u64 = 100;
+/// The same for a page of new memory.
+const TOUCH_INSTRUCTIONS: u64 = 500;
 
 /// One set's way back into memory.
 struct Load<'a> {
@@ -46,14 +52,11 @@ impl Backup {
         let size = sets.borrow().segment_size(partition);
         let (images, shares) = (VecDeque::new(), VecDeque::new());
         let mut load = Load { executor, sets, partition, images, shares };
-        let (mut next, mut frames) = (0, Vec::new());
+        let mut memory = Regions { executor, size, left: count as usize, regions: VecDeque::new(), frames: Vec::new() };
+        let mut next = 0;
         while next < count || !load.images.is_empty() {
             while next < count && load.images.len() < DEPTH {
-                if frames.is_empty() {
-                    let region = (REGION_SIZE / size).clamp(1, (count - next) as usize);
-                    frames = executor.frames(region, size)?;
-                }
-                let frame = frames.pop().expect("just brought");
+                let frame = memory.frame().await?;
                 let verifier = sets.borrow().verifier(partition, next, copy);
                 let (files, driver, segment) = (files.clone(), executor.clone(), next);
                 let image = async move { bring(&driver, &files[copy], (segment, frame), verifier).await };
@@ -72,6 +75,42 @@ impl Backup {
             sets.borrow_mut().put_back(share);
         }
     }
+}
+
+/// Memory for segments, touched ahead.
+struct Regions<'a> {
+    executor: &'a Executor,
+    size: usize,
+    /// Frames that are not asked for yet.
+    left: usize,
+    regions: VecDeque<JoinHandle<Result<Vec<Frame>>>>,
+    frames: Vec<Frame>,
+}
+
+impl Regions<'_> {
+    async fn frame(&mut self) -> Result<Frame> {
+        while self.left > 0 && self.regions.len() < REGIONS {
+            let count = (REGION_SIZE / self.size).clamp(1, self.left);
+            self.left -= count;
+            let frames = self.executor.untouched_frames(count, self.size)?;
+            let executor = self.executor.clone();
+            let instructions = (count * self.size / PAGE_SIZE) as u64 * TOUCH_INSTRUCTIONS;
+            let touched = async move { Ok(executor.compute(instructions, move || touched(frames)).await?) };
+            self.regions.push_back(self.executor.spawn(touched));
+        }
+        if self.frames.is_empty()
+            && let Some(region) = self.regions.pop_front()
+        {
+            self.frames = region.join().await?;
+        }
+        Ok(self.frames.pop().expect("as many as there are segments"))
+    }
+}
+
+/// Brings every page of the frames into being.
+fn touched(mut frames: Vec<Frame>) -> Vec<Frame> {
+    frames.iter_mut().for_each(|frame| frame.iter_mut().step_by(PAGE_SIZE).for_each(|byte| *byte = 0));
+    frames
 }
 
 impl Load<'_> {

@@ -10,7 +10,7 @@ use crate::lock::{LockTable, VictimPolicy};
 use crate::log::{Log, Scan, WriteBuffer};
 use crate::recovery;
 use crate::set::{Logging, Sets};
-use crate::statistics::Statistics;
+use crate::statistics::{RecoveryReport, Statistics};
 use crate::transaction::Registry;
 use crate::{Error, Procedures, Result, buffer, log};
 use base::Lsn;
@@ -197,7 +197,10 @@ impl Database {
         let mut scan = scan.since_opening(contents.log_epoch);
         let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
+        let began = executor.now();
         let memory = load_sets(executor, &contents).await?;
+        let load_ns = executor.now().since_ns(began);
+        let backup_bytes = memory.0.borrow().memory_bytes();
         for partition in contents.partitions.iter().filter(|partition| partition.set_settings().is_none()) {
             let placement = settings.hierarchy.placement(&partition.name);
             let page_size = settings.buffer.page_size;
@@ -232,6 +235,7 @@ impl Database {
         buffer.set_log(Rc::clone(&log));
         let database = Database::assemble(executor, settings, log, (buffer, memory), Some(home), contents);
         recovery::finish(&database, unfinished).await?;
+        database.0.recovery.set(RecoveryReport { backup_bytes, load_ns, ..database.recovery() });
         database.0.buffer.bring_residents().await?;
         checkpoint::start(&database);
         Ok(database)

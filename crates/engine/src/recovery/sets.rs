@@ -3,24 +3,41 @@
 //!
 //! Values may be repeated over any images. Actions and procedures are repeated exactly once over what a consistent sweep has
 //! left; those that a black/white sweep has in its backup are left out, if it is that sweep's backup that was loaded: the one
-//! of a sweep that did not end says nothing. Records of all kinds may follow one another, because each says what it is. The
-//! restart ends with a checkpoint of its own, so an opening with another log or other sweeps begins with a backup that suits
-//! it, before it has logged anything.
+//! of a sweep that did not end says nothing. Records of all kinds may follow one another, because each says what it is: those
+//! that were logged while the backup was being swept suit that sweep, and after them the sets are as they were, whatever the
+//! log repeats from then on. So an opening with another log or other sweeps may go on with the backup that it finds.
 
 use super::{Batch, decode};
 use crate::canary::{self, Canary};
 use crate::database::Database;
-use crate::log::record::Body;
+use crate::log::record::{Body, Record};
 use crate::set::ApplyError;
 use crate::transaction::grow_set;
 use crate::{Error, Result};
 use base::Lsn;
 
+/// Changes of so many records are looked up together before they are repeated one by one.
+const AHEAD: usize = 64;
+
+/// The changes of sets in the next [`AHEAD`] records from `number` on, which begins at `from`.
+fn changes_ahead(batch: &Batch, number: usize, mut from: usize) -> impl Iterator<Item = &[u8]> {
+    batch.records[number..].iter().take(AHEAD).filter_map(move |&(_, _, to)| {
+        let bytes = &batch.bytes[std::mem::replace(&mut from, to)..to];
+        match Record::decode(bytes)?.body {
+            Body::Commit { changes, .. } | Body::SweptCommit { changes, .. } => Some(changes),
+            _ => None,
+        }
+    })
+}
+
 /// Repeats what the batch's transactions have changed in the sets of `database`, which only repeats. Their backup was begun
 /// at `begin`.
 pub(super) async fn redo(database: &Database, batch: &Batch, begin: Lsn) -> Result<()> {
     let mut from = 0;
-    for &(start, end, to) in &batch.records {
+    for (number, &(start, end, to)) in batch.records.iter().enumerate() {
+        if number % AHEAD == 0 {
+            database.0.sets.borrow_mut().warm(changes_ahead(batch, number, from));
+        }
         let record = decode(&batch.bytes[from..to], start)?;
         from = to;
         if end <= begin {

@@ -9,6 +9,11 @@ use driver::Frame;
 const GROWTH_MAX: usize = 16 << 20;
 
 impl Sets {
+    /// Bytes of all segments of all sets.
+    pub fn memory_bytes(&self) -> u64 {
+        self.sets.iter().flatten().map(|set| (set.segments.len() * set.segment_size) as u64).sum()
+    }
+
     /// A spare frame of this size, if there is one.
     pub fn spare(&mut self, size: usize) -> Option<Frame> {
         let found = self.spare.iter().position(|frame| frame.len() == size)?;

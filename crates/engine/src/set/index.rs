@@ -112,10 +112,16 @@ impl Index {
         }
     }
 
+    /// A word of the bucket of this hash.
+    #[inline]
+    pub(super) fn glance(&self, hash: u64) -> u64 {
+        self.buckets.line(self.bucket(hash))[0]
+    }
+
     /// Looks at the buckets of these hashes, independently of each other, so that the processor waits for all of them at
     /// once and not for each one when it is used.
     pub(super) fn warm(&self, hashes: impl Iterator<Item = u64>) {
-        let words = hashes.map(|hash| self.buckets.line(self.bucket(hash))[0]);
+        let words = hashes.map(|hash| self.glance(hash));
         std::hint::black_box(words.fold(0, |all, word| all ^ word));
     }
 

@@ -4,7 +4,7 @@ use super::actions::add_to;
 use super::capture::ANY;
 use super::changes::Changes;
 use super::index::Index;
-use super::layout::{self, ITEM_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, item, sequence};
+use super::layout::{self, ITEM_HEADER_SIZE, ITEM_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, item, sequence};
 use super::memory::{Finder, Set, number};
 use super::parts::{PARTS, part};
 use super::redo::{Action, Redo};
@@ -87,6 +87,32 @@ impl Sets {
             roll_back(&mut self.sets, &mut self.replay, Position::default());
         }
         done
+    }
+
+    /// Brings what these changes will touch into the processor's cache: first all buckets, then all records, so that it waits for
+    /// many of them at once and not for one after the other.
+    pub fn warm<'a>(&mut self, changes: impl Iterator<Item = &'a [u8]>) {
+        let mut ahead = std::mem::take(&mut self.ahead);
+        ahead.clear();
+        for mut redo in changes {
+            while let Some(change) = Redo::decode(&mut redo) {
+                ahead.push((change.partition.0, key_hash(change.key)));
+            }
+        }
+        let sets = ahead.iter().filter_map(|(set, hash)| {
+            let set = self.sets.get(usize::from(*set))?.as_ref()?;
+            let Finder::Keyed(parts) = &set.finder else { return None };
+            Some((set, parts, *hash))
+        });
+        let buckets = sets.clone().map(|(_, parts, hash)| parts.glance(hash));
+        std::hint::black_box(buckets.fold(0, |all, word| all ^ word));
+        let records = sets.filter_map(|(set, parts, hash)| {
+            let place = parts.find(hash, |_| true)?;
+            let (segment, at) = set.locate(place);
+            Some(set.segments[segment].bytes_here()?[at + ITEM_HEADER_SIZE])
+        });
+        std::hint::black_box(records.fold(0, |all, byte| all ^ byte));
+        self.ahead = ahead;
     }
 
     fn replay_except(&mut self, mut redo: &[u8], skip: impl Fn(usize) -> bool) -> Result<(), ApplyError> {
@@ -332,6 +358,18 @@ impl Set {
             }
             (Action::Insert { value } | Action::Replace { value }, Some(place)) => {
                 self.put(changes, scratch, place, key, hash, value)
+            }
+            // A value is right whenever it is given, so there is nothing to take back.
+            (Action::Patch { offset, bytes }, Some(place)) if self.secondaries.is_empty() => {
+                let (segment, at) = self.locate(place);
+                let part = offset..offset.saturating_add(bytes.len());
+                let found = &mut self.segments[segment];
+                // A later value may be shorter.
+                if let Some(part) = layout::value_mut(found.bytes_mut(), at).get_mut(part) {
+                    part.copy_from_slice(bytes);
+                    found.dirty = 0b11;
+                }
+                Ok(())
             }
             (Action::Patch { offset, bytes }, Some(place)) => {
                 let part = offset..offset.saturating_add(bytes.len());

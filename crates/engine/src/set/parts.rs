@@ -30,6 +30,12 @@ impl Parts {
         self.0[part(hash)].find(hash, is_it)
     }
 
+    /// A word of the bucket of this hash: whoever reads it waits for that bucket only.
+    #[inline]
+    pub(super) fn glance(&self, hash: u64) -> u64 {
+        self.0[part(hash)].glance(hash)
+    }
+
     /// Adds a place.
     pub(super) fn insert(&mut self, hash: u64, place: u64) {
         self.0[part(hash)].insert(hash, place);

@@ -194,6 +194,11 @@ impl Database {
         is_set.then(|| self.0.sets.borrow().records(partition))
     }
 
+    /// Bytes of the memory of all sets.
+    pub fn segment_bytes(&self) -> u64 {
+        self.0.sets.borrow().memory_bytes()
+    }
+
     /// How many segments of a set the checkpoint server has written since the start.
     ///
     /// # Panics
