@@ -135,7 +135,7 @@ pub enum Refusal {
 }
 
 /// What redo repeats (Garcia-Molina and Salem, System M, 1988, section 4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Logging {
     /// New values: it may be replayed over any committed images (VALUE).
     #[default]

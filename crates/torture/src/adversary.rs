@@ -1,5 +1,6 @@
 //! The world against the engine: the virtual driver, watched and made hostile.
 
+use crate::coverage::Pair;
 use crate::plan::{Moment, Plan, Target};
 use crate::{Coverage, FaultKind, Step};
 use base::{Instant, Random};
@@ -40,6 +41,8 @@ pub struct Scene {
     pub hash: Cell<u64>,
     /// How many events there were.
     pub events: Cell<u64>,
+    /// The log of sets and the sweeps of this life.
+    pub pair: Cell<Pair>,
 }
 
 /// An operation under way.

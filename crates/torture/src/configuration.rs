@@ -1,5 +1,6 @@
 //! A random database and a random workload.
 
+use crate::coverage::pairs;
 use base::Random;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 use engine::buffer::replacement::Policy;
@@ -101,8 +102,9 @@ impl Configuration {
         let (hierarchy, volatile_tiers) = hierarchy(&mut Random::stream(seed, "hierarchy"), tiny);
         let random_sets = &mut Random::stream(seed, "sets");
         let in_memory = random_sets.chance(0.3);
+        let (logging, strategy) = one_of(random_sets, &pairs());
         let sweep = checkpoint::SweepSettings {
-            strategy: one_of(random_sets, &checkpoint::Strategy::ALL),
+            strategy,
             spool: random_sets.chance(0.5),
             quiesce: random_sets.chance(0.3),
             interval_ns: random_sets.chance(0.3).then(|| random_sets.below(20) * MILLISECOND_NS),
@@ -128,6 +130,7 @@ impl Configuration {
                 victim: one_of(random, &[VictimPolicy::Requester, VictimPolicy::Youngest]),
                 checkpoint,
                 sweep,
+                logging,
                 multiprogramming_level: one_of(random, &[2, 4, 64]),
                 ..Settings::default()
             },

@@ -1,11 +1,28 @@
 use crate::{FaultKind, Step};
+use engine::checkpoint::Strategy;
+use engine::set::Logging;
 use std::collections::BTreeMap;
 use virtual_driver::Survival;
+
+/// A log of sets and the sweeps that it goes with.
+pub type Pair = (Logging, Strategy);
+
+/// Every log of sets with every strategy that it goes with.
+pub fn pairs() -> Vec<Pair> {
+    let all = Logging::ALL.into_iter().flat_map(|logging| Strategy::ALL.map(|strategy| (logging, strategy)));
+    all.filter(|(logging, strategy)| strategy.check(*logging).is_ok()).collect()
+}
+
+/// The steps at which databases of every pair are to stop: within a sweep, as the home file is written, and in a restart, as
+/// the backup is loaded and as the log is repeated.
+const STOPS: [Step; 4] = [Step::SegmentWrite, Step::HomeWrite, Step::SegmentRead, Step::LogScan];
 
 /// How often each kind of fault hit each step, and what power cuts did to writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     hits: BTreeMap<(FaultKind, Step), u64>,
+    /// How often a database with sets, of each pair, stopped at each step.
+    stops: BTreeMap<(Pair, Step), u64>,
     /// What became of writes that were not durable at a power cut.
     pub survival: Survival,
 }
@@ -14,6 +31,14 @@ impl Coverage {
     /// Counts one hit.
     pub fn hit(&mut self, kind: FaultKind, step: Step) {
         *self.hits.entry((kind, step)).or_default() += 1;
+    }
+
+    /// Counts where a life with sets of this pair ended, which hit this.
+    pub fn end(&mut self, pair: Pair, life: &Coverage) {
+        for step in STOPS {
+            let stops = life.count(FaultKind::PowerCut, step) + life.count(FaultKind::Kill, step);
+            *self.stops.entry((pair, step)).or_default() += stops;
+        }
     }
 
     /// How often this kind hit this step.
@@ -25,6 +50,9 @@ impl Coverage {
     pub fn add(&mut self, other: &Coverage) {
         for (cell, count) in &other.hits {
             *self.hits.entry(*cell).or_default() += count;
+        }
+        for (cell, count) in &other.stops {
+            *self.stops.entry(*cell).or_default() += count;
         }
         self.add_survival(other.survival);
     }
@@ -42,6 +70,11 @@ impl Coverage {
         let missed = cells.filter(|(kind, step)| step.admits(*kind) && self.count(*kind, *step) == 0);
         let mut missing: Vec<String> =
             missed.map(|(kind, step)| format!("{} at {}", kind.name(), step.name())).collect();
+        for (logging, strategy) in pairs() {
+            let met = |step: &Step| self.stops.get(&((logging, strategy), *step)).is_some_and(|count| *count > 0);
+            let missed = STOPS.iter().filter(|step| !met(step));
+            missing.extend(missed.map(|step| format!("a stop at {} with {logging:?} and {strategy:?}", step.name())));
+        }
         let Survival { kept, lost, torn } = self.survival;
         let fates = [("kept", kept), ("lost", lost), ("torn", torn)];
         missing.extend(fates.iter().filter(|(_, count)| *count == 0).map(|(name, _)| format!("a {name} write")));

@@ -1,8 +1,9 @@
 //! Debit-Credit clients: they meet on shared rows.
 
 use crate::abandon::at_most;
-use crate::configuration::Rows;
+use crate::configuration::{Configuration, Rows};
 use crate::ledger::{Fate, Transfer};
+use crate::procedure::TRANSFER;
 use crate::stage::{After, Stage};
 use base::{PartitionId, Random};
 use engine::{Database, Result, Transaction};
@@ -19,9 +20,9 @@ pub struct Partitions {
 
 impl Partitions {
     /// Looks the partitions up.
-    pub fn of(stage: &Stage, database: &Database) -> Option<Partitions> {
-        let find = |name| stage.partition(database, name);
-        Some(Partitions { rows: [find("account")?, find("teller")?, find("branch")?], history: find("history")? })
+    pub fn of(database: &Database) -> Result<Partitions> {
+        let find = |name| database.partition(name);
+        Ok(Partitions { rows: [find("account")?, find("teller")?, find("branch")?], history: find("history")? })
     }
 }
 
@@ -43,10 +44,21 @@ fn add(row: &mut [u8], delta: i64) {
 /// Runs one client's transactions.
 pub async fn client(stage: Rc<Stage>, database: Database, client: usize) {
     let mut random = stage.random(&format!("debit-credit {client}"));
-    let Some(partitions) = Partitions::of(&stage, &database) else { return };
+    let partitions = match Partitions::of(&database) {
+        Ok(partitions) => partitions,
+        Err(error) => return stage.wrong(error.to_string()),
+    };
     for _ in 0..stage.configuration.transactions {
         stage.pause(&mut random).await;
-        if stage.over.get() || run(&stage, &database, partitions, &mut random).await == After::Reopen {
+        if stage.over.get() {
+            return;
+        }
+        let is_called = stage.configuration.rows == Rows::Set && random.chance(0.6);
+        let after = match is_called {
+            true => call(&stage, &database, &mut random).await,
+            false => run(&stage, &database, partitions, &mut random).await,
+        };
+        if after == After::Reopen {
             return;
         }
     }
@@ -60,6 +72,36 @@ fn draw(stage: &Stage, random: &mut Random) -> Transfer {
         branch: random.below(configuration.branches),
         delta: random.between(1, 2_000) as i64 - 1_000,
     }
+}
+
+/// One transaction as a procedure.
+async fn call(stage: &Stage, database: &Database, random: &mut Random) -> After {
+    let transfer = draw(stage, random);
+    let failed = database.log().failure().is_some();
+    let abandoned = if random.chance(0.06) { random.between(1, 6) } else { u64::MAX };
+    let id = {
+        let ledger = &mut stage.truth.borrow_mut().ledger;
+        let id = ledger.begin(transfer);
+        ledger.note(id, Fate::InDoubt);
+        id
+    };
+    let parameters = transfer.encode(id, Transfer::LENGTH);
+    match at_most(abandoned, database.call(TRANSFER, &parameters)).await {
+        Some(Ok(_)) => acknowledge(stage, id, failed),
+        Some(Err(error)) => stage.judge(&error, "call"),
+        None => After::Retry,
+    }
+}
+
+/// Notes that a client was told of a transaction's commit; `failed` if the log had failed before.
+fn acknowledge(stage: &Stage, id: u64, failed: bool) -> After {
+    let truth = &mut *stage.truth.borrow_mut();
+    truth.ledger.note(id, Fate::Acknowledged);
+    truth.acknowledged += 1;
+    if failed {
+        stage.wrong(format!("transfer {id} commits though the log has failed"));
+    }
+    After::Retry
 }
 
 /// One transaction, with another try after a deadlock.
@@ -98,11 +140,12 @@ async fn work(
     random: &mut Random,
 ) -> Option<Result<()>> {
     let abandoned = if random.chance(0.04) { random.between(1, 6) } else { u64::MAX };
-    at_most(abandoned, changes(stage, tx, partitions, id, transfer)).await
+    at_most(abandoned, changes(&stage.configuration, tx, partitions, id, transfer)).await
 }
 
-async fn changes(
-    stage: &Stage,
+/// What a transfer changes.
+pub async fn changes(
+    configuration: &Configuration,
     tx: &mut Transaction,
     partitions: Partitions,
     id: u64,
@@ -110,9 +153,18 @@ async fn changes(
 ) -> Result<()> {
     let numbers = [transfer.account, transfer.teller, transfer.branch];
     for (partition, number) in partitions.rows.into_iter().zip(numbers) {
-        match stage.configuration.rows {
-            Rows::Tree | Rows::Set => tx.modify(partition, &row_key(number), |row| add(row, transfer.delta)).await?,
+        match configuration.rows {
+            Rows::Set => {
+                tx.add(partition, &row_key(number), 0..8, transfer.delta).await?;
+            }
+            Rows::Tree => tx.modify(partition, &row_key(number), |row| add(row, transfer.delta)).await?,
             Rows::Direct(_) => tx.modify_object(partition, number, |row| add(row, transfer.delta)).await?,
+        }
+    }
+    if let (Rows::Set, Some(guest)) = (configuration.rows, Transfer::guest(id)) {
+        let (accounts, key) = (partitions.rows[0], row_key(configuration.accounts + guest));
+        if !tx.delete(accounts, &key).await? {
+            tx.insert(accounts, &key, &vec![guest as u8; id as usize % 90]).await?;
         }
     }
     let length = Transfer::LENGTH + id as usize % 60;
@@ -128,15 +180,7 @@ async fn end(stage: &Stage, tx: Transaction, id: u64, random: &mut Random) -> Af
     let abandoned = if random.chance(0.04) { random.between(1, 4) } else { u64::MAX };
     stage.truth.borrow_mut().ledger.note(id, Fate::InDoubt);
     match at_most(abandoned, tx.commit()).await {
-        Some(Ok(())) => {
-            let truth = &mut *stage.truth.borrow_mut();
-            truth.ledger.note(id, Fate::Acknowledged);
-            truth.acknowledged += 1;
-            if failed {
-                stage.wrong(format!("transfer {id} commits though the log has failed"));
-            }
-            After::Retry
-        }
+        Some(Ok(())) => acknowledge(stage, id, failed),
         Some(Err(error)) => stage.judge(&error, "commit"),
         None => After::Retry,
     }

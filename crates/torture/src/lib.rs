@@ -21,6 +21,7 @@ mod debit_credit;
 mod ledger;
 mod life;
 mod plan;
+mod procedure;
 mod records;
 mod rot;
 mod stage;
@@ -29,8 +30,8 @@ mod story;
 mod truth;
 mod verify;
 
-pub use configuration::Configuration;
-pub use coverage::Coverage;
+pub use configuration::{Configuration, Rows};
+pub use coverage::{Coverage, Pair};
 pub use plan::Plan;
 pub use step::{FaultKind, Step};
 pub use story::{Failure, Outcome, Summary, run_range, run_seed};

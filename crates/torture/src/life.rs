@@ -2,7 +2,9 @@
 
 use crate::abandon::at_most;
 use crate::adversary::{Adversary, Phase, Scene};
+use crate::coverage::pairs;
 use crate::plan::Plan;
+use crate::procedure::procedures;
 use crate::stage::Stage;
 use crate::truth::Truth;
 use crate::{Configuration, debit_credit, records, verify};
@@ -137,6 +139,12 @@ async fn open(stage: &Stage) -> Option<Database> {
         // What tiers hold must come home when nobody wants them any more.
         settings.hierarchy = hierarchy::Settings::default();
     }
+    let random = &mut stage.random("pairs");
+    if random.chance(0.25) {
+        (settings.logging, settings.sweep.strategy) = *random.choose(&pairs()).expect("there are some");
+    }
+    stage.scene.pair.set((settings.logging, settings.sweep.strategy));
+    settings.procedures = procedures(&stage.configuration);
     let created = stage.truth.borrow().created;
     stage.scene.phase.set(if created { Phase::Opening } else { Phase::Creating });
     let opened = match Database::open(&stage.executor, settings.clone(), "torture").await {

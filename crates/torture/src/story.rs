@@ -1,5 +1,6 @@
 //! A seed's story from the first life to the last, and many seeds one after another.
 
+use crate::configuration::Rows;
 use crate::life::{Ended, Purpose, World, live};
 use crate::plan::Plan;
 use crate::records::Owner;
@@ -172,6 +173,9 @@ impl Story {
             outcome.hash = (outcome.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         }
         outcome.coverage.add(&ended.scene.coverage.borrow());
+        if self.world.configuration.rows == Rows::Set {
+            outcome.coverage.end(ended.scene.pair.get(), &ended.scene.coverage.borrow());
+        }
         outcome.detected |= ended.detected;
         if !ended.wrong.is_empty() {
             outcome.failure = Some(Failure {

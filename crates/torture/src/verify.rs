@@ -2,7 +2,7 @@
 
 use crate::configuration::Rows;
 use crate::debit_credit::{Partitions, balance, row_key};
-use crate::ledger::{Balances, Found};
+use crate::ledger::{Balances, Found, Transfer};
 use crate::life::filler;
 use crate::records::{Contents, owner_of};
 use crate::stage::Stage;
@@ -43,7 +43,7 @@ pub async fn contents(stage: &Stage, database: &Database) -> bool {
 
 async fn transfers(stage: &Stage, database: &Database, tx: &mut Transaction) -> Result<Found> {
     let mut found = Found::default();
-    let Some(partitions) = Partitions::of(stage, database) else { return Ok(found) };
+    let partitions = Partitions::of(database)?;
     tx.scan_appended(partitions.history, |_, record| {
         found.history.push(record.to_vec());
         true
@@ -70,7 +70,28 @@ async fn transfers(stage: &Stage, database: &Database, tx: &mut Transaction) -> 
         balances.retain(|_, balance| *balance != 0);
         found.balances[kind] = balances;
     }
+    if configuration.rows == Rows::Set {
+        guests(stage, tx, partitions, &found).await?;
+    }
     Ok(found)
+}
+
+/// Each guest among the accounts is there if an odd number of committed transfers have let it in or out.
+async fn guests(stage: &Stage, tx: &mut Transaction, partitions: Partitions, found: &Found) -> Result<()> {
+    let mut is_there = [false; Transfer::GUESTS as usize];
+    let transfers = found.history.iter().filter_map(|record| Transfer::decode(record));
+    for guest in transfers.filter_map(|(id, _)| Transfer::guest(id)) {
+        is_there[guest as usize] ^= true;
+    }
+    for (guest, expected) in (0..).zip(is_there) {
+        let key = row_key(stage.configuration.accounts + guest);
+        let record = tx.get(partitions.rows[0], &key).await?;
+        let is_sound = record.as_ref().is_none_or(|value| value.iter().all(|byte| *byte == guest as u8));
+        if record.is_some() != expected || !is_sound {
+            stage.wrong(format!("guest {guest} is {record:?} after {} transfers", found.history.len()));
+        }
+    }
+    Ok(())
 }
 
 /// Everybody's records, by client.

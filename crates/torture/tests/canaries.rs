@@ -1,14 +1,20 @@
 //! Planted bugs: torture that does not find them would find nothing.
 
 use engine::canary::{Canary, plant};
-use entresol_torture::{Failure, Options, run_seed};
+use engine::checkpoint::Strategy;
+use engine::set::Logging;
+use entresol_torture::{Configuration, Failure, Options, Rows, run_seed};
 
 /// The first failure among the first `seeds` seeds with this bug planted.
 fn first_failure(canary: Canary, seeds: u64) -> Failure {
+    first_failure_among(canary, 0..seeds)
+}
+
+fn first_failure_among(canary: Canary, mut seeds: impl Iterator<Item = u64>) -> Failure {
     plant(Some(canary));
-    let found = (0..seeds).find_map(|seed| run_seed(seed, Options::QUICK).failure);
+    let found = seeds.find_map(|seed| run_seed(seed, Options::QUICK).failure);
     plant(None);
-    let failure = found.unwrap_or_else(|| panic!("{canary:?} is not found in {seeds} seeds"));
+    let failure = found.unwrap_or_else(|| panic!("{canary:?} is not found"));
     let healthy = run_seed(failure.seed, Options::QUICK);
     assert_eq!(healthy.failure, None, "without the planted bug the seed is sound");
     failure
@@ -43,4 +49,31 @@ fn a_backup_named_before_it_is_durable_is_found() {
 #[test]
 fn a_slot_reused_before_its_page_is_written_back_is_found() {
     first_failure(Canary::EarlyReuse, 600);
+}
+
+/// The same, among seeds that keep sets with such a log and such sweeps.
+fn first_failure_with_sets(canary: Canary, seeds: usize, suits: impl Fn(Logging, Strategy) -> bool) {
+    let is_suitable = |seed: &u64| {
+        let Configuration { rows, settings, .. } = Configuration::draw(*seed, Options::QUICK);
+        rows == Rows::Set && suits(settings.logging, settings.sweep.strategy)
+    };
+    let suitable = (0..).filter(is_suitable).take(seeds);
+    first_failure_among(canary, suitable);
+}
+
+#[test]
+fn an_action_repeated_twice_is_found() {
+    first_failure_with_sets(Canary::RepeatedAction, 80, |logging, _| logging == Logging::Actions);
+}
+
+#[test]
+fn actions_and_procedures_repeated_over_a_backup_that_holds_them_are_found() {
+    first_failure_with_sets(Canary::IgnoredInclusion, 120, |logging, strategy| {
+        logging != Logging::Values && matches!(strategy, Strategy::ActionBlackWhite | Strategy::TransactionBlackWhite)
+    });
+}
+
+#[test]
+fn a_procedure_left_out_is_found() {
+    first_failure_with_sets(Canary::SkippedCall, 60, |logging, _| logging == Logging::Procedures);
 }

@@ -18,7 +18,7 @@ use executor::JoinHandle;
 use std::collections::VecDeque;
 
 /// What a sweep takes of a segment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strategy {
     /// The state at the moment at which the segment is taken; nobody waits, nothing is consistent (FUZZY).
     #[default]
