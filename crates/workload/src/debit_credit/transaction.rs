@@ -53,6 +53,7 @@ impl Parameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Key(PartitionId),
+    Set(PartitionId),
     Number(PartitionId),
 }
 
@@ -60,7 +61,8 @@ impl Access {
     pub fn of(database: &Database, name: &str) -> Result<Access> {
         let id = database.partition(name)?;
         match database.partitions()[usize::from(id.0)].organization {
-            Organization::BTree | Organization::Set { arrivals: false, .. } => Ok(Access::Key(id)),
+            Organization::BTree => Ok(Access::Key(id)),
+            Organization::Set { arrivals: false, .. } => Ok(Access::Set(id)),
             Organization::Direct { .. } => Ok(Access::Number(id)),
             other => {
                 let detail = "Debit-Credit needs a b-tree, a set or a direct partition".to_owned();
@@ -74,6 +76,10 @@ impl Access {
     async fn add(self, tx: &mut Transaction, number: u64, skip: usize, delta: i64) -> Result<i64> {
         let change = move |record: &mut [u8]| add_to(&mut record[skip..], delta);
         match self {
+            Access::Set(partition) => {
+                let sum = tx.add(partition, &number.to_be_bytes(), skip..skip + 8, delta).await?;
+                Ok(sum as i64)
+            }
             Access::Key(partition) => tx.modify(partition, &number.to_be_bytes(), change).await,
             Access::Number(partition) => tx.modify_object(partition, number, change).await,
         }

@@ -1,0 +1,54 @@
+//! How much the log takes of Debit-Credit over memory-resident sets (Garcia-Molina and Salem, System M, 1988, section 4: the
+//! volume falls from VALUE by AOPER to TOPER).
+
+use base::Random;
+use engine::catalog::{Locking, Organization};
+use engine::checkpoint::{Strategy, SweepSettings};
+use engine::set::Logging;
+use engine::{Database, PartitionSpec, Procedures, Settings};
+use entresol_workload::debit_credit::{self, HISTORY, PROCEDURE, Parameters, Scale};
+use executor::{Executor, Order};
+use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+
+const TRANSACTIONS: u64 = 500;
+
+fn scale() -> Scale {
+    Scale { accounts_per_branch: 1_000, ..Scale::tpc_b(2) }
+}
+
+async fn run(executor: &Executor, logging: Logging, strategy: Strategy) -> engine::Result<f64> {
+    let mut procedures = Procedures::new();
+    procedures.register(PROCEDURE, debit_credit::procedure(scale()));
+    let sweep = SweepSettings { strategy, ..SweepSettings::default() };
+    let database = Database::create(executor, Settings { logging, sweep, procedures, ..Settings::default() }).await?;
+    let spec = |name: &str| {
+        let (organization, arrivals) = (Organization::set(name == HISTORY), name == HISTORY);
+        let locking = if arrivals { Locking::None } else { Locking::Record };
+        Ok(PartitionSpec::new(name, organization, locking))
+    };
+    debit_credit::load(&database, &scale(), spec, |_| {}).await?;
+    let mut random = Random::stream(1, "parameters");
+    let before = database.log().statistics().record_bytes;
+    for _ in 0..TRANSACTIONS {
+        database.call(PROCEDURE, &Parameters::draw(&scale(), &mut random).to_bytes()).await?;
+    }
+    Ok((database.log().statistics().record_bytes - before) as f64 / TRANSACTIONS as f64)
+}
+
+/// Bytes of log records for each transaction.
+fn bytes(logging: Logging, strategy: Strategy) -> f64 {
+    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let bytes = executor.run(run(&executor, logging, strategy));
+    executor.stop();
+    bytes.expect("the machine goes on").expect("runs")
+}
+
+#[test]
+fn values_take_more_of_the_log_than_actions_and_these_more_than_procedures() {
+    for strategy in [Strategy::TransactionBlackWhite, Strategy::TransactionCopyOnUpdate, Strategy::StableVersions] {
+        let [values, actions, procedures] = Logging::ALL.map(|logging| bytes(logging, strategy));
+        assert!(values > actions && actions > procedures, "{strategy:?}: {values}, {actions}, {procedures} bytes");
+        assert!(procedures < 0.75 * values, "{strategy:?}: {values}, {procedures} bytes");
+    }
+}
