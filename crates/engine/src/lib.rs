@@ -29,5 +29,5 @@ mod undo;
 pub use database::{Database, PartitionSpec, Settings};
 pub use error::{Error, Need, Result};
 pub use home::{FORMAT, HOME_FILE};
-pub use procedure::Procedures;
+pub use procedure::{Foresight, Procedures};
 pub use transaction::{Cursor, Direction, Savepoint, Transaction};

@@ -1,8 +1,9 @@
 //! Registered procedures: transactions that callers name, with their parameters as bytes.
 
 use crate::transaction::call::Stored;
+use crate::transaction::key_hash;
 use crate::{Database, Error, Result, Transaction};
-use base::Lsn;
+use base::{Lsn, PartitionId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -14,6 +15,35 @@ type Answer<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + 'a>>;
 pub(crate) trait Procedure {
     /// Runs the body in a transaction that was begun.
     fn run<'a>(&'a self, transaction: &'a mut Transaction, parameters: &'a [u8]) -> Answer<'a>;
+
+    /// Asks for the memory that [`Procedure::run`] will need.
+    fn foresee(&self, _database: &Database, _parameters: &[u8], _foresight: Foresight) {}
+}
+
+/// How soon a record will be needed that [`Database::foresee`] is told of. To get at a record is two steps of which each
+/// needs what the one before has found, so it takes two calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foresight {
+    /// In some time: what says where the record is comes into the processor's cache.
+    Far,
+    /// Next, and `Far` has been said before: the record itself comes.
+    Near,
+}
+
+/// A procedure that says beforehand which records it will need.
+struct Foreseen<Body, Hint> {
+    body: Body,
+    hint: Hint,
+}
+
+impl<Body: Procedure, Hint: Fn(&Database, &[u8], Foresight)> Procedure for Foreseen<Body, Hint> {
+    fn run<'a>(&'a self, transaction: &'a mut Transaction, parameters: &'a [u8]) -> Answer<'a> {
+        self.body.run(transaction, parameters)
+    }
+
+    fn foresee(&self, database: &Database, parameters: &[u8], foresight: Foresight) {
+        (self.hint)(database, parameters, foresight);
+    }
 }
 
 impl<Body: AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>>> Procedure for Body {
@@ -76,6 +106,45 @@ impl Procedures {
         self
     }
 
+    /// As [`Procedures::register`], with a `hint` that calls [`Database::foresee`] for the records that a call with these
+    /// parameters will need. A transaction server whose queue holds such a call asks for their memory while it runs the calls
+    /// before it: waiting for memory is most of what a short transaction on large sets does.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// use entresol_engine::{Procedures, Settings};
+    ///
+    /// let mut procedures = Procedures::new();
+    /// procedures.register_foreseen(
+    ///     "deposit",
+    ///     async |tx, number| {
+    ///         let accounts = tx.database().partition("accounts")?;
+    ///         tx.modify(accounts, number, |balance| vec![{ balance[0] += 1; balance[0] }]).await
+    ///     },
+    ///     |database, number, foresight| {
+    ///         if let Ok(accounts) = database.partition("accounts") {
+    ///             database.foresee(accounts, number, foresight);
+    ///         }
+    ///     },
+    /// );
+    /// # with_database_of(Settings { procedures, ..Settings::default() }, async |database| {
+    /// # let accounts = database.create_partition(PartitionSpec::set("accounts")).await?;
+    /// # database.transaction(async |tx| tx.put(accounts, b"17", &[4]).await).await?;
+    /// assert_eq!(database.call("deposit", b"17").await?, [5]);
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub fn register_foreseen(
+        &mut self,
+        name: &str,
+        body: impl AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>> + 'static,
+        hint: impl Fn(&Database, &[u8], Foresight) + 'static,
+    ) -> &mut Procedures {
+        self.bodies.insert(name.to_owned(), Rc::new(Foreseen { body, hint }));
+        self
+    }
+
     /// All procedures, by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Rc<dyn Procedure>)> {
         self.bodies.iter()
@@ -94,6 +163,14 @@ impl Procedures {
 }
 
 impl Database {
+    /// Asks the processor for the memory that a reference to this record will need, and does not wait for it. Nothing else
+    /// happens, and nothing at all where it is not in a memory-resident set, or not there.
+    pub fn foresee(&self, partition: PartitionId, key: &[u8], foresight: Foresight) {
+        if self.is_set(partition) {
+            self.0.sets.borrow().foresee(partition, key_hash(key), foresight);
+        }
+    }
+
     /// Runs a procedure that the database was opened with.
     ///
     /// # Errors

@@ -71,6 +71,7 @@ pub use schema::{Field, FieldError, FieldType, FieldValue, RecordType};
 pub use secondary::Secondary;
 
 use crate::lock::Owner;
+use crate::procedure::Foresight;
 use crate::transaction::key_hash;
 use base::PartitionId;
 use capture::Watch;
@@ -312,6 +313,12 @@ impl Sets {
         }
         let (bytes, at) = set.at(place);
         Ok(Some(layout::value(bytes, at)))
+    }
+
+    /// Asks for the memory of a record.
+    #[inline]
+    pub(crate) fn foresee(&self, partition: PartitionId, hash: u64, foresight: Foresight) {
+        self.set(partition).foresee(hash, foresight);
     }
 
     /// Inserts a record into a set whose records have keys of the caller's.

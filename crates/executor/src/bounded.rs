@@ -105,6 +105,12 @@ impl<T> BoundedQueue<T> {
         Push { queue: self, executor, item: Some(item), ticket: None }
     }
 
+    /// Shows the item before which so many others will be taken to `look`, if there is one.
+    #[inline]
+    pub fn look_ahead(&self, others: usize, look: impl FnOnce(&T)) {
+        self.items.borrow().get(others).map(look);
+    }
+
     /// Takes the oldest item.
     #[inline]
     pub fn pop(&self, executor: &Executor) -> Option<T> {

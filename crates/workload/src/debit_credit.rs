@@ -7,7 +7,7 @@ mod transaction;
 mod verify;
 
 pub use load::load;
-pub use procedure::{PROCEDURE, procedure};
+pub use procedure::{PROCEDURE, register};
 pub use transaction::{Parameters, Tables};
 pub use verify::{Totals, totals};
 

@@ -38,7 +38,7 @@ pub fn procedures(scale: &Scale) -> Procedures {
 
 /// The same, beside others.
 pub fn register(procedures: &mut Procedures, scale: &Scale) {
-    procedures.register(debit_credit::PROCEDURE, debit_credit::procedure(scale.clone()));
+    debit_credit::register(procedures, scale);
 }
 
 /// Loads the database if it is empty. Without `branches` an existing one is taken as large as it is.

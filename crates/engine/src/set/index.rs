@@ -118,6 +118,11 @@ impl Index {
         self.buckets.line(self.bucket(hash))[0]
     }
 
+    /// Asks for the bucket of this hash, which may come while the caller does something else.
+    pub(super) fn prefetch(&self, hash: u64) {
+        driver::prefetch(self.buckets.line(self.bucket(hash)));
+    }
+
     /// Looks at the buckets of these hashes, independently of each other, so that the processor waits for all of them at
     /// once and not for each one when it is used.
     pub(super) fn warm(&self, hashes: impl Iterator<Item = u64>) {

@@ -2,17 +2,18 @@
 
 use super::arrivals::Arrivals;
 use super::changes::{Before, Changes, Shadow};
-use super::load::Loading;
-use super::parts::Parts;
 use super::layout::{
     self, ITEM_HEADER_SIZE, KEY_LENGTH_MAX, SEGMENT_HEADER_SIZE, SegmentHeader, item, needed, set_item,
 };
+use super::load::Loading;
+use super::parts::Parts;
 use super::redo::{Action, Redo};
 use super::rooms::Rooms;
 use super::secondary::Ordered;
 use super::segment::{BLACK, Segment};
 use super::{Capture, Keys, Refusal, SetSettings};
 use crate::difference::difference;
+use crate::procedure::Foresight;
 use crate::transaction::key_hash;
 use base::PartitionId;
 use driver::Frame;
@@ -21,6 +22,8 @@ use std::ops::Range;
 
 /// Segments tried before an insert asks for a new one.
 const SEGMENTS_TRIED_MAX: usize = 8;
+/// So much of a record's memory is asked for: where its header, its key and the beginning of its value are.
+const FORESEEN_BYTES: usize = 128;
 /// A segment is compacted only for at least this part of it.
 const COMPACTED_MIN: usize = 32;
 
@@ -189,6 +192,22 @@ impl Set {
             Some(place) if is_lent => Err(Lent(self.locate(place).0 as u32)),
             found => Ok(found),
         }
+    }
+
+    /// Asks for what [`Set::find`] and the look at its answer will need.
+    pub(super) fn foresee(&self, hash: u64, foresight: Foresight) {
+        let Finder::Keyed(index) = &self.finder else { return };
+        if foresight == Foresight::Far {
+            return index.prefetch(hash);
+        }
+        index.find(hash, |place| {
+            let (segment, at) = self.locate(place);
+            let bytes = self.segments[segment].bytes_here().and_then(|bytes| bytes.get(at..));
+            if let Some(bytes) = bytes {
+                driver::prefetch(&bytes[..bytes.len().min(FORESEEN_BYTES)]);
+            }
+            true
+        });
     }
 
     /// Adds an empty segment.

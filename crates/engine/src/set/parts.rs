@@ -36,6 +36,11 @@ impl Parts {
         self.0[part(hash)].glance(hash)
     }
 
+    /// See [`Index::prefetch`].
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.0[part(hash)].prefetch(hash);
+    }
+
     /// Adds a place.
     pub(super) fn insert(&mut self, hash: u64, place: u64) {
         self.0[part(hash)].insert(hash, place);

@@ -438,7 +438,7 @@ impl Transaction {
 impl Database {
     /// Whether the partition is a memory-resident set.
     #[inline]
-    pub(super) fn is_set(&self, partition: PartitionId) -> bool {
+    pub(crate) fn is_set(&self, partition: PartitionId) -> bool {
         let partitions = self.0.partitions.borrow();
         matches!(partitions[usize::from(partition.0)].organization, Organization::Set { .. })
     }

@@ -55,6 +55,9 @@ fn items_leave_in_the_order_of_arrival_whoever_gives_up() {
                 } else {
                     let taken = queue.pop(&executor);
                     let expected = model.borrow_mut().left.pop_front();
+                    let (mut next, rest) = (None, model.borrow().left.get(1).copied());
+                    queue.look_ahead(1, |item| next = Some(*item));
+                    assert_eq!(next, rest.filter(|_| capacity > 2), "seed {seed}");
                     assert_eq!(taken, expected, "seed {seed}");
                 }
                 executor.sleep_ns(random.between(1, 100)).await;

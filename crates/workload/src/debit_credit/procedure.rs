@@ -1,27 +1,39 @@
+use super::transaction::Access;
 use super::{Parameters, Scale, Tables};
-use engine::{Error, Result, Transaction};
+use engine::{Database, Error, Foresight, Procedures, Transaction};
 use std::cell::OnceCell;
+use std::rc::Rc;
 
-/// The name under which [`procedure`] is registered.
+/// The name of the procedure.
 pub const PROCEDURE: &str = "debit-credit";
 
-/// Debit-Credit as a procedure for callers on other threads: it takes [`Parameters::to_bytes`] and answers with the account's
-/// new balance, eight bytes with the least first. It finds its partitions when it is first called.
+/// Registers Debit-Credit as a procedure for callers on other threads and for transaction servers: it takes
+/// [`Parameters::to_bytes`] and answers with the account's new balance, eight bytes with the least first. It finds its
+/// partitions when it is first called, and tells of its account beforehand.
 ///
-/// # Errors
-/// [`Error::Setting`] if the parameters are not 32 bytes long; else those of [`Tables::of`] and [`Tables::run`].
-pub fn procedure(scale: Scale) -> impl AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>> + 'static {
-    let known = OnceCell::new();
-    async move |tx: &mut Transaction, bytes: &[u8]| {
+/// Calls fail with [`Error::Setting`] if the parameters are not 32 bytes long; else as [`Tables::of`] and [`Tables::run`].
+pub fn register(procedures: &mut Procedures, scale: &Scale) {
+    let known = Rc::new(OnceCell::new());
+    let (scale, tables) = (scale.clone(), Rc::clone(&known));
+    let body = async move |tx: &mut Transaction, bytes: &[u8]| {
         let parameters = Parameters::from_bytes(bytes)
             .ok_or_else(|| Error::Setting(format!("procedure '{PROCEDURE}' takes 32 bytes, not {}", bytes.len())))?;
-        let tables: &Tables = match known.get() {
+        let tables: &Tables = match tables.get() {
             Some(tables) => tables,
             None => {
-                let tables = Tables::of(tx.database(), &scale)?;
-                known.get_or_init(|| tables)
+                let found = Tables::of(tx.database(), &scale)?;
+                tables.get_or_init(|| found)
             }
         };
         Ok(tables.run(tx, &parameters).await?.to_le_bytes().to_vec())
-    }
+    };
+    // The other tables are small enough to stay in the cache.
+    let hint = move |database: &Database, bytes: &[u8], foresight: Foresight| {
+        if let (Some(Tables { account: Access::Key(accounts), .. }), Some(parameters)) =
+            (known.get(), Parameters::from_bytes(bytes))
+        {
+            database.foresee(*accounts, &parameters.account.to_be_bytes(), foresight);
+        }
+    };
+    procedures.register_foreseen(PROCEDURE, body, hint);
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::debit_credit::{self, DebitCredit, HISTORY, PROCEDURE, Scale, Tables, totals};
+use crate::debit_credit::{self, DebitCredit, HISTORY, Scale, Tables, totals};
 use crate::ground::settings;
 use crate::run::{Length, Measured, Plan, Unwatched, run_through};
 use devices::Hardware;
@@ -23,7 +23,7 @@ fn measured(hardware: &str, load: Load, settings_of: server::Settings) -> Result
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let work = async {
         let mut procedures = Procedures::new();
-        procedures.register(PROCEDURE, debit_credit::procedure(small()));
+        debit_credit::register(&mut procedures, &small());
         let database = Database::create(&executor, Settings { procedures, ..settings(64) }).await?;
         let spec = |name: &str| {
             let arrivals = name == HISTORY;
