@@ -18,6 +18,7 @@ mod secondary;
 mod set_log;
 mod set_records;
 
+pub(crate) use commit::Committing;
 pub use cursor::{Cursor, Direction};
 pub(crate) use long_value::store_here;
 pub use registry::Registry;

@@ -18,7 +18,7 @@ fn scale() -> Scale {
 
 async fn run(executor: &Executor, logging: Logging, strategy: Strategy) -> engine::Result<f64> {
     let mut procedures = Procedures::new();
-    procedures.register(PROCEDURE, debit_credit::procedure(scale()));
+    debit_credit::register(&mut procedures, &scale());
     let sweep = SweepSettings { strategy, ..SweepSettings::default() };
     let database = Database::create(executor, Settings { logging, sweep, procedures, ..Settings::default() }).await?;
     let spec = |name: &str| {

@@ -8,6 +8,7 @@
 use super::Inner;
 use super::requests::Request;
 use crate::procedure::Foresight;
+use crate::transaction::Committing;
 use crate::{Error, Result};
 use executor::{Executor, TaskId};
 use std::cell::{Cell, RefCell};
@@ -158,7 +159,13 @@ impl Inner {
         };
         transaction.note_call(name, &request.parameters);
         match body.run(&mut transaction, &request.parameters).await {
-            Ok(answer) => self.commit(transaction, request, answer).await,
+            Ok(answer) => {
+                transaction.pay_for_end().await;
+                match transaction.commit_early() {
+                    Ok(lsn) => self.release_at(lsn, request, answer),
+                    Err(committing) => self.release_after(committing, request, answer),
+                }
+            }
             Err(error) => {
                 request.age = Some(transaction.began());
                 match transaction.rollback().await {
@@ -177,17 +184,14 @@ impl Inner {
         self.restarts.add(executor, at, request);
     }
 
-    async fn commit(self: &Rc<Self>, transaction: crate::Transaction, request: Request, answer: Vec<u8>) {
-        match transaction.commit_early().await {
-            Ok(lsn) => self.release_at(lsn, request, answer),
-            Err(committing) => {
-                let inner = Rc::clone(self);
-                self.database.executor().spawn(async move {
-                    let result = committing.await;
-                    inner.respond(request, result.map(|()| answer));
-                });
-            }
-        }
+    /// Answers when the rest of the commit is done.
+    #[cold]
+    fn release_after(self: &Rc<Self>, committing: Committing, request: Request, answer: Vec<u8>) {
+        let inner = Rc::clone(self);
+        self.database.executor().spawn(async move {
+            let result = committing.await;
+            inner.respond(request, result.map(|()| answer));
+        });
     }
 
     /// Answers now.

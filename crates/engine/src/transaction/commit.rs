@@ -45,9 +45,8 @@ impl Transaction {
 
     /// Commits without waiting until that is durable: its locks are released, and its answer may leave when the log is durable
     /// up to the position returned. Where the end takes more than that (pages to force or to free, locks that are held until
-    /// then) what is left to do is returned in place of the position.
-    pub(crate) async fn commit_early(self) -> Result<Lsn, Committing> {
-        self.pay_for_end().await;
+    /// then) what is left to do is returned in place of the position. [`Transaction::pay_for_end`] comes before.
+    pub(crate) fn commit_early(self) -> Result<Lsn, Committing> {
         let mut ending = self.decide();
         if ending.only_read() {
             ending.database.0.sets.borrow_mut().commit(ending.state.owner);
@@ -63,8 +62,9 @@ impl Transaction {
         Ok(lsn)
     }
 
+    /// Charges the end of the transaction, and pays.
     #[inline]
-    async fn pay_for_end(&self) {
+    pub(crate) async fn pay_for_end(&self) {
         let inner = &*self.database.0;
         inner.executor.charge(Work::EndTransaction);
         inner.executor.charge_times(Work::LockPair, inner.locks.borrow().held(self.state.owner) as u64);
