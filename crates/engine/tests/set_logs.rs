@@ -269,3 +269,36 @@ fn a_procedure_that_is_gone_or_another_one_is_named_and_nothing_is_lost() {
         assert!(contents(&database).await == expected);
     });
 }
+
+#[test]
+fn a_procedure_that_began_before_a_black_white_sweep_is_not_logged_as_such() {
+    let (media, sweep) =
+        (Media::new(), SweepSettings { strategy: Strategy::TransactionBlackWhite, ..SweepSettings::default() });
+    let mut settings = settings(Logging::Procedures, sweep);
+    settings.procedures.register("copy", async |tx, _| {
+        let stock = tx.database().partition("stock")?;
+        let value = tx.get(stock, &0_u64.to_be_bytes()).await?.expect("it was loaded");
+        let (database, written) = (tx.database().clone(), tx.database().segments_written(stock));
+        while database.segments_written(stock) == written {
+            database.executor().sleep_ns(1_000).await;
+        }
+        tx.add(stock, &2_u64.to_be_bytes(), 0..8, i64::from(value[0])).await.map(|_| Vec::new())
+    });
+    let expected = run(&media, async |executor| {
+        let database = create(executor, settings.clone()).await;
+        let (caller, sweeper) = (database.clone(), database.clone());
+        let copying = executor.spawn(async move { caller.call("copy", b"").await });
+        executor.sleep_ns(10_000).await;
+        let sweeps = database.statistics().sweeps.get();
+        let sweeping = executor.spawn(async move { sweeper.checkpoint().await });
+        copying.join().await.expect("commits");
+        assert!(database.statistics().sweeps.get() == sweeps && !sweeping.is_finished(), "it ends within the sweep");
+        sweeping.join().await.expect("sweeps");
+        contents(&database).await
+    });
+    run(&media, async |executor| {
+        let without = Settings { procedures: Procedures::new(), ..settings.clone() };
+        let database = Database::open(executor, without, "test").await.expect("no procedure is in the log");
+        assert!(database.recovery().records > 0 && contents(&database).await == expected);
+    });
+}

@@ -242,3 +242,37 @@ fn a_record_deleted_from_a_black_segment_does_not_come_back_in_a_white_one() {
     }
     assert_eq!(restarted.get(owner, KEYED, b"a", hash(b"a")), Ok(Some(&[1; 10][..])));
 }
+
+#[test]
+fn a_transaction_can_be_run_again_if_all_that_it_has_seen_had_one_colour() {
+    let mut sets = two_sets();
+    sets.set_logging(Logging::Procedures);
+    for key in [b"a", b"b"] {
+        with_room(&mut sets, KEYED, |sets| sets.insert(Owner(0), KEYED, key, hash(key), &[0; 9_000])).expect("room");
+    }
+    sets.commit(Owner(0));
+    sets.begin_capture(Capture::BlackWhite(Unit::Transaction));
+    sets.paint(KEYED, 0);
+    let (black, white) = (b"a", b"b");
+    let change = |sets: &mut Sets, key: &[u8]| sets.modify(Owner(0), KEYED, key, hash(key), |value| value[0] += 1);
+    let ended = |sets: &mut Sets| {
+        let repeatable = sets.is_repeatable(Owner(0));
+        sets.roll_back(Owner(0));
+        repeatable
+    };
+    change(&mut sets, black).expect("it has touched nothing else");
+    assert_eq!(change(&mut sets, white), Err(Refusal::Painted(1)));
+    assert_eq!(ended(&mut sets), Some(false));
+    change(&mut sets, white).expect("it has touched nothing else");
+    assert_eq!(sets.insert(Owner(0), KEYED, black, hash(black), b""), Err(Refusal::Painted(0)));
+    assert_eq!(ended(&mut sets), Some(true));
+    // What is missing has no colour; nor has what was inserted and taken back.
+    assert_eq!(sets.get(Owner(0), KEYED, b"c", hash(b"c")), Ok(None));
+    change(&mut sets, black).expect("it has touched nothing else");
+    assert_eq!(ended(&mut sets), None);
+    change(&mut sets, white).expect("it has touched nothing else");
+    let position = sets.position(Owner(0));
+    change(&mut sets, white).expect("the same");
+    sets.roll_back_to(Owner(0), position);
+    assert_eq!(ended(&mut sets), None);
+}
