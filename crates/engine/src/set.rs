@@ -512,6 +512,11 @@ impl Sets {
         self.watch.forget(owner);
     }
 
+    /// Whether any segment is lent.
+    pub fn is_any_lent(&self) -> bool {
+        self.sets.iter().flatten().any(|set| set.segments.iter().any(segment::Segment::is_lent))
+    }
+
     /// Every record of a set, in no particular order; those in lent segments are left out.
     pub fn iterate(&self, partition: PartitionId) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.set(partition).records().map(|(_, key, value)| (key, value))

@@ -70,7 +70,9 @@ impl Transaction {
         inner.executor.charge_times(Work::LockPair, inner.locks.borrow().held(self.state.owner) as u64);
         let changes = self.state.undo.len() + inner.sets.borrow().changes(self.state.owner);
         if changes > 0 {
-            inner.executor.charge_times(Work::LogRecord, 2 + changes as u64);
+            // A procedure that is logged as such has no record for each change.
+            let of_changes = if self.state.call.is_logged() { 0 } else { changes as u64 };
+            inner.executor.charge_times(Work::LogRecord, 2 + of_changes);
         }
         inner.executor.settle().await;
     }

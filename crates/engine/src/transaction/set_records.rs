@@ -106,7 +106,8 @@ impl Transaction {
     }
 
     /// Shows every record of a set to `look`, in no particular order, without locks: for checks while nothing else runs.
-    /// `look` returns false to end the scan.
+    /// `look` returns false to end the scan. Segments that a sweep without spooling is writing are left out: await
+    /// [`Database::segments_returned`] first.
     ///
     /// # Errors
     /// [`Error::NoPartition`], [`Error::WrongOrganization`].
@@ -180,6 +181,13 @@ impl Database {
                 add(&self.0.statistics.restarts_by_colour, 1);
                 Err(Error::Painted(name()?))
             }
+        }
+    }
+
+    /// Waits for a moment at which no sweep is writing a segment itself. Until who asked waits again, none is.
+    pub async fn segments_returned(&self) {
+        while self.0.sets.borrow().is_any_lent() {
+            self.0.segment_returned.wait(&self.0.executor).await;
         }
     }
 

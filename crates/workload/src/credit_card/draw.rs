@@ -94,35 +94,29 @@ impl Parameters {
         Parameters { kind, account, store: random.below(scale.stores()), amount: random.between(1, AMOUNT_MAX) as u32 }
     }
 
-    /// The parameters as bytes, for the type's registered procedure: only those that it uses.
+    /// The parameters as bytes, for the type's registered procedure: only those that it uses, seven bits in a byte.
     pub fn to_bytes(self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(20);
-        bytes.extend_from_slice(&self.account.to_le_bytes());
+        let mut bytes = Vec::with_capacity(12);
+        encode(self.account, &mut bytes);
         if self.has_store() {
-            bytes.extend_from_slice(&self.store.to_le_bytes());
+            encode(self.store, &mut bytes);
         }
         if self.has_amount() {
-            bytes.extend_from_slice(&self.amount.to_le_bytes());
+            encode(self.amount.into(), &mut bytes);
         }
         bytes
     }
 
-    /// The inverse of [`Parameters::to_bytes`]; `None` if the length is another.
-    pub fn from_bytes(kind: Kind, bytes: &[u8]) -> Option<Parameters> {
-        let mut parameters = Parameters { kind, account: 0, store: 0, amount: 0 };
-        let (account, mut rest) = bytes.split_first_chunk()?;
-        parameters.account = u64::from_le_bytes(*account);
+    /// The inverse of [`Parameters::to_bytes`]; `None` if these bytes are none of that.
+    pub fn from_bytes(kind: Kind, mut bytes: &[u8]) -> Option<Parameters> {
+        let mut parameters = Parameters { kind, account: decode(&mut bytes)?, store: 0, amount: 0 };
         if parameters.has_store() {
-            let (store, behind) = rest.split_first_chunk()?;
-            parameters.store = u64::from_le_bytes(*store);
-            rest = behind;
+            parameters.store = decode(&mut bytes)?;
         }
         if parameters.has_amount() {
-            let (amount, behind) = rest.split_first_chunk()?;
-            parameters.amount = u32::from_le_bytes(*amount);
-            rest = behind;
+            parameters.amount = decode(&mut bytes)?.try_into().ok()?;
         }
-        rest.is_empty().then_some(parameters)
+        bytes.is_empty().then_some(parameters)
     }
 
     fn has_store(self) -> bool {
@@ -132,4 +126,27 @@ impl Parameters {
     fn has_amount(self) -> bool {
         !matches!(self.kind, Kind::Balance | Kind::CardCheck | Kind::Found)
     }
+}
+
+/// Appends a number, the low seven bits first; a byte with the top bit set is not the last.
+fn encode(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn decode(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        let bits = u64::from(byte & 0x7f);
+        number |= bits << shift;
+        if byte & 0x80 == 0 {
+            return (bits << shift >> shift == bits).then_some(number);
+        }
+    }
+    None
 }

@@ -26,8 +26,12 @@ fn the_mix_is_the_papers_and_parameters_survive_their_bytes() {
         let read = Parameters::from_bytes(drawn.kind, &bytes).expect("its own bytes");
         assert_eq!(read.to_bytes(), bytes);
         assert_eq!(read.account, drawn.account);
-        assert_eq!(Parameters::from_bytes(drawn.kind, &bytes[1..]), None);
+        assert_eq!(Parameters::from_bytes(drawn.kind, &bytes[..bytes.len() - 1]), None);
+        assert_eq!(Parameters::from_bytes(drawn.kind, &[&bytes[..], &[0]].concat()), None);
     }
+    let largest = Parameters { kind: Kind::Debit, account: u64::MAX, store: u64::MAX - 1, amount: u32::MAX };
+    assert_eq!(Parameters::from_bytes(Kind::Debit, &largest.to_bytes()), Some(largest));
+    assert_eq!(Parameters::from_bytes(Kind::Balance, &[0xff; 10]), None, "more than 64 bits");
     for (kind, count) in Kind::ALL.into_iter().zip(counts) {
         let expected = kind.share_percent() as f64 * 1_000.0;
         assert!((count as f64 - expected).abs() < 5.0 * expected.sqrt(), "{}: {count}", kind.name());
@@ -87,7 +91,7 @@ fn every_type_answers_as_its_account_stands() {
         assert_eq!(call(Kind::Found, 7, 0).await?, [1]);
         assert_eq!(call(Kind::Found, 7, 0).await?, [0]);
         assert_eq!(call(Kind::Change, 7, 9).await?, [1]);
-        assert!(matches!(database.call("PAY", b"too short").await, Err(Error::Setting(_))));
+        assert!(matches!(database.call("PAY", b"too long for it").await, Err(Error::Setting(_))));
         assert!(totals(&database, &Tables::of(&database)?).await?.agree());
         Ok::<(), Error>(())
     };

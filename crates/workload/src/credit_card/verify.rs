@@ -33,6 +33,7 @@ impl Totals {
 pub async fn totals(database: &Database, tables: &Tables) -> Result<Totals> {
     database
         .transaction(async |tx| {
+            database.segments_returned().await;
             let (mut charged, mut sold, mut accounts) = (0, 0, BTreeSet::new());
             tx.scan_set(tables.account.partition, |key, value| {
                 accounts.insert(key.to_vec());

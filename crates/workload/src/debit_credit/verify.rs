@@ -36,6 +36,8 @@ pub async fn totals(database: &Database, tables: &Tables) -> Result<Totals> {
 
 async fn add_up(tx: &mut Transaction, tables: &Tables) -> Result<Totals> {
     let scale = &tables.scale;
+    // Nothing is waited for between the scans of sets.
+    tx.database().segments_returned().await;
     let accounts = sum(tx, tables.account, 0..scale.accounts()).await?;
     let group = 1 + scale.tellers_per_branch;
     let (tellers, branches) = match tables.teller {
