@@ -1,7 +1,8 @@
 //! The files that a command reads and writes itself: workloads, traces, reports.
 
 use crate::Failure;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The bytes of a file.
 #[expect(clippy::disallowed_methods, reason = "a command's own input, read before any driver exists")]
@@ -34,4 +35,30 @@ pub fn create(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let failure = |error: std::io::Error| format!("'{}' cannot be written: {error}", path.display());
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(failure)?;
     Ok(std::io::Write::write_all(&mut file, bytes).map_err(failure)?)
+}
+
+/// A directory among the system's temporary ones, removed with all that is in it when this is dropped.
+pub struct Directory(PathBuf);
+
+impl Directory {
+    /// A new one.
+    pub fn new() -> Result<Directory, Failure> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("entresol-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).map_err(|error| format!("'{}' cannot be made: {error}", path.display()))?;
+        Ok(Directory(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Nobody is left to be told.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }

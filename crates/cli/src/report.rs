@@ -5,7 +5,7 @@ mod servers;
 mod tiers;
 
 pub use machine::{DiskCache, Saturated, Simulation};
-pub use servers::ServerUse;
+pub use servers::{Locks, ServerUse};
 pub use tiers::TierUse;
 
 use crate::table::{table, wrapped};
@@ -63,6 +63,10 @@ pub struct RunReport {
     pub process_cpu_us_per_transaction: Option<f64>,
     /// Bytes of log per transaction.
     pub log_bytes_per_transaction: f64,
+    /// The same without the headers of log pages and what is left empty in them.
+    pub log_record_bytes_per_transaction: f64,
+    /// Requests for locks and their conflicts.
+    pub locks: Locks,
     /// The share (0 to 1) of page references found in main memory, by partition.
     pub hit_ratio: BTreeMap<String, f64>,
     /// The share (0 to 1) of them that the second-level cache served, by partition; empty if there is none.
@@ -386,6 +390,8 @@ mod tests {
             cpu_us_per_transaction: 2.25,
             process_cpu_us_per_transaction: (clock == Clock::Real).then_some(7.75),
             log_bytes_per_transaction: 512.4,
+            log_record_bytes_per_transaction: 400.5,
+            locks: Locks { requests: 1_234_567_890, conflicts: 0.01, restarts_by_colour: 0 },
             hit_ratio: BTreeMap::from([("account".to_owned(), 0.725), ("a-partition-of-a-very-".repeat(5), 1.0)]),
             hit_ratio_second_level: BTreeMap::from([
                 ("account".to_owned(), 0.125),

@@ -11,16 +11,17 @@ use papers::{Claim, Experiment, ExperimentError, Extent, STUDIES, Study, Verdict
 /// Reproduces a paper's study: its experiments, and each of its claims beside ours
 ///
 /// The experiments run on described hardware, in parallel over the cores; each run is seeded,
-/// so the figures are the same everywhere. A claim that does not come out is no failure: it
-/// is shown as 'differs', with the reason.
+/// so the figures are the same everywhere. Those that run on this machine's clock run alone,
+/// behind the others. A claim that does not come out is no failure: it is shown as 'differs',
+/// with the reason.
 #[derive(Args)]
 #[command(
     verbatim_doc_comment,
     arg_required_else_help = true,
-    after_help = "Examples:\n  entresol reproduce rahm-1991 --quick\n  entresol reproduce rahm-1991 --report report"
+    after_help = "Examples:\n  entresol reproduce rahm-1991 --quick\n  entresol reproduce rahm-1991 --report report\n  entresol reproduce system-m-1988 --report report"
 )]
 pub struct Arguments {
-    /// The study: rahm-1991
+    /// The study: rahm-1991, system-m-1988
     #[arg(value_name = "STUDY", value_parser = known)]
     pub study: String,
     #[command(flatten)]

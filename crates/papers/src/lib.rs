@@ -12,6 +12,7 @@ pub mod report;
 pub mod study;
 
 mod rahm_1991;
+mod system_m_1988;
 
 pub use estimate::Estimate;
 pub use experiment::{Experiment, ExperimentError, Extent};
@@ -19,7 +20,8 @@ pub use outcome::{Outcome, Results};
 pub use study::{Answer, Claim, STUDIES, Study, Verdict};
 
 /// The configurations that an experiment may name as its `base`, besides files.
-const BASES: [(&str, &str); 1] = [("rahm-1991", include_str!("../rahm-1991/base.toml"))];
+const BASES: [(&str, &str); 2] =
+    [("rahm-1991", include_str!("../rahm-1991/base.toml")), ("vax-11-785", include_str!("../system-m-1988/base.toml"))];
 
 /// The text of the base configuration of this name.
 pub fn base(name: &str) -> Option<&'static str> {

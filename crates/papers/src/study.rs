@@ -34,7 +34,7 @@ pub trait Study: Sync {
 }
 
 /// Every study.
-pub const STUDIES: [&dyn Study; 1] = [&crate::rahm_1991::Rahm1991];
+pub const STUDIES: [&dyn Study; 2] = [&crate::rahm_1991::Rahm1991, &crate::system_m_1988::SystemM1988];
 
 /// The study of this name.
 pub fn named(id: &str) -> Option<&'static dyn Study> {

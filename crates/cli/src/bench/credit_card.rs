@@ -16,7 +16,7 @@ use workload::credit_card::CreditCard;
 #[command(after_help = "Examples:\n  \
     entresol bench credit-card --clients 64 --seconds 30\n  \
     entresol bench credit-card --server --full\n  \
-    entresol bench credit-card --hardware vax-11-785 --seconds 60\n  \
+    entresol bench credit-card --hardware vax-11-785 --full --seconds 60\n  \
     entresol bench credit-card --config entresol.toml --json")]
 pub struct Arguments {
     /// Directory of the database, created if missing

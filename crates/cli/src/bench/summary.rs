@@ -1,8 +1,8 @@
 //! From what a run measured and the database counted to a report.
 
 use crate::report::{
-    Clock, Composition, DiskCache, Response, RunReport, Saturated, ServerUse, Simulation, Station, TierUse, Transfers,
-    TypeResponse,
+    Clock, Composition, DiskCache, Locks, Response, RunReport, Saturated, ServerUse, Simulation, Station, TierUse,
+    Transfers, TypeResponse,
 };
 use entresol::Database;
 use entresol::catalog::Partition;
@@ -64,6 +64,8 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
         cpu_us_per_transaction: cpu_us,
         process_cpu_us_per_transaction: (!described).then(|| measured.process_cpu_ns as f64 / 1e3 / count),
         log_bytes_per_transaction: database.log().statistics().bytes_written as f64 / count,
+        log_record_bytes_per_transaction: database.log().statistics().record_bytes as f64 / count,
+        locks: Locks::new(database),
         hit_ratio: hit_ratios(database),
         hit_ratio_second_level: second_level(database),
         tiers: database.tiers().into_iter().map(|tier| TierUse::new(tier, count)).collect(),

@@ -1,9 +1,10 @@
 //! One run of an experiment.
 
-use crate::bench::{bank, meter::Meter, summary, synthetic, terms};
+use crate::Failure;
+use crate::bench::{bank, cards, meter::Meter, summary, synthetic, terms};
+use crate::files::{self, Directory};
 use crate::progress::Progress;
 use crate::report::Clock;
-use crate::{Failure, files};
 use entresol::{Database, Opening, Store};
 use papers::experiment::{Setting, Work};
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::rc::Rc;
+use workload::credit_card::{self, CreditCard};
 use workload::debit_credit::{DebitCredit, Tables};
 use workload::run::Workload;
 use workload::synthetic::Synthetic;
@@ -19,7 +21,7 @@ use workload::trace::replay::{self, Replay};
 use workload::{Measured, Plan};
 
 /// What a run's report has at its top, and so may be plotted.
-pub const KEYS: [&str; 16] = [
+pub const KEYS: [&str; 19] = [
     "response_us",
     "throughput_per_s",
     "transactions",
@@ -28,6 +30,9 @@ pub const KEYS: [&str; 16] = [
     "composition_us",
     "cpu_us_per_transaction",
     "log_bytes_per_transaction",
+    "log_record_bytes_per_transaction",
+    "locks",
+    "server",
     "hit_ratio",
     "hit_ratio_all",
     "hit_ratio_second_level_all",
@@ -78,13 +83,26 @@ pub fn run(setting: &Setting, replication: u32, traces: &Traces) -> Result<Run, 
 
 fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces) -> Result<Run, Failure> {
     let (mut configuration, batches) = (setting.configuration.clone(), setting.batches);
-    let open = |configuration| Opening::new("experiment", configuration).seed(plan.seed).open();
+    let ground = if configuration.hardware.is_none() { Some(Directory::new()?) } else { None };
+    let path = ground.as_ref().map_or(Path::new("experiment"), Directory::path);
+    let open =
+        |configuration| Opening::new(path, configuration).seed(plan.seed).procedures(credit_card::procedures).open();
     match &setting.work {
         Work::DebitCredit { branches } => {
             let store = open(configuration)?;
             let scale = bank::prepare(&store, Some(*branches), &Progress::hidden())?;
             let workload = DebitCredit(Tables::of(store.database(), &scale)?);
             measured(&store, workload, plan, batches)
+        }
+        Work::CreditCard { accounts } => {
+            let store = open(configuration)?;
+            let tables = cards::prepare(&store, Some(*accounts), &Progress::hidden())?;
+            let run = measured(&store, CreditCard(tables.clone()), plan, batches)?;
+            cards::agreed(&store.run(async |database| cards::totals(database, &tables).await)?)?;
+            if !store.is_virtual() {
+                store.close()?;
+            }
+            Ok(run)
         }
         Work::Synthetic { model } => {
             for partition in &model.partitions {
@@ -116,14 +134,21 @@ fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces)
 
 fn measured<W: Workload>(store: &Store, workload: W, plan: &Plan, batches: u32) -> Result<Run, Failure> {
     let progress = Progress::hidden();
-    let mut meter = Meter::new(&progress, plan, true);
+    let mut meter = Meter::new(&progress, plan, store.is_virtual());
+    let server = store.transaction_server()?;
+    let clock = if store.is_virtual() { Clock::Virtual } else { Clock::Real };
     let mut saturated = None;
     let mut reports = store.run(async |database| {
         let at_end = |measured: Measured| {
             saturated = measured.saturated.as_ref().map(|saturated| saturated.station.clone());
-            report(database, plan, &measured)
+            report(database, (plan, clock), &measured)
         };
-        workload::run::run_in_batches(database, workload, plan, batches, &mut meter, at_end).await
+        let Some(server) = server.filter(|_| !workload.procedures().is_empty()) else {
+            return workload::run::run_in_batches(database, workload, plan, batches, &mut meter, at_end).await;
+        };
+        let reports = workload::run::run_through(&server, workload, plan, batches, &mut meter, at_end).await?;
+        server.close().await;
+        Ok(reports)
     })?;
     // The batch in which a saturated run was cut off is shorter than the others.
     if saturated.is_some() && reports.len() > 1 {
@@ -132,9 +157,8 @@ fn measured<W: Workload>(store: &Store, workload: W, plan: &Plan, batches: u32) 
     Ok(Run { reports, saturated })
 }
 
-fn report(database: &Database, plan: &Plan, measured: &Measured) -> Value {
-    let headline =
-        summary::Headline { workload: String::new(), seed: plan.seed, clock: Clock::Virtual, warnings: Vec::new() };
+fn report(database: &Database, (plan, clock): (&Plan, Clock), measured: &Measured) -> Value {
+    let headline = summary::Headline { workload: String::new(), seed: plan.seed, clock, warnings: Vec::new() };
     let report = summary::report(database, headline, measured);
     let mut report = serde_json::to_value(&report).expect("a report holds nothing that JSON cannot");
     let (first, second) = hit_ratios(database, measured);

@@ -68,21 +68,14 @@ pub fn run_all(experiments: Vec<Experiment>, progress: &Progress) -> Result<Resu
     // The longest first, so that no core is left alone with one at the end.
     jobs.sort_by_key(|job| std::cmp::Reverse(job.weight));
     progress.phase("running", jobs.iter().map(|job| job.weight).sum());
-    let (next, done) = (AtomicUsize::new(0), Mutex::new((Vec::new(), 0)));
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len().max(1));
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = point::run(&job.point.setting, job.replication, &traces);
-                    let mut done = done.lock().expect("no worker panics while it holds the lock");
-                    done.0.push((job.trial, job.index, job.replication, outcome));
-                    done.1 += job.weight;
-                    progress.advance_to(done.1);
-                }
-            });
-        }
-    });
+    let done = Mutex::new((Vec::new(), 0));
+    // What runs on this machine's clock runs alone, behind the others.
+    let is_real = |job: &&Job<'_>| job.point.setting.configuration.hardware.is_none();
+    let (real, described): (Vec<_>, Vec<_>) = jobs.iter().partition(is_real);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    for (jobs, workers) in [(described, cores), (real, 1)] {
+        run_jobs(&jobs, workers, &traces, &done, progress);
+    }
     let (mut answers, _) = done.into_inner().expect("no worker panics while it holds the lock");
     answers.sort_by_key(|(trial, index, replication, _)| (*trial, *index, *replication));
     let empty = |experiment: Experiment| {
@@ -103,6 +96,26 @@ pub fn run_all(experiments: Vec<Experiment>, progress: &Progress) -> Result<Resu
         }
     }
     Ok(Results { trials })
+}
+
+/// What jobs gave, in the order in which they ended, and their weight.
+type Done = (Vec<(usize, usize, u32, Result<point::Run, String>)>, u64);
+
+fn run_jobs(jobs: &[&Job<'_>], workers: usize, traces: &Traces, done: &Mutex<Done>, progress: &Progress) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..workers.min(jobs.len()) {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = point::run(&job.point.setting, job.replication, traces);
+                    let mut done = done.lock().expect("no worker panics while it holds the lock");
+                    done.0.push((job.trial, job.index, job.replication, outcome));
+                    done.1 += job.weight;
+                    progress.advance_to(done.1);
+                }
+            });
+        }
+    });
 }
 
 fn weight(point: &Point) -> u64 {
@@ -160,8 +173,8 @@ mod tests {
         };
         assert_eq!(figures(&results), figures(&again));
         let report = &trial.outcomes[0].reports[0];
-        // A workload of one type has none beside it.
-        for key in point::KEYS.iter().filter(|key| **key != "types") {
+        // A workload of one type has none beside it; it runs without a transaction server.
+        for key in point::KEYS.iter().filter(|key| !["types", "server"].contains(key)) {
             assert!(report.get(*key).is_some(), "the report has no {key}");
         }
     }

@@ -3,6 +3,7 @@
 use super::{percent, time_us};
 use crate::table::table;
 use base::units::{format_duration_ns, grouped, grouped_decimal};
+use entresol::Database;
 use entresol::servers::Report;
 use serde::Serialize;
 
@@ -81,5 +82,29 @@ impl ServerUse {
         ];
         let header = ["by standbys", "share", "restarts", "in the queue", "at most", "waiting there"];
         format!("{cpu}\n\n{}", table(&header, 0, std::iter::once(row)))
+    }
+}
+
+/// What happened at locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Locks {
+    /// Requests for locks.
+    pub requests: u64,
+    /// The share of them (0 to 1) that had to wait, for another transaction or for a sweep that was writing the segment.
+    pub conflicts: f64,
+    /// Transactions that were restarted because they would have mixed the colours of a black/white sweep.
+    pub restarts_by_colour: u64,
+}
+
+impl Locks {
+    /// What a database counted.
+    pub fn new(database: &Database) -> Locks {
+        let counted = database.locks().borrow().statistics();
+        let waits = counted.waits + database.statistics().segment_waits.get();
+        Locks {
+            requests: counted.requests,
+            conflicts: waits as f64 / counted.requests.max(1) as f64,
+            restarts_by_colour: database.statistics().restarts_by_colour.get(),
+        }
     }
 }

@@ -12,6 +12,9 @@ use workload::{Length, Load, Plan};
 /// The keys of `[run]`.
 pub(super) const RUN_KEYS: [&str; 6] = ["transactions", "seconds", "warm_up", "seed", "replications", "batches"];
 
+/// What an experiment names as its hardware to run on this machine.
+const REAL: &str = "this machine";
+
 /// Batches of a run that does not say how many.
 const BATCHES: u32 = 10;
 
@@ -37,6 +40,11 @@ pub enum Work {
     DebitCredit {
         /// `scale`: the branches.
         branches: u32,
+    },
+    /// `"credit-card"`: the workload of System M.
+    CreditCard {
+        /// `scale`: the accounts.
+        accounts: u64,
     },
     /// `"synthetic"`: the synthetic model of Rahm 1991.
     Synthetic {
@@ -110,12 +118,17 @@ fn configure(mut table: Table, changes: &Table, sources: &Sources<'_>) -> Result
     let Some(Value::String(name)) = table.remove("hardware") else {
         let problem = Problem::Conflict("an experiment runs on described hardware, and none is named".to_owned());
         let known: Vec<&str> = Hardware::names().collect();
-        let allowed = format!("hardware = \"NAME\" with {}, or the path of a description", known.join(", "));
+        let allowed =
+            format!("hardware = \"NAME\" with {}, the path of a description, or \"{REAL}\"", known.join(", "));
         return Err(sources.error("configuration.hardware", problem, &allowed, None));
     };
-    let hardware = hardware(&name, changes, sources)?;
     let text = toml::to_string(&table).expect("a table of TOML is TOML");
-    Configuration::on_hardware("configuration", text.as_bytes(), hardware).map_err(|error| match error {
+    let read = if name == REAL {
+        Configuration::from_bytes("configuration", text.as_bytes(), None)
+    } else {
+        Configuration::on_hardware("configuration", text.as_bytes(), hardware(&name, changes, sources)?)
+    };
+    read.map_err(|error| match error {
         ConfigurationError::Wrong { mut findings } => sources.finding("configuration", &text, findings.swap_remove(0)),
         other => ExperimentError::Whole(other.to_string()),
     })
@@ -162,10 +175,10 @@ fn said_by_serde(message: &str) -> (Problem, String, Option<String>) {
 }
 
 fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
-    let kinds = ["debit-credit", "synthetic", "trace"];
+    let kinds = ["debit-credit", "credit-card", "synthetic", "trace"];
     let kind = table.get("kind").and_then(Value::as_str).unwrap_or("debit-credit");
     let only = |own: &[&str]| {
-        let known: Vec<&str> = ["kind", "rate", "clients"].iter().chain(own).copied().collect();
+        let known: Vec<&str> = ["kind", "rate", "clients", "full"].iter().chain(own).copied().collect();
         match table.keys().find(|key| !known.contains(&key.as_str())) {
             None => Ok(()),
             Some(key) => {
@@ -184,6 +197,11 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
             only(&["scale"])?;
             let branches = whole(table, "workload", "scale", 1, 40_000, sources)?.unwrap_or(500) as u32;
             Ok(Work::DebitCredit { branches })
+        }
+        "credit-card" => {
+            only(&["scale"])?;
+            let accounts = whole(table, "workload", "scale", 2, 1 << 32, sources)?.unwrap_or(40_000);
+            Ok(Work::CreditCard { accounts })
         }
         "synthetic" => {
             only(&["model"])?;
@@ -216,12 +234,23 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
 fn load(table: &Table, sources: &Sources<'_>) -> Result<Load, ExperimentError> {
     let rate = positive(table, "workload", "rate", sources)?;
     let clients = whole(table, "workload", "clients", 1, 65_536, sources)?;
-    match (rate, clients) {
-        (Some(rate_per_s), None) => Ok(Load::Open { rate_per_s }),
-        (None, Some(clients)) => Ok(Load::Closed { clients: clients as u32 }),
+    let full = match table.get("full") {
+        None => false,
+        Some(Value::Boolean(full)) => *full,
+        Some(other) => {
+            let problem = Problem::OutOfRange { key: "full".to_owned(), value: other.to_string() };
+            return Err(sources.error("workload.full", problem, "true, false", None));
+        }
+    };
+    match (rate, clients, full) {
+        (Some(rate_per_s), None, false) => Ok(Load::Open { rate_per_s }),
+        (None, Some(clients), false) => Ok(Load::Closed { clients: clients as u32 }),
+        (None, None, true) => Ok(Load::Full),
         _ => {
-            let problem = Problem::Conflict("[workload] needs either an arrival rate or clients".to_owned());
-            Err(sources.error("workload", problem, "rate = 100 (transactions per second), or clients = 64", None))
+            let problem =
+                Problem::Conflict("[workload] needs either an arrival rate, clients, or a full queue".to_owned());
+            let allowed = "rate = 100 (transactions per second), clients = 64, or full = true beside [server]";
+            Err(sources.error("workload", problem, allowed, None))
         }
     }
 }

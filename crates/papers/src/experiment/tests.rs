@@ -108,7 +108,12 @@ fn what_does_not_exist_is_shown_with_its_line_and_what_is_allowed() {
         ("log.device = \"nvem\"", "log.device = \"nwem\"", ":17:28: there is no device 'nwem'", "did you mean 'nvem'?"),
         ("mips = 25", "mips = 0", ":6:8: a speed is above zero", "6 | mips = 0"),
         ("rate = 100", "rate = -1", ":8:8: 'rate' cannot be -1", "a number above zero"),
-        ("rate = 100", "kind = \"credit\"", ":8:8: 'kind' cannot be \"credit\"", "debit-credit, synthetic, trace"),
+        (
+            "rate = 100",
+            "kind = \"credit\"",
+            ":8:8: 'kind' cannot be \"credit\"",
+            "debit-credit, credit-card, synthetic, trace",
+        ),
         ("\"hit_ratio_all\"", "\"hit_ratio\"", ":4:", "did you mean 'hit_ratio_all'?"),
         ("title", "titel", ":2:1: unknown key 'titel' in an experiment", "did you mean 'title'?"),
         ("step = 100", "step = 0", ":21:10: the range is empty", "from = 10"),

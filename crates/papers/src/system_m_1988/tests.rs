@@ -1,0 +1,164 @@
+use super::*;
+use crate::experiment::Experiment;
+use crate::outcome::Outcome;
+use crate::{Extent, Verdict, report, study};
+use serde_json::{Value, json};
+use std::io;
+
+const KEYS: [&str; 6] = [
+    "response_us",
+    "throughput_per_s",
+    "cpu_us_per_transaction",
+    "log_record_bytes_per_transaction",
+    "locks",
+    "server",
+];
+
+fn trial(name: &str, report: impl Fn(&str, f64) -> Value) -> Trial {
+    let (file, text) = SystemM1988.experiments().iter().find(|(file, _)| *file == format!("{name}.toml")).unwrap();
+    let nothing = |_: &str| Err(io::Error::other("nothing"));
+    let experiment = Experiment::parse(file, text, Extent::Full, &KEYS, &nothing).unwrap_or_else(|e| panic!("{e}"));
+    let outcomes = experiment.points.iter().map(|point| {
+        let report = report(&experiment.lines[point.line], experiment.x.values[point.x].0);
+        Outcome { reports: vec![report], ..Outcome::default() }
+    });
+    let outcomes = outcomes.collect();
+    Trial { experiment, outcomes }
+}
+
+/// Table 4.1 as it is, but for what `change` makes of a row's throughput.
+fn paper(change: impl Fn(&str, f64) -> f64) -> Results {
+    let report = move |line: &str, spooling: f64| {
+        let row = TABLE.iter().find(|row| row.name == line).unwrap();
+        let slow = row.is_black_white_by_transaction();
+        let volume =
+            if line.ends_with("VALUE") { 90.0 } else { 60.0 } - if line.ends_with("TOPER") { 10.0 } else { 0.0 };
+        let [transaction, checkpoint, log, message] = row.cpu_us;
+        let tps = change(line, row.tps) - 2.0 * spooling;
+        json!({
+            "throughput_per_s": tps,
+            "response_us": {"mean": if slow { 33.9e6 } else { 3.9e6 }, "p50": if slow { 5.9e6 } else { 3.8e6 }},
+            "cpu_us_per_transaction": row.cpu_us.iter().sum::<f64>(),
+            "log_record_bytes_per_transaction": volume,
+            "locks": {"conflicts": if spooling > 0.0 { 1e-5 } else { 3e-4 }},
+            "server": {
+                "restarts_per_transaction": if slow { 2.5 } else { 0.0 }, "restarting": 1_300.0,
+                "cpu_us_per_transaction": {
+                    "transaction": transaction, "checkpoint": checkpoint, "log": log, "message": message,
+                },
+            },
+        })
+    };
+    Results { trials: vec![trial(TRIAL, report)] }
+}
+
+fn claim(results: &Results, id: &str) -> Claim {
+    SystemM1988.claims(results).into_iter().find(|claim| claim.id == id).unwrap_or_else(|| panic!("{id}"))
+}
+
+fn verdict(results: &Results, id: &str) -> Verdict {
+    claim(results, id).verdict()
+}
+
+#[test]
+fn the_papers_own_table_holds_throughout() {
+    let results = paper(|_, tps| tps);
+    let claims = SystemM1988.claims(&results);
+    let judged: Vec<&Claim> = claims.iter().filter(|claim| claim.verdict() != Verdict::NotRun).collect();
+    for claim in &judged {
+        let is_close = claim.id == "S-4.3 FUZZY/VALUE" || claim.id == "S-4.3 ACCOU/AOPER";
+        assert!(is_close || claim.verdict() == Verdict::Holds, "{claim:?}");
+    }
+    // Eleven rows, their order, CPU only, recovery; locks, spooling, volume; four responses, TCBW's two.
+    assert_eq!(judged.len(), 11 + 3 + 3 + 4 + 2);
+}
+
+#[test]
+fn a_row_that_is_off_and_rows_in_another_order_differ() {
+    let off = paper(|name, tps| if name == "ACCOU/VALUE" { tps * 1.16 } else { tps });
+    assert_eq!(verdict(&off, "S-1 ACCOU/VALUE"), Verdict::Differs);
+    assert_eq!(verdict(&off, "S-1 TCCOU/VALUE"), Verdict::Holds);
+    assert_eq!(verdict(&off, "S-1 order"), Verdict::Differs, "it is before all others now");
+    // FUZZY/VALUE and ACBW/VALUE are a tie in the paper.
+    let tie = paper(|name, tps| if name == "ACBW/VALUE" { tps * 1.03 } else { tps });
+    assert_eq!(verdict(&tie, "S-1 order"), Verdict::Holds);
+    let uncalibrated = paper(|name, tps| if name == "FUZZY/VALUE" { tps * 1.03 } else { tps });
+    assert_eq!(verdict(&uncalibrated, "S-1 FUZZY/VALUE"), Verdict::Differs);
+    assert_eq!(verdict(&uncalibrated, "S-1 CPU"), Verdict::Differs, "1.02 s of CPU in a second");
+    let cheap = paper(|name, tps| if name == "TCBW/VALUE" { tps * 2.0 } else { tps });
+    assert!(claim(&cheap, "S-1 TCBW/VALUE").reason.contains("2.50 restarts"));
+}
+
+fn machine(change: impl Fn(&str, f64) -> f64) -> Results {
+    let report = move |line: &str, _: f64| {
+        let tps = TABLE.iter().find(|row| row.name == line).map_or(99.0, |row| change(line, row.tps));
+        let restarts = if line.starts_with("TCBW") { 0.2 } else { 0.0 };
+        json!({
+            "throughput_per_s": tps * 1e3,
+            "cpu_us_per_transaction": if line == "neither" { 2.0 } else { 4.5 },
+            "server": {"restarts_per_transaction": restarts},
+        })
+    };
+    Results { trials: vec![trial("this-machine", report)] }
+}
+
+#[test]
+fn this_machine_is_judged_by_the_order_of_its_rows() {
+    let same = machine(|_, tps| tps);
+    for id in ["S-2 best", "S-2 worst", "S-6 today"] {
+        assert_eq!(verdict(&same, id), Verdict::Holds, "{id}");
+    }
+    assert_eq!(claim(&same, "S-6 today").ours, "2.50 us");
+    let other = machine(|name, tps| if name == "ACCOU/VALUE" || name == "TCBW/AOPER" { 80.0 } else { tps });
+    assert_eq!(verdict(&other, "S-2 best"), Verdict::Differs);
+    assert_eq!(verdict(&other, "S-2 worst"), Verdict::Differs);
+}
+
+#[test]
+fn a_shorter_queue_and_a_longer_interval_are_judged() {
+    let queue = |loss: f64| {
+        trial("4-3-queue", move |_, length| {
+            let tps = if length < 10.0 { 72.0 - loss } else { 72.0 };
+            json!({"throughput_per_s": tps, "response_us": {"mean": (length + 1.0) / tps * 1e6}})
+        })
+    };
+    let results = Results { trials: vec![queue(0.5)] };
+    assert!(claim(&results, "S-4.3 queue").ours.contains("FUZZY/VALUE 0.03 s with 1 requests"), "{results:?}");
+    assert_eq!(verdict(&results, "S-4.3 queue"), Verdict::Holds);
+    let retry = |slope: f64| {
+        let mut results = paper(|_, tps| tps);
+        results.trials.push(trial(
+            "4-3-retry",
+            move |_, interval| json!({"throughput_per_s": 40.0 + slope * interval, "response_us": {"mean": 33e6}}),
+        ));
+        results
+    };
+    assert_eq!(verdict(&retry(0.1), "S-4.3 retry"), Verdict::Holds);
+    assert_eq!(verdict(&retry(-0.1), "S-4.3 retry"), Verdict::Differs);
+    assert_eq!(verdict(&retry(2.0), "S-4.3 retry"), Verdict::Differs, "better than FUZZY is more than a little");
+}
+
+#[test]
+fn what_was_not_run_is_no_verdict_and_every_experiment_can_be_read() {
+    let claims = SystemM1988.claims(&Results::default());
+    assert!(claims.iter().all(|claim| claim.verdict() == Verdict::NotRun && claim.interval.is_none()));
+    assert_eq!(claims.len(), 2 + 10 + 3 + 3 + 4 + 4 + 4);
+    assert!(SystemM1988.answers(&Results::default()).iter().all(|answer| answer.answer.contains("missing")));
+    for (file, text) in SystemM1988.experiments() {
+        for extent in [Extent::Full, Extent::Quick] {
+            let nothing = |_: &str| Err(io::Error::other("nothing"));
+            let experiment = Experiment::parse(file, text, extent, &KEYS, &nothing);
+            let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
+            assert!(!experiment.points.is_empty() && !experiment.about.is_empty(), "{file}");
+        }
+    }
+}
+
+#[test]
+fn a_report_holds_the_rows_and_the_choices() {
+    let results = paper(|_, tps| tps);
+    let (claims, answers) = (SystemM1988.claims(&results), SystemM1988.answers(&results));
+    let page = report::study(study::named("system-m-1988").unwrap(), &claims, &answers, &results);
+    assert!(page.contains("S-1 TCBW/TOPER") && page.contains("<svg") && page.contains("retry interval is 10 s"));
+    assert!(answers[0].answer.contains("ACBW/AOPER 73.1, FUZZY/VALUE 72.7"), "{answers:?}");
+}
