@@ -6,6 +6,7 @@ use crate::ledger::{Fate, Transfer};
 use crate::procedure::TRANSFER;
 use crate::stage::{After, Stage};
 use base::{PartitionId, Random};
+use engine::server::{MessageServer, TransactionServer};
 use engine::{Database, Result, Transaction};
 use std::rc::Rc;
 
@@ -42,8 +43,9 @@ fn add(row: &mut [u8], delta: i64) {
 }
 
 /// Runs one client's transactions.
-pub async fn client(stage: Rc<Stage>, database: Database, client: usize) {
+pub async fn client(stage: Rc<Stage>, database: Database, server: Option<TransactionServer>, client: usize) {
     let mut random = stage.random(&format!("debit-credit {client}"));
+    let messages = server.as_ref().map(TransactionServer::message_server);
     let partitions = match Partitions::of(&database) {
         Ok(partitions) => partitions,
         Err(error) => return stage.wrong(error.to_string()),
@@ -55,7 +57,7 @@ pub async fn client(stage: Rc<Stage>, database: Database, client: usize) {
         }
         let is_called = stage.configuration.rows == Rows::Set && random.chance(0.6);
         let after = match is_called {
-            true => call(&stage, &database, &mut random).await,
+            true => call(&stage, &database, messages.as_ref(), &mut random).await,
             false => run(&stage, &database, partitions, &mut random).await,
         };
         if after == After::Reopen {
@@ -74,8 +76,8 @@ fn draw(stage: &Stage, random: &mut Random) -> Transfer {
     }
 }
 
-/// One transaction as a procedure.
-async fn call(stage: &Stage, database: &Database, random: &mut Random) -> After {
+/// One transaction as a procedure, through the transaction server if there is one.
+async fn call(stage: &Stage, database: &Database, messages: Option<&MessageServer>, random: &mut Random) -> After {
     let transfer = draw(stage, random);
     let failed = database.log().failure().is_some();
     let abandoned = if random.chance(0.06) { random.between(1, 6) } else { u64::MAX };
@@ -86,10 +88,28 @@ async fn call(stage: &Stage, database: &Database, random: &mut Random) -> After 
         id
     };
     let parameters = transfer.encode(id, Transfer::LENGTH);
-    match at_most(abandoned, database.call(TRANSFER, &parameters)).await {
+    let answer = async {
+        match messages {
+            Some(messages) => served(messages, id, parameters).await,
+            None => database.call(TRANSFER, &parameters).await,
+        }
+    };
+    match at_most(abandoned, answer).await {
         Some(Ok(_)) => acknowledge(stage, id, failed),
         Some(Err(error)) => stage.judge(&error, "call"),
         None => After::Retry,
+    }
+}
+
+/// The transaction server's response to a call. Responses to calls that were abandoned are passed over.
+async fn served(messages: &MessageServer, id: u64, parameters: Vec<u8>) -> Result<Vec<u8>> {
+    messages.submit(messages.procedure(TRANSFER)?, id, parameters).await?;
+    let mut batch = Vec::new();
+    loop {
+        messages.receive(&mut batch).await;
+        if let Some(response) = batch.drain(..).find(|response| response.tag == id) {
+            return response.answer;
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{Configuration, debit_credit, records, verify};
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Halt;
+use engine::server::{self, TransactionServer};
 use engine::{Database, Error, Result, hierarchy};
 use executor::{Executor, Order};
 use std::cell::{Cell, RefCell};
@@ -224,8 +225,19 @@ async fn load(stage: &Stage, database: &Database) -> Result<()> {
 /// Lets the clients work until they are done or the life is over.
 async fn work(stage: &Rc<Stage>, database: &Database, random: &mut Random) {
     let configuration = &stage.configuration;
+    let server = serve(stage, database);
+    let callers = Rc::new(Cell::new(configuration.debit_clients));
     for number in 0..configuration.debit_clients {
-        employ(stage, debit_credit::client(Rc::clone(stage), database.clone(), number));
+        let client = debit_credit::client(Rc::clone(stage), database.clone(), server.clone(), number);
+        let (server, callers, life) = (server.clone(), Rc::clone(&callers), Rc::clone(stage));
+        employ(stage, async move {
+            client.await;
+            callers.set(callers.get() - 1);
+            // What was abandoned runs to its end all the same.
+            if let (Some(server), 0, false) = (server, callers.get(), life.over.get()) {
+                server.close().await;
+            }
+        });
     }
     for number in 0..configuration.record_clients {
         employ(stage, records::client(Rc::clone(stage), database.clone(), number));
@@ -244,6 +256,18 @@ async fn work(stage: &Rc<Stage>, database: &Database, random: &mut Random) {
             disturb(stage, database, random).await;
         }
     }
+}
+
+/// A transaction server for the calls of every second life.
+fn serve(stage: &Stage, database: &Database) -> Option<TransactionServer> {
+    let random = &mut stage.random("server");
+    let settings = server::Settings {
+        standbys: random.below(4) as u8,
+        queue: random.between(1, 4) as usize,
+        retry_interval_ns: random.between(0, 500) * 1_000,
+    };
+    let server = random.chance(0.5).then(|| TransactionServer::start(database, settings))?;
+    server.inspect_err(|error| stage.wrong(format!("starting a transaction server: {error}"))).ok()
 }
 
 /// A checkpoint in the middle, perhaps abandoned; a look at the tables.

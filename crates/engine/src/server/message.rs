@@ -55,6 +55,14 @@ impl MessageServer {
         MessageServer { server: Rc::clone(server), mailbox: Rc::default() }
     }
 
+    /// The procedure of this name, as [`super::TransactionServer::procedure`].
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if there is none.
+    pub fn procedure(&self, name: &str) -> Result<ProcedureId> {
+        super::TransactionServer(Rc::clone(&self.server)).procedure(name)
+    }
+
     /// Submits a request; waits while the request queue is full, in order of arrival with whoever else does.
     ///
     /// # Errors
