@@ -56,6 +56,8 @@ pub struct Checkpointer {
     paging: Turn,
     /// Who sweeps over sets.
     sweeping: Turn,
+    /// How many wait for a sweep to end.
+    urgent: Cell<u32>,
     /// Who writes the home file.
     turn: Turn,
     /// Whether the server that sweeps was started.
@@ -89,6 +91,7 @@ impl Checkpointer {
             swept: Cell::new(Lsn::ZERO),
             paging: Turn::new(),
             sweeping: Turn::new(),
+            urgent: Cell::new(0),
             turn: Turn::new(),
             serves_sets: Cell::new(false),
             home_unsure: Cell::new(false),
@@ -171,7 +174,10 @@ impl Database {
     /// Runs in a task of its own, so that no write of the home file is abandoned.
     async fn take_checkpoint(&self, full: bool) -> Result<()> {
         let pages = self.checkpoint_pages(full).await;
+        let urgent = &self.0.checkpointer.urgent;
+        urgent.set(urgent.get() + 1);
         let sets = self.checkpoint_sets().await;
+        urgent.set(urgent.get() - 1);
         pages.and(sets)
     }
 
