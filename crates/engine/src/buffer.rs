@@ -7,6 +7,7 @@
 mod cleaner;
 mod double_write;
 mod file;
+mod loading;
 mod page_table;
 mod pool;
 pub mod replacement;
@@ -220,8 +221,9 @@ impl Buffer {
                     return Ok((frame, missed));
                 }
                 Presence::Loading(frame) => {
-                    self.pool.borrow_mut().await_load(frame, self.executor.current());
-                    std::future::poll_fn(Self::once()).await;
+                    if self.await_load(frame).await {
+                        return Ok((frame, missed));
+                    }
                     waited = true;
                 }
                 Presence::Absent => {
@@ -261,8 +263,9 @@ impl Buffer {
         }
         for id in started {
             while let Presence::Loading(frame) = { self.pool.borrow().presence(id) } {
-                self.pool.borrow_mut().await_load(frame, self.executor.current());
-                std::future::poll_fn(Self::once()).await;
+                if self.await_load(frame).await {
+                    self.unpin(frame);
+                }
             }
         }
         Ok(())
@@ -434,6 +437,12 @@ impl Buffer {
         }
         drop(pool);
         self.tell_freed(count);
+    }
+
+    /// Takes one pin back.
+    fn unpin(&self, frame: u32) {
+        self.pool.borrow_mut().unpin(frame);
+        self.tell_freed(1);
     }
 
     /// So many frames may now be emptied: as many of those who wait for one look again, and not all, for each look is a search

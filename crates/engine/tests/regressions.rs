@@ -4,6 +4,7 @@
 mod machine;
 
 use base::{Lsn, PartitionId, Random, TransactionId};
+use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::log::record::Body;
 use entresol_engine::log::{Log, Scan};
 use entresol_engine::{Database, Direction, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
@@ -281,5 +282,37 @@ fn long_transactions_that_end_each_other_get_through() {
         }
         let deadlocks = database.statistics().deadlocks.get();
         assert!(deadlocks < 300, "{deadlocks} deadlocks before four transactions got through");
+    });
+}
+
+#[test]
+fn a_page_stays_until_those_who_waited_for_it_have_seen_it() {
+    run(&Media::new(), async |executor| {
+        let settings = Settings { multiprogramming_level: 4_096, ..settings() };
+        let database = Database::create(executor, settings).await.expect("creates");
+        let direct = Organization::Direct { objects: 20_000, blocking_factor: 10, record_size: 64 };
+        let objects = PartitionSpec::new("objects", direct, Locking::None);
+        let objects = database.create_partition(objects).await.expect("creates");
+        let modify = |number: u64| {
+            let database = database.clone();
+            async move {
+                database.transaction(async |tx| tx.modify_object(objects, number, |bytes| bytes[0] = 1).await).await
+            }
+        };
+        for page in 0..2_000 {
+            modify(10 * page).await.expect("writes every page once");
+        }
+        let before = database.buffer().file(objects).reads.get();
+        let clients: Vec<_> = (0..2_000_u64)
+            .map(|client| {
+                let modified = modify(10 * (client * 7_919 % 2_000));
+                executor.spawn(async move { modified.await.expect("commits") })
+            })
+            .collect();
+        for client in clients {
+            client.join().await;
+        }
+        let reads = database.buffer().file(objects).reads.get() - before;
+        assert!(reads <= 2_000, "{reads} reads for 2,000 pages");
     });
 }

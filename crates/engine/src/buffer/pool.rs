@@ -1,5 +1,6 @@
 //! The frames and what is in them: plain synchronous bookkeeping, no I/O.
 
+use super::loading::Loading;
 use super::page_table::PageTable;
 use super::replacement::{Policy, Replacement};
 use crate::page::{Change, Pages, header, slotted};
@@ -59,8 +60,8 @@ pub struct Pool {
     lasting: Vec<u32>,
     table: PageTable,
     replacement: Box<dyn Replacement>,
-    /// Tasks that wait for a read to end, with its frame.
-    loading: Vec<(u32, TaskId)>,
+    /// Who waits for reads.
+    loading: Loading,
     capacities: Vec<u32>,
     page_size: usize,
     dirty: usize,
@@ -82,7 +83,7 @@ impl Pool {
             lasting: Vec::new(),
             table: PageTable::default(),
             replacement,
-            loading: Vec::new(),
+            loading: Loading::default(),
             capacities: Vec::new(),
             page_size,
             dirty: 0,
@@ -329,7 +330,7 @@ impl Pool {
         if frame < self.replaceable {
             self.replacement.insert(frame);
         }
-        self.wake_loading(frame, woken);
+        self.slots[frame as usize].pins += self.loading.loaded(frame, woken);
     }
 
     /// The read into the frame failed: the frame is free again.
@@ -339,21 +340,17 @@ impl Pool {
         slot.state = State::Free;
         self.table.remove(slot.page);
         self.free_list(frame).push(frame);
-        self.wake_loading(frame, woken);
+        self.loading.failed(frame, woken);
     }
 
-    /// Registers a task that waits for the read into the frame.
-    pub fn await_load(&mut self, frame: u32, task: TaskId) {
-        self.loading.push((frame, task));
+    /// A task waits for the read into the frame from now on.
+    pub fn begin_wait(&mut self, frame: u32, task: TaskId) -> u64 {
+        self.loading.begin(frame, task)
     }
 
-    fn wake_loading(&mut self, frame: u32, woken: &mut Vec<TaskId>) {
-        self.loading.retain(|(loading, task)| {
-            if *loading == frame {
-                woken.push(*task);
-            }
-            *loading != frame
-        });
+    /// It does so no longer. True if the page is there and pinned for it.
+    pub fn end_wait(&mut self, frame: u32, ticket: u64) -> bool {
+        self.loading.end(frame, ticket)
     }
 
     /// Copies a page for writing, sealed with its checksum, and notes that its changes up to now are on their way.
