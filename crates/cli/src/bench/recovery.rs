@@ -97,6 +97,8 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport,
     configuration.buffer.size = arguments.buffer;
     if arguments.sets {
         bank::in_memory(&mut configuration);
+        // No page is of interest, and the system takes its time to give memory out.
+        configuration.buffer.size = configuration.buffer.size.min(64 << 20);
     }
     // Half as much again as is asked for, because a log keeps a quarter of its size in reserve.
     configuration.log.size = (arguments.log * 3 / 2).next_multiple_of(1 << 20).max(8 << 20);
