@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 /// Reads requests line by line and prints the responses; 'help' lists them
 ///
-/// Each request is a transaction, run by the transaction server as the section [server]
+/// Each request is a transaction, run by the transaction server as the section 'server'
 /// of the configuration describes it. Where the input is no terminal, the exit code
 /// says whether all requests succeeded.
 #[derive(Args)]

@@ -115,7 +115,8 @@ impl Transaction {
     /// these are included, or excluded, all. A repeated read shows the same (serializability).
     ///
     /// # Errors
-    /// [`Error::WrongOrganization`] if the partition's records have no type, [`Error::Field`], and as [`Transaction::get`].
+    /// [`crate::Error::WrongOrganization`] if the partition's records have no type, [`crate::Error::Field`], and as
+    /// [`Transaction::get`].
     pub async fn range(
         &mut self,
         partition: PartitionId,
