@@ -272,8 +272,8 @@ impl Transaction {
     ///
     /// Room in the log is a resource that transactions hold (from their first record on) and wait for, so waiting for it in
     /// the middle of a transaction could be for ever. When no more is left than rolling all of them back may take, the
-    /// oldest goes on, after a checkpoint if need be, which frees the log when it ends; others that hold log give up, as a deadlock's victims, and begin
-    /// again when there is room.
+    /// oldest goes on, after a checkpoint if need be, which frees the log when it ends; others that hold log give up, as a
+    /// deadlock's victims, and begin again when there is room.
     async fn log_room(&self) -> Result<()> {
         let log = &self.database.0.log;
         if log.is_behind() {

@@ -10,8 +10,8 @@ const BACKOFF_NS_MAX: u64 = 10 * MILLISECOND_NS;
 
 impl Database {
     /// Runs `work` as a transaction: commits if it succeeds, rolls back if it fails. A deadlock's victim, or one that a
-    /// black/white sweep refuses, is run again after a while, lest it take its locks again before the others get through, and keeps its age, so that it is not the youngest
-    /// for ever.
+    /// black/white sweep refuses, is run again after a while, lest it take its locks again before the others get through,
+    /// and keeps its age, so that it is not the youngest for ever.
     ///
     /// # Errors
     /// Those of `work`, and those of [`Database::begin`] and [`Transaction::commit`].
