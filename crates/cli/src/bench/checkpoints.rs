@@ -21,17 +21,23 @@ use workload::{Length, Load, Plan};
     entresol bench checkpoints\n  \
     entresol bench checkpoints --strategies calc,tccou --clients 512 --rounds 5 --json")]
 pub struct Arguments {
-    /// Directory of the database, created if missing
+    /// Where the database is, created if missing
     #[arg(long, value_name = "DIR", default_value = "checkpoints.data")]
     pub data: PathBuf,
-    /// Branches of 10 tellers and 100,000 accounts, in sets [default: as loaded, or 10]
+    /// Branches of 100,000 accounts, in sets [default: as loaded, or 10]
     #[arg(long, value_name = "BRANCHES", value_parser = clap::value_parser!(u32).range(1..=40_000))]
     pub scale: Option<u32>,
     /// Clients, each with one transaction at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub clients: u32,
-    /// Strategies, each run back to back and at the interval that bounds the log
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "fuzzy,acbw,tcbw,accou,tccou,calc", value_parser = strategy)]
+    /// Run back to back and bounded
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "fuzzy,acbw,tcbw,accou,tccou,calc",
+        value_parser = strategy
+    )]
     pub strategies: Vec<(String, Strategy)>,
     /// How much log the interval allows
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
@@ -45,7 +51,7 @@ pub struct Arguments {
     /// How long each run measures
     #[arg(long, value_name = "S", default_value_t = 4.0, value_parser = positive)]
     pub seconds: f64,
-    /// How often each is run, beside a run without checkpoints each time
+    /// How often each is run, each time beside one without
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
     /// Seed of all random numbers

@@ -73,7 +73,7 @@ pub struct ServedLoad {
     /// In place of clients: transactions arrive so often, at random (Poisson)
     #[arg(long, value_name = "TPS", value_parser = positive)]
     pub rate: Option<f64>,
-    /// A transaction server, as the section 'server' describes it, runs registered procedures
+    /// Runs registered procedures by a transaction server (section 'server')
     #[arg(long, conflicts_with = "rate")]
     pub server: bool,
     /// In place of clients: its request queue is kept full
