@@ -243,12 +243,14 @@ impl Sweep<'_> {
         outcome
     }
 
-    /// Whether somebody waits for the end of the sweep, or for segments that it has been lent.
+    /// Whether somebody waits for the end of the sweep, or for segments that it has been lent. Transactions that would mix
+    /// colours wait for it, too: the longer segments of both are there, the more of them begin again in vain.
     fn is_urgent(&self) -> bool {
         let inner = &self.database.0;
         let Settings { strategy, spool, .. } = inner.settings.sweep;
         let lends = strategy != Strategy::Fuzzy && !spool;
-        lends || inner.checkpointer.urgent.get() > 0 || inner.log.is_full()
+        let refuses = strategy == Strategy::TransactionBlackWhite;
+        lends || refuses || inner.checkpointer.urgent.get() > 0 || inner.log.is_full()
     }
 
     fn may_take(&self, segment: u32) -> bool {
