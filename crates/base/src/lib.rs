@@ -7,6 +7,7 @@ pub mod random;
 pub mod statistics;
 pub mod time;
 pub mod units;
+pub mod varint;
 
 pub use identity::{Lsn, PageId, PartitionId, TransactionId};
 pub use random::Random;

@@ -134,3 +134,28 @@ pub struct Answer {
     /// The answer, drawn from the runs.
     pub answer: String,
 }
+
+impl Answer {
+    /// The answers to these questions; `None` where a run that would tell is missing.
+    pub(crate) fn all<const N: usize>(questions: [(&str, Option<String>); N]) -> Vec<Answer> {
+        let answer = |(question, answer): (&str, Option<String>)| Answer {
+            question: question.to_owned(),
+            answer: answer.unwrap_or_else(|| "The runs that would tell are missing.".to_owned()),
+        };
+        questions.into_iter().map(answer).collect()
+    }
+}
+
+/// Every experiment of a study can be read and has something to run; `outputs` are all names that their outputs begin with.
+#[cfg(test)]
+pub(crate) fn assert_readable(study: &dyn Study, outputs: &[&str]) {
+    use crate::{Experiment, Extent};
+    for (file, text) in study.experiments() {
+        for extent in [Extent::Full, Extent::Quick] {
+            let nothing = |_: &str| Err(std::io::Error::other("nothing"));
+            let experiment = Experiment::parse(file, text, extent, outputs, &nothing);
+            let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
+            assert!(!experiment.points.is_empty() && !experiment.about.is_empty(), "{file}");
+        }
+    }
+}

@@ -8,7 +8,6 @@ use crate::report::RunReport;
 use crate::{Failure, opening};
 use clap::Args;
 use std::path::PathBuf;
-use workload::Plan;
 use workload::credit_card::CreditCard;
 
 /// Credit cards (System M): checks, purchases and payments on four memory-resident sets
@@ -40,17 +39,11 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     let store = opening::open(opening, progress)?;
     let tables = cards::prepare(&store, arguments.scale, progress)?;
     let name = format!("credit-card, scale {}", tables.scale().accounts);
-    let run = Run { name, plan: plan(arguments), recording: None };
+    let run = Run { name, plan: terms.plan(arguments.load.load()), recording: None };
     let sets = tables.clone();
     let report = session::measure(&store, run, progress, async |_| Ok(CreditCard(tables)))?;
     progress.phase("verifying", 0);
     cards::agreed(&store.run(async |database| cards::totals(database, &sets).await)?)?;
     session::close(store)?;
     Ok(report)
-}
-
-fn plan(arguments: &Arguments) -> Plan {
-    let load = arguments.load.load();
-    let measure = arguments.terms.measure();
-    Plan { load, warm_up: measure.share(5), measure, seed: arguments.terms.seed }
 }

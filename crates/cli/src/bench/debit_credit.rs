@@ -9,7 +9,6 @@ use crate::trace::Recording;
 use crate::{Failure, opening};
 use clap::Args;
 use std::path::PathBuf;
-use workload::Plan;
 use workload::debit_credit::{DebitCredit, Tables};
 
 /// Debit-Credit (TPC-B): account, teller and branch change, the history grows
@@ -43,13 +42,13 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
     let scale = bank::scale(&configuration, arguments.scale);
     let opening = terms.opening(&arguments.data, configuration).procedures(move || bank::procedures(&scale));
     if arguments.threads {
-        return threads::run(opening, arguments.scale, &plan(arguments), progress);
+        return threads::run(opening, arguments.scale, &terms.plan(arguments.load.load()), progress);
     }
     let store = opening::open(opening, progress)?;
     let scale = bank::prepare(&store, arguments.scale, progress)?;
     store.run(async |database| bank::warm(database, |page, pages| progress.step("reading", page, pages)).await)?;
     let name = format!("debit-credit, scale {}", scale.branches);
-    let run = Run { name, plan: plan(arguments), recording };
+    let run = Run { name, plan: terms.plan(arguments.load.load()), recording };
     let report =
         session::measure(&store, run, progress, async |database| Ok(DebitCredit(Tables::of(database, &scale)?)))?;
     if !store.is_virtual() {
@@ -58,10 +57,4 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
     }
     session::close(store)?;
     Ok(report)
-}
-
-fn plan(arguments: &Arguments) -> Plan {
-    let load = arguments.load.load();
-    let measure = arguments.terms.measure();
-    Plan { load, warm_up: measure.share(5), measure, seed: arguments.terms.seed }
 }

@@ -11,7 +11,7 @@ use clap::Args;
 use entresol::configuration::Configuration;
 use std::path::PathBuf;
 use workload::synthetic::{Model, Synthetic};
-use workload::{Load, Plan};
+use workload::Load;
 
 /// Any mix of transactions, described by a file (Rahm 1991)
 ///
@@ -67,8 +67,7 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
     let store = opening::open(arguments.terms.opening(&arguments.data, configuration), progress)?;
     let rate_per_s = arguments.rate.unwrap_or_else(|| model.rate_per_s());
     let load = arguments.clients.map_or(Load::Open { rate_per_s }, |clients| Load::Closed { clients });
-    let measure = arguments.terms.measure();
-    let plan = Plan { load, warm_up: measure.share(5), measure, seed: arguments.terms.seed };
+    let plan = arguments.terms.plan(load);
     let file = arguments.workload.as_deref().map_or_else(String::new, |path| path.display().to_string());
     let run = Run { name: format!("synthetic workload '{file}'"), plan, recording };
     let report = session::measure(&store, run, progress, async |database| {

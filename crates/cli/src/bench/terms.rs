@@ -7,7 +7,7 @@ use engine::catalog::Locking;
 use entresol::configuration::{Configuration, FILE_NAME, LockGranule, Organization, Partition};
 use entresol::{Opening, PartitionSpec, Store};
 use std::path::{Path, PathBuf};
-use workload::{Length, Load};
+use workload::{Length, Load, Plan};
 
 /// The terms of a run.
 #[derive(Args, Clone, Debug)]
@@ -50,6 +50,12 @@ impl Terms {
     /// The measured length: 10 seconds unless another is asked for.
     pub fn measure(&self) -> Length {
         self.length().unwrap_or(Length::Time(10_000_000_000))
+    }
+
+    /// The plan of a run under this load, a fifth of it before it is measured.
+    pub fn plan(&self, load: Load) -> Plan {
+        let measure = self.measure();
+        Plan { load, warm_up: measure.share(5), measure, seed: self.seed }
     }
 
     /// The measured length, if one is asked for.

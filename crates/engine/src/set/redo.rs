@@ -9,7 +9,7 @@
 //!
 //! Varints are little-endian groups of seven bits (LEB128).
 
-use base::PartitionId;
+use base::{PartitionId, varint};
 
 const FOLLOWS: u8 = 31;
 
@@ -51,15 +51,15 @@ impl<'a> Redo<'a> {
                     out.extend_from_slice(&[offset as u8, bytes.len() as u8]);
                     out.extend_from_slice(bytes);
                 } else {
-                    put_varint(offset as u64, out);
+                    varint::put(offset as u64, out);
                     put_bytes(bytes, out);
                 }
             }
             Action::Delete => put_head(4, out),
             Action::Add { offset, width, amount } => {
                 put_head(5, out);
-                put_varint((offset as u64) << 2 | u64::from(width.ilog2()), out);
-                put_varint((amount << 1 ^ amount >> 63) as u64, out);
+                varint::put((offset as u64) << 2 | u64::from(width.ilog2()), out);
+                varint::put((amount << 1 ^ amount >> 63) as u64, out);
             }
         }
     }
@@ -69,18 +69,18 @@ impl<'a> Redo<'a> {
         let (first, rest) = input.split_first()?;
         *input = rest;
         let partition = match first >> 3 {
-            FOLLOWS => take_varint(input)?.try_into().ok()?,
+            FOLLOWS => varint::take(input)?.try_into().ok()?,
             number => u16::from(number),
         };
         let key = take_bytes(input)?;
         let action = match first & 7 {
             1 => Action::Insert { value: take_bytes(input)? },
             2 => Action::Replace { value: take_bytes(input)? },
-            3 => Action::Patch { offset: take_varint(input)?.try_into().ok()?, bytes: take_bytes(input)? },
+            3 => Action::Patch { offset: varint::take(input)?.try_into().ok()?, bytes: take_bytes(input)? },
             4 => Action::Delete,
             5 => {
-                let place = take_varint(input)?;
-                let amount = take_varint(input)?;
+                let place = varint::take(input)?;
+                let amount = varint::take(input)?;
                 let amount = (amount >> 1) as i64 ^ -((amount & 1) as i64);
                 Action::Add { offset: (place >> 2).try_into().ok()?, width: 1 << (place & 3), amount }
             }
@@ -101,41 +101,19 @@ fn head(kind: u8, partition: PartitionId, key: &[u8], out: &mut Vec<u8>) {
         out.push(kind | (partition.0 as u8) << 3);
     } else {
         out.push(kind | FOLLOWS << 3);
-        put_varint(u64::from(partition.0), out);
+        varint::put(u64::from(partition.0), out);
     }
     put_bytes(key, out);
 }
 
 #[inline]
 fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
-    put_varint(bytes.len() as u64, out);
+    varint::put(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
-#[inline]
-fn put_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn take_varint(input: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = input.split_first()?;
-        *input = rest;
-        value |= u64::from(byte & 0x7f).checked_shl(shift)?;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
-}
-
 fn take_bytes<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = take_varint(input)?.try_into().ok()?;
+    let length = varint::take(input)?.try_into().ok()?;
     let (bytes, rest) = input.split_at_checked(length)?;
     *input = rest;
     Some(bytes)

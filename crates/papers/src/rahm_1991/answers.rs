@@ -7,18 +7,13 @@ use crate::{Answer, Results};
 const RATE: f64 = 100.0;
 
 pub(super) fn answers(results: &Results) -> Vec<Answer> {
-    let all = [
+    Answer::all([
         ("What is the relative gain of each storage type compared to disks?", gains(results)),
         ("Can less expensive storage types compete with expensive ones?", cheap(results)),
         ("Does it pay to combine two or three of them?", combined(results)),
         ("What does caching at more than one level do?", levels(results)),
         ("Is FORCE affordable with non-volatile semiconductor memory?", affordable(results)),
-    ];
-    let answer = |(question, answer): (&str, Option<String>)| Answer {
-        question: question.to_owned(),
-        answer: answer.unwrap_or_else(|| "The runs that would tell are missing.".to_owned()),
-    };
-    all.into_iter().map(answer).collect()
+    ])
 }
 
 fn response(results: &Results, line: &str) -> Option<f64> {

@@ -126,14 +126,7 @@ fn every_cell_of_the_table_counts() {
 
 #[test]
 fn every_experiment_of_the_study_can_be_read() {
-    for (file, text) in Rahm1991.experiments() {
-        for extent in [Extent::Full, Extent::Quick] {
-            let nothing = |_: &str| Err(io::Error::other("nothing"));
-            let experiment = Experiment::parse(file, text, extent, &KEYS, &nothing);
-            let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
-            assert!(!experiment.points.is_empty() && !experiment.about.is_empty(), "{file}");
-        }
-    }
+    study::assert_readable(&Rahm1991, &KEYS);
 }
 
 #[test]

@@ -4,16 +4,11 @@ use super::{TABLE, figure};
 use crate::{Answer, Results};
 
 pub(super) fn answers(results: &Results) -> Vec<Answer> {
-    let all = [
+    Answer::all([
         ("Which checkpoints and logs go well together?", pairs(results)),
         ("What do consistent checkpoints cost?", consistency(results)),
         ("Does it pay to spool?", spooling(results)),
-    ];
-    let answer = |(question, answer): (&str, Option<String>)| Answer {
-        question: question.to_owned(),
-        answer: answer.unwrap_or_else(|| "The runs that would tell are missing.".to_owned()),
-    };
-    all.into_iter().map(answer).collect()
+    ])
 }
 
 fn tps(results: &Results, name: &str) -> Option<f64> {

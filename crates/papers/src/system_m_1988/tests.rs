@@ -144,14 +144,7 @@ fn what_was_not_run_is_no_verdict_and_every_experiment_can_be_read() {
     assert!(claims.iter().all(|claim| claim.verdict() == Verdict::NotRun && claim.interval.is_none()));
     assert_eq!(claims.len(), 2 + 10 + 3 + 3 + 4 + 4 + 4);
     assert!(SystemM1988.answers(&Results::default()).iter().all(|answer| answer.answer.contains("missing")));
-    for (file, text) in SystemM1988.experiments() {
-        for extent in [Extent::Full, Extent::Quick] {
-            let nothing = |_: &str| Err(io::Error::other("nothing"));
-            let experiment = Experiment::parse(file, text, extent, &KEYS, &nothing);
-            let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
-            assert!(!experiment.points.is_empty() && !experiment.about.is_empty(), "{file}");
-        }
-    }
+    study::assert_readable(&SystemM1988, &KEYS);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use super::Scale;
-use base::Random;
+use base::{Random, varint};
 
 /// A type of transactions (System M, section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,24 +97,24 @@ impl Parameters {
     /// The parameters as bytes, for the type's registered procedure: only those that it uses, seven bits in a byte.
     pub fn to_bytes(self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(12);
-        encode(self.account, &mut bytes);
+        varint::put(self.account, &mut bytes);
         if self.has_store() {
-            encode(self.store, &mut bytes);
+            varint::put(self.store, &mut bytes);
         }
         if self.has_amount() {
-            encode(self.amount.into(), &mut bytes);
+            varint::put(self.amount.into(), &mut bytes);
         }
         bytes
     }
 
     /// The inverse of [`Parameters::to_bytes`]; `None` if these bytes are none of that.
     pub fn from_bytes(kind: Kind, mut bytes: &[u8]) -> Option<Parameters> {
-        let mut parameters = Parameters { kind, account: decode(&mut bytes)?, store: 0, amount: 0 };
+        let mut parameters = Parameters { kind, account: varint::take(&mut bytes)?, store: 0, amount: 0 };
         if parameters.has_store() {
-            parameters.store = decode(&mut bytes)?;
+            parameters.store = varint::take(&mut bytes)?;
         }
         if parameters.has_amount() {
-            parameters.amount = decode(&mut bytes)?.try_into().ok()?;
+            parameters.amount = varint::take(&mut bytes)?.try_into().ok()?;
         }
         bytes.is_empty().then_some(parameters)
     }
@@ -126,27 +126,4 @@ impl Parameters {
     fn has_amount(self) -> bool {
         !matches!(self.kind, Kind::Balance | Kind::CardCheck | Kind::Found)
     }
-}
-
-/// Appends a number, the low seven bits first; a byte with the top bit set is not the last.
-fn encode(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-fn decode(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        let bits = u64::from(byte & 0x7f);
-        number |= bits << shift;
-        if byte & 0x80 == 0 {
-            return (bits << shift >> shift == bits).then_some(number);
-        }
-    }
-    None
 }

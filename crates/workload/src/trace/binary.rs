@@ -19,6 +19,7 @@
 //! holds whole transactions.
 
 use super::{Partition, Place, Problem, Reference, Trace, TraceError, Type};
+use base::varint;
 use engine::catalog::Locking;
 
 /// The first bytes of a binary trace; no text begins with them.
@@ -57,22 +58,22 @@ impl Trace {
             put_part(&mut file, BLOCK, &block.finish());
         }
         let mut end = Vec::new();
-        put(&mut end, self.len() as u64);
-        put(&mut end, self.references().len() as u64);
+        varint::put(self.len() as u64, &mut end);
+        varint::put(self.references().len() as u64, &mut end);
         put_part(&mut file, END, &end);
         file
     }
 
     fn tables(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        put(&mut bytes, self.partitions().len() as u64);
+        varint::put(self.partitions().len() as u64, &mut bytes);
         for Partition { name, objects, blocking_factor, locks } in self.partitions() {
             put_name(&mut bytes, name);
-            put(&mut bytes, *objects);
-            put(&mut bytes, (*blocking_factor).into());
+            varint::put(*objects, &mut bytes);
+            varint::put((*blocking_factor).into(), &mut bytes);
             bytes.push(LOCKS.iter().position(|known| known == locks).expect("all locks are known") as u8);
         }
-        put(&mut bytes, self.types().len() as u64);
+        varint::put(self.types().len() as u64, &mut bytes);
         for Type { name, rate_per_s } in self.types() {
             put_name(&mut bytes, name);
             bytes.extend(rate_per_s.unwrap_or_default().to_le_bytes());
@@ -106,31 +107,23 @@ impl Latest {
 impl Block {
     fn push(&mut self, kind: u16, references: &[Reference]) {
         self.transactions += 1;
-        put(&mut self.bytes, kind.into());
-        put(&mut self.bytes, references.len() as u64);
+        varint::put(kind.into(), &mut self.bytes);
+        varint::put(references.len() as u64, &mut self.bytes);
         for Reference { partition, write, object } in references {
-            put(&mut self.bytes, u64::from(*partition) << 1 | u64::from(*write));
+            varint::put(u64::from(*partition) << 1 | u64::from(*write), &mut self.bytes);
             let latest = self.latest.of(*partition);
             let difference = object.wrapping_sub(*latest) as i64;
-            put(&mut self.bytes, (difference << 1 ^ difference >> 63) as u64);
+            varint::put((difference << 1 ^ difference >> 63) as u64, &mut self.bytes);
             *latest = *object;
         }
     }
 
     fn finish(self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        put(&mut bytes, self.transactions);
+        varint::put(self.transactions, &mut bytes);
         bytes.extend(self.bytes);
         bytes
     }
-}
-
-fn put(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
 }
 
 fn put_name(bytes: &mut Vec<u8>, name: &str) {
