@@ -10,8 +10,8 @@ use crate::{Failure, opening};
 use clap::Args;
 use entresol::configuration::Configuration;
 use std::path::PathBuf;
-use workload::synthetic::{Model, Synthetic};
 use workload::Load;
+use workload::synthetic::{Model, Synthetic};
 
 /// Any mix of transactions, described by a file (Rahm 1991)
 ///
