@@ -28,7 +28,7 @@
 //!
 //! ```text
 //!  0 size in units of 8 bytes (20 bits), key length (16), value length (23), flags (5):
-//!    hole, deleted by an unfinished transaction, behind a hole
+//!    hole, deleted by an unfinished transaction, behind a hole, saved for a sweep (in memory only)
 //!  8 record: sequence number u64      hole: next hole u32, hole before u32 (bytes from the front)
 //! 16 record: key, value, slack        hole: anything; its size in bytes in the last 8
 //! ```
@@ -60,6 +60,7 @@ mod rooms;
 mod schema;
 mod secondary;
 mod segment;
+mod stable;
 
 #[cfg(test)]
 mod tests;

@@ -8,21 +8,20 @@
 //! * [`Capture::CopyOnUpdate`] (DeWitt et al., 1984; System M, section 3.3): of the moment at which the sweep began. The first
 //!   commit that changes a white segment saves an image of it before.
 //! * [`Capture::StableVersions`] (CALC: Ren, Diamond, Abadi and Thomson, SIGMOD 2016): of the moment at which the sweep began,
-//!   too. The first commit that changes a record of a white segment saves the record before.
+//!   too. Whoever is the first to change a record of a white segment saves it before: see [`super::stable`].
 //!
 //! System M saves a segment at the first change after it has quiesced all transactions. Here a commit does, because images
 //! leave unfinished changes out anyway; so what is captured is transaction-consistent whenever the sweep begins.
 
 use super::changes::{Before, Changes};
-use super::layout::{self, ITEM_HEADER_SIZE, SEGMENT_HEADER_SIZE, needed, write_record};
 use super::memory::Set;
-use super::segment::{BLACK, Segment, WHITE, items};
+use super::segment::{BLACK, WHITE};
+use super::stable::{self, Versions};
 use super::{Capture, Refusal, Sets, Unit};
 use crate::lock::Owner;
 use base::PartitionId;
 use driver::Frame;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 
 /// Any colour will do.
 pub(super) const ANY: u8 = WHITE | BLACK;
@@ -41,12 +40,9 @@ pub(super) struct Preserved {
 pub(super) enum State {
     /// All of it.
     Image(Frame),
-    /// The records that have been changed since, by key: sequence number and value, or that there was none.
-    Records(BTreeMap<Box<[u8]>, Version>),
+    /// The records that have been changed since.
+    Records(Versions),
 }
-
-/// A record's sequence number and value, if there was a record.
-pub(super) type Version = Option<(u64, Box<[u8]>)>;
 
 /// The colours that each owner has touched while black/white transactions are watched.
 #[derive(Default)]
@@ -126,14 +122,18 @@ impl Set {
     /// Makes all segments white.
     pub(super) fn begin_capture(&mut self, capture: Capture) {
         self.capture = Some(capture);
-        self.segments.iter_mut().for_each(|segment| segment.colour = WHITE);
+        for segment in &mut self.segments {
+            (segment.colour, segment.saves) = (WHITE, capture == Capture::StableVersions);
+        }
     }
 
     /// Makes all segments colourless and forgets what was preserved.
     pub(super) fn end_capture(&mut self) {
         self.capture = None;
         self.buried.clear();
-        for segment in &mut self.segments {
+        for number in 0..self.segments.len() {
+            self.forget_versions(number);
+            let segment = &mut self.segments[number];
             (segment.colour, segment.preserved) = (0, None);
         }
     }
@@ -179,51 +179,9 @@ impl Set {
         if self.is_black_white() { self.segments[segment].colour } else { ANY }
     }
 
-    /// Whether a segment's state must be preserved before a commit changes it.
+    /// Whether a segment's image must be saved before a commit changes it.
     fn is_wanted(&self, segment: usize) -> bool {
-        self.segments[segment].colour == WHITE && !self.is_black_white()
-    }
-
-    /// Writes to `out` what the sweep wants of a segment that has preserved records; `present` is its committed state.
-    pub(super) fn stable_image(&self, segment: usize, present: &[u8], out: &mut [u8]) {
-        let Some(State::Records(records)) = self.segments[segment].preserved.as_ref().map(|found| &found.state) else {
-            out.copy_from_slice(present);
-            return;
-        };
-        let here = items(present, self.segments[segment].tail()).filter(|(_, head)| !head.is_hole());
-        let unchanged = here.filter_map(|(at, _)| {
-            let (key, value) = layout::record(present, at);
-            (!records.contains_key(key)).then(|| (layout::sequence(present, at), key, value))
-        });
-        let preserved = records
-            .iter()
-            .filter_map(|(key, version)| version.as_ref().map(|(sequence, value)| (*sequence, &**key, &**value)));
-        let mut at = SEGMENT_HEADER_SIZE;
-        for (sequence, key, value) in unchanged.chain(preserved) {
-            let size = needed(key.len(), value.len());
-            write_record(out, at, size, sequence, key, value);
-            let written = at + ITEM_HEADER_SIZE + key.len() + value.len();
-            out[written..at + size].fill(0);
-            at += size;
-        }
-        out[at..].fill(0);
-        self.header(segment, at).seal(out);
-    }
-}
-
-/// A record before a transaction, put together from its shadows.
-struct Earlier {
-    is_there: bool,
-    sequence: u64,
-    key: Box<[u8]>,
-    value: Vec<u8>,
-}
-
-impl Earlier {
-    fn new(set: &Set, place: u64) -> Earlier {
-        let (bytes, at) = set.at(place);
-        let (key, value) = layout::record(bytes, at);
-        Earlier { is_there: true, sequence: layout::sequence(bytes, at), key: key.into(), value: value.to_vec() }
+        self.segments[segment].colour == WHITE && self.capture == Some(Capture::CopyOnUpdate)
     }
 }
 
@@ -242,45 +200,6 @@ pub(super) fn wanted(sets: &[Option<Box<Set>>], changes: &Changes) -> Vec<(u16, 
     wanted
 }
 
-/// Saves the records that the commit of these changes is going to alter in white segments; returns the bytes of their values.
-pub(super) fn save_records(sets: &mut [Option<Box<Set>>], changes: &Changes) -> u64 {
-    let mut bytes = 0;
-    let mut earlier: BTreeMap<(u16, u64), Earlier> = BTreeMap::new();
-    for shadow in changes.shadows.iter().rev() {
-        let set = sets[usize::from(shadow.set)].as_ref().expect("it had been changed");
-        let record = earlier.entry((shadow.set, shadow.place)).or_insert_with(|| Earlier::new(set, shadow.place));
-        record.is_there = shadow.before != Before::Nothing;
-        let saved = shadow.bytes(&changes.saved);
-        match shadow.before {
-            Before::Bytes { offset, .. } => record.value[offset as usize..][..saved.len()].copy_from_slice(saved),
-            Before::Value { .. } => record.value = saved.to_vec(),
-            Before::MovedTo(to) => {
-                earlier.entry((shadow.set, to)).or_insert_with(|| Earlier::new(set, to)).is_there = false;
-            }
-            Before::Nothing | Before::Here => {}
-        }
-    }
-    // Of two places of one key, in one segment, the record was at most at one before: that comes first and stays.
-    let mut earlier: Vec<_> = earlier.into_iter().collect();
-    earlier.sort_by_key(|(_, record)| !record.is_there);
-    for ((set, place), Earlier { is_there, sequence, key, value }) in earlier {
-        let set = sets[usize::from(set)].as_mut().expect("it had been changed");
-        let (segment, _) = set.locate(place);
-        if set.is_wanted(segment) {
-            let Segment { preserved, dirty, .. } = &mut set.segments[segment];
-            let new = || Box::new(Preserved { dirty: *dirty, state: State::Records(BTreeMap::new()) });
-            let State::Records(records) = &mut preserved.get_or_insert_with(new).state else {
-                unreachable!("a sweep preserves records or images");
-            };
-            records.entry(key).or_insert_with(|| {
-                bytes += value.len() as u64;
-                is_there.then(|| (sequence, value.into()))
-            });
-        }
-    }
-    bytes
-}
-
 impl Sets {
     /// Begins a sweep that takes a consistent backup: every segment is white. Segments added from now on do not count:
     /// the backup is complete without them.
@@ -291,8 +210,10 @@ impl Sets {
         assert!(self.capture.is_none(), "one sweep at a time");
         self.capture = Some(capture);
         self.sets.iter_mut().flatten().for_each(|set| set.begin_capture(capture));
-        if capture == Capture::BlackWhite(Unit::Transaction) {
-            self.watch.begin(&self.owners);
+        match capture {
+            Capture::BlackWhite(Unit::Transaction) => self.watch.begin(&self.owners),
+            Capture::StableVersions => stable::save_unfinished(&mut self.sets, &self.owners),
+            Capture::BlackWhite(Unit::Action) | Capture::CopyOnUpdate => {}
         }
     }
 
@@ -331,7 +252,9 @@ impl Sets {
     /// Notes that the sweep has taken a segment; to be called in the same step as [`Sets::image`], [`Sets::take_snapshot`] or
     /// [`Sets::lend`], after them.
     pub fn paint(&mut self, partition: PartitionId, segment: u32) {
-        let found = &mut self.set_mut(partition).segments[segment as usize];
+        let set = self.set_mut(partition);
+        set.forget_versions(segment as usize);
+        let found = &mut set.segments[segment as usize];
         found.colour = BLACK;
         if let Some(preserved) = found.preserved.take()
             && let State::Image(frame) = preserved.state
@@ -389,9 +312,9 @@ impl Sets {
     /// Saves what the sweep in progress wants of the segments that a commit is going to change.
     #[cold]
     pub(super) fn preserve(&mut self, owner: Owner) {
-        let Some(changes) = self.owners.get(owner.0 as usize) else { return };
+        let Some(changes) = self.owners.get_mut(owner.0 as usize) else { return };
         match self.capture {
-            Some(Capture::StableVersions) => self.copied.1 += save_records(&mut self.sets, changes),
+            Some(Capture::StableVersions) => self.copied.1 += std::mem::take(&mut changes.kept_bytes),
             Some(Capture::CopyOnUpdate) => {
                 for (number, segment) in wanted(&self.sets, changes) {
                     self.save_image(usize::from(number), segment);

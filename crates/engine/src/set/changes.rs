@@ -52,6 +52,8 @@ pub(super) struct Changes {
     pub(super) redo: Vec<u8>,
     pub(super) shadows: Vec<Shadow>,
     pub(super) saved: Vec<u8>,
+    /// Bytes of records that were saved for a sweep and are still to be charged to the owner.
+    pub(super) kept_bytes: u64,
 }
 
 impl Changes {

@@ -116,7 +116,7 @@ impl Set {
 }
 
 /// Puts the bytes of a record at `at` back as they were before a change. Items keep their sizes.
-fn undo_in(bytes: &mut [u8], at: usize, before: &Before, saved: &[u8]) {
+pub(super) fn undo_in(bytes: &mut [u8], at: usize, before: &Before, saved: &[u8]) {
     let head = item(bytes, at);
     match *before {
         Before::Nothing => set_item(bytes, at, Item::hole(head.size())),

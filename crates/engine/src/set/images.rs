@@ -41,11 +41,7 @@ impl Sets {
         match set.segments[number].preserved.as_ref().map(|preserved| &preserved.state) {
             None => set.image(number, shadows, out),
             Some(State::Image(saved)) => out.copy_from_slice(saved),
-            Some(State::Records(_)) => {
-                let mut present = vec![0; set.segment_size];
-                set.image(number, shadows, &mut present);
-                set.stable_image(number, &present, out);
-            }
+            Some(State::Records(versions)) => set.stable_image(number, versions, out),
         }
     }
 

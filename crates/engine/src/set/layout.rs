@@ -13,6 +13,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"SEG1");
 const HOLE: u64 = 1 << 59;
 const DELETED: u64 = 1 << 60;
 const AFTER_HOLE: u64 = 1 << 61;
+const SAVED: u64 = 1 << 62;
 
 /// The first word of an item: size in units of 8 bytes (20 bits), key length (16 bits), value length (23 bits), flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +71,12 @@ impl Item {
         self.0 & AFTER_HOLE != 0
     }
 
+    /// Whether the sweep in progress has what it wants of this record: see [`super::stable`].
+    #[inline]
+    pub(super) fn is_saved(self) -> bool {
+        self.0 & SAVED != 0
+    }
+
     #[inline]
     pub(super) fn with_size(self, size: usize) -> Item {
         Item(self.0 & !0xf_ffff | (size as u64 / 8))
@@ -88,6 +95,11 @@ impl Item {
     #[inline]
     pub(super) fn with_after_hole(self, after_hole: bool) -> Item {
         Item(if after_hole { self.0 | AFTER_HOLE } else { self.0 & !AFTER_HOLE })
+    }
+
+    #[inline]
+    pub(super) fn with_saved(self, saved: bool) -> Item {
+        Item(if saved { self.0 | SAVED } else { self.0 & !SAVED })
     }
 }
 

@@ -418,6 +418,7 @@ impl Set {
         let mut count = 0;
         for (number, segment) in self.segments.iter().enumerate().filter(|(_, segment)| !segment.is_lent()) {
             segment.check().map_err(|what| format!("segment {number}: {what}"))?;
+            self.check_saved(number).map_err(|what| format!("segment {number}: {what}"))?;
             let deleted = items(segment.bytes(), segment.tail()).filter(|(_, head)| head.is_deleted()).count();
             if deleted > segment.uncommitted as usize {
                 return Err(format!("segment {number}: {deleted} deleted records, {} shadows", segment.uncommitted));

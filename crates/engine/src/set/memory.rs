@@ -11,6 +11,7 @@ use super::redo::{Action, Redo};
 use super::rooms::Rooms;
 use super::secondary::Ordered;
 use super::segment::{BLACK, Segment};
+use super::stable::Versions;
 use super::{Capture, Keys, Refusal, SetSettings};
 use crate::difference::difference;
 use crate::procedure::Foresight;
@@ -43,6 +44,8 @@ pub(super) struct Set {
     pub(super) secondaries: Vec<Ordered>,
     /// The sweep in progress.
     pub(super) capture: Option<Capture>,
+    /// Memory for the records that the next sweeps save.
+    pub(super) spare: Vec<Versions>,
     /// What is known of records whose segments are being loaded; secondary indexes follow at the end.
     pub(super) loading: Option<Box<Loading>>,
     /// The hashes of the keys that were deleted from black segments of a black/white sweep.
@@ -136,6 +139,7 @@ impl Set {
             },
             secondaries: secondaries.into_iter().map(Ordered::new).collect(),
             capture: None,
+            spare: Vec::new(),
             loading: None,
             buried: BTreeSet::new(),
             sequence: 0,
@@ -348,6 +352,7 @@ impl Set {
         let allowed = if self.buried.is_empty() { allowed } else { allowed & self.colours_for(hash) };
         let (place, size) = self.allocate(needed(key.len(), value.len()), allowed)?;
         self.write(place, size, key, value);
+        self.mark_new(place);
         self.finder.add(key, hash, place);
         if let Some(number) = number(key)
             && matches!(self.finder, Finder::Arrival(_))
@@ -385,6 +390,7 @@ impl Set {
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R, Refusal> {
         let (segment, at) = self.locate(place);
+        self.save(changes, segment, at);
         let found = &mut self.segments[segment];
         let (key, value) = layout::record_mut(found.bytes_mut(), at);
         let part = part.unwrap_or(0..value.len());
@@ -431,6 +437,7 @@ impl Set {
         self.check_size(key, value)?;
         let place = self.make_room(place, key, hash, value.len())?;
         let (segment, at) = self.locate(place);
+        self.save(changes, segment, at);
         let size = needed(key.len(), value.len());
         let old_size = item(self.segments[segment].bytes(), at).size();
         let is_here = size <= old_size || self.segments[segment].extend(at, size);
@@ -446,6 +453,7 @@ impl Set {
             changes.saved.truncate(saved);
             set_item(bytes, at, head.with_deleted(true));
             self.write(to, size, key, value);
+            self.mark_new(to);
             self.finder.repoint(key, hash, place, to);
             let (segment, _) = self.locate(to);
             self.segments[segment].uncommitted += 1;
@@ -484,6 +492,7 @@ impl Set {
         self.finder.remove(key, hash, place);
         Redo { partition: self.partition, key, action: Action::Delete }.encode(&mut changes.redo);
         let (segment, at) = self.locate(place);
+        self.save(changes, segment, at);
         if !self.secondaries.is_empty() {
             let value = layout::value(self.segments[segment].bytes(), at).to_vec();
             self.for_secondaries(|secondary| secondary.remove(key, &value));

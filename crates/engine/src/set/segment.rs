@@ -20,7 +20,7 @@ const HOLES_TRIED_MAX: usize = 8;
 /// A segment and what is known of it.
 pub(super) struct Segment {
     /// Its bytes, unless they are lent to a write.
-    frame: Option<Frame>,
+    pub(super) frame: Option<Frame>,
     /// Where the items end.
     tail: u32,
     /// Bytes in the tail and in holes.
@@ -38,6 +38,8 @@ pub(super) struct Segment {
     pub(super) dirty: u8,
     /// [`WHITE`], [`BLACK`] or none.
     pub(super) colour: u8,
+    /// Whether each record is saved before it is first changed: see [`super::stable`].
+    pub(super) saves: bool,
     /// Its state at the beginning of the sweep in progress, as far as it has been changed since.
     pub(super) preserved: Option<Box<Preserved>>,
 }
@@ -57,6 +59,7 @@ impl Segment {
             class: 0,
             dirty: 0b11,
             colour: 0,
+            saves: false,
             preserved: None,
         }
     }
@@ -263,7 +266,7 @@ impl Segment {
             if head.is_hole() {
                 hole.get_or_insert(at);
             } else {
-                let clean = head.with_deleted(false).with_after_hole(false);
+                let clean = head.with_deleted(false).with_after_hole(false).with_saved(false);
                 set_item(self.bytes_mut(), at, clean);
                 if let Some(from) = hole.take() {
                     self.free += (at - from) as u32;

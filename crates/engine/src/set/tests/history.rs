@@ -81,9 +81,11 @@ struct World {
     backup: Backup,
     key_count: u64,
     length_max: u64,
-    /// How often a black/white sweep refused a change, and how many sweeps of transactions came to their end.
+    /// How often a black/white sweep refused a change, how many sweeps of transactions came to their end, and how many
+    /// segments were taken of which a sweep had saved records.
     refused: u64,
     consistent: u64,
+    restored: u64,
 }
 
 impl World {
@@ -106,6 +108,7 @@ impl World {
             length_max,
             refused: 0,
             consistent: 0,
+            restored: 0,
         }
     }
 
@@ -274,6 +277,9 @@ impl World {
     fn sweep(&mut self) {
         let copy = self.backup.target();
         let Some(sweep) = &mut self.backup.sweep else { return self.begin_sweep() };
+        if self.random.chance(0.002) {
+            return self.give_up_sweep();
+        }
         if sweep.left.is_empty() {
             return self.end_sweep();
         }
@@ -284,6 +290,9 @@ impl World {
         }
         sweep.left.swap_remove(at);
         let is_captured = sweep.capture.is_some();
+        let preserved = self.sets.set(partition).segments[segment as usize].preserved.as_ref();
+        let is_saved = |found: &&Box<capture::Preserved>| matches!(&found.state, capture::State::Records(_));
+        self.restored += preserved.filter(is_saved).iter().count() as u64;
         if self.sets.is_dirty(partition, segment, copy) {
             self.sets.clear_dirty(partition, segment, copy);
             let image = self.take(partition, segment);
@@ -308,6 +317,13 @@ impl World {
             self.sets.take_back(partition, segment, frame);
         }
         image
+    }
+
+    /// As after a write that failed: the copy stays incomplete, and the next sweep goes on with it.
+    fn give_up_sweep(&mut self) {
+        self.backup.sweep = None;
+        self.sets.end_capture();
+        self.sets.check().expect("sound");
     }
 
     fn end_sweep(&mut self) {
@@ -421,7 +437,7 @@ impl World {
 
 /// Runs histories that log so.
 fn run(seeds: std::ops::Range<u64>, logging: Logging) {
-    let (mut refused, mut consistent) = (0, 0);
+    let (mut refused, mut consistent, mut restored) = (0, 0, 0);
     for seed in seeds {
         let mut world = World::new(seed, logging);
         for _ in 0..2500 {
@@ -430,8 +446,10 @@ fn run(seeds: std::ops::Range<u64>, logging: Logging) {
         world.crash();
         refused += world.refused;
         consistent += world.consistent;
+        restored += world.restored;
     }
     assert!(refused > 50 && consistent > 50, "{refused} refusals, {consistent} consistent sweeps");
+    assert!(restored > 500, "{restored} segments with saved records");
 }
 
 #[test]
