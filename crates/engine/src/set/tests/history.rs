@@ -291,8 +291,8 @@ impl World {
         sweep.left.swap_remove(at);
         let is_captured = sweep.capture.is_some();
         let preserved = self.sets.set(partition).segments[segment as usize].preserved.as_ref();
-        let is_saved = |found: &&Box<capture::Preserved>| matches!(&found.state, capture::State::Records(_));
-        self.restored += preserved.filter(is_saved).iter().count() as u64;
+        let state = preserved.map(|preserved| &preserved.state);
+        self.restored += u64::from(matches!(state, Some(capture::State::Records(_))));
         if self.sets.is_dirty(partition, segment, copy) {
             self.sets.clear_dirty(partition, segment, copy);
             let image = self.take(partition, segment);
