@@ -36,6 +36,7 @@ use driver::Work;
 use foldhash::fast::FixedState;
 use std::future::poll_fn;
 use std::hash::BuildHasher;
+use std::ops::{Deref, DerefMut};
 use std::task::Poll;
 
 /// What a transaction has done so far.
@@ -69,6 +70,38 @@ impl State {
     /// A transaction found unfinished after a restart.
     pub(crate) fn unfinished(id: TransactionId, undo: UndoList) -> State {
         State { id, undo, wrote: true, ..State::default() }
+    }
+
+    /// Forgets everything but its place and the memory.
+    fn clear(&mut self) {
+        self.undo.clear();
+        self.chains.clear();
+        self.loose = None;
+        self.pages.clear();
+        self.call.end();
+        self.wrote = false;
+        self.logged = 0;
+        self.dependency = Lsn::ZERO;
+    }
+}
+
+/// The state of an active transaction, which is handed on by its address and goes back to the registry in the end.
+#[derive(Debug, Default)]
+pub struct Active(Option<Box<State>>);
+
+impl Deref for Active {
+    type Target = State;
+
+    #[inline]
+    fn deref(&self) -> &State {
+        self.0.as_deref().expect("the state of a transaction that ended is not asked for")
+    }
+}
+
+impl DerefMut for Active {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut State {
+        self.0.as_deref_mut().expect("the state of a transaction that ended is not changed")
     }
 }
 
@@ -111,7 +144,7 @@ pub struct Savepoint {
 /// ```
 pub struct Transaction {
     database: Database,
-    state: State,
+    state: Active,
     ended: bool,
 }
 

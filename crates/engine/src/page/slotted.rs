@@ -220,7 +220,8 @@ pub fn search(page: &[u8], key: &[u8]) -> Result<u16, u16> {
     }
 }
 
-/// The first slot whose head is not below `wanted`, by a binary search whose steps the processor need not predict.
+/// The first slot whose head is not below `wanted`. The steps are jumps, half of which the processor guesses wrongly; but it
+/// asks for the next lines by its guesses, where conditional moves would wait for one after another.
 #[inline]
 fn lower_bound(slots: &[NodeSlot], wanted: u64) -> usize {
     let mut first = 0;

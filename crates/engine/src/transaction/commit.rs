@@ -4,7 +4,7 @@
 //! log buffer (early lock release), unless the settings say otherwise: whoever reads its updates then has a later commit
 //! record, or, if it only reads, waits until this one is durable.
 
-use super::{State, Transaction};
+use super::{Active, State, Transaction};
 use crate::canary::{self, Canary};
 use crate::database::Database;
 use crate::log::record::Body;
@@ -113,7 +113,7 @@ impl Transaction {
 /// A transaction whose fate is decided. It leaves the tables even if its commit is not waited for.
 struct Ending {
     database: Database,
-    state: State,
+    state: Active,
     /// Its commit record, once it has one. Whoever gets its locks depends on that, however it ends.
     lsn: Option<Lsn>,
     /// While it has pages to free: the log from its beginning is needed until that is done.
@@ -264,7 +264,7 @@ impl Database {
     }
 
     /// Removes an ended transaction and admits the next one.
-    pub(super) fn retire(&self, state: State) {
+    pub(super) fn retire(&self, state: Active) {
         let inner = &*self.0;
         debug_assert_eq!(inner.locks.borrow().held(state.owner), 0, "an ended transaction holds no lock");
         inner.unfinished.set(inner.unfinished.get() - state.logged);

@@ -1,6 +1,6 @@
 //! The active transactions: numbers, first log positions, who waits, who must give up.
 
-use super::State;
+use super::{Active, State};
 use crate::lock::Owner;
 use base::{Lsn, TransactionId};
 use executor::TaskId;
@@ -22,7 +22,7 @@ pub struct Registry {
     stranded: Lsn,
     slots: Vec<Slot>,
     /// States of ended transactions, each with its owner number, for reuse.
-    spare: Vec<State>,
+    spare: Vec<Active>,
 }
 
 impl Registry {
@@ -42,10 +42,11 @@ impl Registry {
     }
 
     /// Enters a new transaction.
-    pub fn begin(&mut self, began: Option<u64>) -> State {
+    pub fn begin(&mut self, began: Option<u64>) -> Active {
         let mut state = self.spare.pop().unwrap_or_else(|| {
             self.slots.push(EMPTY);
-            State { owner: Owner(self.slots.len() as u32 - 1), ..State::default() }
+            let state = State { owner: Owner(self.slots.len() as u32 - 1), ..State::default() };
+            Active(Some(Box::new(state)))
         });
         state.id = TransactionId(self.next);
         state.began = began.unwrap_or(self.next);
@@ -54,16 +55,9 @@ impl Registry {
     }
 
     /// Removes an ended transaction.
-    pub fn end(&mut self, mut state: State) {
+    pub fn end(&mut self, mut state: Active) {
         self.slots[state.owner.0 as usize] = EMPTY;
-        state.undo.clear();
-        state.chains.clear();
-        state.loose = None;
-        state.pages.clear();
-        state.call.end();
-        state.wrote = false;
-        state.logged = 0;
-        state.dependency = Lsn::ZERO;
+        state.clear();
         self.spare.push(state);
     }
 

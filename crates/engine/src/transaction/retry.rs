@@ -48,9 +48,10 @@ impl Database {
     pub async fn transaction<T>(&self, mut work: impl AsyncFnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         let mut began = None;
         let mut backoff_ns = BACKOFF_NS_MIN;
+        // When the latest try but the first began: how long the first took does not matter for the wait behind the second.
+        let mut tried = None;
         loop {
             let mut transaction = self.begin_aged(began).await?;
-            let tried = self.executor().now();
             match work(&mut transaction).await {
                 Ok(value) => {
                     transaction.commit().await?;
@@ -60,11 +61,12 @@ impl Database {
                     let age = transaction.began();
                     began = Some(age);
                     transaction.rollback().await?;
-                    let tried_ns = self.executor().now().since_ns(tried);
+                    let tried_ns = tried.map_or(0, |tried| self.executor().now().since_ns(tried));
                     // Victims of different ages wait for different times, so that they do not meet again.
                     self.executor().sleep_ns(backoff_ns + backoff_ns * (age % 8) / 8).await;
                     // Long transactions that begin again at once would meet, and end each other, for ever.
                     backoff_ns = (2 * backoff_ns).min(tried_ns.max(BACKOFF_NS_MAX));
+                    tried = Some(self.executor().now());
                 }
                 Err(error) => {
                     transaction.rollback().await?;

@@ -1,7 +1,7 @@
 //! Rollback: the transaction's updates are taken back, latest first, each by a logged compensation that is never undone
 //! itself. A restart goes on where a rollback was cut off, because each compensation says how many updates are left.
 
-use super::{Savepoint, State, Transaction, long_value};
+use super::{Active, Savepoint, State, Transaction, long_value};
 use crate::database::Database;
 use crate::log::record::{Body, Undo};
 use crate::organization::{allocator, append, b_tree};
@@ -82,7 +82,7 @@ impl Drop for Transaction {
 }
 
 impl Database {
-    async fn roll_back(&self, mut state: State) -> Result<()> {
+    async fn roll_back(&self, mut state: Active) -> Result<()> {
         self.0.sets.borrow_mut().roll_back(state.owner);
         self.undo(&mut state, 0).await?;
         if state.wrote {
