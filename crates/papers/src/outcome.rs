@@ -49,10 +49,16 @@ impl Outcome {
 
     /// The figures in the table at a dotted path, by name in the report's order; those of other levels are left out.
     pub fn table(&self, path: &str) -> Vec<(String, Estimate)> {
-        let Some(Value::Object(table)) = self.reports.first().and_then(|report| find(report, path)) else {
-            return Vec::new();
-        };
-        table.keys().filter_map(|key| Some((key.clone(), self.estimate(&format!("{path}.{key}"))?))).collect()
+        let figure = |key: String| Some((key.clone(), self.estimate(&format!("{path}.{key}"))?));
+        self.names(path).into_iter().filter_map(figure).collect()
+    }
+
+    /// The keys of the table at a dotted path, in the report's order.
+    pub fn names(&self, path: &str) -> Vec<String> {
+        match self.reports.first().and_then(|report| find(report, path)) {
+            Some(Value::Object(table)) => table.keys().cloned().collect(),
+            _ => Vec::new(),
+        }
     }
 
     /// Whether the run ended as planned.

@@ -84,7 +84,7 @@ impl Study for SystemM1988 {
     }
 
     fn experiments(&self) -> &'static [(&'static str, &'static str)] {
-        experiments!["4-1-base", "4-1-throughput", "4-3-queue", "4-3-retry", "this-machine"]
+        experiments!["4-1-base", "4-1-throughput", "4-3-queue", "4-3-retry", "5-crashes", "this-machine"]
     }
 
     fn choices(&self) -> &'static [&'static str] {

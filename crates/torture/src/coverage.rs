@@ -46,6 +46,12 @@ impl Coverage {
         self.hits.get(&(kind, step)).copied().unwrap_or(0)
     }
 
+    /// How often a database with sets, of each pair in turn, stopped at each step at which they are to stop.
+    pub fn stops(&self) -> impl Iterator<Item = (Pair, Step, u64)> {
+        let count = |pair, step| self.stops.get(&(pair, step)).copied().unwrap_or(0);
+        pairs().into_iter().flat_map(move |pair| STOPS.map(|step| (pair, step, count(pair, step))))
+    }
+
     /// Adds what another story met.
     pub fn add(&mut self, other: &Coverage) {
         for (cell, count) in &other.hits {
@@ -70,11 +76,10 @@ impl Coverage {
         let missed = cells.filter(|(kind, step)| step.admits(*kind) && self.count(*kind, *step) == 0);
         let mut missing: Vec<String> =
             missed.map(|(kind, step)| format!("{} at {}", kind.name(), step.name())).collect();
-        for (logging, strategy) in pairs() {
-            let met = |step: &Step| self.stops.get(&((logging, strategy), *step)).is_some_and(|count| *count > 0);
-            let missed = STOPS.iter().filter(|step| !met(step));
-            missing.extend(missed.map(|step| format!("a stop at {} with {logging:?} and {strategy:?}", step.name())));
-        }
+        let missed = self.stops().filter(|(_, _, count)| *count == 0);
+        missing.extend(missed.map(|((logging, strategy), step, _)| {
+            format!("a stop at {} with {logging:?} and {strategy:?}", step.name())
+        }));
         let Survival { kept, lost, torn } = self.survival;
         let fates = [("kept", kept), ("lost", lost), ("torn", torn)];
         missing.extend(fates.iter().filter(|(_, count)| *count == 0).map(|(name, _)| format!("a {name} write")));

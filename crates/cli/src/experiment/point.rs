@@ -5,6 +5,7 @@ use crate::bench::{bank, cards, meter::Meter, summary, synthetic, terms};
 use crate::files::{self, Directory};
 use crate::progress::Progress;
 use crate::report::Clock;
+use entresol::configuration::Choice;
 use entresol::{Database, Opening, Store};
 use papers::experiment::{Setting, Work};
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ use workload::trace::replay::{self, Replay};
 use workload::{Measured, Plan};
 
 /// What a run's report has at its top, and so may be plotted.
-pub const KEYS: [&str; 19] = [
+pub const KEYS: [&str; 20] = [
     "response_us",
     "throughput_per_s",
     "transactions",
@@ -41,6 +42,7 @@ pub const KEYS: [&str; 19] = [
     "utilization",
     "seconds",
     "wall_seconds",
+    "torture",
 ];
 
 /// What one run gave.
@@ -129,7 +131,24 @@ fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces)
             let replay = store.run(async |database| Replay::prepare(database, trace, spec).await)?;
             measured(&store, replay, plan, batches)
         }
+        Work::Torture { seeds } => Ok(tortured(*seeds, replication)),
     }
+}
+
+/// Runs the replication's own seeds and reports what came of them.
+fn tortured(seeds: u64, replication: u32) -> Run {
+    let first = seeds * u64::from(replication);
+    let summary = torture::run_range(first..first + seeds, torture::Options::FULL, |_| ());
+    let mut stops = serde_json::Map::new();
+    for ((logging, strategy), step, count) in summary.coverage.stops() {
+        let pair = format!("{}/{}", strategy.word(), logging.word()).to_uppercase();
+        stops.entry(pair).or_insert_with(|| json!({}))[step.name()] = json!(count);
+    }
+    let report = json!({"torture": {
+        "seeds": summary.seeds, "lives": summary.lives, "transactions": summary.transactions,
+        "failures": summary.failures.len(), "stops": stops,
+    }});
+    Run { reports: vec![report], saturated: None }
 }
 
 fn measured<W: Workload>(store: &Store, workload: W, plan: &Plan, batches: u32) -> Result<Run, Failure> {

@@ -118,8 +118,14 @@ fn run_jobs(jobs: &[&Job<'_>], workers: usize, traces: &Traces, done: &Mutex<Don
     });
 }
 
+/// A seed of torture takes about as long as so many transactions.
+const SEED_WEIGHT: u64 = 1_500;
+
 fn weight(point: &Point) -> u64 {
     let plan = &point.setting.plan;
+    if let Work::Torture { seeds } = point.setting.work {
+        return SEED_WEIGHT * seeds;
+    }
     let rate = match plan.load {
         workload::Load::Open { rate_per_s } => rate_per_s,
         // Nobody knows; closed loads are as fast as the machine.

@@ -56,6 +56,11 @@ pub enum Work {
         /// `trace`: the name of a trace that can be generated, or a file's path.
         trace: String,
     },
+    /// `"torture"`: no load but what is drawn for each seed, ended by faults, on a machine of its own.
+    Torture {
+        /// `seeds`: how many a run takes; the first run those from 0 on, the next ones those behind.
+        seeds: u64,
+    },
 }
 
 /// Where the values of a run come from.
@@ -107,7 +112,10 @@ pub(super) fn setting(run: &Table, sources: &Sources<'_>) -> Result<Setting, Exp
     let [configuration, hardware, workload, length] = TREES.map(branch);
     let configuration = configure(configuration, &hardware, sources)?;
     let work = work(&workload, sources)?;
-    let load = load(&workload, sources)?;
+    let load = match work {
+        Work::Torture { .. } => Load::Closed { clients: 1 },
+        _ => load(&workload, sources)?,
+    };
     let plan = plan(&length, load, sources)?;
     let number = |key| Ok::<_, ExperimentError>(whole(&length, "run", key, 1, 1_000, sources)?.map(|n| n as u32));
     let (replications, batches) = (number("replications")?.unwrap_or(1), number("batches")?.unwrap_or(BATCHES));
@@ -175,10 +183,11 @@ fn said_by_serde(message: &str) -> (Problem, String, Option<String>) {
 }
 
 fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
-    let kinds = ["debit-credit", "credit-card", "synthetic", "trace"];
+    let kinds = ["debit-credit", "credit-card", "synthetic", "trace", "torture"];
     let kind = table.get("kind").and_then(Value::as_str).unwrap_or("debit-credit");
     let only = |own: &[&str]| {
-        let known: Vec<&str> = ["kind", "rate", "clients", "full"].iter().chain(own).copied().collect();
+        let loads: &[&str] = if kind == "torture" { &[] } else { &["rate", "clients", "full"] };
+        let known: Vec<&str> = ["kind"].iter().chain(loads).chain(own).copied().collect();
         match table.keys().find(|key| !known.contains(&key.as_str())) {
             None => Ok(()),
             Some(key) => {
@@ -222,6 +231,10 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
                 return Err(missing("trace", "trace = \"rahm-1991\" or the path of a trace"));
             };
             Ok(Work::Trace { trace: trace.clone() })
+        }
+        "torture" => {
+            only(&["seeds"])?;
+            Ok(Work::Torture { seeds: whole(table, "workload", "seeds", 1, 1 << 32, sources)?.unwrap_or(100) })
         }
         other => {
             let near = nearest(other, kinds.iter().copied()).map(str::to_owned);

@@ -5,13 +5,14 @@ use crate::{Extent, Verdict, report, study};
 use serde_json::{Value, json};
 use std::io;
 
-const KEYS: [&str; 6] = [
+const KEYS: [&str; 7] = [
     "response_us",
     "throughput_per_s",
     "cpu_us_per_transaction",
     "log_record_bytes_per_transaction",
     "locks",
     "server",
+    "torture",
 ];
 
 fn trial(name: &str, report: impl Fn(&str, f64) -> Value) -> Trial {
@@ -112,6 +113,29 @@ fn this_machine_is_judged_by_the_order_of_its_rows() {
     let other = machine(|name, tps| if name == "ACCOU/VALUE" || name == "TCBW/AOPER" { 80.0 } else { tps });
     assert_eq!(verdict(&other, "S-2 best"), Verdict::Differs);
     assert_eq!(verdict(&other, "S-2 worst"), Verdict::Differs);
+}
+
+#[test]
+fn one_seed_that_fails_is_enough_and_stops_that_were_not_met_are_named() {
+    let crashes = |failures: u64| {
+        let report = move |_: &str, _: f64| {
+            let stops = json!({"FUZZY/VALUE": {"home write": 3, "log scan": 0}, "TCBW/TOPER": {"home write": 1, "log scan": 2}});
+            json!({"torture": {"seeds": 500, "lives": 1_500, "transactions": 9_000, "failures": failures, "stops": stops}})
+        };
+        let mut trial = trial("5-crashes", report);
+        trial.outcomes[0].reports = vec![trial.outcomes[0].reports[0].clone(); 2];
+        Results { trials: vec![trial] }
+    };
+    let sound = claim(&crashes(0), "S-5");
+    assert_eq!(
+        (sound.verdict(), &*sound.ours),
+        (Verdict::Holds, "0 wrong in 3,000 lives of 1,000 seeds, 18,000 transactions")
+    );
+    assert!(
+        sound.reason.contains("all 2 valid pairs")
+            && sound.reason.contains("Not met this time: log scan of FUZZY/VALUE.")
+    );
+    assert_eq!(verdict(&crashes(1), "S-5"), Verdict::Differs);
 }
 
 #[test]
