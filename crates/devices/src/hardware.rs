@@ -119,6 +119,12 @@ pub struct Instructions {
     /// One message between a client and the transaction server.
     #[serde(default)]
     pub message: u64,
+    /// One comparison of two keys in a sort, a merge or a hash table.
+    #[serde(default)]
+    pub key_comparison: u64,
+    /// One row copied.
+    #[serde(default)]
+    pub row_copy: u64,
     /// Whether actual numbers are exponentially distributed about these means; otherwise they are exactly these.
     #[serde(default)]
     pub exponential: bool,

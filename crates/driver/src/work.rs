@@ -26,11 +26,15 @@ pub enum Work {
     SegmentCopy,
     /// One message between a client and the transaction server: a request or its response (section 2.2).
     Message,
+    /// One comparison of two keys in a sort or a merge, or one key looked for in a hash table.
+    KeyComparison,
+    /// One row copied from one place in memory to another.
+    RowCopy,
 }
 
 impl Work {
     /// Every kind of work, in the order of their declaration.
-    pub const ALL: [Work; 12] = [
+    pub const ALL: [Work; 14] = [
         Work::BeginTransaction,
         Work::ObjectReference,
         Work::EndTransaction,
@@ -43,6 +47,8 @@ impl Work {
         Work::SegmentAllocation,
         Work::SegmentCopy,
         Work::Message,
+        Work::KeyComparison,
+        Work::RowCopy,
     ];
 }
 

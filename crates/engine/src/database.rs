@@ -22,6 +22,7 @@ use crate::organization::append::Places;
 use crate::page::{Edit, header};
 use crate::set::Sets;
 use crate::statistics::{RecoveryReport, Statistics};
+use crate::temp;
 use crate::transaction::{Registry, State};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId, TransactionId};
@@ -77,6 +78,8 @@ pub(crate) struct Inner {
     pub backup: Backup,
     /// Who waits for a segment that is lent to a write.
     pub segment_returned: WaitQueue,
+    /// Temporary space.
+    pub temp: temp::Space,
     pub locks: RefCell<LockTable>,
     pub registry: RefCell<Registry>,
     pub partitions: RefCell<Vec<Rc<Partition>>>,

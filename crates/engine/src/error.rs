@@ -162,6 +162,39 @@ pub enum Error {
         /// What is wrong with it.
         detail: String,
     },
+    /// Temporary space has no room for what a sort or a join has to put there.
+    #[error(
+        "temporary space on device '{device}' is full with {}: {advice} give the operation more memory, or run fewer at once",
+        base::units::format_size(*.bytes)
+    )]
+    TempFull {
+        /// The device that holds it.
+        device: String,
+        /// How much of it there is, in bytes.
+        bytes: u64,
+        /// Why there is no more, and what helps.
+        advice: &'static str,
+    },
+    /// A cluster of temporary space is not what was written. Nothing that is kept was in it: the operation may be repeated.
+    #[error(
+        "the cluster at byte {offset} of file '{file}' is damaged: {detail}; run the operation again on another device"
+    )]
+    DamagedTemp {
+        /// The file of temporary space.
+        file: String,
+        /// Where the cluster begins, in bytes.
+        offset: u64,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// A sort or a join met a row that is too long for its memory.
+    #[error("a row of {found} bytes is over the limit of {limit} bytes: give the operation four times as much memory")]
+    RowTooLong {
+        /// Bytes of the row's key and value.
+        found: usize,
+        /// The limit in bytes: about a quarter of the memory.
+        limit: usize,
+    },
     /// All frames of the buffer are pinned or being read.
     #[error("the buffer of {frames} frames is too small for what runs at once; enlarge it or admit fewer transactions")]
     BufferExhausted {

@@ -23,6 +23,7 @@ mod recovery;
 pub mod server;
 pub mod set;
 pub mod statistics;
+pub mod temp;
 pub mod transaction;
 mod undo;
 

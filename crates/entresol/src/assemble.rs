@@ -11,7 +11,7 @@ use engine::catalog::{self, Locking};
 use engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
 use engine::lock::VictimPolicy;
 use engine::page::HEADER_SIZE;
-use engine::{Error, PartitionSpec, Procedures, Settings, buffer, checkpoint, log};
+use engine::{Error, PartitionSpec, Procedures, Settings, buffer, checkpoint, log, temp};
 use std::collections::BTreeMap;
 use std::path::Path;
 use virtual_driver::{Media, VirtualDriver};
@@ -100,6 +100,11 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
         },
         multiprogramming_level: configuration.mpl as usize,
         logging: configuration.log.sets,
+        temp: temp::Settings {
+            device: Some(configuration.temp.device.clone()),
+            cluster_size: configuration.temp.cluster_size as usize,
+            size: configuration.temp.size,
+        },
         procedures,
     }
 }

@@ -85,10 +85,8 @@ pub struct Configuration {
     ///
     /// [`warnings`]: Configuration::warnings
     pub undo: Option<String>,
-    /// `[temp]`, `device`: where temporary space is to be, of which this version has none ([`warnings`] says so).
-    ///
-    /// [`warnings`]: Configuration::warnings
-    pub temp: Option<String>,
+    /// `[temp]`: temporary space for sorts and joins.
+    pub temp: Temp,
     /// `[commit]`: what happens to changed pages at commit.
     pub commit: Commit,
     /// `[checkpoint]`: how often restart is made short.
@@ -118,7 +116,7 @@ impl Default for Configuration {
             write_buffer: None,
             log,
             undo: None,
-            temp: None,
+            temp: Temp::default(),
             commit: Commit::default(),
             checkpoint,
             locks: Locks::default(),
@@ -228,6 +226,24 @@ pub enum GroupCommit {
         /// `group_delay`: the longest wait for a full page, in nanoseconds; 1 us to 10 s.
         delay_ns: u64,
     },
+}
+
+/// `[temp]`: temporary space for sorts and joins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Temp {
+    /// `device`: the device that holds it.
+    pub device: String,
+    /// `cluster_size`: bytes of a cluster, the unit of its input and output; a power of two from 4 KiB (virtually 512 B) to
+    /// 16 MiB.
+    pub cluster_size: u32,
+    /// `size`: the most bytes that it takes, a cluster to 16 TiB.
+    pub size: u64,
+}
+
+impl Default for Temp {
+    fn default() -> Temp {
+        Temp { device: DEFAULT_DEVICE.to_owned(), cluster_size: 256 << 10, size: 64 << 30 }
+    }
 }
 
 /// `[commit]`: what happens to changed pages at commit.

@@ -40,7 +40,7 @@ mod placements;
 pub use engine::server as servers;
 pub use engine::{
     Cursor, Database, Direction, Error, PartitionSpec, Procedures, Result, Savepoint, Transaction, catalog, hierarchy,
-    organization, set, statistics,
+    organization, set, statistics, temp,
 };
 pub use error::OpenError;
 pub use server::{Handle, Pending, Server};

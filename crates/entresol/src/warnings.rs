@@ -60,13 +60,12 @@ impl Configuration {
                     .push(format!("the log has two write buffers, one in front of device '{device}' and one in it"));
             }
         }
-        for (section, device, instead) in [
-            ("undo", &self.undo, "this version keeps before images in main memory"),
-            ("temp", &self.temp, "this version has no temporary space"),
-        ] {
-            let warning = |device| format!("[{section}]: nothing is placed on device '{device}' yet: {instead}");
-            warnings.extend(device.as_ref().map(warning));
-        }
+        let warning = |device| {
+            format!(
+                "[undo]: nothing is placed on device '{device}' yet: this version keeps before images in main memory"
+            )
+        };
+        warnings.extend(self.undo.as_ref().map(warning));
         warnings
     }
 

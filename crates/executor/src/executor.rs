@@ -404,6 +404,12 @@ impl Executor {
         self.0.debt.set(self.0.debt.get() + instructions);
     }
 
+    /// Counts steps that a computation beside the engine's thread will make, and says what they cost in instructions: nothing
+    /// on a real machine. They are nobody's debt, because the computation's operation carries its price.
+    pub fn price(&self, work: Work, times: u64) -> u64 {
+        self.0.pricing.borrow_mut().price(work, times)
+    }
+
     /// Takes the current task's debt without paying it: a synchronous access pays it together with the device's service.
     pub fn take_debt(&self) -> u64 {
         self.0.debt.take()

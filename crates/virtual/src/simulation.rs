@@ -99,6 +99,8 @@ impl VirtualDriver {
                 Work::SegmentAllocation => cpu.instructions.segment_allocation,
                 Work::SegmentCopy => cpu.instructions.segment_copy,
                 Work::Message => cpu.instructions.message,
+                Work::KeyComparison => cpu.instructions.key_comparison,
+                Work::RowCopy => cpu.instructions.row_copy,
             };
             Prices {
                 instructions: Work::ALL.map(price),

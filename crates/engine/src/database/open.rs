@@ -12,7 +12,7 @@ use crate::recovery;
 use crate::set::{Logging, Sets};
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::transaction::Registry;
-use crate::{Error, Procedures, Result, buffer, log};
+use crate::{Error, Procedures, Result, buffer, log, temp};
 use base::Lsn;
 use driver::DeviceId;
 use executor::{Executor, Turn, WaitQueue};
@@ -59,6 +59,8 @@ pub struct Settings {
     pub logging: Logging,
     /// How many transactions run at once; others wait to be admitted.
     pub multiprogramming_level: usize,
+    /// Temporary space.
+    pub temp: temp::Settings,
     /// The procedures that callers name.
     pub procedures: Procedures,
 }
@@ -83,6 +85,7 @@ impl Default for Settings {
             sweep: checkpoint::SweepSettings::default(),
             logging: Logging::default(),
             multiprogramming_level: 1024,
+            temp: temp::Settings::default(),
             procedures: Procedures::new(),
         }
     }
@@ -93,6 +96,13 @@ impl Settings {
     fn check(&self) -> Result<()> {
         let pair = self.sweep.strategy.check(self.logging);
         pair.map_err(|why| Error::Setting(format!("this log of sets does not go with these checkpoints: {why}")))
+    }
+}
+
+impl Settings {
+    /// Temporary space and the device that holds it.
+    fn temp_place(&self) -> (&str, &temp::Settings) {
+        (self.temp.device.as_ref().unwrap_or(&self.home_device), &self.temp)
     }
 }
 
@@ -136,6 +146,7 @@ impl Database {
         settings.check()?;
         let home_device = device(executor, &settings.home_device)?;
         let log_device = device(executor, &settings.log_device)?;
+        temp::Space::clear(executor, settings.temp_place()).await?;
         let log = Log::create(executor, log_device, &settings.log).await?;
         let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
@@ -183,6 +194,7 @@ impl Database {
     pub async fn open(executor: &Executor, mut settings: Settings, path: &str) -> Result<Database> {
         settings.check()?;
         let home_device = device(executor, &settings.home_device)?;
+        temp::Space::clear(executor, settings.temp_place()).await?;
         let (mut home, mut contents) = Home::open(executor, home_device, path).await?;
         settings.buffer.page_size = contents.page_size as usize;
         settings.log.page_size = contents.log_page_size as usize;
@@ -257,6 +269,7 @@ impl Database {
         sets.borrow_mut().set_logging(settings.logging);
         Database(Rc::new(Inner {
             executor: executor.clone(),
+            temp: temp::Space::new(executor, settings.temp_place()),
             locks: RefCell::new(LockTable::new(settings.victim)),
             registry: RefCell::new(registry),
             log,
@@ -290,6 +303,7 @@ impl Database {
     /// Those of [`Database::checkpoint`].
     pub async fn close(self) -> Result<()> {
         self.0.closing.set(true);
+        self.0.temp.remove().await?;
         self.checkpoint().await?;
         self.retire_tiers().await
     }

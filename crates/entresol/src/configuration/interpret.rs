@@ -6,7 +6,7 @@ use super::error::{ConfigurationError, Problem};
 use super::section::{Document, Section};
 use super::{
     Buffer, Cache, Checkpoint, Commit, Configuration, DEFAULT_DEVICE, Device, Driver, GroupCommit, Locks, Log,
-    Partition, WriteBuffer, catalogue, schema,
+    Partition, Temp, WriteBuffer, catalogue, schema,
 };
 use devices::Hardware;
 use engine::checkpoint::Strategy;
@@ -115,8 +115,8 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
     let write_buffer = root.section("write_buffer", |section| WriteBuffer::read(section, &context, buffer.page_size));
     let (log, log_of_sets) =
         root.section("log", |section| (read_log(section, &context, write_buffer.is_some()), section.span("sets")));
-    let mut placed = |name| root.section(name, |section| section.has("device").then(|| context.device(section)));
-    let (undo, temp) = (placed("undo"), placed("temp"));
+    let undo = root.section("undo", |section| section.has("device").then(|| context.device(section)));
+    let temp = root.section("temp", |section| read_temp(section, &context));
     let commit = root.section("commit", |section| Commit { update: section.choice("update").unwrap_or_default() });
     let checkpoint = root.section("checkpoint", |section| read_checkpoint(section, log.size));
     if let Err(why) = checkpoint.sets.check(log.sets) {
@@ -290,6 +290,19 @@ fn read_group_commit(section: &mut Section<'_>) -> GroupCommit {
         "delay" => GroupCommit::Delay { delay_ns },
         "page" => GroupCommit::Page { delay_ns },
         _ => GroupCommit::Adaptive,
+    }
+}
+
+fn read_temp(section: &mut Section<'_>, context: &Context) -> Temp {
+    let defaults = Temp::default();
+    let low = if context.is_virtual { 512 } else { 4 * KIB };
+    let cluster = section.power_of_two("cluster_size", low..=*engine::temp::Settings::CLUSTER_SIZES.end());
+    let cluster_size = cluster.map_or(defaults.cluster_size, |bytes| bytes as u32);
+    let sizes = u64::from(cluster_size)..=16 * TIB;
+    Temp {
+        device: context.device(section),
+        cluster_size,
+        size: section.size("size", sizes, ": a cluster or more").unwrap_or(defaults.size),
     }
 }
 

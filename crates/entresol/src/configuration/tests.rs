@@ -126,7 +126,7 @@ fn every_section_is_read() {
             ..Log::default()
         },
         undo: Some("disk".to_owned()),
-        temp: Some("flash".to_owned()),
+        temp: Temp { device: "flash".to_owned(), ..Temp::default() },
         commit: Commit { update: Update::Force },
         checkpoint: Checkpoint { interval_ns: None, log_bytes: Some(8 << 20), ..Checkpoint::for_log(0) },
         locks: Locks { victim: Victim::Youngest },
@@ -255,7 +255,7 @@ fn the_design_is_understood() {
     let migrating = real.replace("lazy-cleaning", "migrate-all").replace("dirty_max = \"50%\"", "");
     let configuration = Configuration::parse(&migrating).unwrap();
     let flash = || Some("flash".to_owned());
-    assert_eq!((configuration.undo.clone(), configuration.temp.clone()), (flash(), flash()));
+    assert_eq!((configuration.undo.clone(), Some(configuration.temp.device.clone())), (flash(), flash()));
     assert_eq!(
         configuration.cache.as_ref().map(|cache| (cache.device.as_str(), cache.pages)),
         Some(("flash", 2 << 20))
@@ -263,10 +263,7 @@ fn the_design_is_understood() {
     assert_eq!(configuration.partition("branch").residence, Residence::Memory);
     assert_eq!(configuration.devices["disk"].path, Some(PathBuf::from("data")));
     let warnings = configuration.warnings().join("\n");
-    for words in ["[undo]: nothing is placed on device 'flash' yet", "[temp]: nothing is placed on device 'flash' yet"]
-    {
-        assert!(warnings.contains(words), "{warnings}");
-    }
+    assert!(warnings.contains("[undo]: nothing is placed on device 'flash' yet"), "{warnings}");
     let described = Configuration::from_bytes("f", migrating.as_bytes(), Some("ideal")).unwrap();
     assert_eq!((described.log.device, described.undo), ("flash".to_owned(), flash()));
 }
@@ -355,6 +352,11 @@ fn messages_show_the_line_and_what_is_allowed() {
             "[log]\ndevice = \"flsh\"\n[device.flash]\npath = \"f\"",
             "house.toml:2:10: there is no device 'flsh'\n  |\n2 | device = \"flsh\"\n  |          ^^^^^^\n  \
              = allowed: \"disk\", \"flash\", or another that has a section [device.NAME]\n  = did you mean 'flash'?",
+        ),
+        (
+            "[temp]\ncluster_size = \"100 KiB\"",
+            "house.toml:2:16: 'cluster_size' cannot be \"100 KiB\"\n  |\n2 | cluster_size = \"100 KiB\"\n  \
+             |                ^^^^^^^^^\n  = allowed: \"4 KiB\" to \"16 MiB\", a power of two",
         ),
         (
             "buffer.size = \"64 Kilo\"",
@@ -451,7 +453,7 @@ fn wrong_values_are_wrong_everywhere() {
         "mpl = 1\nmpl = 2",
         "[undo]\ndevice = \"dusk\"",
         "[temp]\ndevice = \"dusk\"",
-        "[temp]\nsize = \"1 GiB\"",
+        "[temp]\nlength = \"1 GiB\"",
         "[cache]\ndevice = \"disk\"\nsize = \"1 MiB\"\ndirty_max = \"50%\"",
     ];
     for text in wrong {

@@ -1,0 +1,129 @@
+//! Frames of one operation's clusters: those in flight come home by themselves.
+
+use crate::{Error, Result};
+use driver::{Completion, Frame};
+use executor::{Executor, WaitQueue};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// So many frames of a cluster each. Clones are handles to the same frames.
+#[derive(Clone)]
+pub(super) struct Frames(Rc<Pool>);
+
+struct Pool {
+    executor: Executor,
+    home: RefCell<Vec<Frame>>,
+    in_flight: Cell<usize>,
+    /// The first failure of an operation that one of them was in.
+    failure: RefCell<Option<Error>>,
+    /// Who waits for a frame, or for whatever else happens to them.
+    waiters: WaitQueue,
+}
+
+/// A frame's way to a device and back.
+pub(super) struct Departing(Rc<Pool>);
+
+impl Frames {
+    /// `count` frames of `size` bytes.
+    ///
+    /// # Errors
+    /// The driver's, if there is no memory for them.
+    pub fn new(executor: &Executor, count: usize, size: usize) -> Result<Frames> {
+        let home = RefCell::new(executor.frames(count, size)?);
+        let (in_flight, failure, waiters) = (Cell::new(0), RefCell::default(), WaitQueue::new());
+        Ok(Frames(Rc::new(Pool { executor: executor.clone(), home, in_flight, failure, waiters })))
+    }
+
+    /// How many are at home.
+    pub fn at_home(&self) -> usize {
+        self.0.home.borrow().len()
+    }
+
+    /// A frame, if one is at home.
+    pub fn try_take(&self) -> Option<Frame> {
+        self.0.home.borrow_mut().pop()
+    }
+
+    /// Waits for a frame.
+    ///
+    /// # Errors
+    /// The first failure of a read or write.
+    pub async fn take(&self) -> Result<Frame> {
+        loop {
+            self.check()?;
+            if let Some(frame) = self.try_take() {
+                return Ok(frame);
+            }
+            self.changed().await;
+        }
+    }
+
+    /// Brings a frame home.
+    pub fn put(&self, frame: Frame) {
+        self.0.home.borrow_mut().push(frame);
+        self.0.waiters.wake_all(&self.0.executor);
+    }
+
+    /// Nothing has failed so far.
+    ///
+    /// # Errors
+    /// The first failure of a read or write.
+    pub fn check(&self) -> Result<()> {
+        self.0.failure.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    /// Waits until nothing is in flight: what was written can be read then.
+    ///
+    /// # Errors
+    /// The first failure of a read or write.
+    pub async fn landed(&self) -> Result<()> {
+        while self.0.in_flight.get() > 0 {
+            self.changed().await;
+        }
+        self.check()
+    }
+
+    /// How many are in flight.
+    pub fn in_flight(&self) -> usize {
+        self.0.in_flight.get()
+    }
+
+    /// Waits until something has come home or arrived. The caller looks again.
+    pub async fn changed(&self) {
+        self.0.waiters.wait(&self.0.executor).await;
+    }
+
+    /// Tells those who wait that something has arrived.
+    pub fn announce(&self) {
+        self.0.waiters.wake_all(&self.0.executor);
+    }
+
+    /// A frame is about to leave.
+    pub fn departing(&self) -> Departing {
+        self.0.in_flight.set(self.0.in_flight.get() + 1);
+        Departing(Rc::clone(&self.0))
+    }
+}
+
+impl Departing {
+    /// The operation has ended: the frame is at home again.
+    pub fn arrive(self, completion: Completion) {
+        let pool = Rc::clone(&self.0);
+        self.deliver(completion, |frame| pool.home.borrow_mut().push(frame));
+    }
+
+    /// The operation has ended: the frame goes on to `arrived`, or home if it failed.
+    pub fn deliver(self, completion: Completion, arrived: impl FnOnce(Frame)) {
+        let pool = &*self.0;
+        pool.in_flight.set(pool.in_flight.get() - 1);
+        let frame = completion.buffer.expect("a transfer gives its buffer back");
+        match completion.result {
+            Ok(_) => arrived(frame),
+            Err(fault) => {
+                pool.home.borrow_mut().push(frame);
+                pool.failure.borrow_mut().get_or_insert(fault.into());
+            }
+        }
+        pool.waiters.wake_all(&pool.executor);
+    }
+}

@@ -1,0 +1,279 @@
+//! The file of temporary space: extents that are taken and given back, clusters that are written and read. Nothing in it is
+//! logged, synced or recovered: it is removed when a database is opened and when it is closed.
+
+use super::Settings;
+use super::frames::Frames;
+use super::stream::Damage;
+use crate::buffer::access;
+use crate::{Error, Result};
+use driver::{Access, DeviceTraits, FaultKind, FileId, Frame, Op};
+use executor::{Executor, Turn};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// The file's name on its device.
+pub const FILE: &str = "temp.space";
+
+/// Clusters of an extent: they lie one after the other, so that a run is mostly written and read in sequence.
+const EXTENT_CLUSTERS: u64 = 8;
+/// The file grows by this much at once: a file that grows by little is scattered over its device, and drivers write zeros into
+/// small growth, because that is what logs want.
+const GROWTH: u64 = 512 << 20;
+
+/// What temporary space has done since the database was opened.
+///
+/// ```
+/// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+/// # use ground::*;
+/// # with_database(async |database| {
+/// assert_eq!(database.temp_statistics(), entresol_engine::temp::Statistics::default());
+/// # Ok(())
+/// # });
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Clusters written.
+    pub writes: u64,
+    /// Clusters read.
+    pub reads: u64,
+    /// Bytes of each.
+    pub cluster_size: u64,
+    /// Bytes of extents in use.
+    pub bytes_in_use: u64,
+    /// The most bytes of extents that were in use at once.
+    pub bytes_in_use_max: u64,
+}
+
+/// Temporary space on one device. Clones are handles to the same space.
+#[derive(Clone)]
+pub(crate) struct Space(Rc<Inner>);
+
+struct Inner {
+    executor: Executor,
+    device: String,
+    settings: Settings,
+    /// The file, once it was needed.
+    file: Cell<Option<(FileId, DeviceTraits)>>,
+    growth: Turn,
+    free: RefCell<BTreeSet<u32>>,
+    /// Extents that the file has room for.
+    extents: Cell<u32>,
+    extent_clusters: u64,
+    runs: Cell<u64>,
+    statistics: Cell<Statistics>,
+}
+
+/// Consecutive clusters of the file. The last handle gives them back: whoever writes to them holds one until the write has
+/// ended, be it wanted or not, so that nobody else's clusters are overwritten.
+pub(super) struct Extent {
+    space: Space,
+    number: u32,
+}
+
+impl Extent {
+    /// Which of the file's it is.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        let inner = &*self.space.0;
+        let is_new = inner.free.borrow_mut().insert(self.number);
+        debug_assert!(is_new, "an extent is given back once");
+        let mut statistics = inner.statistics.get();
+        statistics.bytes_in_use -= self.space.extent_bytes();
+        inner.statistics.set(statistics);
+    }
+}
+
+impl Space {
+    /// Temporary space that has no file yet.
+    pub fn new(executor: &Executor, (device, settings): (&str, &Settings)) -> Space {
+        let statistics = Statistics { cluster_size: settings.cluster_size as u64, ..Statistics::default() };
+        Space(Rc::new(Inner {
+            executor: executor.clone(),
+            file: Cell::new(None),
+            growth: Turn::new(),
+            free: RefCell::default(),
+            extents: Cell::new(0),
+            extent_clusters: (settings.size / settings.cluster_size as u64).clamp(1, EXTENT_CLUSTERS),
+            runs: Cell::new(0),
+            statistics: Cell::new(statistics),
+            device: device.to_owned(),
+            settings: settings.clone(),
+        }))
+    }
+
+    /// Removes what an earlier life has left, which nobody wants.
+    ///
+    /// # Errors
+    /// The driver's, or [`Error::Setting`] if the device does not exist or does not suit the settings.
+    pub async fn clear(executor: &Executor, (device, settings): (&str, &Settings)) -> Result<()> {
+        settings.check(executor, device)?;
+        let device = crate::database::device(executor, device)?;
+        executor.perform(Op::Remove { device, name: FILE.to_owned() }).await.result?;
+        Ok(())
+    }
+
+    /// Removes the file, if there is one: the end.
+    ///
+    /// # Errors
+    /// As [`Space::clear`].
+    pub async fn remove(&self) -> Result<()> {
+        if self.0.file.take().is_some() {
+            Space::clear(&self.0.executor, (&self.0.device, &self.0.settings)).await?;
+        }
+        Ok(())
+    }
+
+    /// The executor that its operations run on.
+    pub fn executor(&self) -> &Executor {
+        &self.0.executor
+    }
+
+    /// Bytes of a cluster.
+    pub fn cluster_size(&self) -> usize {
+        self.0.settings.cluster_size
+    }
+
+    /// What was done so far.
+    pub fn statistics(&self) -> Statistics {
+        let statistics = self.0.statistics.get();
+        if statistics.writes == 0 { Statistics::default() } else { statistics }
+    }
+
+    fn extent_bytes(&self) -> u64 {
+        self.0.extent_clusters * self.cluster_size() as u64
+    }
+
+    /// Clusters of an extent.
+    pub(super) fn extent_clusters(&self) -> u32 {
+        self.0.extent_clusters as u32
+    }
+
+    /// A number that no other run has.
+    pub(super) fn run_number(&self) -> u64 {
+        self.0.runs.replace(self.0.runs.get() + 1)
+    }
+
+    /// Takes an extent.
+    ///
+    /// # Errors
+    /// [`Error::TempFull`], or the driver's.
+    pub(super) async fn extent(&self) -> Result<Rc<Extent>> {
+        loop {
+            let first = self.0.free.borrow_mut().pop_first();
+            if let Some(number) = first {
+                let mut statistics = self.0.statistics.get();
+                statistics.bytes_in_use += self.extent_bytes();
+                statistics.bytes_in_use_max = statistics.bytes_in_use_max.max(statistics.bytes_in_use);
+                self.0.statistics.set(statistics);
+                return Ok(Rc::new(Extent { space: self.clone(), number }));
+            }
+            self.grow().await?;
+        }
+    }
+
+    /// Makes the file longer, unless another task did so while this one waited for its turn.
+    async fn grow(&self) -> Result<()> {
+        let inner = &*self.0;
+        let _turn = inner.growth.take(&inner.executor).await;
+        if !inner.free.borrow().is_empty() {
+            return Ok(());
+        }
+        let (extent, present) = (self.extent_bytes(), inner.extents.get());
+        let most = (inner.settings.size / extent).min(u32::MAX.into()) as u32;
+        if present >= most {
+            return Err(self.full("that is all [temp] allows; raise its size, or"));
+        }
+        let file = self.file().await?;
+        let step = ((GROWTH + extent) / extent).min((most - present).into()) as u32;
+        // Where there is no room for much there may be for a little.
+        for step in [step, 1] {
+            let length = u64::from(present + step) * extent;
+            match inner.executor.perform(Op::Resize { file, length }).await.result {
+                Ok(_) => {
+                    inner.free.borrow_mut().extend(present..present + step);
+                    inner.extents.set(present + step);
+                    return Ok(());
+                }
+                Err(fault) if fault.kind == FaultKind::NoSpace => {}
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+        Err(self.full("its device has no room for more; make room, name another device, or"))
+    }
+
+    async fn file(&self) -> Result<FileId> {
+        let inner = &*self.0;
+        if let Some((file, _)) = inner.file.get() {
+            return Ok(file);
+        }
+        let device = crate::database::device(&inner.executor, &inner.device)?;
+        let (file, _) = inner.executor.open(device, FILE, true).await?;
+        inner.file.set(Some((file, inner.executor.traits(device))));
+        Ok(file)
+    }
+
+    fn full(&self, advice: &'static str) -> Error {
+        let bytes = u64::from(self.0.extents.get()) * self.extent_bytes();
+        Error::TempFull { device: self.0.device.clone(), bytes, advice }
+    }
+
+    /// The error that a damaged cluster makes; it lies in this extent.
+    pub(super) fn damaged(&self, extent: u32, damage: Damage) -> Error {
+        let offset = self.offset(extent, damage.cluster % self.extent_clusters());
+        Error::DamagedTemp { file: FILE.to_owned(), offset, detail: damage.detail }
+    }
+
+    fn offset(&self, extent: u32, index: u32) -> u64 {
+        (u64::from(extent) * self.0.extent_clusters + u64::from(index)) * self.cluster_size() as u64
+    }
+
+    fn opened(&self) -> (FileId, DeviceTraits) {
+        self.0.file.get().expect("an extent lies in a file that is open")
+    }
+
+    /// Pays for one read or write and says how it is made. What follows it need not wait for anything.
+    pub(super) async fn pay(&self) -> Access {
+        access(&self.0.executor, &self.opened().1).await
+    }
+
+    /// Starts to write cluster `index` of an extent. The frame goes home to `frames` when the write has ended, and its failure
+    /// is found there.
+    pub(super) fn write(&self, extent: Rc<Extent>, index: u32, frames: &Frames, buffer: Frame, access: Access) {
+        let (file, offset, length) = (self.opened().0, self.offset(extent.number, index), self.cluster_size() as u32);
+        let mut statistics = self.0.statistics.get();
+        statistics.writes += 1;
+        self.0.statistics.set(statistics);
+        let frames = frames.departing();
+        let op = Op::Write { file, offset, length, buffer, durable: false, access };
+        self.0.executor.submit(op, move |completion| {
+            drop(extent);
+            frames.arrive(completion);
+        });
+    }
+
+    /// Starts to read cluster `index` of an extent; `arrived` gets it, unless the read fails, which is found in `frames`.
+    pub(super) fn read(
+        &self,
+        (extent, index): (Rc<Extent>, u32),
+        (frames, buffer): (&Frames, Frame),
+        access: Access,
+        arrived: impl FnOnce(Frame) + 'static,
+    ) {
+        let (file, offset, length) = (self.opened().0, self.offset(extent.number, index), self.cluster_size() as u32);
+        let mut statistics = self.0.statistics.get();
+        statistics.reads += 1;
+        self.0.statistics.set(statistics);
+        let frames = frames.departing();
+        let op = Op::Read { file, offset, length, buffer, access };
+        self.0.executor.submit(op, move |completion| {
+            drop(extent);
+            frames.deliver(completion, arrived);
+        });
+    }
+}

@@ -1,0 +1,5 @@
+//! Sorts against `Vec::sort`, joins against nested loops; what failures, full space and dropped operations leave.
+
+mod ground;
+mod joins;
+mod sorts;
