@@ -6,10 +6,13 @@ pub mod cards;
 mod checkpoints;
 mod credit_card;
 pub mod debit_credit;
+mod join;
 pub mod meter;
 mod point_reads;
 mod recovery;
 mod session;
+mod sort;
+mod spill;
 pub mod summary;
 pub mod synthetic;
 pub mod terms;
@@ -33,8 +36,10 @@ enum Workload {
     Checkpoints(checkpoints::Arguments),
     CreditCard(credit_card::Arguments),
     DebitCredit(debit_credit::Arguments),
+    Join(join::Arguments),
     PointReads(point_reads::Arguments),
     Recovery(recovery::Arguments),
+    Sort(sort::Arguments),
     Synthetic(synthetic::Arguments),
     Trace(trace::Arguments),
 }
@@ -51,6 +56,12 @@ fn size(text: &str) -> Result<u64, String> {
     if bytes == 0 { Err("not a size above zero".to_owned()) } else { Ok(bytes) }
 }
 
+/// A count above zero, with separators if one likes.
+fn positive_count(text: &str) -> Result<u64, String> {
+    let digits: String = text.chars().filter(|c| *c != ',' && *c != '_').collect();
+    digits.parse().ok().filter(|count| *count > 0).ok_or_else(|| "not a count above zero".to_owned())
+}
+
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.workload {
         Workload::Checkpoints(arguments) => {
@@ -65,6 +76,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             let report = watched("debit-credit", |progress| debit_credit::run(arguments, None, progress))?;
             print(&if arguments.terms.json { report.to_json() } else { report.to_text() })
         }
+        Workload::Join(arguments) => {
+            let report = watched("join", |progress| join::run(arguments, progress))?;
+            print(&if arguments.terms.json { report.to_json() } else { report.to_text() })
+        }
         Workload::PointReads(arguments) => {
             let report = watched("point-reads", |progress| point_reads::run(arguments, progress))?;
             print(&if arguments.json { report.to_json() } else { report.to_text() })
@@ -72,6 +87,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Workload::Recovery(arguments) => {
             let report = watched("recovery", |progress| recovery::run(arguments, progress))?;
             print(&if arguments.json { report.to_json() } else { report.to_text() })
+        }
+        Workload::Sort(arguments) => {
+            let report = watched("sort", |progress| sort::run(arguments, progress))?;
+            print(&if arguments.terms.json { report.to_json() } else { report.to_text() })
         }
         Workload::Synthetic(arguments) if arguments.format => print(workload::synthetic::Model::REFERENCE.trim_end()),
         Workload::Synthetic(arguments) => {

@@ -271,3 +271,27 @@ fn wrong_usage_is_told_from_failure() {
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "{line} left something behind");
     }
 }
+
+#[test]
+fn sorts_and_joins_say_what_they_spilled() {
+    let directory = workshop();
+    let small = "--size 4MiB --memory 1MiB --cluster-size 16KiB";
+    for line in ["sort", "join --method hash", "join --method sort-merge", "sort --hardware nvme-2026"] {
+        let report = report(directory.path(), &format!("{line} {small}"));
+        let (spilled, writes) = (number(&report, "/spilled_bytes"), number(&report, "/writes"));
+        assert!(spilled >= 1.5e6 && writes * 16_384.0 == spilled, "{line}: {report:#}");
+        assert!(number(&report, "/reads") >= writes && number(&report, "/passes") >= 1.0, "{line}: {report:#}");
+        let rows = number(&report, "/rows");
+        let answers = if line.starts_with("join") { (rows / 2.0).floor() } else { rows };
+        assert_eq!(number(&report, "/answers"), answers);
+        assert!(number(&report, "/ratio") > 0.5 && number(&report, "/first_seconds") < number(&report, "/seconds"));
+        assert_eq!(report["cpu_seconds"].is_null(), line.contains("hardware"), "{report:#}");
+    }
+    let in_memory = report(directory.path(), "sort --rows 1,000");
+    assert_eq!((number(&in_memory, "/spilled_bytes"), &in_memory["ratio"]), (0.0, &Value::Null));
+    let output = bench(directory.path(), "sort --memory 1MiB");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("too little") && error.contains("cluster_size"), "{error}");
+    let output = bench(directory.path(), "sort --cluster-size 100KiB");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("a power of two"), "{output:?}");
+}

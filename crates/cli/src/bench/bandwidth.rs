@@ -1,23 +1,54 @@
-//! How fast a device reads a file from front to end: what the speed of recovery is held against.
+//! How fast a device is from front to end: what the speed of recovery and of temporary space is held against.
 
 use crate::Failure;
 use base::units::format_size;
-use driver::{Access, FileId, Op};
+use driver::{Access, Fault, FileId, Frame, Op};
 use executor::{Executor, Order, WaitQueue};
-use real_driver::{Options, RealDriver, wall_ns};
+use real_driver::{Options, RealDriver};
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 
-/// Bytes of one read.
-const READ: u64 = 1 << 20;
-/// Reads in flight.
+/// Bytes of one transfer.
+pub const UNIT: u64 = 1 << 20;
+/// Transfers in flight.
 const DEPTH: u64 = 4;
+/// The file that [`rates`] makes and removes.
+const PROBE: &str = "bandwidth.probe";
+
+/// Bytes per second in sequence.
+pub struct Rates {
+    /// Written.
+    pub write: f64,
+    /// Read.
+    pub read: f64,
+}
+
+/// Writes so many bytes to a file of its own with large transfers, and reads them.
+pub fn rates(executor: &Executor, device: &str, length: u64) -> Result<Rates, Failure> {
+    let device = executor.device(device).ok_or_else(|| format!("there is no device '{device}'"))?;
+    let length = length.next_multiple_of(UNIT);
+    let timed = async |file, is_write| {
+        let began = executor.now();
+        transfer(executor, file, length, is_write).await?;
+        Ok::<f64, Fault>(length as f64 * 1e9 / executor.now().since_ns(began).max(1) as f64)
+    };
+    Ok(executor
+        .run(async {
+            let (file, _) = executor.open(device, PROBE, true).await?;
+            executor.perform(Op::Resize { file, length }).await.result?;
+            let write = timed(file, true).await?;
+            let read = timed(file, false).await?;
+            executor.perform(Op::Remove { device, name: PROBE.to_owned() }).await.result?;
+            Ok::<Rates, Fault>(Rates { write, read })
+        })
+        .map_err(entresol::OpenError::from)??)
+}
 
 /// Reads the first `length` bytes of the file `name` in `directory` with large reads past the page cache; the bytes per
 /// second.
 pub fn sequential_read(directory: &Path, name: &str, length: u64) -> Result<f64, Failure> {
-    let length = length / READ * READ;
+    let length = length / UNIT * UNIT;
     if length == 0 {
         return Err(format!("{} of '{name}' is too little to measure a device with", format_size(length)).into());
     }
@@ -27,9 +58,9 @@ pub fn sequential_read(directory: &Path, name: &str, length: u64) -> Result<f64,
     let device = executor.device(&device).expect("the driver was given this device");
     let result = executor.run(async {
         let (file, _) = executor.open(device, name, false).await?;
-        let began = wall_ns();
-        read(&executor, file, length).await?;
-        Ok::<f64, driver::Fault>(length as f64 * 1e9 / (wall_ns() - began).max(1) as f64)
+        let began = executor.now();
+        transfer(&executor, file, length, false).await?;
+        Ok::<f64, Fault>(length as f64 * 1e9 / executor.now().since_ns(began).max(1) as f64)
     });
     executor.stop();
     match result {
@@ -38,20 +69,19 @@ pub fn sequential_read(directory: &Path, name: &str, length: u64) -> Result<f64,
     }
 }
 
-async fn read(executor: &Executor, file: FileId, length: u64) -> Result<(), driver::Fault> {
+/// Transfers a file's first bytes, several pieces at once.
+async fn transfer(executor: &Executor, file: FileId, length: u64, is_write: bool) -> Result<(), Fault> {
     let next = Rc::new(Cell::new(0));
     let running = Rc::new(Cell::new(DEPTH));
     let (failure, ended) = (Rc::new(RefCell::new(None)), Rc::new(WaitQueue::new()));
-    for mut buffer in executor.frames(DEPTH as usize, READ as usize)? {
+    for mut buffer in executor.frames(DEPTH as usize, UNIT as usize)? {
         let (next, running, failure) = (Rc::clone(&next), Rc::clone(&running), Rc::clone(&failure));
         let (ended, executor) = (Rc::clone(&ended), executor.clone());
         executor.clone().spawn(async move {
             while next.get() < length && failure.borrow().is_none() {
-                let offset = next.replace(next.get() + READ);
-                let access = Access::Asynchronous;
-                let read = Op::Read { file, offset, length: READ as u32, buffer, access };
-                let completion = executor.perform(read).await;
-                buffer = completion.buffer.expect("a read gives its buffer back");
+                let offset = next.replace(next.get() + UNIT);
+                let completion = executor.perform(piece(file, offset, buffer, is_write)).await;
+                buffer = completion.buffer.expect("a transfer gives its buffer back");
                 if let Err(fault) = completion.result {
                     failure.replace(Some(fault));
                 }
@@ -64,6 +94,15 @@ async fn read(executor: &Executor, file: FileId, length: u64) -> Result<(), driv
         ended.wait(executor).await;
     }
     failure.take().map_or(Ok(()), Err)
+}
+
+fn piece(file: FileId, offset: u64, buffer: Frame, is_write: bool) -> Op {
+    let (length, access) = (UNIT as u32, Access::Asynchronous);
+    if is_write {
+        Op::Write { file, offset, length, buffer, durable: false, access }
+    } else {
+        Op::Read { file, offset, length, buffer, access }
+    }
 }
 
 #[cfg(test)]
