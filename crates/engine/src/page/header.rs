@@ -117,7 +117,8 @@ pub fn seal(page: &mut [u8]) {
 
 /// Whether these are the zeros of a page that was never written.
 pub fn is_unwritten(page: &[u8]) -> bool {
-    page.iter().all(|byte| *byte == 0)
+    let (words, rest) = page.as_chunks::<8>();
+    words.iter().all(|word| *word == [0; 8]) && rest.iter().all(|byte| *byte == 0)
 }
 
 /// Checks a page just read: `Ok(true)` for a sound page, `Ok(false)` for one never written.
