@@ -28,14 +28,13 @@ mod workspace;
 #[cfg(test)]
 mod tests;
 
-pub use join::{JoinKind, JoinReport, Joined};
+pub use join::{JoinKind, JoinMethod, JoinReport, JoinSettings, Joined};
 pub use row::{Iterated, Row, Rows};
 pub use scan::Scan;
 pub use sort::{SortReport, Sorted};
 pub(crate) use space::Space;
 pub use space::{FILE, Statistics};
 
-use crate::transaction::{Cursor, Transaction};
 use crate::{Database, Error, Result};
 use base::units::format_size;
 use executor::Executor;
@@ -87,11 +86,9 @@ impl Database {
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
     /// # use ground::*;
-    /// # with_database_of(settings(), async |database| {
-    /// # fn settings() -> entresol_engine::Settings {
-    /// #     let temp = entresol_engine::temp::Settings { cluster_size: 512, ..Default::default() };
-    /// #     entresol_engine::Settings { temp, ..Default::default() }
-    /// # }
+    /// # let temp = entresol_engine::temp::Settings { cluster_size: 512, ..Default::default() };
+    /// # let settings = entresol_engine::Settings { temp, ..Default::default() };
+    /// # with_database_of(settings, async |database| {
     /// use entresol_engine::temp::{Iterated, Rows};
     ///
     /// let numbers = (0..1_000_u32).map(|n| (n.wrapping_mul(2_654_435_761).to_be_bytes(), n.to_be_bytes()));
@@ -114,118 +111,49 @@ impl Database {
         sort::sort(&self.0.temp, rows, memory).await
     }
 
-    /// Joins rows of equal keys by hashing, in so many bytes of memory and as much temporary space as the rows need beyond it.
-    /// `take` gets every answer, in any order, and has the join wait until it is done. The right input should be the smaller.
+    /// Joins a left and a right input by equal keys, in as much temporary space as they need beyond the memory. `take` gets every
+    /// answer, and has the join wait until it is done.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
     /// # use ground::*;
     /// # with_database(async |database| {
-    /// use entresol_engine::temp::{Iterated, JoinKind};
+    /// use entresol_engine::temp::{Iterated, JoinKind, JoinMethod, JoinSettings};
     ///
-    /// let orders = [("milk", "ann"), ("bread", "bob"), ("tea", "eve")];
-    /// let prices = [("bread", "3"), ("milk", "2")];
-    /// let inputs = (Iterated::new(orders.into_iter()), Iterated::new(prices.into_iter()));
-    /// let mut unknown = Vec::new();
-    /// let report = database
-    ///     .hash_join(inputs, JoinKind::Left, 16 << 20, async |answer| {
-    ///         if answer.right.is_none() {
-    ///             unknown.push(answer.key.to_vec());
-    ///         }
-    ///         Ok(())
-    ///     })
-    ///     .await?;
-    /// assert_eq!((report.answers, unknown), (3, vec![b"tea".to_vec()]));
+    /// let orders = [("milk", "ann"), ("tea", "eve"), ("bread", "bob")];
+    /// let prices = [("milk", "2"), ("bread", "3")];
+    /// for method in [JoinMethod::Hash, JoinMethod::SortMerge] {
+    ///     let inputs = (Iterated::new(orders.into_iter()), Iterated::new(prices.into_iter()));
+    ///     let settings = JoinSettings { method, kind: JoinKind::Left, memory: 16 << 20 };
+    ///     let mut unknown = Vec::new();
+    ///     let report = database
+    ///         .join(inputs, settings, async |answer| {
+    ///             if answer.right.is_none() {
+    ///                 unknown.push(answer.key.to_vec());
+    ///             }
+    ///             Ok(())
+    ///         })
+    ///         .await?;
+    ///     assert_eq!((report.answers, unknown), (3, vec![b"tea".to_vec()]));
+    /// }
     /// # Ok(())
     /// # });
     /// ```
     ///
     /// # Errors
-    /// Those of the rows and of `take`; [`Error::Setting`] if the memory is less than 56 clusters, [`Error::RowTooLong`],
+    /// Those of the rows and of `take`; [`Error::Setting`] if the memory is too little, [`Error::RowTooLong`],
     /// [`Error::TempFull`], [`Error::DamagedTemp`], or the driver's.
-    pub async fn hash_join(
+    pub async fn join(
         &self,
         inputs: (impl Rows, impl Rows),
-        kind: JoinKind,
-        memory: u64,
+        settings: JoinSettings,
         mut take: impl AsyncFnMut(Joined<'_>) -> Result<()>,
     ) -> Result<JoinReport> {
-        hash_join::join(&self.0.temp, inputs, kind, memory, &mut take).await
-    }
-
-    /// The same by sorting both inputs: answers come in the order of their keys.
-    ///
-    /// ```
-    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
-    /// # use ground::*;
-    /// # with_database(async |database| {
-    /// use entresol_engine::temp::{Iterated, JoinKind};
-    ///
-    /// let orders = [("milk", "ann"), ("bread", "bob"), ("milk", "eve")];
-    /// let prices = [("bread", "3"), ("milk", "2")];
-    /// let inputs = (Iterated::new(orders.into_iter()), Iterated::new(prices.into_iter()));
-    /// let mut keys = Vec::new();
-    /// let take = async |answer: entresol_engine::temp::Joined<'_>| Ok(keys.push(answer.key.to_vec()));
-    /// database.sort_merge_join(inputs, JoinKind::Inner, 16 << 20, take).await?;
-    /// assert_eq!(keys, [&b"bread"[..], b"milk", b"milk"]);
-    /// # Ok(())
-    /// # });
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Database::hash_join`].
-    pub async fn sort_merge_join(
-        &self,
-        inputs: (impl Rows, impl Rows),
-        kind: JoinKind,
-        memory: u64,
-        mut take: impl AsyncFnMut(Joined<'_>) -> Result<()>,
-    ) -> Result<JoinReport> {
-        let space = &self.0.temp;
-        let budget = budget::Budget::third(memory, space.cluster_size(), 0)?;
-        merge_join::join(space, inputs, kind, budget, &mut take).await
+        join::join(&self.0.temp, inputs, settings, &mut take).await
     }
 
     /// What temporary space has done since the database was opened.
     pub fn temp_statistics(&self) -> Statistics {
         self.0.temp.statistics()
-    }
-}
-
-impl Transaction {
-    /// Sorts what a cursor shows by the keys that `key` makes of its records, in so many bytes of memory.
-    ///
-    /// ```
-    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
-    /// # use ground::*;
-    /// # with_database(async |database| {
-    /// use entresol_engine::Direction;
-    /// use entresol_engine::temp::Rows;
-    /// use std::ops::Bound;
-    ///
-    /// let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
-    /// let mut tx = database.begin().await?;
-    /// tx.put(notes, b"bread", b"3").await?;
-    /// tx.put(notes, b"milk", b"2").await?;
-    /// let all = tx.cursor(notes, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
-    /// // By amount, which is the value.
-    /// let mut sorted = tx.sort(all, |_, value| value.to_vec(), 8 << 20).await?;
-    /// assert_eq!(sorted.next().await?.map(|row| row.value), Some(&b"milk"[..]));
-    /// # Ok(())
-    /// # });
-    /// ```
-    ///
-    /// The sorted rows have the made key as their key and the record's key as their value.
-    ///
-    /// # Errors
-    /// Those of [`Transaction::next`] and of [`Database::sort`].
-    pub async fn sort(
-        &mut self,
-        cursor: Cursor,
-        key: impl FnMut(&[u8], &[u8]) -> Vec<u8>,
-        memory: u64,
-    ) -> Result<Sorted> {
-        let space = self.database().0.temp.clone();
-        sort::sort(&space, scan::Keyed::new(Scan::new(self, cursor), key), memory).await
     }
 }

@@ -3,7 +3,7 @@
 use base::Random;
 use conformance::DEVICE;
 use driver::{Driver, Halt, Op, Output};
-use engine::temp::{FILE, Iterated, JoinKind, Joined, Rows};
+use engine::temp::{FILE, Iterated, JoinKind, JoinMethod, JoinSettings, Joined, Rows};
 use engine::{Database, Settings, log, temp};
 use executor::{Executor, Order};
 use real_driver::{Backend, Options, RealDriver};
@@ -122,7 +122,7 @@ fn rows_are_joined() {
     on_every_driver(|machine| {
         live(&machine(), async |executor| {
             let database = Database::create(executor, settings()).await?;
-            for by_hash in [true, false] {
+            for method in [JoinMethod::Hash, JoinMethod::SortMerge] {
                 let inputs = (
                     Iterated::new(left.iter().map(|(key, value)| (key, value))),
                     Iterated::new(right.iter().map(|(key, value)| (key, value))),
@@ -133,10 +133,8 @@ fn rows_are_joined() {
                     found.push((answer.key.to_vec(), answer.left.to_vec(), right));
                     Ok(())
                 };
-                let report = match by_hash {
-                    true => database.hash_join(inputs, JoinKind::Inner, 4 * MEMORY, take).await?,
-                    false => database.sort_merge_join(inputs, JoinKind::Inner, 4 * MEMORY, take).await?,
-                };
+                let settings = JoinSettings { method, kind: JoinKind::Inner, memory: 4 * MEMORY };
+                let report = database.join(inputs, settings, take).await?;
                 assert!(report.spilled_bytes > 500_000, "{report:?}");
                 found.sort();
                 assert!(found.iter().map(|(key, left, right)| (&key[..], &left[..], &right[..])).eq(expected.clone()));

@@ -7,7 +7,7 @@ use crate::progress::Progress;
 use base::Random;
 use base::units::format_size;
 use clap::{Args, ValueEnum};
-use entresol::temp::{JoinKind, Joined, Row, Rows};
+use entresol::temp::{JoinKind, JoinMethod, JoinSettings, Joined, Row, Rows};
 use std::cell::Cell;
 use std::path::PathBuf;
 
@@ -119,10 +119,12 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<SpillReport, Fa
             Ok(())
         };
         let inputs = (input(false), input(true));
-        let report = match arguments.method {
-            Method::Hash => database.hash_join(inputs, JoinKind::Inner, terms.memory, take).await?,
-            Method::SortMerge => database.sort_merge_join(inputs, JoinKind::Inner, terms.memory, take).await?,
+        let method = match arguments.method {
+            Method::Hash => JoinMethod::Hash,
+            Method::SortMerge => JoinMethod::SortMerge,
         };
+        let settings = JoinSettings { method, kind: JoinKind::Inner, memory: terms.memory };
+        let report = database.join(inputs, settings, take).await?;
         Ok(Spilled { runs: report.runs, passes: report.passes, spilled_bytes: report.spilled_bytes })
     })?;
     if (answers, sum, belong) != (rows, expected.get(), true) {

@@ -31,7 +31,7 @@ const READS: usize = 4;
 /// Joins two inputs by hashing, in so many bytes of memory. The right one should be the smaller.
 ///
 /// # Errors
-/// As [`crate::Database::sort`], and those of the taker.
+/// As [`crate::Database::join`].
 pub(super) async fn join<T: Taker>(
     space: &Space,
     (left, right): (impl Rows, impl Rows),

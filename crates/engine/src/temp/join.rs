@@ -1,5 +1,9 @@
 //! Joins by equal keys: what they are asked and what they answer.
 
+use super::budget::Budget;
+use super::row::Rows;
+use super::space::Space;
+use super::{hash_join, merge_join};
 use crate::Result;
 use std::ops::AsyncFnMut;
 
@@ -10,6 +14,27 @@ pub enum JoinKind {
     Inner,
     /// These, and every left row without a right one of its key.
     Left,
+}
+
+/// How rows of equal keys are brought together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinMethod {
+    /// Hybrid hash join: right rows stay in memory as far as they fit, so the right input should be the smaller. Answers come
+    /// in any order.
+    Hash,
+    /// Sort-merge join: answers come in the order of their keys.
+    SortMerge,
+}
+
+/// What a join is to do, and with what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JoinSettings {
+    /// How.
+    pub method: JoinMethod,
+    /// With which rows it answers.
+    pub kind: JoinKind,
+    /// Bytes of memory: 56 clusters of temporary space or more.
+    pub memory: u64,
 }
 
 /// An answer of a join, lent to whoever takes it.
@@ -44,3 +69,23 @@ pub struct JoinReport {
 pub(super) trait Taker: AsyncFnMut(Joined<'_>) -> Result<()> {}
 
 impl<T: AsyncFnMut(Joined<'_>) -> Result<()>> Taker for T {}
+
+/// Joins two inputs.
+///
+/// # Errors
+/// Those of [`crate::Database::join`].
+pub(super) async fn join<T: Taker>(
+    space: &Space,
+    inputs: (impl Rows, impl Rows),
+    settings: JoinSettings,
+    taker: &mut T,
+) -> Result<JoinReport> {
+    let JoinSettings { method, kind, memory } = settings;
+    match method {
+        JoinMethod::Hash => hash_join::join(space, inputs, kind, memory, taker).await,
+        JoinMethod::SortMerge => {
+            let budget = Budget::third(memory, space.cluster_size(), 0)?;
+            merge_join::join(space, inputs, kind, budget, taker).await
+        }
+    }
+}

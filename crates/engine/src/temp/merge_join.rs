@@ -81,7 +81,7 @@ struct Group {
 /// Joins two inputs by sorting them, in three times this memory: for each input, and for what is compared.
 ///
 /// # Errors
-/// As [`crate::Database::sort`], and those of the taker.
+/// As [`crate::Database::join`].
 pub(super) async fn join<T: Taker>(
     space: &Space,
     (left, right): (impl Rows, impl Rows),

@@ -1,8 +1,11 @@
 //! A range of a partition as a source of rows.
 
+use super::join::{self, JoinReport, JoinSettings, Joined};
 use super::row::{Row, Rows};
+use super::sort::{self, Sorted};
 use crate::Result;
 use crate::transaction::{Cursor, Transaction};
+use std::cell::Cell;
 
 /// What a cursor shows, row by row.
 ///
@@ -44,23 +47,107 @@ impl Rows for Scan<'_> {
     }
 }
 
-/// A scan's records by keys that are made of them; their own keys are the values.
-pub(super) struct Keyed<'a, F> {
-    scan: Scan<'a>,
+/// Records of a transaction's cursors, each made into a row. Several share the transaction, and are read one after the other.
+struct Made<'a, 't, F> {
+    transaction: &'a Cell<Option<&'t mut Transaction>>,
+    cursor: Cursor,
     make: F,
-    key: Vec<u8>,
+    row: (Vec<u8>, Vec<u8>),
 }
 
-impl<'a, F: FnMut(&[u8], &[u8]) -> Vec<u8>> Keyed<'a, F> {
-    pub fn new(scan: Scan<'a>, make: F) -> Keyed<'a, F> {
-        Keyed { scan, make, key: Vec::new() }
+impl<F: FnMut(&[u8], &[u8]) -> (Vec<u8>, Vec<u8>)> Rows for Made<'_, '_, F> {
+    async fn next(&mut self) -> Result<Option<Row<'_>>> {
+        let transaction = self.transaction.take().expect("an operator reads its inputs one after the other");
+        let record = transaction.next(&mut self.cursor).await;
+        self.transaction.set(Some(transaction));
+        let Some((key, value)) = record? else { return Ok(None) };
+        self.row = (self.make)(&key, &value);
+        Ok(Some(Row::new(&self.row.0, &self.row.1)))
     }
 }
 
-impl<F: FnMut(&[u8], &[u8]) -> Vec<u8>> Rows for Keyed<'_, F> {
-    async fn next(&mut self) -> Result<Option<Row<'_>>> {
-        let Some(row) = self.scan.next().await? else { return Ok(None) };
-        self.key = (self.make)(row.key, row.value);
-        Ok(Some(Row::new(&self.key, row.key)))
+impl Transaction {
+    /// Sorts what a cursor shows, in so many bytes of memory. `make` says what key and value a record has in the sort.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// use entresol_engine::Direction;
+    /// use entresol_engine::temp::Rows;
+    /// use std::ops::Bound;
+    ///
+    /// let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// let mut tx = database.begin().await?;
+    /// tx.put(notes, b"bread", b"3").await?;
+    /// tx.put(notes, b"milk", b"2").await?;
+    /// let all = tx.cursor(notes, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+    /// // By amount, which is the value.
+    /// let mut sorted = tx.sort(all, |key, value| (value.to_vec(), key.to_vec()), 8 << 20).await?;
+    /// assert_eq!(sorted.next().await?.map(|row| row.value), Some(&b"milk"[..]));
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Transaction::next`] and of [`crate::Database::sort`].
+    pub async fn sort(
+        &mut self,
+        cursor: Cursor,
+        make: impl FnMut(&[u8], &[u8]) -> (Vec<u8>, Vec<u8>),
+        memory: u64,
+    ) -> Result<Sorted> {
+        let space = self.database().0.temp.clone();
+        let transaction = &Cell::new(Some(self));
+        sort::sort(&space, Made { transaction, cursor, make, row: Default::default() }, memory).await
+    }
+
+    /// Joins what two cursors show. Each comes with what makes a record's key and value in the join.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// use entresol_engine::Direction;
+    /// use entresol_engine::temp::{JoinKind, JoinMethod, JoinSettings};
+    /// use std::ops::Bound;
+    ///
+    /// let orders = database.create_partition(PartitionSpec::b_tree("orders")).await?;
+    /// let prices = database.create_partition(PartitionSpec::b_tree("prices")).await?;
+    /// let mut tx = database.begin().await?;
+    /// tx.put(orders, b"1", b"milk").await?;
+    /// tx.put(orders, b"2", b"milk").await?;
+    /// tx.put(prices, b"milk", b"2 euros").await?;
+    /// let all = |partition| tx.cursor(partition, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+    /// // Orders have the article as their value, prices as their key.
+    /// let left = (all(orders), |number: &[u8], article: &[u8]| (article.to_vec(), number.to_vec()));
+    /// let right = (all(prices), |article: &[u8], price: &[u8]| (article.to_vec(), price.to_vec()));
+    /// let settings = JoinSettings { method: JoinMethod::Hash, kind: JoinKind::Inner, memory: 16 << 20 };
+    /// let mut bills = Vec::new();
+    /// let take = async |answer: entresol_engine::temp::Joined<'_>| {
+    ///     bills.push((answer.left.to_vec(), answer.right.map(<[u8]>::to_vec)));
+    ///     Ok(())
+    /// };
+    /// tx.join(left, right, settings, take).await?;
+    /// assert_eq!(bills.len(), 2);
+    /// assert!(bills.iter().all(|(_, price)| price.as_deref() == Some(&b"2 euros"[..])));
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Transaction::next`] and of [`crate::Database::join`].
+    pub async fn join(
+        &mut self,
+        left: (Cursor, impl FnMut(&[u8], &[u8]) -> (Vec<u8>, Vec<u8>)),
+        right: (Cursor, impl FnMut(&[u8], &[u8]) -> (Vec<u8>, Vec<u8>)),
+        settings: JoinSettings,
+        mut take: impl AsyncFnMut(Joined<'_>) -> Result<()>,
+    ) -> Result<JoinReport> {
+        let space = self.database().0.temp.clone();
+        let transaction = &Cell::new(Some(self));
+        let left = Made { transaction, cursor: left.0, make: left.1, row: Default::default() };
+        let right = Made { transaction, cursor: right.0, make: right.1, row: Default::default() };
+        join::join(&space, (left, right), settings, &mut take).await
     }
 }

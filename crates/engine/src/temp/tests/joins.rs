@@ -1,17 +1,10 @@
 use super::ground::{List, give_up, machine, rows, settings, with_space};
-use crate::temp::budget::Budget;
-use crate::temp::join::{JoinKind, JoinReport, Joined};
-use crate::temp::{Iterated, Space, hash_join, merge_join};
+use crate::temp::join::{JoinKind, JoinMethod as Method, JoinReport, JoinSettings, Joined, join};
+use crate::temp::{Iterated, Space};
 use crate::{Error, Result};
 use base::Random;
 use driver::OpKind;
 use virtual_driver::{ErrorAt, FaultPlan};
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Method {
-    Hash,
-    Sort,
-}
 
 /// The least memory of joins in clusters of 512 bytes.
 const MEMORY: u64 = 56 * 512;
@@ -33,13 +26,7 @@ async fn joined(
         answers.push((answer.key.to_vec(), answer.left.to_vec(), answer.right.map(<[u8]>::to_vec)));
         Ok(())
     };
-    let report = match method {
-        Method::Hash => hash_join::join(space, inputs, kind, memory, &mut take).await?,
-        Method::Sort => {
-            let budget = Budget::third(memory, space.cluster_size(), 0)?;
-            merge_join::join(space, inputs, kind, budget, &mut take).await?
-        }
-    };
+    let report = join(space, inputs, JoinSettings { method, kind, memory }, &mut take).await?;
     Ok((answers, report))
 }
 
@@ -69,7 +56,7 @@ fn compare(
     how: (Method, JoinKind),
     expected: &Answers,
 ) {
-    if how.0 == Method::Sort {
+    if how.0 == Method::SortMerge {
         assert!(found.is_sorted_by_key(|(key, ..)| key), "in order");
     }
     assert_eq!(report.answers, found.len() as u64);
@@ -82,8 +69,8 @@ fn compare(
 const WAYS: [(Method, JoinKind); 4] = [
     (Method::Hash, JoinKind::Inner),
     (Method::Hash, JoinKind::Left),
-    (Method::Sort, JoinKind::Inner),
-    (Method::Sort, JoinKind::Left),
+    (Method::SortMerge, JoinKind::Inner),
+    (Method::SortMerge, JoinKind::Left),
 ];
 
 /// Two inputs whose keys come from the same numbers.
@@ -190,13 +177,8 @@ fn failures_of_the_device_and_of_the_taker_end_a_join_cleanly() {
                 if left_over == 0 { Err(Error::RolledBack("enough".into())) } else { Ok(()) }
             };
             let inputs = (source(&left), source(&right));
-            match how.0 {
-                Method::Hash => hash_join::join(space, inputs, how.1, MEMORY, &mut take).await,
-                Method::Sort => {
-                    let budget = Budget::third(MEMORY, 512, 0)?;
-                    merge_join::join(space, inputs, how.1, budget, &mut take).await
-                }
-            }
+            let settings = JoinSettings { method: how.0, kind: how.1, memory: MEMORY };
+            join(space, inputs, settings, &mut take).await
         });
         assert_eq!(refused, Err(Error::RolledBack("enough".into())));
     }
