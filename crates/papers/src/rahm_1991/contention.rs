@@ -32,7 +32,8 @@ fn limits(results: &Results) -> Claim {
         let waits = nvem.estimate("composition_us.lock_wait")? * 1e-3;
         let reason = format!(
             "The highest throughput of all runs with page locks: {} on disks, {} mixed; NVEM {} 700 TPS with {} of waiting for \
-             locks per transaction. With object locks: {} on disks, {} mixed. 'About' is taken as within a fifth.{}",
+             locks per transaction. With object locks: {} on disks, {} mixed. 'About' is taken as within a fifth, negligible as below \
+             3 ms, a limit as removed if the throughput doubles.{}",
             disk.with_unit("TPS"),
             mixed.with_unit("TPS"),
             if nvem.is_steady() { "serves" } else { "does not serve" },
