@@ -4,8 +4,12 @@
 /// of a record usually is the same.
 #[inline]
 pub(crate) fn difference(old: &[u8], new: &[u8]) -> Option<(usize, usize)> {
-    let ((a, a_rest), (b, b_rest)) = (old.as_chunks::<8>(), new.as_chunks::<8>());
     let differing = |a: &[u8; 8], b: &[u8; 8]| u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+    if let (Some(a), Some(b)) = (old.as_array(), new.as_array()) {
+        let bits = differing(a, b);
+        return (bits != 0).then(|| (bits.trailing_zeros() as usize / 8, 8 - bits.leading_zeros() as usize / 8));
+    }
+    let ((a, a_rest), (b, b_rest)) = (old.as_chunks::<8>(), new.as_chunks::<8>());
     let from = match a.iter().zip(b).position(|(a, b)| a != b) {
         Some(word) => 8 * word + differing(&a[word], &b[word]).trailing_zeros() as usize / 8,
         None => 8 * a.len() + a_rest.iter().zip(b_rest).position(|(a, b)| a != b)?,

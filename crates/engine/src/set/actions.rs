@@ -13,7 +13,13 @@ use base::PartitionId;
 use std::ops::Range;
 
 /// Adds to a little-endian integer of 1, 2, 4 or 8 bytes, modulo its range, and returns it, without sign.
+#[inline]
 pub(crate) fn add_to(part: &mut [u8], amount: i64) -> u64 {
+    if let Some(word) = part.as_mut_array::<8>() {
+        let sum = u64::from_le_bytes(*word).wrapping_add_signed(amount);
+        *word = sum.to_le_bytes();
+        return sum;
+    }
     let mut word = [0; 8];
     word[..part.len()].copy_from_slice(part);
     let sum = u64::from_le_bytes(word).wrapping_add_signed(amount).to_le_bytes();

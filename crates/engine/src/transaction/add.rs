@@ -2,6 +2,7 @@
 
 use super::Transaction;
 use super::records::Keyed;
+use crate::lock::Mode;
 use crate::set::{Refusal, add_to};
 use crate::{Error, Result};
 use base::PartitionId;
@@ -34,7 +35,9 @@ impl Transaction {
         }
         self.database.check_keyed(partition)?;
         let within = if let Keyed::Set = self.database.keyed(partition) {
-            self.lock_record_exclusively(partition, key).await?;
+            if let Some(obstacle) = self.enter(partition, key, Mode::Exclusive)? {
+                self.overcome(obstacle, partition, key, Mode::Exclusive).await?;
+            }
             self.add_in_set(partition, key, part.clone(), amount).await?
         } else {
             let change = |value: &mut [u8]| {

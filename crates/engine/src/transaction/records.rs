@@ -22,7 +22,7 @@ enum Found {
 }
 
 /// What a reference to a record has to wait for.
-enum Obstacle {
+pub(super) enum Obstacle {
     /// The reference itself; the lock is not yet asked for.
     Reference,
     /// The lock, which was not granted at once.
@@ -390,7 +390,7 @@ impl Transaction {
 
     /// Refers to the record of `key` and locks it as the partition's locking asks. Returns what is in the way, if anything.
     #[inline]
-    fn enter(&mut self, partition: PartitionId, key: &[u8], mode: Mode) -> Result<Option<Obstacle>> {
+    pub(super) fn enter(&mut self, partition: PartitionId, key: &[u8], mode: Mode) -> Result<Option<Obstacle>> {
         if self.reference() {
             return Ok(Some(Obstacle::Reference));
         }
@@ -406,7 +406,13 @@ impl Transaction {
 
     /// Waits for what [`Transaction::enter`] has met, and goes on with that.
     #[cold]
-    async fn overcome(&mut self, obstacle: Obstacle, partition: PartitionId, key: &[u8], mode: Mode) -> Result<()> {
+    pub(super) async fn overcome(
+        &mut self,
+        obstacle: Obstacle,
+        partition: PartitionId,
+        key: &[u8],
+        mode: Mode,
+    ) -> Result<()> {
         match obstacle {
             Obstacle::Lock(resource, denied) => self.wait_for_lock(resource, denied).await,
             Obstacle::Reference => {
