@@ -8,7 +8,7 @@ use base::units::format_size;
 /// As many clusters are the least memory that an operator gets by with.
 const CLUSTERS_MIN: u64 = 16;
 /// Clusters that are being written or made at once, at most.
-const OUTPUTS_MAX: u64 = 16;
+const OUTPUTS_MAX: u64 = 32;
 
 /// Memory of an operator, in bytes, beside the size of its clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,8 +23,10 @@ use std::sync::Arc;
 const PARTITIONS: std::ops::RangeInclusive<u64> = 4..=32;
 /// Partitions of this level are not divided further.
 const LEVEL_MAX: u32 = 8;
-/// Bytes of rows after which other tasks get their turn, and that are looked for at once.
+/// Bytes of rows after which other tasks get their turn.
 const TURN: usize = 64 << 10;
+/// Bytes of rows that are looked for at once, at most.
+const PROBED: usize = 1 << 20;
 /// Frames that a pair of partitions is read with, each.
 const READS: usize = 4;
 
@@ -45,18 +47,24 @@ pub(super) async fn join<T: Taker>(
     let sorting = Budget::third(memory, cluster, 2 * READS as u64)?;
     let mut report = JoinReport::default();
     let mut pairs = Vec::new();
-    let mut pass = Pass::new(space, budget, kind, 0)?;
-    let (left_rows, right_rows) = pass.run((left, right), taker, &mut report, &mut pairs).await?;
+    let mut pass = Pass::new(space, budget, kind)?;
+    let (left_rows, right_rows) = pass.run(0, (left, right), taker, &mut report, &mut pairs).await?;
     (report.left_rows, report.right_rows) = (left_rows, right_rows);
+    let mut pass = Some(pass);
     while let Some(pair) = pairs.pop() {
         let Pair { left, right, level, parent_bytes } = pair;
         report.passes = report.passes.max(level);
         let is_divided = right.bytes < parent_bytes / 4 * 3;
         let (left, right) = (Reader::new(space, left, READS)?, Reader::new(space, right, READS)?);
         if level < LEVEL_MAX && is_divided {
-            let mut pass = Pass::new(space, budget, kind, level)?;
-            pass.run((left, right), taker, &mut report, &mut pairs).await?;
+            let pass = match &mut pass {
+                Some(pass) => pass,
+                none => none.insert(Pass::new(space, budget, kind)?),
+            };
+            pass.run(level, (left, right), taker, &mut report, &mut pairs).await?;
         } else {
+            // All memory goes to sorting.
+            pass = None;
             let sorted = merge_join::join(space, (left, right), kind, sorting, taker).await?;
             report.answers += sorted.answers;
             report.runs += sorted.runs;
@@ -82,7 +90,7 @@ enum Partition {
     Spilled(Spool),
 }
 
-/// One level of partitioning.
+/// Partitioning, and the memory that it is done with, at one level after the other.
 struct Pass<'a> {
     space: &'a Space,
     kind: JoinKind,
@@ -93,40 +101,46 @@ struct Pass<'a> {
     /// Frames of resident rows that nobody uses.
     spare: Vec<Frame>,
     partitions: Vec<Partition>,
+    /// How many partitions there are.
+    count: usize,
+    /// Bytes of rows that are looked for at once.
+    batch: usize,
     /// Bytes that resident rows and their share of the table take, and may take.
     used: usize,
     limit: usize,
 }
 
 impl<'a> Pass<'a> {
-    fn new(space: &'a Space, budget: Budget, kind: JoinKind, level: u32) -> Result<Pass<'a>> {
+    fn new(space: &'a Space, budget: Budget, kind: JoinKind) -> Result<Pass<'a>> {
         let (executor, cluster) = (space.executor(), space.cluster_size());
         let count = (budget.memory / budget.cluster / 8).clamp(*PARTITIONS.start(), *PARTITIONS.end()) as usize;
         let outputs = count + budget.outputs();
-        // Beside the outputs: both inputs' readers, and the rows that are looked for, those on their way included.
-        let others = (outputs + 2 * READS) * cluster + 2 * TURN.min(budget.memory as usize / 16);
+        let batch = PROBED.min(budget.memory as usize / 32);
+        // Beside the outputs: both inputs' readers, and the rows that are looked for, those on their way included, each with what
+        // it takes to look for it.
+        let others = (outputs + 2 * READS) * cluster + 4 * batch;
         let limit = (budget.memory as usize).saturating_sub(others);
-        Ok(Pass {
-            space,
-            kind,
-            level,
-            budget,
-            outputs: Frames::new(executor, outputs, cluster)?,
-            spare: executor.untouched_frames(limit / cluster, cluster)?,
-            partitions: (0..count).map(|_| Partition::Resident(Chunks::default(), 0)).collect(),
-            used: 0,
-            limit,
-        })
+        let outputs = Frames::new(executor, outputs, cluster)?;
+        let (spare, partitions) = (Vec::new(), Vec::new());
+        Ok(Pass { space, kind, level: 0, budget, batch, count, outputs, spare, partitions, used: 0, limit })
     }
 
     /// Joins two inputs as far as memory goes; `pairs` gets the rest. Gives the numbers of left and right rows.
     async fn run<T: Taker>(
         &mut self,
+        level: u32,
         (left, right): (impl Rows, impl Rows),
         taker: &mut T,
         report: &mut JoinReport,
         pairs: &mut Vec<Pair>,
     ) -> Result<(u64, u64)> {
+        let (executor, cluster) = (self.space.executor(), self.space.cluster_size());
+        (self.level, self.used) = (level, 0);
+        self.partitions = (0..self.count).map(|_| Partition::Resident(Chunks::default(), 0)).collect();
+        if self.spare.len() < self.limit / cluster {
+            self.spare.clear();
+            self.spare = executor.untouched_frames(self.limit / cluster, cluster)?;
+        }
         let (right_rows, right_bytes) = self.divide(right).await?;
         let (mut chunks, mut resident) = (Chunks::default(), 0);
         let mut aside: Vec<Option<(Spooled, Spool)>> = Vec::new();
@@ -143,12 +157,12 @@ impl<'a> Pass<'a> {
                 }
             }
         }
-        self.spare.clear();
-        let (executor, level) = (self.space.executor(), self.level);
         let price = executor.price(Work::RowCopy, resident as u64);
         let table = executor.compute(price, move || Arc::new(Table::build(chunks, resident, level))).await?;
         let left_rows = self.probe(left, &table, &mut aside, taker, report).await?;
-        drop(table);
+        // Nobody looks any more.
+        let frames = Arc::into_inner(table).map(Table::into_frames).into_iter().flatten();
+        self.spare.extend(frames.filter(|frame| frame.len() == cluster));
         for (right, left) in aside.into_iter().flatten() {
             let left = left.finish().await?;
             let clusters = u64::from(right.run.clusters) + u64::from(left.run.clusters);
@@ -247,7 +261,6 @@ impl<'a> Pass<'a> {
         report: &mut JoinReport,
     ) -> Result<u64> {
         let executor = self.space.executor();
-        let batch = TURN.min(self.budget.memory as usize / 16);
         let (mut probes, mut under_way) = (Probes::default(), None);
         let (mut rows, mut turn, mut has_ended) = (0, 0, false);
         while !has_ended {
@@ -264,7 +277,7 @@ impl<'a> Pass<'a> {
                     Some((_, spool)) => spool.add(row).await?,
                     None => probes.add(row, hash),
                 }
-                if probes.bytes() >= batch || bytes >= TURN {
+                if probes.bytes() >= self.batch || bytes >= TURN {
                     break;
                 }
             }
@@ -272,7 +285,7 @@ impl<'a> Pass<'a> {
             turn = rows;
             executor.settle().await;
             executor.yield_now().await;
-            if probes.bytes() < batch && !has_ended {
+            if probes.bytes() < self.batch && !has_ended {
                 continue;
             }
             let next = self.look(table, probes);

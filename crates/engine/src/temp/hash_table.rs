@@ -113,6 +113,11 @@ impl Table {
         Table { chunks, buckets, nodes }
     }
 
+    /// The frames that its rows were in.
+    pub fn into_frames(self) -> impl Iterator<Item = Frame> {
+        self.chunks.into_frames()
+    }
+
     #[inline]
     fn bucket(&self, hash: u64) -> usize {
         hash as u32 as usize & (self.buckets.len() - 1)

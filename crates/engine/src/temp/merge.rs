@@ -15,7 +15,7 @@ use driver::{Frame, Work};
 use std::collections::VecDeque;
 
 /// Output clusters that a computation fills at most before it reports: its thread works on while the engine's takes them.
-const STEP_CLUSTERS: usize = 4;
+const STEP_CLUSTERS: usize = 8;
 
 /// The computation's part: rows of several runs in the order of their keys.
 struct Merger {

@@ -22,7 +22,7 @@ use driver::Work;
 /// Bytes of rows after which other tasks get their turn.
 const TURN: usize = 64 << 10;
 /// Clusters that a computation packs before the first of them is written.
-const PACKED: usize = 4;
+const PACKED: usize = 8;
 
 /// What a sort did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
