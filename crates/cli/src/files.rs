@@ -37,15 +37,26 @@ pub fn create(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     Ok(std::io::Write::write_all(&mut file, bytes).map_err(failure)?)
 }
 
-/// A directory among the system's temporary ones, removed with all that is in it when this is dropped.
+/// A directory, removed with all that is in it when this is dropped.
 pub struct Directory(PathBuf);
 
 impl Directory {
-    /// A new one.
+    /// A new one among the system's temporary ones.
     pub fn new() -> Result<Directory, Failure> {
+        Directory::at(&std::env::temp_dir())
+    }
+
+    /// A new one in `parent`, which is made if it is missing, and stays.
+    pub fn beneath(parent: &Path) -> Result<Directory, Failure> {
+        let failure = |error: std::io::Error| format!("'{}' cannot be made: {error}", parent.display());
+        std::fs::create_dir_all(parent).map_err(failure)?;
+        Directory::at(parent)
+    }
+
+    fn at(parent: &Path) -> Result<Directory, Failure> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("entresol-{}-{number}", std::process::id()));
+        let path = parent.join(format!("entresol-{}-{number}", std::process::id()));
         std::fs::create_dir(&path).map_err(|error| format!("'{}' cannot be made: {error}", path.display()))?;
         Ok(Directory(path))
     }

@@ -188,19 +188,25 @@ fn checkpoints_are_held_against_runs_without_any() {
     let directory = workshop();
     let line = "checkpoints --scale 1 --clients 8 --seconds 0.5 --rounds 1 --bound 1MiB --strategies tcbw,calc";
     let report = report(directory.path(), line);
-    let runs = report["runs"].as_array().expect("runs");
-    assert_eq!(runs.len(), 4, "each strategy at both intervals");
-    for run in runs {
-        for pointer in ["/throughput_ratio", "/p99_ratio", "/written_bytes_per_s"] {
-            assert!(number(run, pointer) > 0.0, "{pointer} in {report:#}");
+    let costs = report["costs"].as_array().expect("costs");
+    assert_eq!(costs.len(), 4, "each strategy at both intervals");
+    for cost in costs {
+        for pointer in ["/throughput_ratio/median", "/p99_ratio/min", "/cpu_ratio/max", "/median/written_bytes_per_s"] {
+            assert!(number(cost, pointer) > 0.0, "{pointer} in {report:#}");
         }
         // A sweep that rests need not end in so short a run of an unoptimized build.
-        assert!(number(run, "/sweeps_per_s") > 0.0 || run["strategy"] == "calc", "{report:#}");
-        let restarts = number(run, "/restarts_by_colour");
-        assert_eq!(restarts > 0.0, run["strategy"] == "tcbw", "{report:#}");
+        assert!(number(cost, "/median/sweeps_per_s") > 0.0 || cost["strategy"] == "calc", "{report:#}");
+        let restarts = number(cost, "/median/restarts_by_colour");
+        assert_eq!(restarts > 0.0, cost["strategy"] == "tcbw", "{report:#}");
     }
-    assert_eq!(runs[0]["interval_seconds"], 0.0);
-    assert!(number(&runs[1], "/interval_seconds") > 0.0);
+    assert_eq!(costs[0]["interval_seconds"], 0.0);
+    assert!(number(&costs[2], "/interval_seconds") > 0.0);
+    let runs = report["runs"].as_array().expect("runs");
+    let strategies: Vec<Option<&str>> = runs.iter().map(|run| run["strategy"].as_str()).collect();
+    assert_eq!(strategies, [None, Some("calc"), Some("tcbw"), None, Some("calc"), Some("tcbw")]);
+    assert_eq!(runs[1]["throughput_per_s"], costs[1]["median"]["throughput_per_s"]);
+    let left = std::fs::read_dir(directory.path().join("checkpoints.data")).unwrap();
+    assert_eq!(left.count(), 0, "each round removes its database");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! What checkpoints of memory-resident sets cost: Debit-Credit with sweeps of each strategy beside Debit-Credit without any, in
-//! alternating runs.
+//! rounds that run everything once.
 
-use super::meter::Meter;
+use super::meter::Span;
 use super::{bank, positive, size};
+use crate::files::Directory;
 use crate::progress::Progress;
 use crate::table::{table, wrapped};
 use crate::{Failure, opening};
@@ -11,8 +12,8 @@ use clap::Args;
 use entresol::configuration::{Checkpoint, Choice, Configuration, Strategy};
 use entresol::{Database, Opening};
 use serde::Serialize;
-use std::path::PathBuf;
-use workload::debit_credit::{DebitCredit, Tables};
+use std::path::{Path, PathBuf};
+use workload::debit_credit::{DebitCredit, Scale, Tables};
 use workload::{Length, Load, Plan};
 
 /// Compares throughput and response with checkpoints of sets to those without any
@@ -21,12 +22,14 @@ use workload::{Length, Load, Plan};
     entresol bench checkpoints\n  \
     entresol bench checkpoints --strategies calc,tccou --clients 512 --rounds 5 --json")]
 pub struct Arguments {
-    /// Where the database is, created if missing
+    /// Directory in which each round makes its database and removes it
     #[arg(long, value_name = "DIR", default_value = "checkpoints.data")]
     pub data: PathBuf,
-    /// Branches of 100,000 accounts, in sets [default: as loaded, or 10]
-    #[arg(long, value_name = "BRANCHES", value_parser = clap::value_parser!(u32).range(1..=40_000))]
-    pub scale: Option<u32>,
+    /// Branches of 100,000 accounts, in sets
+    #[arg(
+        long, value_name = "BRANCHES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=40_000)
+    )]
+    pub scale: u32,
     /// Clients, each with one transaction at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub clients: u32,
@@ -39,7 +42,7 @@ pub struct Arguments {
         value_parser = strategy
     )]
     pub strategies: Vec<(String, Strategy)>,
-    /// How much log the interval allows
+    /// How much log the longer interval allows; it is 8 s at most
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     pub bound: u64,
     /// Segments are written themselves, not copies of them
@@ -48,16 +51,16 @@ pub struct Arguments {
     /// Commits do not wait for the disk
     #[arg(long)]
     pub not_durable: bool,
-    /// How long each run measures
-    #[arg(long, value_name = "S", default_value_t = 4.0, value_parser = positive)]
+    /// How long each run measures; one that bounds the log, whole intervals
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = positive)]
     pub seconds: f64,
-    /// How often each is run, each time beside one without
+    /// How often each is run
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Prints the report as JSON
+    /// Prints the report as JSON, with every run
     #[arg(long)]
     pub json: bool,
 }
@@ -77,36 +80,80 @@ pub struct CheckpointsReport {
     pub driver: String,
     /// Seed of the random numbers.
     pub seed: u64,
+    /// The log that the longer interval allows, in bytes.
+    pub bound_bytes: u64,
     /// Bytes of memory in segments.
     pub segment_bytes: u64,
     /// The median throughput without checkpoints.
     pub throughput_per_s: f64,
     /// The median of the 99th percentiles of the response time without checkpoints, in microseconds.
     pub p99_us: f64,
+    /// The median of the CPU time of the engine's thread for a transaction without checkpoints, in microseconds.
+    pub cpu_us: f64,
     /// Each strategy at each interval.
-    pub runs: Vec<Cost>,
+    pub costs: Vec<Cost>,
+    /// Every run, in their order.
+    pub runs: Vec<Run>,
 }
 
-/// What one strategy costs; medians over the rounds.
+/// What one strategy costs. Ratios are over the run without checkpoints before it, in the same round.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cost {
     /// The strategy, as the configuration names it.
     pub strategy: String,
     /// The least time from one sweep to the next, in seconds; 0: back to back.
     pub interval_seconds: f64,
-    /// Throughput over that of the run without checkpoints just before.
-    pub throughput_ratio: f64,
-    /// The 99th percentile of the response time over the same.
-    pub p99_ratio: f64,
+    /// Of the throughput.
+    pub throughput_ratio: Ratio,
+    /// Of the 99th percentile of the response time.
+    pub p99_ratio: Ratio,
+    /// Of the CPU time of the engine's thread for a transaction.
+    pub cpu_ratio: Ratio,
+    /// The medians of the figures.
+    pub median: Figures,
+}
+
+/// A ratio over the rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Ratio {
+    /// The median.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Run {
+    /// Which round, from 1.
+    pub round: u32,
+    /// The strategy; none without checkpoints.
+    pub strategy: Option<String>,
+    /// The least time from one sweep to the next, in seconds; 0: back to back.
+    pub interval_seconds: f64,
+    /// What was measured.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+/// The figures of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
     /// Transactions per second.
     pub throughput_per_s: f64,
-    /// In microseconds.
+    /// The 99th percentile of the response time, in microseconds.
     pub p99_us: f64,
+    /// CPU time of the engine's thread for a transaction, in microseconds.
+    pub cpu_us: f64,
     /// Sweeps completed per second.
     pub sweeps_per_s: f64,
     /// Bytes of segments written per second.
     pub written_bytes_per_s: f64,
-    /// The most log that was kept, in bytes, when the run ended.
+    /// Bytes of log written per second.
+    pub log_bytes_per_s: f64,
+    /// The log that was kept when the run ended, in bytes.
     pub log_kept_bytes: f64,
     /// Transactions rolled back for touching both colours, per committed one.
     pub restarts_by_colour: f64,
@@ -114,144 +161,230 @@ pub struct Cost {
     pub segment_waits: f64,
 }
 
-/// One run.
-#[derive(Clone, Copy, Default)]
-struct Run {
-    throughput: f64,
-    p99_us: f64,
-    sweeps: f64,
-    written: f64,
-    logged: f64,
-    kept: f64,
-    restarts: f64,
-    waits: f64,
-}
-
-/// How checkpoints are taken in a run.
+/// How a run is made.
 #[derive(Clone, Copy)]
-struct Manner {
-    strategy: Strategy,
-    interval_ns: Option<u64>,
+struct Manner<'a> {
+    /// The strategy and its name; none for no checkpoints at all.
+    strategy: Option<(&'a str, Strategy)>,
+    interval_s: f64,
 }
 
-/// Loads the database if it is new and runs every strategy beside runs without checkpoints.
-pub fn run(arguments: &Arguments, progress: &Progress) -> Result<CheckpointsReport, Failure> {
-    let none = Manner { strategy: Strategy::default(), interval_ns: None };
-    let (first, driver, scale, segment_bytes) = {
-        let store = opening::open(opening_of(arguments, none, arguments.seconds)?, progress)?;
-        let scale = bank::prepare(&store, arguments.scale, progress)?;
-        let driver = store.executor().description();
-        let bytes = store.database().segment_bytes();
-        store.close()?;
-        (measure(arguments, none, arguments.seconds, progress)?, driver, scale, bytes)
-    };
-    // Log is kept from the beginning of the sweep before the last: twice the interval.
-    let bounded_s = (arguments.bound as f64 / 2.0 / first.logged.max(1.0)).min(86_400.0);
-    let mut runs = Vec::new();
-    let mut without = vec![first];
-    for (name, strategy) in &arguments.strategies {
-        for interval_s in [0.0, bounded_s] {
-            let manner = Manner { strategy: *strategy, interval_ns: Some((interval_s * 1e9) as u64) };
-            // Whole intervals, so that no run has a sweep more or less than its share.
-            let seconds =
-                if interval_s > 0.0 { (arguments.seconds / interval_s).ceil() * interval_s } else { arguments.seconds };
-            let mut rounds = Vec::new();
-            for _ in 0..arguments.rounds {
-                let plain = measure(arguments, none, arguments.seconds, progress)?;
-                without.push(plain);
-                rounds.push((measure(arguments, manner, seconds, progress)?, plain));
-            }
-            runs.push(Cost::of(name, interval_s, &rounds));
+/// The runs of a round: each part begins with one without checkpoints.
+struct Rounds<'a> {
+    arguments: &'a Arguments,
+    progress: &'a Progress,
+    /// The interval that bounds the log, in seconds, once it is known.
+    bounded_s: Option<f64>,
+    /// How much has been done, and is to be done, in milliseconds of runs.
+    done_ms: u64,
+    total_ms: u64,
+    runs: Vec<Run>,
+}
+
+/// The part of an interval for which a bounded run goes on before it measures: the sweep that the interval ends with has the
+/// same part of the next one to come to its end in.
+const LEAD: f64 = 0.25;
+/// The same of another run.
+const WARM_UP: f64 = 0.2;
+/// The longest interval, in seconds, or a slow machine would take an hour. A shorter one than the log allows costs more.
+const INTERVAL_MAX_S: f64 = 8.0;
+
+const NONE: Manner<'static> = Manner { strategy: None, interval_s: 0.0 };
+
+impl Manner<'_> {
+    /// How long it warms up and measures, in seconds: whole intervals, so that no run has a sweep more or less than its share.
+    fn seconds(&self, arguments: &Arguments) -> (f64, f64) {
+        let (warm_up, measure) = (WARM_UP * arguments.seconds, arguments.seconds);
+        if self.interval_s == 0.0 {
+            return (warm_up, measure);
         }
+        (warm_up.max(LEAD * self.interval_s), (measure / self.interval_s).ceil() * self.interval_s)
     }
+
+    fn milliseconds(&self, arguments: &Arguments) -> u64 {
+        let (warm_up, measure) = self.seconds(arguments);
+        ((warm_up + measure) * 1e3) as u64
+    }
+}
+
+/// Makes a database for each round, loads it, and runs everything once on it.
+pub fn run(arguments: &Arguments, progress: &Progress) -> Result<CheckpointsReport, Failure> {
+    let mut rounds = Rounds { arguments, progress, bounded_s: None, done_ms: 0, total_ms: 0, runs: Vec::new() };
+    let mut about = None;
+    progress.phase("loading", 0);
+    for round in 1..=arguments.rounds {
+        let directory = Directory::beneath(&arguments.data)?;
+        let (scale, driver, segment_bytes) = load(arguments, directory.path())?;
+        rounds.run(round, directory.path(), &scale)?;
+        about = Some((driver, segment_bytes));
+    }
+    let (driver, segment_bytes) = about.expect("there is a round");
     let durable = if arguments.not_durable { "not durable" } else { "durable" };
     let spool = if arguments.no_spool { "no spooling" } else { "spooling" };
-    Ok(CheckpointsReport {
-        workload: format!(
-            "debit-credit on sets, scale {}, {} clients, {durable}, {spool}, medians of {} runs of {} s",
-            scale.branches, arguments.clients, arguments.rounds, arguments.seconds
-        ),
-        driver,
-        seed: arguments.seed,
-        segment_bytes,
-        throughput_per_s: median(without.iter().map(|run| run.throughput)),
-        p99_us: median(without.iter().map(|run| run.p99_us)),
-        runs,
-    })
+    let workload = format!(
+        "debit-credit on sets, scale {}, {} clients, {durable}, {spool}, {} rounds of runs of {} s",
+        arguments.scale, arguments.clients, arguments.rounds, arguments.seconds
+    );
+    Ok(CheckpointsReport::of(arguments, (workload, driver), segment_bytes, rounds.runs))
 }
 
-fn opening_of(arguments: &Arguments, manner: Manner, seconds: f64) -> Result<Opening, Failure> {
+impl Rounds<'_> {
+    /// Runs everything once, after a run that does not count: first back to back, then bounded, each strategy in another place than in the round before.
+    fn run(&mut self, round: u32, directory: &Path, scale: &Scale) -> Result<(), Failure> {
+        let mut strategies: Vec<_> = self.arguments.strategies.iter().map(|(name, found)| (&**name, *found)).collect();
+        let shift = round as usize % strategies.len();
+        strategies.rotate_left(shift);
+        // The device is still busy with the files that were made, and removed, just now.
+        self.measure(round, NONE, directory, scale)?;
+        for is_bounded in [false, true] {
+            let without = self.measure(round, NONE, directory, scale)?;
+            self.runs.push(without);
+            let interval_s = self.bounded_s.filter(|_| is_bounded).unwrap_or(0.0);
+            for strategy in &strategies {
+                let manner = Manner { strategy: Some(*strategy), interval_s };
+                let run = self.measure(round, manner, directory, scale)?;
+                self.runs.push(run);
+            }
+        }
+        Ok(())
+    }
+
+    fn total_ms(&self) -> u64 {
+        let of = |interval_s| Manner { strategy: None, interval_s }.milliseconds(self.arguments);
+        let bounded_ms = of(self.bounded_s.unwrap_or(0.0));
+        let strategies = self.arguments.strategies.len() as u64;
+        u64::from(self.arguments.rounds) * (3 * of(0.0) + strategies * (of(0.0) + bounded_ms))
+    }
+
+    /// Opens the database for one run, and closes it with a checkpoint.
+    fn measure(&mut self, round: u32, manner: Manner<'_>, directory: &Path, scale: &Scale) -> Result<Run, Failure> {
+        let arguments = self.arguments;
+        let (warm_up, measure) = manner.seconds(arguments);
+        let length = |seconds: f64| Length::Time((seconds * 1e9) as u64);
+        let load = Load::Closed { clients: arguments.clients };
+        let plan = Plan { load, warm_up: length(warm_up), measure: length(measure), seed: arguments.seed };
+        let store = opening::open(opening_of(arguments, manner, directory)?, &Progress::hidden())?;
+        let begin_ms = self.done_ms + (warm_up * 1e3) as u64;
+        let mut span = Span::new(self.progress, "measuring", begin_ms..self.total_ms.max(begin_ms));
+        let figures = store.run(async |database| {
+            // Both copies of the backup are complete then, whatever was run before.
+            database.checkpoint().await?;
+            let tables = Tables::of(database, scale)?;
+            let look = |measured: workload::Measured| Figures::of(database, &measured);
+            workload::run::run(database, DebitCredit(tables), &plan, &mut span, look).await
+        })?;
+        store.close()?;
+        let strategy = manner.strategy.map(|(name, _)| name.to_owned());
+        let logged = figures.log_bytes_per_s.max(1.0);
+        // Log is kept from the beginning of the sweep before the last: twice the interval.
+        self.bounded_s.get_or_insert((arguments.bound as f64 / 2.0 / logged).min(INTERVAL_MAX_S));
+        self.done_ms += manner.milliseconds(arguments);
+        self.total_ms = self.total_ms();
+        self.progress.step("measuring", self.done_ms, self.total_ms);
+        Ok(Run { round, strategy, interval_seconds: manner.interval_s, figures })
+    }
+}
+
+/// Loads a database; how large it is, the driver's description, bytes of segments.
+fn load(arguments: &Arguments, directory: &Path) -> Result<(Scale, String, u64), Failure> {
+    let store = opening::open(opening_of(arguments, NONE, directory)?, &Progress::hidden())?;
+    let scale = bank::prepare(&store, Some(arguments.scale), &Progress::hidden())?;
+    let (driver, segment_bytes) = (store.executor().description(), store.database().segment_bytes());
+    store.close()?;
+    Ok((scale, driver, segment_bytes))
+}
+
+fn opening_of(arguments: &Arguments, manner: Manner<'_>, directory: &Path) -> Result<Opening, Failure> {
     let mut configuration = Configuration::read(None, None)?;
     bank::in_memory(&mut configuration);
     configuration.buffer.size = 64 << 20;
     // Room for all that runs without checkpoints log: 100 MB/s, and what a log keeps in reserve.
-    let logged = (seconds * 1.5 * 100e6) as u64;
-    configuration.log.size = (3 * arguments.bound).max(logged).next_multiple_of(1 << 20);
+    let logged = (arguments.seconds * 1.5 * 100e6) as u64;
+    configuration.log.size = (2 * arguments.bound).max(logged).next_multiple_of(1 << 20);
     configuration.log.durable = !arguments.not_durable;
     configuration.checkpoint = Checkpoint {
         interval_ns: None,
         log_bytes: None,
-        sets: manner.strategy,
+        sets: manner.strategy.map_or(Strategy::default(), |(_, strategy)| strategy),
         spool: !arguments.no_spool,
-        sweep_interval_ns: manner.interval_ns,
+        sweep_interval_ns: manner.strategy.map(|_| (manner.interval_s * 1e9) as u64),
         ..configuration.checkpoint
     };
-    Ok(Opening::new(&arguments.data, configuration).seed(arguments.seed))
+    Ok(Opening::new(directory, configuration).seed(arguments.seed))
 }
 
-/// Opens the database for one run, and closes it with a checkpoint, so that the next begins alike.
-fn measure(arguments: &Arguments, manner: Manner, seconds: f64, progress: &Progress) -> Result<Run, Failure> {
-    let store = opening::open(opening_of(arguments, manner, seconds)?, progress)?;
-    let scale = bank::prepare(&store, arguments.scale, progress)?;
-    let measure = Length::Time((seconds * 1e9) as u64);
-    let warm_up = Length::Time((seconds.min(arguments.seconds) * 2e8) as u64);
-    let plan = Plan { load: Load::Closed { clients: arguments.clients }, warm_up, measure, seed: arguments.seed };
-    let mut meter = Meter::new(progress, &plan, false);
-    let run = store.run(async |database| {
-        let tables = Tables::of(database, &scale)?;
-        let look = |measured: workload::Measured| Run::of(database, &measured);
-        workload::run::run(database, DebitCredit(tables), &plan, &mut meter, look).await
-    })?;
-    store.close()?;
-    Ok(run)
-}
-
-impl Run {
-    fn of(database: &Database, measured: &workload::Measured) -> Run {
+impl Figures {
+    fn of(database: &Database, measured: &workload::Measured) -> Figures {
         let seconds = measured.elapsed_ns as f64 / 1e9;
         let (statistics, transactions) = (database.statistics(), measured.transactions.max(1) as f64);
         let segments = statistics.segments_written.get() as f64;
-        Run {
-            throughput: measured.transactions as f64 / seconds,
+        Figures {
+            throughput_per_s: measured.transactions as f64 / seconds,
             p99_us: measured.response.quantile_ns(0.99) as f64 / 1e3,
-            sweeps: statistics.sweeps.get() as f64 / seconds,
-            written: segments * engine::set::SEGMENT_SIZE as f64 / seconds,
-            logged: database.log().statistics().bytes_written as f64 / seconds,
-            kept: database.log().used() as f64,
-            restarts: statistics.restarts_by_colour.get() as f64 / transactions,
-            waits: statistics.segment_waits.get() as f64 / transactions,
+            cpu_us: measured.cpu_ns as f64 / transactions / 1e3,
+            sweeps_per_s: statistics.sweeps.get() as f64 / seconds,
+            written_bytes_per_s: segments * engine::set::SEGMENT_SIZE as f64 / seconds,
+            log_bytes_per_s: database.log().statistics().bytes_written as f64 / seconds,
+            log_kept_bytes: database.log().used() as f64,
+            restarts_by_colour: statistics.restarts_by_colour.get() as f64 / transactions,
+            segment_waits: statistics.segment_waits.get() as f64 / transactions,
+        }
+    }
+
+    /// The medians of each figure.
+    fn median<'a>(of: impl Iterator<Item = &'a Figures> + Clone) -> Figures {
+        let median = |figure: fn(&Figures) -> f64| median(of.clone().map(figure));
+        Figures {
+            throughput_per_s: median(|run| run.throughput_per_s),
+            p99_us: median(|run| run.p99_us),
+            cpu_us: median(|run| run.cpu_us),
+            sweeps_per_s: median(|run| run.sweeps_per_s),
+            written_bytes_per_s: median(|run| run.written_bytes_per_s),
+            log_bytes_per_s: median(|run| run.log_bytes_per_s),
+            log_kept_bytes: median(|run| run.log_kept_bytes),
+            restarts_by_colour: median(|run| run.restarts_by_colour),
+            segment_waits: median(|run| run.segment_waits),
         }
     }
 }
 
+impl Ratio {
+    /// Of runs, each with the one without checkpoints before it.
+    fn of(runs: &[(&Figures, &Figures)], figure: fn(&Figures) -> f64) -> Ratio {
+        let ratios = runs.iter().map(|(run, without)| figure(run) / figure(without).max(1e-9));
+        let min = ratios.clone().fold(f64::INFINITY, f64::min);
+        Ratio { median: median(ratios.clone()), min, max: ratios.fold(0.0, f64::max) }
+    }
+
+    /// For people: the median, and from where to where.
+    fn cells(self) -> [String; 2] {
+        [format!("{:.2}", self.median), format!("{:.2}..{:.2}", self.min, self.max)]
+    }
+}
+
 impl Cost {
-    /// Of runs, each with the run without checkpoints before it.
-    fn of(name: &str, interval_seconds: f64, rounds: &[(Run, Run)]) -> Cost {
-        let of = |figure: fn(&Run) -> f64| median(rounds.iter().map(|(run, _)| figure(run)));
-        let ratio =
-            |figure: fn(&Run) -> f64| median(rounds.iter().map(|(run, plain)| figure(run) / figure(plain).max(1e-9)));
+    /// Of one strategy at one interval, among all runs.
+    fn of(strategy: &str, is_bounded: bool, runs: &[Run]) -> Cost {
+        let mut without = &runs[0].figures;
+        let mut found = Vec::new();
+        let mut interval_seconds = 0.0;
+        for run in runs {
+            match &run.strategy {
+                None => without = &run.figures,
+                Some(name) if name == strategy && is_bounded == (run.interval_seconds > 0.0) => {
+                    interval_seconds = run.interval_seconds;
+                    found.push((&run.figures, without));
+                }
+                Some(_) => {}
+            }
+        }
         Cost {
-            strategy: name.to_owned(),
+            strategy: strategy.to_owned(),
             interval_seconds,
-            throughput_ratio: ratio(|run| run.throughput),
-            p99_ratio: ratio(|run| run.p99_us),
-            throughput_per_s: of(|run| run.throughput),
-            p99_us: of(|run| run.p99_us),
-            sweeps_per_s: of(|run| run.sweeps),
-            written_bytes_per_s: of(|run| run.written),
-            log_kept_bytes: of(|run| run.kept),
-            restarts_by_colour: of(|run| run.restarts),
-            segment_waits: of(|run| run.waits),
+            throughput_ratio: Ratio::of(&found, |run| run.throughput_per_s),
+            p99_ratio: Ratio::of(&found, |run| run.p99_us),
+            cpu_ratio: Ratio::of(&found, |run| run.cpu_us),
+            median: Figures::median(found.iter().map(|(run, _)| *run)),
         }
     }
 }
@@ -267,6 +400,29 @@ fn median(figures: impl Iterator<Item = f64>) -> f64 {
 }
 
 impl CheckpointsReport {
+    fn of(
+        arguments: &Arguments,
+        (workload, driver): (String, String),
+        segment_bytes: u64,
+        runs: Vec<Run>,
+    ) -> CheckpointsReport {
+        let without = Figures::median(runs.iter().filter(|run| run.strategy.is_none()).map(|run| &run.figures));
+        let costs = |is_bounded| arguments.strategies.iter().map(move |(name, _)| (name, is_bounded));
+        let costs = costs(false).chain(costs(true)).map(|(name, is_bounded)| Cost::of(name, is_bounded, &runs));
+        CheckpointsReport {
+            workload,
+            driver,
+            seed: arguments.seed,
+            bound_bytes: arguments.bound,
+            segment_bytes,
+            throughput_per_s: without.throughput_per_s,
+            p99_us: without.p99_us,
+            cpu_us: without.cpu_us,
+            costs: costs.collect(),
+            runs,
+        }
+    }
+
     /// The report for programs.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a report holds nothing that JSON cannot")
@@ -274,37 +430,33 @@ impl CheckpointsReport {
 
     /// The report for people, at most 100 columns wide.
     pub fn to_text(&self) -> String {
-        let rate = |bytes: f64| format!("{}/s", format_size(bytes as u64));
         let row = |cost: &Cost| {
-            let interval = match cost.interval_seconds {
-                0.0 => "back to back".to_owned(),
-                seconds => format!("{seconds:.1} s"),
-            };
-            vec![
-                cost.strategy.clone(),
-                interval,
-                format!("{:.3}", cost.throughput_ratio),
-                format!("{:.2}", cost.p99_ratio),
-                grouped_decimal(cost.throughput_per_s, 0),
-                grouped_decimal(cost.p99_us, 0),
-                format!("{:.2}", cost.sweeps_per_s),
-                rate(cost.written_bytes_per_s),
-                format!("{:.4}", cost.restarts_by_colour),
-                format!("{:.4}", cost.segment_waits),
-            ]
+            let mut cells = vec![cost.strategy.clone(), format!("{:.1} s", cost.interval_seconds)];
+            cells.extend(cost.throughput_ratio.cells());
+            cells.extend(cost.p99_ratio.cells());
+            cells.extend([
+                format!("{:.2}", cost.cpu_ratio.median),
+                grouped_decimal(cost.median.throughput_per_s, 0),
+                grouped_decimal(cost.median.p99_us, 0),
+                format!("{:.2}", cost.median.sweeps_per_s),
+            ]);
+            cells
         };
-        let header =
-            ["strategy", "interval", "tps", "p99", "tps", "p99 us", "sweeps/s", "written", "restarts", "waits"];
+        let header = ["strategy", "every", "tps", "", "p99", "", "CPU", "tps", "p99 us", "sweeps/s"];
         let heading = wrapped(&format!(
-            "{}\n{}; seed {}; {} in segments\nwithout checkpoints: {} transactions/s, p99 {} us; beside them, as ratios:",
+            "{}\n{}; seed {}; {} in segments\nwithout checkpoints: {} transactions/s, p99 {} us, CPU {:.2} us per \
+             transaction; with them, as ratios (medians, extremes), back to back and at the interval that bounds the log \
+             to {} or less:",
             self.workload,
             self.driver,
             self.seed,
             format_size(self.segment_bytes),
             grouped_decimal(self.throughput_per_s, 0),
-            grouped_decimal(self.p99_us, 0)
+            grouped_decimal(self.p99_us, 0),
+            self.cpu_us,
+            format_size(self.bound_bytes)
         ));
-        format!("{heading}\n\n{}", table(&header, 2, self.runs.iter().map(row)))
+        format!("{heading}\n\n{}", table(&header, 1, self.costs.iter().map(row)))
     }
 }
 
@@ -317,6 +469,32 @@ mod tests {
         assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
         assert_eq!(median([4.0, 1.0, 3.0, 2.0].into_iter()), 2.5);
         assert_eq!(median(std::iter::empty()), 0.0);
+    }
+
+    #[test]
+    fn each_run_is_held_against_the_one_without_checkpoints_before_it() {
+        let run = |strategy: Option<&str>, interval_seconds, throughput_per_s| Run {
+            round: 1,
+            strategy: strategy.map(str::to_owned),
+            interval_seconds,
+            figures: Figures { throughput_per_s, ..Figures::default() },
+        };
+        let runs = [
+            run(None, 0.0, 100.0),
+            run(Some("calc"), 0.0, 90.0),
+            run(Some("fuzzy"), 0.0, 1.0),
+            run(None, 0.0, 200.0),
+            run(Some("calc"), 7.0, 198.0),
+            run(None, 0.0, 50.0),
+            run(Some("calc"), 0.0, 40.0),
+        ];
+        let cost = Cost::of("calc", false, &runs);
+        let expected = Ratio { median: (0.9 + 0.8) / 2.0, min: 0.8, max: 0.9 };
+        assert!((cost.throughput_ratio.median - expected.median).abs() < 1e-9);
+        assert_eq!((cost.throughput_ratio.min, cost.throughput_ratio.max), (expected.min, expected.max));
+        assert_eq!((cost.median.throughput_per_s, cost.interval_seconds), (65.0, 0.0));
+        let cost = Cost::of("calc", true, &runs);
+        assert_eq!((cost.throughput_ratio.median, cost.interval_seconds), (0.99, 7.0));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a run's clients cannot see: the progress line and this machine's clocks.
 
 use crate::progress::Progress;
+use std::ops::Range;
 use workload::{Length, Plan, Watch};
 
 /// Shows progress and reads the clocks that the engine does not.
@@ -37,6 +38,41 @@ impl Watch for Meter<'_> {
 
     fn process_cpu_ns(&self) -> u64 {
         if self.described { 0 } else { real_driver::process_cpu_ns() }
+    }
+
+    fn wall_ns(&self) -> u64 {
+        real_driver::wall_ns()
+    }
+}
+
+/// Shows a run of a given time as a part of several, and reads the clocks that the engine does not.
+pub struct Span<'a> {
+    progress: &'a Progress,
+    name: &'static str,
+    milliseconds: Range<u64>,
+}
+
+impl<'a> Span<'a> {
+    /// A run whose measured part begins at `milliseconds.start` of all that ends at `milliseconds.end`.
+    pub fn new(progress: &'a Progress, name: &'static str, milliseconds: Range<u64>) -> Span<'a> {
+        Span { progress, name, milliseconds }
+    }
+}
+
+impl Watch for Span<'_> {
+    fn progress(&mut self, _: u64, elapsed_ns: u64) {
+        // How long all will take shows after the first run.
+        if !self.milliseconds.is_empty() {
+            self.progress.step(self.name, self.milliseconds.start + elapsed_ns / 1_000_000, self.milliseconds.end);
+        }
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        real_driver::thread_cpu_ns()
+    }
+
+    fn process_cpu_ns(&self) -> u64 {
+        real_driver::process_cpu_ns()
     }
 
     fn wall_ns(&self) -> u64 {
