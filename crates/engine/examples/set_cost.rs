@@ -5,7 +5,7 @@
 use base::{PartitionId, Random};
 use driver::Frame;
 use entresol_engine::lock::Owner;
-use entresol_engine::set::{Keys, RESERVE, Refusal, SEGMENT_SIZE, SetSettings, Sets};
+use entresol_engine::set::{Capture, Keys, RESERVE, Refusal, SEGMENT_SIZE, SetSettings, Sets};
 use std::hint::black_box;
 
 const SET: PartitionId = PartitionId(1);
@@ -144,9 +144,54 @@ fn measure_set(records: u64) {
         sets.roll_back(OWNER);
         sets.apply(&redo).expect("sound redo");
     });
+    println!(
+        "  in sweeps, the fastest of {ROUNDS}: first change and commit of every third record, the next, a segment"
+    );
+    for (what, capture) in
+        [("fuzzy", None), ("CALC", Some(Capture::StableVersions)), ("copy on update", Some(Capture::CopyOnUpdate))]
+    {
+        let sweeps = (0..ROUNDS).map(|_| sweep(sets, records, capture));
+        let least = sweeps.reduce(|least, next| [0, 1, 2].map(|figure| least[figure].min(next[figure])));
+        let [first, next, segment] = least.expect("a round");
+        println!("    {what:<42} {first:7.1} ns {next:7.1} ns {segment:9.0} ns");
+    }
     if records <= 10_000_000 {
         measure("image and load, per record", records, || drop(black_box(store.reload())));
     }
+}
+
+/// What a sweep costs: the first change of a record that it has still to take, the next one, and taking a segment.
+fn sweep(sets: &mut Sets, records: u64, capture: Option<Capture>) -> [f64; 3] {
+    // A prime factor spreads them, as random keys are spread.
+    let changed: Vec<[u8; 8]> =
+        (0..records / 3).map(|number| (number.wrapping_mul(611_953) % records).to_le_bytes()).collect();
+    let change_all = |sets: &mut Sets| {
+        for key in &changed {
+            let change = |part: &mut [u8]| part[0] = part[0].wrapping_add(1);
+            sets.modify_part(OWNER, SET, key, Sets::hash(key), 40..48, change).expect("it is there");
+            sets.commit(OWNER);
+        }
+    };
+    if let Some(capture) = capture {
+        sets.begin_capture(capture);
+    }
+    let count = changed.len() as u64;
+    let (first, next) = (ns(count, || change_all(sets)), ns(count, || change_all(sets)));
+    let segments = sets.segments(SET);
+    let mut image = Frame::allocate(1, SEGMENT_SIZE).pop().expect("one frame");
+    let taken = ns(u64::from(segments), || {
+        for segment in 0..segments {
+            match sets.take_snapshot(SET, segment) {
+                Some(snapshot) => sets.reuse(snapshot),
+                None => sets.image(SET, segment, &mut image),
+            }
+            if capture.is_some() {
+                sets.paint(SET, segment);
+            }
+        }
+    });
+    sets.end_capture();
+    [first, next, taken]
 }
 
 fn main() {

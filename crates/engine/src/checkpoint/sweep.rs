@@ -34,7 +34,8 @@ pub enum Strategy {
     /// same as ACCOU: images leave unfinished changes out, so what both take is transaction-consistent at any moment.
     TransactionCopyOnUpdate,
     /// The state at the beginning of the sweep: a record is copied before it is first changed (CALC: Ren, Diamond, Abadi and
-    /// Thomson, SIGMOD 2016).
+    /// Thomson, SIGMOD 2016). It costs transactions least among the consistent ones: nobody waits or begins again, and no
+    /// transaction copies more than the records that it changes.
     StableVersions,
 }
 
