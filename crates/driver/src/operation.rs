@@ -91,6 +91,9 @@ pub enum Op {
         file: FileId,
         /// The new length in bytes.
         length: u64,
+        /// Whether a medium on which first writes are slow is to be written with zeros: not worth it where growth is filled
+        /// soon, in large pieces that are made durable together.
+        prewrite: bool,
     },
     /// Removes a closed or open file; a file that does not exist is no error. Durable when it completes.
     Remove {
@@ -166,7 +169,7 @@ impl fmt::Debug for Op {
                 write!(f, "Write({}, {offset}, {length}, durable {durable})", file.0)
             }
             Op::Sync { file } => write!(f, "Sync({})", file.0),
-            Op::Resize { file, length } => write!(f, "Resize({}, {length})", file.0),
+            Op::Resize { file, length, .. } => write!(f, "Resize({}, {length})", file.0),
             Op::Remove { device, name } => write!(f, "Remove({}, {name})", device.0),
             Op::List { device } => write!(f, "List({})", device.0),
             Op::Cpu { .. } => write!(f, "Cpu"),

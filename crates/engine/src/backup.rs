@@ -110,7 +110,8 @@ impl Backup {
             // In large steps: files that grow by little are scattered over the device.
             let quarters = (own.length.get() / 4).next_multiple_of(size as u64);
             let length = needed.max(own.length.get() + quarters);
-            executor.perform(Op::Resize { file: own.file, length }).await.result?;
+            // Zeros would be a burst of writes as long as what has grown, before the writes of the same segments.
+            executor.perform(Op::Resize { file: own.file, length, prewrite: false }).await.result?;
             own.length.set(length);
         }
         Ok(())

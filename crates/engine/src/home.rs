@@ -80,7 +80,7 @@ impl Home {
     /// The driver's.
     pub async fn create(executor: &Executor, device: DeviceId, contents: &Contents) -> Result<Home> {
         let (file, _) = executor.open(device, HOME_FILE, true).await?;
-        executor.perform(Op::Resize { file, length: 2 * COPY_SIZE as u64 }).await.result?;
+        executor.perform(Op::Resize { file, length: 2 * COPY_SIZE as u64, prewrite: true }).await.result?;
         let frame = executor.frames(1, COPY_SIZE)?.pop();
         let mut home = Home { file, generation: 0, frame };
         home.write(executor, contents).await?;

@@ -544,7 +544,7 @@ async fn grow_file(executor: &Executor, file: FileId, size: u64) -> Result<()> {
     let mut length = 0;
     while length < size {
         length = size.min(length + GROWTH_STEP);
-        executor.perform(Op::Resize { file, length }).await.result?;
+        executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@
 //!   [`driver::Driver::description`] says so.
 //! * **Durable writes** carry `RWF_DSYNC`; `Sync` is `fdatasync`; creating, resizing and removing sync the file and its
 //!   directory.
-//! * **Growth** of up to [`PREWRITE_MAX`] bytes in one resize is reserved and written with zeros, because the first write
+//! * **Growth** of up to [`PREWRITE_MAX`] bytes in one resize is written with zeros where that is asked for: the first write
 //!   into reserved but unwritten extents must change metadata and a data-sync write then takes two to three times as long.
 //!   Larger growth is only reserved.
 //! * **Mapped devices** ([`Behaviour::mapped`]) are read and written by copying to and from a mapping of the file, on the

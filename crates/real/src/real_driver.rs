@@ -294,14 +294,13 @@ impl RealDriver {
         }
     }
 
-    fn begin_resize(&mut self, token: Token, id: FileId, length: u64) {
+    fn begin_resize(&mut self, token: Token, (id, length): (FileId, u64), prewrite: bool) {
         let Some(open) = self.files.get(id) else { return self.finish(token, Err(not_open(id)), None) };
         let device = &self.devices[usize::from(open.device.0)];
         let path = device.directory.join(&open.name);
-        if let Some(mapping) = &mut open.mapping {
-            mapping.begin_resize(length);
-        }
-        let job = Job::Resize { file: Arc::clone(&open.file), path, length, prewrite: !device.medium.memory };
+        open.mapping.iter_mut().for_each(|mapping| mapping.begin_resize(length));
+        let (file, prewrite) = (Arc::clone(&open.file), prewrite && !device.medium.memory);
+        let job = Job::Resize { file, path, length, prewrite };
         self.files.hold(id);
         self.begin_job(token, Flight::Resize(id), job);
     }
@@ -467,7 +466,7 @@ impl Driver for RealDriver {
                 let allocate = at.mapped.is_some();
                 (Flight::Open(device, name.clone()), Job::Open { directory, name, create, direct, allocate })
             }),
-            Op::Resize { file, length } => self.begin_resize(token, file, length),
+            Op::Resize { file, length, prewrite } => self.begin_resize(token, (file, length), prewrite),
             Op::Remove { device, name } => self.begin_on_device(token, device, |at| {
                 (Flight::Remove(device, name.clone()), Job::Remove { directory: at.directory.clone(), name })
             }),

@@ -95,7 +95,7 @@ fn open(driver: &mut VirtualDriver, device: &str) -> FileId {
     let Some(Ok(Output::Opened { file, .. })) = done.pop().map(|completion| completion.result) else {
         panic!("no file")
     };
-    driver.submit(Token(0), Op::Resize { file, length: 1 << 30 });
+    driver.submit(Token(0), Op::Resize { file, length: 1 << 30, prewrite: true });
     driver.park(None, &mut done).expect("the operation completes");
     file
 }

@@ -84,7 +84,7 @@ impl Disks {
             }
             Op::Sync { file } => (self.sync(file, limit, cancelled, faults), None),
             Op::Open { device, name, create } => (self.open(device, name, create), None),
-            Op::Resize { file, length } => (self.resize(file, length), None),
+            Op::Resize { file, length, .. } => (self.resize(file, length), None),
             Op::Remove { device, name } => {
                 let removed = self.known(device).map(|known| {
                     self.media.0.borrow_mut().remove(known, &name);
@@ -117,7 +117,7 @@ impl Disks {
                     }
                 }
             }
-            Op::Resize { file, length } => {
+            Op::Resize { file, length, .. } => {
                 if let Some(Opened { device, file }) = self.opened(file) {
                     let device = self.devices[usize::from(device.0)].0.clone();
                     contents.interrupted.push(Interrupted::Resize { device, file, length });

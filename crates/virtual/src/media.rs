@@ -28,7 +28,7 @@ use std::rc::Rc;
 ///     done.remove(0).result.expect("the operation succeeds")
 /// };
 /// let Output::Opened { file, .. } = perform(Op::Open { device, name: "log".into(), create: true }) else { panic!() };
-/// perform(Op::Resize { file, length: 4096 });
+/// perform(Op::Resize { file, length: 4096, prewrite: true });
 /// let mut buffer = driver::Frame::allocate(1, 4096).remove(0);
 /// buffer.fill(7);
 /// perform(Op::Write { file, offset: 0, length: 4096, buffer, durable: false, access: Access::Asynchronous });

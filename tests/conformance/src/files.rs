@@ -10,7 +10,7 @@ pub(crate) fn files_are_created_listed_and_removed(mut subject: Subject) {
     subject.open("c.3");
     assert_ne!(first, second);
     assert_eq!(subject.names(), ["a.1", "b.2", "c.3"]);
-    subject.succeed(Op::Resize { file: first, length: 3 * PAGE as u64 });
+    subject.succeed(Op::Resize { file: first, length: 3 * PAGE as u64, prewrite: true });
     let (_, length) = subject.open("b.2");
     assert_eq!(length, 3 * PAGE as u64);
     for _ in 0..2 {
@@ -37,7 +37,7 @@ pub(crate) fn growth_reads_as_zeros(mut subject: Subject) {
     assert!(subject.bytes(file, 0, 2 * PAGE).iter().all(|byte| *byte == 0));
     let frame = subject.frame(PAGE, 0x5A);
     subject.succeed(write(file, page, frame, false));
-    subject.succeed(Op::Resize { file, length: 600 * page });
+    subject.succeed(Op::Resize { file, length: 600 * page, prewrite: true });
     assert!(subject.bytes(file, page, PAGE).iter().all(|byte| *byte == 0x5A), "growth keeps what is there");
     assert!(subject.bytes(file, 2 * page, 598 * PAGE).iter().all(|byte| *byte == 0));
 }
@@ -47,11 +47,11 @@ pub(crate) fn a_shrunk_file_has_forgotten_its_tail(mut subject: Subject) {
     let file = subject.create("shrunk", 4 * page);
     let frame = subject.frame(4 * PAGE, 0x77);
     subject.succeed(write(file, 0, frame, true));
-    subject.succeed(Op::Resize { file, length: page });
+    subject.succeed(Op::Resize { file, length: page, prewrite: true });
     let frame = subject.frame(PAGE, 0);
     let (fault, _) = subject.fail(read(file, page, frame));
     assert_eq!(fault.kind, FaultKind::EndOfFile);
-    subject.succeed(Op::Resize { file, length: 3 * page });
+    subject.succeed(Op::Resize { file, length: 3 * page, prewrite: true });
     assert!(subject.bytes(file, 0, PAGE).iter().all(|byte| *byte == 0x77));
     assert!(subject.bytes(file, page, 2 * PAGE).iter().all(|byte| *byte == 0));
 }

@@ -83,7 +83,7 @@ impl Subject {
     /// Creates a file of this length.
     pub fn create(&mut self, name: &str, length: u64) -> FileId {
         let (file, _) = self.open(name);
-        self.succeed(Op::Resize { file, length });
+        self.succeed(Op::Resize { file, length, prewrite: true });
         file
     }
 

@@ -65,7 +65,7 @@ fn mapped_and_plain_drivers_see_the_same_files() {
     subject.succeed(write(file, 40 * PAGE as u64, frame, Access::Asynchronous));
     assert!(subject.bytes(file, 40 * PAGE as u64, PAGE).iter().all(|byte| *byte == 0xBB));
     assert!(subject.bytes(file, 30 * PAGE as u64, PAGE).iter().all(|byte| *byte == 0));
-    subject.succeed(Op::Resize { file, length: 20 * PAGE as u64 });
+    subject.succeed(Op::Resize { file, length: 20 * PAGE as u64, prewrite: true });
     drop(subject);
     let mut subject = open(directory.path(), Behaviour::default());
     let (file, length) = subject.open("pages");

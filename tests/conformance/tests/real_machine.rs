@@ -116,7 +116,7 @@ fn a_full_device_is_a_fault_and_the_file_stays_as_it_was() {
     with_each_backend(|directory, backend| {
         let mut subject = open(directory, backend);
         let file = subject.create("greedy", PAGE as u64);
-        let (fault, _) = subject.fail(Op::Resize { file, length: 1 << 50 });
+        let (fault, _) = subject.fail(Op::Resize { file, length: 1 << 50, prewrite: true });
         assert_eq!(fault.kind, FaultKind::NoSpace, "{fault}");
         assert!(fault.message.contains("greedy"), "{fault}");
         assert_eq!(subject.open("greedy").1, PAGE as u64);

@@ -36,7 +36,7 @@ pub fn rates(executor: &Executor, device: &str, length: u64) -> Result<Rates, Fa
     Ok(executor
         .run(async {
             let (file, _) = executor.open(device, PROBE, true).await?;
-            executor.perform(Op::Resize { file, length }).await.result?;
+            executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
             let write = timed(file, true).await?;
             let read = timed(file, false).await?;
             executor.perform(Op::Remove { device, name: PROBE.to_owned() }).await.result?;

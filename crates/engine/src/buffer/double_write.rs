@@ -52,7 +52,7 @@ impl DoubleWrite {
         let (file, length) = executor.open(device, Self::NAME, true).await?;
         let size = (REGIONS * PAGES_PER_REGION * page_size) as u64;
         if length < size {
-            executor.perform(Op::Resize { file, length: size }).await.result?;
+            executor.perform(Op::Resize { file, length: size, prewrite: true }).await.result?;
         }
         let (regions, frames) = (RefCell::new(vec![Region::Free; REGIONS]), RefCell::default());
         Ok(DoubleWrite { file, page_size, regions, frames, freed: WaitQueue::new(), failure: RefCell::default() })

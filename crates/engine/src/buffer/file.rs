@@ -169,7 +169,7 @@ impl DataFile {
     pub async fn reserve(&self, executor: &Executor, pages: u32) -> Result<()> {
         if pages > self.capacity.get() {
             let length = u64::from(pages) * self.page_size as u64;
-            executor.perform(Op::Resize { file: self.file, length }).await.result?;
+            executor.perform(Op::Resize { file: self.file, length, prewrite: true }).await.result?;
             self.capacity.set(pages);
         }
         Ok(())

@@ -41,7 +41,7 @@ impl TierFile {
         executor.perform(Op::Remove { device, name: record.kind.file_name().to_owned() }).await.result?;
         let (file, _) = open_file(executor, device, record.kind, true).await?.expect("created if it is missing");
         let length = HEADER_BYTES + record.capacity * page_size as u64;
-        executor.perform(Op::Resize { file, length }).await.result?;
+        executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
         write_header(executor, file, record, page_size).await?;
         Ok(TierFile::adopt(executor, device, record, file, page_size, volatile))
     }

@@ -82,7 +82,7 @@ impl WriteBuffer {
         }
         let (file, _) = hierarchy::open_file(executor, device, kind, true).await?.expect("created if missing");
         if is_new {
-            executor.perform(Op::Resize { file, length: HEADER_BYTES + capacity }).await.result?;
+            executor.perform(Op::Resize { file, length: HEADER_BYTES + capacity, prewrite: true }).await.result?;
             hierarchy::write_header(executor, file, &record, log.page_size).await?;
         }
         let pieces = RefCell::default();

@@ -194,7 +194,7 @@ impl Space {
         // Where there is no room for much there may be for a little.
         for step in [step, 1] {
             let length = u64::from(present + step) * extent;
-            match inner.executor.perform(Op::Resize { file, length }).await.result {
+            match inner.executor.perform(Op::Resize { file, length, prewrite: true }).await.result {
                 Ok(_) => {
                     inner.free.borrow_mut().extend(present..present + step);
                     inner.extents.set(present + step);

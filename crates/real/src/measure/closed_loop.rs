@@ -52,7 +52,7 @@ impl ClosedLoop {
             bench.file = file;
         }
         for length in (STEP..file_bytes).step_by(STEP as usize).chain([file_bytes]) {
-            let grown = bench.once(Op::Resize { file: bench.file, length });
+            let grown = bench.once(Op::Resize { file: bench.file, length, prewrite: true });
             if let Err(fault) = grown {
                 bench.remove(name)?;
                 return Err(fault);

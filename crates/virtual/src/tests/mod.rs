@@ -83,8 +83,8 @@ fn files_keep_what_is_written_and_outlive_the_driver() {
     let mut bench = Bench::new(Hardware::ideal(), Options::default(), &media);
     let file = bench.open("disk", "data");
     assert_eq!(bench.read(file, 8192, 4096), Ok(vec![7; 4096]));
-    assert!(bench.run(Op::Resize { file, length: 8704 }).result.is_ok());
-    assert!(bench.run(Op::Resize { file, length: 12288 }).result.is_ok());
+    assert!(bench.run(Op::Resize { file, length: 8704, prewrite: true }).result.is_ok());
+    assert!(bench.run(Op::Resize { file, length: 12288, prewrite: true }).result.is_ok());
     let tail = bench.read(file, 8192, 4096).expect("inside the file");
     assert!(tail[..512].iter().all(|b| *b == 7) && tail[512..].iter().all(|b| *b == 0), "shrinking forgets");
 }
@@ -113,10 +113,10 @@ fn a_full_device_says_so_and_keeps_what_it_has() {
     let mut bench = Bench::new(hardware, Options::default(), &Media::new());
     let (first, second) = (bench.open("disk", "first"), bench.open("disk", "second"));
     assert!(bench.write(first, 0, 1, 4096, false).result.is_ok());
-    assert!(bench.run(Op::Resize { file: second, length: 5_000 }).result.is_ok());
+    assert!(bench.run(Op::Resize { file: second, length: 5_000, prewrite: true }).result.is_ok());
     let fault = bench.write(first, 4096, 2, 4096, false).result.expect_err("no room");
     assert_eq!(fault.kind, FaultKind::NoSpace);
-    assert!(bench.run(Op::Resize { file: second, length: 0 }).result.is_ok());
+    assert!(bench.run(Op::Resize { file: second, length: 0, prewrite: true }).result.is_ok());
     assert!(bench.write(first, 4096, 2, 4096, false).result.is_ok());
     assert_eq!(bench.read(first, 0, 4096), Ok(vec![1; 4096]));
 }

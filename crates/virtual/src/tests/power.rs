@@ -154,7 +154,7 @@ fn changes_of_names_and_lengths_under_way_happen_or_not() {
         bench.write(data, 0, 1, 1_024, true);
         bench.submit(Op::Open { device, name: "new".to_owned(), create: true });
         bench.submit(Op::Remove { device, name: "doomed".to_owned() });
-        bench.submit(Op::Resize { file: data, length: 512 });
+        bench.submit(Op::Resize { file: data, length: 512, prewrite: true });
         assert_eq!(run_down(&mut bench).0, Halt::PowerCut);
         media.power_cut(&mut Random::stream(seed, "cut"), &PowerCut::default());
         created += usize::from(media.names("disk").contains(&"new".to_owned()));
@@ -193,7 +193,7 @@ fn every_sector_holds_something_that_was_written_there_since_it_was_last_durable
         let media = Media::new();
         let mut bench = Bench::new(Hardware::ideal(), tracked(seed, Some(random.between(3, 60))), &media);
         let file = bench.open("disk", "data");
-        assert!(bench.run(Op::Resize { file, length: SECTORS as u64 * 512 }).result.is_ok());
+        assert!(bench.run(Op::Resize { file, length: SECTORS as u64 * 512, prewrite: true }).result.is_ok());
         let mut possible = vec![vec![0u8]; SECTORS];
         let mut byte = 0;
         let mut done = Vec::new();
@@ -255,8 +255,8 @@ fn what_a_shrunk_file_lost_never_returns() {
     let mut bench = Bench::new(Hardware::ideal(), tracked(0, None), &media);
     let file = bench.open("disk", "data");
     bench.write(file, 0, 1, 8_192, false);
-    assert!(bench.run(Op::Resize { file, length: 700 }).result.is_ok());
-    assert!(bench.run(Op::Resize { file, length: 8_192 }).result.is_ok());
+    assert!(bench.run(Op::Resize { file, length: 700, prewrite: true }).result.is_ok());
+    assert!(bench.run(Op::Resize { file, length: 8_192, prewrite: true }).result.is_ok());
     media.power_cut(&mut Random::stream(0, "cut"), &PowerCut { lost: 0.0, torn: 0.0 });
     let bytes = contents(&media, 8_192);
     assert!(bytes[..700] == [1; 700] && bytes[700..].iter().all(|b| *b == 0), "the kept write was cut at 700 bytes");

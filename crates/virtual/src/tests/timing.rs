@@ -13,7 +13,7 @@ fn mixture(hardware: Hardware, options: Options) -> (u64, Vec<u64>) {
     let mut random = Random::stream(17, "mixture");
     let mut bench = Bench::new(hardware, options, &Media::new());
     let file = bench.open("disk", "data");
-    assert!(bench.run(Op::Resize { file, length: 1 << 20 }).result.is_ok());
+    assert!(bench.run(Op::Resize { file, length: 1 << 20, prewrite: true }).result.is_ok());
     let mut order = Vec::new();
     let mut done = Vec::new();
     for _ in 0..8 {
@@ -68,7 +68,7 @@ fn unqueued_accesses_take_what_rahm_says() {
     let mut bench = Bench::new(rahm(), Options::default(), &Media::new());
     for (device, expected) in [("disk", 16.4e6), ("log-disk", 6.4e6), ("ssd", 1.4e6), ("nvem", 50e3)] {
         let file = bench.open(device, "data");
-        assert!(bench.run(Op::Resize { file, length: 1 << 20 }).result.is_ok());
+        assert!(bench.run(Op::Resize { file, length: 1 << 20, prewrite: true }).result.is_ok());
         let mean = alone(&mut bench, 2_000, || write(file, 4_096, 1, 4_096, true));
         assert!((mean / expected - 1.0).abs() < 0.05, "{device}: {mean}");
     }
@@ -83,7 +83,7 @@ fn synchronous(file: FileId) -> Op {
 fn synchronous_accesses_hold_a_cpu_and_queue_at_the_device() {
     let mut bench = Bench::new(rahm(), Options::default(), &Media::new());
     let file = bench.open("nvem", "cache");
-    assert!(bench.run(Op::Resize { file, length: 4_096 }).result.is_ok());
+    assert!(bench.run(Op::Resize { file, length: 4_096, prewrite: true }).result.is_ok());
     bench.driver.restart_statistics();
     let start = bench.driver.now();
     let accesses: Vec<_> = (0..4).map(|_| bench.submit(synchronous(file))).collect();
@@ -138,7 +138,7 @@ fn unknown_files_and_devices_are_faults_and_not_panics() {
         read(FileId(5), 0, 512),
         write(FileId(5), 0, 1, 512, true),
         Op::Sync { file: FileId(5) },
-        Op::Resize { file: FileId(5), length: 1 },
+        Op::Resize { file: FileId(5), length: 1, prewrite: true },
         Op::List { device },
         Op::Remove { device, name: "x".to_owned() },
         Op::Open { device, name: "x".to_owned(), create: true },
