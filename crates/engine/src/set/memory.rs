@@ -390,8 +390,8 @@ impl Set {
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R, Refusal> {
         let (segment, at) = self.locate(place);
-        self.save(changes, segment, at);
         let found = &mut self.segments[segment];
+        found.save_first(at, changes, &mut self.spare);
         let (key, value) = layout::record_mut(found.bytes_mut(), at);
         let part = part.unwrap_or(0..value.len());
         let Some(old) = value.get_mut(part.clone()) else {
@@ -437,7 +437,7 @@ impl Set {
         self.check_size(key, value)?;
         let place = self.make_room(place, key, hash, value.len())?;
         let (segment, at) = self.locate(place);
-        self.save(changes, segment, at);
+        self.segments[segment].save_first(at, changes, &mut self.spare);
         let size = needed(key.len(), value.len());
         let old_size = item(self.segments[segment].bytes(), at).size();
         let is_here = size <= old_size || self.segments[segment].extend(at, size);
@@ -492,7 +492,7 @@ impl Set {
         self.finder.remove(key, hash, place);
         Redo { partition: self.partition, key, action: Action::Delete }.encode(&mut changes.redo);
         let (segment, at) = self.locate(place);
-        self.save(changes, segment, at);
+        self.segments[segment].save_first(at, changes, &mut self.spare);
         if !self.secondaries.is_empty() {
             let value = layout::value(self.segments[segment].bytes(), at).to_vec();
             self.for_secondaries(|secondary| secondary.remove(key, &value));
