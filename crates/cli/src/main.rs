@@ -19,6 +19,9 @@ use entresol::configuration::Configuration;
 use std::io::Write;
 use std::process::ExitCode;
 
+#[global_allocator]
+static HEAP: real_driver::Heap = real_driver::Heap;
+
 /// Why a command failed, in words for the user.
 type Failure = Box<dyn std::error::Error>;
 

@@ -142,7 +142,7 @@ fn measure_set(records: u64) {
         redo.clear();
         redo.extend_from_slice(sets.redo(OWNER));
         sets.roll_back(OWNER);
-        sets.apply(&redo).expect("sound redo");
+        sets.apply(&redo, |_| false, Frame::allocate).expect("sound redo");
     });
     println!(
         "  in sweeps, the fastest of {ROUNDS}: first change and commit of every third record, the next, a segment"

@@ -2,7 +2,11 @@
 //! its analysis pass: one scan redoes and collects the undo records of unfinished transactions).
 //!
 //! Redo compares page sequence numbers, so repeating it, or being cut off in it, changes nothing.
+//!
+//! The log is read and decoded ahead, in pieces that computations own, on every core; so do sets repeat what was done in them
+//! ([`sets`]). The engine's thread hands out and collects, and redoes pages.
 
+mod batch;
 mod sets;
 
 use crate::buffer::{Buffer, Pins, Presence};
@@ -14,10 +18,15 @@ use crate::page::{Edit, header};
 use crate::statistics::RecoveryReport;
 use crate::transaction::State;
 use crate::undo::UndoList;
-use crate::{Error, Need, Result};
+use crate::{Need, Result};
 use base::{Lsn, PageId, TransactionId};
-use std::collections::{BTreeMap, BTreeSet};
+use batch::{Batch, Decoded};
+use sets::Lanes;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
+
+/// Batches that are decoded ahead of those that are redone.
+const AHEAD: usize = 4;
 
 /// A transaction that had not ended at the end of the log.
 #[derive(Default)]
@@ -36,54 +45,33 @@ pub struct Remainder {
     report: RecoveryReport,
 }
 
-/// Records read ahead of their redo, so that their pages are read together.
-#[derive(Default)]
-struct Batch {
-    bytes: Vec<u8>,
-    /// Start and end in the log, end in `bytes`.
-    records: Vec<(Lsn, Lsn, usize)>,
-    pages: BTreeSet<PageId>,
-}
-
-const BATCH_RECORDS: usize = 4096;
-
-impl Batch {
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.records.clear();
-        self.pages.clear();
-    }
-}
-
 /// Redoes the log from the scan's beginning to its end: changes of pages that these lack, changes of sets that were committed
 /// after `sets_begin`. `database` has no log yet.
 ///
 /// # Errors
-/// [`Error::DamagedLog`], [`Error::DamagedPage`], [`Error::NotRepeated`], or the driver's.
+/// [`DamagedLog`](crate::Error::DamagedLog), [`DamagedPage`](crate::Error::DamagedPage),
+/// [`NotRepeated`](crate::Error::NotRepeated), or the driver's.
 pub async fn redo(database: &Database, sets_begin: Lsn, scan: &mut Scan) -> Result<Remainder> {
     let (executor, buffer) = (&database.0.executor, &database.0.buffer);
     let (began, from) = (executor.now(), scan.end());
     let mut remainder = Remainder::default();
-    let mut batch = Batch::default();
-    let pages_max = (buffer.settings().frames / 4).clamp(1, 1024);
+    let mut lanes = Lanes::new(database);
+    let mut ahead = VecDeque::new();
     loop {
-        batch.clear();
-        while batch.records.len() < BATCH_RECORDS && batch.pages.len() < pages_max {
-            let Some(entry) = scan.next().await? else { break };
-            batch.bytes.extend_from_slice(entry.bytes);
-            batch.records.push((entry.start, entry.end, batch.bytes.len()));
-            let record = decode(entry.bytes, entry.start)?;
-            batch.pages.extend(record.edits().map(|(_, edit)| edit.page).filter(|page| exists(buffer, *page)));
+        while ahead.len() < AHEAD
+            && let Some(batch) = Batch::read(scan).await?
+        {
+            ahead.push_back(batch.decoded(executor, sets_begin));
         }
-        if batch.records.is_empty() {
-            remainder.report.log_bytes = scan.end().0 - from.0;
-            remainder.report.redo_ns = executor.now().since_ns(began);
-            return Ok(remainder);
-        }
-        buffer.prefetch(batch.pages.iter().copied()).await?;
-        redo_batch(buffer, &batch, &mut remainder).await?;
-        sets::redo(database, &batch, sets_begin).await?;
+        let Some(next) = ahead.pop_front() else { break };
+        let decoded = next.join().await??;
+        redo_pages(buffer, &decoded, &mut remainder).await?;
+        lanes.repeat(decoded).await?;
     }
+    lanes.end().await?;
+    remainder.report.log_bytes = scan.end().0 - from.0;
+    remainder.report.redo_ns = executor.now().since_ns(began);
+    Ok(remainder)
 }
 
 /// Whether the page's partition was completely created: the log may hold the beginnings of one that was not.
@@ -91,24 +79,32 @@ fn exists(buffer: &Buffer, page: PageId) -> bool {
     buffer.is_attached(page.partition)
 }
 
-fn decode(bytes: &[u8], lsn: Lsn) -> Result<Record<'_>> {
-    let detail = || "a record's bytes make no sense although its pages' checksums are right".to_owned();
-    Record::decode(bytes).ok_or_else(|| Error::DamagedLog { lsn, file: "log".into(), detail: detail() })
-}
-
-async fn redo_batch(buffer: &Rc<Buffer>, batch: &Batch, remainder: &mut Remainder) -> Result<()> {
-    let mut from = 0;
-    for &(start, end, to) in &batch.records {
-        let record = decode(&batch.bytes[from..to], start)?;
-        from = to;
-        for (sequence, edit) in record.edits().filter(|(_, edit)| exists(buffer, edit.page)) {
-            while let Err(need) = redo_edit(buffer, sequence, &edit, start, end) {
-                let mut pins = Pins::new(buffer);
-                buffer.satisfy(need, &mut pins).await?;
-            }
+/// Redoes what a batch's records say of pages, those of several records read together.
+async fn redo_pages(buffer: &Rc<Buffer>, decoded: &Decoded, remainder: &mut Remainder) -> Result<()> {
+    let pages_max = (buffer.settings().frames / 4).clamp(1, 1024);
+    let mut others = &decoded.others[..];
+    while !others.is_empty() {
+        let (mut pages, mut count) = (BTreeSet::new(), 0);
+        while count < others.len() && pages.len() < pages_max {
+            let (_, _, record) = decoded.batch.record(others[count])?;
+            pages.extend(record.edits().map(|(_, edit)| edit.page).filter(|page| exists(buffer, *page)));
+            count += 1;
         }
-        remainder.note(&record);
+        buffer.prefetch(pages).await?;
+        let (near, far) = others.split_at(count);
+        for &number in near {
+            let (start, end, record) = decoded.batch.record(number)?;
+            for (sequence, edit) in record.edits().filter(|(_, edit)| exists(buffer, edit.page)) {
+                while let Err(need) = redo_edit(buffer, sequence, &edit, start, end) {
+                    let mut pins = Pins::new(buffer);
+                    buffer.satisfy(need, &mut pins).await?;
+                }
+            }
+            remainder.note(&record);
+        }
+        others = far;
     }
+    remainder.note_ends(decoded);
     Ok(())
 }
 
@@ -129,10 +125,17 @@ fn redo_edit(buffer: &Rc<Buffer>, sequence: u64, edit: &Edit<'_>, start: Lsn, en
 }
 
 impl Remainder {
+    /// Notes what the batch has beside those records that are noted one by one.
+    fn note_ends(&mut self, decoded: &Decoded) {
+        self.report.records += decoded.batch.records() as u64;
+        self.last = self.last.max(decoded.last);
+        if !self.transactions.is_empty() {
+            decoded.ended.iter().for_each(|id| drop(self.transactions.remove(id)));
+        }
+    }
+
     fn note(&mut self, record: &Record<'_>) {
-        self.report.records += 1;
         let id = record.transaction;
-        self.last = self.last.max(id);
         match record.body {
             Body::System => {}
             Body::Update(undo) => self.transactions.entry(id).or_default().undo.push_stored(undo),

@@ -56,6 +56,7 @@ mod load;
 mod memory;
 mod parts;
 mod redo;
+mod repeat;
 mod rooms;
 mod schema;
 mod secondary;
@@ -68,6 +69,7 @@ mod tests;
 pub(crate) use actions::add_to;
 pub use changes::Position;
 pub use load::{Share, Verified, Verifier};
+pub use repeat::{Away, Malformed, Repeat, Sorted, Stopped};
 pub use schema::{Field, FieldError, FieldType, FieldValue, RecordType};
 pub use secondary::Secondary;
 
@@ -179,17 +181,6 @@ pub enum Unit {
 #[error("{0}")]
 pub struct Damage(pub String);
 
-/// Why redo was not applied to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ApplyError {
-    /// No segment of this set has room: add one and apply the same bytes again.
-    NoSegment(PartitionId),
-    /// It names a set that there is not.
-    NoSet(PartitionId),
-    /// It is no redo of these sets.
-    Malformed,
-}
-
 /// All sets of a database, and what unfinished transactions have changed in them.
 ///
 /// ```
@@ -224,7 +215,8 @@ pub enum ApplyError {
 /// restarted.attach(settings(accounts));
 /// restarted.load(accounts, 0, 0, image).expect("a sound image");
 /// restarted.finish_load();
-/// restarted.apply(&redo).expect("sound redo, which may be older than the image");
+/// let no_room = |_, _| unreachable!("there is room");
+/// restarted.apply(&redo, |_| false, no_room).expect("sound redo, which may be older than the image");
 /// assert_eq!(restarted.get(me, accounts, key, hash), Ok(Some(&[0; 8][..])));
 /// ```
 #[derive(Default)]
@@ -233,10 +225,6 @@ pub struct Sets {
     owners: Vec<Changes>,
     /// A value while it is being changed.
     scratch: Vec<u8>,
-    /// The changes of redo being applied.
-    replay: Changes,
-    /// The records that redo is about to change, by set and hash.
-    ahead: Vec<(u16, u64)>,
     logging: Logging,
     /// The sweep in progress, if it is to be a consistent one.
     capture: Option<Capture>,

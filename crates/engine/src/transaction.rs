@@ -22,7 +22,6 @@ pub(crate) use commit::Committing;
 pub use cursor::{Cursor, Direction};
 pub(crate) use long_value::store_here;
 pub use registry::Registry;
-pub(crate) use set_records::grow_set;
 
 use crate::database::Database;
 use crate::lock::{Mode, Outcome, Owner, Resource};

@@ -1,5 +1,8 @@
-use crate::Executor;
+use crate::join::Outcome;
+use crate::{Executor, JoinHandle, WaitQueue};
 use driver::{Fault, Op};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 impl Executor {
@@ -27,14 +30,30 @@ impl Executor {
         instructions: u64,
         run: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Fault> {
+        self.begin_compute(instructions, run).join().await
+    }
+
+    /// As [`Executor::compute`], but begun at once, while the caller goes on.
+    pub fn begin_compute<T: Send + 'static>(
+        &self,
+        instructions: u64,
+        run: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<Result<T, Fault>> {
         let result = Arc::new(Mutex::new(None));
         let place = Arc::clone(&result);
         let run = Box::new(move || {
             let value = run();
             *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
         });
-        self.perform(Op::Compute { run, instructions }).await.result?;
-        let value = result.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(value.expect("a computation that has ended has delivered its result"))
+        let outcome = Rc::new(Outcome { value: RefCell::new(None), waiters: WaitQueue::new() });
+        let (there, executor) = (Rc::clone(&outcome), self.clone());
+        self.submit(Op::Compute { run, instructions }, move |completion| {
+            let take = || result.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let value =
+                completion.result.map(|_| take().expect("a computation that has ended has delivered its result"));
+            there.value.replace(Some(value));
+            there.waiters.wake_all(&executor);
+        });
+        JoinHandle { executor: self.clone(), outcome }
     }
 }

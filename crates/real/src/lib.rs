@@ -26,6 +26,7 @@ mod fault;
 mod files;
 mod flight;
 mod flush;
+mod heap;
 mod here;
 mod job;
 mod mailbox;
@@ -44,6 +45,7 @@ mod usage;
 mod workers;
 
 pub use directory_lock::DirectoryLock;
+pub use heap::Heap;
 pub use job::PREWRITE_MAX;
 pub use measure::{MeasureOptions, Measurement, Point, Probe, Progress, measure};
 pub use memory::PREFAULT_MAX;

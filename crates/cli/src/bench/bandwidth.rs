@@ -1,10 +1,11 @@
-//! How fast a device is from front to end: what the speed of recovery and of temporary space is held against.
+//! How fast a device is from front to end, and the system gives memory: what the speed of recovery and of temporary space is
+//! held against.
 
 use crate::Failure;
 use base::units::format_size;
 use driver::{Access, Fault, FileId, Frame, Op};
 use executor::{Executor, Order, WaitQueue};
-use real_driver::{Options, RealDriver};
+use real_driver::{Options, RealDriver, wall_ns};
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
@@ -13,6 +14,10 @@ use std::rc::Rc;
 pub const UNIT: u64 = 1 << 20;
 /// Transfers in flight.
 const DEPTH: u64 = 4;
+/// Bytes of memory that are asked for at once.
+const REGION: usize = 4 << 20;
+/// What has to be touched of memory.
+const PAGE: usize = 4096;
 /// The file that [`rates`] makes and removes.
 const PROBE: &str = "bandwidth.probe";
 
@@ -69,6 +74,36 @@ pub fn sequential_read(directory: &Path, name: &str, length: u64) -> Result<f64,
     }
 }
 
+/// Has the system give so many bytes of new memory, touched on every core, and gives it back; the seconds until it was there.
+pub fn populate(bytes: u64) -> Result<f64, Failure> {
+    let executor = Executor::new(Box::new(RealDriver::open(Options::default())?), Order::FirstInFirstOut);
+    let began = wall_ns();
+    let populated = executor.run(async {
+        let mut regions = Vec::new();
+        for _ in 0..bytes / REGION as u64 {
+            let mut frames = executor.untouched_frames(1, REGION)?;
+            let touching = executor.clone();
+            regions.push(executor.spawn(async move {
+                let touched = move || {
+                    frames[0].iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
+                    frames
+                };
+                touching.compute(0, touched).await
+            }));
+        }
+        let mut there = Vec::new();
+        for region in regions {
+            there.push(region.join().await?);
+        }
+        Ok::<f64, Fault>((wall_ns() - began) as f64 / 1e9)
+    });
+    executor.stop();
+    match populated {
+        Ok(seconds) => Ok(seconds?),
+        Err(_) => unreachable!("every computation of a real driver ends"),
+    }
+}
+
 /// Transfers a file's first bytes, several pieces at once.
 async fn transfer(executor: &Executor, file: FileId, length: u64, is_write: bool) -> Result<(), Fault> {
     let next = Rc::new(Cell::new(0));
@@ -108,6 +143,11 @@ fn piece(file: FileId, offset: u64, buffer: Frame, is_write: bool) -> Op {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_given() {
+        assert!(populate(9 << 20).unwrap() > 0.0);
+    }
 
     #[test]
     fn a_file_is_read_to_its_end_and_not_beyond() {

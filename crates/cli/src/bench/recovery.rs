@@ -9,7 +9,7 @@ use base::units::{format_duration_ns, format_size, grouped, grouped_decimal};
 use clap::Args;
 use entresol::configuration::{Checkpoint, Configuration};
 use entresol::{Database, Opening};
-use real_driver::wall_ns;
+use real_driver::{process_cpu_ns, wall_ns};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use workload::debit_credit::{ACCOUNT, DebitCredit, Parameters, Tables};
@@ -20,7 +20,8 @@ use workload::{Length, Load, Plan, Unwatched};
 #[command(after_help = "Examples:\n  \
     entresol bench recovery\n  \
     entresol bench recovery --scale 50 --log 1GiB --json\n  \
-    entresol bench recovery --sets --scale 300 --log 1GiB --data sets.data")]
+    entresol bench recovery --sets --scale 300 --log 1GiB --data sets.data\n  \
+    entresol bench recovery --sets --again --backed 6GiB --data sets.data --json")]
 pub struct Arguments {
     /// Directory of the database, created if missing
     #[arg(long, value_name = "DIR", default_value = "recovery.data")]
@@ -31,6 +32,13 @@ pub struct Arguments {
     /// How much log the restart finds
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     pub log: u64,
+    /// Only restarts, from what an earlier run with this DIR has left: as a process that begins with it
+    #[arg(long, conflicts_with = "scale")]
+    pub again: bool,
+    /// Has the system give so much memory just before the restart, and gives it back: a hypervisor may back memory that
+    /// nobody has used for a while more slowly than a disk is read
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub backed: Option<u64>,
     /// Partitions are memory-resident sets, not pages
     #[arg(long)]
     pub sets: bool,
@@ -68,8 +76,10 @@ pub struct RecoveryReport {
     pub redo_seconds: f64,
     /// The time of taking back what was not committed.
     pub undo_seconds: f64,
-    /// The time from the start of the opening until a first transaction had been committed.
+    /// The time from the start of the opening (with `--again`, of the process) until a first transaction had been committed.
     pub open_seconds: f64,
+    /// The CPU time of all threads in it.
+    pub open_cpu_seconds: f64,
     /// Log records redone per second.
     pub records_per_s: f64,
     /// Bytes of log redone per second.
@@ -78,6 +88,8 @@ pub struct RecoveryReport {
     pub sequential_read_bytes_per_s: f64,
     /// The time of such reads of the log and of the backup's files.
     pub sequential_read_seconds: f64,
+    /// The time in which the system then gave as much new memory as the backup takes, touched on every core.
+    pub memory_seconds: f64,
     /// `open_seconds` over `sequential_read_seconds`.
     pub open_ratio: f64,
     /// `log_bytes_per_s` over `sequential_read_bytes_per_s`.
@@ -91,8 +103,9 @@ const STEP: u64 = 10_000;
 /// Transfers of the transaction that is under way when the crash comes.
 const UNFINISHED: usize = 100;
 
-/// Loads the database if it is new, fills the log, crashes, restarts, measures the log's device.
+/// Crashes Debit-Credit, restarts, measures what a restart is held against.
 pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport, Failure> {
+    let mut began = (wall_ns(), process_cpu_ns());
     let mut configuration = Configuration::read(None, None)?;
     configuration.buffer.size = arguments.buffer;
     if arguments.sets {
@@ -106,34 +119,35 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport,
     // Whether commits waited for the disk makes no difference to the log that a restart finds; only filling it is quicker.
     configuration.log.durable = false;
     let opening = Opening::new(&arguments.data, configuration).seed(arguments.seed);
-    let store = opening::open(opening.clone(), progress)?;
-    let scale = bank::prepare(&store, arguments.scale, progress)?;
-    let capacity = store.database().log().capacity();
-    if capacity / 4 * 3 < arguments.log + arguments.log / 16 {
-        let (log, capacity) = (format_size(arguments.log), format_size(capacity));
-        return Err(format!("{log} do not fit the database's log of {capacity}; name another --data").into());
+    if !arguments.again {
+        crash(arguments, &opening, progress)?;
+        began = (wall_ns(), process_cpu_ns());
     }
-    let tables = Tables::of(store.database(), &scale)?;
-    store.run(async |database| bank::warm(database, |page, pages| progress.step("reading", page, pages)).await)?;
-    store.run(async |database| fill(database, &tables, arguments, progress).await)?;
-    // The crash: nothing is written back, no checkpoint is taken.
-    drop(store);
+    if let Some(bytes) = arguments.backed {
+        progress.phase("having memory backed", 0);
+        bandwidth::populate(bytes)?;
+        began = (wall_ns(), process_cpu_ns());
+    }
     progress.phase("restarting", 0);
-    let began = wall_ns();
     let store = opening.open()?;
+    let scale = bank::prepare(&store, None, progress)?;
     let mut random = Random::stream(arguments.seed, "first");
     let first = Parameters::draw(&scale, &mut random);
     store.run(async |database| {
         let tables = Tables::of(database, &scale)?;
         database.transaction(async |tx| tables.run(tx, &first).await).await
     })?;
-    let open_seconds = (wall_ns() - began) as f64 / 1e9;
-    progress.phase("verifying", 0);
-    bank::agreed(&store.run(async |database| bank::totals(database, &scale).await)?)?;
+    let open_seconds = (wall_ns() - began.0) as f64 / 1e9;
+    let open_cpu_seconds = (process_cpu_ns() - began.1) as f64 / 1e9;
     let report = store.database().recovery();
     let settings = store.database().settings();
     let (name, driver) = (settings.log.file.clone(), store.executor().description());
-    store.close()?;
+    progress.phase("measuring the memory", 0);
+    let memory_seconds = bandwidth::populate(report.backup_bytes)?;
+    progress.phase("verifying", 0);
+    bank::agreed(&store.run(async |database| bank::totals(database, &scale).await)?)?;
+    // Another crash: what was restarted from stays as it was.
+    drop(store);
     progress.phase("measuring the device", 0);
     let directory = Path::new(&arguments.data);
     let bandwidth = bandwidth::sequential_read(directory, &name, report.log_bytes)?;
@@ -158,13 +172,34 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport,
         redo_seconds,
         undo_seconds: report.undo_ns as f64 / 1e9,
         open_seconds,
+        open_cpu_seconds,
         records_per_s: report.records as f64 / redo_seconds,
         log_bytes_per_s,
         sequential_read_bytes_per_s: bandwidth,
         sequential_read_seconds,
+        memory_seconds,
         open_ratio: open_seconds / sequential_read_seconds,
         bandwidth_ratio: log_bytes_per_s / bandwidth,
     })
+}
+
+/// Loads the database if it is new, fills the log and crashes.
+fn crash(arguments: &Arguments, opening: &Opening, progress: &Progress) -> Result<(), Failure> {
+    let store = opening::open(opening.clone(), progress)?;
+    let scale = bank::prepare(&store, arguments.scale, progress)?;
+    let capacity = store.database().log().capacity();
+    if capacity / 4 * 3 < arguments.log + arguments.log / 16 {
+        let (log, capacity) = (format_size(arguments.log), format_size(capacity));
+        return Err(format!("{log} do not fit the database's log of {capacity}; name another --data").into());
+    }
+    let tables = Tables::of(store.database(), &scale)?;
+    store.run(async |database| bank::warm(database, |page, pages| progress.step("reading", page, pages)).await)?;
+    // So that the restart finds as much log as is asked for, and the rest in the backup.
+    store.run(async |database| database.checkpoint().await)?;
+    store.run(async |database| fill(database, &tables, arguments, progress).await)?;
+    // Nothing is written back, no checkpoint is taken.
+    drop(store);
+    Ok(())
 }
 
 /// Runs Debit-Credit until the log is as long as asked for, with a transaction under way at its end.
@@ -217,8 +252,10 @@ impl RecoveryReport {
             row("ratio", format!("{:.2}", self.bandwidth_ratio), "redo over the log device".to_owned()),
             row("undo", seconds(self.undo_seconds), format!("{} transactions", grouped(self.unfinished))),
             row("opening", seconds(self.open_seconds), "up to the end of a first transaction".to_owned()),
+            row("", seconds(self.open_cpu_seconds), "of CPU time".to_owned()),
             row("reading", seconds(self.sequential_read_seconds), "log and backup in sequence".to_owned()),
             row("ratio", format!("{:.2}", self.open_ratio), "opening over reading".to_owned()),
+            row("memory", seconds(self.memory_seconds), "as much as the backup, new from the system".to_owned()),
         ];
         let heading = wrapped(&format!("{}\n{}; seed {}", self.workload, self.driver, self.seed));
         let body = table(&["", "", ""], 3, rows).lines().skip(2).collect::<Vec<_>>().join("\n");

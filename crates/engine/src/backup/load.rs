@@ -50,6 +50,7 @@ impl Backup {
         let (copy, count) = (usize::from(current.copy), current.segments_of(partition));
         let files = self.files(partition);
         let size = sets.borrow().segment_size(partition);
+        sets.borrow_mut().expect_segments(partition, count);
         let (images, shares) = (VecDeque::new(), VecDeque::new());
         let mut load = Load { executor, sets, partition, images, shares };
         let mut memory = Regions { executor, size, left: count as usize, regions: VecDeque::new(), frames: Vec::new() };

@@ -298,9 +298,7 @@ impl Scan {
             }
             self.chunk = self.reads.next().await?;
         }
-        let Some(chunk) = &self.chunk else { return Ok(None) };
-        let from = (position - chunk.position) as usize;
-        Ok(Some(page::verify(&chunk.frame[from..from + self.settings.page_size], position)))
+        Ok(self.chunk.as_ref().map(|chunk| chunk.page(position)))
     }
 
     fn enter(&mut self, header: Header) -> Result<()> {

@@ -6,78 +6,167 @@
 //! of a sweep that did not end says nothing. Records of all kinds may follow one another, because each says what it is: those
 //! that were logged while the backup was being swept suit that sweep, and after them the sets are as they were, whatever the
 //! log repeats from then on. So an opening with another log or other sweeps may go on with the backup that it finds.
+//!
+//! Values and actions name their record and depend on nothing else. So each set goes through its own changes in their order, in
+//! a *lane* of its own, on whichever core is free. A procedure may touch anything: it runs on the engine's thread, when all sets
+//! are back, and what follows it waits.
 
-use super::{Batch, decode};
-use crate::canary::{self, Canary};
+use super::batch::{Batch, Decoded, Step};
+use crate::Result;
 use crate::database::Database;
-use crate::log::record::{Body, Record};
-use crate::set::ApplyError;
-use crate::transaction::grow_set;
-use crate::{Error, Result};
-use base::Lsn;
+use crate::log::record::Body;
+use crate::set::{Repeat, Stopped};
+use base::PartitionId;
+use executor::{JoinHandle, WaitQueue};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
 
-/// Changes of so many records are looked up together before they are repeated one by one.
-const AHEAD: usize = 64;
+/// So many pieces of work wait in all lanes together before no more is handed out.
+const WAITING_MAX: usize = 16;
+/// About what it costs on described hardware to repeat a change, in instructions.
+const REPEAT_INSTRUCTIONS: u64 = 300;
 
-/// The changes of sets in the next [`AHEAD`] records from `number` on, which begins at `from`.
-fn changes_ahead(batch: &Batch, number: usize, mut from: usize) -> impl Iterator<Item = &[u8]> {
-    batch.records[number..].iter().take(AHEAD).filter_map(move |&(_, _, to)| {
-        let bytes = &batch.bytes[std::mem::replace(&mut from, to)..to];
-        match Record::decode(bytes)?.body {
-            Body::Commit { changes, .. } | Body::SweptCommit { changes, .. } => Some(changes),
-            _ => None,
-        }
-    })
+/// One set's changes of a batch.
+type Work = (Arc<Batch>, Vec<Repeat>);
+
+/// What waits in all lanes.
+#[derive(Default)]
+struct Waiting {
+    count: Cell<usize>,
+    /// Who waits for it to become less.
+    less: WaitQueue,
 }
 
-/// Repeats what the batch's transactions have changed in the sets of `database`, which only repeats. Their backup was begun
-/// at `begin`.
-pub(super) async fn redo(database: &Database, batch: &Batch, begin: Lsn) -> Result<()> {
-    let mut from = 0;
-    for (number, &(start, end, to)) in batch.records.iter().enumerate() {
-        if number % AHEAD == 0 {
-            database.0.sets.borrow_mut().warm(changes_ahead(batch, number, from));
+/// The changes that one set has still to repeat.
+#[derive(Default)]
+struct Lane {
+    queue: Rc<RefCell<VecDeque<Work>>>,
+    /// Goes through them and ends when there are no more.
+    task: Option<JoinHandle<Result<()>>>,
+}
+
+/// All sets that repeat changes.
+pub(super) struct Lanes<'a> {
+    database: &'a Database,
+    lanes: BTreeMap<PartitionId, Lane>,
+    waiting: Rc<Waiting>,
+}
+
+impl Lanes<'_> {
+    /// Lanes for the sets of `database`, which only repeats.
+    pub(super) fn new(database: &Database) -> Lanes<'_> {
+        Lanes { database, lanes: BTreeMap::new(), waiting: Rc::default() }
+    }
+
+    /// Repeats what a batch's transactions have done in sets, or hands it out to be repeated before what follows.
+    pub(super) async fn repeat(&mut self, decoded: Decoded) -> Result<()> {
+        let Decoded { batch, sets, .. } = decoded;
+        let has_calls = sets.len() > 1;
+        if has_calls {
+            self.end().await?;
         }
-        let record = decode(&batch.bytes[from..to], start)?;
-        from = to;
-        if end <= begin {
-            continue;
-        }
-        match record.body {
-            Body::Commit { changes, .. } => apply(database, start, changes, &[])?,
-            Body::SweptCommit { changes, sweep, included, .. } => {
-                let is_there = sweep == begin && !canary::is_planted(Canary::IgnoredInclusion);
-                apply(database, start, changes, if is_there { included } else { &[] })?;
-            }
-            Body::Call { sweep, call } => {
-                let is_there = sweep == Some(begin) && !canary::is_planted(Canary::IgnoredInclusion);
-                if !is_there && !canary::is_planted(Canary::SkippedCall) {
-                    database.repeat(start, call).await?;
+        for step in sets {
+            match step {
+                Step::Changes(sorted) => {
+                    for (partition, changes) in sorted.by_set() {
+                        let work = (Arc::clone(&batch), changes);
+                        if has_calls {
+                            repeat(self.database, partition, work, false).await?;
+                        } else {
+                            self.hand_out(partition, work).await?;
+                        }
+                    }
+                }
+                Step::Call(number) => {
+                    let (start, _, record) = batch.record(number)?;
+                    let Body::Call { call, .. } = record.body else { unreachable!("it was found to be a call") };
+                    self.database.repeat(start, call).await?;
                 }
             }
-            _ => {}
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Waits until all that was handed out has been repeated: every set is in its place then.
+    pub(super) async fn end(&mut self) -> Result<()> {
+        while let Some((_, lane)) = self.lanes.pop_first() {
+            if let Some(task) = lane.task {
+                task.join().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn hand_out(&mut self, partition: PartitionId, work: Work) -> Result<()> {
+        let executor = &self.database.0.executor;
+        while self.waiting.count.get() >= WAITING_MAX {
+            self.waiting.less.wait(executor).await;
+        }
+        let lane = self.lanes.entry(partition).or_default();
+        if let Some(ended) = lane.task.take_if(|task| task.is_finished()) {
+            ended.join().await?;
+        }
+        lane.queue.borrow_mut().push_back(work);
+        self.waiting.count.set(self.waiting.count.get() + 1);
+        if lane.task.is_none() {
+            let going = serve(self.database.clone(), partition, Rc::clone(&lane.queue), Rc::clone(&self.waiting));
+            lane.task = Some(executor.spawn(going));
+        }
+        Ok(())
+    }
 }
 
-/// Repeats a transaction's changes of sets but for those that the bits name.
-fn apply(database: &Database, start: Lsn, changes: &[u8], included: &[u8]) -> Result<()> {
-    let is_included = |position: usize| included.get(position / 8).is_some_and(|bits| bits >> (position % 8) & 1 == 1);
-    let mut sets = database.0.sets.borrow_mut();
-    let mut again = canary::is_planted(Canary::RepeatedAction);
+/// Goes through what waits in a lane.
+async fn serve(
+    database: Database,
+    partition: PartitionId,
+    queue: Rc<RefCell<VecDeque<Work>>>,
+    waiting: Rc<Waiting>,
+) -> Result<()> {
+    let mut done = Ok(());
     loop {
-        let detail = match sets.apply_except(changes, is_included) {
-            Ok(()) if std::mem::take(&mut again) => continue,
-            Ok(()) => return Ok(()),
-            Err(ApplyError::NoSegment(partition)) => {
-                grow_set(&database.0.executor, &mut sets, partition)?;
-                continue;
+        let Some(work) = queue.borrow_mut().pop_front() else { return done };
+        waiting.count.set(waiting.count.get() - 1);
+        waiting.less.wake_all(&database.0.executor);
+        if done.is_ok() {
+            done = repeat(&database, partition, work, true).await;
+        }
+    }
+}
+
+/// Has a set repeat its changes, beside the engine's thread or on it.
+async fn repeat(database: &Database, partition: PartitionId, work: Work, beside: bool) -> Result<()> {
+    let (executor, sets) = (&database.0.executor, &database.0.sets);
+    // Without its set, a change belongs to a creation that was cut off before anybody could use it.
+    let Some(mut away) = sets.borrow_mut().send_away(partition) else { return Ok(()) };
+    let (batch, mut changes) = work;
+    let (mut from, mut stopped);
+    from = 0;
+    loop {
+        let left = (changes.len() - from) as u64;
+        if beside {
+            let batch = Arc::clone(&batch);
+            let repeating = move || {
+                let stopped = away.repeat(batch.bytes(), &changes, from);
+                (away, changes, stopped)
+            };
+            (away, changes, stopped) = executor.compute(left * REPEAT_INSTRUCTIONS, repeating).await?;
+        } else {
+            stopped = away.repeat(batch.bytes(), &changes, from);
+        }
+        match stopped {
+            Some(Stopped::NoRoom(number)) => {
+                let (count, size) = away.growth();
+                away.grow(executor.untouched_frames(count, size)?);
+                from = number;
             }
-            // A creation that was cut off before anybody could use it.
-            Err(ApplyError::NoSet(_)) => return Ok(()),
-            Err(ApplyError::Malformed) => "a commit's changes of sets make no sense".to_owned(),
-        };
-        return Err(Error::DamagedLog { lsn: start, file: "log".into(), detail });
+            Some(Stopped::Malformed(what)) => return Err(batch.damage(what)),
+            None => {
+                sets.borrow_mut().welcome(away);
+                return Ok(());
+            }
+        }
     }
 }

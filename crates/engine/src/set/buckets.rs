@@ -50,6 +50,13 @@ impl Buckets {
         self.count - 1
     }
 
+    /// Adds lines of zeros until there are so many.
+    pub(super) fn grow_to(&mut self, count: usize) {
+        while self.count < count {
+            self.push();
+        }
+    }
+
     /// A line.
     #[inline]
     pub(super) fn line(&self, number: usize) -> &[u64; 8] {

@@ -2,6 +2,7 @@
 
 use super::Sets;
 use super::capture::State;
+use super::memory::Set;
 use base::PartitionId;
 use driver::Frame;
 
@@ -23,8 +24,7 @@ impl Sets {
     /// How many frames to bring when a set has to grow: a sixteenth of what it has, at least one. Those that are not needed yet
     /// are kept by [`Sets::reuse`].
     pub fn growth(&self, partition: PartitionId) -> usize {
-        let set = self.set(partition);
-        (set.segments.len() / 16).min(GROWTH_MAX / set.segment_size).max(1)
+        self.set(partition).growth()
     }
 
     /// Writes the committed state of a segment to `out`, with header and checksum: of a white segment as the sweep in
@@ -89,5 +89,12 @@ impl Sets {
         let set = self.set_mut(partition);
         set.segments[segment as usize].take_back(frame);
         set.update_room(segment as usize);
+    }
+}
+
+impl Set {
+    /// See [`Sets::growth`].
+    pub(super) fn growth(&self) -> usize {
+        (self.segments.len() / 16).min(GROWTH_MAX / self.segment_size).max(1)
     }
 }

@@ -112,22 +112,19 @@ impl Index {
         }
     }
 
-    /// A word of the bucket of this hash.
-    #[inline]
-    pub(super) fn glance(&self, hash: u64) -> u64 {
-        self.buckets.line(self.bucket(hash))[0]
-    }
-
     /// Asks for the bucket of this hash, which may come while the caller does something else.
     pub(super) fn prefetch(&self, hash: u64) {
         driver::prefetch(self.buckets.line(self.bucket(hash)));
     }
 
-    /// Looks at the buckets of these hashes, independently of each other, so that the processor waits for all of them at
-    /// once and not for each one when it is used.
-    pub(super) fn warm(&self, hashes: impl Iterator<Item = u64>) {
-        let words = hashes.map(|hash| self.glance(hash));
-        std::hint::black_box(words.fold(0, |all, word| all ^ word));
+    /// Makes an empty index as large as so many entries will need it.
+    pub(super) fn reserve(&mut self, entries: usize) {
+        debug_assert_eq!(self.entries, 0, "it grows bucket by bucket once it has entries");
+        let buckets = (entries * LOAD_DENOMINATOR).div_ceil(LOAD_NUMERATOR).clamp(self.buckets.count(), 1 << LEVEL_MAX);
+        self.buckets.grow_to(buckets);
+        self.level = buckets.ilog2();
+        self.split = buckets - (1 << self.level);
+        self.mask = (1 << self.level) - 1;
     }
 
     /// Adds a place.
@@ -297,6 +294,25 @@ mod tests {
         history(1, 63, 20_000);
         history(2, 10, 5_000);
         history(3, 2, 1_000);
+    }
+
+    #[test]
+    fn one_that_was_made_large_goes_on_as_one_that_grew() {
+        let mut random = Random::stream(5, "index");
+        for reserved in [0, 1, 100, 700, 5_000, 40_000] {
+            let (mut index, mut model) = (Index::new(), BTreeSet::new());
+            index.reserve(reserved);
+            for place in 1..=20_000 {
+                let hash = random.word();
+                index.insert(hash, place);
+                model.insert((hash, place));
+                if place == reserved as u64 {
+                    let needed = (reserved * LOAD_DENOMINATOR).div_ceil(LOAD_NUMERATOR);
+                    assert_eq!(index.buckets.count(), needed.max(1 << FIRST_LEVEL));
+                }
+            }
+            check(&index, &model);
+        }
     }
 
     #[test]

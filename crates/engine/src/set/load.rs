@@ -1,15 +1,11 @@
-//! Restart: images of segments come back, the search structures are built anew, redo is applied.
+//! Restart: images of segments come back, the search structures are built anew.
 
-use super::actions::add_to;
-use super::capture::ANY;
-use super::changes::Changes;
 use super::index::Index;
-use super::layout::{self, ITEM_HEADER_SIZE, ITEM_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, item, sequence};
+use super::layout::{self, ITEM_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, item, sequence};
 use super::memory::{Finder, Set, number};
 use super::parts::{PARTS, part};
-use super::redo::{Action, Redo};
 use super::segment::{Segment, items};
-use super::{ApplyError, Damage, Keys, Position, Refusal, Sets, commit, roll_back};
+use super::{Damage, Keys, Sets};
 use crate::transaction::key_hash;
 use base::PartitionId;
 use driver::Frame;
@@ -27,6 +23,11 @@ impl Sets {
         let verified = self.verifier(partition, segment, copy).verify(frame)?;
         self.take_in(partition, verified);
         Ok(())
+    }
+
+    /// Says how many segments of a set will be loaded, so that its index need not grow piecemeal.
+    pub fn expect_segments(&mut self, partition: PartitionId, segments: u32) {
+        self.set_mut(partition).loading.get_or_insert_default().segments = segments as usize;
     }
 
     /// What [`Sets::load`] begins with, for other threads.
@@ -65,77 +66,13 @@ impl Sets {
     pub fn finish_load(&mut self) {
         self.sets.iter_mut().flatten().for_each(|set| set.finish_load());
     }
-
-    /// Repeats a transaction's changes, which are committed at once.
-    ///
-    /// # Errors
-    /// See [`ApplyError`]; nothing was changed then, and the same bytes may be applied again.
-    pub fn apply(&mut self, redo: &[u8]) -> Result<(), ApplyError> {
-        self.apply_except(redo, |_| false)
-    }
-
-    /// As [`Sets::apply`], without the changes that `skip` names by their positions: those that the backup holds, as
-    /// [`Sets::included`] had told at the commit.
-    ///
-    /// # Errors
-    /// As [`Sets::apply`].
-    pub fn apply_except(&mut self, redo: &[u8], skip: impl Fn(usize) -> bool) -> Result<(), ApplyError> {
-        let done = self.replay_except(redo, skip);
-        if done.is_ok() {
-            commit(&mut self.sets, &mut self.replay);
-        } else {
-            roll_back(&mut self.sets, &mut self.replay, Position::default());
-        }
-        done
-    }
-
-    /// Brings what these changes will touch into the processor's cache: first all buckets, then all records, so that it waits for
-    /// many of them at once and not for one after the other.
-    pub fn warm<'a>(&mut self, changes: impl Iterator<Item = &'a [u8]>) {
-        let mut ahead = std::mem::take(&mut self.ahead);
-        ahead.clear();
-        for mut redo in changes {
-            while let Some(change) = Redo::decode(&mut redo) {
-                ahead.push((change.partition.0, key_hash(change.key)));
-            }
-        }
-        let sets = ahead.iter().filter_map(|(set, hash)| {
-            let set = self.sets.get(usize::from(*set))?.as_ref()?;
-            let Finder::Keyed(parts) = &set.finder else { return None };
-            Some((set, parts, *hash))
-        });
-        let buckets = sets.clone().map(|(_, parts, hash)| parts.glance(hash));
-        std::hint::black_box(buckets.fold(0, |all, word| all ^ word));
-        let records = sets.filter_map(|(set, parts, hash)| {
-            let place = parts.find(hash, |_| true)?;
-            let (segment, at) = set.locate(place);
-            Some(set.segments[segment].bytes_here()?[at + ITEM_HEADER_SIZE])
-        });
-        std::hint::black_box(records.fold(0, |all, byte| all ^ byte));
-        self.ahead = ahead;
-    }
-
-    fn replay_except(&mut self, mut redo: &[u8], skip: impl Fn(usize) -> bool) -> Result<(), ApplyError> {
-        for position in 0.. {
-            if redo.is_empty() {
-                break;
-            }
-            let change = Redo::decode(&mut redo).ok_or(ApplyError::Malformed)?;
-            let set = self.sets.get_mut(usize::from(change.partition.0)).and_then(Option::as_mut);
-            let set = set.ok_or(ApplyError::NoSet(change.partition))?;
-            if !skip(position) {
-                set.apply(&mut self.replay, &mut self.scratch, &change)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Sequence numbers and numbers of arrivals are below: nobody counts so far.
-const NUMBER_MAX: u64 = 1 << 62;
+pub(super) const NUMBER_MAX: u64 = 1 << 62;
 
-/// Records whose buckets are brought into the processor's cache together.
-const BATCH: usize = 32;
+/// The buckets of so many records are asked for together.
+const TOGETHER: usize = 32;
 
 /// Places of records by hash, or by number in a set of arrivals.
 type Entries = Vec<(u64, u64)>;
@@ -147,6 +84,8 @@ pub(super) struct Loading {
     waiting: [Entries; PARTS],
     /// Parts of the index that are being built elsewhere, one bit each.
     away: u16,
+    /// How many segments there will be.
+    segments: usize,
     /// Records that may be earlier or later copies of others.
     suspects: Entries,
 }
@@ -173,6 +112,8 @@ pub struct Share {
     partition: PartitionId,
     part: usize,
     index: Index,
+    /// About how many entries the index will have.
+    expected: usize,
     entries: Entries,
     suspects: Entries,
 }
@@ -243,9 +184,12 @@ impl Share {
 
     /// Adds them.
     pub fn build(mut self) -> Share {
-        for batch in self.entries.chunks(BATCH) {
-            self.index.warm(batch.iter().map(|(hash, _)| *hash));
-            for &(hash, place) in batch {
+        if self.index.count() == 0 {
+            self.index.reserve(self.expected);
+        }
+        for piece in self.entries.chunks(TOGETHER) {
+            piece.iter().for_each(|(hash, _)| self.index.prefetch(*hash));
+            for &(hash, place) in piece {
                 // Whoever looks like another record is looked at when every segment is there.
                 match self.index.find(hash, |_| true) {
                     None => self.index.insert(hash, place),
@@ -280,12 +224,13 @@ impl Set {
 
     fn share(&mut self, records_min: usize) -> Option<Share> {
         let (Finder::Keyed(parts), Some(loading)) = (&mut self.finder, &mut self.loading) else { return None };
-        let Loading { waiting, away, .. } = &mut **loading;
+        let Loading { waiting, away, segments, .. } = &mut **loading;
         let is_due = |part: &usize| *away & 1 << part == 0 && waiting[*part].len() >= records_min.max(1);
         let part = (0..PARTS).find(is_due)?;
         *away |= 1 << part;
         let (index, entries) = (parts.take(part), std::mem::take(&mut waiting[part]));
-        Some(Share { partition: self.partition, part, index, entries, suspects: Entries::new() })
+        let expected = if index.count() > 0 { 0 } else { entries.len() * *segments / self.segments.len().max(1) };
+        Some(Share { partition: self.partition, part, index, expected, entries, suspects: Entries::new() })
     }
 
     fn put_back(&mut self, share: Share) {
@@ -338,79 +283,6 @@ impl Set {
         }
         self.secondaries = secondaries;
         self.loading = None;
-    }
-
-    /// Repeats one change, as part of the transaction of `changes`.
-    fn apply(&mut self, changes: &mut Changes, scratch: &mut Vec<u8>, redo: &Redo<'_>) -> Result<(), ApplyError> {
-        let key = redo.key;
-        let hash = key_hash(key);
-        let is_impossible = match self.finder {
-            Finder::Keyed(_) => false,
-            Finder::Arrival(_) => number(key).is_none_or(|number| number >= NUMBER_MAX),
-        };
-        if is_impossible {
-            return Err(ApplyError::Malformed);
-        }
-        let found = self.find(key, hash).expect("nothing is lent during recovery");
-        let done = match (redo.action, found) {
-            (Action::Insert { value } | Action::Replace { value }, None) => {
-                self.insert(changes, (key, hash), value, ANY).map(|_| ())
-            }
-            (Action::Insert { value } | Action::Replace { value }, Some(place)) => {
-                self.put(changes, scratch, place, key, hash, value)
-            }
-            // A value is right whenever it is given, so there is nothing to take back.
-            (Action::Patch { offset, bytes }, Some(place)) if self.secondaries.is_empty() => {
-                let (segment, at) = self.locate(place);
-                let part = offset..offset.saturating_add(bytes.len());
-                let found = &mut self.segments[segment];
-                // A later value may be shorter.
-                if let Some(part) = layout::value_mut(found.bytes_mut(), at).get_mut(part) {
-                    part.copy_from_slice(bytes);
-                    found.dirty = 0b11;
-                }
-                Ok(())
-            }
-            (Action::Patch { offset, bytes }, Some(place)) => {
-                let part = offset..offset.saturating_add(bytes.len());
-                self.modify(changes, scratch, (place, hash), Some(part), |part| part.copy_from_slice(bytes))
-            }
-            (Action::Add { offset, width, amount }, Some(place)) => {
-                let part = offset..offset.saturating_add(width);
-                self.modify(changes, scratch, (place, hash), Some(part), |part| {
-                    add_to(part, amount);
-                })
-            }
-            (Action::Delete, Some(place)) => {
-                self.delete(changes, place, key, hash);
-                Ok(())
-            }
-            (Action::Patch { .. } | Action::Add { .. } | Action::Delete, None) => Ok(()),
-        };
-        match done {
-            Ok(()) => Ok(()),
-            // A later value may be shorter.
-            Err(Refusal::TooLarge { .. }) if matches!(redo.action, Action::Patch { .. } | Action::Add { .. }) => Ok(()),
-            Err(Refusal::NoSegment) => Err(ApplyError::NoSegment(self.partition)),
-            Err(_) => Err(ApplyError::Malformed),
-        }
-    }
-
-    /// Gives a record a value of whatever length.
-    pub(super) fn put(
-        &mut self,
-        changes: &mut Changes,
-        scratch: &mut Vec<u8>,
-        place: u64,
-        key: &[u8],
-        hash: u64,
-        value: &[u8],
-    ) -> Result<(), Refusal> {
-        let (bytes, at) = self.at(place);
-        if layout::value(bytes, at).len() != value.len() {
-            return self.replace(changes, place, key, hash, value);
-        }
-        self.modify(changes, scratch, (place, hash), None, |old| old.copy_from_slice(value))
     }
 
     /// Words for what is wrong with the set, if anything.

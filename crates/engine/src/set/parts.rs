@@ -30,12 +30,6 @@ impl Parts {
         self.0[part(hash)].find(hash, is_it)
     }
 
-    /// A word of the bucket of this hash: whoever reads it waits for that bucket only.
-    #[inline]
-    pub(super) fn glance(&self, hash: u64) -> u64 {
-        self.0[part(hash)].glance(hash)
-    }
-
     /// See [`Index::prefetch`].
     pub(super) fn prefetch(&self, hash: u64) {
         self.0[part(hash)].prefetch(hash);

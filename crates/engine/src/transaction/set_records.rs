@@ -143,7 +143,7 @@ impl Transaction {
 }
 
 /// Gives a set one more segment.
-pub(crate) fn grow_set(executor: &Executor, sets: &mut Sets, partition: PartitionId) -> Result<()> {
+fn grow_set(executor: &Executor, sets: &mut Sets, partition: PartitionId) -> Result<()> {
     let size = sets.segment_size(partition);
     let frame = match sets.spare(size) {
         Some(frame) => frame,

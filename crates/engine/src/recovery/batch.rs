@@ -1,0 +1,167 @@
+//! A piece of the log, read together and decoded beside the engine's thread.
+
+use crate::canary::{self, Canary};
+use crate::log::Scan;
+use crate::log::record::{Body, Record};
+use crate::set::{Malformed, Sorted};
+use crate::{Error, Result};
+use base::{Lsn, TransactionId};
+use driver::Fault;
+use executor::{Executor, JoinHandle};
+use std::sync::Arc;
+
+/// A batch ends with the record that makes it so long, in bytes.
+const BATCH_BYTES: usize = 2 << 20;
+/// About what it costs on described hardware to decode a record, in instructions, and 64 bytes of its changes of sets.
+const RECORD_INSTRUCTIONS: u64 = 200;
+const DECODE_INSTRUCTIONS: u64 = 200;
+
+/// Records of the log, in their order.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// All of them, one behind the other.
+    bytes: Vec<u8>,
+    /// Start and end of each in the log, and its end in `bytes`.
+    records: Vec<(Lsn, Lsn, usize)>,
+}
+
+/// What a batch's records ask for.
+pub(super) struct Decoded {
+    pub(super) batch: Arc<Batch>,
+    /// The numbers of records that do more than end a transaction whose changes of sets they hold.
+    pub(super) others: Vec<usize>,
+    /// The transactions that others end.
+    pub(super) ended: Vec<TransactionId>,
+    /// The highest number of a transaction.
+    pub(super) last: TransactionId,
+    /// What is to be repeated in sets.
+    pub(super) sets: Vec<Step>,
+}
+
+/// What is repeated in sets before what follows.
+pub(super) enum Step {
+    /// Changes.
+    Changes(Sorted),
+    /// The procedure that the record of this number calls.
+    Call(usize),
+}
+
+/// What of the sets is to be repeated.
+#[derive(Clone, Copy)]
+struct Choice {
+    /// Where the sweep began whose backup was loaded.
+    begin: Lsn,
+    /// As planted: changes are repeated twice, what the backup has is repeated, calls are not.
+    again: bool,
+    blindly: bool,
+    no_calls: bool,
+}
+
+impl Batch {
+    /// The next records of the log; `None` at its end.
+    pub(super) async fn read(scan: &mut Scan) -> Result<Option<Batch>> {
+        let mut batch = Batch::default();
+        while batch.bytes.len() < BATCH_BYTES {
+            let Some(entry) = scan.next().await? else { break };
+            if batch.records.is_empty() {
+                batch.bytes.reserve(BATCH_BYTES + BATCH_BYTES / 16);
+            }
+            batch.bytes.extend_from_slice(entry.bytes);
+            batch.records.push((entry.start, entry.end, batch.bytes.len()));
+        }
+        Ok((!batch.records.is_empty()).then_some(batch))
+    }
+
+    /// How many records it has.
+    pub(super) fn records(&self) -> usize {
+        self.records.len()
+    }
+
+    /// All records' bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Where the record of this number begins and ends in the log, and what it says.
+    ///
+    /// # Errors
+    /// [`Error::DamagedLog`].
+    pub(super) fn record(&self, number: usize) -> Result<(Lsn, Lsn, Record<'_>)> {
+        let (start, end, to) = self.records[number];
+        let from = number.checked_sub(1).map_or(0, |before| self.records[before].2);
+        let detail = "a record's bytes make no sense although its pages' checksums are right";
+        let record = Record::decode(&self.bytes[from..to]).ok_or_else(|| damaged(start, detail))?;
+        Ok((start, end, record))
+    }
+
+    /// What is wrong with the log if these of its bytes are no change of a set.
+    pub(super) fn damage(&self, Malformed(at): Malformed) -> Error {
+        let number = self.records.partition_point(|(_, _, to)| *to <= at);
+        damaged(self.records[number].0, "a commit's changes of sets make no sense")
+    }
+
+    /// Begins to decode it beside the engine's thread.
+    pub(super) fn decoded(self, executor: &Executor, begin: Lsn) -> JoinHandle<Result<Result<Decoded>, Fault>> {
+        let choice = Choice {
+            begin,
+            again: canary::is_planted(Canary::RepeatedAction),
+            blindly: canary::is_planted(Canary::IgnoredInclusion),
+            no_calls: canary::is_planted(Canary::SkippedCall),
+        };
+        let instructions =
+            self.records.len() as u64 * RECORD_INSTRUCTIONS + self.bytes.len() as u64 / 64 * DECODE_INSTRUCTIONS;
+        executor.begin_compute(instructions, move || self.decode(choice))
+    }
+
+    fn decode(self, choice: Choice) -> Result<Decoded> {
+        let (mut others, mut ended, mut last) = (Vec::new(), Vec::new(), TransactionId::default());
+        let (mut sets, mut sorted) = (Vec::new(), Sorted::default());
+        for number in 0..self.records.len() {
+            let (_, end, record) = self.record(number)?;
+            last = last.max(record.transaction);
+            match record.body {
+                Body::Commit { chains: [], .. } | Body::SweptCommit { chains: [], .. } | Body::Call { .. }
+                    if record.edits().next().is_none() =>
+                {
+                    ended.push(record.transaction);
+                }
+                _ => others.push(number),
+            }
+            if end <= choice.begin {
+                continue;
+            }
+            match record.body {
+                Body::Commit { changes, .. } => self.sort(&mut sorted, changes, &[], choice)?,
+                Body::SweptCommit { changes, sweep, included, .. } => {
+                    let is_there = sweep == choice.begin && !choice.blindly;
+                    self.sort(&mut sorted, changes, if is_there { included } else { &[] }, choice)?;
+                }
+                Body::Call { sweep, .. } if (choice.blindly || sweep != Some(choice.begin)) && !choice.no_calls => {
+                    sets.extend([Step::Changes(std::mem::take(&mut sorted)), Step::Call(number)]);
+                }
+                _ => {}
+            }
+        }
+        sets.push(Step::Changes(sorted));
+        Ok(Decoded { batch: Arc::new(self), others, ended, last, sets })
+    }
+
+    /// Sorts a transaction's changes of sets but for those that the bits name.
+    fn sort(&self, sorted: &mut Sorted, changes: &[u8], included: &[u8], choice: Choice) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let is_included =
+            |position: usize| included.get(position / 8).is_some_and(|bits| bits >> (position % 8) & 1 == 1);
+        // A decoded record's parts stand where its bytes do.
+        let from = changes.as_ptr().addr() - self.bytes.as_ptr().addr();
+        for _ in 0..=usize::from(choice.again) {
+            sorted.add(&self.bytes, (from, from + changes.len()), is_included).map_err(|what| self.damage(what))?;
+        }
+        Ok(())
+    }
+}
+
+fn damaged(lsn: Lsn, detail: &str) -> Error {
+    Error::DamagedLog { lsn, file: "log".into(), detail: detail.to_owned() }
+}
