@@ -22,7 +22,7 @@ use workload::{Length, Load, Plan};
     entresol bench checkpoints\n  \
     entresol bench checkpoints --strategies calc,tccou --clients 512 --rounds 5 --json")]
 pub struct Arguments {
-    /// Directory in which each round makes its database and removes it
+    /// Directory of each round's database
     #[arg(long, value_name = "DIR", default_value = "checkpoints.data")]
     pub data: PathBuf,
     /// Branches of 100,000 accounts, in sets
@@ -42,7 +42,7 @@ pub struct Arguments {
         value_parser = strategy
     )]
     pub strategies: Vec<(String, Strategy)>,
-    /// How much log the longer interval allows; it is 8 s at most
+    /// Log that the longer interval, 8 s at most, allows
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     pub bound: u64,
     /// Segments are written themselves, not copies of them
@@ -51,7 +51,7 @@ pub struct Arguments {
     /// Commits do not wait for the disk
     #[arg(long)]
     pub not_durable: bool,
-    /// How long each run measures; one that bounds the log, whole intervals
+    /// Length of a run; of a bounded one, whole intervals
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = positive)]
     pub seconds: f64,
     /// How often each is run

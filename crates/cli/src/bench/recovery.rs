@@ -32,11 +32,10 @@ pub struct Arguments {
     /// How much log the restart finds
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     pub log: u64,
-    /// Only restarts, from what an earlier run with this DIR has left: as a process that begins with it
+    /// Only restarts what an earlier run has left in DIR
     #[arg(long, conflicts_with = "scale")]
     pub again: bool,
-    /// Has the system give so much memory just before the restart, and gives it back: a hypervisor may back memory that
-    /// nobody has used for a while more slowly than a disk is read
+    /// Warms so much memory first: a hypervisor may give it slowly
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub backed: Option<u64>,
     /// Partitions are memory-resident sets, not pages

@@ -157,15 +157,15 @@ mod tests {
         values = [20, 400]
     "#;
 
-    fn results() -> Results {
+    fn results(text: &str) -> Results {
         let nothing = |_: &str| Err(std::io::Error::other("nothing"));
-        let experiment = Experiment::parse("e.toml", TEXT, Extent::Full, &point::KEYS, &nothing).unwrap();
+        let experiment = Experiment::parse("e.toml", text, Extent::Full, &point::KEYS, &nothing).unwrap();
         run_all(vec![experiment], &Progress::hidden()).unwrap()
     }
 
     #[test]
     fn a_small_experiment_runs_and_repeats() {
-        let results = results();
+        let results = results(TEXT);
         let trial = &results.trials[0];
         assert!(trial.outcomes.iter().all(|outcome| outcome.failure.is_none() && !outcome.reports.is_empty()));
         let (disk, nvem) = (trial.response_ms("disk", 20.0).unwrap(), trial.response_ms("NVEM", 20.0).unwrap());
@@ -173,16 +173,29 @@ mod tests {
         assert!(disk.half_width.is_some());
         // A single log disk serves 200 writes per second.
         assert_eq!(trial.at("disk", 400.0).unwrap().saturated.as_deref(), Some("log-disk.medium"));
-        let again = self::results();
+        let again = self::results(TEXT);
         let figures = |results: &Results| -> Vec<_> {
             results.trials[0].outcomes.iter().map(|outcome| outcome.estimate("response_us.mean")).collect()
         };
         assert_eq!(figures(&results), figures(&again));
         let report = &trial.outcomes[0].reports[0];
-        // A workload of one type has none beside it; it runs without a transaction server.
-        for key in point::KEYS.iter().filter(|key| !["types", "server"].contains(key)) {
+        // A workload of one type has none beside it; it runs without a transaction server, and is no torture.
+        for key in point::KEYS.iter().filter(|key| !["types", "server", "torture"].contains(key)) {
             assert!(report.get(*key).is_some(), "the report has no {key}");
         }
+    }
+
+    #[test]
+    fn replications_of_torture_take_seeds_of_their_own() {
+        let text = "outputs = [\"torture.lives\"]\nconfiguration.hardware = \"ideal\"\n\
+                    workload = { kind = \"torture\", seeds = 2 }\nrun = { replications = 2 }\n\
+                    [[vary]]\nparameter = \"workload.seeds\"\nvalues = [2]";
+        let results = results(text);
+        let outcome = &results.trials[0].outcomes[0];
+        let lives = |seeds: std::ops::Range<u64>| torture::run_range(seeds, torture::Options::FULL, |_| ()).lives;
+        let found: Vec<_> = outcome.reports.iter().map(|report| report["torture"]["lives"].as_u64()).collect();
+        assert_eq!(found, [Some(lives(0..2)), Some(lives(2..4))]);
+        assert_eq!(outcome.names("torture.stops").len(), 14, "every valid pair is reported");
     }
 
     #[test]
