@@ -3,6 +3,7 @@
 #[path = "ground/machine.rs"]
 mod machine;
 
+use base::time::MILLISECOND_NS;
 use base::{Lsn, PartitionId, Random, TransactionId};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::log::record::Body;
@@ -314,5 +315,33 @@ fn a_page_stays_until_those_who_waited_for_it_have_seen_it() {
         }
         let reads = database.buffer().file(objects).reads.get() - before;
         assert!(reads <= 2_000, "{reads} reads for 2,000 pages");
+    });
+}
+
+#[test]
+fn a_rollback_waits_for_frames_that_others_have() {
+    run(&Media::new(), async |executor| {
+        let keys: Vec<String> = (0..1_000).map(|number| format!("{number:04}")).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let (database, tree) = tree(executor, &keys).await;
+        let mut changing = database.begin().await.expect("begins");
+        changing.put(tree, b"0000", &[2; 80]).await.expect("puts");
+        // The changed leaf has left by then.
+        let mut reading = database.begin().await.expect("begins");
+        for _ in 0..2 {
+            let mut cursor = reading.cursor(tree, Bound::Included(b"0020"), Bound::Unbounded, Direction::Forward);
+            while reading.next(&mut cursor).await.expect("reads").is_some() {}
+        }
+        reading.commit().await.expect("commits");
+        let pool = || database.buffer().pool().borrow_mut();
+        assert_eq!(pool().free_count(), 0, "every frame has a page");
+        let frames = 0..pool().len() as u32;
+        frames.clone().for_each(|frame| pool().pin(frame));
+        drop(changing);
+        executor.sleep_ns(100 * MILLISECOND_NS).await;
+        frames.for_each(|frame| pool().unpin(frame));
+        let mut tx = database.begin().await.expect("begins");
+        let found = tx.get(tree, b"0000").await.expect("the lock is free in the end");
+        assert_eq!(found, Some(vec![1; 80]), "it was taken back");
     });
 }

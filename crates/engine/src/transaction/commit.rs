@@ -5,14 +5,13 @@
 //! record, or, if it only reads, waits until this one is durable.
 
 use super::{Active, State, Transaction};
+use crate::Result;
 use crate::canary::{self, Canary};
 use crate::database::Database;
 use crate::log::record::Body;
 use crate::page::Edit;
 use crate::set::Sets;
 use crate::statistics::add;
-use crate::{Error, Result};
-use base::time::MILLISECOND_NS;
 use base::{Lsn, PageId};
 use driver::Work;
 use std::future::Future;
@@ -131,10 +130,6 @@ impl Drop for Ending {
     }
 }
 
-/// How often and after how many nanoseconds a page that could not be freed is tried again.
-const FREE_TRIES: u32 = 20;
-const FREE_DELAY_NS: u64 = 50 * MILLISECOND_NS;
-
 impl Ending {
     /// Whether there is nothing to log.
     fn only_read(&self) -> bool {
@@ -192,16 +187,11 @@ impl Ending {
     /// Frees the pages of the long values that the transaction deleted. Until this is done its records stay in the log, so
     /// that a restart can go on with it. The transaction is committed whatever comes of this.
     async fn free_chains(&mut self) {
-        let executor = self.database.0.executor.clone();
         for (number, chain) in self.state.chains.iter().enumerate() {
-            let mut page = chain.first;
-            let mut tries = FREE_TRIES;
-            while let Err(error) = self.database.free_chain(self.state.id, number as u32, &mut page).await {
-                tries -= 1;
-                if tries == 0 || !matches!(error, Error::Input(_) | Error::BufferExhausted { .. }) {
-                    return;
-                }
-                executor.sleep_ns(FREE_DELAY_NS).await;
+            let (id, mut page) = (self.state.id, chain.first);
+            let freed = self.database.persist(async || self.database.free_chain(id, number as u32, &mut page).await);
+            if freed.await.is_err() {
+                return;
             }
         }
         self.freeing = false;

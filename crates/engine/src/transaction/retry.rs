@@ -1,14 +1,30 @@
 //! Running a closure as a transaction.
 
 use super::Transaction;
-use crate::{Database, Result};
+use crate::{Database, Error, Result};
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 
 /// How long a deadlock's victim waits at least before it is run again, and at most unless its run took longer, in nanoseconds.
 const BACKOFF_NS_MIN: u64 = 20 * MICROSECOND_NS;
 const BACKOFF_NS_MAX: u64 = 10 * MILLISECOND_NS;
 
+/// How often, and after how many nanoseconds, what has to be done at the end of a transaction is tried again.
+const TRIES: u32 = 20;
+const DELAY_NS: u64 = 50 * MILLISECOND_NS;
+
 impl Database {
+    /// Tries a step again for a while if it fails for a reason that may pass: others have all frames of the buffer, or an
+    /// operation failed. Nobody else can take it: locks, or pages, would be lost until the next restart.
+    pub(super) async fn persist<T>(&self, mut step: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+        for _ in 1..TRIES {
+            match step().await {
+                Err(Error::Input(_) | Error::BufferExhausted { .. }) => self.0.executor.sleep_ns(DELAY_NS).await,
+                done => return done,
+            }
+        }
+        step().await
+    }
+
     /// Runs `work` as a transaction: commits if it succeeds, rolls back if it fails. A deadlock's victim, or one that a
     /// black/white sweep refuses, is run again after a while, lest it take its locks again before the others get through,
     /// and keeps its age, so that it is not the youngest for ever.

@@ -105,12 +105,12 @@ impl Database {
             let left = state.undo.len() - 1;
             let stored = state.undo.last().expect("there is at least one").to_vec();
             let undo = UndoList::decode(&stored);
-            self.complete(|| self.compensate(state, &undo, left as u32)).await?;
+            self.persist(async || self.complete(|| self.compensate(state, &undo, left as u32)).await).await?;
             state.undo.truncate(left);
             state.chains.retain(|chain| chain.undo < left);
             state.loose = state.loose.filter(|chain| chain.undo < left);
             if let Undo::Remove { partition, key } = undo {
-                self.complete(|| self.merge(partition, key)).await?;
+                self.persist(async || self.complete(|| self.merge(partition, key)).await).await?;
             }
         }
         Ok(())
