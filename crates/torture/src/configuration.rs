@@ -108,10 +108,18 @@ impl Configuration {
             spool: random_sets.chance(0.5),
             quiesce: random_sets.chance(0.3),
             interval_ns: random_sets.chance(0.3).then(|| random_sets.below(20) * MILLISECOND_NS),
-            ..checkpoint::SweepSettings::default()
+            // Transactions meet a sweep half way only if it takes its time.
+            segments_in_flight: one_of(random_sets, &[1, 1, 8]),
+            segment_interval_ns: one_of(random_sets, &[0, 200, 5_000]) * MICROSECOND_NS,
         };
         let row_size_max = if page_size == 512 { 48 } else { 100 };
         let row_size = random.between(16, row_size_max) as usize;
+        // Sets of more than a segment or two.
+        let row_size_max = if capacity < 1 << 20 { 1_000 } else { 6_000 };
+        let row_size = match in_memory && random_sets.chance(0.5) {
+            true => random_sets.between(500, row_size_max) as usize,
+            false => row_size,
+        };
         let locking = one_of(random, &[Locking::Record, Locking::Page]);
         Configuration {
             settings: Settings {
