@@ -69,11 +69,12 @@ fn crash(results: &Results) -> Claim {
         let total = |path: &str| Some((outcome.estimate(path)?.mean * outcome.reports.len() as f64).round() as u64);
         let [seeds, lives, transactions, failures] =
             ["seeds", "lives", "transactions", "failures"].map(|name| total(&format!("torture.{name}")));
-        let (mut pairs, mut missed) = (0, Vec::new());
+        let (mut pairs, mut stops, mut met) = (0, 0, 0);
         for pair in outcome.names("torture.stops") {
             pairs += 1;
             let steps = outcome.table(&format!("torture.stops.{pair}"));
-            missed.extend(steps.iter().filter(|(_, count)| count.mean == 0.0).map(|(step, _)| format!("{step} of {pair}")));
+            stops += steps.len();
+            met += steps.iter().filter(|(_, count)| count.mean > 0.0).count();
         }
         let holds = failures? == 0 && pairs > 0;
         let ours = format!(
@@ -83,10 +84,10 @@ fn crash(results: &Results) -> Claim {
             grouped(seeds?),
             grouped(transactions?)
         );
-        let not_met = if missed.is_empty() { String::new() } else { format!(" Not met this time: {}.", missed.join(", ")) };
         let reason = format!(
             "Seeds of `entresol torture`, of all {pairs} valid pairs, stopped inside sweeps (segment write), inside the writes of \
-             the home block, and inside recovery (segment read, log scan).{not_met}",
+             the home block, and inside recovery (segment read, log scan); {met} of {stops} such stops were \
+             met this time.",
         );
         Some(claim.judged(ours, holds, reason))
     })
