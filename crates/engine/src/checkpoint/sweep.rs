@@ -12,7 +12,7 @@ use crate::database::{Database, Painting};
 use crate::set::{Capture, Logging, Unit};
 use crate::statistics::add;
 use base::time::MICROSECOND_NS;
-use base::{PartitionId, TransactionId};
+use base::{Lsn, PartitionId, TransactionId};
 use driver::{Frame, Work};
 use executor::JoinHandle;
 use std::collections::VecDeque;
@@ -152,6 +152,10 @@ impl Database {
             Strategy::TransactionCopyOnUpdate if quiesce => Some(self.quiesce().await),
             _ => None,
         };
+        if self.0.log.end() == Lsn(current.begin) {
+            // Commits know a sweep by where it begins, so no two begin at the same place.
+            self.change(&[]);
+        }
         let (copy, begin) = (1 - usize::from(current.copy), self.0.log.end());
         let partitions = self.partitions();
         let sets = || partitions.iter().filter(|found| found.set_settings().is_some());
