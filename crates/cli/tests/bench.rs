@@ -181,10 +181,10 @@ fn recovery_loads_the_backup_of_sets_and_repeats_their_log() {
         assert!(number(&report, pointer) > 0.0, "{pointer} in {report:#}");
     }
     assert!(number(&report, "/open_seconds") > number(&report, "/load_seconds") + number(&report, "/redo_seconds"));
-    // A process that begins with the restart finds the same.
+    // A process that begins with the restart finds the same, but for the record behind which the sweep began.
     let again = self::report(directory.path(), "recovery --sets --again");
     assert_eq!(again["backup_bytes"], report["backup_bytes"]);
-    assert!(number(&again, "/records") >= number(&report, "/records"), "{again:#}");
+    assert!(number(&again, "/records") >= number(&report, "/records") - 1.0, "{again:#}");
     for pointer in ["/memory_seconds", "/open_cpu_seconds"] {
         assert!(number(&again, pointer) > 0.0, "{pointer} in {again:#}");
     }
