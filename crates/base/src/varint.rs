@@ -20,6 +20,22 @@ pub fn put(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
+/// Writes a number to the front of `bytes`; how many it takes.
+///
+/// # Panics
+/// If they are too few: 10 are enough.
+#[inline]
+pub fn write(mut number: u64, bytes: &mut [u8]) -> usize {
+    let mut length = 0;
+    while number >= 0x80 {
+        bytes[length] = number as u8 | 0x80;
+        length += 1;
+        number >>= 7;
+    }
+    bytes[length] = number as u8;
+    length + 1
+}
+
 /// Takes a number from the front; `None` if the bytes end within it or it is longer than 64 bits.
 pub fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
@@ -47,6 +63,9 @@ mod tests {
         for number in (0..64).flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit]).chain([u64::MAX]) {
             let mut bytes = Vec::new();
             put(number, &mut bytes);
+            let mut written = [0; 10];
+            let length = write(number, &mut written);
+            assert_eq!(written[..length], bytes);
             let mut rest = &bytes[..];
             assert_eq!((take(&mut rest), rest.len()), (Some(number), 0));
             assert_eq!(take(&mut &bytes[..bytes.len() - 1]), None, "it is cut off");

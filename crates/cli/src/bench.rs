@@ -70,15 +70,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         Workload::CreditCard(arguments) => {
             let report = watched("credit-card", |progress| credit_card::run(arguments, progress))?;
-            print(&if arguments.terms.json { report.to_json() } else { report.to_text() })
+            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
         }
         Workload::DebitCredit(arguments) => {
             let report = watched("debit-credit", |progress| debit_credit::run(arguments, None, progress))?;
-            print(&if arguments.terms.json { report.to_json() } else { report.to_text() })
+            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
         }
         Workload::Join(arguments) => {
             let report = watched("join", |progress| join::run(arguments, progress))?;
-            print(&if arguments.terms.json { report.to_json() } else { report.to_text() })
+            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
         }
         Workload::PointReads(arguments) => {
             let report = watched("point-reads", |progress| point_reads::run(arguments, progress))?;
@@ -90,16 +90,16 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         Workload::Sort(arguments) => {
             let report = watched("sort", |progress| sort::run(arguments, progress))?;
-            print(&if arguments.terms.json { report.to_json() } else { report.to_text() })
+            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
         }
         Workload::Synthetic(arguments) if arguments.format => print(workload::synthetic::Model::REFERENCE.trim_end()),
         Workload::Synthetic(arguments) => {
             let report = watched("synthetic", |progress| synthetic::run(arguments, None, progress))?;
-            print(&if arguments.terms.json { report.to_json() } else { report.to_text() })
+            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
         }
         Workload::Trace(arguments) => {
             let report = watched("trace", |progress| trace::run(arguments, progress))?;
-            print(&if arguments.terms.json { report.to_json() } else { report.to_text() })
+            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
         }
     }
 }

@@ -8,7 +8,7 @@ pub use machine::{DiskCache, Saturated, Simulation};
 pub use servers::{Locks, ServerUse};
 pub use tiers::TierUse;
 
-use crate::table::{table, wrapped};
+use crate::table::{fact, facts, table, wrapped};
 use base::statistics::{Histogram, Interval};
 use base::units::{format_duration_ns, format_size, grouped, grouped_decimal};
 use driver::StationReport;
@@ -256,7 +256,6 @@ impl RunReport {
     }
 
     fn summary(&self) -> String {
-        let row = |name: &str, value: String, more: String| vec![name.to_owned(), value, more];
         let mut time = format!("in {}", format_duration_ns(self.seconds * 1e9));
         if self.clock == Clock::Virtual {
             let speed = grouped_decimal(self.transactions as f64 / self.wall_seconds.max(1e-9), 0);
@@ -267,13 +266,13 @@ impl RunReport {
             None => "per transaction".to_owned(),
         };
         let rows = [
-            row("throughput", format!("{}/s", grouped_decimal(self.throughput_per_s, 1)), "transactions".to_owned()),
-            row("transactions", grouped(self.transactions), time),
-            row("rolled back", grouped(self.aborts), "and tried again".to_owned()),
-            row("CPU", time_us(self.cpu_us_per_transaction), cpu),
-            row("log", format_size(self.log_bytes_per_transaction.round() as u64), "per transaction".to_owned()),
+            fact("throughput", format!("{}/s", grouped_decimal(self.throughput_per_s, 1)), "transactions"),
+            fact("transactions", grouped(self.transactions), time),
+            fact("rolled back", grouped(self.aborts), "and tried again"),
+            fact("CPU", time_us(self.cpu_us_per_transaction), cpu),
+            fact("log", format_size(self.log_bytes_per_transaction.round() as u64), "per transaction"),
         ];
-        table(&["", "", ""], 3, rows).lines().skip(2).collect::<Vec<_>>().join("\n")
+        facts(rows)
     }
 
     fn response(&self) -> String {

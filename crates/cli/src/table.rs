@@ -26,6 +26,16 @@ pub fn table(header: &[&str], left: usize, rows: impl IntoIterator<Item = Vec<St
     table.trim_fmt()
 }
 
+/// What is said of one thing: its name, a value, and more in words.
+pub fn fact(name: &str, value: String, more: impl Into<String>) -> Vec<String> {
+    vec![name.to_owned(), value, more.into()]
+}
+
+/// A table of facts, which needs no header.
+pub fn facts(facts: impl IntoIterator<Item = Vec<String>>) -> String {
+    table(&["", "", ""], 3, facts).lines().skip(2).collect::<Vec<_>>().join("\n")
+}
+
 /// The text with its lines broken between words so that none is wider than [`WIDTH`].
 pub fn wrapped(text: &str) -> String {
     let mut lines = Vec::new();

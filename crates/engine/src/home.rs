@@ -9,6 +9,7 @@
 
 use crate::backup::Current;
 use crate::catalog::{Partition, Schema};
+use crate::checksum::checksum;
 use crate::hierarchy::Record;
 use crate::{Error, Result};
 use base::Lsn;
@@ -212,10 +213,6 @@ fn encode(contents: &Contents) -> Vec<u8> {
     let schemas = contents.partitions.iter().filter_map(schema).collect();
     let stored = Contents { schemas, ..contents.clone() };
     postcard::to_stdvec(&stored).expect("plain contents can always be stored")
-}
-
-fn checksum(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
 fn decode(copy: &[u8], path: &str) -> Result<(u64, Contents)> {

@@ -9,6 +9,7 @@ pub mod canary;
 pub mod catalog;
 pub mod check;
 pub mod checkpoint;
+mod checksum;
 pub mod database;
 mod difference;
 pub mod error;

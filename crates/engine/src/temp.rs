@@ -50,11 +50,6 @@ pub struct Settings {
     pub size: u64,
 }
 
-impl Settings {
-    /// The cluster sizes that there are.
-    pub const CLUSTER_SIZES: std::ops::RangeInclusive<u64> = 512..=16 << 20;
-}
-
 impl Default for Settings {
     /// Clusters of 256 KiB and up to 64 GiB on the device of the home file.
     fn default() -> Settings {
@@ -63,6 +58,9 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The cluster sizes that there are.
+    pub const CLUSTER_SIZES: std::ops::RangeInclusive<u64> = 512..=16 << 20;
+
     /// Checks the size of clusters against the device, and that some fit.
     fn check(&self, executor: &Executor, name: &str) -> Result<()> {
         let device = crate::database::device(executor, name)?;

@@ -39,21 +39,31 @@ impl Executor {
         instructions: u64,
         run: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<Result<T, Fault>> {
+        let outcome = Rc::new(Outcome { value: RefCell::new(None), waiters: WaitQueue::new() });
+        let (there, executor) = (Rc::clone(&outcome), self.clone());
+        self.compute_then(instructions, run, move |value| {
+            there.value.replace(Some(value));
+            there.waiters.wake_all(&executor);
+        });
+        JoinHandle { executor: self.clone(), outcome }
+    }
+
+    /// As [`Executor::begin_compute`], for who waits for more than its end: `ended` gets the result.
+    pub fn compute_then<T: Send + 'static>(
+        &self,
+        instructions: u64,
+        run: impl FnOnce() -> T + Send + 'static,
+        ended: impl FnOnce(Result<T, Fault>) + 'static,
+    ) {
         let result = Arc::new(Mutex::new(None));
         let place = Arc::clone(&result);
         let run = Box::new(move || {
             let value = run();
             *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
         });
-        let outcome = Rc::new(Outcome { value: RefCell::new(None), waiters: WaitQueue::new() });
-        let (there, executor) = (Rc::clone(&outcome), self.clone());
         self.submit(Op::Compute { run, instructions }, move |completion| {
             let take = || result.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let value =
-                completion.result.map(|_| take().expect("a computation that has ended has delivered its result"));
-            there.value.replace(Some(value));
-            there.waiters.wake_all(&executor);
+            ended(completion.result.map(|_| take().expect("a computation that has ended has delivered its result")));
         });
-        JoinHandle { executor: self.clone(), outcome }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{bandwidth, bank, size};
 use crate::progress::Progress;
-use crate::table::{table, wrapped};
+use crate::table::{fact, facts, wrapped};
 use crate::{Failure, opening};
 use base::Random;
 use base::units::{format_duration_ns, format_size, grouped, grouped_decimal};
@@ -239,25 +239,23 @@ impl RecoveryReport {
 
     /// The report for people, at most 100 columns wide.
     pub fn to_text(&self) -> String {
-        let row = |name: &str, value: String, more: String| vec![name.to_owned(), value, more];
         let seconds = |seconds: f64| format_duration_ns(seconds * 1e9);
         let rate = |bytes: f64| format!("{}/s", format_size(bytes as u64));
         let rows = [
-            row("log", format_size(self.log_bytes), format!("{} records", grouped(self.records))),
-            row("backup", format_size(self.backup_bytes), format!("loaded in {}", seconds(self.load_seconds))),
-            row("redo", seconds(self.redo_seconds), format!("{} records/s", grouped_decimal(self.records_per_s, 0))),
-            row("", rate(self.log_bytes_per_s), "of log".to_owned()),
-            row("log device", rate(self.sequential_read_bytes_per_s), "read in sequence".to_owned()),
-            row("ratio", format!("{:.2}", self.bandwidth_ratio), "redo over the log device".to_owned()),
-            row("undo", seconds(self.undo_seconds), format!("{} transactions", grouped(self.unfinished))),
-            row("opening", seconds(self.open_seconds), "up to the end of a first transaction".to_owned()),
-            row("", seconds(self.open_cpu_seconds), "of CPU time".to_owned()),
-            row("reading", seconds(self.sequential_read_seconds), "log and backup in sequence".to_owned()),
-            row("ratio", format!("{:.2}", self.open_ratio), "opening over reading".to_owned()),
-            row("memory", seconds(self.memory_seconds), "as much as the backup, new from the system".to_owned()),
+            fact("log", format_size(self.log_bytes), format!("{} records", grouped(self.records))),
+            fact("backup", format_size(self.backup_bytes), format!("loaded in {}", seconds(self.load_seconds))),
+            fact("redo", seconds(self.redo_seconds), format!("{} records/s", grouped_decimal(self.records_per_s, 0))),
+            fact("", rate(self.log_bytes_per_s), "of log"),
+            fact("log device", rate(self.sequential_read_bytes_per_s), "read in sequence"),
+            fact("ratio", format!("{:.2}", self.bandwidth_ratio), "redo over the log device"),
+            fact("undo", seconds(self.undo_seconds), format!("{} transactions", grouped(self.unfinished))),
+            fact("opening", seconds(self.open_seconds), "up to the end of a first transaction"),
+            fact("", seconds(self.open_cpu_seconds), "of CPU time"),
+            fact("reading", seconds(self.sequential_read_seconds), "log and backup in sequence"),
+            fact("ratio", format!("{:.2}", self.open_ratio), "opening over reading"),
+            fact("memory", seconds(self.memory_seconds), "as much as the backup, new from the system"),
         ];
         let heading = wrapped(&format!("{}\n{}; seed {}", self.workload, self.driver, self.seed));
-        let body = table(&["", "", ""], 3, rows).lines().skip(2).collect::<Vec<_>>().join("\n");
-        format!("{heading}\n\n{body}")
+        format!("{heading}\n\n{}", facts(rows))
     }
 }

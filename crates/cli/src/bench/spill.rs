@@ -1,9 +1,10 @@
 //! What benchmarks of temporary space share: how much, with what memory, where; and what they report.
 
 use super::bandwidth::{self, Rates};
+use super::terms::Setup;
 use super::{positive_count, size};
 use crate::progress::Progress;
-use crate::table::{table, wrapped};
+use crate::table::{fact, facts, wrapped};
 use crate::{Failure, opening};
 use base::units::{format_duration_ns, format_size, grouped, grouped_decimal};
 use clap::Args;
@@ -34,15 +35,8 @@ pub struct Terms {
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Configuration file [default: DIR/entresol.toml]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Described hardware: a name ('entresol devices list') or a file
-    #[arg(long, value_name = "NAME")]
-    pub hardware: Option<String>,
-    /// Prints the report as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub setup: Setup,
 }
 
 /// The log of a database that nothing is logged in, and its buffer.
@@ -60,8 +54,8 @@ impl Terms {
     /// Opens the database in the directory `data`, creating it if it is missing.
     pub fn open(&self, data: &PathBuf, progress: &Progress) -> Result<Store, Failure> {
         let inside = data.join(FILE_NAME);
-        let file = self.config.clone().or_else(|| inside.is_file().then_some(inside));
-        let mut configuration = Configuration::read(file.as_deref(), self.hardware.as_deref())?;
+        let file = self.setup.config.clone().or_else(|| inside.is_file().then_some(inside));
+        let mut configuration = Configuration::read(file.as_deref(), self.setup.hardware.as_deref())?;
         if file.is_none() {
             configuration.log.size = LOG;
             configuration.buffer.size = BUFFER;
@@ -205,25 +199,24 @@ impl SpillReport {
 
     /// The report for people, at most 100 columns wide.
     pub fn to_text(&self) -> String {
-        let row = |name: &str, value: String, more: String| vec![name.to_owned(), value, more];
         let seconds = |seconds: f64| format_duration_ns(seconds * 1e9);
         let rate = |bytes: f64| format!("{}/s", format_size(bytes as u64));
         let Spilled { runs, passes, spilled_bytes } = self.spilled;
         let ratio = self.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
         let mut rows = vec![
-            row("time", seconds(self.seconds), format!("the first row after {}", seconds(self.first_seconds))),
-            row("rows", grouped(self.rows), format!("{}/s", grouped_decimal(self.rows_per_s, 0))),
-            row("answers", grouped(self.answers), "verified".to_owned()),
-            row("spilled", format_size(spilled_bytes), format!("{} runs, {passes} passes", grouped(runs))),
-            row("clusters", grouped(self.writes), "written".to_owned()),
-            row("", grouped(self.reads), "read".to_owned()),
-            row("device", rate(self.device_write_bytes_per_s), "written in sequence".to_owned()),
-            row("", rate(self.device_read_bytes_per_s), "read in sequence".to_owned()),
-            row("", seconds(self.device_seconds), "for writing and reading what was spilled".to_owned()),
-            row("ratio", ratio, "time over that of the device".to_owned()),
+            fact("time", seconds(self.seconds), format!("the first row after {}", seconds(self.first_seconds))),
+            fact("rows", grouped(self.rows), format!("{}/s", grouped_decimal(self.rows_per_s, 0))),
+            fact("answers", grouped(self.answers), "verified"),
+            fact("spilled", format_size(spilled_bytes), format!("{} runs, {passes} passes", grouped(runs))),
+            fact("clusters", grouped(self.writes), "written"),
+            fact("", grouped(self.reads), "read"),
+            fact("device", rate(self.device_write_bytes_per_s), "written in sequence"),
+            fact("", rate(self.device_read_bytes_per_s), "read in sequence"),
+            fact("", seconds(self.device_seconds), "for writing and reading what was spilled"),
+            fact("ratio", ratio, "time over that of the device"),
         ];
         if let Some(cpu) = self.cpu_seconds {
-            rows.insert(1, row("CPU", seconds(cpu), "of all threads".to_owned()));
+            rows.insert(1, fact("CPU", seconds(cpu), "of all threads"));
         }
         let heading = wrapped(&format!(
             "{}; {} of memory, clusters of {}\n{}; seed {}",
@@ -233,7 +226,6 @@ impl SpillReport {
             self.driver,
             self.seed
         ));
-        let body = table(&["", "", ""], 3, rows).lines().skip(2).collect::<Vec<_>>().join("\n");
-        format!("{heading}\n\n{body}")
+        format!("{heading}\n\n{}", facts(rows))
     }
 }

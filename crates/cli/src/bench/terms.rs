@@ -21,6 +21,13 @@ pub struct Terms {
     /// How many transactions to measure, in place of a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub transactions: Option<u64>,
+    #[command(flatten)]
+    pub setup: Setup,
+}
+
+/// What a benchmark runs on, and how its report is printed.
+#[derive(Args, Clone, Debug)]
+pub struct Setup {
     /// Configuration file [default: DIR/entresol.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -35,7 +42,7 @@ pub struct Terms {
 impl Terms {
     /// The configuration that the arguments name, of a database in the directory `data`.
     pub fn configuration(&self, data: &Path) -> Result<Configuration, Failure> {
-        Ok(match (&self.config, self.hardware.as_deref()) {
+        Ok(match (&self.setup.config, self.setup.hardware.as_deref()) {
             (None, Some(hardware)) if let Some(base) = papers::base(hardware) => {
                 Configuration::from_bytes(hardware, base.as_bytes(), None)?
             }

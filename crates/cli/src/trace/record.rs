@@ -64,11 +64,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                 return Err("--threads cannot be recorded: its clients call a procedure; leave it out".into());
             }
             let run = |progress: &_| debit_credit::run(arguments, Some(&recording), progress);
-            (bench::watched("debit-credit", run)?, arguments.terms.json)
+            (bench::watched("debit-credit", run)?, arguments.terms.setup.json)
         }
         Workload::Synthetic(arguments) => {
             let run = |progress: &_| synthetic::run(arguments, Some(&recording), progress);
-            (bench::watched("synthetic", run)?, arguments.terms.json)
+            (bench::watched("synthetic", run)?, arguments.terms.setup.json)
         }
     };
     let trace = recording.trace.take().ok_or("the run has recorded nothing")??;

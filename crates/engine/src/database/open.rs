@@ -97,9 +97,7 @@ impl Settings {
         let pair = self.sweep.strategy.check(self.logging);
         pair.map_err(|why| Error::Setting(format!("this log of sets does not go with these checkpoints: {why}")))
     }
-}
 
-impl Settings {
     /// Temporary space and the device that holds it.
     fn temp_place(&self) -> (&str, &temp::Settings) {
         (self.temp.device.as_ref().unwrap_or(&self.home_device), &self.temp)

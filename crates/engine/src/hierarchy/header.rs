@@ -5,6 +5,7 @@
 //! 4096 slots
 //! ```
 
+use crate::checksum::checksum;
 use crate::{Error, Result};
 use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op};
 use executor::Executor;
@@ -72,7 +73,7 @@ impl Record {
         bytes.extend_from_slice(&self.stamp.to_le_bytes());
         bytes.extend_from_slice(&self.capacity.to_le_bytes());
         bytes.extend_from_slice(&(page_size as u32).to_le_bytes());
-        let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes) as u32;
+        let sum = checksum(&bytes);
         bytes.extend_from_slice(&sum.to_le_bytes());
         bytes
     }

@@ -9,6 +9,7 @@
 //! 40 record bytes
 //! ```
 
+use crate::checksum::block_checksum;
 use base::Lsn;
 
 /// Bytes before a log page's record bytes.
@@ -66,10 +67,6 @@ fn get_u64(page: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(page[at..at + 8].try_into().expect("eight bytes"))
 }
 
-fn checksum(page: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &page[4..]) as u32
-}
-
 /// Begins a page in which no record begins yet.
 pub(super) fn begin(page: &mut [u8], position: u64, epoch: u32) {
     page[4..6].copy_from_slice(&MAGIC.to_le_bytes());
@@ -94,7 +91,7 @@ pub(super) fn close(page: &mut [u8], used: usize) {
 /// The last step before a closed page is written: what is durable by now, and the checksum.
 pub(super) fn seal(page: &mut [u8], durable: Lsn) {
     put_u64(page, 16, durable.0);
-    let sum = checksum(page);
+    let sum = block_checksum(page);
     put_u32(page, 0, sum);
 }
 
@@ -104,7 +101,7 @@ pub(super) fn seal(page: &mut [u8], durable: Lsn) {
 /// The [`Flaw`] that keeps it from being that page.
 pub fn verify(page: &[u8], position: u64) -> Result<Header, Flaw> {
     // The cheap tests come first: most pages that fail were never written or belong to an earlier lap.
-    if page[4..6] != MAGIC.to_le_bytes() || get_u32(page, 0) != checksum(page) {
+    if page[4..6] != MAGIC.to_le_bytes() || get_u32(page, 0) != block_checksum(page) {
         return Err(Flaw::Missing);
     }
     let version = u16::from_le_bytes([page[6], page[7]]);

@@ -10,6 +10,7 @@
 //! 24  lsn        end of the log record of the latest change
 //! ```
 
+use crate::checksum::block_checksum;
 use base::{Lsn, PageId};
 
 /// Bytes before a page's contents.
@@ -104,14 +105,9 @@ pub fn format(page: &mut [u8], id: PageId) {
     set_id(page, id);
 }
 
-/// CRC-32C of everything but the checksum itself.
-pub fn checksum(page: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &page[4..]) as u32
-}
-
 /// Stores the checksum; the last step before a page is written.
 pub fn seal(page: &mut [u8]) {
-    let sum = checksum(page);
+    let sum = block_checksum(page);
     page[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
@@ -127,7 +123,7 @@ pub fn is_unwritten(page: &[u8]) -> bool {
 /// Words that say what is wrong.
 pub fn verify(page: &[u8], expected: PageId) -> Result<bool, String> {
     let stored = u32::from_le_bytes(page[..4].try_into().expect("four bytes"));
-    let computed = checksum(page);
+    let computed = block_checksum(page);
     if stored != computed {
         if stored == 0 && is_unwritten(page) {
             return Ok(false);

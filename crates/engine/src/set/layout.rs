@@ -1,5 +1,7 @@
 //! The bytes of a segment: its header and its items.
 
+use crate::checksum::block_checksum;
+
 /// Bytes in front of the items.
 pub(super) const SEGMENT_HEADER_SIZE: usize = 64;
 /// Bytes in front of a record's key.
@@ -207,14 +209,14 @@ impl SegmentHeader {
         bytes[16..20].copy_from_slice(&self.used.to_le_bytes());
         set_word(bytes, 24, self.sequence);
         set_word(bytes, 32, self.arrival);
-        let sum = checksum(bytes);
+        let sum = block_checksum(bytes);
         bytes[..4].copy_from_slice(&sum.to_le_bytes());
     }
 
     /// Reads the header of a sealed segment; words that say what is wrong if it is none.
     pub(super) fn read(bytes: &[u8]) -> Result<SegmentHeader, String> {
         let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let (stored, computed) = (half(0), checksum(bytes));
+        let (stored, computed) = (half(0), block_checksum(bytes));
         if stored != computed {
             return Err(format!("its checksum is {stored:08x}, its contents give {computed:08x}"));
         }
@@ -234,11 +236,6 @@ impl SegmentHeader {
 /// Makes the checksum of altered bytes right.
 #[cfg(test)]
 pub(super) fn reseal(bytes: &mut [u8]) {
-    let sum = checksum(bytes);
+    let sum = block_checksum(bytes);
     bytes[..4].copy_from_slice(&sum.to_le_bytes());
-}
-
-/// CRC-32C of everything but the checksum itself.
-fn checksum(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[4..]) as u32
 }

@@ -2,13 +2,12 @@
 
 use super::frames::Frames;
 use crate::Result;
-use driver::{Fault, Op};
+use driver::Fault;
 use executor::Executor;
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 /// A computation under way. Dropped early, its result is dropped when it comes.
@@ -24,18 +23,10 @@ impl<T: Send + 'static> Background<T> {
         frames: &Frames,
         run: impl FnOnce() -> T + Send + 'static,
     ) -> Background<T> {
-        let result = Arc::new(Mutex::new(None));
-        let place = Arc::clone(&result);
-        let run = Box::new(move || {
-            let value = run();
-            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
-        });
         let outcome = Rc::new(RefCell::new(None));
         let (here, frames) = (Rc::clone(&outcome), frames.clone());
-        executor.submit(Op::Compute { run, instructions }, move |completion| {
-            let value = || result.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let ended = |_| value().expect("a computation that has ended has delivered its result");
-            here.replace(Some(completion.result.map(ended)));
+        executor.compute_then(instructions, run, move |result| {
+            here.replace(Some(result));
             frames.announce();
         });
         Background { outcome }

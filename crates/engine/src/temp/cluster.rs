@@ -7,6 +7,7 @@
 //! ```
 
 use super::row::{self, HEAD_MAX, Shape};
+use crate::checksum::block_checksum;
 use driver::Frame;
 
 /// Bytes before the rows.
@@ -17,10 +18,6 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-fn checksum(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[4..]) as u32
-}
-
 /// How many bytes of rows a cluster has; no more than fit, whatever it says.
 pub(super) fn used(cluster: &[u8]) -> usize {
     (word(cluster, 4) as usize).min(cluster.len() - HEADER)
@@ -29,7 +26,7 @@ pub(super) fn used(cluster: &[u8]) -> usize {
 /// Whether this is cluster `number` of this run as it was written; if not, what is wrong.
 pub(super) fn verify(cluster: &[u8], run: u64, number: u32) -> Result<(), String> {
     let used = word(cluster, 4) as usize;
-    if used > cluster.len() - HEADER || checksum(&cluster[..HEADER + used]) != word(cluster, 0) {
+    if used > cluster.len() - HEADER || block_checksum(&cluster[..HEADER + used]) != word(cluster, 0) {
         return Err("its checksum does not match".to_owned());
     }
     let found = u64::from_le_bytes(cluster[16..24].try_into().expect("eight bytes"));
@@ -110,7 +107,7 @@ impl Packer {
         }
         frame[16..24].copy_from_slice(&self.run.to_le_bytes());
         if self.sealed {
-            let sum = checksum(&frame[..self.at]);
+            let sum = block_checksum(&frame[..self.at]);
             frame[..4].copy_from_slice(&sum.to_le_bytes());
         }
         self.number += 1;

@@ -118,18 +118,9 @@ impl Shape {
 #[inline]
 pub(super) fn head(row: Row<'_>) -> ([u8; HEAD_MAX], usize) {
     let mut bytes = [0; HEAD_MAX];
-    let mut length = 0;
-    for part in [row.key.len(), row.value.len()] {
-        let mut rest = part;
-        while rest >= 0x80 {
-            bytes[length] = rest as u8 | 0x80;
-            length += 1;
-            rest >>= 7;
-        }
-        bytes[length] = rest as u8;
-        length += 1;
-    }
-    (bytes, length)
+    let key = varint::write(row.key.len() as u64, &mut bytes);
+    let value = varint::write(row.value.len() as u64, &mut bytes[key..]);
+    (bytes, key + value)
 }
 
 /// The row that stands here, encoded and whole.

@@ -58,9 +58,7 @@ impl Sorted {
     pub fn report(&self) -> SortReport {
         self.report
     }
-}
 
-impl Sorted {
     /// Goes to the next row; false at the end.
     pub(super) async fn advance(&mut self) -> Result<bool> {
         if self.given >= TURN {

@@ -1,4 +1,4 @@
-//! Running a closure as a transaction.
+//! Trying again: a closure as a transaction, and what has to be done at a transaction's end.
 
 use super::Transaction;
 use crate::{Database, Error, Result};
