@@ -18,6 +18,7 @@ mod adversary;
 mod configuration;
 mod coverage;
 mod debit_credit;
+pub mod history;
 mod ledger;
 mod life;
 mod plan;

@@ -1,0 +1,162 @@
+//! Histories of transactions, and whether the isolation that was promised was kept.
+//!
+//! Clients record what they asked for and what they were shown ([`History`]). Every write installs a version of its own, so
+//! that a read tells whose version it has seen. From that follow the dependencies between transactions (who overwrote, who
+//! read, who overlooked whom), and an anomaly is a cycle of them, in the definitions of Adya, Liskov and O'Neil ("Generalized
+//! isolation level definitions", ICDE 2000). That such histories can be searched in linear time, and reported so that one can
+//! follow them, is from Kingsbury and Alvaro ("Elle: inferring isolation anomalies from experimental observations", VLDB 2020).
+//!
+//! The order of a key's versions is that in which the writes were done: whoever is isolated at all, from read committed on,
+//! lets nobody write what he has written before he has ended.
+//!
+//! What each level promises, in terms of two moments of each transaction, its beginning and its commit
+//! (`history/graph.rs` has the arcs):
+//!
+//! * *read committed*: no G0, G1a, G1b, G1c; what was acknowledged before it began is not missed;
+//! * *snapshot*: besides, what it reads is the state of its beginning, and what it overwrites was committed before that: no
+//!   G-single, no lost update, no cycle in which no two anti-dependencies follow each other (Cerone and Gotsman, "Analysing
+//!   snapshot isolation", JACM 2018);
+//! * *serializable*: no cycle at all, real time included (strict).
+//!
+//! ```
+//! use entresol_torture::history::{History, Key, Level, Phenomenon};
+//!
+//! // Two who each read what the other writes: write skew.
+//! let skew = |level| {
+//!     let mut history = History::default();
+//!     let (x, y) = (Key { store: "tree", number: 1 }, Key { store: "tree", number: 2 });
+//!     let (first, second) = (history.begin(level), history.begin(level));
+//!     for (transaction, seen, written) in [(first, x, y), (second, y, x)] {
+//!         history.started(transaction);
+//!         history.read(transaction, seen, None);
+//!         let version = history.new_version(transaction, written);
+//!         history.wrote(transaction, version, Some(written.number));
+//!     }
+//!     for transaction in [first, second] {
+//!         history.asks(transaction);
+//!         history.committed(transaction);
+//!     }
+//!     history.anomalies()
+//! };
+//! assert_eq!(skew(Level::Snapshot), []);
+//! assert_eq!(skew(Level::Serializable)[0].phenomenon, Phenomenon::G2Item);
+//! ```
+
+mod anomaly;
+mod cycle;
+mod dependencies;
+mod fates;
+mod graph;
+mod real_time;
+mod transaction;
+
+#[cfg(test)]
+mod tests;
+
+pub use anomaly::{Anomaly, Phenomenon};
+pub use transaction::{Key, Level, Span, Version};
+
+use dependencies::Dependencies;
+use fates::Fates;
+use graph::Graph;
+use transaction::{Act, End, Moment, Transaction};
+
+/// What clients asked for and what they were shown, in the order in which that happened.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    transactions: Vec<Transaction>,
+    /// By version, counted from 1: for which transaction and key it was made.
+    versions: Vec<(usize, Key)>,
+    now: Moment,
+}
+
+impl History {
+    fn tick(&mut self) -> Moment {
+        self.now += 1;
+        self.now
+    }
+
+    fn add(&mut self, transaction: usize, act: Act) {
+        let now = self.tick();
+        self.transactions[transaction].acts.push((now, act));
+    }
+
+    /// Notes that a client asks for a transaction to begin; gives its number.
+    pub fn begin(&mut self, level: Level) -> usize {
+        let begun = self.tick();
+        self.transactions.push(Transaction::new(level, begun));
+        self.transactions.len() - 1
+    }
+
+    /// Notes that it has begun: what it reads at the level of a snapshot is chosen.
+    pub fn started(&mut self, transaction: usize) {
+        self.transactions[transaction].started = Some(self.tick());
+    }
+
+    /// A version to write. Until [`History::wrote`] says so it is installed nowhere.
+    pub fn new_version(&mut self, transaction: usize, key: Key) -> Version {
+        self.versions.push((transaction, key));
+        Version(self.versions.len() as u64)
+    }
+
+    /// Notes that a version is written; `place` is where scans find it, `None` if it is the absence of the record: a deletion.
+    pub fn wrote(&mut self, transaction: usize, version: Version, place: Option<u64>) {
+        let (_, key) = self.versions[version.0 as usize - 1];
+        self.add(transaction, Act::Wrote { key, version, place });
+    }
+
+    /// Notes a read of one record and what it showed: a version, [`Version::INITIAL`] for what was there before all, or nothing.
+    pub fn read(&mut self, transaction: usize, key: Key, found: Option<Version>) {
+        self.add(transaction, Act::Read { key, found });
+    }
+
+    /// Notes a read of all records of a store whose places lie in a span: which were shown, in which versions.
+    pub fn scanned(&mut self, transaction: usize, store: &'static str, span: Span, found: Vec<(Key, Version)>) {
+        self.add(transaction, Act::Scanned { store, span, found });
+    }
+
+    /// The transaction as it is now, to be handed to [`History::rolled_back_to`].
+    pub fn savepoint(&self, transaction: usize) -> usize {
+        self.transactions[transaction].acts.len()
+    }
+
+    /// Notes that what was written behind a savepoint is taken back.
+    pub fn rolled_back_to(&mut self, transaction: usize, savepoint: usize) {
+        self.add(transaction, Act::RolledBackTo { savepoint });
+    }
+
+    /// Notes that a client asks for a commit: from here on, until there is an answer, the transaction is in doubt.
+    pub fn asks(&mut self, transaction: usize) {
+        self.transactions[transaction].asked = Some(self.tick());
+    }
+
+    /// Notes that the commit was acknowledged.
+    pub fn committed(&mut self, transaction: usize) {
+        self.transactions[transaction].end = End::Committed(self.tick());
+    }
+
+    /// Notes that the transaction was rolled back. One that never asked for its commit counts as such without that.
+    pub fn aborted(&mut self, transaction: usize) {
+        self.transactions[transaction].end = End::Aborted;
+    }
+
+    /// How many transactions began.
+    pub fn len(&self) -> usize {
+        self.transactions.len()
+    }
+
+    /// Whether none did.
+    pub fn is_empty(&self) -> bool {
+        self.transactions.is_empty()
+    }
+
+    /// Everything that should not have happened: what a single read shows to be wrong, and one cycle of each strongly
+    /// connected part of the dependencies, the plainest there is.
+    pub fn anomalies(&self) -> Vec<Anomaly> {
+        let fates = Fates::of(self);
+        let Dependencies { edges, mut anomalies } = Dependencies::of(self, &fates);
+        let graph = Graph::of(self, &fates, &edges);
+        anomalies.extend(graph.components().iter().map(|component| cycle::plainest(self, &graph, &edges, component)));
+        anomalies
+    }
+}

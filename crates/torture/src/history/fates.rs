@@ -1,0 +1,133 @@
+//! Who is committed, and in which order the versions of each key followed each other.
+
+use super::transaction::{Act, End, Key, Moment, Version};
+use super::{History, Span};
+use std::collections::BTreeMap;
+
+/// A version that counts: a committed transaction's last of its key.
+#[derive(Clone, Copy, Debug)]
+pub struct Installed {
+    pub version: Version,
+    /// Who wrote it; nobody wrote the initial version.
+    pub writer: Option<usize>,
+    pub place: Option<u64>,
+    at: Moment,
+}
+
+/// What became of a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It counts: its position in its key's order.
+    Installed(usize),
+    /// Its transaction, which is committed, has replaced it.
+    Intermediate,
+    /// Its transaction, or a part of that, was taken back, or the write was never done.
+    TakenBack,
+    /// Nobody has written it to this key.
+    Unknown,
+}
+
+/// The fates of all transactions and of all their versions.
+pub struct Fates {
+    /// By transaction.
+    pub committed: Vec<bool>,
+    /// Each key's versions, the initial one first.
+    orders: BTreeMap<Key, Vec<Installed>>,
+    /// By version.
+    fates: Vec<Fate>,
+}
+
+impl Fates {
+    pub fn of(history: &History) -> Fates {
+        let committed = committed(history);
+        let mut orders: BTreeMap<Key, Vec<Installed>> = BTreeMap::new();
+        let mut fates = vec![Fate::TakenBack; history.versions.len() + 1];
+        for (number, transaction) in history.transactions.iter().enumerate().filter(|(number, _)| committed[*number]) {
+            let mut last: BTreeMap<Key, Installed> = BTreeMap::new();
+            for (_, installed, key) in surviving(&transaction.acts) {
+                let replaced = last.insert(key, Installed { writer: Some(number), ..installed });
+                if let Some(replaced) = replaced {
+                    fates[replaced.version.0 as usize] = Fate::Intermediate;
+                }
+            }
+            last.into_iter().for_each(|(key, installed)| orders.entry(key).or_default().push(installed));
+        }
+        for (_, key) in &history.versions {
+            orders.entry(*key).or_default();
+        }
+        for order in orders.values_mut() {
+            order.sort_by_key(|installed| installed.at);
+            order.insert(0, Installed { version: Version::INITIAL, writer: None, place: None, at: 0 });
+            for (position, installed) in order.iter().enumerate().skip(1) {
+                fates[installed.version.0 as usize] = Fate::Installed(position);
+            }
+        }
+        Fates { committed, orders, fates }
+    }
+
+    /// The versions of a key in their order.
+    pub fn order(&self, key: Key) -> &[Installed] {
+        const UNTOUCHED: &[Installed] = &[Installed { version: Version::INITIAL, writer: None, place: None, at: 0 }];
+        self.orders.get(&key).map_or(UNTOUCHED, Vec::as_slice)
+    }
+
+    /// The keys that somebody wrote or wanted to.
+    pub fn keys(&self) -> impl Iterator<Item = (Key, &[Installed])> {
+        self.orders.iter().map(|(key, order)| (*key, order.as_slice()))
+    }
+
+    /// What became of a version that was found under a key.
+    pub fn fate(&self, history: &History, key: Key, version: Version) -> Fate {
+        match version.0.checked_sub(1).map(|index| history.versions.get(index as usize)) {
+            None => Fate::Installed(0),
+            Some(Some((_, of))) if *of == key => self.fates[version.0 as usize],
+            Some(_) => Fate::Unknown,
+        }
+    }
+}
+
+/// Whose commit was acknowledged, and whose was in doubt and must have been made, because somebody who is committed has seen
+/// it. What nobody has seen of a commit in doubt may be left out: whatever follows from the rest follows without it.
+fn committed(history: &History) -> Vec<bool> {
+    let mut committed: Vec<bool> =
+        history.transactions.iter().map(|transaction| matches!(transaction.end, End::Committed(_))).collect();
+    let mut fresh: Vec<usize> = (0..committed.len()).filter(|number| committed[*number]).collect();
+    while let Some(number) = fresh.pop() {
+        for version in history.transactions[number].seen() {
+            let Some((writer, _)) = version.0.checked_sub(1).and_then(|index| history.versions.get(index as usize))
+            else {
+                continue;
+            };
+            let is_in_doubt =
+                history.transactions[*writer].asked.is_some() && history.transactions[*writer].end == End::Open;
+            if is_in_doubt && !committed[*writer] {
+                committed[*writer] = true;
+                fresh.push(*writer);
+            }
+        }
+    }
+    committed
+}
+
+/// The writes that no return to a savepoint has taken back, with their positions among the acts.
+pub fn surviving(acts: &[(Moment, Act)]) -> Vec<(usize, Installed, Key)> {
+    let mut writes: Vec<(usize, Installed, Key)> = Vec::new();
+    for (position, (at, act)) in acts.iter().enumerate() {
+        match act {
+            Act::Wrote { key, version, place } => {
+                let installed = Installed { version: *version, writer: None, place: *place, at: *at };
+                writes.push((position, installed, *key));
+            }
+            Act::RolledBackTo { savepoint } => writes.retain(|(written, ..)| written < savepoint),
+            Act::Read { .. } | Act::Scanned { .. } => {}
+        }
+    }
+    writes
+}
+
+impl Installed {
+    /// Whether a read of this span that does not show the key may have met this version.
+    pub fn is_outside(&self, span: Span) -> bool {
+        !span.contains(self.place)
+    }
+}

@@ -1,0 +1,127 @@
+//! What is known of one transaction.
+
+use std::fmt;
+
+/// The isolation that a transaction was promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// It is shown what is committed, at each read anew.
+    ReadCommitted,
+    /// It is shown the state of its beginning and overwrites nothing younger.
+    Snapshot,
+    /// It is as if it had been alone, at a moment between its beginning and its acknowledgement.
+    Serializable,
+}
+
+/// A record: a store and a number in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// What it is part of; only records of one store are found by one scan.
+    pub store: &'static str,
+    /// Which of its records.
+    pub number: u64,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.store, self.number)
+    }
+}
+
+/// What one write installs: no two write the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u64);
+
+impl Version {
+    /// What was there before anybody wrote.
+    pub const INITIAL: Version = Version(0);
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Version::INITIAL { f.write_str("the initial version") } else { write!(f, "v{}", self.0) }
+    }
+}
+
+/// Places from the first to the last, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
+}
+
+impl Span {
+    /// Every place.
+    pub const ALL: Span = Span { first: 0, last: u64::MAX };
+
+    /// Whether a version that lies there, or nowhere, is found.
+    pub fn contains(self, place: Option<u64>) -> bool {
+        place.is_some_and(|place| (self.first..=self.last).contains(&place))
+    }
+}
+
+/// A position in the history: what happened later has a greater one.
+pub type Moment = u64;
+
+/// Something that a transaction has done.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// A record was written, or deleted: then it has no place.
+    Wrote { key: Key, version: Version, place: Option<u64> },
+    /// A record was read.
+    Read { key: Key, found: Option<Version> },
+    /// All records were read whose places are in a span.
+    Scanned { store: &'static str, span: Span, found: Vec<(Key, Version)> },
+    /// What was written from the act of this position on was taken back.
+    RolledBackTo { savepoint: usize },
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Nobody was told.
+    Open,
+    /// The commit was acknowledged.
+    Committed(Moment),
+    /// It was rolled back.
+    Aborted,
+}
+
+/// One transaction.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    pub level: Level,
+    /// When it was asked for.
+    pub begun: Moment,
+    /// When it was there.
+    pub started: Option<Moment>,
+    pub acts: Vec<(Moment, Act)>,
+    /// When its commit was asked for.
+    pub asked: Option<Moment>,
+    pub end: End,
+}
+
+impl Transaction {
+    pub fn new(level: Level, begun: Moment) -> Transaction {
+        Transaction { level, begun, started: None, acts: Vec::new(), asked: None, end: End::Open }
+    }
+
+    /// The versions that it was shown.
+    pub fn seen(&self) -> impl Iterator<Item = Version> {
+        self.acts.iter().flat_map(|(_, act)| match act {
+            Act::Read { found, .. } => found.as_slice().to_vec(),
+            Act::Scanned { found, .. } => found.iter().map(|(_, version)| *version).collect(),
+            _ => Vec::new(),
+        })
+    }
+
+    /// When its acknowledgement came, if it came.
+    pub fn acknowledged(&self) -> Option<Moment> {
+        match self.end {
+            End::Committed(at) => Some(at),
+            _ => None,
+        }
+    }
+}
