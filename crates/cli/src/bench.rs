@@ -18,6 +18,7 @@ pub mod synthetic;
 pub mod terms;
 mod threads;
 mod trace;
+mod update_commit;
 
 use crate::progress::Progress;
 use crate::{Failure, print};
@@ -42,6 +43,7 @@ enum Workload {
     Sort(sort::Arguments),
     Synthetic(synthetic::Arguments),
     Trace(trace::Arguments),
+    UpdateCommit(update_commit::Arguments),
 }
 
 /// A number above zero.
@@ -100,6 +102,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Workload::Trace(arguments) => {
             let report = watched("trace", |progress| trace::run(arguments, progress))?;
             print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
+        }
+        Workload::UpdateCommit(arguments) => {
+            let report = watched("update-commit", |progress| update_commit::run(arguments, progress))?;
+            print(&if arguments.setup.json { report.to_json() } else { report.to_text() })
         }
     }
 }

@@ -255,6 +255,7 @@ fn reports_for_people_fit_the_width() {
         "point-reads --config small.toml --data d --seconds 0.05 --buffer 2MiB",
         "recovery --data r --scale 1 --log 1MiB --buffer 32MiB",
         "checkpoints --data c --scale 1 --clients 4 --seconds 0.1 --rounds 1 --bound 1MiB",
+        "update-commit --data u --config small.toml --records 1000 --clients 2 --seconds 0.1 --rounds 1",
     ];
     for line in lines {
         let output = bench(directory.path(), line);
@@ -277,12 +278,42 @@ fn wrong_usage_is_told_from_failure() {
         "point-reads --buffer lots",
         "recovery --log 0",
         "checkpoints --strategies sharp",
+        "update-commit --clients 1,0",
     ];
     for line in lines {
         let output = bench(directory.path(), line);
         assert_eq!(output.status.code(), Some(2), "{line}");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "{line} left something behind");
     }
+}
+
+#[test]
+fn updates_and_commits_are_held_against_the_device() {
+    let directory = workshop();
+    let line = "update-commit --config small.toml --records 2000 --clients 1,8 --seconds 0.2 --rounds 2";
+    let real = report(directory.path(), line);
+    assert_eq!((real["runs"].as_array().unwrap().len(), real["points"].as_array().unwrap().len()), (4, 2));
+    let described = report(directory.path(), "update-commit --hardware hdd-7200 --records 500 --clients 1,8");
+    for report in [&real, &described] {
+        for (index, clients) in [1.0, 8.0].into_iter().enumerate() {
+            let of = |name: &str| number(report, &format!("/points/{index}/{name}"));
+            assert_eq!(of("clients"), clients);
+            for name in ["commits_per_s", "response_us/p99", "cpu", "log_writes_per_s", "device/writes_per_s"] {
+                assert!(of(name) > 0.0 || name == "cpu", "{name} in {report:#}");
+            }
+            assert!(of("log_bytes_per_write") >= 4096.0 && of("write_bytes") % 4096.0 == 0.0);
+            assert!(of("response_ratio") > 0.9, "a commit waits for a durable write: {report:#}");
+        }
+        let (one, many) = (number(report, "/points/0/commits_per_s"), number(report, "/points/1/commits_per_s"));
+        assert!(many > 1.5 * one, "commits share log writes: {report:#}");
+        assert!(number(report, "/points/1/group_size_mean") > 1.5, "{report:#}");
+    }
+    assert_eq!((&real["clock"], &described["clock"]), (&Value::from("real"), &Value::from("virtual")));
+    // One client alone pays for its write and nothing else that is described.
+    assert!((number(&described, "/points/0/response_ratio") - 1.0).abs() < 0.05, "{described:#}");
+    let output = bench(directory.path(), "update-commit --config small.toml --records 9 --seconds 0.1");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("2000 records, not 9"), "{error}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub mod point_reads;
 pub mod run;
 pub mod synthetic;
 pub mod trace;
+pub mod update_commit;
 
 pub use run::{Length, Load, Measured, Plan, TypeMeasured, Unwatched, Watch, Workload};
 

@@ -2,6 +2,7 @@
 //! held against.
 
 use crate::Failure;
+use base::statistics::Histogram;
 use base::units::format_size;
 use driver::{Access, Fault, FileId, Frame, Op};
 use executor::{Executor, Order, WaitQueue};
@@ -18,7 +19,7 @@ const DEPTH: u64 = 4;
 const REGION: usize = 4 << 20;
 /// What has to be touched of memory.
 const PAGE: usize = 4096;
-/// The file that [`rates`] makes and removes.
+/// The file that [`rates`] and [`durable_writes`] make and remove.
 const PROBE: &str = "bandwidth.probe";
 
 /// Bytes per second in sequence.
@@ -46,6 +47,73 @@ pub fn rates(executor: &Executor, device: &str, length: u64) -> Result<Rates, Fa
             let read = timed(file, false).await?;
             executor.perform(Op::Remove { device, name: PROBE.to_owned() }).await.result?;
             Ok::<Rates, Fault>(Rates { write, read })
+        })
+        .map_err(entresol::OpenError::from)??)
+}
+
+/// Durable writes that are to be timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DurableWrites {
+    /// Bytes of each, a multiple of what the device can write.
+    pub length: u32,
+    /// How many are under way at once.
+    pub depth: u32,
+}
+
+/// How fast a device makes writes durable.
+pub struct DurableRate {
+    /// Writes per second.
+    pub writes_per_s: f64,
+    /// From submission to completion.
+    pub latency: Histogram,
+}
+
+/// Bytes of the file that durable writes go around, at most.
+const DURABLE_FILE: u64 = 32 << 20;
+
+/// Makes writes durable for so long, one place after the other in a file of its own that was written before.
+pub fn durable_writes(
+    executor: &Executor,
+    device: &str,
+    writes: DurableWrites,
+    duration_ns: u64,
+) -> Result<DurableRate, Failure> {
+    let device = executor.device(device).ok_or_else(|| format!("there is no device '{device}'"))?;
+    let length = u64::from(writes.length);
+    let places = (DURABLE_FILE / length).max(u64::from(writes.depth));
+    Ok(executor
+        .run(async {
+            let (file, _) = executor.open(device, PROBE, true).await?;
+            executor.perform(Op::Resize { file, length: places * length, prewrite: true }).await.result?;
+            let (next, latency) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(Histogram::new())));
+            let began = executor.now();
+            let frames = executor.frames(writes.depth as usize, writes.length as usize)?;
+            let writers: Vec<_> = frames
+                .into_iter()
+                .map(|mut buffer| {
+                    let (next, latency, executor) = (Rc::clone(&next), Rc::clone(&latency), executor.clone());
+                    executor.clone().spawn(async move {
+                        while executor.now().since_ns(began) < duration_ns {
+                            let offset = next.replace(next.get() + 1) % places * length;
+                            let (length, access) = (writes.length, Access::Asynchronous);
+                            let submitted = executor.now();
+                            let op = Op::Write { file, offset, length, buffer, durable: true, access };
+                            let completion = executor.perform(op).await;
+                            completion.result?;
+                            buffer = completion.buffer.expect("a write gives its buffer back");
+                            latency.borrow_mut().record(executor.now().since_ns(submitted));
+                        }
+                        Ok::<(), Fault>(())
+                    })
+                })
+                .collect();
+            for writer in writers {
+                writer.join().await?;
+            }
+            let elapsed_ns = executor.now().since_ns(began).max(1);
+            executor.perform(Op::Remove { device, name: PROBE.to_owned() }).await.result?;
+            let latency = latency.take();
+            Ok::<_, Fault>(DurableRate { writes_per_s: latency.count() as f64 * 1e9 / elapsed_ns as f64, latency })
         })
         .map_err(entresol::OpenError::from)??)
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use std::path::PathBuf;
 use workload::credit_card::CreditCard;
 
-/// Credit cards (System M): checks, purchases and payments on four memory-resident sets
+/// Credit cards (System M): checks, purchases, payments on four memory-resident sets
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     entresol bench credit-card --clients 64 --seconds 30\n  \
