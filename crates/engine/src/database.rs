@@ -24,6 +24,7 @@ use crate::set::Sets;
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::temp;
 use crate::transaction::{Registry, State};
+use crate::version::{VersionReport, Versions};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId, TransactionId};
 use executor::{Executor, Turn, WaitQueue};
@@ -81,6 +82,12 @@ pub(crate) struct Inner {
     /// Temporary space.
     pub temp: temp::Space,
     pub locks: RefCell<LockTable>,
+    /// What records were, as far as somebody may read it.
+    pub versions: RefCell<Versions>,
+    /// Whether anything is kept there.
+    pub keeps_versions: Cell<bool>,
+    /// The last commit record.
+    pub last_commit: Cell<Lsn>,
     pub registry: RefCell<Registry>,
     pub partitions: RefCell<Vec<Rc<Partition>>>,
     pub home: RefCell<Option<Home>>,
@@ -188,6 +195,11 @@ impl Database {
         &self.0.buffer
     }
 
+    /// What the versions cost that readers of the past need.
+    pub fn versions(&self) -> VersionReport {
+        self.0.versions.borrow().report()
+    }
+
     /// The lock table.
     pub fn locks(&self) -> &RefCell<LockTable> {
         &self.0.locks
@@ -231,8 +243,13 @@ impl Database {
     /// Logs a transaction's update as one record and makes its edits.
     #[inline]
     pub(crate) fn update(&self, state: &mut State, undo: &Undo<'_>, edits: &[Edit<'_>]) {
-        let stored = state.undo.push(undo);
-        let (start, end) = self.log_and_apply(state.id, &Body::Update(stored), edits);
+        if self.0.keeps_versions.get() {
+            self.keep_before(state, undo, edits);
+        }
+        let (start, end) = {
+            let mut list = state.undo.borrow_mut();
+            self.log_and_apply(state.id, &Body::Update(list.push(undo)), edits)
+        };
         let logged = end.0 - start.0;
         state.logged += logged;
         self.0.unfinished.set(self.0.unfinished.get() + logged);

@@ -93,6 +93,18 @@ pub enum Error {
         "the transaction was rolled back because a sweep over set '{0}' has reached a part of its records; run it again"
     )]
     Painted(String),
+    /// The transaction, at snapshot level, would have changed a record that was changed after its moment, and has to be rolled
+    /// back; it may be tried again, on a new snapshot.
+    #[error("a record of '{0}' was changed after the transaction's snapshot; run it again")]
+    WriteConflict(String),
+    /// What the snapshot sees is not there any more: versions took more room than they have, or the moment is too long ago.
+    #[error(
+        "the snapshot is too old, the oldest moment that can be read is {oldest}; take a new one, or give [undo] more room"
+    )]
+    SnapshotTooOld {
+        /// The oldest moment that can be read.
+        oldest: base::Lsn,
+    },
     /// The log could not be written; nothing commits until the database is opened again.
     #[error("the log failed ({0}); no transaction commits until the database is opened again")]
     LogFailed(String),
@@ -222,7 +234,7 @@ pub enum Error {
 impl Error {
     /// Whether the transaction was in others' way, or the checkpoint's, and may be run again as it was.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Error::Deadlock | Error::Painted(_))
+        matches!(self, Error::Deadlock | Error::Painted(_) | Error::WriteConflict(_))
     }
 }
 

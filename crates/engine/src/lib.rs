@@ -27,9 +27,11 @@ pub mod statistics;
 pub mod temp;
 pub mod transaction;
 mod undo;
+pub mod version;
 
 pub use database::{Database, PartitionSpec, Settings};
 pub use error::{Error, Need, Result};
 pub use home::{FORMAT, HOME_FILE};
 pub use procedure::{Foresight, Procedures};
-pub use transaction::{Cursor, Direction, Savepoint, Transaction};
+pub use transaction::{Cursor, Direction, Isolation, Savepoint, Transaction};
+pub use version::Snapshot;

@@ -62,6 +62,7 @@ mod schema;
 mod secondary;
 mod segment;
 mod stable;
+mod versions;
 
 #[cfg(test)]
 mod tests;
@@ -72,6 +73,7 @@ pub use load::{Share, Verified, Verifier};
 pub use repeat::{Away, Malformed, Repeat, Sorted, Stopped};
 pub use schema::{Field, FieldError, FieldType, FieldValue, RecordType};
 pub use secondary::Secondary;
+pub(crate) use versions::SetVersion;
 
 use crate::lock::Owner;
 use crate::procedure::Foresight;

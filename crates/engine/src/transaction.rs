@@ -7,6 +7,8 @@ mod commit;
 mod cursor;
 mod fields;
 mod gaps;
+mod isolation;
+mod keyed;
 pub(crate) mod long_value;
 mod objects;
 mod observation;
@@ -20,7 +22,8 @@ mod set_records;
 
 pub(crate) use commit::Committing;
 pub use cursor::{Cursor, Direction};
-pub(crate) use long_value::store_here;
+pub use isolation::Isolation;
+pub(crate) use long_value::{Stored, read as read_stored, store_here};
 pub use registry::Registry;
 
 use crate::database::Database;
@@ -33,9 +36,11 @@ use base::{Lsn, PageId, PartitionId, TransactionId};
 use call::Call;
 use driver::Work;
 use foldhash::fast::FixedState;
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::hash::BuildHasher;
 use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
 use std::task::Poll;
 
 /// What a transaction has done so far.
@@ -45,8 +50,8 @@ pub struct State {
     pub id: TransactionId,
     /// Its place in the lock table and the registry.
     pub owner: Owner,
-    /// How to take its updates back.
-    pub undo: UndoList,
+    /// How to take its updates back. The registry has it too, for the first reader of what was before.
+    pub undo: Rc<RefCell<UndoList>>,
     /// Whether it has logged anything.
     pub wrote: bool,
     /// Bytes of its updates in the log.
@@ -63,17 +68,25 @@ pub struct State {
     pages: Vec<PageId>,
     /// The procedure's call that it is, where procedures are logged.
     call: Call,
+    isolation: Isolation,
+    /// The moment that it sees, at snapshot level.
+    at: Lsn,
 }
 
 impl State {
     /// A transaction found unfinished after a restart.
     pub(crate) fn unfinished(id: TransactionId, undo: UndoList) -> State {
-        State { id, undo, wrote: true, ..State::default() }
+        State { id, undo: Rc::new(RefCell::new(undo)), wrote: true, ..State::default() }
+    }
+
+    /// How many updates it would have to take back.
+    pub(crate) fn updates(&self) -> usize {
+        self.undo.borrow().len()
     }
 
     /// Forgets everything but its place and the memory.
     fn clear(&mut self) {
-        self.undo.clear();
+        self.undo.borrow_mut().clear();
         self.chains.clear();
         self.loose = None;
         self.pages.clear();
@@ -81,6 +94,7 @@ impl State {
         self.wrote = false;
         self.logged = 0;
         self.dependency = Lsn::ZERO;
+        self.isolation = Isolation::Serializable;
     }
 }
 
@@ -271,7 +285,7 @@ impl Transaction {
     /// # });
     /// ```
     pub fn savepoint(&self) -> Savepoint {
-        Savepoint { undo: self.state.undo.len(), sets: self.database.0.sets.borrow().position(self.state.owner) }
+        Savepoint { undo: self.state.updates(), sets: self.database.0.sets.borrow().position(self.state.owner) }
     }
 
     /// One object reference: charged. True if [`Transaction::delayed_reference`] has to be awaited before it may be made.

@@ -25,6 +25,12 @@ impl UndoList {
         self.bytes.extend_from_slice(undo);
     }
 
+    /// The stored forms, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let ends = self.starts.iter().skip(1).copied().chain([self.bytes.len()]);
+        self.starts.iter().zip(ends).map(|(start, end)| &self.bytes[*start..end])
+    }
+
     /// How many updates there are to undo.
     pub fn len(&self) -> usize {
         self.starts.len()

@@ -27,6 +27,11 @@ pub struct Position {
     pub slot: u16,
 }
 
+/// A number that no other record of its partition has.
+pub fn number(position: Position) -> u64 {
+    u64::from(position.page.number) << 16 | u64::from(position.slot)
+}
+
 /// Places are given out at most so many pages beyond the tail: whoever comes then waits for the first of these pages, so that
 /// a crowd does not fill the buffer with pages of which each waits for the one before.
 pub const AHEAD_MAX: u32 = 8;

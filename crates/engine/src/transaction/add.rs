@@ -1,7 +1,7 @@
 //! Adding to an integer: the action that the log of actions is made for.
 
 use super::Transaction;
-use super::records::Keyed;
+use super::keyed::Keyed;
 use crate::lock::Mode;
 use crate::set::{Refusal, add_to};
 use crate::{Error, Result};

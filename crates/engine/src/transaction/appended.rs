@@ -7,6 +7,7 @@ use crate::log::record::Undo;
 use crate::organization::allocator;
 use crate::organization::append::{self, LIVE, Places, Position};
 use crate::page::{Change, Edit, PageKind, Pages, header, slotted};
+use crate::version::Viewing;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
 
@@ -129,6 +130,9 @@ impl Transaction {
         self.depart()?;
         let database = self.database.clone();
         let count = database.complete(|| database.append_page_count(partition)).await?;
+        if let Some(viewing) = self.viewing() {
+            return self.scan_appended_past(viewing, partition, count, look).await;
+        }
         for number in 1..count {
             let page = PageId::new(partition, number);
             let records = database.refer(partition, || database.appended(page)).await?;
@@ -150,6 +154,36 @@ impl Transaction {
     }
 }
 
+impl Transaction {
+    /// Shows the records of an append partition that the view sees.
+    async fn scan_appended_past(
+        &mut self,
+        viewing: Viewing,
+        partition: PartitionId,
+        count: u32,
+        mut look: impl FnMut(Position, &[u8]) -> bool,
+    ) -> Result<()> {
+        let database = self.database.clone();
+        for number in 1..count {
+            let page = PageId::new(partition, number);
+            let read = || {
+                let mut seen = Vec::new();
+                for (slot, _) in database.appended(page)? {
+                    let position = Position { page, slot };
+                    seen.extend(database.appended_in(viewing.view, position)?.map(|record| (position, record)));
+                }
+                Ok(seen)
+            };
+            let seen = database.refer(partition, read).await?;
+            self.tell(page, 0, false);
+            if seen.iter().any(|(position, record)| !look(*position, &record[1..])) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The number of an arrival as a position; a set has no pages, but so many records that a page's number and a slot's are
 /// needed.
 fn position_of(partition: PartitionId, number: u64) -> Position {
@@ -157,7 +191,7 @@ fn position_of(partition: PartitionId, number: u64) -> Position {
 }
 
 fn lock_name(position: Position) -> Resource {
-    Resource::record(position.page.partition, u64::from(position.page.number) << 16 | u64::from(position.slot))
+    Resource::record(position.page.partition, append::number(position))
 }
 
 impl crate::Database {

@@ -4,7 +4,7 @@
 //! log buffer (early lock release), unless the settings say otherwise: whoever reads its updates then has a later commit
 //! record, or, if it only reads, waits until this one is durable.
 
-use super::{Active, State, Transaction};
+use super::{Active, Isolation, State, Transaction};
 use crate::Result;
 use crate::canary::{self, Canary};
 use crate::database::Database;
@@ -67,7 +67,7 @@ impl Transaction {
         let inner = &*self.database.0;
         inner.executor.charge(Work::EndTransaction);
         inner.executor.charge_times(Work::LockPair, inner.locks.borrow().held(self.state.owner) as u64);
-        let changes = self.state.undo.len() + inner.sets.borrow().changes(self.state.owner);
+        let changes = self.state.updates() + inner.sets.borrow().changes(self.state.owner);
         if changes > 0 {
             // A procedure that is logged as such has no record for each change.
             let of_changes = if self.state.call.is_logged() { 0 } else { changes as u64 };
@@ -139,6 +139,9 @@ impl Ending {
     async fn finish(mut self) -> Result<()> {
         if self.only_read() {
             self.database.0.sets.borrow_mut().commit(self.state.owner);
+            if self.state.isolation == Isolation::ReadCommitted {
+                self.state.dependency = self.database.present();
+            }
             return self.database.commit_read(&self.state).await;
         }
         if self.state.chains.is_empty() {
@@ -147,6 +150,7 @@ impl Ending {
         // The pages are freed even if nobody waits for it.
         let executor = self.database.0.executor.clone();
         let committed = async move {
+            self.database.keep_long_values(self.state.owner).await;
             self.commit_update().await?;
             self.free_chains().await;
             Ok(())
@@ -168,6 +172,7 @@ impl Ending {
             let mut sets = inner.sets.borrow_mut();
             let lsn = database.append_commit(&sets, state, &packed);
             sets.commit(state.owner);
+            database.commit_versions(state, lsn);
             if sets.is_capturing() {
                 database.charge_copies(&mut sets);
             }
@@ -258,7 +263,11 @@ impl Database {
         let inner = &*self.0;
         debug_assert_eq!(inner.locks.borrow().held(state.owner), 0, "an ended transaction holds no lock");
         inner.unfinished.set(inner.unfinished.get() - state.logged);
+        let (isolation, at) = (state.isolation, state.at);
         inner.registry.borrow_mut().end(state);
+        if isolation != Isolation::Serializable {
+            self.end_views(isolation, at);
+        }
         inner.active.set(inner.active.get() - 1);
         inner.admission.wake_one(&inner.executor);
     }

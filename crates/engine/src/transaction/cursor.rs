@@ -3,13 +3,16 @@
 
 use super::long_value::{self, Stored};
 use super::{Transaction, key_hash};
+use crate::database::Database;
 use crate::lock::{Attempt, Mode, Resource};
 use crate::organization::b_tree;
 use crate::page::{Pages, slotted};
+use crate::version::Viewing;
 use crate::{Need, Result};
 use base::PartitionId;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
+use std::rc::Rc;
 
 /// Which way a cursor goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub struct Cursor {
     partition: PartitionId,
     direction: Direction,
     locks: bool,
+    /// What it sees, if it takes no locks for that.
+    viewing: Option<Rc<Viewing>>,
     /// Where reading goes on; `None` at the end.
     from: Option<Bound<Vec<u8>>>,
     /// Where the range ends, on the far side.
@@ -34,11 +39,8 @@ pub struct Cursor {
     ready: VecDeque<(Vec<u8>, Value)>,
 }
 
-#[derive(Clone, Debug)]
-enum Value {
-    Here(Vec<u8>),
-    Elsewhere(usize, u32),
-}
+/// A stored value.
+type Value = Vec<u8>;
 
 /// A leaf's share of a range: its records, and where to go on.
 struct Share {
@@ -53,6 +55,39 @@ impl Cursor {
         self.locks = false;
         self
     }
+
+    /// What its view sees of the share of a leaf that was just read.
+    fn seen(&self, database: &Database, mut share: Share) -> Share {
+        let Some(viewing) = &self.viewing else { return share };
+        let from = as_slice(self.from.as_ref().expect("the range is not at its end"));
+        // What is before the next leaf; the range may end earlier.
+        let (lower, upper) = match (self.direction, &share.from) {
+            (Direction::Forward, Some(next)) => (from, before(next)),
+            (Direction::Forward, None) => (from, as_slice(&self.to)),
+            (Direction::Backward, Some(next)) => (before(next), from),
+            (Direction::Backward, None) => (as_slice(&self.to), from),
+        };
+        let is_within = |key: &[u8]| match self.direction {
+            Direction::Forward => is_before(key, &self.to),
+            Direction::Backward => is_after(key, &self.to),
+        };
+        let ghosts = database.ghosts_within(self.partition, (lower, upper));
+        let mut records: BTreeMap<Vec<u8>, Option<Value>> = ghosts.into_iter().map(|key| (key, None)).collect();
+        records.extend(share.records.into_iter().map(|(key, value)| (key, Some(value))));
+        let mut states: VecDeque<(Vec<u8>, Value)> = records
+            .into_iter()
+            .filter(|(key, _)| is_within(key))
+            .filter_map(|(key, mut state)| {
+                database.take_back(viewing.view, self.partition, &key, &mut state);
+                state.map(|state| (key, state))
+            })
+            .collect();
+        if self.direction == Direction::Backward {
+            states.make_contiguous().reverse();
+        }
+        share.records = states;
+        share
+    }
 }
 
 /// What a step through a leaf came to.
@@ -65,6 +100,15 @@ fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     match bound {
         Bound::Included(key) => Bound::Included(key),
         Bound::Excluded(key) => Bound::Excluded(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
+/// The near side of where a range goes on: what is before it has been read.
+fn before(next: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    match next {
+        Bound::Included(key) => Bound::Excluded(key),
+        Bound::Excluded(key) => Bound::Included(key),
         Bound::Unbounded => Bound::Unbounded,
     }
 }
@@ -110,7 +154,9 @@ impl Transaction {
             Direction::Forward => (own(lower), own(upper)),
             Direction::Backward => (own(upper), own(lower)),
         };
-        Cursor { partition, direction, locks: true, from: Some(from), to, ready: VecDeque::new() }
+        let viewing = self.viewing().map(Rc::new);
+        let locks = viewing.is_none();
+        Cursor { partition, direction, locks, viewing, from: Some(from), to, ready: VecDeque::new() }
     }
 
     /// The cursor's next record, key and value; `None` at the end of the range.
@@ -132,7 +178,11 @@ impl Transaction {
                 self.delayed_reference().await?;
             }
             let database = self.database.clone();
-            match database.refer(cursor.partition, || self.read_leaf(cursor)).await? {
+            let read = || match self.read_leaf(cursor)? {
+                Step::Read(share) => Ok(Step::Read(cursor.seen(&database, share))),
+                blocked @ Step::Blocked(_) => Ok(blocked),
+            };
+            match database.refer(cursor.partition, read).await? {
                 Step::Read(share) => {
                     if let Some((key, _)) = share.records.front() {
                         self.tell_key(cursor.partition, key, false);
@@ -143,10 +193,14 @@ impl Transaction {
                 Step::Blocked(resource) => self.lock(resource, Mode::Shared).await?,
             }
         }
-        let Some((key, value)) = cursor.ready.pop_front() else { return Ok(None) };
-        let value = match value {
-            Value::Here(value) => value,
-            Value::Elsewhere(length, first) => self.fetch(cursor.partition, length, first).await?,
+        let Some((key, stored)) = cursor.ready.pop_front() else { return Ok(None) };
+        let value = match (long_value::read(&stored), &cursor.viewing) {
+            (Stored::Here(value), _) => value.to_vec(),
+            (Stored::Elsewhere(length, first), None) => self.database.fetch(cursor.partition, length, first).await?,
+            (Stored::Elsewhere(..), Some(viewing)) => {
+                let value = self.database.read_at(viewing.view, cursor.partition, &key).await?;
+                value.expect("what a view sees of a record stays")
+            }
         };
         Ok(Some((key, value)))
     }
@@ -178,7 +232,7 @@ impl Transaction {
                 }
                 return Ok(Step::Read(share));
             }
-            share.records.push_back((key.clone(), copy(slotted::value(page, slot))));
+            share.records.push_back((key.clone(), slotted::value(page, slot).to_vec()));
         }
         match position.fence {
             // The records up to the fence are done; the next leaf begins there, even if it is beyond the range. The gap that
@@ -222,7 +276,7 @@ impl Transaction {
             if let Some(resource) = self.lock_seen(cursor, Some(&key))? {
                 return Ok(Step::Blocked(resource));
             }
-            share.records.push_back((key.clone(), copy(slotted::value(page, slot))));
+            share.records.push_back((key.clone(), slotted::value(page, slot).to_vec()));
         }
         let goes_on = |fence: &Vec<u8>| match &cursor.to {
             Bound::Included(to) | Bound::Excluded(to) => fence > to,
@@ -292,13 +346,6 @@ impl Transaction {
         }
         self.state.dependency = self.state.dependency.max(locks.dependency(resource));
         Ok(None)
-    }
-}
-
-fn copy(stored: &[u8]) -> Value {
-    match long_value::read(stored) {
-        Stored::Here(value) => Value::Here(value.to_vec()),
-        Stored::Elsewhere(length, first) => Value::Elsewhere(length, first),
     }
 }
 

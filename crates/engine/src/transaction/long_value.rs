@@ -10,7 +10,7 @@ use crate::log::record::Undo;
 use crate::organization::allocator;
 use crate::organization::b_tree::{self, overflow};
 use crate::page::{Edit, Pages};
-use crate::{Error, Need, Result};
+use crate::{Database, Error, Need, Result};
 use base::{PageId, PartitionId};
 
 /// The size of the version word in bytes.
@@ -123,37 +123,11 @@ impl Transaction {
                 };
                 let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
                 let first = PageId::new(partition, number);
-                state.loose = Some(Chain { undo: state.undo.len(), first });
+                state.loose = Some(Chain { undo: state.updates(), first });
                 database.update(state, &Undo::FreePage { page: first }, &edits);
                 Ok(number)
             })
             .await
-    }
-
-    /// Reads a long value of `length` bytes that begins on page `first`.
-    pub(super) async fn fetch(&self, partition: PartitionId, length: usize, first: u32) -> Result<Vec<u8>> {
-        let mut value = Vec::with_capacity(length);
-        let mut page = PageId::new(partition, first);
-        while page.number != 0 && value.len() < length {
-            let start = value.len();
-            let buffer = &self.database.0.buffer;
-            page.number = self
-                .database
-                .complete(|| {
-                    value.truncate(start);
-                    let pool = buffer.pool().borrow();
-                    let (next, bytes) = part(&*pool, page)?;
-                    value.extend_from_slice(bytes);
-                    Ok(next)
-                })
-                .await?;
-        }
-        if value.len() != length {
-            let file = self.database.0.buffer.file(partition);
-            let id = PageId::new(partition, first);
-            return Err(file.damaged(id, format!("its long value has {} bytes of {length}", value.len())));
-        }
-        Ok(value)
     }
 
     /// The long value that was built last is part of the tree.
@@ -170,8 +144,35 @@ impl Transaction {
     /// Remembers that the pages of a long value are to be freed once the transaction is committed.
     pub(super) fn give_up_chain(&mut self, partition: PartitionId, stored: &[u8]) {
         if let Stored::Elsewhere(_, first) = read(stored) {
-            let chain = Chain { undo: self.state.undo.len(), first: PageId::new(partition, first) };
+            let chain = Chain { undo: self.state.updates(), first: PageId::new(partition, first) };
             self.state.chains.push(chain);
         }
+    }
+}
+
+impl Database {
+    /// Reads a long value of `length` bytes that begins on page `first`.
+    pub(crate) async fn fetch(&self, partition: PartitionId, length: usize, first: u32) -> Result<Vec<u8>> {
+        let mut value = Vec::with_capacity(length);
+        let mut page = PageId::new(partition, first);
+        while page.number != 0 && value.len() < length {
+            let start = value.len();
+            let buffer = &self.0.buffer;
+            page.number = self
+                .complete(|| {
+                    value.truncate(start);
+                    let pool = buffer.pool().borrow();
+                    let (next, bytes) = part(&*pool, page)?;
+                    value.extend_from_slice(bytes);
+                    Ok(next)
+                })
+                .await?;
+        }
+        if value.len() != length {
+            let file = self.0.buffer.file(partition);
+            let id = PageId::new(partition, first);
+            return Err(file.damaged(id, format!("its long value has {} bytes of {length}", value.len())));
+        }
+        Ok(value)
     }
 }

@@ -24,8 +24,14 @@ impl Transaction {
         if self.reference() {
             self.delayed_reference().await?;
         }
-        let (place, length) = self.lock_object(partition, number, Mode::Shared).await?;
         let database = self.database.clone();
+        if let Some(viewing) = self.viewing() {
+            let (place, length, _) = self.find_object(partition, number)?;
+            let seen = database.refer(partition, || database.object_at(viewing.view, number, place, length)).await?;
+            self.tell(place.page, place.slot(length), false);
+            return Ok(look(&seen));
+        }
+        let (place, length) = self.lock_object(partition, number, Mode::Shared).await?;
         let mut look = Some(look);
         let seen = database
             .refer(partition, || {
@@ -102,6 +108,19 @@ impl Transaction {
 
     /// Finds an object and locks it, or its page, as the partition's locking asks.
     async fn lock_object(&mut self, partition: PartitionId, number: u64, mode: Mode) -> Result<(Place, usize)> {
+        let (place, length, locking) = self.find_object(partition, number)?;
+        let record = Resource::record(partition, number);
+        match locking {
+            Locking::None => {}
+            Locking::Page => self.lock(Resource::page(place.page), mode).await?,
+            Locking::Record => self.lock(record, mode).await?,
+        }
+        self.check_conflict(partition, record, mode)?;
+        Ok((place, length))
+    }
+
+    /// Where an object is, its length in bytes, and how the partition is locked.
+    fn find_object(&self, partition: PartitionId, number: u64) -> Result<(Place, usize, Locking)> {
         self.depart()?;
         let found = self.database.describe(partition)?;
         let Organization::Direct { objects, blocking_factor, record_size } = found.organization else {
@@ -111,11 +130,6 @@ impl Transaction {
             return Err(Error::NoRecord(found.name.clone()));
         }
         let place = direct::place(partition, number, blocking_factor, record_size);
-        match found.locking {
-            Locking::None => {}
-            Locking::Page => self.lock(Resource::page(place.page), mode).await?,
-            Locking::Record => self.lock(Resource::record(partition, number), mode).await?,
-        }
-        Ok((place, record_size as usize))
+        Ok((place, record_size as usize, found.locking))
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Locks are named by key, so they are taken before the tree is searched. Phantoms are kept out in `gaps.rs`.
 
+use super::keyed::Keyed;
 use super::long_value::{self, Stored, VERSION_SIZE};
 use super::{Transaction, key_hash};
 use crate::catalog::Organization;
@@ -27,14 +28,6 @@ pub(super) enum Obstacle {
     Reference,
     /// The lock, which was not granted at once.
     Lock(Resource, Outcome),
-}
-
-/// What a partition with keys is to who changes its records.
-pub(super) enum Keyed {
-    BTree,
-    Set,
-    /// A set whose records have a type, and perhaps secondary indexes.
-    TypedSet,
 }
 
 /// What became of a synchronous step that may meet a lock.
@@ -97,6 +90,11 @@ impl Transaction {
     }
 
     async fn read(&mut self, partition: PartitionId, key: &[u8], mode: Mode) -> Result<Option<Vec<u8>>> {
+        if mode == Mode::Shared
+            && let Some(viewing) = self.viewing()
+        {
+            return self.read_past(viewing, partition, key).await;
+        }
         if let Some(obstacle) = self.enter(partition, key, mode)? {
             self.overcome(obstacle, partition, key, mode).await?;
         }
@@ -110,7 +108,7 @@ impl Transaction {
         match found {
             Found::Nothing => Ok(None),
             Found::Here(value) => Ok(Some(value)),
-            Found::Elsewhere(length, first) => self.fetch(partition, length, first).await.map(Some),
+            Found::Elsewhere(length, first) => self.database.fetch(partition, length, first).await.map(Some),
         }
     }
 
@@ -140,6 +138,10 @@ impl Transaction {
         key: &[u8],
         look: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
+        if let Some(viewing) = self.viewing() {
+            let value = self.read_past(viewing, partition, key).await?;
+            return Ok(look(value.as_deref()));
+        }
         if let Some(obstacle) = self.enter(partition, key, Mode::Shared)? {
             self.overcome(obstacle, partition, key, Mode::Shared).await?;
         }
@@ -154,7 +156,7 @@ impl Transaction {
         match seen {
             Ok(answer) => Ok(answer),
             Err((length, first)) => {
-                let value = self.fetch(partition, length, first).await?;
+                let value = self.database.fetch(partition, length, first).await?;
                 Ok(look.take().expect("a long value was not shown yet")(Some(&value)))
             }
         }
@@ -399,7 +401,7 @@ impl Transaction {
         }
         let resource = Resource::record(partition, key_hash(key));
         match self.request(resource, mode) {
-            Outcome::Granted => Ok(None),
+            Outcome::Granted => self.check_conflict(partition, resource, mode).map(|()| None),
             denied => Ok(Some(Obstacle::Lock(resource, denied))),
         }
     }
@@ -414,11 +416,16 @@ impl Transaction {
         mode: Mode,
     ) -> Result<()> {
         match obstacle {
-            Obstacle::Lock(resource, denied) => self.wait_for_lock(resource, denied).await,
+            Obstacle::Lock(resource, denied) => {
+                self.wait_for_lock(resource, denied).await?;
+                self.check_conflict(partition, resource, mode)
+            }
             Obstacle::Reference => {
                 self.delayed_reference().await?;
                 if self.database.check_keyed(partition)? {
-                    self.lock(Resource::record(partition, key_hash(key)), mode).await?;
+                    let record = Resource::record(partition, key_hash(key));
+                    self.lock(record, mode).await?;
+                    self.check_conflict(partition, record, mode)?;
                 }
                 Ok(())
             }
@@ -442,37 +449,6 @@ impl Transaction {
 }
 
 impl Database {
-    /// Whether the partition is a memory-resident set.
-    #[inline]
-    pub(crate) fn is_set(&self, partition: PartitionId) -> bool {
-        let partitions = self.0.partitions.borrow();
-        matches!(partitions[usize::from(partition.0)].organization, Organization::Set { .. })
-    }
-
-    #[inline]
-    pub(super) fn keyed(&self, partition: PartitionId) -> Keyed {
-        let partitions = self.0.partitions.borrow();
-        let found = &partitions[usize::from(partition.0)];
-        match found.organization {
-            Organization::Set { .. } if found.schema.is_some() => Keyed::TypedSet,
-            Organization::Set { .. } => Keyed::Set,
-            _ => Keyed::BTree,
-        }
-    }
-
-    /// Whether the records, which have keys, are locked.
-    #[inline]
-    pub(super) fn check_keyed(&self, partition: PartitionId) -> Result<bool> {
-        let partitions = self.0.partitions.borrow();
-        let Some(found) = partitions.get(usize::from(partition.0)) else {
-            return Err(Error::NoPartition(format!("number {}", partition.0)));
-        };
-        if !matches!(found.organization, Organization::BTree | Organization::Set { arrivals: false, .. }) {
-            return Err(found.wrong_organization("its records have no keys"));
-        }
-        Ok(found.locking == crate::catalog::Locking::Record)
-    }
-
     /// The leaf of `key`, if its parents are in memory: what is in memory of it comes nearer while the lock is asked for.
     /// It stays the leaf until the caller waits for something.
     #[inline]

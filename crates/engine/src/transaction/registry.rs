@@ -2,18 +2,19 @@
 
 use super::{Active, State};
 use crate::lock::Owner;
+use crate::undo::UndoList;
 use base::{Lsn, TransactionId};
 use executor::TaskId;
+use std::cell::RefCell;
+use std::rc::Rc;
 
-#[derive(Clone, Copy)]
 struct Slot {
     /// From where a scan of the log finds all its records; `Lsn::MAX` while it has none.
     first_lsn: Lsn,
     waiter: Option<TaskId>,
     doomed: bool,
+    undo: Rc<RefCell<UndoList>>,
 }
-
-const EMPTY: Slot = Slot { first_lsn: Lsn::MAX, waiter: None, doomed: false };
 
 /// The table of active transactions, indexed by lock owner.
 pub struct Registry {
@@ -44,8 +45,9 @@ impl Registry {
     /// Enters a new transaction.
     pub fn begin(&mut self, began: Option<u64>) -> Active {
         let mut state = self.spare.pop().unwrap_or_else(|| {
-            self.slots.push(EMPTY);
-            let state = State { owner: Owner(self.slots.len() as u32 - 1), ..State::default() };
+            let state = State { owner: Owner(self.slots.len() as u32), ..State::default() };
+            let undo = Rc::clone(&state.undo);
+            self.slots.push(Slot { first_lsn: Lsn::MAX, waiter: None, doomed: false, undo });
             Active(Some(Box::new(state)))
         });
         state.id = TransactionId(self.next);
@@ -56,7 +58,8 @@ impl Registry {
 
     /// Removes an ended transaction.
     pub fn end(&mut self, mut state: Active) {
-        self.slots[state.owner.0 as usize] = EMPTY;
+        let slot = &mut self.slots[state.owner.0 as usize];
+        (slot.first_lsn, slot.waiter, slot.doomed) = (Lsn::MAX, None, false);
         state.clear();
         self.spare.push(state);
     }
@@ -102,6 +105,12 @@ impl Registry {
         let slot = &mut self.slots[owner.0 as usize];
         slot.doomed = true;
         slot.waiter.take()
+    }
+
+    /// Every owner, and what its transaction has to take back.
+    pub fn undo_lists(&self) -> Vec<(Owner, Rc<RefCell<UndoList>>)> {
+        let owners = (0..).map(Owner);
+        owners.zip(self.slots.iter().map(|slot| Rc::clone(&slot.undo))).collect()
     }
 
     /// Whether the transaction must give up.

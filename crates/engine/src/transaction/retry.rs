@@ -1,6 +1,6 @@
 //! Trying again: a closure as a transaction, and what has to be done at a transaction's end.
 
-use super::Transaction;
+use super::{Isolation, Transaction};
 use crate::{Database, Error, Result};
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 
@@ -61,13 +61,42 @@ impl Database {
     /// # Ok(())
     /// # });
     /// ```
-    pub async fn transaction<T>(&self, mut work: impl AsyncFnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+    pub async fn transaction<T>(&self, work: impl AsyncFnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        self.transaction_at(Isolation::Serializable, work).await
+    }
+
+    /// As [`Database::transaction`], at a level of isolation; one that would have overwritten what its snapshot does not have
+    /// is run again, too, on a new snapshot.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # use entresol_engine::Isolation;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database
+    ///     .transaction_at(Isolation::Snapshot, async |tx| {
+    ///         let number = tx.get(notes, b"number").await?.map_or(0, |bytes| bytes[0]);
+    ///         tx.put(notes, b"number", &[number + 1]).await
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn transaction_at<T>(
+        &self,
+        isolation: Isolation,
+        mut work: impl AsyncFnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<T> {
         let mut began = None;
         let mut backoff_ns = BACKOFF_NS_MIN;
         // When the latest try but the first began: how long the first took does not matter for the wait behind the second.
         let mut tried = None;
         loop {
-            let mut transaction = self.begin_aged(began).await?;
+            let mut transaction = self.begin_tried(began, isolation).await?;
             match work(&mut transaction).await {
                 Ok(value) => {
                     transaction.commit().await?;

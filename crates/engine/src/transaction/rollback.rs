@@ -69,7 +69,11 @@ impl Transaction {
     /// ```
     pub async fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         self.database.0.sets.borrow_mut().roll_back_to(self.state.owner, savepoint.sets);
-        self.database.clone().undo(&mut self.state, savepoint.undo).await
+        let database = self.database.clone();
+        database.undo(&mut self.state, savepoint.undo).await?;
+        let of_sets = database.0.sets.borrow().changes(self.state.owner);
+        database.forget_versions(&self.state, savepoint.undo, of_sets);
+        Ok(())
     }
 }
 
@@ -94,6 +98,7 @@ impl Database {
         }
         self.0.executor.charge_times(Work::LockPair, self.0.locks.borrow().held(state.owner) as u64);
         self.0.executor.settle().await;
+        self.forget_versions(&state, 0, 0);
         self.release_locks(&state, None);
         self.retire(state);
         Ok(())
@@ -101,19 +106,22 @@ impl Database {
 
     /// Takes back all but the first `remaining` updates.
     pub(crate) async fn undo(&self, state: &mut State, remaining: usize) -> Result<()> {
-        while state.undo.len() > remaining {
-            let left = state.undo.len() - 1;
-            let stored = state.undo.last().expect("there is at least one").to_vec();
+        loop {
+            let left = state.updates();
+            if left <= remaining {
+                return Ok(());
+            }
+            let left = left - 1;
+            let stored = state.undo.borrow().last().expect("there is at least one").to_vec();
             let undo = UndoList::decode(&stored);
             self.persist(async || self.complete(|| self.compensate(state, &undo, left as u32)).await).await?;
-            state.undo.truncate(left);
+            state.undo.borrow_mut().truncate(left);
             state.chains.retain(|chain| chain.undo < left);
             state.loose = state.loose.filter(|chain| chain.undo < left);
             if let Undo::Remove { partition, key } = undo {
                 self.persist(async || self.complete(|| self.merge(partition, key)).await).await?;
             }
         }
-        Ok(())
     }
 
     fn compensate(&self, state: &State, undo: &Undo<'_>, remaining: u32) -> Result<(), Need> {

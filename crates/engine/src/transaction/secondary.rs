@@ -11,7 +11,9 @@ use crate::Result;
 use crate::catalog::{Locking, Partition};
 use crate::lock::{Attempt, LockTable, Mode, Resource};
 use crate::set::{FieldValue, Refusal, Sets};
+use crate::version::Viewing;
 use base::PartitionId;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::rc::Rc;
 
@@ -129,6 +131,10 @@ impl Transaction {
         if span.is_empty() {
             return Ok(());
         }
+        if let Some(viewing) = self.viewing() {
+            self.database.segments_returned().await;
+            return self.range_past(viewing, partition, (secondary, &span), look);
+        }
         if found.locking != Locking::Record {
             self.depart()?;
         }
@@ -151,6 +157,27 @@ impl Transaction {
                 }
             }
         }
+    }
+
+    /// Shows the records of a span that the view sees. An index has the present only, so every record is looked at.
+    fn range_past(
+        &self,
+        viewing: Viewing,
+        partition: PartitionId,
+        (secondary, span): (usize, &Span),
+        mut look: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        let mut within = BTreeMap::new();
+        let collect = |key: &[u8], value: &[u8]| {
+            let of = self.database.0.sets.borrow().secondary_key(partition, secondary, value);
+            if let Some(of) = of.filter(|of| *of >= span.from && span.contains(of)) {
+                within.insert((of, key.to_vec()), value.to_vec());
+            }
+            true
+        };
+        self.database.scan_set_at(viewing.view, partition, collect);
+        let _ended = within.iter().find(|((_, key), value)| !look(key, value));
+        Ok(())
     }
 
     /// Locks the entry behind `last` with the gap below it and copies its record; nothing at the end of the span, whose
@@ -217,6 +244,7 @@ impl Transaction {
                 Step::Refused(refusal) => self.database.overcome_refusal(found.id(), refusal).await?,
                 Step::Met(Passage::Blocked(resource, mode)) => self.lock(resource, mode).await?,
                 Step::Met(Passage::Done(written)) => {
+                    self.keep_set_changes();
                     self.database.0.statistics.count_reference(usize::from(found.id), true);
                     return Ok(written);
                 }
@@ -248,6 +276,13 @@ impl Transaction {
         }
     }
 
+    /// After a change: keeps what records were before, if that is wanted.
+    pub(super) fn keep_set_changes(&self) {
+        if self.database.0.keeps_versions.get() {
+            self.database.keep_set_changes(self.state.owner);
+        }
+    }
+
     /// Adds a typed record to a set of arrivals and returns its number.
     pub(super) async fn append_typed(&mut self, found: &Rc<Partition>, value: &[u8]) -> Result<u64> {
         let schema = found.typed()?;
@@ -257,6 +292,7 @@ impl Transaction {
                 Step::Refused(refusal) => self.database.overcome_refusal(found.id(), refusal).await?,
                 Step::Met(Passage::Blocked(resource, mode)) => self.lock(resource, mode).await?,
                 Step::Met(Passage::Done(number)) => {
+                    self.keep_set_changes();
                     self.database.0.statistics.count_reference(usize::from(found.id), true);
                     return Ok(number);
                 }

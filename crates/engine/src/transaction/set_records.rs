@@ -117,6 +117,10 @@ impl Transaction {
             return Err(found.wrong_organization("use a cursor, object numbers or scan_appended"));
         }
         self.depart()?;
+        if let Some(viewing) = self.viewing() {
+            self.database.scan_set_at(viewing.view, partition, look);
+            return Ok(());
+        }
         let sets = self.database.0.sets.borrow();
         let _ended = sets.iterate(partition).find(|(key, value)| !look(key, value));
         Ok(())
@@ -137,6 +141,7 @@ impl Transaction {
             };
             database.overcome_refusal(partition, refusal).await?;
         };
+        self.keep_set_changes();
         database.0.statistics.count_reference(usize::from(partition.0), true);
         Ok(answer)
     }
@@ -161,7 +166,7 @@ fn grow_set(executor: &Executor, sets: &mut Sets, partition: PartitionId) -> Res
 impl Database {
     /// Brings what a set lacks, or says why it cannot be had.
     #[cold]
-    pub(super) async fn overcome_refusal(&self, partition: PartitionId, refusal: Refusal) -> Result<()> {
+    pub(crate) async fn overcome_refusal(&self, partition: PartitionId, refusal: Refusal) -> Result<()> {
         let name = || self.describe(partition).map(|found| found.name.clone());
         match refusal {
             Refusal::NoSegment => self.add_segment(partition),

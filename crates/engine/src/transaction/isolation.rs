@@ -1,0 +1,181 @@
+//! What a transaction sees of others.
+//!
+//! Whoever changes a record locks it exclusively until its end, at every level; the levels differ in what reading takes.
+//! Serializable transactions are strictly two-phase: they lock what they read, gaps of ranges included, so that the order of
+//! their commits is a serial one. The others read versions and take no locks for that. One at snapshot level that would
+//! change what was changed after its moment gives up (first updater wins), so that no update is lost; a serializable one
+//! beside it sees it as a writer like any other, because its changes lock and pass gaps as all do.
+
+use super::Transaction;
+use crate::catalog::Locking;
+use crate::database::Database;
+use crate::lock::{Mode, Resource};
+use crate::version::{View, Viewing};
+use crate::{Error, Result};
+use base::{Lsn, PartitionId};
+
+/// What a transaction sees of others (Berenson, Bernstein, Gray, Melton, O'Neil and O'Neil: A Critique of ANSI SQL Isolation
+/// Levels, SIGMOD 1995; Adya, Liskov and O'Neil, ICDE 2000).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isolation {
+    /// Each call sees what was committed when it began. A cursor is one call.
+    ReadCommitted,
+    /// All calls see what was committed when the transaction began, and what it has done itself. Of two that change the same
+    /// record, the second gives up.
+    Snapshot,
+    /// As if transactions ran one after the other, in the order of their commits.
+    #[default]
+    Serializable,
+}
+
+impl Isolation {
+    /// Every level, the weakest first.
+    pub const ALL: [Isolation; 3] = [Isolation::ReadCommitted, Isolation::Snapshot, Isolation::Serializable];
+}
+
+impl Database {
+    /// Begins a transaction at a level of isolation; [`Database::begin`] is for serializable ones.
+    ///
+    /// # Errors
+    /// As [`Database::begin`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # use entresol_engine::Isolation;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+    /// let (mut one, mut other) = (database.begin_at(Isolation::Snapshot).await?, database.begin_at(Isolation::Snapshot).await?);
+    /// one.put(notes, b"milk", b"none").await?;
+    /// assert_eq!(other.get(notes, b"milk").await?.as_deref(), Some(&b"two litres"[..]), "nobody waits for who writes");
+    /// one.commit().await?;
+    /// assert_eq!(other.get(notes, b"milk").await?.as_deref(), Some(&b"two litres"[..]));
+    /// assert_eq!(other.put(notes, b"milk", b"three").await, Err(Error::WriteConflict("notes".into())));
+    /// # other.rollback().await?;
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn begin_at(&self, isolation: Isolation) -> Result<Transaction> {
+        self.begin_tried(None, isolation).await
+    }
+
+    /// Begins a transaction that counts as old as an earlier try.
+    pub(super) async fn begin_tried(&self, began: Option<u64>, isolation: Isolation) -> Result<Transaction> {
+        let mut transaction = self.begin_aged(began).await?;
+        if isolation != Isolation::Serializable {
+            self.await_segments().await;
+            transaction.isolate(isolation)?;
+        }
+        Ok(transaction)
+    }
+
+    /// Before the first reader of the past: waits until every segment can be looked at.
+    pub(crate) async fn await_segments(&self) {
+        if !self.0.keeps_versions.get() {
+            self.segments_returned().await;
+        }
+    }
+
+    /// Begins to read as of `at`, outside the multiprogramming level: whoever only reads keeps nobody waiting.
+    pub(crate) fn begin_reading(&self, at: Lsn) -> Transaction {
+        let inner = &*self.0;
+        inner.active.set(inner.active.get() + 1);
+        let mut state = inner.registry.borrow_mut().begin(None);
+        (state.isolation, state.at) = (Isolation::Snapshot, at);
+        self.enter_snapshot(at);
+        Transaction { database: self.clone(), state, ended: false }
+    }
+}
+
+impl Transaction {
+    /// The transaction's level.
+    pub fn isolation(&self) -> Isolation {
+        self.state.isolation
+    }
+
+    fn isolate(&mut self, isolation: Isolation) -> Result<()> {
+        // What it reads depends on more than the order of commits, in which procedures are repeated.
+        self.depart()?;
+        self.state.isolation = isolation;
+        if isolation == Isolation::Snapshot {
+            self.state.at = self.database.present();
+            self.state.dependency = self.state.at;
+            self.database.enter_snapshot(self.state.at);
+        } else {
+            self.database.enter_reader();
+        }
+        Ok(())
+    }
+
+    /// The moment that a snapshot is of.
+    pub(crate) fn moment(&self) -> Lsn {
+        self.state.at
+    }
+
+    /// Ends a transaction that has only read a snapshot.
+    pub(crate) fn end_reading(&mut self) {
+        self.ended = true;
+        let state = std::mem::take(&mut self.state);
+        self.database.release_locks(&state, None);
+        self.database.retire(state);
+    }
+
+    /// What a call sees that takes no locks; `None` if calls do.
+    #[inline]
+    pub(super) fn viewing(&self) -> Option<Viewing> {
+        if self.state.isolation == Isolation::Serializable { None } else { Some(self.viewing_past()) }
+    }
+
+    #[cold]
+    fn viewing_past(&self) -> Viewing {
+        let owner = self.state.owner;
+        if self.state.isolation == Isolation::Snapshot {
+            return Viewing::of(View { at: self.state.at, owner });
+        }
+        Viewing::held(&self.database, View { at: self.database.present(), owner })
+    }
+
+    /// Whether a lock that was just granted is for a change of what was changed since the transaction's moment.
+    #[inline]
+    pub(super) fn check_conflict(&self, partition: PartitionId, record: Resource, mode: Mode) -> Result<()> {
+        if self.state.isolation != Isolation::Snapshot || mode == Mode::Shared {
+            return Ok(());
+        }
+        let view = View { at: self.state.at, owner: self.state.owner };
+        let found = self.database.describe(partition)?;
+        if found.locking != Locking::None && self.database.0.versions.borrow().is_changed_since(view, record) {
+            return Err(Error::WriteConflict(found.name.clone()));
+        }
+        Ok(())
+    }
+
+    /// The value of `key` that the view sees.
+    #[cold]
+    pub(super) async fn read_past(
+        &mut self,
+        viewing: Viewing,
+        partition: PartitionId,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        if self.reference() {
+            self.delayed_reference().await?;
+        }
+        self.database.check_keyed(partition)?;
+        let found = self.database.read_at(viewing.view, partition, key).await;
+        self.tell_key(partition, key, false);
+        found
+    }
+}
+
+impl Database {
+    /// The end of what a transaction has read without locks.
+    #[cold]
+    pub(super) fn end_views(&self, isolation: Isolation, at: Lsn) {
+        match isolation {
+            Isolation::Serializable => {}
+            Isolation::Snapshot => self.leave_snapshot(at),
+            Isolation::ReadCommitted => self.leave_reader(),
+        }
+    }
+}

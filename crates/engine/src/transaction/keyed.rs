@@ -1,0 +1,47 @@
+//! What partitions with keys are.
+
+use crate::catalog::{Locking, Organization};
+use crate::database::Database;
+use crate::{Error, Result};
+use base::PartitionId;
+
+/// What a partition with keys is to who changes its records.
+pub(super) enum Keyed {
+    BTree,
+    Set,
+    /// A set whose records have a type, and perhaps secondary indexes.
+    TypedSet,
+}
+
+impl Database {
+    /// Whether the partition is a memory-resident set.
+    #[inline]
+    pub(crate) fn is_set(&self, partition: PartitionId) -> bool {
+        let partitions = self.0.partitions.borrow();
+        matches!(partitions[usize::from(partition.0)].organization, Organization::Set { .. })
+    }
+
+    #[inline]
+    pub(super) fn keyed(&self, partition: PartitionId) -> Keyed {
+        let partitions = self.0.partitions.borrow();
+        let found = &partitions[usize::from(partition.0)];
+        match found.organization {
+            Organization::Set { .. } if found.schema.is_some() => Keyed::TypedSet,
+            Organization::Set { .. } => Keyed::Set,
+            _ => Keyed::BTree,
+        }
+    }
+
+    /// Whether the records, which have keys, are locked.
+    #[inline]
+    pub(super) fn check_keyed(&self, partition: PartitionId) -> Result<bool> {
+        let partitions = self.0.partitions.borrow();
+        let Some(found) = partitions.get(usize::from(partition.0)) else {
+            return Err(Error::NoPartition(format!("number {}", partition.0)));
+        };
+        if !matches!(found.organization, Organization::BTree | Organization::Set { arrivals: false, .. }) {
+            return Err(found.wrong_organization("its records have no keys"));
+        }
+        Ok(found.locking == Locking::Record)
+    }
+}

@@ -1,0 +1,408 @@
+//! Versions: what records were before the changes that a snapshot does not see (multiversion two-phase locking; Lee et al.
+//! 2008, section 4: rollback segments).
+//!
+//! Records are changed where they are. While anybody reads at a moment of the past, every change keeps the *before image* of
+//! its record beside its transaction; the commit moves it into *rollback segments*, append-only and in the order of commits,
+//! and the record's *chain* leads from its present state backward through them. A reader takes the present state and goes
+//! back along the chain until all that is left was committed by its moment. So it takes no locks, and nobody waits for it.
+//!
+//! A moment is a position of the log, a commit's time is that of its record: commits are ordered as they stand there. When
+//! nobody reads at a moment, nothing is kept and nothing is paid. What transactions under way had changed before the first
+//! reader came is found in their undo lists then ([`keep`]).
+//!
+//! A version is kept at a commit only if a snapshot lies between that commit and the one before it (Böttcher, Leis, Neumann
+//! and Kemper: Steam, VLDB 2019), unless all moments of a time are kept to travel to. So a record that is changed again and
+//! again beside one long reader has one version. The oldest are given up, extent by extent, as soon as no snapshot needs
+//! them.
+//!
+//! Nothing here is logged or recovered: rollback goes by undo lists, and a restart has no readers. A partition without locks
+//! keeps no versions.
+
+mod chain;
+mod ghosts;
+mod history;
+mod keep;
+mod read;
+mod snapshot;
+mod snapshots;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use chain::Before;
+pub(crate) use read::Viewing;
+pub use snapshot::Snapshot;
+
+use crate::Error;
+use crate::lock::{Owner, Resource};
+use crate::transaction::{Stored, read_stored};
+use base::{Lsn, PartitionId};
+use chain::{Link, Target, Version};
+use foldhash::fast::FixedState;
+use ghosts::Ghosts;
+use hashbrown::HashMap;
+use history::History;
+use snapshots::Snapshots;
+
+/// What a reader sees: what was committed up to a moment, and what its own transaction has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    pub at: Lsn,
+    pub owner: Owner,
+}
+
+/// Which of a transaction's changes a version precedes, so that a rollback to a savepoint drops it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The update of this number in the undo list.
+    Update(usize),
+    /// The change of sets of this number.
+    OfSet(usize),
+}
+
+/// A version whose transaction has not ended.
+#[derive(Debug)]
+struct Private {
+    /// `None` once it was dropped by a rollback.
+    name: Option<Resource>,
+    /// Where its stored form begins.
+    start: usize,
+    change: Change,
+    /// Whether the record has been deleted since.
+    is_ghost: bool,
+}
+
+/// The versions of one transaction.
+#[derive(Debug, Default)]
+struct Own {
+    versions: Vec<Private>,
+    bytes: Vec<u8>,
+    /// Changes of sets that versions have been kept of, or that need none.
+    of_sets: usize,
+    /// Whether a long value could not be kept.
+    is_incomplete: bool,
+}
+
+impl Own {
+    fn stored(&self, number: usize) -> &[u8] {
+        let bytes = &self.bytes[self.versions[number].start..];
+        &bytes[..chain::length(bytes).expect("a version begins there")]
+    }
+}
+
+/// All versions of a database.
+#[derive(Debug, Default)]
+pub(crate) struct Versions {
+    snapshots: Snapshots,
+    /// Transactions that read without locks; none keeps a snapshot between its calls if it reads what is committed.
+    readers: usize,
+    /// The latest version of each record that has any.
+    heads: HashMap<Resource, Link, FixedState>,
+    /// By owner.
+    own: Vec<Own>,
+    history: History,
+    ghosts: Ghosts,
+    /// What was committed after it can be taken back, as far as it is needed.
+    horizon: Lsn,
+}
+
+/// What versions cost at present.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VersionReport {
+    /// Snapshots in use.
+    pub snapshots: usize,
+    /// The moment of the oldest.
+    pub oldest: Option<Lsn>,
+    /// Versions of committed changes.
+    pub versions: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Versions {
+    /// Whether somebody may read at a moment of the past.
+    fn is_wanted(&self) -> bool {
+        self.readers > 0 || self.snapshots.count() > 0
+    }
+
+    fn own(&mut self, owner: Owner) -> &mut Own {
+        let number = owner.0 as usize;
+        if self.own.len() <= number {
+            self.own.resize_with(number + 1, Own::default);
+        }
+        &mut self.own[number]
+    }
+
+    /// Where the record's chain begins.
+    fn head(&self, name: Resource) -> Link {
+        self.heads.get(&name).copied().unwrap_or(Link::NOWHERE)
+    }
+
+    /// Has the record's chain begin with `link`.
+    fn set_head(&mut self, name: Resource, link: Link) {
+        if link.target() == Target::Nowhere {
+            self.heads.remove(&name);
+        } else {
+            self.heads.insert(name, link);
+        }
+    }
+
+    /// Keeps what a record was before a change of a transaction that holds its lock.
+    fn keep(
+        &mut self,
+        (owner, change): (Owner, Change),
+        name: Resource,
+        (partition, key): (PartitionId, &[u8]),
+        (before, deletes): (Before<'_>, bool),
+    ) {
+        let below = self.head(name);
+        if let Target::Private(of, number) = below.target() {
+            debug_assert_eq!(of, owner, "two transactions change a record at a time");
+            let own = &mut self.own[owner.0 as usize].versions[number];
+            if deletes && !std::mem::replace(&mut own.is_ghost, true) {
+                self.ghosts.add(partition, key);
+            }
+            // What the record was before the transaction's first change is known, unless that left only a part of it.
+            if !below.is_patch() {
+                return;
+            }
+        }
+        let is_patch = matches!(before, Before::Patch(..));
+        let own = self.own(owner);
+        let (number, start) = (own.versions.len(), own.bytes.len());
+        Version { below, partition, key, before }.encode(&mut own.bytes);
+        own.versions.push(Private { name: Some(name), start, change, is_ghost: deletes });
+        if deletes {
+            self.ghosts.add(partition, key);
+        }
+        self.heads.insert(name, Link::private(owner, number, is_patch));
+    }
+
+    /// Drops the versions of an owner's changes that `goes` says are taken back.
+    fn drop_own(&mut self, owner: Owner, goes: impl Fn(Change) -> bool) {
+        let count = self.own(owner).versions.len();
+        for number in (0..count).rev() {
+            let own = &mut self.own[owner.0 as usize];
+            let private = &mut own.versions[number];
+            if !goes(private.change) {
+                continue;
+            }
+            let Some(name) = private.name.take() else { continue };
+            let is_ghost = private.is_ghost;
+            let stored = own.stored(number);
+            let Version { below, partition, key, .. } = Version::decode(stored).expect("it was encoded");
+            if is_ghost {
+                self.ghosts.remove(partition, key);
+            }
+            if self.head(name).target() == Target::Private(owner, number) {
+                self.set_head(name, below);
+            }
+        }
+        let own = self.own(owner);
+        while own.versions.last().is_some_and(|last| last.name.is_none()) {
+            let last = own.versions.pop().expect("there is one");
+            own.bytes.truncate(last.start);
+        }
+    }
+
+    /// The first of an owner's versions that refers to a long value: its number, and the value's partition, length and first
+    /// page. `is_tree` says which partitions are b-trees: only their values can be long ones.
+    fn long_value(
+        &self,
+        owner: Owner,
+        is_tree: impl Fn(PartitionId) -> bool,
+    ) -> Option<(usize, PartitionId, usize, u32)> {
+        let own = self.own.get(owner.0 as usize)?;
+        own.versions.iter().enumerate().find_map(|(number, private)| {
+            private.name?;
+            let version = Version::decode(own.stored(number)).expect("it was encoded");
+            let Before::Value(value) = version.before else { return None };
+            match is_tree(version.partition).then(|| read_stored(value)) {
+                Some(Stored::Elsewhere(length, first)) => Some((number, version.partition, length, first)),
+                _ => None,
+            }
+        })
+    }
+
+    /// Gives one of an owner's versions another value.
+    fn replace(&mut self, owner: Owner, number: usize, value: &[u8]) {
+        let own = self.own(owner);
+        let Some(version) = Version::decode(own.stored(number)) else { unreachable!("it was encoded") };
+        let (start, mut bytes) = (own.bytes.len(), Vec::new());
+        Version { before: Before::Value(value), ..version }.encode(&mut bytes);
+        own.bytes.extend_from_slice(&bytes);
+        own.versions[number].start = start;
+    }
+
+    /// A transaction has taken back its changes from these numbers on, of pages and of sets.
+    pub(crate) fn roll_back_to(&mut self, owner: Owner, updates: usize, of_sets: usize) {
+        self.drop_own(owner, |change| match change {
+            Change::Update(number) => number >= updates,
+            Change::OfSet(number) => number >= of_sets,
+        });
+        let own = self.own(owner);
+        own.of_sets = own.of_sets.min(of_sets);
+    }
+
+    /// A transaction is committed by the record at `commit`: its versions go into the rollback segments, as far as a snapshot
+    /// needs them.
+    pub(crate) fn commit(&mut self, owner: Owner, commit: Lsn) {
+        let Some(own) = self.own.get_mut(owner.0 as usize).filter(|own| !own.versions.is_empty() || own.of_sets > 0)
+        else {
+            return;
+        };
+        let mut own = std::mem::take(own);
+        let mut moved: Vec<Link> = Vec::with_capacity(own.versions.len());
+        for number in 0..own.versions.len() {
+            let link = self.commit_version(&mut own, number, &moved, commit);
+            moved.push(link);
+        }
+        for (number, private) in own.versions.iter().enumerate() {
+            if let Some(name) = private.name
+                && self.head(name).target() == Target::Private(owner, number)
+            {
+                self.set_head(name, moved[number]);
+            }
+        }
+        if own.is_incomplete {
+            self.horizon = commit;
+        }
+        own.versions.clear();
+        own.bytes.clear();
+        (own.of_sets, own.is_incomplete) = (0, false);
+        self.own[owner.0 as usize] = own;
+        self.purge();
+    }
+
+    /// Moves one version of a committed transaction, whose earlier ones are `moved`, and returns where it is now; if nobody
+    /// needs it, where the chain goes on.
+    fn commit_version(&mut self, own: &mut Own, number: usize, moved: &[Link], commit: Lsn) -> Link {
+        let Private { name: Some(name), start, is_ghost, .. } = own.versions[number] else { return Link::NOWHERE };
+        let length = own.stored(number).len();
+        let stored = &mut own.bytes[start..start + length];
+        let Version { below, partition, .. } = Version::decode(stored).expect("it was encoded");
+        let below = self.present(match below.target() {
+            Target::Private(_, earlier) => moved[earlier],
+            _ => below,
+        });
+        chain::set_below(stored, below);
+        let version = Version::decode(stored).expect("it was encoded");
+        let is_patch = matches!(version.before, Before::Patch(..));
+        let is_needed = is_patch || below.is_patch() || self.snapshots.any_between(below.commit, commit);
+        if !is_needed {
+            if is_ghost {
+                self.ghosts.remove(partition, version.key);
+            }
+            return below;
+        }
+        let ghost = is_ghost.then_some((partition, version.key));
+        let (extent, at) = self.history.add(name, stored, ghost, commit);
+        Link::extent(extent, at, commit, is_patch)
+    }
+
+    /// The link, or the end of the chain if what it leads to has been given up.
+    fn present(&self, link: Link) -> Link {
+        match link.target() {
+            Target::Extent(extent, _) if !self.history.has(extent) => Link::NOWHERE,
+            _ => link,
+        }
+    }
+
+    /// Gives up what no snapshot needs any more.
+    fn purge(&mut self) {
+        let horizon = self.snapshots.oldest().unwrap_or(Lsn::MAX);
+        while let Some((number, extent)) = self.history.take_oldest(horizon) {
+            self.horizon = self.horizon.max(extent.last_commit);
+            for (name, at) in extent.names {
+                if self.head(name).target() == Target::Extent(number, at as usize) {
+                    self.heads.remove(&name);
+                }
+            }
+            for (partition, key) in extent.ghosts {
+                self.ghosts.remove(partition, &key);
+            }
+        }
+    }
+
+    /// Forgets everything: nobody reads at a moment of the past.
+    fn clear(&mut self) {
+        debug_assert!(!self.is_wanted(), "readers need versions");
+        *self = Versions::default();
+    }
+
+    /// Whether the view has the change that the version at `link` precedes.
+    fn has(view: View, link: Link) -> bool {
+        match link.target() {
+            Target::Nowhere => true,
+            Target::Private(owner, _) => owner == view.owner,
+            Target::Extent(..) => link.commit <= view.at,
+        }
+    }
+
+    /// Takes a record's state back to what the view sees of it.
+    fn take_back(
+        &self,
+        view: View,
+        name: Resource,
+        (partition, key): (PartitionId, &[u8]),
+        state: &mut Option<Vec<u8>>,
+    ) {
+        let mut link = self.head(name);
+        while !Versions::has(view, link) {
+            let stored = match link.target() {
+                Target::Private(owner, number) => self.own[owner.0 as usize].stored(number),
+                Target::Extent(extent, at) if self.history.has(extent) => self.history.version(extent, at),
+                Target::Extent(..) | Target::Nowhere => return,
+            };
+            let version = Version::decode(stored).expect("a link leads to a version");
+            if version.partition == partition && version.key == key {
+                version.before.put_back(state);
+            }
+            link = version.below;
+        }
+    }
+
+    /// Whether what the view sees is there still; the oldest moment of which that is so if it is not.
+    pub(crate) fn check(&self, view: View) -> Result<(), Error> {
+        if view.at < self.horizon { Err(Error::SnapshotTooOld { oldest: self.horizon }) } else { Ok(()) }
+    }
+
+    /// Whether the latest change of the record was committed after the view's moment, by another.
+    pub(crate) fn is_changed_since(&self, view: View, name: Resource) -> bool {
+        match self.head(name) {
+            link if link.target() == Target::Nowhere => false,
+            link => !Versions::has(view, link),
+        }
+    }
+
+    /// Checks that every chain leads backward in time and comes to an end.
+    ///
+    /// # Panics
+    /// If one does not.
+    #[cfg(test)]
+    fn verify(&self) {
+        for head in self.heads.values() {
+            let (mut link, mut last) = (*head, Lsn::MAX);
+            loop {
+                assert!(link.commit <= last, "a chain leads backward");
+                last = link.commit;
+                let stored = match link.target() {
+                    Target::Private(owner, number) => self.own[owner.0 as usize].stored(number),
+                    Target::Extent(extent, at) if self.history.has(extent) => self.history.version(extent, at),
+                    Target::Extent(..) | Target::Nowhere => break,
+                };
+                link = Version::decode(stored).expect("a link leads to a version").below;
+            }
+        }
+    }
+
+    /// What versions cost at present.
+    pub(crate) fn report(&self) -> VersionReport {
+        VersionReport {
+            snapshots: self.snapshots.count(),
+            oldest: self.snapshots.oldest(),
+            versions: self.history.versions(),
+            bytes: self.history.bytes(),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The chain of a record's versions: from its present state backward, each says what the record was before one change.
+//!
+//! ```text
+//!  0 length u32, checksum u32 (set when it leaves memory: CRC-32C of the bytes from 8 to the end)      all little-endian
+//!  8 below: place u64, commit u64
+//! 24 partition u16, kind u8, zero u8, key length u32
+//! 32 key; for a patch its offset u32; bytes to the end
+//! ```
+
+use crate::lock::Owner;
+use base::{Lsn, PartitionId};
+
+/// Bytes before the key.
+pub(super) const HEAD: usize = 32;
+
+const PRIVATE: u64 = 1 << 63;
+const PATCH: u64 = 1 << 62;
+const NOWHERE: u64 = u64::MAX;
+
+/// Where a version is, and when the change that it precedes was committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    place: u64,
+    /// [`Lsn::MAX`] while it is not.
+    pub(super) commit: Lsn,
+}
+
+/// What a link leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// Nothing: the record has not changed before.
+    Nowhere,
+    /// This one of a transaction's own, which has not ended.
+    Private(Owner, usize),
+    /// A rollback segment's extent and the position in it.
+    Extent(u32, usize),
+}
+
+impl Link {
+    /// The end of a chain.
+    pub(super) const NOWHERE: Link = Link { place: NOWHERE, commit: Lsn::ZERO };
+
+    pub(super) fn private(owner: Owner, number: usize, is_patch: bool) -> Link {
+        let place = PRIVATE | u64::from(owner.0 & 0xf_ffff) << 32 | number as u64;
+        Link { place, commit: Lsn::MAX }.marked(is_patch)
+    }
+
+    pub(super) fn extent(extent: u32, at: usize, commit: Lsn, is_patch: bool) -> Link {
+        debug_assert!(extent < 1 << 30, "extents are numbered in thirty bits");
+        Link { place: u64::from(extent) << 32 | at as u64, commit }.marked(is_patch)
+    }
+
+    fn marked(self, is_patch: bool) -> Link {
+        Link { place: self.place | if is_patch { PATCH } else { 0 }, ..self }
+    }
+
+    /// Whether what it leads to is a part of the record, which needs the state after it.
+    pub(super) fn is_patch(self) -> bool {
+        self.place != NOWHERE && self.place & PATCH != 0
+    }
+
+    pub(super) fn target(self) -> Target {
+        if self.place == NOWHERE {
+            return Target::Nowhere;
+        }
+        let (high, low) = ((self.place & !(PRIVATE | PATCH)) >> 32, self.place as u32 as usize);
+        if self.place & PRIVATE != 0 {
+            Target::Private(Owner(high as u32), low)
+        } else {
+            Target::Extent(high as u32, low)
+        }
+    }
+}
+
+/// What a record was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before<'a> {
+    /// There was none.
+    Absent,
+    /// It had this value, in the form in which it is stored.
+    Value(&'a [u8]),
+    /// These bytes stood at this offset of the stored value, whose length was the same.
+    Patch(u32, &'a [u8]),
+}
+
+impl Before<'_> {
+    /// Takes the change back from the state after it.
+    pub(super) fn put_back(&self, state: &mut Option<Vec<u8>>) {
+        match *self {
+            Before::Absent => *state = None,
+            Before::Value(value) => {
+                let bytes = state.get_or_insert_default();
+                bytes.clear();
+                bytes.extend_from_slice(value);
+            }
+            Before::Patch(offset, bytes) => {
+                let part = state.as_mut().and_then(|state| state.get_mut(offset as usize..)?.get_mut(..bytes.len()));
+                part.expect("a change within a value leaves its length").copy_from_slice(bytes);
+            }
+        }
+    }
+}
+
+/// One version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version<'a> {
+    pub(super) below: Link,
+    pub(super) partition: PartitionId,
+    pub(super) key: &'a [u8],
+    pub(super) before: Before<'a>,
+}
+
+impl<'a> Version<'a> {
+    /// Appends its stored form.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut head = [0; HEAD];
+        head[8..16].copy_from_slice(&self.below.place.to_le_bytes());
+        head[16..24].copy_from_slice(&self.below.commit.0.to_le_bytes());
+        head[24..26].copy_from_slice(&self.partition.0.to_le_bytes());
+        head[26] = match self.before {
+            Before::Absent => 0,
+            Before::Value(_) => 1,
+            Before::Patch(..) => 2,
+        };
+        head[28..32].copy_from_slice(&(self.key.len() as u32).to_le_bytes());
+        out.extend_from_slice(&head);
+        out.extend_from_slice(self.key);
+        match self.before {
+            Before::Absent => {}
+            Before::Value(value) => out.extend_from_slice(value),
+            Before::Patch(offset, bytes) => {
+                out.extend_from_slice(&offset.to_le_bytes());
+                out.extend_from_slice(bytes);
+            }
+        }
+        let length = (out.len() - start) as u32;
+        out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    /// The version at the front of `bytes`; `None` if there is none.
+    pub(super) fn decode(bytes: &'a [u8]) -> Option<Version<'a>> {
+        let bytes = bytes.get(..length(bytes)?)?;
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let below = Link { place: word(8), commit: Lsn(word(16)) };
+        let partition = PartitionId(u16::from_le_bytes([bytes[24], bytes[25]]));
+        let key_length = u32::from_le_bytes(bytes[28..32].try_into().expect("four bytes")) as usize;
+        let (key, rest) = bytes[HEAD..].split_at_checked(key_length)?;
+        let before = match bytes[26] {
+            0 => Before::Absent,
+            1 => Before::Value(rest),
+            2 => {
+                let (offset, bytes) = rest.split_first_chunk()?;
+                Before::Patch(u32::from_le_bytes(*offset), bytes)
+            }
+            _ => return None,
+        };
+        Some(Version { below, partition, key, before })
+    }
+}
+
+/// Bytes of the version at the front; `None` if there can be none.
+pub(super) fn length(bytes: &[u8]) -> Option<usize> {
+    let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
+    (length >= HEAD).then_some(length)
+}
+
+/// Has a stored version lead to another one below.
+pub(super) fn set_below(bytes: &mut [u8], below: Link) {
+    bytes[8..16].copy_from_slice(&below.place.to_le_bytes());
+    bytes[16..24].copy_from_slice(&below.commit.0.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_survive_encoding_and_refuse_truncation() {
+        let below = Link::extent(3, 77, Lsn(9), true);
+        for before in [Before::Absent, Before::Value(b"value"), Before::Value(b""), Before::Patch(4, b"old")] {
+            let version = Version { below, partition: PartitionId(5), key: b"key", before };
+            let mut bytes = Vec::new();
+            version.encode(&mut bytes);
+            assert_eq!(Version::decode(&bytes), Some(version));
+            for end in 0..bytes.len() {
+                assert_eq!(Version::decode(&bytes[..end]), None);
+            }
+            set_below(&mut bytes, Link::NOWHERE);
+            assert_eq!(Version::decode(&bytes).map(|version| version.below.target()), Some(Target::Nowhere));
+        }
+    }
+
+    #[test]
+    fn links_tell_where_they_lead() {
+        assert_eq!(Link::NOWHERE.target(), Target::Nowhere);
+        assert!(!Link::NOWHERE.is_patch());
+        for is_patch in [false, true] {
+            let (private, extent) = (Link::private(Owner(7), 9, is_patch), Link::extent(1 << 29, 5, Lsn(1), is_patch));
+            assert_eq!((private.target(), private.is_patch()), (Target::Private(Owner(7), 9), is_patch));
+            assert_eq!((extent.target(), extent.is_patch()), (Target::Extent(1 << 29, 5), is_patch));
+        }
+    }
+}

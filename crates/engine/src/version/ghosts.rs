@@ -1,0 +1,55 @@
+//! Keys that no scan of the present finds any more, and a scan of the past has to.
+
+use base::PartitionId;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// The keys of records that were deleted while somebody may read what was before: for each, how many versions are from before
+/// a deletion. One that was inserted again may be among them.
+#[derive(Debug, Default)]
+pub(super) struct Ghosts {
+    keys: BTreeMap<(PartitionId, Vec<u8>), usize>,
+}
+
+impl Ghosts {
+    pub(super) fn add(&mut self, partition: PartitionId, key: &[u8]) {
+        *self.keys.entry((partition, key.to_vec())).or_default() += 1;
+    }
+
+    pub(super) fn remove(&mut self, partition: PartitionId, key: &[u8]) {
+        let name = (partition, key.to_vec());
+        let count = self.keys.get_mut(&name).expect("a version that goes had its ghost");
+        *count -= 1;
+        if *count == 0 {
+            self.keys.remove(&name);
+        }
+    }
+
+    /// Those of a partition within a range, in order.
+    pub(super) fn range(
+        &self,
+        partition: PartitionId,
+        (from, to): (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> impl Iterator<Item = &[u8]> {
+        let is_empty = match (from, to) {
+            (Bound::Included(from), Bound::Included(to)) => from > to,
+            (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from >= to,
+            _ => false,
+        };
+        let from = match from {
+            Bound::Included(key) => Bound::Included((partition, key.to_vec())),
+            Bound::Excluded(key) => Bound::Excluded((partition, key.to_vec())),
+            Bound::Unbounded => Bound::Included((partition, Vec::new())),
+        };
+        let to = match to {
+            Bound::Included(key) => Bound::Included((partition, key.to_vec())),
+            Bound::Excluded(key) => Bound::Excluded((partition, key.to_vec())),
+            Bound::Unbounded => match partition.0.checked_add(1) {
+                Some(next) => Bound::Excluded((PartitionId(next), Vec::new())),
+                None => Bound::Unbounded,
+            },
+        };
+        let found = (!is_empty).then(|| self.keys.range((from, to)));
+        found.into_iter().flatten().map(|((_, key), _)| key.as_slice())
+    }
+}

@@ -1,0 +1,169 @@
+//! What is kept, and from when on: the hooks of changes, and the first reader.
+
+use super::Change;
+use super::chain::Before;
+use crate::Database;
+use crate::catalog::{Locking, Organization};
+use crate::lock::{Owner, Resource};
+use crate::log::record::Undo;
+use crate::organization::append::{self, Position};
+use crate::page::{self, Edit, slotted};
+use crate::set::SetVersion;
+use crate::transaction::{State, key_hash, store_here};
+use crate::undo::UndoList;
+use base::{Lsn, PageId, PartitionId};
+
+impl Database {
+    /// Keeps what a record was before an update that is about to be made.
+    #[cold]
+    pub(crate) fn keep_before(&self, state: &State, undo: &Undo<'_>, edits: &[Edit<'_>]) {
+        let number = state.updates();
+        let Undo::PatchValue { partition, key, .. } = *undo else { return self.keep_undo(state.owner, number, undo) };
+        let [Edit { page, change: page::Change::PatchValue { slot, .. } }] = *edits else {
+            unreachable!("a part of a value is changed by one edit")
+        };
+        let value = {
+            let pool = self.0.buffer.pool().borrow();
+            let bytes = pool.peek(page).expect("whoever planned the change saw the page");
+            slotted::value(bytes, slot).to_vec()
+        };
+        let name = Resource::record(partition, key_hash(key));
+        self.keep((state.owner, Change::Update(number)), name, (partition, key), (Before::Value(&value), false));
+    }
+
+    /// Keeps what an update has to put back: what the record was, or the part of it that has changed.
+    fn keep_undo(&self, owner: Owner, number: usize, undo: &Undo<'_>) {
+        let (partition, key, before, deletes) = match *undo {
+            Undo::Remove { partition, key } => (partition, key, Before::Absent, false),
+            Undo::Insert { partition, key, value } => (partition, key, Before::Value(value), true),
+            Undo::Replace { partition, key, value } => (partition, key, Before::Value(value), false),
+            Undo::PatchValue { partition, key, offset, bytes } => {
+                (partition, key, Before::Patch(u32::from(offset), bytes), false)
+            }
+            Undo::PatchPage { page, offset, bytes } => return self.keep_object(owner, number, (page, offset), bytes),
+            Undo::EraseAppended { page, slot } => {
+                let record = append::number(Position { page, slot });
+                let (name, key) = (Resource::record(page.partition, record), record.to_be_bytes());
+                let change = (owner, Change::Update(number));
+                return self.keep(change, name, (page.partition, &key), (Before::Absent, false));
+            }
+            Undo::FreePage { .. } => return,
+        };
+        let name = Resource::record(partition, key_hash(key));
+        self.keep((owner, Change::Update(number)), name, (partition, key), (before, deletes));
+    }
+
+    fn keep_object(&self, owner: Owner, number: usize, (page, offset): (PageId, u16), bytes: &[u8]) {
+        let found = self.describe(page.partition).expect("an update is of a partition that exists");
+        let Organization::Direct { blocking_factor, record_size, .. } = found.organization else {
+            unreachable!("only objects are changed by pages")
+        };
+        let slot = (usize::from(offset) - page::HEADER_SIZE) / record_size as usize;
+        let object = u64::from(page.number) * u64::from(blocking_factor) + slot as u64;
+        let (name, key) = (Resource::record(page.partition, object), object.to_be_bytes());
+        self.keep((owner, Change::Update(number)), name, (page.partition, &key), (Before::Value(bytes), false));
+    }
+
+    fn keep(&self, change: (Owner, Change), name: Resource, record: (PartitionId, &[u8]), before: (Before<'_>, bool)) {
+        let is_locked = self.describe(record.0).is_ok_and(|found| found.locking != Locking::None);
+        if is_locked {
+            self.0.versions.borrow_mut().keep(change, name, record, before);
+        }
+    }
+
+    /// Keeps what records of sets were before the changes of a transaction that were not seen here yet.
+    #[cold]
+    pub(crate) fn keep_set_changes(&self, owner: Owner) {
+        let sets = self.0.sets.borrow();
+        let (from, to) = (self.0.versions.borrow_mut().own(owner).of_sets, sets.changes(owner));
+        for number in from..to {
+            let SetVersion { partition, key, before, deletes } = sets.version_before(owner, number, number + 1 == to);
+            let name = Resource::record(partition, key_hash(&key));
+            self.keep((owner, Change::OfSet(number)), name, (partition, &key), (before.as_before(), deletes));
+        }
+        self.0.versions.borrow_mut().own(owner).of_sets = to;
+    }
+
+    /// Somebody reads at moments of the past from now on: also what transactions have changed that are under way is kept.
+    pub(super) fn want_versions(&self) {
+        if self.0.keeps_versions.replace(true) {
+            return;
+        }
+        let lists = self.0.registry.borrow().undo_lists();
+        for (owner, list) in lists {
+            for (number, stored) in list.borrow().iter().enumerate() {
+                self.keep_undo(owner, number, &UndoList::decode(stored));
+            }
+            self.keep_set_changes(owner);
+        }
+    }
+
+    /// Somebody reads as of `at` from now on.
+    pub(crate) fn enter_snapshot(&self, at: Lsn) {
+        self.0.versions.borrow_mut().snapshots.enter(at);
+        self.want_versions();
+    }
+
+    /// The end of that.
+    pub(crate) fn leave_snapshot(&self, at: Lsn) {
+        self.0.versions.borrow_mut().snapshots.leave(at);
+        self.relax_versions();
+    }
+
+    /// A transaction reads without locks from now on.
+    pub(crate) fn enter_reader(&self) {
+        self.0.versions.borrow_mut().readers += 1;
+        self.want_versions();
+    }
+
+    /// The end of that.
+    pub(crate) fn leave_reader(&self) {
+        self.0.versions.borrow_mut().readers -= 1;
+        self.relax_versions();
+    }
+
+    fn relax_versions(&self) {
+        let mut versions = self.0.versions.borrow_mut();
+        if versions.is_wanted() {
+            versions.purge();
+        } else {
+            versions.clear();
+            self.0.keeps_versions.set(false);
+        }
+    }
+
+    /// Before a commit that gives long values up: copies those that versions refer to, whose pages are freed soon.
+    /// Where one cannot be read, the commit goes on, and snapshots from before it are given up.
+    pub(crate) async fn keep_long_values(&self, owner: Owner) {
+        let is_tree = |partition| self.describe(partition).is_ok_and(|found| found.organization == Organization::BTree);
+        while self.0.keeps_versions.get() {
+            let referred = self.0.versions.borrow().long_value(owner, is_tree);
+            let Some((number, partition, length, first)) = referred else { return };
+            let Ok(value) = self.fetch(partition, length, first).await else {
+                self.0.versions.borrow_mut().own(owner).is_incomplete = true;
+                return;
+            };
+            let mut stored = Vec::new();
+            store_here(&value, &mut stored);
+            self.0.versions.borrow_mut().replace(owner, number, &stored);
+        }
+    }
+
+    /// A transaction is committed by the record at `commit`.
+    #[inline]
+    pub(crate) fn commit_versions(&self, state: &State, commit: Lsn) {
+        // From here on there is nothing to take back, although the transaction has not left the tables.
+        state.undo.borrow_mut().clear();
+        self.0.last_commit.set(commit);
+        if self.0.keeps_versions.get() {
+            self.0.versions.borrow_mut().commit(state.owner, commit);
+        }
+    }
+
+    /// A transaction has taken back its updates and its changes of sets from these numbers on.
+    pub(crate) fn forget_versions(&self, state: &State, updates: usize, of_sets: usize) {
+        if self.0.keeps_versions.get() {
+            self.0.versions.borrow_mut().roll_back_to(state.owner, updates, of_sets);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Reading the database as it was at one moment.
+
+use crate::Result;
+use crate::database::Database;
+use crate::organization::append::Position;
+use crate::set::FieldValue;
+use crate::transaction::{Cursor, Direction, Transaction};
+use base::{Lsn, PartitionId};
+use std::ops::Bound;
+
+/// The database as it was at one moment: all that was committed by then, and nothing else. Reading it takes no locks, waits
+/// for nobody and keeps nobody waiting; as long as it is held, versions of what is changed are kept for it
+/// ([`Database::versions`]).
+///
+/// ```
+/// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+/// # use ground::*;
+/// # with_database(async |database| {
+/// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+/// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+/// let mut before = database.snapshot().await?;
+/// database.transaction(async |tx| tx.delete(notes, b"milk").await).await?;
+/// assert_eq!(before.get(notes, b"milk").await?.as_deref(), Some(&b"two litres"[..]));
+/// assert_eq!(database.snapshot().await?.get(notes, b"milk").await?, None);
+/// # Ok(())
+/// # });
+/// ```
+pub struct Snapshot(Transaction);
+
+impl Database {
+    /// A snapshot of this moment. What it sees is durable: nothing of it can be lost any more.
+    ///
+    /// # Errors
+    /// [`crate::Error::LogFailed`].
+    pub async fn snapshot(&self) -> Result<Snapshot> {
+        self.refuse_while_repeating()?;
+        self.await_segments().await;
+        let snapshot = Snapshot(self.begin_reading(self.present()));
+        if self.settings().log.durable {
+            self.log().wait_durable(snapshot.moment()).await?;
+        }
+        Ok(snapshot)
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.0.end_reading();
+    }
+}
+
+impl Snapshot {
+    /// The moment: the log position of the last commit that it sees.
+    pub fn moment(&self) -> Lsn {
+        self.0.moment()
+    }
+
+    /// The transaction that reads it.
+    #[cfg(test)]
+    pub(super) fn as_transaction(&mut self) -> &mut Transaction {
+        &mut self.0
+    }
+
+    /// As [`Transaction::get`].
+    ///
+    /// # Errors
+    /// As there, without [`crate::Error::Deadlock`].
+    pub async fn get(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.0.get(partition, key).await
+    }
+
+    /// As [`Transaction::cursor`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # use entresol_engine::Direction;
+    /// # use std::ops::Bound;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+    /// let mut snapshot = database.snapshot().await?;
+    /// database.transaction(async |tx| tx.put(notes, b"bread", b"one").await).await?;
+    /// let mut cursor = snapshot.cursor(notes, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+    /// assert_eq!(snapshot.next(&mut cursor).await?, Some((b"milk".to_vec(), b"two litres".to_vec())));
+    /// assert_eq!(snapshot.next(&mut cursor).await?, None);
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub fn cursor(
+        &self,
+        partition: PartitionId,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        direction: Direction,
+    ) -> Cursor {
+        self.0.cursor(partition, lower, upper, direction)
+    }
+
+    /// As [`Transaction::next`].
+    ///
+    /// # Errors
+    /// As there, without [`crate::Error::Deadlock`].
+    pub async fn next(&mut self, cursor: &mut Cursor) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.0.next(cursor).await
+    }
+
+    /// As [`Transaction::read_object`].
+    ///
+    /// # Errors
+    /// As there, without [`crate::Error::Deadlock`].
+    pub async fn read_object<R>(
+        &mut self,
+        partition: PartitionId,
+        number: u64,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R> {
+        self.0.read_object(partition, number, look).await
+    }
+
+    /// As [`Transaction::scan_appended`].
+    ///
+    /// # Errors
+    /// As there, without [`crate::Error::Deadlock`].
+    pub async fn scan_appended(
+        &mut self,
+        partition: PartitionId,
+        look: impl FnMut(Position, &[u8]) -> bool,
+    ) -> Result<()> {
+        self.0.scan_appended(partition, look).await
+    }
+
+    /// Shows every record of a set to `look`, in no particular order, until that returns false; in one step, while nothing
+    /// else runs.
+    ///
+    /// # Errors
+    /// As [`Transaction::scan_set`].
+    pub async fn scan_set(&mut self, partition: PartitionId, look: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        self.0.database().segments_returned().await;
+        self.0.scan_set(partition, look)
+    }
+
+    /// As [`Transaction::range`], but it looks at every record of the set: an index has the present only.
+    ///
+    /// # Errors
+    /// As there, without [`crate::Error::Deadlock`].
+    pub async fn range(
+        &mut self,
+        partition: PartitionId,
+        secondary: usize,
+        bounds: (Bound<&[FieldValue<'_>]>, Bound<&[FieldValue<'_>]>),
+        look: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        self.0.range(partition, secondary, bounds, look).await
+    }
+}

@@ -1,0 +1,289 @@
+//! Readers of the past against a model that keeps every committed state.
+
+use crate::catalog::{Locking, Organization};
+use crate::set::SEGMENT_SIZES;
+use crate::{Database, Direction, Error, Isolation, PartitionSpec, Result, Savepoint, Settings, Snapshot, Transaction};
+use base::{PartitionId, Random};
+use executor::{Executor, Order};
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::ops::Bound;
+use std::pin::pin;
+use std::task::Poll;
+use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+
+/// What is in a database: by partition and key.
+type State = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
+/// What a transaction has changed.
+type Changes = BTreeMap<(usize, Vec<u8>), Option<Vec<u8>>>;
+
+const KEYS: u64 = 24;
+const OBJECTS: u64 = 6;
+/// The partitions of the model.
+const TREE: usize = 0;
+const SET: usize = 1;
+const DIRECT: usize = 2;
+
+struct Client {
+    tx: Transaction,
+    own: Changes,
+    /// What was committed when it began.
+    began: State,
+    began_at: usize,
+    savepoints: Vec<(Savepoint, Changes)>,
+}
+
+struct Model {
+    partitions: [PartitionId; 3],
+    committed: State,
+    /// The number of the commit that changed a record last.
+    changed: BTreeMap<(usize, Vec<u8>), usize>,
+    commits: usize,
+}
+
+/// Waits for `work`, but not for locks that nobody will release.
+async fn unless_blocked<T>(executor: &Executor, work: impl Future<Output = T>) -> Option<T> {
+    let (mut work, mut patience) = (pin!(work), pin!(executor.sleep_ns(1_000_000_000)));
+    poll_fn(|context| {
+        if let Poll::Ready(done) = work.as_mut().poll(context) {
+            return Poll::Ready(Some(done));
+        }
+        patience.as_mut().poll(context).map(|()| None)
+    })
+    .await
+}
+
+fn overlaid(state: &State, own: &Changes) -> State {
+    let mut seen = state.clone();
+    for (name, value) in own {
+        match value {
+            Some(value) => drop(seen.insert(name.clone(), value.clone())),
+            None => drop(seen.remove(name)),
+        }
+    }
+    seen
+}
+
+fn object(number: u64) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}
+
+/// Some value; a few are too long for a leaf.
+fn value(random: &mut Random) -> Vec<u8> {
+    let length = match random.below(10) {
+        0 => 5_000 + random.below(9_000),
+        1..4 => 8,
+        _ => random.below(120),
+    };
+    (0..length).map(|_| random.below(256) as u8).collect()
+}
+
+impl Model {
+    async fn new(database: &Database) -> Result<Model> {
+        let segment_size = *SEGMENT_SIZES.start() as u32;
+        let set = Organization::Set { segment_size, reserve_percent: 10, arrivals: false };
+        let direct = Organization::Direct { objects: OBJECTS, blocking_factor: 2, record_size: 16 };
+        let partitions = [
+            database.create_partition(PartitionSpec::b_tree("tree")).await?,
+            database.create_partition(PartitionSpec::new("set", set, Locking::Record)).await?,
+            database.create_partition(PartitionSpec::new("direct", direct, Locking::Page)).await?,
+        ];
+        let objects = (0..OBJECTS).map(|number| ((DIRECT, object(number)), vec![0; 16]));
+        Ok(Model { partitions, committed: objects.collect(), changed: BTreeMap::new(), commits: 0 })
+    }
+
+    fn commit(&mut self, own: Changes) {
+        self.commits += 1;
+        for name in own.keys() {
+            self.changed.insert(name.clone(), self.commits);
+        }
+        self.committed = overlaid(&self.committed, &own);
+    }
+
+    fn of(&self, state: &State, partition: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let of = state.iter().filter(|((of, _), _)| *of == partition);
+        of.map(|((_, key), value)| (key.clone(), value.clone())).collect()
+    }
+
+    /// Compares all that a transaction sees with what it should see, and one key in particular.
+    async fn compare(&self, tx: &mut Transaction, seen: &State, random: &mut Random) -> Result<()> {
+        let key = vec![random.below(KEYS) as u8];
+        for partition in [TREE, SET] {
+            let found = tx.get(self.partitions[partition], &key).await?;
+            assert_eq!(found.as_ref(), seen.get(&(partition, key.clone())), "partition {partition}, key {key:?}");
+        }
+        let direction = if random.chance(0.5) { Direction::Forward } else { Direction::Backward };
+        let (low, high) = (vec![random.below(KEYS) as u8], vec![random.below(KEYS) as u8]);
+        let bound = |key: &'static str, random: &mut Random| match (key, random.below(3)) {
+            (_, 0) => None,
+            (_, kind) => Some(kind == 1),
+        };
+        let (lower, upper) = (bound("lower", random), bound("upper", random));
+        let as_bound = |kind: Option<bool>, key: &[u8]| -> Bound<Vec<u8>> {
+            match kind {
+                None => Bound::Unbounded,
+                Some(true) => Bound::Included(key.to_vec()),
+                Some(false) => Bound::Excluded(key.to_vec()),
+            }
+        };
+        let (lower, upper) = (as_bound(lower, &low), as_bound(upper, &high));
+        let (from, to) = (lower.as_ref().map(Vec::as_slice), upper.as_ref().map(Vec::as_slice));
+        let mut cursor = tx.cursor(self.partitions[TREE], from, to, direction);
+        let mut found = Vec::new();
+        while let Some(record) = tx.next(&mut cursor).await? {
+            found.push(record);
+        }
+        let is_above = |key: &[u8]| match from {
+            Bound::Included(from) => key >= from,
+            Bound::Excluded(from) => key > from,
+            Bound::Unbounded => true,
+        };
+        let is_below = |key: &[u8]| match to {
+            Bound::Included(to) => key <= to,
+            Bound::Excluded(to) => key < to,
+            Bound::Unbounded => true,
+        };
+        let mut expected = self.of(seen, TREE);
+        expected.retain(|(key, _)| is_above(key) && is_below(key));
+        if direction == Direction::Backward {
+            expected.reverse();
+        }
+        assert_eq!(found, expected, "{lower:?} to {upper:?} {direction:?}");
+        let mut found = Vec::new();
+        tx.scan_set(self.partitions[SET], |key, value| {
+            found.push((key.to_vec(), value.to_vec()));
+            true
+        })?;
+        found.sort();
+        assert_eq!(found, self.of(seen, SET));
+        let number = random.below(OBJECTS);
+        let found = tx.read_object(self.partitions[DIRECT], number, <[u8]>::to_vec).await?;
+        assert_eq!(Some(&found), seen.get(&(DIRECT, object(number))));
+        Ok(())
+    }
+
+    /// Makes some change; what it should come to is noted if it succeeds.
+    async fn change(&self, client: &mut Client, random: &mut Random) -> Result<()> {
+        let present = overlaid(&self.committed, &client.own);
+        let partition = random.below(3) as usize;
+        let key = if partition == DIRECT { object(random.below(OBJECTS)) } else { vec![random.below(KEYS) as u8] };
+        let (name, id) = ((partition, key.clone()), self.partitions[partition]);
+        let is_conflict = client.tx.isolation() == Isolation::Snapshot
+            && self.changed.get(&name).is_some_and(|commit| *commit > client.began_at);
+        let (tx, mut new) = (&mut client.tx, present.get(&name).cloned());
+        let done = match random.below(4) {
+            _ if partition == DIRECT => {
+                let byte = random.below(256) as u8;
+                let place = random.below(16) as usize;
+                new.as_mut().expect("objects are there")[place] = byte;
+                let number = u64::from_be_bytes(key.try_into().expect("eight bytes"));
+                tx.modify_object(id, number, |bytes| bytes[place] = byte).await
+            }
+            0 => {
+                new = None;
+                tx.delete(id, &key).await.map(|_| ())
+            }
+            1 if new.as_ref().is_some_and(|value| (1..500).contains(&value.len())) => {
+                let value = new.as_mut().expect("it is there");
+                let (place, byte) = (random.below(value.len() as u64) as usize, random.below(256) as u8);
+                value[place] = byte;
+                tx.modify(id, &key, |bytes| bytes[place] = byte).await
+            }
+            _ => {
+                let value = value(random);
+                new = Some(value.clone());
+                tx.put(id, &key, &value).await
+            }
+        };
+        assert_eq!(is_conflict, matches!(done, Err(Error::WriteConflict(_))), "{name:?}: {done:?}");
+        if done.is_ok() && new != present.get(&name).cloned() {
+            client.own.insert(name, new);
+        }
+        done
+    }
+}
+
+async fn history(executor: &Executor, seed: u64) -> Result<()> {
+    let mut random = Random::stream(seed, "versions");
+    let database = Database::create(executor, Settings::default()).await?;
+    let mut model = Model::new(&database).await?;
+    let (mut clients, mut snapshots): (Vec<Client>, Vec<(Snapshot, State)>) = Default::default();
+    for _ in 0..300 {
+        match random.below(20) {
+            0 | 1 if clients.len() < 4 => {
+                let isolation = Isolation::ALL[random.below(3) as usize];
+                let tx = database.begin_at(isolation).await?;
+                let began = model.committed.clone();
+                let (own, savepoints) = Default::default();
+                clients.push(Client { tx, own, began, began_at: model.commits, savepoints });
+            }
+            2 if snapshots.len() < 3 => snapshots.push((database.snapshot().await?, model.committed.clone())),
+            3 if !snapshots.is_empty() => drop(snapshots.remove(random.below(snapshots.len() as u64) as usize)),
+            4 | 5 if !clients.is_empty() => {
+                let client = clients.remove(random.below(clients.len() as u64) as usize);
+                client.tx.commit().await?;
+                model.commit(client.own);
+            }
+            6 if !clients.is_empty() => {
+                let client = clients.remove(random.below(clients.len() as u64) as usize);
+                client.tx.rollback().await?;
+            }
+            _ if clients.is_empty() => {}
+            7 => {
+                let index = random.below(clients.len() as u64) as usize;
+                let client = &mut clients[index];
+                client.savepoints.push((client.tx.savepoint(), client.own.clone()));
+            }
+            8 => {
+                let index = random.below(clients.len() as u64) as usize;
+                let client = &mut clients[index];
+                if let Some((savepoint, own)) = client.savepoints.pop() {
+                    client.tx.rollback_to(savepoint).await?;
+                    client.own = own;
+                }
+            }
+            9..16 => {
+                let index = random.below(clients.len() as u64) as usize;
+                let done = unless_blocked(executor, model.change(&mut clients[index], &mut random)).await;
+                if !matches!(done, Some(Ok(()))) {
+                    clients.remove(index).tx.rollback().await?;
+                }
+            }
+            _ => {
+                let index = random.below(clients.len() as u64) as usize;
+                let Client { tx, own, began, .. } = &mut clients[index];
+                let seen = match tx.isolation() {
+                    Isolation::Serializable => continue,
+                    Isolation::Snapshot => overlaid(began, own),
+                    Isolation::ReadCommitted => overlaid(&model.committed, own),
+                };
+                model.compare(tx, &seen, &mut random).await?;
+            }
+        }
+        if let Some((snapshot, seen)) = snapshots.first_mut() {
+            model.compare(snapshot.as_transaction(), seen, &mut random).await?;
+        }
+        database.0.versions.borrow().verify();
+    }
+    drop(snapshots);
+    for client in clients {
+        client.tx.rollback().await?;
+    }
+    let mut last = database.snapshot().await?;
+    model.compare(last.as_transaction(), &model.committed.clone(), &mut random).await?;
+    drop(last);
+    assert!(!database.0.keeps_versions.get(), "nobody reads the past any more");
+    assert_eq!(database.versions(), crate::version::VersionReport::default());
+    database.check(|_| ()).await.map(|_| ())
+}
+
+#[test]
+fn every_reader_sees_its_moment() {
+    for seed in 0..60 {
+        let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+        let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+        let done = executor.run(history(&executor, seed)).expect("the machine goes on");
+        done.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        executor.stop();
+    }
+}
