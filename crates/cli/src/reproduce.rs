@@ -21,7 +21,7 @@ use papers::{Claim, Experiment, ExperimentError, Extent, STUDIES, Study, Verdict
     after_help = "Examples:\n  entresol reproduce rahm-1991 --quick\n  entresol reproduce rahm-1991 --report report\n  entresol reproduce system-m-1988 --report report"
 )]
 pub struct Arguments {
-    /// The study: rahm-1991, system-m-1988
+    /// The study: rahm-1991, system-m-1988, lee-2008
     #[arg(value_name = "STUDY", value_parser = known)]
     pub study: String,
     #[command(flatten)]

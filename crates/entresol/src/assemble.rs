@@ -75,6 +75,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             capacity: configuration.log.size,
             durable: configuration.log.durable,
             group_commit,
+            writes_in_flight_max: configuration.log.writes_in_flight,
             ..log::Settings::default()
         },
         home_device: configuration.partition("").device,

@@ -177,6 +177,8 @@ pub struct Log {
     pub size: u64,
     /// `group_commit`, `group_size`, `group_delay`: how long a commit waits for others to share its log write.
     pub group_commit: GroupCommit,
+    /// `writes_in_flight`: how many log writes may be under way at once, 1 to 64, unless every commit has one of its own.
+    pub writes_in_flight: usize,
     /// `durable`: whether commits wait until their log record survives a power cut.
     pub durable: bool,
     /// `hold_locks`: until when a committing transaction keeps its locks.
@@ -193,6 +195,7 @@ impl Default for Log {
             write_buffer: false,
             size: 1 << 30,
             group_commit: GroupCommit::Adaptive,
+            writes_in_flight: engine::log::Settings::default().writes_in_flight_max,
             durable: true,
             hold_locks: LockHold::UntilLogged,
             sets: Logging::Values,

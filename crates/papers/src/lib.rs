@@ -11,6 +11,7 @@ pub mod plot;
 pub mod report;
 pub mod study;
 
+mod lee_2008;
 mod rahm_1991;
 mod system_m_1988;
 
@@ -20,8 +21,11 @@ pub use outcome::{Outcome, Results};
 pub use study::{Answer, Claim, STUDIES, Study, Verdict};
 
 /// The configurations that an experiment may name as its `base`, besides files.
-const BASES: [(&str, &str); 2] =
-    [("rahm-1991", include_str!("../rahm-1991/base.toml")), ("vax-11-785", include_str!("../system-m-1988/base.toml"))];
+const BASES: [(&str, &str); 3] = [
+    ("rahm-1991", include_str!("../rahm-1991/base.toml")),
+    ("vax-11-785", include_str!("../system-m-1988/base.toml")),
+    ("lee-2008", include_str!("../lee-2008/base.toml")),
+];
 
 /// The text of the base configuration of this name.
 pub fn base(name: &str) -> Option<&'static str> {

@@ -89,15 +89,19 @@ fn layout(name: &str, scale: &Scale, configuration: &Configuration) -> Partition
 }
 
 /// Brings what fits into the buffer, so that the measurement does not begin with reads. Described machines warm up by
-/// running.
+/// running, but for partitions that never leave main memory.
 pub async fn warm(database: &Database, progress: impl Fn(u64, u64)) -> entresol::Result<()> {
     for name in [BRANCH, TELLER, ACCOUNT] {
         let Ok(partition) = database.partition(name) else { continue };
         let found = &database.partitions()[usize::from(partition.0)];
-        if found.assumed || found.set_settings().is_some() {
+        if found.set_settings().is_some() {
             continue;
         }
-        let pages = database.buffer().file(partition).written();
+        let file = database.buffer().file(partition);
+        if found.assumed && !file.placement().resident {
+            continue;
+        }
+        let pages = file.written();
         database.warm(partition, |page| progress(page, pages.into())).await?;
     }
     Ok(())

@@ -262,6 +262,9 @@ fn read_log(section: &mut Section<'_>, context: &Context, has_write_buffer: bool
         write_buffer,
         size: section.size("size", low..=16 * TIB, "").unwrap_or(defaults.size),
         group_commit: read_group_commit(section),
+        writes_in_flight: section
+            .number("writes_in_flight", 1..=64)
+            .map_or(defaults.writes_in_flight, |count| count as usize),
         durable: section.flag("durable").unwrap_or(defaults.durable),
         hold_locks: section.choice("hold_locks").unwrap_or_default(),
         sets: section.choice("sets").unwrap_or_default(),

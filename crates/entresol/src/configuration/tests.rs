@@ -53,6 +53,7 @@ fn every_section_is_read() {
         group_commit = "size"
         group_size = 32
         group_delay = "1.5 ms"
+        writes_in_flight = 2
         durable = false
         hold_locks = "until-durable"
         [undo]
@@ -120,6 +121,7 @@ fn every_section_is_read() {
             page_size: 4096,
             size: 64 << 20,
             group_commit: GroupCommit::Size { commits: 32, delay_ns: 1_500_000 },
+            writes_in_flight: 2,
             durable: false,
             write_buffer: true,
             hold_locks: LockHold::UntilDurable,
@@ -432,6 +434,7 @@ fn wrong_values_are_wrong_everywhere() {
         "[buffer]\nsize = \"1 KiB\"",
         "[buffer]\nsize = -4096",
         "[buffer]\npage_size = \"128 KiB\"",
+        "[log]\nwrites_in_flight = 0",
         "[log]\ngroup_commit = \"delay\"\ngroup_delay = \"1\"",
         "[log]\ngroup_commit = \"delay\"\ngroup_delay = \"1 min\"",
         "[log]\ngroup_commit = \"none\"\ngroup_delay = \"1 ms\"",

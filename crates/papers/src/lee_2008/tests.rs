@@ -1,0 +1,172 @@
+use super::*;
+use crate::experiment::Experiment;
+use crate::outcome::{Outcome, Trial};
+use crate::{Extent, Verdict, report, study};
+use serde_json::{Value, json};
+use std::io;
+
+const KEYS: [&str; 9] = [
+    "response_us",
+    "throughput_per_s",
+    "cpu_us_per_transaction",
+    "log_bytes_per_transaction",
+    "log_record_bytes_per_transaction",
+    "io_per_transaction",
+    "utilization",
+    "composition_us",
+    "spill",
+];
+
+fn trial(name: &str, report: impl Fn(&str, f64) -> Value) -> Trial {
+    let (file, text) = Lee2008.experiments().iter().find(|(file, _)| *file == format!("{name}.toml")).unwrap();
+    let nothing = |_: &str| Err(io::Error::other("nothing"));
+    let experiment = Experiment::parse(file, text, Extent::Full, &KEYS, &nothing).unwrap_or_else(|e| panic!("{e}"));
+    let outcomes = experiment.points.iter().map(|point| {
+        let report = report(&experiment.lines[point.line], experiment.x.values[point.x].0);
+        Outcome { reports: vec![report], ..Outcome::default() }
+    });
+    let outcomes = outcomes.collect();
+    Trial { experiment, outcomes }
+}
+
+fn claim(results: &Results, id: &str) -> Claim {
+    Lee2008.claims(results).into_iter().find(|claim| claim.id == id).unwrap_or_else(|| panic!("{id}"))
+}
+
+fn verdict(results: &Results, id: &str) -> Verdict {
+    claim(results, id).verdict()
+}
+
+fn judged(results: &Results) -> Vec<Claim> {
+    Lee2008.claims(results).into_iter().filter(|claim| claim.verdict() != Verdict::NotRun).collect()
+}
+
+/// Table 2 as it is, but for what `change` makes of a throughput.
+fn table_2(change: impl Fn(&str, f64, f64) -> f64) -> Results {
+    let rows = [
+        (4.0, 178.0, 2222.0),
+        (8.0, 358.0, 4050.0),
+        (16.0, 711.0, 6274.0),
+        (32.0, 1403.0, 5953.0),
+        (64.0, 2737.0, 5701.0),
+    ];
+    let report = move |line: &str, n: f64| {
+        let (_, disk, flash) = rows.into_iter().find(|row| row.0 == n).unwrap();
+        let tps = change(line, n, if line.starts_with("disk") { disk } else { flash });
+        json!({
+            "throughput_per_s": tps,
+            "response_us": {"mean": n / tps * 1e6},
+            "cpu_us_per_transaction": 260.0,
+            "utilization": [{"name": "cpu", "utilization": tps * 260e-6 / 2.0}],
+        })
+    };
+    Results { trials: vec![trial(commit::TRIAL, report)] }
+}
+
+#[test]
+fn table_2_holds_against_itself() {
+    let results = table_2(|_, _, tps| tps);
+    // CPUs that are busy for 74 % at 64 of 5,701 tps are below what counts as saturated.
+    for claim in judged(&results).iter().filter(|claim| claim.id != "L-2 saturation") {
+        assert_eq!(claim.verdict(), Verdict::Holds, "{claim:?}");
+    }
+    assert_eq!(judged(&results).len(), 10 + 3 + 2);
+    assert_eq!(claim(&results, "L-7 log, throughput").ours, "11.3 times", "that at 4 is calibrated");
+}
+
+#[test]
+fn a_row_that_is_off_differs_and_says_by_how_much() {
+    let off = table_2(|line, n, tps| if line == "flash" && n >= 32.0 { tps * 1.25 } else { tps });
+    let flash = claim(&off, "L-2 flash 64");
+    assert!(flash.verdict() == Verdict::Differs && flash.reason.starts_with("+25.0 %"), "{flash:?}");
+    assert!(flash.reason.contains("would allow 6787 tps"), "{flash:?}");
+    let uncalibrated = table_2(|line, n, tps| if line == "disk" && n == 4.0 { tps * 1.03 } else { tps });
+    assert_eq!(verdict(&uncalibrated, "L-2 disk 4"), Verdict::Differs);
+    assert_eq!(verdict(&uncalibrated, "L-2 disk 8"), Verdict::Holds);
+    let flat = table_2(|line, n, tps| if line == "disk" && n == 64.0 { 1403.0 } else { tps });
+    assert_eq!(verdict(&flat, "L-2 proportion"), Verdict::Differs);
+    let slow = table_2(|line, _, tps| if line == "flash" { tps / 2.0 } else { tps });
+    assert_eq!(verdict(&slow, "L-7 log, response"), Verdict::Differs);
+}
+
+/// Table 3 as it is, with locks that are released early or not.
+fn table_3(disk: f64, flash: f64) -> Trial {
+    trial("4-2-tpc-b", move |line, _| {
+        let is_disk = line == "disk";
+        let tps = if is_disk { disk } else { flash };
+        let (ms, sectors) = if is_disk { (8.1, 32.0) } else { (1.3, 30.0) };
+        json!({
+            "throughput_per_s": tps,
+            "cpu_us_per_transaction": 440.0,
+            "log_bytes_per_transaction": sectors * 512.0 * 0.1,
+            "log_record_bytes_per_transaction": 1_500.0,
+            "io_per_transaction": {"disk": {"writes": 0.1}, "flash": {"writes": 0.1}},
+            "composition_us": {"cpu": 500.0, "lock_wait": 100.0, "commit_wait": 6_000.0},
+            "utilization": [
+                {"name": "cpu", "utilization": tps * 440e-6 / 2.0},
+                {"name": "disk.medium", "response_us_mean": ms * 1e3},
+                {"name": "flash.medium", "response_us_mean": ms * 1e3},
+            ],
+        })
+    })
+}
+
+#[test]
+fn table_3_is_judged_figure_by_figure() {
+    let same = Results { trials: vec![table_3(864.0, 3045.0)] };
+    let claims = judged(&same);
+    assert_eq!(claims.len(), 7);
+    for claim in &claims {
+        assert_eq!(claim.verdict(), Verdict::Holds, "{claim:?}");
+    }
+    let other = Results { trials: vec![table_3(660.0, 4_500.0)] };
+    assert!(claim(&other, "L-3 disk").reason.contains("each of 36 commits once"));
+    assert!(claim(&other, "L-3 flash").reason.contains("6.6 ms"));
+    assert_eq!(verdict(&other, "L-3 factor"), Verdict::Differs);
+    assert_eq!(verdict(&other, "L-3 CPU disk"), Verdict::Differs);
+}
+
+/// Figure 3: throughputs that rise with the users up to ceilings.
+fn figure_3(disk_ceiling: f64) -> Results {
+    let report = move |line: &str, users: f64| {
+        let ceiling = if line.contains("four") { 4_300.0 } else { 3_000.0_f64 };
+        let tps =
+            if line.starts_with("flash") { (users * 150.0).min(ceiling) } else { (users * 40.0).min(disk_ceiling) };
+        json!({
+            "throughput_per_s": tps,
+            "utilization": [
+                {"name": "cpu", "utilization": tps / ceiling},
+                {"name": "disk.medium", "utilization": 0.9}, {"name": "flash.medium", "utilization": 0.3},
+            ],
+        })
+    };
+    Results { trials: vec![trial(tpc_b::FIGURE_3, report)] }
+}
+
+#[test]
+fn figure_3_is_judged_by_its_shape() {
+    let same = figure_3(3_000.0);
+    assert_eq!(claim(&same, "L-4 flash").ours, "1.43 times");
+    for id in ["L-4 flash", "L-4 disk", "L-4 disk, four cores"] {
+        assert_eq!(verdict(&same, id), Verdict::Holds, "{id}");
+    }
+    assert_eq!(verdict(&figure_3(2_000.0), "L-4 disk"), Verdict::Differs, "two thirds of the ceiling");
+    let answers = Lee2008.answers(&same);
+    assert!(answers[1].answer.contains("the log on flash: processors 100 %, device 30 %"), "{answers:?}");
+}
+
+#[test]
+fn what_was_not_run_is_no_verdict_and_every_experiment_can_be_read() {
+    let claims = Lee2008.claims(&Results::default());
+    assert!(claims.iter().all(|claim| claim.verdict() == Verdict::NotRun && claim.interval.is_none()));
+    assert!(Lee2008.answers(&Results::default()).iter().all(|answer| answer.answer.contains("missing")));
+    study::assert_readable(&Lee2008, &KEYS);
+}
+
+#[test]
+fn a_report_holds_the_rows_and_the_choices() {
+    let results = table_2(|_, _, tps| tps);
+    let (claims, answers) = (Lee2008.claims(&results), Lee2008.answers(&results));
+    let page = report::study(study::named("lee-2008").unwrap(), &claims, &answers, &results);
+    assert!(page.contains("L-2 flash 16") && page.contains("<svg") && page.contains("36 us"));
+}
