@@ -12,7 +12,7 @@ mod setting;
 #[cfg(test)]
 mod tests;
 
-pub use setting::{Setting, Work};
+pub use setting::{Operation, Setting, Work};
 
 use entresol::configuration::Finding;
 use std::io;

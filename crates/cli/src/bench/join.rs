@@ -1,12 +1,13 @@
 //! A join of two inputs by equal keys, verified: every answer is a pair that belongs together, and none is missing.
 
 use super::sort::{STEP, fingerprint};
-use super::spill::{SpillReport, Spilled, Terms, Watch};
+use super::spill::{Input, SpillReport, Spilled, Terms, Watch};
 use crate::Failure;
 use crate::progress::Progress;
 use base::Random;
 use base::units::format_size;
 use clap::{Args, ValueEnum};
+use entresol::Store;
 use entresol::temp::{JoinKind, JoinMethod, JoinSettings, Joined, Row, Rows};
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -95,18 +96,39 @@ impl Rows for Generated<'_> {
 pub fn run(arguments: &Arguments, progress: &Progress) -> Result<SpillReport, Failure> {
     let terms = &arguments.terms;
     let store = terms.open(&arguments.data, progress)?;
-    let (rows, expected) = ((terms.rows() / 2).max(1), Cell::new(0));
-    let input = |is_right| Generated {
-        random: Random::stream(terms.seed, if is_right { "right rows" } else { "left rows" }),
+    let (input, mut watch) = (terms.input(), Watch::start(store.database()));
+    let (method, name) = match arguments.method {
+        Method::Hash => (JoinMethod::Hash, "hash join"),
+        Method::SortMerge => (JoinMethod::SortMerge, "sort-merge join"),
+    };
+    let (answers, spilled) = join(&store, method, input, &mut watch, progress)?;
+    let size = format_size(answers * u64::from(input.row_size));
+    let operation = format!("{name} of 2 times {answers} rows of {} bytes, {size} each", input.row_size);
+    let report = watch.report(&store, terms, (operation, answers), spilled, progress)?;
+    super::session::close(store)?;
+    Ok(report)
+}
+
+/// Joins two inputs of half the rows each, and verifies. Returns how many answers there were, which is as many as left rows,
+/// and what the operator says.
+pub fn join(
+    store: &Store,
+    method: JoinMethod,
+    input: Input,
+    watch: &mut Watch,
+    progress: &Progress,
+) -> Result<(u64, Spilled), Failure> {
+    let (rows, expected) = ((input.rows / 2).max(1), Cell::new(0));
+    let side = |is_right| Generated {
+        random: Random::stream(input.seed, if is_right { "right rows" } else { "left rows" }),
         is_right,
         next: 0,
         rows,
         key: [0; 8],
-        value: vec![0; terms.row_size as usize - 8],
+        value: vec![0; input.row_size as usize - 8],
         fingerprints: &expected,
         progress,
     };
-    let mut watch = Watch::start(store.database());
     let (mut answers, mut sum, mut belong) = (0_u64, 0_u64, true);
     let spilled = store.run(async |database| {
         let take = async |answer: Joined<'_>| {
@@ -118,13 +140,8 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<SpillReport, Fa
             belong &= answer.right.is_some_and(|right| right.starts_with(&tag(answer.key)));
             Ok(())
         };
-        let inputs = (input(false), input(true));
-        let method = match arguments.method {
-            Method::Hash => JoinMethod::Hash,
-            Method::SortMerge => JoinMethod::SortMerge,
-        };
-        let settings = JoinSettings { method, kind: JoinKind::Inner, memory: terms.memory };
-        let report = database.join(inputs, settings, take).await?;
+        let settings = JoinSettings { method, kind: JoinKind::Inner, memory: input.memory };
+        let report = database.join((side(false), side(true)), settings, take).await?;
         Ok(Spilled { runs: report.runs, passes: report.passes, spilled_bytes: report.spilled_bytes })
     })?;
     if (answers, sum, belong) != (rows, expected.get(), true) {
@@ -135,15 +152,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<SpillReport, Fa
         )
         .into());
     }
-    let method = match arguments.method {
-        Method::Hash => "hash join",
-        Method::SortMerge => "sort-merge join",
-    };
-    let size = format_size(rows * u64::from(terms.row_size));
-    let operation = format!("{method} of 2 times {rows} rows of {} bytes, {size} each", terms.row_size);
-    let report = watch.report(&store, terms, (operation, answers), spilled, progress)?;
-    super::session::close(store)?;
-    Ok(report)
+    Ok((answers, spilled))
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! An external sort, verified: in order, as many rows as went in, and the same ones.
 
-use super::spill::{SpillReport, Spilled, Terms, Watch};
+use super::spill::{Input, SpillReport, Spilled, Terms, Watch};
 use crate::Failure;
 use crate::progress::Progress;
 use base::Random;
 use base::units::format_size;
 use clap::Args;
+use entresol::Store;
 use entresol::temp::{Row, Rows};
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -70,19 +71,29 @@ impl Rows for Generated<'_> {
 pub fn run(arguments: &Arguments, progress: &Progress) -> Result<SpillReport, Failure> {
     let terms = &arguments.terms;
     let store = terms.open(&arguments.data, progress)?;
-    let (rows, expected) = (terms.rows(), Cell::new(0));
+    let (input, mut watch) = (terms.input(), Watch::start(store.database()));
+    let (answers, spilled) = sort(&store, input, &mut watch, progress)?;
+    let size = format_size(input.rows * u64::from(input.row_size));
+    let operation = format!("sort of {} rows of {} bytes, {size}", input.rows, input.row_size);
+    let report = watch.report(&store, terms, (operation, answers), spilled, progress)?;
+    super::session::close(store)?;
+    Ok(report)
+}
+
+/// Sorts and verifies. Returns how many rows came out, and what the operator says.
+pub fn sort(store: &Store, input: Input, watch: &mut Watch, progress: &Progress) -> Result<(u64, Spilled), Failure> {
+    let (rows, expected) = (input.rows, Cell::new(0));
     let generated = Generated {
-        random: Random::stream(terms.seed, "rows"),
+        random: Random::stream(input.seed, "rows"),
         left: rows,
         key: [0; 8],
-        value: vec![0; terms.row_size as usize - 8],
+        value: vec![0; input.row_size as usize - 8],
         fingerprints: &expected,
         progress,
         rows,
     };
-    let mut watch = Watch::start(store.database());
     let (found, spilled) = store.run(async |database| {
-        let mut sorted = database.sort(generated, terms.memory).await?;
+        let mut sorted = database.sort(generated, input.memory).await?;
         let report = sorted.report();
         let (mut count, mut sum, mut before, mut in_order) = (0_u64, 0_u64, [0; 8], true);
         while let Some(row) = sorted.next().await? {
@@ -106,9 +117,5 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<SpillReport, Fa
         )
         .into());
     }
-    let size = format_size(rows * u64::from(terms.row_size));
-    let operation = format!("sort of {rows} rows of {} bytes, {size}", terms.row_size);
-    let report = watch.report(&store, terms, (operation, found.0), spilled, progress)?;
-    super::session::close(store)?;
-    Ok(report)
+    Ok((found.0, spilled))
 }

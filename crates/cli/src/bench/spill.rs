@@ -39,6 +39,19 @@ pub struct Terms {
     pub setup: Setup,
 }
 
+/// What an operator is given.
+#[derive(Clone, Copy, Debug)]
+pub struct Input {
+    /// How many rows in all.
+    pub rows: u64,
+    /// Bytes of a row, of which 8 are its key.
+    pub row_size: u32,
+    /// Memory for the operation, in bytes.
+    pub memory: u64,
+    /// Seeds the rows.
+    pub seed: u64,
+}
+
 /// The log of a database that nothing is logged in, and its buffer.
 const LOG: u64 = 4 << 20;
 const BUFFER: u64 = 16 << 20;
@@ -49,6 +62,11 @@ impl Terms {
     /// How many rows that makes.
     pub fn rows(&self) -> u64 {
         self.rows.unwrap_or(self.size / u64::from(self.row_size)).max(1)
+    }
+
+    /// What the operator is given.
+    pub fn input(&self) -> Input {
+        Input { rows: self.rows(), row_size: self.row_size, memory: self.memory, seed: self.seed }
     }
 
     /// Opens the database in the directory `data`, creating it if it is missing.
@@ -100,10 +118,9 @@ pub struct SpillReport {
     pub memory_bytes: u64,
     /// Bytes of a cluster.
     pub cluster_size: u64,
-    /// From the first row asked for to the last row given.
-    pub seconds: f64,
-    /// To the first row given.
-    pub first_seconds: f64,
+    /// What it took.
+    #[serde(flatten)]
+    pub took: Took,
     /// CPU time of all threads; none where the time is a described machine's.
     pub cpu_seconds: Option<f64>,
     /// Rows that went in, by time.
@@ -111,10 +128,6 @@ pub struct SpillReport {
     /// What the operator says.
     #[serde(flatten)]
     pub spilled: Spilled,
-    /// Clusters written.
-    pub writes: u64,
-    /// Clusters read.
-    pub reads: u64,
     /// Bytes per second of large writes to the device, one after the other.
     pub device_write_bytes_per_s: f64,
     /// The same of reads.
@@ -123,6 +136,19 @@ pub struct SpillReport {
     pub device_seconds: f64,
     /// `seconds` over `device_seconds`; none if nothing was spilled.
     pub ratio: Option<f64>,
+}
+
+/// What an operation took.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Took {
+    /// From the first row asked for to the last row given.
+    pub seconds: f64,
+    /// To the first row given.
+    pub first_seconds: f64,
+    /// Clusters written.
+    pub writes: u64,
+    /// Clusters read.
+    pub reads: u64,
 }
 
 /// A run of an operation.
@@ -147,6 +173,18 @@ impl Watch {
         }
     }
 
+    /// What the operation took up to now.
+    pub fn took(&self, database: &Database) -> Took {
+        let seconds = (database.executor().now().ns() - self.began) as f64 / 1e9;
+        let after = database.temp_statistics();
+        Took {
+            seconds,
+            first_seconds: self.first_ns.map_or(seconds, |ns| ns as f64 / 1e9),
+            writes: after.writes - self.before.writes,
+            reads: after.reads - self.before.reads,
+        }
+    }
+
     /// The operation has ended. Measures the device beside it.
     pub fn report(
         self,
@@ -157,9 +195,8 @@ impl Watch {
         progress: &Progress,
     ) -> Result<SpillReport, Failure> {
         let database = store.database();
-        let seconds = (database.executor().now().ns() - self.began) as f64 / 1e9;
+        let took = self.took(database);
         let cpu_seconds = (!store.is_virtual()).then(|| (process_cpu_ns() - self.cpu_ns) as f64 / 1e9);
-        let after = database.temp_statistics();
         let configuration = store.configuration();
         progress.phase("measuring the device", 0);
         let probed = spilled.spilled_bytes.clamp(bandwidth::UNIT, PROBE_MAX);
@@ -176,16 +213,13 @@ impl Watch {
             bytes: terms.rows() * u64::from(terms.row_size),
             memory_bytes: terms.memory,
             cluster_size: configuration.temp.cluster_size.into(),
-            seconds,
-            first_seconds: self.first_ns.map_or(seconds, |ns| ns as f64 / 1e9),
+            took,
             cpu_seconds,
-            rows_per_s: terms.rows() as f64 / seconds,
-            writes: after.writes - self.before.writes,
-            reads: after.reads - self.before.reads,
+            rows_per_s: terms.rows() as f64 / took.seconds,
             device_write_bytes_per_s: write,
             device_read_bytes_per_s: read,
             device_seconds,
-            ratio: (device_seconds > 0.0).then(|| seconds / device_seconds),
+            ratio: (device_seconds > 0.0).then(|| took.seconds / device_seconds),
             spilled,
         })
     }
@@ -202,14 +236,15 @@ impl SpillReport {
         let seconds = |seconds: f64| format_duration_ns(seconds * 1e9);
         let rate = |bytes: f64| format!("{}/s", format_size(bytes as u64));
         let Spilled { runs, passes, spilled_bytes } = self.spilled;
+        let Took { seconds: whole, first_seconds, writes, reads } = self.took;
         let ratio = self.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
         let mut rows = vec![
-            fact("time", seconds(self.seconds), format!("the first row after {}", seconds(self.first_seconds))),
+            fact("time", seconds(whole), format!("the first row after {}", seconds(first_seconds))),
             fact("rows", grouped(self.rows), format!("{}/s", grouped_decimal(self.rows_per_s, 0))),
             fact("answers", grouped(self.answers), "verified"),
             fact("spilled", format_size(spilled_bytes), format!("{} runs, {passes} passes", grouped(runs))),
-            fact("clusters", grouped(self.writes), "written"),
-            fact("", grouped(self.reads), "read"),
+            fact("clusters", grouped(writes), "written"),
+            fact("", grouped(reads), "read"),
             fact("device", rate(self.device_write_bytes_per_s), "written in sequence"),
             fact("", rate(self.device_read_bytes_per_s), "read in sequence"),
             fact("", seconds(self.device_seconds), "for writing and reading what was spilled"),

@@ -1,13 +1,15 @@
 //! One run of an experiment.
 
 use crate::Failure;
-use crate::bench::{bank, cards, meter::Meter, summary, synthetic, terms};
+use crate::bench::spill::{Input, Spilled, Watch};
+use crate::bench::{bank, cards, join, meter::Meter, sort, summary, synthetic, terms};
 use crate::files::{self, Directory};
 use crate::progress::Progress;
-use crate::report::Clock;
+use crate::report::{Clock, Station};
 use entresol::configuration::Choice;
+use entresol::temp::JoinMethod;
 use entresol::{Database, Opening, Store};
-use papers::experiment::{Setting, Work};
+use papers::experiment::{Operation, Setting, Work};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -22,7 +24,7 @@ use workload::trace::replay::{self, Replay};
 use workload::{Measured, Plan};
 
 /// What a run's report has at its top, and so may be plotted.
-pub const KEYS: [&str; 20] = [
+pub const KEYS: [&str; 21] = [
     "response_us",
     "throughput_per_s",
     "transactions",
@@ -42,6 +44,7 @@ pub const KEYS: [&str; 20] = [
     "utilization",
     "seconds",
     "wall_seconds",
+    "spill",
     "torture",
 ];
 
@@ -132,8 +135,38 @@ fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces)
             let replay = store.run(async |database| Replay::prepare(database, trace, spec).await)?;
             measured(&store, replay, plan, batches)
         }
+        Work::Spill { operation, rows, row_size, memory } => {
+            let input = Input { rows: *rows, row_size: *row_size, memory: *memory, seed: plan.seed };
+            spilled(open(configuration)?, *operation, input)
+        }
         Work::Torture { seeds } => Ok(tortured(*seeds, replication)),
     }
+}
+
+/// Runs one sort or join and reports what it took.
+fn spilled(store: Store, operation: Operation, input: Input) -> Result<Run, Failure> {
+    let executor = store.executor();
+    executor.restart_statistics();
+    let (mut watch, progress) = (Watch::start(store.database()), Progress::hidden());
+    let (_, spilled) = match operation {
+        Operation::Sort => sort::sort(&store, input, &mut watch, &progress)?,
+        Operation::SortMergeJoin => join::join(&store, JoinMethod::SortMerge, input, &mut watch, &progress)?,
+        Operation::HashJoin => join::join(&store, JoinMethod::Hash, input, &mut watch, &progress)?,
+    };
+    let took = watch.took(store.database());
+    let stations: Vec<Station> = executor.stations().into_iter().map(Station::from).collect();
+    let Spilled { runs, passes, spilled_bytes } = spilled;
+    let report = json!({
+        "spill": {
+            "seconds": took.seconds, "first_seconds": took.first_seconds, "writes": took.writes, "reads": took.reads,
+            "runs": runs, "passes": passes, "spilled_bytes": spilled_bytes,
+        },
+        "utilization": stations,
+    });
+    if !store.is_virtual() {
+        store.close()?;
+    }
+    Ok(Run { reports: vec![report], saturated: None })
 }
 
 /// Runs the replication's own seeds and reports what came of them.

@@ -120,11 +120,15 @@ fn run_jobs(jobs: &[&Job<'_>], workers: usize, traces: &Traces, done: &Mutex<Don
 
 /// A seed of torture takes about as long as so many transactions.
 const SEED_WEIGHT: u64 = 1_500;
+/// So many rows of a sort or a join take about as long as a transaction.
+const ROWS_WEIGHT: u64 = 8;
 
 fn weight(point: &Point) -> u64 {
     let plan = &point.setting.plan;
-    if let Work::Torture { seeds } = point.setting.work {
-        return SEED_WEIGHT * seeds;
+    match point.setting.work {
+        Work::Torture { seeds } => return SEED_WEIGHT * seeds,
+        Work::Spill { rows, .. } => return rows / ROWS_WEIGHT,
+        _ => {}
     }
     let rate = match plan.load {
         workload::Load::Open { rate_per_s } => rate_per_s,
@@ -179,8 +183,8 @@ mod tests {
         };
         assert_eq!(figures(&results), figures(&again));
         let report = &trial.outcomes[0].reports[0];
-        // A workload of one type has none beside it; it runs without a transaction server, and is no torture.
-        for key in point::KEYS.iter().filter(|key| !["types", "server", "torture"].contains(key)) {
+        // A workload of one type has none beside it; it runs without a transaction server, and is no sort and no torture.
+        for key in point::KEYS.iter().filter(|key| !["types", "server", "spill", "torture"].contains(key)) {
             assert!(report.get(*key).is_some(), "the report has no {key}");
         }
     }
@@ -196,6 +200,26 @@ mod tests {
         let found: Vec<_> = outcome.reports.iter().map(|report| report["torture"]["lives"].as_u64()).collect();
         assert_eq!(found, [Some(lives(0..2)), Some(lives(2..4))]);
         assert_eq!(outcome.names("torture.stops").len(), 14, "every valid pair is reported");
+    }
+
+    #[test]
+    fn sorts_and_joins_report_what_they_took() {
+        let text = "outputs = [\"spill.seconds\"]\nconfiguration.hardware = \"lee-2008\"\n\
+                    [configuration.temp]\ncluster_size = \"4 KiB\"\n\
+                    [workload]\nkind = \"sort\"\nrows = 20_000\nmemory = \"1 MiB\"\n[run]\nreplications = 2\n\
+                    [[series]]\nname = \"sort\"\n\
+                    [[series]]\nname = \"hash join\"\nworkload = { kind = \"join\", method = \"hash\" }\n\
+                    [[series]]\nname = \"sort-merge join\"\nworkload = { kind = \"join\", method = \"sort-merge\" }\n\
+                    [[vary]]\nparameter = \"configuration.temp.device\"\nvalues = [\"disk\", \"flash\"]";
+        let results = results(text);
+        let trial = &results.trials[0];
+        for line in &trial.experiment.lines {
+            let seconds = |device: f64| trial.figure(line, device, "spill.seconds").unwrap();
+            assert!(seconds(0.0).exceeds(seconds(1.0)), "{line}: {:?} {:?}", seconds(0.0), seconds(1.0));
+            let bytes = trial.figure(line, 0.0, "spill.spilled_bytes").unwrap();
+            assert!(bytes.mean > 500e3, "{line} spilled {bytes:?}");
+            assert!(trial.figure(line, 1.0, "utilization.flash.medium.utilization").unwrap().mean > 0.3, "{line}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::document::{Document, overlay};
 use super::read::TREES;
 use super::{ExperimentError, ReadFile};
+use base::units::parse_size;
 use devices::{Hardware, HardwareError};
 use entresol::configuration::{Configuration, ConfigurationError, Finding, Problem, nearest};
 use toml::{Table, Value};
@@ -56,11 +57,33 @@ pub enum Work {
         /// `trace`: the name of a trace that can be generated, or a file's path.
         trace: String,
     },
+    /// `"sort"` or `"join"`: one operation on rows that its memory does not hold, verified; a run is one of them.
+    Spill {
+        /// `kind`, and `method` of a join.
+        operation: Operation,
+        /// `rows`: how many, of a join half of them in each input; every left row has one right row.
+        rows: u64,
+        /// `row_size`: bytes of a row, of which 8 are its key.
+        row_size: u32,
+        /// `memory`: bytes for the operation.
+        memory: u64,
+    },
     /// `"torture"`: no load but what is drawn for each seed, ended by faults, on a machine of its own.
     Torture {
         /// `seeds`: how many a run takes; the first run those from 0 on, the next ones those behind.
         seeds: u64,
     },
+}
+
+/// What is done with rows that memory does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// An external sort.
+    Sort,
+    /// `method = "sort-merge"`: a join of two sorted inputs.
+    SortMergeJoin,
+    /// `method = "hash"`: a hybrid hash join.
+    HashJoin,
 }
 
 /// Where the values of a run come from.
@@ -113,7 +136,7 @@ pub(super) fn setting(run: &Table, sources: &Sources<'_>) -> Result<Setting, Exp
     let configuration = configure(configuration, &hardware, sources)?;
     let work = work(&workload, sources)?;
     let load = match work {
-        Work::Torture { .. } => Load::Closed { clients: 1 },
+        Work::Torture { .. } | Work::Spill { .. } => Load::Closed { clients: 1 },
         _ => load(&workload, sources)?,
     };
     let plan = plan(&length, load, sources)?;
@@ -183,10 +206,11 @@ fn said_by_serde(message: &str) -> (Problem, String, Option<String>) {
 }
 
 fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
-    let kinds = ["debit-credit", "credit-card", "synthetic", "trace", "torture"];
+    let kinds = ["debit-credit", "credit-card", "synthetic", "trace", "sort", "join", "torture"];
     let kind = table.get("kind").and_then(Value::as_str).unwrap_or("debit-credit");
     let only = |own: &[&str]| {
-        let loads: &[&str] = if kind == "torture" { &[] } else { &["rate", "clients", "full"] };
+        let loads: &[&str] =
+            if ["sort", "join", "torture"].contains(&kind) { &[] } else { &["rate", "clients", "full"] };
         let known: Vec<&str> = ["kind"].iter().chain(loads).chain(own).copied().collect();
         match table.keys().find(|key| !known.contains(&key.as_str())) {
             None => Ok(()),
@@ -232,6 +256,23 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
             };
             Ok(Work::Trace { trace: trace.clone() })
         }
+        "sort" => {
+            only(&["rows", "row_size", "memory"])?;
+            spill(table, Operation::Sort, sources)
+        }
+        "join" => {
+            only(&["rows", "row_size", "memory", "method"])?;
+            let operation = match table.get("method").and_then(Value::as_str) {
+                Some("hash") => Operation::HashJoin,
+                Some("sort-merge") => Operation::SortMergeJoin,
+                other => {
+                    let value = other.unwrap_or_default().to_owned();
+                    let problem = Problem::UnknownWord { key: "method".to_owned(), value };
+                    return Err(sources.error("workload.method", problem, "\"hash\", \"sort-merge\"", None));
+                }
+            };
+            spill(table, operation, sources)
+        }
         "torture" => {
             only(&["seeds"])?;
             Ok(Work::Torture { seeds: whole(table, "workload", "seeds", 1, 1 << 32, sources)?.unwrap_or(100) })
@@ -242,6 +283,20 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
             Err(sources.error("workload.kind", problem, &kinds.join(", "), near))
         }
     }
+}
+
+/// A sort or a join; without other words a gigabyte of rows of 100 bytes.
+fn spill(table: &Table, operation: Operation, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
+    let rows = whole(table, "workload", "rows", 2, 1 << 40, sources)?.unwrap_or(10_000_000);
+    let row_size = whole(table, "workload", "row_size", 16, 1 << 20, sources)?.unwrap_or(100) as u32;
+    let memory = match table.get("memory") {
+        None => 256 << 20,
+        Some(value) => value.as_str().and_then(|size| parse_size(size).ok()).ok_or_else(|| {
+            let problem = Problem::OutOfRange { key: "memory".to_owned(), value: value.to_string() };
+            sources.error("workload.memory", problem, "a size such as \"256 MiB\"", None)
+        })?,
+    };
+    Ok(Work::Spill { operation, rows, row_size, memory })
 }
 
 fn load(table: &Table, sources: &Sources<'_>) -> Result<Load, ExperimentError> {

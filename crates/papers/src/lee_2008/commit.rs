@@ -42,7 +42,7 @@ pub(super) fn claims(results: &Results) -> Vec<Claim> {
     claims
 }
 
-fn tps(results: &Results, device: &str, n: f64) -> Option<Estimate> {
+pub(super) fn tps(results: &Results, device: &str, n: f64) -> Option<Estimate> {
     results.trial(TRIAL)?.figure(device, n, "throughput_per_s")
 }
 

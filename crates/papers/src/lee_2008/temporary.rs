@@ -1,0 +1,94 @@
+//! Section 6: temporary space on either device, as far as abstract and introduction tell of it.
+
+use super::DEVICES;
+use crate::outcome::Trial;
+use crate::{Claim, Estimate, Results};
+
+pub(super) const CLUSTERS: &str = "6-clusters";
+const MEMORY: &str = "6-memory";
+const OPERATIONS: [&str; 3] = ["sort", "sort-merge join", "hash join"];
+
+pub(super) fn claims(results: &Results) -> Vec<Claim> {
+    let mut claims: Vec<Claim> = OPERATIONS.iter().map(|operation| faster(results, operation)).collect();
+    claims.extend([insensitive(results), with_memory(results)]);
+    claims
+}
+
+fn seconds(trial: &Trial, operation: &str, device: &str, x: f64) -> Option<Estimate> {
+    trial.figure(&format!("{operation}, {device}"), x, "spill.seconds")
+}
+
+/// The shortest and the longest time of an operation over all sizes of clusters.
+fn extremes(trial: &Trial, operation: &str, device: &str) -> Option<(Estimate, Estimate)> {
+    let times: Option<Vec<Estimate>> = trial.places().map(|x| seconds(trial, operation, device, x)).collect();
+    let times = times?;
+    let by_mean = |one: &&Estimate, other: &&Estimate| one.mean.total_cmp(&other.mean);
+    Some((*times.iter().min_by(by_mean)?, *times.iter().max_by(by_mean)?))
+}
+
+/// How many times as long it takes on disk, at each place of the abscissa.
+fn ratios(trial: &Trial, operation: &str) -> Option<Vec<(String, Estimate)>> {
+    let at = |(x, label): &(f64, String)| {
+        let ratio = seconds(trial, operation, "disk", *x)? / seconds(trial, operation, "flash", *x)?;
+        Some((label.clone(), ratio))
+    };
+    trial.experiment.x.values.iter().map(at).collect()
+}
+
+fn listed(ratios: &[(String, Estimate)]) -> String {
+    let parts: Vec<String> = ratios.iter().map(|(label, ratio)| format!("{:.1} at {label}", ratio.mean)).collect();
+    parts.join(", ")
+}
+
+fn faster(results: &Results, operation: &str) -> Claim {
+    let what = format!("With temporary space on flash a {operation} takes less than half the time.");
+    let paper = if operation == "sort" { "faster" } else { "more than 2 times" };
+    Claim::new(&format!("L-6 {operation}"), &what, paper).judge(|claim| {
+        let trial = results.trial(CLUSTERS)?;
+        let [disk, flash] = DEVICES.map(|device| extremes(trial, operation, device));
+        let times = disk?.0 / flash?.0;
+        let mut reason = format!(
+            "Each device with the clusters that suit it best, which decides. With clusters of one size: {} times.",
+            listed(&ratios(trial, operation)?)
+        );
+        if times.mean <= 2.0 {
+            reason += " The larger the clusters, the less of the time is latency, and in bandwidth table 1's disk is ahead two to \
+                       three times. The paper's sizes are not in the text at hand.";
+        }
+        Some(claim.judged(times.with_unit("times"), times.mean > 2.0, reason).with_interval(times))
+    })
+}
+
+fn insensitive(results: &Results) -> Claim {
+    let what = "On flash the time depends far less on the unit of I/O than on disk.";
+    Claim::new("L-6 clusters", what, "much less sensitive").judge(|claim| {
+        let trial = results.trial(CLUSTERS)?;
+        let (mut parts, mut holds) = (Vec::new(), true);
+        for operation in OPERATIONS {
+            let spread = |device| extremes(trial, operation, device).map(|(least, most)| (most / least).mean);
+            let (disk, flash) = (spread("disk")?, spread("flash")?);
+            holds &= disk >= 3.0 * flash;
+            parts.push(format!("{operation} {disk:.1} on disk, {flash:.1} on flash"));
+        }
+        let reason =
+            "The longest time over the shortest, of all sizes of clusters; far less is taken as a third or less.";
+        Some(claim.judged(parts.join("; "), holds, reason))
+    })
+}
+
+fn with_memory(results: &Results) -> Claim {
+    let what = "With any memory the joins take less than half the time on flash.";
+    Claim::new("L-6 memory", what, "more than 2 times").judge(|claim| {
+        let trial = results.trial(MEMORY)?;
+        let (mut parts, mut least) = (Vec::new(), None::<Estimate>);
+        for operation in ["sort-merge join", "hash join"] {
+            let ratios = ratios(trial, operation)?;
+            let lowest = ratios.iter().map(|(_, ratio)| *ratio).min_by(|one, other| one.mean.total_cmp(&other.mean))?;
+            least = Some(least.filter(|least| least.mean < lowest.mean).unwrap_or(lowest));
+            parts.push(format!("{operation} {}", listed(&ratios)));
+        }
+        let least = least?;
+        let reason = format!("Clusters of 16 KiB; times as long on disk, by MiB of memory: {}.", parts.join("; "));
+        Some(claim.judged(least.with_unit("times"), least.mean > 2.0, reason).with_interval(least))
+    })
+}
