@@ -434,7 +434,6 @@ fn wrong_values_are_wrong_everywhere() {
         "[buffer]\nsize = \"1 KiB\"",
         "[buffer]\nsize = -4096",
         "[buffer]\npage_size = \"128 KiB\"",
-        "[log]\nwrites_in_flight = 0",
         "[log]\ngroup_commit = \"delay\"\ngroup_delay = \"1\"",
         "[log]\ngroup_commit = \"delay\"\ngroup_delay = \"1 min\"",
         "[log]\ngroup_commit = \"none\"\ngroup_delay = \"1 ms\"",
