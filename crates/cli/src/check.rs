@@ -1,6 +1,7 @@
 //! `entresol check`: is every byte of a database as it was written?
 
 use crate::progress::Progress;
+use crate::table::wrapped;
 use crate::{Failure, opening, print};
 use base::units::grouped;
 use clap::Args;
@@ -37,10 +38,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     progress.finish();
     let listed: Vec<String> = report.findings.iter().map(|finding| describe(finding, store.database())).collect();
     let partitions = store.database().partitions().len();
+    let log = wrapped(&store.log_description());
     store.close()?;
     if report.is_clean() {
         let pages = grouped(report.pages);
-        return print(&format!("{pages} pages in {partitions} partitions, every one as it should be"));
+        return print(&format!("{pages} pages in {partitions} partitions, every one as it should be\n{log}"));
     }
     Err(failure(&report, &listed).into())
 }

@@ -17,7 +17,7 @@ use crate::hierarchy::TierReport;
 use crate::home::{Contents, Home};
 use crate::lock::LockTable;
 use crate::log::record::{Body, Undo};
-use crate::log::{Log, WriteBuffer};
+use crate::log::{Log, Measured, WriteBuffer};
 use crate::organization::append::Places;
 use crate::page::{Edit, header};
 use crate::set::Sets;
@@ -183,6 +183,11 @@ impl Database {
         let mut reports = self.0.buffer.tiers().map_or_else(Vec::new, |tiers| tiers.reports());
         reports.extend(self.0.log.write_buffer().map(WriteBuffer::report));
         reports
+    }
+
+    /// What was measured of the log's device when the database was created, if anything was.
+    pub fn log_measured(&self) -> Option<Measured> {
+        self.0.contents.borrow().log_measured
     }
 
     /// The log.

@@ -11,6 +11,7 @@ use crate::backup::Current;
 use crate::catalog::{Partition, Schema};
 use crate::checksum::checksum;
 use crate::hierarchy::Record;
+use crate::log::Measured;
 use crate::{Error, Result};
 use base::Lsn;
 use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op};
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 const MAGIC: &[u8; 8] = b"ENTRESOL";
 /// The format that this release writes and the newest that it reads.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 /// The home file's name: a directory that holds it is a database.
 pub const HOME_FILE: &str = "entresol.home";
 const COPY_SIZE: usize = 64 << 10;
@@ -52,6 +53,8 @@ pub struct Contents {
     pub backup: Option<Current>,
     /// Numbers of partitions and what their records consist of, as in the file: [`Partition::schema`] says the same.
     pub schemas: Vec<(u16, Schema)>,
+    /// What was measured of the log's device when the database was created, if anything was.
+    pub log_measured: Option<Measured>,
 }
 
 impl Contents {
@@ -231,11 +234,63 @@ fn decode(copy: &[u8], path: &str) -> Result<(u64, Contents)> {
     }
     let generation = u64::from_le_bytes(copy[24..32].try_into().expect("eight bytes"));
     let mut body = copy[CONTENTS..CONTENTS + length].to_vec();
-    // The first format knew no tiers, the second no sets, the third no schemas: an empty list, a missing backup.
+    // The first format knew no tiers, the second no sets, the third no schemas, the fourth no
+    // measurement: an empty list or nothing.
     body.extend((number(8)..FORMAT).map(|_| 0));
     let mut contents: Contents = postcard::from_bytes(&body).map_err(|_| damaged())?;
     for (partition, schema) in std::mem::take(&mut contents.schemas) {
         contents.partitions.get_mut(usize::from(partition)).ok_or_else(damaged)?.schema = Some(schema);
     }
     Ok((generation, contents))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contents() -> Contents {
+        Contents {
+            page_size: 8192,
+            log_page_size: 4096,
+            log_device: "flash".into(),
+            redo_start: 4711,
+            log_durable: 5000,
+            log_epoch: 3,
+            next_transaction: 17,
+            partitions: Vec::new(),
+            tiers: Vec::new(),
+            backup: None,
+            schemas: Vec::new(),
+            log_measured: None,
+        }
+    }
+
+    /// A copy of the home file with these contents in this format.
+    fn copy(format: u32, body: &[u8]) -> Vec<u8> {
+        let mut copy = vec![0; COPY_SIZE];
+        copy[..8].copy_from_slice(MAGIC);
+        copy[8..12].copy_from_slice(&format.to_le_bytes());
+        copy[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        copy[24..32].copy_from_slice(&9_u64.to_le_bytes());
+        copy[CONTENTS..CONTENTS + body.len()].copy_from_slice(body);
+        let sum = checksum(&copy[24..CONTENTS + body.len()]);
+        copy[16..20].copy_from_slice(&sum.to_le_bytes());
+        copy
+    }
+
+    #[test]
+    fn earlier_formats_are_read_and_later_ones_named() {
+        let body = encode(&contents());
+        for format in 1..=FORMAT {
+            // Each format knew one thing more than the one before, and all these contents lack them.
+            let known = &body[..body.len() - (FORMAT - format) as usize];
+            assert_eq!(decode(&copy(format, known), "old"), Ok((9, contents())), "format {format}");
+        }
+        let newer = decode(&copy(FORMAT + 1, &body), "new").expect_err("not yet known");
+        assert!(matches!(newer, Error::NewerFormat { found, supported: FORMAT, .. } if found == FORMAT + 1), "{newer}");
+        let measured =
+            crate::log::Measured { sync_write_ns: 100, write_then_sync_ns: 130, sync_faster: 1, together_ns: 200 };
+        let found = Contents { log_measured: Some(measured), ..contents() };
+        assert_eq!(decode(&copy(FORMAT, &encode(&found)), "new"), Ok((9, found)));
+    }
 }

@@ -14,6 +14,7 @@
 mod batches;
 mod buffer;
 mod group_commit;
+mod measured;
 pub mod page;
 mod read_ahead;
 pub mod record;
@@ -25,6 +26,7 @@ mod write_buffer;
 mod writer;
 
 pub use group_commit::GroupCommit;
+pub use measured::Measured;
 pub use scan::{Entry, Scan};
 pub use settings::{Settings, SyncMethod};
 pub use statistics::Statistics;
@@ -62,6 +64,8 @@ pub struct Log {
     /// The log server's tasks.
     group: executor::Group,
     settings: Settings,
+    /// What was measured when it was created, just now.
+    measured: Option<Measured>,
     file: FileId,
     /// Where the first page of this opening stands.
     opened_at: Lsn,
@@ -121,9 +125,17 @@ impl Log {
         executor.perform(Op::Remove { device, name: name.clone() }).await.result?;
         let (file, _) = executor.open(device, &name, true).await?;
         grow_file(executor, file, settings.capacity).await?;
+        let capacity = settings.capacity;
+        let measured = if settings.asks_to_measure() && !traits.synchronous {
+            Some(Measured::measure(executor, file, settings, capacity).await?)
+        } else {
+            None
+        };
+        let settings = &settings.decided_by(measured);
         let start = Start {
             file,
-            capacity: settings.capacity,
+            capacity,
+            measured,
             synchronous: traits.synchronous,
             position: settings.page_size as u64,
             oldest: settings.page_size as u64,
@@ -147,33 +159,35 @@ impl Log {
 
     /// An open log that nobody writes yet.
     fn assemble(executor: &Executor, settings: &Settings, start: &Start) -> Rc<Log> {
-        let Start { file, capacity, synchronous, position, oldest, epoch } = *start;
+        let Start { file, capacity, synchronous, position, oldest, epoch, measured } = *start;
         let end = position + settings.page_size as u64;
         let buffer = Buffer::new(executor, settings.page_size, settings.write_size_max, capacity, end, epoch);
         // Without durability a group only bounds how long records stay in memory.
         let policy = if settings.durable { settings.group_commit } else { GroupCommit::Delay { ns: LAZY_WRITE_NS } };
-        let own_writes = policy == GroupCommit::None;
+        let writes_in_flight_max = match (policy == GroupCommit::None, synchronous) {
+            (true, _) => usize::MAX,
+            // Each holds the processor, so a second one only waits for it, where more commits could have joined it.
+            (false, true) => 1,
+            (false, false) => settings.in_flight_max(),
+        };
+        let is_serial = settings.is_serial && !synchronous;
         Rc::new_cyclic(|this| Log {
             this: this.clone(),
             executor: executor.clone(),
             group: executor.group(GROUP, executor::Members::Free),
             settings: settings.clone(),
+            measured,
             file,
             opened_at: Lsn(position),
             capacity,
             limit: (capacity as f64 * (1.0 - settings.reserve)) as u64,
             synchronous,
             write_buffer: OnceCell::new(),
-            writes_in_flight_max: match (own_writes, synchronous) {
-                (true, _) => usize::MAX,
-                // Each holds the processor, so a second one only waits for it, where more commits could have joined it.
-                (false, true) => 1,
-                (false, false) => settings.writes_in_flight_max,
-            },
+            writes_in_flight_max,
             inner: RefCell::new(Inner {
                 buffer,
                 batches: Batches::default(),
-                group: Group::new(policy),
+                group: Group::new(policy, is_serial),
                 scratch: Vec::with_capacity(4096),
                 statistics: Statistics::default(),
             }),
@@ -254,6 +268,21 @@ impl Log {
             }
         }
         self.bell.wake_all(&self.executor);
+    }
+
+    /// What was measured of its device, if this opening has created it and was to.
+    pub fn measured(&self) -> Option<Measured> {
+        self.measured
+    }
+
+    /// How it is written; what was left to a measurement is decided.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// How many writes may be in flight at once, those that commits submit themselves excepted.
+    pub fn writes_in_flight_max(&self) -> usize {
+        self.writes_in_flight_max.min(self.settings.in_flight_max())
     }
 
     /// Which opening of the log this is, counted from 1.
@@ -519,6 +548,8 @@ struct Start {
     position: u64,
     oldest: u64,
     epoch: u32,
+    /// What was measured of the device just now.
+    measured: Option<Measured>,
 }
 
 async fn write_opening_page(executor: &Executor, settings: &Settings, start: &Start) -> Result<()> {

@@ -75,7 +75,8 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             capacity: configuration.log.size,
             durable: configuration.log.durable,
             group_commit,
-            writes_in_flight_max: configuration.log.writes_in_flight,
+            sync_method: configuration.log.sync_method,
+            writes_in_flight_max: configuration.log.writes_in_flight.map(|writes| writes as usize),
             ..log::Settings::default()
         },
         home_device: configuration.partition("").device,

@@ -33,6 +33,7 @@ mod choice;
 mod described;
 mod error;
 mod interpret;
+mod log;
 mod schema;
 mod section;
 mod tiers;
@@ -41,16 +42,18 @@ mod tiers;
 mod tests;
 
 pub use engine::checkpoint::Strategy;
+pub use engine::log::SyncMethod;
 
 pub use choice::{
     Backend, Choice, DeviceKind, LockGranule, LockHold, Organization, Replacement, Residence, Update, Victim,
 };
+pub use log::{GroupCommit, Log};
 pub use tiers::{Cache, CacheDesign, WriteBuffer};
 
 pub use error::{ConfigurationError, Finding, Problem, nearest};
 
 use devices::Hardware;
-use engine::set::{Logging, RecordType};
+use engine::set::RecordType;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -161,74 +164,6 @@ impl Default for Buffer {
     fn default() -> Buffer {
         Buffer { size: 256 << 20, page_size: 8 << 10, replacement: Replacement::Lru, cleaner: true }
     }
-}
-
-/// `[log]`: the write-ahead log.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Log {
-    /// `device`: the device that holds the log.
-    pub device: String,
-    /// `page_size`: bytes per page of the log, of which each write is a multiple; 4 KiB (virtually 128 B) to 64 KiB, a multiple
-    /// of the alignment of its device.
-    pub page_size: u32,
-    /// `write_buffer`: whether commits are durable in the `[write_buffer]` and reach the log's device afterwards.
-    pub write_buffer: bool,
-    /// `size`: how much log is kept before the oldest must be given up, in bytes; 1 MiB (virtually 64 KiB) to 16 TiB.
-    pub size: u64,
-    /// `group_commit`, `group_size`, `group_delay`: how long a commit waits for others to share its log write.
-    pub group_commit: GroupCommit,
-    /// `writes_in_flight`: how many log writes may be under way at once, 1 to 64, unless every commit has one of its own.
-    pub writes_in_flight: usize,
-    /// `durable`: whether commits wait until their log record survives a power cut.
-    pub durable: bool,
-    /// `hold_locks`: until when a committing transaction keeps its locks.
-    pub hold_locks: LockHold,
-    /// `sets`: what it repeats of memory-resident sets, `"value"`, `"aoper"` (actions) or `"toper"` (procedures).
-    pub sets: Logging,
-}
-
-impl Default for Log {
-    fn default() -> Log {
-        Log {
-            device: DEFAULT_DEVICE.to_owned(),
-            page_size: 4096,
-            write_buffer: false,
-            size: 1 << 30,
-            group_commit: GroupCommit::Adaptive,
-            writes_in_flight: engine::log::Settings::default().writes_in_flight_max,
-            durable: true,
-            hold_locks: LockHold::UntilLogged,
-            sets: Logging::Values,
-        }
-    }
-}
-
-/// When the log buffer is written for the commits that wait in it (group commit: DeWitt et al. 1984).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupCommit {
-    /// `"adaptive"`: a commit is written at once while the log device is idle; those that arrive meanwhile share the
-    /// next write.
-    Adaptive,
-    /// `"none"`: every commit has a log write of its own.
-    None,
-    /// `"size"`: the log is written when `commits` commits wait, or when the first of them has waited for `delay_ns`.
-    Size {
-        /// `group_size`: how many commits share a write, 2 to 65,536.
-        commits: u32,
-        /// `group_delay`: the longest wait for a full group, in nanoseconds; 1 us to 10 s.
-        delay_ns: u64,
-    },
-    /// `"delay"`: the log is written when the first commit has waited for `delay_ns`.
-    Delay {
-        /// `group_delay`: the wait, in nanoseconds; 1 us to 10 s.
-        delay_ns: u64,
-    },
-    /// `"page"`: the log is written when a page of it is full, or when the first commit has waited for `delay_ns` (System M,
-    /// 1988, section 2.1).
-    Page {
-        /// `group_delay`: the longest wait for a full page, in nanoseconds; 1 us to 10 s.
-        delay_ns: u64,
-    },
 }
 
 /// `[temp]`: temporary space for sorts and joins.

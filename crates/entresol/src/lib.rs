@@ -27,6 +27,7 @@
 mod assemble;
 pub mod configuration;
 mod error;
+mod log_words;
 mod message_server;
 mod reply;
 mod server;

@@ -1,7 +1,7 @@
 //! A database on the calling thread.
 
 use crate::configuration::{Configuration, FILE_NAME};
-use crate::{OpenError, assemble};
+use crate::{OpenError, assemble, log_words};
 use driver::{Op, Output};
 use engine::server::TransactionServer;
 use engine::{Database, Error, Procedures};
@@ -355,6 +355,20 @@ impl Store {
     pub fn transaction_server(&self) -> Result<Option<TransactionServer>, OpenError> {
         let settings = self.configuration.server;
         Ok(settings.map(|settings| TransactionServer::start(self.database(), settings)).transpose()?)
+    }
+
+    /// Where the log is and how its writes become durable, and by what measurement that was chosen.
+    ///
+    /// ```
+    /// use entresol::{Opening, configuration::Configuration};
+    ///
+    /// let store = Opening::new("described", Configuration::parse("hardware = \"nvme-2026\"")?).open()?;
+    /// let chosen = "log on device 'nvme': data-sync writes, up to 4 at once; at its creation one alone took 99.01 us";
+    /// assert!(store.log_description().starts_with(chosen));
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn log_description(&self) -> String {
+        log_words::describe(self.database())
     }
 
     /// What is configured and gains nothing, in words that say why.

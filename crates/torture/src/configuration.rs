@@ -275,7 +275,7 @@ fn log(random: &mut Random, capacity: u64) -> log::Settings {
         page_size,
         capacity,
         write_size_max: page_size * one_of(random, &[1, 4, 16]),
-        writes_in_flight_max: one_of(random, &[1, 2, 4, 16]),
+        writes_in_flight_max: one_of(random, &[Some(1), Some(2), None, Some(16)]),
         group_commit: one_of(
             random,
             &[
@@ -286,7 +286,7 @@ fn log(random: &mut Random, capacity: u64) -> log::Settings {
             ],
         ),
         durable: true,
-        sync_method: one_of(random, &[SyncMethod::SyncWrite, SyncMethod::WriteThenSync]),
+        sync_method: one_of(random, &[Some(SyncMethod::SyncWrite), Some(SyncMethod::WriteThenSync), None]),
         buffer_size_max: random.between(32 << 10, 1 << 20),
         reserve: one_of(random, &[0.25, 0.5]),
         ..log::Settings::default()

@@ -66,7 +66,7 @@ fn settings(variant: Variant) -> Settings {
         log: log::Settings {
             capacity: 8 << 20,
             group_commit: variant.group_commit,
-            sync_method: variant.sync_method,
+            sync_method: Some(variant.sync_method),
             durable: variant.durable,
             ..log::Settings::default()
         },

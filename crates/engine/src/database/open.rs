@@ -176,6 +176,7 @@ impl Database {
             tiers,
             backup: None,
             schemas: Vec::new(),
+            log_measured: log.measured(),
         };
         let home = Home::create(executor, home_device, &contents).await?;
         let memory = (RefCell::default(), Backup::default());
@@ -197,6 +198,7 @@ impl Database {
         settings.buffer.page_size = contents.page_size as usize;
         settings.log.page_size = contents.log_page_size as usize;
         settings.log_device = contents.log_device.clone();
+        settings.log = settings.log.decided_by(contents.log_measured);
         let log_device = device(executor, &settings.log_device)?;
         let stamp = stamp(executor, contents.redo_start(), contents.log_epoch);
         let place = (log_device, &settings.log);

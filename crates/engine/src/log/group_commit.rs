@@ -10,6 +10,7 @@ pub enum GroupCommit {
     None,
     /// While the device is idle: as soon as half of those who lately waited together have come, so that one half works while
     /// the other half's records are written. Else when the tasks that are ready have run, if another write may be in flight.
+    /// A device known to serve one write at a time is given all that are ready: two halves would wait for each other.
     Adaptive,
     /// When so many commits wait, but at latest `delay_ns_max` after the first of them.
     Size {
@@ -58,6 +59,8 @@ pub(super) enum Decision {
 /// The commits since the log buffer was last cut.
 pub(super) struct Group {
     policy: GroupCommit,
+    /// Whether a write under way keeps others from being served.
+    is_serial: bool,
     /// Names the group, so that a late timer does not close a younger one.
     number: u64,
     commits: u32,
@@ -66,8 +69,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    pub fn new(policy: GroupCommit) -> Group {
-        Group { policy, number: 0, commits: 0, crowd: 0 }
+    pub fn new(policy: GroupCommit, is_serial: bool) -> Group {
+        Group { policy, is_serial, number: 0, commits: 0, crowd: 0 }
     }
 
     /// Takes one more commit into the group, while so many earlier ones wait for writes in flight. `is_page_full`: whether
@@ -77,6 +80,7 @@ impl Group {
         self.crowd = self.crowd.max(in_flight + self.commits);
         match self.policy {
             GroupCommit::None => Decision::WriteOwn,
+            GroupCommit::Adaptive if self.is_serial && self.crowd > 1 => Decision::Write,
             GroupCommit::Adaptive if in_flight == 0 && 2 * self.commits >= self.crowd => Decision::WriteOwn,
             GroupCommit::Adaptive => Decision::Write,
             GroupCommit::Size { transactions, .. } if self.commits >= transactions => Decision::Write,
@@ -112,7 +116,7 @@ mod tests {
     #[test]
     fn policies_decide_as_named() {
         let decisions = |policy, n| {
-            let mut group = Group::new(policy);
+            let mut group = Group::new(policy, false);
             (0..n).map(|_| group.join(1, false)).collect::<Vec<_>>()
         };
         use Decision::*;
@@ -124,12 +128,12 @@ mod tests {
         assert_eq!(decisions(GroupCommit::Size { transactions: 1, delay_ns_max: 9 }, 1), [Write]);
         let page = GroupCommit::Page { delay_ns_max: 7 };
         assert_eq!(decisions(page, 3), [Begin(7), Gather, Gather]);
-        assert_eq!(Group::new(page).join(0, true), Write);
+        assert_eq!(Group::new(page, false).join(0, true), Write);
     }
 
     #[test]
     fn an_idle_device_is_given_half_of_those_who_waited_together() {
-        let mut group = Group::new(GroupCommit::Adaptive);
+        let mut group = Group::new(GroupCommit::Adaptive, false);
         assert_eq!(group.join(0, false), Decision::WriteOwn);
         group.close();
         assert!((0..8).all(|_| group.join(1, false) == Decision::Write));
@@ -145,8 +149,18 @@ mod tests {
     }
 
     #[test]
+    fn a_device_that_serves_one_write_at_a_time_is_given_everybody() {
+        let mut group = Group::new(GroupCommit::Adaptive, true);
+        assert_eq!(group.join(0, false), Decision::WriteOwn, "one client alone waits for nobody");
+        group.close();
+        assert!((0..8).all(|_| group.join(1, false) == Decision::Write));
+        group.close();
+        assert!((0..8).all(|_| group.join(0, false) == Decision::Write));
+    }
+
+    #[test]
     fn a_closed_group_counts_its_commits_and_begins_anew() {
-        let mut group = Group::new(GroupCommit::Delay { ns: 5 });
+        let mut group = Group::new(GroupCommit::Delay { ns: 5 }, false);
         group.join(0, false);
         group.join(0, false);
         let number = group.number();

@@ -172,6 +172,7 @@ impl Scan {
             position,
             oldest: self.oldest,
             epoch: self.epoch + 1,
+            measured: None,
         };
         Log::start(&self.executor, &self.settings, start).await
     }
@@ -185,6 +186,7 @@ impl Scan {
             position: 0,
             oldest: 0,
             epoch: 0,
+            measured: None,
         };
         Log::assemble(&self.executor, &self.settings, &start)
     }
@@ -327,7 +329,7 @@ impl Scan {
     /// was durable beyond it. Pages that an earlier opening left there may speak too: what was durable then is not gone now.
     async fn search_beyond(&mut self, hole: u64) -> Result<()> {
         let page_size = self.settings.page_size as u64;
-        let in_flight = (self.settings.write_size_max * self.settings.writes_in_flight_max) as u64;
+        let in_flight = (self.settings.write_size_max * self.settings.in_flight_max()) as u64;
         let gap_max = GAP_MAX.max(2 * in_flight);
         (self.at, self.used) = (0, 0);
         let mut last_found = hole;

@@ -1,4 +1,5 @@
 use super::group_commit::GroupCommit;
+use super::measured::Measured;
 use super::page::{PAGE_SIZE_MAX, PAGE_SIZE_MIN};
 use crate::{Error, Result};
 
@@ -10,6 +11,9 @@ pub enum SyncMethod {
     /// Plain writes, followed by a sync that covers all that have completed.
     WriteThenSync,
 }
+
+/// How many writes are in flight where nobody says and nothing was measured.
+const WRITES_IN_FLIGHT_MAX: usize = 4;
 
 /// How the log is laid out and written.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,15 +28,19 @@ pub struct Settings {
     /// The largest single log write in bytes, a multiple of the page size: the size of a frame of the log buffer.
     pub write_size_max: usize,
     /// How many log writes may be in flight at once, except under [`GroupCommit::None`], where each commit submits its own,
-    /// and on a device that is accessed synchronously, where it is one.
-    pub writes_in_flight_max: usize,
+    /// and on a device that is accessed synchronously, where it is one. `None`: as measured when the log was created, four if
+    /// nothing was.
+    pub writes_in_flight_max: Option<usize>,
+    /// Whether the device serves one write at a time, which a measurement finds out: then a group is everybody who is ready,
+    /// where two halves would wait for each other.
+    pub is_serial: bool,
     /// When commits are written.
     pub group_commit: GroupCommit,
     /// Whether commits wait until they are durable. If not, a commit returns at once; the log is written when pages fill up
     /// or shortly after, and a power cut may lose what was committed.
     pub durable: bool,
-    /// How writes become durable.
-    pub sync_method: SyncMethod,
+    /// How writes become durable. `None`: as measured when the log was created, by data-sync writes if nothing was.
+    pub sync_method: Option<SyncMethod>,
     /// Log bytes waiting in memory, in flight or not, beyond which [`super::Log::throttle`] holds new work back.
     pub buffer_size_max: u64,
     /// The share of the capacity, 0 to 1, that new work leaves free for rollbacks and for the checkpointer.
@@ -46,10 +54,11 @@ impl Default for Settings {
             page_size: 4096,
             capacity: 1 << 30,
             write_size_max: 256 << 10,
-            writes_in_flight_max: 4,
+            writes_in_flight_max: Some(WRITES_IN_FLIGHT_MAX),
+            is_serial: false,
             group_commit: GroupCommit::Adaptive,
             durable: true,
-            sync_method: SyncMethod::SyncWrite,
+            sync_method: Some(SyncMethod::SyncWrite),
             buffer_size_max: 16 << 20,
             reserve: 0.25,
         }
@@ -57,6 +66,32 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The same with what is left to a measurement decided by it.
+    pub(crate) fn decided_by(&self, measured: Option<Measured>) -> Settings {
+        let writes_in_flight_max = measured.map(|measured| measured.writes_in_flight_max());
+        Settings {
+            is_serial: self.is_serial || (self.writes_in_flight_max, writes_in_flight_max) == (None, Some(1)),
+            sync_method: self.sync_method.or(measured.map(|measured| measured.sync_method())),
+            writes_in_flight_max: self.writes_in_flight_max.or(writes_in_flight_max),
+            ..self.clone()
+        }
+    }
+
+    /// Whether anything is left to a measurement.
+    pub(super) fn asks_to_measure(&self) -> bool {
+        self.sync_method.is_none() || self.writes_in_flight_max.is_none()
+    }
+
+    /// How writes become durable.
+    pub fn method(&self) -> SyncMethod {
+        self.sync_method.unwrap_or(SyncMethod::SyncWrite)
+    }
+
+    /// How many writes may be in flight on a device that is accessed asynchronously, if commits share them.
+    pub fn in_flight_max(&self) -> usize {
+        self.writes_in_flight_max.unwrap_or(WRITES_IN_FLIGHT_MAX)
+    }
+
     /// Checks what does not depend on the file: sizes and limits, against the device's alignment in bytes.
     pub(super) fn check(&self, alignment: u32) -> Result<()> {
         let page = self.page_size;
@@ -72,7 +107,7 @@ impl Settings {
                 self.write_size_max
             )));
         }
-        if self.writes_in_flight_max == 0 {
+        if self.writes_in_flight_max == Some(0) {
             return Err(Error::Setting("the number of log writes in flight must be at least 1".into()));
         }
         if !(0.0..=0.9).contains(&self.reserve) {

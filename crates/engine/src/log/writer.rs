@@ -113,7 +113,7 @@ impl Log {
             self.executor.submit(op, move |completion| log.buffered(number, position, length, completion));
             return;
         }
-        let durable = self.settings.durable && self.settings.sync_method == SyncMethod::SyncWrite;
+        let durable = self.settings.durable && self.settings.method() == SyncMethod::SyncWrite;
         // What was paid may have been for room that the write buffer no longer has.
         let access = if self.synchronous { access } else { Access::Asynchronous };
         let op = self.write_op(position, length as u32, frame, (durable, access));
@@ -136,7 +136,7 @@ impl Log {
         }
         if completion.result.is_err() {
             buffer.drained(position);
-            let durable = self.settings.sync_method == SyncMethod::SyncWrite;
+            let durable = self.settings.method() == SyncMethod::SyncWrite;
             let op = self.write_op(position, length, frame, (durable, Access::Asynchronous));
             self.executor.submit(op, move |completion| log.written(number, length as usize, completion));
             return;
@@ -181,7 +181,7 @@ impl Log {
 
     /// Reacts to the end of a write.
     fn written(&self, number: u64, length: usize, completion: Completion) {
-        let needs_sync = self.settings.durable && self.settings.sync_method == SyncMethod::WriteThenSync;
+        let needs_sync = self.settings.durable && self.settings.method() == SyncMethod::WriteThenSync;
         {
             let inner = &mut *self.inner.borrow_mut();
             if let Some(frame) = completion.buffer {

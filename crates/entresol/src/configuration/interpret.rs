@@ -5,8 +5,8 @@ use super::described::{Changes, set_cache_page_size};
 use super::error::{ConfigurationError, Problem};
 use super::section::{Document, Section};
 use super::{
-    Buffer, Cache, Checkpoint, Commit, Configuration, DEFAULT_DEVICE, Device, Driver, GroupCommit, Locks, Log,
-    Partition, Temp, WriteBuffer, catalogue, schema,
+    Buffer, Cache, Checkpoint, Commit, Configuration, DEFAULT_DEVICE, Device, Driver, Locks, Log, Partition, Temp,
+    WriteBuffer, catalogue, schema,
 };
 use devices::Hardware;
 use engine::checkpoint::Strategy;
@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use toml::de::DeTable;
 
-const KIB: u64 = 1 << 10;
-const TIB: u64 = 1 << 40;
-const MICROSECOND_NS: u64 = base::time::MICROSECOND_NS;
-const SECOND_NS: u64 = base::time::SECOND_NS;
+pub(super) const KIB: u64 = 1 << 10;
+pub(super) const TIB: u64 = 1 << 40;
+pub(super) const MICROSECOND_NS: u64 = base::time::MICROSECOND_NS;
+pub(super) const SECOND_NS: u64 = base::time::SECOND_NS;
 
 /// The hardware of this name, or described in the file of this path from the working directory.
 pub(super) fn hardware(name: &str) -> Result<Hardware, ConfigurationError> {
@@ -58,7 +58,7 @@ pub(super) fn interpret(
 /// What the sections must know of each other.
 pub(super) struct Context {
     /// Whether the run is under the virtual clock.
-    is_virtual: bool,
+    pub(super) is_virtual: bool,
     /// The names of all devices.
     devices: Vec<String>,
     /// The device of what names none.
@@ -114,7 +114,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
     let cache = root.section("cache", |section| Cache::read(section, &context, buffer.page_size));
     let write_buffer = root.section("write_buffer", |section| WriteBuffer::read(section, &context, buffer.page_size));
     let (log, log_of_sets) =
-        root.section("log", |section| (read_log(section, &context, write_buffer.is_some()), section.span("sets")));
+        root.section("log", |section| (Log::read(section, &context, write_buffer.is_some()), section.span("sets")));
     let undo = root.section("undo", |section| section.has("device").then(|| context.device(section)));
     let temp = root.section("temp", |section| read_temp(section, &context));
     let commit = root.section("commit", |section| Commit { update: section.choice("update").unwrap_or_default() });
@@ -241,58 +241,6 @@ fn read_buffer(section: &mut Section<'_>, context: &Context) -> Buffer {
         page_size,
         replacement: section.choice("replacement").unwrap_or_default(),
         cleaner: section.flag("cleaner").unwrap_or(defaults.cleaner),
-    }
-}
-
-fn read_log(section: &mut Section<'_>, context: &Context, has_write_buffer: bool) -> Log {
-    let defaults = Log::default();
-    let low = if context.is_virtual { 64 * KIB } else { KIB * KIB };
-    let write_buffer = section.flag("write_buffer").unwrap_or(defaults.write_buffer);
-    if write_buffer && !has_write_buffer {
-        let conflict = Problem::Conflict("there is no write buffer".to_owned());
-        section.conflict("write_buffer", conflict, "false; true beside a section [write_buffer]");
-    }
-    let page_low = if context.is_virtual { 128 } else { 4 * KIB };
-    let page_rule = ", a multiple of the alignment of the log's device";
-    Log {
-        device: context.device(section),
-        page_size: section
-            .size("page_size", page_low..=64 * KIB, page_rule)
-            .map_or(defaults.page_size, |size| size as u32),
-        write_buffer,
-        size: section.size("size", low..=16 * TIB, "").unwrap_or(defaults.size),
-        group_commit: read_group_commit(section),
-        writes_in_flight: section
-            .number("writes_in_flight", 1..=64)
-            .map_or(defaults.writes_in_flight, |count| count as usize),
-        durable: section.flag("durable").unwrap_or(defaults.durable),
-        hold_locks: section.choice("hold_locks").unwrap_or_default(),
-        sets: section.choice("sets").unwrap_or_default(),
-    }
-}
-
-fn read_group_commit(section: &mut Section<'_>) -> GroupCommit {
-    let policy = section.word("group_commit", &["adaptive", "none", "size", "delay", "page"]);
-    let size = section.number("group_size", 2..=65_536);
-    let delay_ns = section.duration_ns("group_delay", MICROSECOND_NS..=10 * SECOND_NS, "");
-    let policy = policy.unwrap_or("adaptive");
-    let commits = size.unwrap_or(8) as u32;
-    let delay_ns = delay_ns.unwrap_or(base::time::MILLISECOND_NS);
-    if policy != "size" {
-        let conflict = format!("'group_size' has no effect with group_commit = \"{policy}\"");
-        section.conflict("group_size", Problem::Conflict(conflict), "group_size beside group_commit = \"size\"");
-    }
-    if !matches!(policy, "size" | "delay" | "page") {
-        let conflict = format!("'group_delay' has no effect with group_commit = \"{policy}\"");
-        let allowed = "group_delay beside group_commit = \"size\", \"delay\" or \"page\"";
-        section.conflict("group_delay", Problem::Conflict(conflict), allowed);
-    }
-    match policy {
-        "none" => GroupCommit::None,
-        "size" => GroupCommit::Size { commits, delay_ns },
-        "delay" => GroupCommit::Delay { delay_ns },
-        "page" => GroupCommit::Page { delay_ns },
-        _ => GroupCommit::Adaptive,
     }
 }
 

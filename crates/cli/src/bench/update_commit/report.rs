@@ -189,7 +189,7 @@ impl UpdateCommitReport {
             driver: store.executor().description(),
             clock: if store.is_virtual() { Clock::Virtual } else { Clock::Real },
             seed: arguments.seed,
-            log: format!("log on device '{}'", store.database().settings().log_device),
+            log: store.log_description(),
             warnings: store.warnings(),
             points,
             runs,

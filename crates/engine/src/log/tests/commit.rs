@@ -39,7 +39,8 @@ fn commit_all(machine: &Machine, log: &Rc<Log>, clients: u64, rounds: u64) -> Ve
 fn every_policy_and_sync_method_commits_in_order() {
     for group_commit in POLICIES {
         for sync_method in [SyncMethod::SyncWrite, SyncMethod::WriteThenSync] {
-            let settings = Settings { group_commit, sync_method, capacity: 1 << 20, ..small_settings() };
+            let settings =
+                Settings { group_commit, sync_method: Some(sync_method), capacity: 1 << 20, ..small_settings() };
             let site = Site::default();
             let machine = site.machine();
             let log = machine.run(machine.create(&settings));
@@ -144,7 +145,8 @@ fn after_a_failed_write_or_sync_no_commit_succeeds() {
     ];
     for (kind, nth, sync_method) in failures {
         for group_commit in POLICIES {
-            let settings = Settings { group_commit, sync_method, capacity: 1 << 20, ..small_settings() };
+            let settings =
+                Settings { group_commit, sync_method: Some(sync_method), capacity: 1 << 20, ..small_settings() };
             let errors = vec![ErrorAt { kind, device: None, nth }];
             let faults = Some(FaultPlan { errors, ..FaultPlan::default() });
             let site = Site::default();

@@ -136,9 +136,9 @@ fn settings_of(seed: u64) -> Settings {
         page_size,
         capacity: 64 << 10,
         write_size_max: page_size * random.between(1, 8) as usize,
-        writes_in_flight_max: random.between(1, 5) as usize,
+        writes_in_flight_max: Some(random.between(1, 5) as usize),
         group_commit: *random.choose(&policies).expect("some"),
-        sync_method: if random.chance(0.3) { SyncMethod::WriteThenSync } else { SyncMethod::SyncWrite },
+        sync_method: Some(if random.chance(0.3) { SyncMethod::WriteThenSync } else { SyncMethod::SyncWrite }),
         ..Settings::default()
     }
 }

@@ -134,7 +134,7 @@ fn settings_out_of_range_are_refused() {
         Settings { capacity: 7 * 512, ..small_settings() },
         Settings { capacity: 64 * 512 + 1, ..small_settings() },
         Settings { write_size_max: 700, ..small_settings() },
-        Settings { writes_in_flight_max: 0, ..small_settings() },
+        Settings { writes_in_flight_max: Some(0), ..small_settings() },
         Settings { reserve: 1.0, ..small_settings() },
         Settings { group_commit: GroupCommit::Size { transactions: 0, delay_ns_max: 1 }, ..small_settings() },
     ];

@@ -1,0 +1,171 @@
+//! The log: where it is, how it is written.
+
+use super::choice::Choice;
+use super::error::Problem;
+use super::interpret::{Context, KIB, MICROSECOND_NS, SECOND_NS, TIB};
+use super::section::Section;
+use super::{DEFAULT_DEVICE, LockHold, SyncMethod};
+use engine::set::Logging;
+
+/// `[log]`: the write-ahead log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Log {
+    /// `device`: the device that holds the log.
+    pub device: String,
+    /// `page_size`: bytes per page of the log, of which each write is a multiple; 4 KiB (virtually 128 B) to 64 KiB, a multiple
+    /// of the alignment of its device.
+    pub page_size: u32,
+    /// `write_buffer`: whether commits are durable in the `[write_buffer]` and reach the log's device afterwards.
+    pub write_buffer: bool,
+    /// `size`: how much log is kept before the oldest must be given up, in bytes; 1 MiB (virtually 64 KiB) to 16 TiB.
+    pub size: u64,
+    /// `group_commit`, `group_size`, `group_delay`: how long a commit waits for others to share its log write.
+    pub group_commit: GroupCommit,
+    /// `sync_method`: how log writes become durable, `"sync-write"` or `"write-then-sync"`. `None` for `"measured"`: what was faster when the database was created.
+    pub sync_method: Option<SyncMethod>,
+    /// `writes_in_flight`: how many log writes may be under way at once, 1 to 64. `None` for `"measured"`: one if the
+    /// device served no more at once when the database was created (then a write is for everybody who is ready), else four.
+    pub writes_in_flight: Option<u32>,
+    /// `durable`: whether commits wait until their log record survives a power cut.
+    pub durable: bool,
+    /// `hold_locks`: until when a committing transaction keeps its locks.
+    pub hold_locks: LockHold,
+    /// `sets`: what it repeats of memory-resident sets, `"value"`, `"aoper"` (actions) or `"toper"` (procedures).
+    pub sets: Logging,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log {
+            device: DEFAULT_DEVICE.to_owned(),
+            page_size: 4096,
+            write_buffer: false,
+            size: 1 << 30,
+            group_commit: GroupCommit::Adaptive,
+            sync_method: None,
+            writes_in_flight: None,
+            durable: true,
+            hold_locks: LockHold::UntilLogged,
+            sets: Logging::Values,
+        }
+    }
+}
+
+/// When the log buffer is written for the commits that wait in it (group commit: DeWitt et al. 1984).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupCommit {
+    /// `"adaptive"`: a commit is written at once while the log device is idle; those that arrive meanwhile share the
+    /// next write, which begins at once, too, where the device serves several (`writes_in_flight`).
+    Adaptive,
+    /// `"none"`: every commit has a log write of its own.
+    None,
+    /// `"size"`: the log is written when `commits` commits wait, or when the first of them has waited for `delay_ns`.
+    Size {
+        /// `group_size`: how many commits share a write, 2 to 65,536.
+        commits: u32,
+        /// `group_delay`: the longest wait for a full group, in nanoseconds; 1 us to 10 s.
+        delay_ns: u64,
+    },
+    /// `"delay"`: the log is written when the first commit has waited for `delay_ns`.
+    Delay {
+        /// `group_delay`: the wait, in nanoseconds; 1 us to 10 s.
+        delay_ns: u64,
+    },
+    /// `"page"`: the log is written when a page of it is full, or when the first commit has waited for `delay_ns` (System M,
+    /// 1988, section 2.1).
+    Page {
+        /// `group_delay`: the longest wait for a full page, in nanoseconds; 1 us to 10 s.
+        delay_ns: u64,
+    },
+}
+
+impl Log {
+    /// Reads a `[log]`.
+    pub(super) fn read(section: &mut Section<'_>, context: &Context, has_write_buffer: bool) -> Log {
+        let defaults = Log::default();
+        let low = if context.is_virtual { 64 * KIB } else { KIB * KIB };
+        let write_buffer = section.flag("write_buffer").unwrap_or(defaults.write_buffer);
+        if write_buffer && !has_write_buffer {
+            let conflict = Problem::Conflict("there is no write buffer".to_owned());
+            section.conflict("write_buffer", conflict, "false; true beside a section [write_buffer]");
+        }
+        let page_low = if context.is_virtual { 128 } else { 4 * KIB };
+        let page_rule = ", a multiple of the alignment of the log's device";
+        Log {
+            device: context.device(section),
+            page_size: section
+                .size("page_size", page_low..=64 * KIB, page_rule)
+                .map_or(defaults.page_size, |size| size as u32),
+            write_buffer,
+            size: section.size("size", low..=16 * TIB, "").unwrap_or(defaults.size),
+            group_commit: read_group_commit(section),
+            sync_method: section.choice("sync_method").unwrap_or_default(),
+            writes_in_flight: section
+                .unless("measured", "writes_in_flight", |section| {
+                    section.number_or("writes_in_flight", 1..=64, ", or \"measured\"")
+                })
+                .flatten()
+                .map(|writes| writes as u32),
+            durable: section.flag("durable").unwrap_or(defaults.durable),
+            hold_locks: section.choice("hold_locks").unwrap_or_default(),
+            sets: section.choice("sets").unwrap_or_default(),
+        }
+    }
+}
+
+impl Choice for Option<SyncMethod> {
+    const WORDS: &'static [(&'static str, Option<SyncMethod>)] = &[
+        ("measured", None),
+        ("sync-write", Some(SyncMethod::SyncWrite)),
+        ("write-then-sync", Some(SyncMethod::WriteThenSync)),
+    ];
+}
+
+fn read_group_commit(section: &mut Section<'_>) -> GroupCommit {
+    let policy = section.word("group_commit", &["adaptive", "none", "size", "delay", "page"]);
+    let size = section.number("group_size", 2..=65_536);
+    let delay_ns = section.duration_ns("group_delay", MICROSECOND_NS..=10 * SECOND_NS, "");
+    let policy = policy.unwrap_or("adaptive");
+    let commits = size.unwrap_or(8) as u32;
+    let delay_ns = delay_ns.unwrap_or(base::time::MILLISECOND_NS);
+    if policy != "size" {
+        let conflict = format!("'group_size' has no effect with group_commit = \"{policy}\"");
+        section.conflict("group_size", Problem::Conflict(conflict), "group_size beside group_commit = \"size\"");
+    }
+    if !matches!(policy, "size" | "delay" | "page") {
+        let conflict = format!("'group_delay' has no effect with group_commit = \"{policy}\"");
+        let allowed = "group_delay beside group_commit = \"size\", \"delay\" or \"page\"";
+        section.conflict("group_delay", Problem::Conflict(conflict), allowed);
+    }
+    match policy {
+        "none" => GroupCommit::None,
+        "size" => GroupCommit::Size { commits, delay_ns },
+        "delay" => GroupCommit::Delay { delay_ns },
+        "page" => GroupCommit::Page { delay_ns },
+        _ => GroupCommit::Adaptive,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::Configuration;
+
+    fn log(text: &str) -> Log {
+        Configuration::parse(&format!("[log]\n{text}")).expect(text).log
+    }
+
+    #[test]
+    fn how_the_log_is_written_is_measured_unless_it_is_said() {
+        let measured = log("sync_method = \"measured\"\nwrites_in_flight = \"measured\"");
+        assert_eq!((&measured, measured.sync_method, measured.writes_in_flight), (&Log::default(), None, None));
+        let said = log("sync_method = \"write-then-sync\"\nwrites_in_flight = 2");
+        assert_eq!((said.sync_method, said.writes_in_flight), (Some(SyncMethod::WriteThenSync), Some(2)));
+        assert_eq!(log("sync_method = \"sync-write\"").sync_method, Some(SyncMethod::SyncWrite));
+        for text in ["sync_method = \"fsync\"", "writes_in_flight = 0", "writes_in_flight = \"all\""] {
+            let error = Configuration::parse(&format!("[log]\n{text}")).unwrap_err().to_string();
+            assert!(error.contains("measured"), "{error}");
+        }
+        assert!(Configuration::parse("[log]\ngroup_commit = \"delay\"\ngroup_delay = \"1 min\"").is_err());
+    }
+}
