@@ -6,22 +6,29 @@ use crate::{Failure, print};
 use base::units::grouped;
 use clap::Args;
 use std::ops::Range;
-use torture::{FaultKind, Options, Step, Summary};
+use torture::{FaultKind, Kind, Options, Step, Summary};
 
 /// Checks what survives seeded crashes and faults under the virtual clock
 ///
 /// Each seed makes one run: a configuration, a workload, power cuts, torn writes, device
 /// errors and flipped bits; then a restart, and a check that every acknowledged transaction
 /// is there and no other half there. A seed that fails is printed and replays exactly.
+///
+/// With --isolation, transactions of each seed meet on a few records, and what they were
+/// shown is searched for what their level of isolation forbids.
 #[derive(Args)]
 #[command(
     verbatim_doc_comment,
-    after_help = "Examples:\n  entresol torture --seeds 0..1000\n  entresol torture --seeds 17..18"
+    after_help = "Examples:\n  entresol torture --seeds 0..1000\n  entresol torture --seeds 17..18\n  \
+                  entresol torture --isolation --seeds 0..5000"
 )]
 pub struct Arguments {
     /// The seeds to run, the last one excluded
     #[arg(long, value_name = "A..B", default_value = DEFAULT_SEEDS, value_parser = seeds)]
     pub seeds: Range<u64>,
+    /// Looks for anomalies of isolation
+    #[arg(long)]
+    pub isolation: bool,
     /// Prints the result as JSON
     #[arg(long)]
     pub json: bool,
@@ -46,20 +53,22 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let progress = Progress::start("torture");
     progress.phase("seeds", count);
     let first = seeds.start;
-    let summary = torture::run_range(seeds, Options::FULL, |outcome| {
+    let kind = if arguments.isolation { Kind::Isolation } else { Kind::Durability };
+    let summary = torture::run_range(seeds, Options::FULL.of(kind), |outcome| {
         progress.advance_to(outcome.seed + 1 - first);
     });
     progress.finish();
     print(&if arguments.json { to_json(&summary) } else { to_text(&summary) })?;
     if let Some(failure) = summary.failures.first() {
         let seed = failure.seed;
-        let replay = format!("entresol torture --seeds {seed}..{}", seed + 1);
+        let isolation = if arguments.isolation { "--isolation " } else { "" };
+        let replay = format!("entresol torture {isolation}--seeds {seed}..{}", seed + 1);
         return Err(
             format!("{} of {count} seeds failed; replay the first with '{replay}'", summary.failures.len()).into()
         );
     }
     let missing = summary.coverage.missing();
-    if count >= COMPLETE_FROM && !missing.is_empty() {
+    if kind == Kind::Durability && count >= COMPLETE_FROM && !missing.is_empty() {
         return Err(format!("some faults never happened: {}", missing.join(", ")).into());
     }
     Ok(())
@@ -79,6 +88,12 @@ fn to_text(summary: &Summary) -> String {
         grouped(summary.detected),
         grouped(summary.failures.len() as u64),
     ))];
+    let seeds_at =
+        |(levels, seeds): (&String, &u64)| format!("{} seeds of transactions that are {levels}", grouped(*seeds));
+    parts.extend(
+        (!summary.levels.is_empty())
+            .then(|| wrapped(&summary.levels.iter().map(seeds_at).collect::<Vec<_>>().join("; "))),
+    );
     let mut header = vec!["engine step"];
     header.extend(FaultKind::ALL.iter().map(|kind| kind.name()));
     let rows = Step::ALL.iter().map(|step| {
@@ -113,6 +128,7 @@ fn to_json(summary: &Summary) -> String {
     let json = serde_json::json!({
         "seeds": summary.seeds, "lives": summary.lives, "transactions": summary.transactions,
         "detected": summary.detected, "missing": summary.coverage.missing(), "hits": hits, "failures": failures,
+        "levels": summary.levels,
         "unsynced_writes": {"kept": survival.kept, "lost": survival.lost, "torn": survival.torn},
     });
     serde_json::to_string_pretty(&json).expect("a report holds nothing that JSON cannot")
@@ -138,5 +154,13 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         let json: serde_json::Value = serde_json::from_str(&to_json(&summary)).expect("valid JSON");
         assert_eq!(json["seeds"], 2);
+    }
+
+    #[test]
+    fn a_report_of_isolation_says_how_many_seeds_there_were_of_each_level() {
+        let summary = torture::run_range(0..2, Options::QUICK.of(Kind::Isolation), |_| ());
+        let text = to_text(&summary);
+        assert!(text.contains("seeds of transactions that are "), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
 }

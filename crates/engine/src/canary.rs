@@ -20,6 +20,10 @@ pub enum Canary {
     IgnoredInclusion,
     /// A restart leaves procedures out.
     SkippedCall,
+    /// A range read locks its records and not the gaps between them.
+    UnlockedGap,
+    /// A record is read by its key without a lock.
+    UnlockedRead,
     /// Checkpoints give up log that dirty pages and active transactions need.
     EarlyTruncation,
 }

@@ -1,6 +1,8 @@
 //! A random database and a random workload.
 
+use crate::Kind;
 use crate::coverage::pairs;
+use crate::isolation::Contention;
 use base::Random;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 use engine::buffer::replacement::Policy;
@@ -73,6 +75,8 @@ pub struct Configuration {
     pub long_transactions: f64,
     /// How long a client rests between two transactions at most, in nanoseconds: time for background checkpoints.
     pub pause_ns_max: u64,
+    /// What the clients do who meet on few records, if that is what the seed is about: nobody else works then.
+    pub contention: Option<Contention>,
     /// How many lives end in some fault.
     pub lives: u64,
     /// How many transactions each client runs in a life.
@@ -92,7 +96,10 @@ impl Configuration {
         let page_size = if tiny { 512 } else { one_of(random, &[512, 512, 1024, 1024, 2048, 4096, 8192]) };
         let clients = [(4, 0), (0, 3), (2, 2), (3, 3), (6, 1), (1, 1)];
         let (debit_clients, record_clients) = if tiny { (1, 1) } else { one_of(random, &clients) };
-        let clients = debit_clients + record_clients;
+        let contention = (options.kind == Kind::Isolation).then(|| Contention::draw(seed));
+        let (debit_clients, record_clients) =
+            if contention.is_some() { (0, 0) } else { (debit_clients, record_clients) };
+        let clients = debit_clients + record_clients + contention.as_ref().map_or(0, |contention| contention.clients);
         let checkpoint = if tiny { checkpoint::Policy::OFF } else { checkpoint(random) };
         let capacity = if checkpoint == checkpoint::Policy::OFF {
             16 << 20
@@ -170,6 +177,7 @@ impl Configuration {
                 0.0
             },
             pause_ns_max: one_of(random, &[0, 0, 2_000, 20_000]) * MICROSECOND_NS,
+            contention,
             lives: if tiny { options.lives_max } else { random.between(1, options.lives_max) },
             transactions: random.between(2, options.transactions_max),
         }
@@ -191,6 +199,9 @@ impl Configuration {
 
     /// The partitions, in the order of their creation.
     pub fn partitions(&self) -> Vec<PartitionSpec> {
+        if let Some(contention) = &self.contention {
+            return contention.partitions();
+        }
         let rows = |name, objects| match self.rows {
             Rows::Tree => PartitionSpec::b_tree(name),
             Rows::Set => PartitionSpec::new(name, set(false), Locking::Record),
@@ -243,7 +254,7 @@ fn hierarchy(random: &mut Random, tiny: bool) -> (hierarchy::Settings, bool) {
         log_bytes: one_of(random, &[0, 4096, 16 << 10, 64 << 10]),
         volatile: None,
     });
-    let names = ["account", "teller", "branch", "history", "records"];
+    let names = ["account", "teller", "branch", "history", "records", "tree", "direct"];
     let placement = |random: &mut Random| Placement {
         resident: random.chance(0.1),
         cache: random.chance(0.85),

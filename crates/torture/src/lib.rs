@@ -6,6 +6,9 @@
 //! operation. At the beginning of each life, and at the end of the story, everything is compared with what the clients were
 //! told: every acknowledged transaction is there, no other half there.
 //!
+//! A seed of the [other kind](Kind::Isolation) has its clients meet on few records, records what they are shown, and looks for
+//! what their [isolation](history) forbids.
+//!
 //! Everything is drawn from the seed, so a seed that fails replays exactly.
 //!
 //! ```
@@ -19,6 +22,7 @@ mod configuration;
 mod coverage;
 mod debit_credit;
 pub mod history;
+mod isolation;
 mod ledger;
 mod life;
 mod plan;
@@ -37,9 +41,20 @@ pub use plan::Plan;
 pub use step::{FaultKind, Step};
 pub use story::{Failure, Outcome, Summary, run_range, run_seed};
 
-/// How much is done per seed.
+/// What a seed's clients do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// They transfer money and change records of their own; what was acknowledged must be there.
+    Durability,
+    /// They meet on few records, in the ways of which a level of isolation must keep out some; see [`history`].
+    Isolation,
+}
+
+/// What is done per seed, and how much of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
+    /// What clients do.
+    pub kind: Kind,
     /// How many lives end in some fault, at most.
     pub lives_max: u64,
     /// How many transactions each client runs in a life, at most.
@@ -48,7 +63,12 @@ pub struct Options {
 
 impl Options {
     /// For the test suite of a debug build.
-    pub const QUICK: Options = Options { lives_max: 3, transactions_max: 8 };
+    pub const QUICK: Options = Options { kind: Kind::Durability, lives_max: 3, transactions_max: 8 };
     /// For the command line.
-    pub const FULL: Options = Options { lives_max: 7, transactions_max: 24 };
+    pub const FULL: Options = Options { kind: Kind::Durability, lives_max: 7, transactions_max: 24 };
+
+    /// The same for another kind of seeds.
+    pub const fn of(self, kind: Kind) -> Options {
+        Options { kind, ..self }
+    }
 }

@@ -7,7 +7,7 @@ use crate::plan::Plan;
 use crate::procedure::procedures;
 use crate::stage::Stage;
 use crate::truth::Truth;
-use crate::{Configuration, debit_credit, records, verify};
+use crate::{Configuration, debit_credit, isolation, records, verify};
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Halt;
@@ -89,7 +89,8 @@ pub fn live(world: &World, life: u64, plan: Plan, purpose: Purpose) -> Ended {
             std::mem::forget((executor, stage));
         }
     }
-    let wrong = wrong.take();
+    let mut wrong = wrong.take();
+    wrong.extend(world.truth.borrow().history.anomalies().iter().take(3).map(ToString::to_string));
     Ended { wrong, detected: detected.get(), scene }
 }
 
@@ -203,6 +204,9 @@ pub fn filler(row: u64) -> u8 {
 
 async fn load(stage: &Stage, database: &Database) -> Result<()> {
     let configuration = &stage.configuration;
+    if configuration.contention.is_some() {
+        return isolation::load(stage, database).await;
+    }
     if !configuration.rows.have_keys() {
         return Ok(());
     }
@@ -225,7 +229,12 @@ async fn load(stage: &Stage, database: &Database) -> Result<()> {
 /// Lets the clients work until they are done or the life is over.
 async fn work(stage: &Rc<Stage>, database: &Database, random: &mut Random) {
     let configuration = &stage.configuration;
-    let server = serve(stage, database);
+    if let Some(contention) = &configuration.contention {
+        for number in 0..contention.clients {
+            employ(stage, isolation::client(Rc::clone(stage), database.clone(), number));
+        }
+    }
+    let server = if configuration.contention.is_none() { serve(stage, database) } else { None };
     let callers = Rc::new(Cell::new(configuration.debit_clients));
     for number in 0..configuration.debit_clients {
         let client = debit_credit::client(Rc::clone(stage), database.clone(), server.clone(), number);

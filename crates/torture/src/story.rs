@@ -1,6 +1,7 @@
 //! A seed's story from the first life to the last, and many seeds one after another.
 
 use crate::configuration::Rows;
+use crate::isolation::Contention;
 use crate::life::{Ended, Purpose, World, live};
 use crate::plan::Plan;
 use crate::records::Owner;
@@ -8,6 +9,7 @@ use crate::truth::Truth;
 use crate::{Configuration, Coverage, FaultKind, Options, Step, rot};
 use base::Random;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
@@ -50,6 +52,8 @@ pub struct Outcome {
     pub lives: u64,
     /// Transactions acknowledged.
     pub transactions: u64,
+    /// At which levels transactions that met on few records ran, if that was what they did.
+    pub levels: Option<String>,
     /// What hit what.
     pub coverage: Coverage,
     /// Whether damage was found where a bit had flipped.
@@ -67,6 +71,8 @@ pub struct Summary {
     pub lives: u64,
     /// Transactions acknowledged.
     pub transactions: u64,
+    /// How many seeds had transactions meet on few records, by the levels of these.
+    pub levels: BTreeMap<String, u64>,
     /// Seeds in which damage after a flipped bit was found.
     pub detected: u64,
     /// What hit what.
@@ -92,6 +98,9 @@ pub fn run_range(seeds: Range<u64>, options: Options, mut progress: impl FnMut(&
         summary.seeds += 1;
         summary.lives += outcome.lives;
         summary.transactions += outcome.transactions;
+        if let Some(levels) = outcome.levels {
+            *summary.levels.entry(levels).or_default() += 1;
+        }
         summary.detected += u64::from(outcome.detected);
         summary.coverage.add(&outcome.coverage);
         summary.failures.extend(outcome.failure);
@@ -109,6 +118,7 @@ pub fn run_seed(seed: u64, options: Options) -> Outcome {
         hash: 0,
         lives: 0,
         transactions: 0,
+        levels: world.configuration.contention.as_ref().map(Contention::name),
         coverage: Coverage::default(),
         detected: false,
         failure: None,

@@ -1,5 +1,6 @@
 //! What the clients were told: against this every restart is held.
 
+use crate::history::History;
 use crate::ledger::Ledger;
 use crate::records::Owner;
 use std::collections::BTreeSet;
@@ -17,6 +18,8 @@ pub struct Truth {
     pub ledger: Ledger,
     /// The records, by client.
     pub owners: Vec<Owner>,
+    /// What clients that meet on few records were shown.
+    pub history: History,
     /// Transactions acknowledged, of all kinds.
     pub acknowledged: u64,
 }

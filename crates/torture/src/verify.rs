@@ -2,6 +2,7 @@
 
 use crate::configuration::Rows;
 use crate::debit_credit::{Partitions, balance, row_key};
+use crate::isolation;
 use crate::ledger::{Balances, Found, Transfer};
 use crate::life::filler;
 use crate::records::{Contents, owner_of};
@@ -11,6 +12,9 @@ use std::ops::Bound;
 
 /// Reads everything and compares it with what the clients know; false if the life is over. To be called while nobody works.
 pub async fn contents(stage: &Stage, database: &Database) -> bool {
+    if stage.configuration.contention.is_some() {
+        return isolation::read(stage, database).await;
+    }
     let read = async {
         let mut tx = database.begin().await?;
         let found = transfers(stage, database, &mut tx).await?;

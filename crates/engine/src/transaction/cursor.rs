@@ -3,6 +3,7 @@
 
 use super::long_value::{self, Stored};
 use super::{Transaction, key_hash};
+use crate::canary::{self, Canary};
 use crate::database::Database;
 use crate::lock::{Attempt, Mode, Resource};
 use crate::organization::b_tree;
@@ -326,7 +327,9 @@ impl Transaction {
             Some(key) => Resource::gap(partition, key_hash(key)),
             None => Resource::end_gap(partition),
         };
-        if let Some(blocked) = self.lock_gap(cursor, gap)? {
+        if !canary::is_planted(Canary::UnlockedGap)
+            && let Some(blocked) = self.lock_gap(cursor, gap)?
+        {
             return Ok(Some(blocked));
         }
         match key {

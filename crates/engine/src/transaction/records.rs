@@ -5,6 +5,7 @@
 use super::keyed::Keyed;
 use super::long_value::{self, Stored, VERSION_SIZE};
 use super::{Transaction, key_hash};
+use crate::canary::{self, Canary};
 use crate::catalog::Organization;
 use crate::database::Database;
 use crate::difference::difference;
@@ -396,7 +397,7 @@ impl Transaction {
         if self.reference() {
             return Ok(Some(Obstacle::Reference));
         }
-        if !self.database.check_keyed(partition)? {
+        if !self.database.check_keyed(partition)? || mode == Mode::Shared && canary::is_planted(Canary::UnlockedRead) {
             return Ok(None);
         }
         let resource = Resource::record(partition, key_hash(key));

@@ -151,12 +151,13 @@ impl Reader<'_> {
     /// at least after the first of those that it may have met, and before what replaced the last. Which those are, real time
     /// tells: nobody meets what an acknowledged transaction had replaced before he began, or what was begun after he ended.
     fn not_shown(&mut self, key: Key, span: Span, scan: Option<Span>) {
-        let order = self.fates.order(key);
+        let (order, doubtful) = (self.fates.order(key), self.fates.doubtful(key));
         let transactions = &self.history.transactions;
         let is_future = |installed: &Installed| match (installed.writer, self.transaction.acknowledged()) {
             (Some(writer), Some(end)) => transactions[writer].begun > end,
             _ => false,
         };
+        // Whether the version behind this position replaced it too early.
         let is_past = |position: usize| {
             let next = order.get(position + 1).and_then(|next| transactions[next.writer?].acknowledged());
             next.is_some_and(|replaced| replaced < self.transaction.begun)
@@ -166,10 +167,17 @@ impl Reader<'_> {
         };
         let met: Vec<usize> = (0..order.len()).filter(|position| may_be_met(&order[*position])).collect();
         let current: Vec<usize> = met.iter().copied().filter(|position| !is_past(*position)).collect();
+        // Behind which positions commits in doubt may have put something else.
+        let behind = |installed: &Installed| order.partition_point(|certain| certain.at < installed.at) - 1;
+        let doubts: Vec<usize> = doubtful.iter().filter(|installed| may_be_met(installed)).map(behind).collect();
+        let doubts: Vec<usize> = doubts.into_iter().filter(|position| !is_past(*position)).collect();
         // If all are past, the latest of them is what was wrongly met.
         let latest = *met.last().expect("the initial version lies nowhere and is nobody's");
-        let (first, last) = (*current.first().unwrap_or(&latest), *current.last().unwrap_or(&latest));
-        self.depend(key, (order[first], order.get(last + 1).copied()), (None, scan));
+        let first = *current.first().unwrap_or(&latest);
+        let is_certain = doubts.iter().all(|doubt| *doubt >= first);
+        let last = current.last().max(doubts.iter().max()).unwrap_or(&latest);
+        let from = Installed { writer: order[first].writer.filter(|_| is_certain), ..order[first] };
+        self.depend(key, (from, order.get(last + 1).copied()), (None, scan));
     }
 
     /// Adds the dependency on who wrote what was met, and the anti-dependency on who replaced it.

@@ -11,7 +11,7 @@ pub struct Installed {
     /// Who wrote it; nobody wrote the initial version.
     pub writer: Option<usize>,
     pub place: Option<u64>,
-    at: Moment,
+    pub at: Moment,
 }
 
 /// What became of a version.
@@ -33,6 +33,8 @@ pub struct Fates {
     pub committed: Vec<bool>,
     /// Each key's versions, the initial one first.
     orders: BTreeMap<Key, Vec<Installed>>,
+    /// Versions of commits in doubt that nobody has seen; but a deletion, for one, cannot be seen.
+    doubtful: BTreeMap<Key, Vec<Installed>>,
     /// By version.
     fates: Vec<Fate>,
 }
@@ -41,10 +43,19 @@ impl Fates {
     pub fn of(history: &History) -> Fates {
         let committed = committed(history);
         let mut orders: BTreeMap<Key, Vec<Installed>> = BTreeMap::new();
+        let mut doubtful: BTreeMap<Key, Vec<Installed>> = BTreeMap::new();
         let mut fates = vec![Fate::TakenBack; history.versions.len() + 1];
-        for (number, transaction) in history.transactions.iter().enumerate().filter(|(number, _)| committed[*number]) {
+        for (number, transaction) in history.transactions.iter().enumerate() {
+            if !committed[number] {
+                if transaction.is_in_doubt() {
+                    let writes = surviving(&transaction.acts).into_iter();
+                    let writes = writes.map(|(installed, key)| (key, Installed { writer: Some(number), ..installed }));
+                    writes.for_each(|(key, installed)| doubtful.entry(key).or_default().push(installed));
+                }
+                continue;
+            }
             let mut last: BTreeMap<Key, Installed> = BTreeMap::new();
-            for (_, installed, key) in surviving(&transaction.acts) {
+            for (installed, key) in surviving(&transaction.acts) {
                 let replaced = last.insert(key, Installed { writer: Some(number), ..installed });
                 if let Some(replaced) = replaced {
                     fates[replaced.version.0 as usize] = Fate::Intermediate;
@@ -62,13 +73,18 @@ impl Fates {
                 fates[installed.version.0 as usize] = Fate::Installed(position);
             }
         }
-        Fates { committed, orders, fates }
+        Fates { committed, orders, doubtful, fates }
     }
 
     /// The versions of a key in their order.
     pub fn order(&self, key: Key) -> &[Installed] {
         const UNTOUCHED: &[Installed] = &[Installed { version: Version::INITIAL, writer: None, place: None, at: 0 }];
         self.orders.get(&key).map_or(UNTOUCHED, Vec::as_slice)
+    }
+
+    /// The versions of a key that may have been installed and that nobody has seen.
+    pub fn doubtful(&self, key: Key) -> &[Installed] {
+        self.doubtful.get(&key).map_or(&[], Vec::as_slice)
     }
 
     /// The keys that somebody wrote or wanted to.
@@ -87,7 +103,7 @@ impl Fates {
 }
 
 /// Whose commit was acknowledged, and whose was in doubt and must have been made, because somebody who is committed has seen
-/// it. What nobody has seen of a commit in doubt may be left out: whatever follows from the rest follows without it.
+/// it. Whatever follows for others from a commit that nobody has seen follows without it.
 fn committed(history: &History) -> Vec<bool> {
     let mut committed: Vec<bool> =
         history.transactions.iter().map(|transaction| matches!(transaction.end, End::Committed(_))).collect();
@@ -98,9 +114,7 @@ fn committed(history: &History) -> Vec<bool> {
             else {
                 continue;
             };
-            let is_in_doubt =
-                history.transactions[*writer].asked.is_some() && history.transactions[*writer].end == End::Open;
-            if is_in_doubt && !committed[*writer] {
+            if history.transactions[*writer].is_in_doubt() && !committed[*writer] {
                 committed[*writer] = true;
                 fresh.push(*writer);
             }
@@ -109,8 +123,8 @@ fn committed(history: &History) -> Vec<bool> {
     committed
 }
 
-/// The writes that no return to a savepoint has taken back, with their positions among the acts.
-pub fn surviving(acts: &[(Moment, Act)]) -> Vec<(usize, Installed, Key)> {
+/// The writes that no return to a savepoint has taken back.
+fn surviving(acts: &[(Moment, Act)]) -> Vec<(Installed, Key)> {
     let mut writes: Vec<(usize, Installed, Key)> = Vec::new();
     for (position, (at, act)) in acts.iter().enumerate() {
         match act {
@@ -122,7 +136,7 @@ pub fn surviving(acts: &[(Moment, Act)]) -> Vec<(usize, Installed, Key)> {
             Act::Read { .. } | Act::Scanned { .. } => {}
         }
     }
-    writes
+    writes.into_iter().map(|(_, installed, key)| (installed, key)).collect()
 }
 
 impl Installed {

@@ -13,6 +13,17 @@ pub enum Level {
     Serializable,
 }
 
+impl Level {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::ReadCommitted => "read committed",
+            Level::Snapshot => "snapshot",
+            Level::Serializable => "serializable",
+        }
+    }
+}
+
 /// A record: a store and a number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
@@ -115,6 +126,11 @@ impl Transaction {
             Act::Scanned { found, .. } => found.iter().map(|(_, version)| *version).collect(),
             _ => Vec::new(),
         })
+    }
+
+    /// Whether its commit was asked for and never answered.
+    pub fn is_in_doubt(&self) -> bool {
+        self.asked.is_some() && self.end == End::Open
     }
 
     /// When its acknowledgement came, if it came.

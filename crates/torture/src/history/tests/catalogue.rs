@@ -51,6 +51,8 @@ fn real_time_is_kept() {
         assert_eq!(in_real_time("w1x1 c1 d2x2 c2 r3x1 c3", level), Some((GSingle, true)), "a lost deletion");
         assert_eq!(in_real_time("w1x1 c1 d2x2 c2 r3x- c3", level), None);
         assert_eq!(in_real_time("w1x1 q1 r2x- c2 r3x- c3", level), None, "nobody has seen the commit in doubt");
+        assert_eq!(in_real_time("w1x1 c1 d2x2 q2 r3x- c3", level), None, "a deletion cannot be seen");
+        assert_eq!(in_real_time("w1x1 c1 d2x2 q2 w4x3 c4 r3x- c3", level), Some((GSingle, true)), "but replaced");
         assert_eq!(in_real_time("w1x1 q1 r2x1 c2 r3x- c3", level), Some((GSingle, true)), "it was seen and is lost");
         assert_eq!(
             in_real_time("w1x1 w1y1 q1 r2x1 r2y- c2", level).is_some(),

@@ -1,0 +1,202 @@
+//! A transaction that records what it does and what it is shown.
+
+use super::store::{Store, number_of, stored_key};
+use crate::history::{History, Key, Span, Version};
+use crate::truth::Truth;
+use base::PartitionId;
+use engine::set::FieldValue;
+use engine::{Database, Direction, Error, Result, Savepoint, Transaction};
+use std::cell::{RefCell, RefMut};
+use std::ops::Bound;
+use std::rc::Rc;
+
+/// A transaction of the engine, and its number in the history.
+pub struct Actor {
+    pub tx: Transaction,
+    pub number: usize,
+    pub truth: Rc<RefCell<Truth>>,
+    savepoints: Vec<(Savepoint, usize)>,
+}
+
+/// How a record is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    Copy,
+    InPlace,
+    ForUpdate,
+}
+
+/// A value to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct New {
+    /// Where scans are to find it.
+    pub place: u64,
+    /// How many bytes it has besides its version.
+    pub length: usize,
+}
+
+fn partition(database: &Database, store: Store) -> Result<PartitionId> {
+    database.partition(store.name())
+}
+
+impl Actor {
+    pub fn new(tx: Transaction, number: usize, truth: Rc<RefCell<Truth>>) -> Actor {
+        Actor { tx, number, truth, savepoints: Vec::new() }
+    }
+
+    fn history(&self) -> RefMut<'_, History> {
+        RefMut::map(self.truth.borrow_mut(), |truth| &mut truth.history)
+    }
+
+    fn new_version(&self, store: Store, number: u64) -> Version {
+        self.history().new_version(self.number, store.key(number))
+    }
+
+    /// Reads one record.
+    pub async fn read(&mut self, store: Store, number: u64, look: Look) -> Result<()> {
+        let (partition, key) = (partition(self.tx.database(), store)?, stored_key(number));
+        let version = |value: &[u8]| store.version(value);
+        let found = match look {
+            _ if store == Store::Direct => Some(self.tx.read_object(partition, number, version).await?),
+            Look::Copy => self.tx.get(partition, &key).await?.as_deref().map(version),
+            Look::InPlace => self.tx.look(partition, &key, |value| value.map(version)).await?,
+            Look::ForUpdate => self.tx.get_for_update(partition, &key).await?.as_deref().map(version),
+        };
+        self.history().read(self.number, store.key(number), found);
+        Ok(())
+    }
+
+    /// Gives a record another value, whatever it was.
+    pub async fn put(&mut self, store: Store, number: u64, new: New) -> Result<()> {
+        let partition = partition(self.tx.database(), store)?;
+        let version = self.new_version(store, number);
+        let value = store.value(version, new.place, new.length);
+        if store == Store::Direct {
+            self.tx.modify_object(partition, number, |object| object.copy_from_slice(&value)).await?;
+        } else {
+            self.tx.put(partition, &stored_key(number), &value).await?;
+        }
+        self.history().wrote(self.number, version, Some(new.place));
+        Ok(())
+    }
+
+    /// Inserts a record, if there is none.
+    pub async fn insert(&mut self, store: Store, number: u64, new: New) -> Result<()> {
+        let partition = partition(self.tx.database(), store)?;
+        let version = self.new_version(store, number);
+        let value = store.value(version, new.place, new.length);
+        match self.tx.insert(partition, &stored_key(number), &value).await {
+            Err(Error::Duplicate(_)) => return Ok(()),
+            inserted => inserted?,
+        }
+        let mut history = self.history();
+        history.read(self.number, store.key(number), None);
+        history.wrote(self.number, version, Some(new.place));
+        Ok(())
+    }
+
+    /// Deletes a record, if there is one.
+    pub async fn delete(&mut self, store: Store, number: u64) -> Result<()> {
+        let partition = partition(self.tx.database(), store)?;
+        let version = self.new_version(store, number);
+        let deleted = self.tx.delete(partition, &stored_key(number)).await?;
+        let mut history = self.history();
+        if deleted {
+            history.wrote(self.number, version, None);
+        } else {
+            history.read(self.number, store.key(number), None);
+        }
+        Ok(())
+    }
+
+    /// Changes a record where it is: reads it and writes it in one call.
+    pub async fn modify(&mut self, store: Store, number: u64, place: u64) -> Result<()> {
+        let partition = partition(self.tx.database(), store)?;
+        let version = self.new_version(store, number);
+        let change = |value: &mut [u8]| {
+            let old = store.version(value);
+            let new = store.value(version, place, store.filler_length(value));
+            if new.len() == value.len() {
+                value.copy_from_slice(&new);
+            }
+            old
+        };
+        let old = match store {
+            Store::Direct => self.tx.modify_object(partition, number, change).await,
+            _ => self.tx.modify(partition, &stored_key(number), change).await,
+        };
+        let old = match old {
+            // Long values are not changed in place.
+            Err(Error::TooLarge { .. }) => return Ok(()),
+            Err(Error::NoRecord(_)) => None,
+            old => Some(old?),
+        };
+        let mut history = self.history();
+        history.read(self.number, store.key(number), old);
+        if old.is_some() {
+            history.wrote(self.number, version, Some(place));
+        }
+        Ok(())
+    }
+
+    /// Reads all records whose places lie in a span.
+    pub async fn scan(&mut self, store: Store, span: Span, direction: Direction) -> Result<()> {
+        let found = match store {
+            Store::Index => self.scan_index(span).await?,
+            _ => self.scan_tree(span, direction).await?,
+        };
+        self.history().scanned(self.number, store.name(), span, found);
+        Ok(())
+    }
+
+    async fn scan_tree(&mut self, span: Span, direction: Direction) -> Result<Vec<(Key, Version)>> {
+        let partition = partition(self.tx.database(), Store::Tree)?;
+        let (first, last) = (stored_key(span.first), stored_key(span.last));
+        let (first, last) = match span {
+            Span::ALL => (Bound::Unbounded, Bound::Unbounded),
+            _ => (Bound::Included(&first[..]), Bound::Included(&last[..])),
+        };
+        let mut cursor = self.tx.cursor(partition, first, last, direction);
+        let mut found = Vec::new();
+        while let Some((key, value)) = self.tx.next(&mut cursor).await? {
+            found.push((Store::Tree.key(number_of(&key)), Store::Tree.version(&value)));
+        }
+        Ok(found)
+    }
+
+    async fn scan_index(&mut self, span: Span) -> Result<Vec<(Key, Version)>> {
+        let partition = partition(self.tx.database(), Store::Index)?;
+        let secondary = self.tx.database().secondary(partition, "by_group")?;
+        let (first, last) = ([FieldValue::U32(span.first as u32)], [FieldValue::U32(span.last as u32)]);
+        let bounds = match span {
+            Span::ALL => (Bound::Unbounded, Bound::Unbounded),
+            _ => (Bound::Included(&first[..]), Bound::Included(&last[..])),
+        };
+        let mut found = Vec::new();
+        let keep = |key: &[u8], value: &[u8]| {
+            found.push((Store::Index.key(number_of(key)), Store::Index.version(value)));
+            true
+        };
+        self.tx.range(partition, secondary, bounds, keep).await?;
+        Ok(found)
+    }
+
+    /// Remembers this moment.
+    pub fn set_savepoint(&mut self) {
+        let acts = self.history().savepoint(self.number);
+        self.savepoints.push((self.tx.savepoint(), acts));
+    }
+
+    /// Goes back to a remembered moment, if there is one.
+    pub async fn roll_back(&mut self, choice: u64) -> Result<()> {
+        if self.savepoints.is_empty() {
+            return Ok(());
+        }
+        let index = (choice % self.savepoints.len() as u64) as usize;
+        let (savepoint, acts) = self.savepoints[index];
+        self.tx.rollback_to(savepoint).await?;
+        self.history().rolled_back_to(self.number, acts);
+        self.savepoints.truncate(index + 1);
+        Ok(())
+    }
+}

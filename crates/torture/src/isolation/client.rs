@@ -1,0 +1,167 @@
+//! A client's random small transactions.
+
+use super::Contention;
+use super::actor::{Actor, Look, New};
+use super::store::Store;
+use crate::abandon::at_most;
+use crate::debit_credit::roll_back;
+use crate::history::{History, Level, Span};
+use crate::stage::{After, Stage};
+use base::Random;
+use engine::{Database, Direction, Result, Transaction};
+use std::cell::RefMut;
+use std::rc::Rc;
+
+/// One client at work.
+struct Client<'a> {
+    stage: &'a Stage,
+    contention: &'a Contention,
+    database: Database,
+    random: Random,
+    /// The age of a transaction that was in others' way and is to be tried again.
+    began: Option<u64>,
+}
+
+/// Runs one client's transactions.
+pub async fn client(stage: Rc<Stage>, database: Database, number: usize) {
+    let Some(contention) = &stage.configuration.contention else { return };
+    let random = stage.random(&format!("contention {number}"));
+    let mut client = Client { stage: &stage, contention, database, random, began: None };
+    for _ in 0..stage.configuration.transactions {
+        stage.pause(&mut client.random).await;
+        if stage.over.get() || client.run().await == After::Reopen {
+            return;
+        }
+    }
+}
+
+/// Begins a transaction of a level.
+async fn begin(database: &Database, level: Level, began: Option<u64>) -> Result<Transaction> {
+    match level {
+        Level::Serializable => database.begin_aged(began).await,
+        Level::ReadCommitted | Level::Snapshot => unreachable!("no client draws it"),
+    }
+}
+
+impl Client<'_> {
+    fn history(&self) -> RefMut<'_, History> {
+        RefMut::map(self.stage.truth.borrow_mut(), |truth| &mut truth.history)
+    }
+
+    async fn run(&mut self) -> After {
+        let level = *self.random.choose(self.contention.levels).expect("there are some");
+        let number = self.history().begin(level);
+        let tx = match begin(&self.database, level, self.began.take()).await {
+            Ok(tx) => tx,
+            Err(error) => return self.stage.judge(&error, "begin"),
+        };
+        self.history().started(number);
+        let mut actor = Actor::new(tx, number, Rc::clone(&self.stage.truth));
+        for _ in 0..self.random.between(1, self.contention.acts_max) {
+            self.rest().await;
+            if self.stage.over.get() {
+                return After::Reopen;
+            }
+            let polls = if self.random.chance(0.01) { self.random.between(1, 4) } else { u64::MAX };
+            match at_most(polls, self.act(&mut actor)).await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    self.began = error.is_conflict().then(|| actor.tx.began());
+                    if self.stage.judge(&error, "contention") == After::Reopen {
+                        return After::Reopen;
+                    }
+                    return self.undo(actor).await;
+                }
+                // Whether what was abandoned was done, nobody knows.
+                None => return self.undo(actor).await,
+            }
+        }
+        self.rest().await;
+        if self.random.chance(0.12) { self.undo(actor).await } else { self.commit(actor).await }
+    }
+
+    /// Lets others have their turn, mostly.
+    async fn rest(&mut self) {
+        match self.random.below(4) {
+            0 => {}
+            1 => self.stage.executor.yield_now().await,
+            _ => self.stage.executor.sleep_ns(self.random.below(self.contention.rest_ns_max)).await,
+        }
+    }
+
+    async fn undo(&mut self, actor: Actor) -> After {
+        self.history().aborted(actor.number);
+        if roll_back(self.stage, actor.tx, &mut self.random).await { After::Retry } else { After::Reopen }
+    }
+
+    async fn commit(&mut self, actor: Actor) -> After {
+        let abandoned = if self.random.chance(0.05) { self.random.between(1, 4) } else { u64::MAX };
+        self.history().asks(actor.number);
+        match at_most(abandoned, actor.tx.commit()).await {
+            Some(Ok(())) => {
+                self.history().committed(actor.number);
+                self.stage.truth.borrow_mut().acknowledged += 1;
+                After::Retry
+            }
+            Some(Err(error)) => {
+                if error.is_conflict() {
+                    self.history().aborted(actor.number);
+                }
+                self.stage.judge(&error, "commit")
+            }
+            None => After::Retry,
+        }
+    }
+
+    async fn act(&mut self, actor: &mut Actor) -> Result<()> {
+        let store = *self.random.choose(&self.contention.stores).expect("there are some");
+        let number = self.random.below(self.contention.keys);
+        let look = *self.random.choose(&[Look::Copy, Look::InPlace, Look::ForUpdate]).expect("there are some");
+        let new = self.new_value(store, number);
+        if store == Store::Direct {
+            return match self.random.below(4) {
+                0 | 1 => actor.read(store, number, look).await,
+                2 => actor.modify(store, number, number).await,
+                _ => actor.put(store, number, new).await,
+            };
+        }
+        match self.random.below(20) {
+            0..=4 => actor.read(store, number, look).await,
+            5 | 6 => {
+                actor.read(store, number, look).await?;
+                actor.put(store, number, new).await
+            }
+            7 | 8 => actor.put(store, number, new).await,
+            9 | 10 => actor.modify(store, number, new.place).await,
+            11 | 12 => actor.insert(store, number, new).await,
+            13 | 14 => actor.delete(store, number).await,
+            15 => {
+                actor.set_savepoint();
+                Ok(())
+            }
+            16 => actor.roll_back(self.random.word()).await,
+            _ if store.is_ordered() => {
+                let direction = if self.random.chance(0.5) { Direction::Forward } else { Direction::Backward };
+                actor.scan(store, self.span(store), direction).await
+            }
+            _ => actor.read(store, number, look).await,
+        }
+    }
+
+    fn new_value(&mut self, store: Store, number: u64) -> New {
+        let place = if store == Store::Index { self.random.below(self.contention.groups) } else { number };
+        let is_long = store == Store::Tree && self.random.chance(0.03);
+        let length_max =
+            if is_long { self.stage.configuration.value_max.min(4_000) } else { self.contention.value_max };
+        New { place, length: self.random.between(1, length_max) as usize }
+    }
+
+    fn span(&mut self, store: Store) -> Span {
+        let places = if store == Store::Index { self.contention.groups } else { self.contention.keys };
+        if self.random.chance(0.2) {
+            return Span::ALL;
+        }
+        let (one, other) = (self.random.below(places), self.random.below(places));
+        Span { first: one.min(other), last: one.max(other) }
+    }
+}

@@ -1,0 +1,67 @@
+use super::store::Store;
+use crate::history::Level;
+use base::Random;
+use base::time::MICROSECOND_NS;
+use engine::PartitionSpec;
+use engine::catalog::Locking;
+
+/// The levels that transactions run at.
+const LEVELS: &[&[Level]] = &[&[Level::Serializable]];
+
+/// Who meets whom, and on what.
+#[derive(Clone, Debug)]
+pub struct Contention {
+    /// At which levels transactions run: each draws one of these.
+    pub levels: &'static [Level],
+    /// How the records are kept.
+    pub stores: Vec<Store>,
+    /// How many records of each store there may be.
+    pub keys: u64,
+    /// How many places the index of typed records has.
+    pub groups: u64,
+    /// Clients.
+    pub clients: usize,
+    /// The most acts of a transaction.
+    pub acts_max: u64,
+    /// How long clients rest between two acts at most, in nanoseconds.
+    pub rest_ns_max: u64,
+    /// The longest value in bytes, but for a few.
+    pub value_max: u64,
+    /// What is locked where records are found by number.
+    pub locking: Locking,
+    /// How many such records are on a page.
+    pub blocking_factor: u32,
+}
+
+impl Contention {
+    /// What `seed` stands for.
+    pub fn draw(seed: u64) -> Contention {
+        let random = &mut Random::stream(seed, "contention");
+        let mut stores: Vec<Store> = Store::ALL.into_iter().filter(|_| random.chance(0.5)).collect();
+        if stores.is_empty() {
+            stores.push(*random.choose(&Store::ALL).expect("there are some"));
+        }
+        Contention {
+            levels: random.choose(LEVELS).expect("there are some"),
+            stores,
+            keys: random.between(2, 16),
+            groups: random.between(1, 5),
+            clients: random.between(2, 6) as usize,
+            acts_max: random.between(2, 10),
+            rest_ns_max: *random.choose(&[1, 20, 200]).expect("there are some") * MICROSECOND_NS,
+            value_max: random.between(20, 120),
+            locking: if random.chance(0.5) { Locking::Record } else { Locking::Page },
+            blocking_factor: random.between(1, 3) as u32,
+        }
+    }
+
+    /// The partitions, in the order of their creation.
+    pub fn partitions(&self) -> Vec<PartitionSpec> {
+        self.stores.iter().map(|store| store.spec(self)).collect()
+    }
+
+    /// How the levels are called together.
+    pub fn name(&self) -> String {
+        self.levels.iter().map(|level| level.name()).collect::<Vec<_>>().join(" and ")
+    }
+}

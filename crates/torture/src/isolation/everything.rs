@@ -1,0 +1,64 @@
+//! Transactions that are alone: of the load, and of a restart, which read everything.
+
+use super::Contention;
+use super::actor::{Actor, Look, New};
+use super::store::Store;
+use crate::history::{Level, Span};
+use crate::stage::Stage;
+use engine::{Database, Direction, Error, Result};
+use std::rc::Rc;
+
+async fn alone(
+    stage: &Stage,
+    database: &Database,
+    work: impl AsyncFnOnce(&mut Actor, &Contention) -> Result<()>,
+) -> Result<()> {
+    let Some(contention) = &stage.configuration.contention else { return Ok(()) };
+    let number = stage.truth.borrow_mut().history.begin(Level::Serializable);
+    let tx = database.begin().await?;
+    stage.truth.borrow_mut().history.started(number);
+    let mut actor = Actor::new(tx, number, Rc::clone(&stage.truth));
+    work(&mut actor, contention).await?;
+    stage.truth.borrow_mut().history.asks(number);
+    actor.tx.commit().await?;
+    stage.truth.borrow_mut().history.committed(number);
+    Ok(())
+}
+
+/// Writes every second record of each store.
+pub async fn load(stage: &Stage, database: &Database) -> Result<()> {
+    let write = async |actor: &mut Actor, contention: &Contention| {
+        for store in &contention.stores {
+            for number in (0..contention.keys).step_by(2) {
+                let place = if *store == Store::Index { number % contention.groups } else { number };
+                actor.put(*store, number, New { place, length: 10 }).await?;
+            }
+        }
+        Ok(())
+    };
+    alone(stage, database, write).await
+}
+
+/// Reads every record by its key and all of them in their order; false if the life is over. To be called while nobody works.
+pub async fn read(stage: &Stage, database: &Database) -> bool {
+    let read = async |actor: &mut Actor, contention: &Contention| {
+        for store in &contention.stores {
+            for number in 0..contention.keys {
+                actor.read(*store, number, Look::Copy).await?;
+            }
+            if store.is_ordered() {
+                actor.scan(*store, Span::ALL, Direction::Forward).await?;
+            }
+        }
+        Ok(())
+    };
+    match alone(stage, database, read).await {
+        Ok(()) => {}
+        Err(error @ Error::BufferExhausted { .. }) => stage.wrong(format!("reading alone: {error}")),
+        Err(error) => {
+            stage.judge(&error, "reading everything");
+            return false;
+        }
+    }
+    !stage.over.get()
+}

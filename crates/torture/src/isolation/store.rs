@@ -1,0 +1,148 @@
+use super::Contention;
+use crate::configuration::SEGMENT_SIZE;
+use crate::history::{Key, Version};
+use engine::PartitionSpec;
+use engine::catalog::{Locking, Organization};
+use engine::set::{FieldType, FieldValue, RecordType};
+
+/// A partition whose records clients meet on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// A b-tree, in which a record's place is its number.
+    Tree,
+    /// Records found by number, which are always there.
+    Direct,
+    /// A set.
+    Set,
+    /// A set of typed records with an index, in which a record's place is its group: writes move it.
+    Index,
+}
+
+/// The length of a record that is found by number.
+const RECORD_SIZE: u32 = 24;
+
+/// A version that nobody writes, for what cannot be read.
+const GARBAGE: Version = Version(u64::MAX);
+
+impl Store {
+    /// Every kind.
+    pub const ALL: [Store; 4] = [Store::Tree, Store::Direct, Store::Set, Store::Index];
+
+    /// The partition's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Store::Tree => "tree",
+            Store::Direct => "direct",
+            Store::Set => "set",
+            Store::Index => "index",
+        }
+    }
+
+    /// Whether there is an order that can be scanned.
+    pub fn is_ordered(self) -> bool {
+        matches!(self, Store::Tree | Store::Index)
+    }
+
+    /// How a record is called in the history.
+    pub fn key(self, number: u64) -> Key {
+        Key { store: self.name(), number }
+    }
+
+    /// The partition.
+    pub fn spec(self, contention: &Contention) -> PartitionSpec {
+        let set = Organization::Set { arrivals: false, segment_size: SEGMENT_SIZE, reserve_percent: 10 };
+        match self {
+            Store::Tree => PartitionSpec::b_tree(self.name()),
+            Store::Direct => {
+                let (objects, blocking_factor) = (contention.keys, contention.blocking_factor);
+                let organization = Organization::Direct { objects, blocking_factor, record_size: RECORD_SIZE };
+                PartitionSpec::new(self.name(), organization, contention.locking)
+            }
+            Store::Set => PartitionSpec::new(self.name(), set, Locking::Record),
+            Store::Index => {
+                let spec = PartitionSpec::new(self.name(), set, Locking::Record).record(typed());
+                spec.secondary("by_group", &["group"])
+            }
+        }
+    }
+
+    /// A value: a version, its place if that is not the key's number, and some bytes that belong to the version.
+    pub fn value(self, version: Version, place: u64, length: usize) -> Vec<u8> {
+        let filler = vec![version.0 as u8; length];
+        let mut value = Vec::new();
+        match self {
+            Store::Index => {
+                let fields = [FieldValue::U32(place as u32), FieldValue::U64(version.0), FieldValue::Bytes(&filler)];
+                typed().encode(&fields, &mut value).expect("it is of the type");
+            }
+            Store::Tree | Store::Set => {
+                value.extend_from_slice(&version.0.to_le_bytes());
+                value.extend_from_slice(&filler);
+            }
+            Store::Direct => {
+                value.extend_from_slice(&version.0.to_le_bytes());
+                value.resize(RECORD_SIZE as usize, version.0 as u8);
+            }
+        }
+        value
+    }
+
+    /// The version that a value is.
+    pub fn version(self, value: &[u8]) -> Version {
+        let word = |bytes: Option<&[u8]>| Some(u64::from_le_bytes(*bytes?.first_chunk()?));
+        let (version, filler) = match self {
+            Store::Index => {
+                let record = typed();
+                (word(record.bytes(value, 1).ok()), record.bytes(value, 2).ok())
+            }
+            _ => (word(Some(value)), value.get(8..)),
+        };
+        let (Some(version), Some(filler)) = (version, filler) else { return GARBAGE };
+        let is_whole = filler.iter().all(|byte| *byte == version as u8);
+        let is_initial = version == Version::INITIAL.0 && self != Store::Direct;
+        if is_whole && !is_initial { Version(version) } else { GARBAGE }
+    }
+
+    /// The length of the bytes that belong to the version.
+    pub fn filler_length(self, value: &[u8]) -> usize {
+        match self {
+            Store::Index => typed().bytes(value, 2).map_or(0, <[u8]>::len),
+            _ => value.len().saturating_sub(8),
+        }
+    }
+}
+
+/// The stored key of a record.
+pub fn stored_key(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+/// The number of a stored key; one that nobody uses if it is none.
+pub fn number_of(key: &[u8]) -> u64 {
+    key.try_into().map_or(u64::MAX, u64::from_be_bytes)
+}
+
+fn typed() -> RecordType {
+    let fields = [("group", FieldType::U32), ("version", FieldType::U64), ("filler", FieldType::Bytes)];
+    RecordType::new(fields).expect("different names")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_tells_its_version_and_whether_it_is_whole() {
+        for store in Store::ALL {
+            let mut value = store.value(Version(770), 3, 12);
+            assert_eq!(store.version(&value), Version(770), "{store:?}");
+            assert_eq!(store.version(&store.value(Version(770), 3, store.filler_length(&value))), Version(770));
+            *value.last_mut().expect("it has bytes") ^= 1;
+            assert_eq!(store.version(&value), GARBAGE, "{store:?}");
+            assert_eq!(store.version(&[]), GARBAGE);
+        }
+        assert_eq!(Store::Direct.version(&[0; 24]), Version::INITIAL);
+        assert_eq!(Store::Tree.version(&[0; 24]), GARBAGE, "absence is no value");
+        assert_eq!(number_of(&stored_key(9)), 9);
+    }
+}

@@ -1,0 +1,44 @@
+//! Clients that meet on few records, at the levels of isolation: many quick seeds, and planted bugs.
+
+use engine::canary::{Canary, plant};
+use entresol_torture::{Failure, Kind, Options, run_range, run_seed};
+
+const QUICK: Options = Options::QUICK.of(Kind::Isolation);
+
+#[test]
+fn no_level_shows_what_it_forbids() {
+    let summary = run_range(0..100, QUICK, |_| {});
+    let failures: Vec<String> = summary.failures.iter().map(ToString::to_string).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    assert_eq!(summary.levels.values().sum::<u64>(), 100);
+    assert!(summary.lives > 250 && summary.transactions > 2_000, "{summary:?}");
+}
+
+#[test]
+fn a_seed_replays_exactly() {
+    let (first, second) = (run_seed(3, QUICK), run_seed(3, QUICK));
+    assert_eq!(first, second);
+    assert_ne!(first.hash, run_seed(3, Options::QUICK).hash);
+}
+
+/// The first failure among the first `seeds` seeds with this bug planted.
+fn first_failure(canary: Canary, seeds: u64) -> Failure {
+    plant(Some(canary));
+    let found = (0..seeds).find_map(|seed| run_seed(seed, QUICK).failure);
+    plant(None);
+    let failure = found.unwrap_or_else(|| panic!("{canary:?} is not found"));
+    assert_eq!(run_seed(failure.seed, QUICK).failure, None, "without the planted bug the seed is sound");
+    failure
+}
+
+#[test]
+fn a_gap_that_a_range_read_leaves_unlocked_is_found() {
+    let failure = first_failure(Canary::UnlockedGap, 60);
+    assert!(failure.wrong[0].contains("does not show tree"), "{failure}");
+}
+
+#[test]
+fn a_read_without_a_lock_is_found() {
+    let failure = first_failure(Canary::UnlockedRead, 20);
+    assert!(failure.wrong[0].starts_with('G') || failure.wrong[0].starts_with("lost update"), "{failure}");
+}
