@@ -24,6 +24,10 @@ pub enum Canary {
     UnlockedGap,
     /// A record is read by its key without a lock.
     UnlockedRead,
+    /// A transaction at snapshot level changes what others have changed since its moment.
+    LostUpdate,
+    /// A snapshot shows what is committed at each read.
+    MovingSnapshot,
     /// Checkpoints give up log that dirty pages and active transactions need.
     EarlyTruncation,
 }

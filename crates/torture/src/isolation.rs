@@ -13,3 +13,4 @@ mod store;
 pub use client::client;
 pub use contention::Contention;
 pub use everything::{load, read};
+pub use store::Store;

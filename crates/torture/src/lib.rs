@@ -37,6 +37,7 @@ mod verify;
 
 pub use configuration::{Configuration, Rows};
 pub use coverage::{Coverage, Pair};
+pub use isolation::{Contention, Store};
 pub use plan::Plan;
 pub use step::{FaultKind, Step};
 pub use story::{Failure, Outcome, Summary, run_range, run_seed};

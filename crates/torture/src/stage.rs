@@ -59,7 +59,8 @@ impl Stage {
     pub fn judge(&self, error: &Error, doing: &str) -> After {
         let hurt = self.scene.errors.get() > 0;
         match error {
-            Error::Deadlock | Error::Painted(_) | Error::BufferExhausted { .. } => After::Retry,
+            error if error.is_conflict() => After::Retry,
+            Error::BufferExhausted { .. } => After::Retry,
             Error::Input(_) if hurt => After::Retry,
             Error::LogFailed(_) if hurt => After::Reopen,
             Error::DamagedPage { .. }

@@ -1,7 +1,8 @@
 //! Clients that meet on few records, at the levels of isolation: many quick seeds, and planted bugs.
 
 use engine::canary::{Canary, plant};
-use entresol_torture::{Failure, Kind, Options, run_range, run_seed};
+use entresol_torture::history::Level;
+use entresol_torture::{Configuration, Contention, Failure, Kind, Options, Store, run_range, run_seed};
 
 const QUICK: Options = Options::QUICK.of(Kind::Isolation);
 
@@ -21,10 +22,12 @@ fn a_seed_replays_exactly() {
     assert_ne!(first.hash, run_seed(3, Options::QUICK).hash);
 }
 
-/// The first failure among the first `seeds` seeds with this bug planted.
-fn first_failure(canary: Canary, seeds: u64) -> Failure {
+/// The first failure with this bug planted, among the first `seeds` seeds that suit.
+fn first_failure(canary: Canary, seeds: usize, suits: impl Fn(&Contention) -> bool) -> Failure {
+    let is_suitable =
+        |seed: &u64| Configuration::draw(*seed, QUICK).contention.is_some_and(|contention| suits(&contention));
     plant(Some(canary));
-    let found = (0..seeds).find_map(|seed| run_seed(seed, QUICK).failure);
+    let found = (0..).filter(is_suitable).take(seeds).find_map(|seed| run_seed(seed, QUICK).failure);
     plant(None);
     let failure = found.unwrap_or_else(|| panic!("{canary:?} is not found"));
     assert_eq!(run_seed(failure.seed, QUICK).failure, None, "without the planted bug the seed is sound");
@@ -33,12 +36,25 @@ fn first_failure(canary: Canary, seeds: u64) -> Failure {
 
 #[test]
 fn a_gap_that_a_range_read_leaves_unlocked_is_found() {
-    let failure = first_failure(Canary::UnlockedGap, 60);
+    let suits = |drawn: &Contention| drawn.levels == [Level::Serializable] && drawn.stores.contains(&Store::Tree);
+    let failure = first_failure(Canary::UnlockedGap, 40, suits);
     assert!(failure.wrong[0].contains("does not show tree"), "{failure}");
 }
 
 #[test]
 fn a_read_without_a_lock_is_found() {
-    let failure = first_failure(Canary::UnlockedRead, 20);
+    let failure = first_failure(Canary::UnlockedRead, 20, |drawn| drawn.levels == [Level::Serializable]);
     assert!(failure.wrong[0].starts_with('G') || failure.wrong[0].starts_with("lost update"), "{failure}");
+}
+
+#[test]
+fn an_update_of_what_was_updated_since_the_snapshot_is_found() {
+    let failure = first_failure(Canary::LostUpdate, 20, |drawn| drawn.levels == [Level::Snapshot]);
+    assert!(failure.wrong[0].starts_with('G') || failure.wrong[0].starts_with("lost update"), "{failure}");
+}
+
+#[test]
+fn a_snapshot_that_moves_on_is_found() {
+    let failure = first_failure(Canary::MovingSnapshot, 20, |drawn| drawn.levels == [Level::Snapshot]);
+    assert!(failure.wrong[0].starts_with('G'), "{failure}");
 }

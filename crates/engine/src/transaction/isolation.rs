@@ -7,6 +7,7 @@
 //! beside it sees it as a writer like any other, because its changes lock and pass gaps as all do.
 
 use super::Transaction;
+use crate::canary::{self, Canary};
 use crate::catalog::Locking;
 use crate::database::Database;
 use crate::lock::{Mode, Resource};
@@ -130,7 +131,7 @@ impl Transaction {
     #[cold]
     fn viewing_past(&self) -> Viewing {
         let owner = self.state.owner;
-        if self.state.isolation == Isolation::Snapshot {
+        if self.state.isolation == Isolation::Snapshot && !canary::is_planted(Canary::MovingSnapshot) {
             return Viewing::of(View { at: self.state.at, owner });
         }
         Viewing::held(&self.database, View { at: self.database.present(), owner })
@@ -139,7 +140,8 @@ impl Transaction {
     /// Whether a lock that was just granted is for a change of what was changed since the transaction's moment.
     #[inline]
     pub(super) fn check_conflict(&self, partition: PartitionId, record: Resource, mode: Mode) -> Result<()> {
-        if self.state.isolation != Isolation::Snapshot || mode == Mode::Shared {
+        let is_free = self.state.isolation != Isolation::Snapshot || mode == Mode::Shared;
+        if is_free || canary::is_planted(Canary::LostUpdate) {
             return Ok(());
         }
         let view = View { at: self.state.at, owner: self.state.owner };

@@ -8,7 +8,7 @@ use crate::debit_credit::roll_back;
 use crate::history::{History, Level, Span};
 use crate::stage::{After, Stage};
 use base::Random;
-use engine::{Database, Direction, Result, Transaction};
+use engine::{Database, Direction, Isolation, Result, Transaction};
 use std::cell::RefMut;
 use std::rc::Rc;
 
@@ -39,7 +39,8 @@ pub async fn client(stage: Rc<Stage>, database: Database, number: usize) {
 async fn begin(database: &Database, level: Level, began: Option<u64>) -> Result<Transaction> {
     match level {
         Level::Serializable => database.begin_aged(began).await,
-        Level::ReadCommitted | Level::Snapshot => unreachable!("no client draws it"),
+        Level::ReadCommitted => database.begin_at(Isolation::ReadCommitted).await,
+        Level::Snapshot => database.begin_at(Isolation::Snapshot).await,
     }
 }
 

@@ -6,7 +6,13 @@ use engine::PartitionSpec;
 use engine::catalog::Locking;
 
 /// The levels that transactions run at.
-const LEVELS: &[&[Level]] = &[&[Level::Serializable]];
+const LEVELS: [&[Level]; 5] = [
+    &[Level::ReadCommitted],
+    &[Level::Snapshot],
+    &[Level::Serializable],
+    &[Level::Snapshot, Level::Serializable],
+    &[Level::ReadCommitted, Level::Snapshot, Level::Serializable],
+];
 
 /// Who meets whom, and on what.
 #[derive(Clone, Debug)]
@@ -42,7 +48,7 @@ impl Contention {
             stores.push(*random.choose(&Store::ALL).expect("there are some"));
         }
         Contention {
-            levels: random.choose(LEVELS).expect("there are some"),
+            levels: random.choose(&LEVELS).expect("there are some"),
             stores,
             keys: random.between(2, 16),
             groups: random.between(1, 5),
