@@ -84,6 +84,10 @@ pub(crate) struct Inner {
     pub locks: RefCell<LockTable>,
     /// What records were, as far as somebody may read it.
     pub versions: RefCell<Versions>,
+    /// Where they go that memory has no room for.
+    pub undo: temp::Space,
+    /// Who waits for them to get there.
+    pub undo_room: WaitQueue,
     /// Whether anything is kept there.
     pub keeps_versions: Cell<bool>,
     /// The last commit record.

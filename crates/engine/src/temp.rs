@@ -32,7 +32,7 @@ pub use join::{JoinKind, JoinMethod, JoinReport, JoinSettings, Joined};
 pub use row::{Iterated, Row, Rows};
 pub use scan::Scan;
 pub use sort::{SortReport, Sorted};
-pub(crate) use space::Space;
+pub(crate) use space::{Extent, Space};
 pub use space::{FILE, Statistics};
 
 use crate::{Database, Error, Result};

@@ -212,6 +212,9 @@ impl Database {
         let transaction = Transaction { database: self.clone(), state, ended: false };
         inner.executor.charge(Work::BeginTransaction);
         inner.executor.settle().await;
+        if inner.keeps_versions.get() {
+            self.wait_for_undo_room().await;
+        }
         if inner.log.is_crowded() {
             self.wait_for_log().await?;
         }

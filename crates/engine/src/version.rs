@@ -15,6 +15,9 @@
 //! again beside one long reader has one version. The oldest are given up, extent by extent, as soon as no snapshot needs
 //! them.
 //!
+//! Recent versions stay in memory. When they take more than their share of it, the oldest extents are written to the *undo
+//! space* on its device, and readers of the distant past read them there, version by version ([`space`]).
+//!
 //! Nothing here is logged or recovered: rollback goes by undo lists, and a restart has no readers. A partition without locks
 //! keeps no versions.
 
@@ -22,27 +25,35 @@ mod chain;
 mod ghosts;
 mod history;
 mod keep;
+mod moments;
 mod read;
+mod settings;
 mod snapshot;
 mod snapshots;
+mod space;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use chain::Before;
-pub(crate) use read::Viewing;
+pub(crate) use read::{Past, Viewing};
+pub use settings::{FILE, Settings};
 pub use snapshot::Snapshot;
 
 use crate::Error;
 use crate::lock::{Owner, Resource};
 use crate::transaction::{Stored, read_stored};
-use base::{Lsn, PartitionId};
+use base::{Instant, Lsn, PartitionId};
 use chain::{Link, Target, Version};
 use foldhash::fast::FixedState;
 use ghosts::Ghosts;
 use hashbrown::HashMap;
-use history::History;
+use history::{Found, History};
+use moments::Moments;
 use snapshots::Snapshots;
+
+/// Heads of records are taken out that lead to what was given up when there are so many more than the last time, at least.
+const HEADS_SWEPT_MIN: usize = 4096;
 
 /// What a reader sees: what was committed up to a moment, and what its own transaction has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +102,11 @@ impl Own {
 }
 
 /// All versions of a database.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Versions {
+    settings: Settings,
+    /// Bytes of an extent of rollback segments.
+    extent_size: usize,
     snapshots: Snapshots,
     /// Transactions that read without locks; none keeps a snapshot between its calls if it reads what is committed.
     readers: usize,
@@ -104,10 +118,18 @@ pub(crate) struct Versions {
     ghosts: Ghosts,
     /// What was committed after it can be taken back, as far as it is needed.
     horizon: Lsn,
+    moments: Moments,
+    /// So many heads were there after those of the given up were last taken out.
+    swept: usize,
+    /// Whether versions are on their way to the undo space.
+    is_spilling: bool,
+    /// Why they could not be written there.
+    failure: Option<Error>,
+    given_up: u64,
 }
 
 /// What versions cost at present.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct VersionReport {
     /// Snapshots in use.
     pub snapshots: usize,
@@ -117,12 +139,28 @@ pub struct VersionReport {
     pub versions: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Bytes of them that are in memory; the others are in the undo space.
+    pub memory_bytes: u64,
+    /// Extents of versions that were given up, whoever reads them, because they took too much room.
+    pub given_up: u64,
+    /// Why the undo space could not be written when it last was to be.
+    pub failure: Option<Error>,
 }
 
 impl Versions {
+    /// No versions; extents have so many bytes. Nothing before `began` can be read.
+    pub(crate) fn new(settings: Settings, extent_size: usize, began: Lsn) -> Versions {
+        Versions { settings, extent_size, horizon: began, ..Versions::default() }
+    }
+
     /// Whether somebody may read at a moment of the past.
     fn is_wanted(&self) -> bool {
-        self.readers > 0 || self.snapshots.count() > 0
+        self.keeps_all() || self.readers > 0 || self.snapshots.count() > 0
+    }
+
+    /// Whether all moments can be travelled to for a time, so that every version is kept.
+    fn keeps_all(&self) -> bool {
+        self.settings.retention_ns > 0
     }
 
     fn own(&mut self, owner: Owner) -> &mut Own {
@@ -246,7 +284,10 @@ impl Versions {
 
     /// A transaction is committed by the record at `commit`: its versions go into the rollback segments, as far as a snapshot
     /// needs them.
-    pub(crate) fn commit(&mut self, owner: Owner, commit: Lsn) {
+    pub(crate) fn commit(&mut self, owner: Owner, commit: Lsn, now: Instant) {
+        if self.keeps_all() {
+            self.moments.note(now, commit);
+        }
         let Some(own) = self.own.get_mut(owner.0 as usize).filter(|own| !own.versions.is_empty() || own.of_sets > 0)
         else {
             return;
@@ -271,13 +312,13 @@ impl Versions {
         own.bytes.clear();
         (own.of_sets, own.is_incomplete) = (0, false);
         self.own[owner.0 as usize] = own;
-        self.purge();
+        self.purge(now);
     }
 
     /// Moves one version of a committed transaction, whose earlier ones are `moved`, and returns where it is now; if nobody
     /// needs it, where the chain goes on.
     fn commit_version(&mut self, own: &mut Own, number: usize, moved: &[Link], commit: Lsn) -> Link {
-        let Private { name: Some(name), start, is_ghost, .. } = own.versions[number] else { return Link::NOWHERE };
+        let Private { name: Some(_), start, is_ghost, .. } = own.versions[number] else { return Link::NOWHERE };
         let length = own.stored(number).len();
         let stored = &mut own.bytes[start..start + length];
         let Version { below, partition, .. } = Version::decode(stored).expect("it was encoded");
@@ -288,7 +329,8 @@ impl Versions {
         chain::set_below(stored, below);
         let version = Version::decode(stored).expect("it was encoded");
         let is_patch = matches!(version.before, Before::Patch(..));
-        let is_needed = is_patch || below.is_patch() || self.snapshots.any_between(below.commit, commit);
+        let is_needed =
+            self.keeps_all() || is_patch || below.is_patch() || self.snapshots.any_between(below.commit, commit);
         if !is_needed {
             if is_ghost {
                 self.ghosts.remove(partition, version.key);
@@ -296,7 +338,7 @@ impl Versions {
             return below;
         }
         let ghost = is_ghost.then_some((partition, version.key));
-        let (extent, at) = self.history.add(name, stored, ghost, commit);
+        let (extent, at) = self.history.add(stored, ghost, commit, self.extent_size);
         Link::extent(extent, at, commit, is_patch)
     }
 
@@ -308,26 +350,46 @@ impl Versions {
         }
     }
 
-    /// Gives up what no snapshot needs any more.
-    fn purge(&mut self) {
-        let horizon = self.snapshots.oldest().unwrap_or(Lsn::MAX);
-        while let Some((number, extent)) = self.history.take_oldest(horizon) {
-            self.horizon = self.horizon.max(extent.last_commit);
-            for (name, at) in extent.names {
-                if self.head(name).target() == Target::Extent(number, at as usize) {
-                    self.heads.remove(&name);
-                }
-            }
-            for (partition, key) in extent.ghosts {
-                self.ghosts.remove(partition, &key);
-            }
+    /// Gives up what nobody needs any more, and what there is no room for.
+    fn purge(&mut self, now: Instant) {
+        let mut horizon = self.snapshots.oldest().unwrap_or(Lsn::MAX);
+        if self.keeps_all() {
+            let from = Instant::from_ns(now.ns().saturating_sub(self.settings.retention_ns));
+            horizon = horizon.min(self.moments.forget_before(from).unwrap_or(Lsn::ZERO));
         }
+        while self.give_up(horizon) {}
+        while self.history.bytes() > self.settings.size && self.give_up(Lsn::MAX) {
+            self.given_up += 1;
+        }
+        if self.heads.len() > 2 * self.swept + HEADS_SWEPT_MIN {
+            let history = &self.history;
+            self.heads.retain(|_, link| !matches!(link.target(), Target::Extent(extent, _) if !history.has(extent)));
+            self.swept = self.heads.len();
+        }
+    }
+
+    /// Gives up the oldest extent if all its changes were committed up to `horizon`.
+    fn give_up(&mut self, horizon: Lsn) -> bool {
+        let Some(extent) = self.history.take_oldest(horizon) else { return false };
+        self.horizon = self.horizon.max(extent.last_commit);
+        for (partition, key) in extent.ghosts {
+            self.ghosts.remove(partition, &key);
+        }
+        true
+    }
+
+    /// Whether so much waits for its way to the undo space that transactions should wait, too.
+    fn is_behind(&self) -> bool {
+        self.is_spilling && self.history.memory_bytes() > 2 * self.settings.memory
     }
 
     /// Forgets everything: nobody reads at a moment of the past.
     fn clear(&mut self) {
         debug_assert!(!self.is_wanted(), "readers need versions");
-        *self = Versions::default();
+        self.heads.clear();
+        self.own.clear();
+        self.ghosts = Ghosts::default();
+        while self.history.take_oldest(Lsn::MAX).is_some() {}
     }
 
     /// Whether the view has the change that the version at `link` precedes.
@@ -339,27 +401,37 @@ impl Versions {
         }
     }
 
-    /// Takes a record's state back to what the view sees of it.
+    /// Takes the present state of a record back to what the view sees of it, as far as memory goes.
     fn take_back(
         &self,
         view: View,
         name: Resource,
-        (partition, key): (PartitionId, &[u8]),
-        state: &mut Option<Vec<u8>>,
-    ) {
-        let mut link = self.head(name);
-        while !Versions::has(view, link) {
-            let stored = match link.target() {
-                Target::Private(owner, number) => self.own[owner.0 as usize].stored(number),
-                Target::Extent(extent, at) if self.history.has(extent) => self.history.version(extent, at),
-                Target::Extent(..) | Target::Nowhere => return,
-            };
-            let version = Version::decode(stored).expect("a link leads to a version");
-            if version.partition == partition && version.key == key {
-                version.before.put_back(state);
-            }
-            link = version.below;
+        record: (PartitionId, &[u8]),
+        state: Option<Vec<u8>>,
+    ) -> Result<Past, Error> {
+        self.check(view)?;
+        let mut past = Past { state, rest: self.head(name) };
+        while self.step_back(view, record, &mut past) {}
+        Ok(past)
+    }
+
+    /// Takes one change back, unless the view sees it, or it is not in memory.
+    fn step_back(&self, view: View, record: (PartitionId, &[u8]), past: &mut Past) -> bool {
+        let stored = match past.rest.target() {
+            _ if Versions::has(view, past.rest) => None,
+            Target::Private(owner, number) => Some(self.own[owner.0 as usize].stored(number)),
+            Target::Extent(extent, at) => match self.history.find(extent, at) {
+                Found::Here(stored) => Some(stored),
+                Found::Away(_) => return false,
+                Found::Gone => None,
+            },
+            Target::Nowhere => None,
+        };
+        match stored {
+            Some(stored) => past.put_back(record, &Version::decode(stored).expect("a link leads to a version")),
+            None => past.rest = Link::NOWHERE,
         }
+        stored.is_some()
     }
 
     /// Whether what the view sees is there still; the oldest moment of which that is so if it is not.
@@ -388,12 +460,25 @@ impl Versions {
                 last = link.commit;
                 let stored = match link.target() {
                     Target::Private(owner, number) => self.own[owner.0 as usize].stored(number),
-                    Target::Extent(extent, at) if self.history.has(extent) => self.history.version(extent, at),
-                    Target::Extent(..) | Target::Nowhere => break,
+                    Target::Extent(extent, at) => match self.history.find(extent, at) {
+                        Found::Here(stored) => stored,
+                        Found::Away(_) | Found::Gone => break,
+                    },
+                    Target::Nowhere => break,
                 };
                 link = Version::decode(stored).expect("a link leads to a version").below;
             }
         }
+    }
+
+    /// The oldest moment that a new snapshot may be of; `present` is the last commit.
+    fn oldest_moment(&self, present: Lsn) -> Lsn {
+        if self.keeps_all() { self.horizon } else { present }
+    }
+
+    /// The last commit by that time, if it is known; before the first commit the beginning.
+    fn moment_at(&self, time: Instant) -> Option<Lsn> {
+        self.moments.at(time)
     }
 
     /// What versions cost at present.
@@ -403,6 +488,9 @@ impl Versions {
             oldest: self.snapshots.oldest(),
             versions: self.history.versions(),
             bytes: self.history.bytes(),
+            memory_bytes: self.history.memory_bytes(),
+            given_up: self.given_up,
+            failure: self.failure.clone(),
         }
     }
 }

@@ -114,7 +114,7 @@ async fn contents(database: &Database) -> Contents {
     for set in ["stock", "orders"] {
         let mut found = BTreeMap::new();
         let mut note = |key: &[u8], value: &[u8]| found.insert(key.to_vec(), value.to_vec()).is_none();
-        tx.scan_set(database.partition(set).expect("it exists"), &mut note).expect("scans");
+        tx.scan_set(database.partition(set).expect("it exists"), &mut note).await.expect("scans");
         all.push(found);
     }
     let notes: PartitionId = database.partition("notes").expect("it exists");

@@ -50,6 +50,7 @@ async fn contents(database: &Database, partition: PartitionId) -> BTreeMap<Vec<u
         all.insert(key.to_vec(), value.to_vec());
         true
     })
+    .await
     .expect("scans");
     tx.rollback().await.expect("rolls back");
     all

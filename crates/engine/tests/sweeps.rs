@@ -63,6 +63,7 @@ async fn sum(database: &Database, stock: PartitionId) -> (u64, u8) {
         (count, sum) = (count + 1, sum.wrapping_add(value[0]));
         true
     })
+    .await
     .expect("scans");
     tx.rollback().await.expect("rolls back");
     (count, sum)

@@ -11,7 +11,7 @@ use engine::catalog::{self, Locking};
 use engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
 use engine::lock::VictimPolicy;
 use engine::page::HEADER_SIZE;
-use engine::{Error, PartitionSpec, Procedures, Settings, buffer, checkpoint, log, temp};
+use engine::{Error, PartitionSpec, Procedures, Settings, buffer, checkpoint, log, temp, version};
 use std::collections::BTreeMap;
 use std::path::Path;
 use virtual_driver::{Media, VirtualDriver};
@@ -106,6 +106,13 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             device: Some(configuration.temp.device.clone()),
             cluster_size: configuration.temp.cluster_size as usize,
             size: configuration.temp.size,
+        },
+        undo: version::Settings {
+            device: Some(configuration.undo.device.clone()),
+            cluster_size: configuration.undo.cluster_size as usize,
+            memory: configuration.undo.memory,
+            size: configuration.undo.size,
+            retention_ns: configuration.undo.retention_ns,
         },
         procedures,
     }

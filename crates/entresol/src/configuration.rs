@@ -37,6 +37,7 @@ mod log;
 mod schema;
 mod section;
 mod tiers;
+mod undo;
 
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,7 @@ pub use choice::{
 };
 pub use log::{GroupCommit, Log};
 pub use tiers::{Cache, CacheDesign, WriteBuffer};
+pub use undo::Undo;
 
 pub use error::{ConfigurationError, Finding, Problem, nearest};
 
@@ -84,10 +86,8 @@ pub struct Configuration {
     pub write_buffer: Option<WriteBuffer>,
     /// `[log]`: the write-ahead log.
     pub log: Log,
-    /// `[undo]`, `device`: where before images are to go, which this version keeps in main memory ([`warnings`] says so).
-    ///
-    /// [`warnings`]: Configuration::warnings
-    pub undo: Option<String>,
+    /// `[undo]`: versions of records for readers of the past.
+    pub undo: Undo,
     /// `[temp]`: temporary space for sorts and joins.
     pub temp: Temp,
     /// `[commit]`: what happens to changed pages at commit.
@@ -118,7 +118,7 @@ impl Default for Configuration {
             cache: None,
             write_buffer: None,
             log,
-            undo: None,
+            undo: Undo::default(),
             temp: Temp::default(),
             commit: Commit::default(),
             checkpoint,

@@ -40,8 +40,8 @@ mod placements;
 /// The transaction server and its message servers; [`Store::transaction_server`] starts one.
 pub use engine::server as servers;
 pub use engine::{
-    Cursor, Database, Direction, Error, PartitionSpec, Procedures, Result, Savepoint, Transaction, catalog, hierarchy,
-    organization, set, statistics, temp,
+    Cursor, Database, Direction, Error, Isolation, PartitionSpec, Procedures, Result, Savepoint, Snapshot, Transaction,
+    catalog, hierarchy, organization, set, statistics, temp, version,
 };
 pub use error::OpenError;
 pub use server::{Handle, Pending, Server};

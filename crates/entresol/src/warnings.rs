@@ -60,12 +60,6 @@ impl Configuration {
                     .push(format!("the log has two write buffers, one in front of device '{device}' and one in it"));
             }
         }
-        let warning = |device| {
-            format!(
-                "[undo]: nothing is placed on device '{device}' yet: this version keeps before images in main memory"
-            )
-        };
-        warnings.extend(self.undo.as_ref().map(warning));
         warnings
     }
 

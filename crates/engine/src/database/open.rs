@@ -12,6 +12,7 @@ use crate::recovery;
 use crate::set::{Logging, Sets};
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::transaction::Registry;
+use crate::version::{self, Versions};
 use crate::{Error, Procedures, Result, buffer, log, temp};
 use base::Lsn;
 use driver::DeviceId;
@@ -61,6 +62,8 @@ pub struct Settings {
     pub multiprogramming_level: usize,
     /// Temporary space.
     pub temp: temp::Settings,
+    /// Versions for readers of the past, and the undo space.
+    pub undo: version::Settings,
     /// The procedures that callers name.
     pub procedures: Procedures,
 }
@@ -86,6 +89,7 @@ impl Default for Settings {
             logging: Logging::default(),
             multiprogramming_level: 1024,
             temp: temp::Settings::default(),
+            undo: version::Settings::default(),
             procedures: Procedures::new(),
         }
     }
@@ -94,8 +98,21 @@ impl Default for Settings {
 impl Settings {
     /// Checks what two settings ask of each other.
     fn check(&self) -> Result<()> {
+        self.undo.check()?;
         let pair = self.sweep.strategy.check(self.logging);
         pair.map_err(|why| Error::Setting(format!("this log of sets does not go with these checkpoints: {why}")))
+    }
+
+    /// The undo space and the device that holds it.
+    fn undo_place(&self) -> (&str, temp::Settings) {
+        (self.undo.device.as_ref().unwrap_or(&self.home_device), self.undo.space())
+    }
+
+    /// Removes what an earlier life has left where nothing is recovered.
+    async fn clear_spaces(&self, executor: &Executor) -> Result<()> {
+        let (device, undo) = self.undo_place();
+        temp::Space::clear(executor, temp::FILE, self.temp_place()).await?;
+        temp::Space::clear(executor, version::FILE, (device, &undo)).await
     }
 
     /// Temporary space and the device that holds it.
@@ -144,7 +161,7 @@ impl Database {
         settings.check()?;
         let home_device = device(executor, &settings.home_device)?;
         let log_device = device(executor, &settings.log_device)?;
-        temp::Space::clear(executor, settings.temp_place()).await?;
+        settings.clear_spaces(executor).await?;
         let log = Log::create(executor, log_device, &settings.log).await?;
         let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
@@ -182,6 +199,7 @@ impl Database {
         let memory = (RefCell::default(), Backup::default());
         let database = Database::assemble(executor, settings, log, (buffer, memory), Some(home), contents);
         checkpoint::start(&database);
+        database.keep_moments();
         Ok(database)
     }
 
@@ -193,7 +211,7 @@ impl Database {
     pub async fn open(executor: &Executor, mut settings: Settings, path: &str) -> Result<Database> {
         settings.check()?;
         let home_device = device(executor, &settings.home_device)?;
-        temp::Space::clear(executor, settings.temp_place()).await?;
+        settings.clear_spaces(executor).await?;
         let (mut home, mut contents) = Home::open(executor, home_device, path).await?;
         settings.buffer.page_size = contents.page_size as usize;
         settings.log.page_size = contents.log_page_size as usize;
@@ -250,6 +268,7 @@ impl Database {
         database.0.recovery.set(RecoveryReport { backup_bytes, load_ns, ..database.recovery() });
         database.0.buffer.bring_residents().await?;
         checkpoint::start(&database);
+        database.keep_moments();
         Ok(database)
     }
 
@@ -267,11 +286,15 @@ impl Database {
         statistics.reserve(contents.partitions.len());
         let partitions = contents.partitions.iter().cloned().map(Rc::new).collect();
         sets.borrow_mut().set_logging(settings.logging);
+        let (device, space) = settings.undo_place();
+        let undo = temp::Space::new(executor, version::FILE, (device, &space));
         Database(Rc::new(Inner {
             executor: executor.clone(),
-            temp: temp::Space::new(executor, settings.temp_place()),
+            temp: temp::Space::new(executor, temp::FILE, settings.temp_place()),
             locks: RefCell::new(LockTable::new(settings.victim)),
-            versions: RefCell::default(),
+            versions: RefCell::new(Versions::new(settings.undo.clone(), undo.extent_bytes() as usize, log.durable())),
+            undo,
+            undo_room: WaitQueue::new(),
             keeps_versions: Cell::new(false),
             last_commit: Cell::new(log.durable()),
             registry: RefCell::new(registry),
@@ -307,6 +330,7 @@ impl Database {
     pub async fn close(self) -> Result<()> {
         self.0.closing.set(true);
         self.0.temp.remove().await?;
+        self.0.undo.remove().await?;
         self.checkpoint().await?;
         self.retire_tiers().await
     }

@@ -10,9 +10,10 @@ use driver::{Access, DeviceTraits, FaultKind, FileId, Frame, Op};
 use executor::{Executor, Turn};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::rc::Rc;
 
-/// The file's name on its device.
+/// The name of temporary space's file on its device.
 pub const FILE: &str = "temp.space";
 
 /// Clusters of an extent: they lie one after the other, so that a run is mostly written and read in sequence.
@@ -51,6 +52,7 @@ pub(crate) struct Space(Rc<Inner>);
 
 struct Inner {
     executor: Executor,
+    name: &'static str,
     device: String,
     settings: Settings,
     /// The file, once it was needed.
@@ -66,7 +68,7 @@ struct Inner {
 
 /// Consecutive clusters of the file. The last handle gives them back: whoever writes to them holds one until the write has
 /// ended, be it wanted or not, so that nobody else's clusters are overwritten.
-pub(super) struct Extent {
+pub(crate) struct Extent {
     space: Space,
     number: u32,
 }
@@ -90,11 +92,12 @@ impl Drop for Extent {
 }
 
 impl Space {
-    /// Temporary space that has no file yet.
-    pub fn new(executor: &Executor, (device, settings): (&str, &Settings)) -> Space {
+    /// A space that has no file yet; it will have this name.
+    pub fn new(executor: &Executor, name: &'static str, (device, settings): (&str, &Settings)) -> Space {
         let statistics = Statistics { cluster_size: settings.cluster_size as u64, ..Statistics::default() };
         Space(Rc::new(Inner {
             executor: executor.clone(),
+            name,
             file: Cell::new(None),
             growth: Turn::new(),
             free: RefCell::default(),
@@ -111,10 +114,10 @@ impl Space {
     ///
     /// # Errors
     /// The driver's, or [`Error::Setting`] if the device does not exist or does not suit the settings.
-    pub async fn clear(executor: &Executor, (device, settings): (&str, &Settings)) -> Result<()> {
+    pub async fn clear(executor: &Executor, name: &str, (device, settings): (&str, &Settings)) -> Result<()> {
         settings.check(executor, device)?;
         let device = crate::database::device(executor, device)?;
-        executor.perform(Op::Remove { device, name: FILE.to_owned() }).await.result?;
+        executor.perform(Op::Remove { device, name: name.to_owned() }).await.result?;
         Ok(())
     }
 
@@ -124,7 +127,7 @@ impl Space {
     /// As [`Space::clear`].
     pub async fn remove(&self) -> Result<()> {
         if self.0.file.take().is_some() {
-            Space::clear(&self.0.executor, (&self.0.device, &self.0.settings)).await?;
+            Space::clear(&self.0.executor, self.0.name, (&self.0.device, &self.0.settings)).await?;
         }
         Ok(())
     }
@@ -145,7 +148,8 @@ impl Space {
         if statistics.writes == 0 { Statistics::default() } else { statistics }
     }
 
-    fn extent_bytes(&self) -> u64 {
+    /// Bytes of an extent.
+    pub(crate) fn extent_bytes(&self) -> u64 {
         self.0.extent_clusters * self.cluster_size() as u64
     }
 
@@ -163,7 +167,7 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::TempFull`], or the driver's.
-    pub(super) async fn extent(&self) -> Result<Rc<Extent>> {
+    pub(crate) async fn extent(&self) -> Result<Rc<Extent>> {
         loop {
             let first = self.0.free.borrow_mut().pop_first();
             if let Some(number) = first {
@@ -213,7 +217,7 @@ impl Space {
             return Ok(file);
         }
         let device = crate::database::device(&inner.executor, &inner.device)?;
-        let (file, _) = inner.executor.open(device, FILE, true).await?;
+        let (file, _) = inner.executor.open(device, inner.name, true).await?;
         inner.file.set(Some((file, inner.executor.traits(device))));
         Ok(file)
     }
@@ -226,7 +230,7 @@ impl Space {
     /// The error that a damaged cluster makes; it lies in this extent.
     pub(super) fn damaged(&self, extent: u32, damage: Damage) -> Error {
         let offset = self.offset(extent, damage.cluster % self.extent_clusters());
-        Error::DamagedTemp { file: FILE.to_owned(), offset, detail: damage.detail }
+        Error::DamagedTemp { file: self.0.name.to_owned(), offset, detail: damage.detail }
     }
 
     fn offset(&self, extent: u32, index: u32) -> u64 {
@@ -240,6 +244,50 @@ impl Space {
     /// Pays for one read or write and says how it is made. What follows it need not wait for anything.
     pub(super) async fn pay(&self) -> Access {
         access(&self.0.executor, &self.opened().1).await
+    }
+
+    /// Writes an extent from its beginning on; the end of the last cluster that `bytes` reach is zeros.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(crate) async fn store(&self, extent: &Rc<Extent>, bytes: &[u8]) -> Result<()> {
+        debug_assert!(bytes.len() as u64 <= self.extent_bytes(), "it fits");
+        for (index, part) in bytes.chunks(self.cluster_size()).enumerate() {
+            let mut buffer = self.0.executor.frames(1, self.cluster_size())?.pop().expect("one was asked for");
+            buffer[..part.len()].copy_from_slice(part);
+            buffer[part.len()..].fill(0);
+            let access = self.pay().await;
+            let (file, offset) = (self.opened().0, self.offset(extent.number, index as u32));
+            let (length, keep) = (self.cluster_size() as u32, Rc::clone(extent));
+            let op = Op::Write { file, offset, length, buffer, durable: false, access };
+            let written = self.0.executor.perform(op).await.result;
+            drop(keep);
+            written?;
+            let mut statistics = self.0.statistics.get();
+            statistics.writes += 1;
+            self.0.statistics.set(statistics);
+        }
+        Ok(())
+    }
+
+    /// Reads the blocks of an extent that `range` touches, of `block` bytes each, a divisor of the cluster size: their bytes,
+    /// and where in the extent they begin.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(crate) async fn load(&self, extent: &Rc<Extent>, range: Range<usize>, block: usize) -> Result<(Frame, usize)> {
+        let start = range.start - range.start % block;
+        let length = (range.end.next_multiple_of(block)).min(self.extent_bytes() as usize) - start;
+        let buffer = self.0.executor.frames(1, length)?.pop().expect("one was asked for");
+        let access = self.pay().await;
+        let (file, offset) = (self.opened().0, self.offset(extent.number, 0) + start as u64);
+        let op = Op::Read { file, offset, length: length as u32, buffer, access };
+        let completion = self.0.executor.perform(op).await;
+        let mut statistics = self.0.statistics.get();
+        statistics.reads += 1;
+        self.0.statistics.set(statistics);
+        completion.result?;
+        Ok((completion.buffer.expect("a read gives its buffer back"), start))
     }
 
     /// Starts to write cluster `index` of an extent. The frame goes home to `frames` when the write has ended, and its failure

@@ -122,7 +122,7 @@ impl Transaction {
         let found = self.database.describe(partition)?;
         if let Organization::Set { arrivals: true, .. } = found.organization {
             let number = |key: &[u8]| u64::from_be_bytes(key.try_into().expect("the key of an arrival is its number"));
-            return self.scan_set(partition, |key, record| look(position_of(partition, number(key)), record));
+            return self.scan_set(partition, |key, record| look(position_of(partition, number(key)), record)).await;
         }
         if !matches!(found.organization, Organization::Append { .. }) {
             return Err(found.wrong_organization("use a cursor or object numbers"));
@@ -166,15 +166,7 @@ impl Transaction {
         let database = self.database.clone();
         for number in 1..count {
             let page = PageId::new(partition, number);
-            let read = || {
-                let mut seen = Vec::new();
-                for (slot, _) in database.appended(page)? {
-                    let position = Position { page, slot };
-                    seen.extend(database.appended_in(viewing.view, position)?.map(|record| (position, record)));
-                }
-                Ok(seen)
-            };
-            let seen = database.refer(partition, read).await?;
+            let seen = database.appended_in(viewing.view, page).await?;
             self.tell(page, 0, false);
             if seen.iter().any(|(position, record)| !look(*position, &record[1..])) {
                 return Ok(());
@@ -266,13 +258,14 @@ impl crate::Database {
         Ok(allocator::read(pool.page(PageId::new(partition, 0))?).page_count)
     }
 
-    fn appended(&self, id: PageId) -> Result<Vec<(u16, usize)>, Need> {
+    /// The records of a page, with their slots; none if it holds none yet.
+    pub(crate) fn appended(&self, id: PageId) -> Result<Vec<(u16, Vec<u8>)>, Need> {
         let pool = self.0.buffer.pool().borrow();
         let page = pool.page(id)?;
         if header::kind(page) != Some(PageKind::Append) {
             return Ok(Vec::new());
         }
-        Ok((0..slotted::count(page)).map(|slot| (slot, slotted::value(page, slot).len())).collect())
+        Ok((0..slotted::count(page)).map(|slot| (slot, slotted::value(page, slot).to_vec())).collect())
     }
 
     fn appended_at(&self, position: Position) -> Result<Vec<u8>, Need> {

@@ -8,7 +8,7 @@ use crate::database::Database;
 use crate::lock::{Attempt, Mode, Resource};
 use crate::organization::b_tree;
 use crate::page::{Pages, slotted};
-use crate::version::Viewing;
+use crate::version::{Past, Viewing};
 use crate::{Need, Result};
 use base::PartitionId;
 use std::collections::{BTreeMap, VecDeque};
@@ -37,15 +37,12 @@ pub struct Cursor {
     /// Where the range ends, on the far side.
     to: Bound<Vec<u8>>,
     /// Records read and locked, not yet shown.
-    ready: VecDeque<(Vec<u8>, Value)>,
+    ready: VecDeque<(Vec<u8>, Past)>,
 }
-
-/// A stored value.
-type Value = Vec<u8>;
 
 /// A leaf's share of a range: its records, and where to go on.
 struct Share {
-    records: VecDeque<(Vec<u8>, Value)>,
+    records: VecDeque<(Vec<u8>, Past)>,
     from: Option<Bound<Vec<u8>>>,
 }
 
@@ -58,8 +55,8 @@ impl Cursor {
     }
 
     /// What its view sees of the share of a leaf that was just read.
-    fn seen(&self, database: &Database, mut share: Share) -> Share {
-        let Some(viewing) = &self.viewing else { return share };
+    fn seen(&self, database: &Database, mut share: Share) -> Result<Share> {
+        let Some(viewing) = &self.viewing else { return Ok(share) };
         let from = as_slice(self.from.as_ref().expect("the range is not at its end"));
         // What is before the next leaf; the range may end earlier.
         let (lower, upper) = match (self.direction, &share.from) {
@@ -73,21 +70,17 @@ impl Cursor {
             Direction::Backward => is_after(key, &self.to),
         };
         let ghosts = database.ghosts_within(self.partition, (lower, upper));
-        let mut records: BTreeMap<Vec<u8>, Option<Value>> = ghosts.into_iter().map(|key| (key, None)).collect();
-        records.extend(share.records.into_iter().map(|(key, value)| (key, Some(value))));
-        let mut states: VecDeque<(Vec<u8>, Value)> = records
-            .into_iter()
-            .filter(|(key, _)| is_within(key))
-            .filter_map(|(key, mut state)| {
-                database.take_back(viewing.view, self.partition, &key, &mut state);
-                state.map(|state| (key, state))
-            })
-            .collect();
-        if self.direction == Direction::Backward {
-            states.make_contiguous().reverse();
+        let mut records: BTreeMap<Vec<u8>, Option<Vec<u8>>> = ghosts.into_iter().map(|key| (key, None)).collect();
+        records.extend(share.records.into_iter().map(|(key, past)| (key, past.state)));
+        share.records = VecDeque::with_capacity(records.len());
+        for (key, state) in records.into_iter().filter(|(key, _)| is_within(key)) {
+            let past = database.take_back(viewing.view, self.partition, &key, state)?;
+            match self.direction {
+                Direction::Forward => share.records.push_back((key, past)),
+                Direction::Backward => share.records.push_front((key, past)),
+            }
         }
-        share.records = states;
-        share
+        Ok(share)
     }
 }
 
@@ -171,7 +164,13 @@ impl Transaction {
             return Err(self.database.describe(cursor.partition)?.wrong_organization("a set has no order; scan it"));
         }
         self.depart()?;
-        while cursor.ready.is_empty() {
+        loop {
+            if let Some((key, past)) = cursor.ready.pop_front() {
+                match self.resolve(cursor, &key, past).await? {
+                    Some(value) => return Ok(Some((key, value))),
+                    None => continue,
+                }
+            }
             if cursor.from.is_none() {
                 return Ok(None);
             }
@@ -180,7 +179,7 @@ impl Transaction {
             }
             let database = self.database.clone();
             let read = || match self.read_leaf(cursor)? {
-                Step::Read(share) => Ok(Step::Read(cursor.seen(&database, share))),
+                Step::Read(share) => Ok(Step::Read(cursor.seen(&database, share)?)),
                 blocked @ Step::Blocked(_) => Ok(blocked),
             };
             match database.refer(cursor.partition, read).await? {
@@ -194,16 +193,21 @@ impl Transaction {
                 Step::Blocked(resource) => self.lock(resource, Mode::Shared).await?,
             }
         }
-        let Some((key, stored)) = cursor.ready.pop_front() else { return Ok(None) };
-        let value = match (long_value::read(&stored), &cursor.viewing) {
-            (Stored::Here(value), _) => value.to_vec(),
-            (Stored::Elsewhere(length, first), None) => self.database.fetch(cursor.partition, length, first).await?,
-            (Stored::Elsewhere(..), Some(viewing)) => {
-                let value = self.database.read_at(viewing.view, cursor.partition, &key).await?;
-                value.expect("what a view sees of a record stays")
-            }
+    }
+
+    /// The value of a record that was read; `None` if a view sees none there after all.
+    async fn resolve(&self, cursor: &Cursor, key: &[u8], past: Past) -> Result<Option<Vec<u8>>> {
+        let (database, partition) = (&self.database, cursor.partition);
+        let stored = match &cursor.viewing {
+            Some(viewing) => database.all_the_way(viewing.view, partition, key, past).await?,
+            None => past.state,
         };
-        Ok(Some((key, value)))
+        let Some(stored) = stored else { return Ok(None) };
+        match (long_value::read(&stored), &cursor.viewing) {
+            (Stored::Here(value), _) => Ok(Some(value.to_vec())),
+            (Stored::Elsewhere(length, first), None) => database.fetch(partition, length, first).await.map(Some),
+            (Stored::Elsewhere(..), Some(viewing)) => database.read_at(viewing.view, partition, key).await,
+        }
     }
 
     /// Reads the next leaf's share, locking as it goes; stops at the first lock that has to be waited for.
@@ -233,7 +237,7 @@ impl Transaction {
                 }
                 return Ok(Step::Read(share));
             }
-            share.records.push_back((key.clone(), slotted::value(page, slot).to_vec()));
+            share.records.push_back((key.clone(), Past::present(slotted::value(page, slot))));
         }
         match position.fence {
             // The records up to the fence are done; the next leaf begins there, even if it is beyond the range. The gap that
@@ -277,7 +281,7 @@ impl Transaction {
             if let Some(resource) = self.lock_seen(cursor, Some(&key))? {
                 return Ok(Step::Blocked(resource));
             }
-            share.records.push_back((key.clone(), slotted::value(page, slot).to_vec()));
+            share.records.push_back((key.clone(), Past::present(slotted::value(page, slot))));
         }
         let goes_on = |fence: &Vec<u8>| match &cursor.to {
             Bound::Included(to) | Bound::Excluded(to) => fence > to,

@@ -58,16 +58,8 @@ impl Database {
     /// # });
     /// ```
     pub async fn begin_at(&self, isolation: Isolation) -> Result<Transaction> {
-        self.begin_tried(None, isolation).await
-    }
-
-    /// Begins a transaction that counts as old as an earlier try.
-    pub(super) async fn begin_tried(&self, began: Option<u64>, isolation: Isolation) -> Result<Transaction> {
-        let mut transaction = self.begin_aged(began).await?;
-        if isolation != Isolation::Serializable {
-            self.await_segments().await;
-            transaction.isolate(isolation)?;
-        }
+        let mut transaction = self.begin().await?;
+        transaction.isolate(isolation).await?;
         Ok(transaction)
     }
 
@@ -95,7 +87,12 @@ impl Transaction {
         self.state.isolation
     }
 
-    fn isolate(&mut self, isolation: Isolation) -> Result<()> {
+    /// Gives a transaction that has just begun its level.
+    pub(super) async fn isolate(&mut self, isolation: Isolation) -> Result<()> {
+        if isolation == Isolation::Serializable {
+            return Ok(());
+        }
+        self.database.await_segments().await;
         // What it reads depends on more than the order of commits, in which procedures are repeated.
         self.depart()?;
         self.state.isolation = isolation;
@@ -140,8 +137,12 @@ impl Transaction {
     /// Whether a lock that was just granted is for a change of what was changed since the transaction's moment.
     #[inline]
     pub(super) fn check_conflict(&self, partition: PartitionId, record: Resource, mode: Mode) -> Result<()> {
-        let is_free = self.state.isolation != Isolation::Snapshot || mode == Mode::Shared;
-        if is_free || canary::is_planted(Canary::LostUpdate) {
+        if self.state.isolation == Isolation::Snapshot { self.check_snapshot(partition, record, mode) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn check_snapshot(&self, partition: PartitionId, record: Resource, mode: Mode) -> Result<()> {
+        if mode == Mode::Shared || canary::is_planted(Canary::LostUpdate) {
             return Ok(());
         }
         let view = View { at: self.state.at, owner: self.state.owner };

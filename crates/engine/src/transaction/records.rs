@@ -402,7 +402,10 @@ impl Transaction {
         }
         let resource = Resource::record(partition, key_hash(key));
         match self.request(resource, mode) {
-            Outcome::Granted => self.check_conflict(partition, resource, mode).map(|()| None),
+            Outcome::Granted => {
+                self.check_conflict(partition, resource, mode)?;
+                Ok(None)
+            }
             denied => Ok(Some(Obstacle::Lock(resource, denied))),
         }
     }

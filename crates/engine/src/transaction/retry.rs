@@ -96,7 +96,10 @@ impl Database {
         // When the latest try but the first began: how long the first took does not matter for the wait behind the second.
         let mut tried = None;
         loop {
-            let mut transaction = self.begin_tried(began, isolation).await?;
+            let mut transaction = self.begin_aged(began).await?;
+            if isolation != Isolation::Serializable {
+                Box::pin(transaction.isolate(isolation)).await?;
+            }
             match work(&mut transaction).await {
                 Ok(value) => {
                     transaction.commit().await?;

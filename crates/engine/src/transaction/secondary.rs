@@ -132,8 +132,7 @@ impl Transaction {
             return Ok(());
         }
         if let Some(viewing) = self.viewing() {
-            self.database.segments_returned().await;
-            return self.range_past(viewing, partition, (secondary, &span), look);
+            return self.range_past(viewing, partition, (secondary, &span), look).await;
         }
         if found.locking != Locking::Record {
             self.depart()?;
@@ -160,7 +159,7 @@ impl Transaction {
     }
 
     /// Shows the records of a span that the view sees. An index has the present only, so every record is looked at.
-    fn range_past(
+    async fn range_past(
         &self,
         viewing: Viewing,
         partition: PartitionId,
@@ -175,7 +174,7 @@ impl Transaction {
             }
             true
         };
-        self.database.scan_set_at(viewing.view, partition, collect);
+        self.database.scan_set_at(viewing.view, partition, collect).await?;
         let _ended = within.iter().find(|((_, key), value)| !look(key, value));
         Ok(())
     }

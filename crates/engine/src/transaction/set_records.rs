@@ -111,15 +111,14 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::NoPartition`], [`Error::WrongOrganization`].
-    pub fn scan_set(&self, partition: PartitionId, mut look: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+    pub async fn scan_set(&self, partition: PartitionId, mut look: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         let found = self.database.describe(partition)?;
         if found.set_settings().is_none() {
             return Err(found.wrong_organization("use a cursor, object numbers or scan_appended"));
         }
         self.depart()?;
         if let Some(viewing) = self.viewing() {
-            self.database.scan_set_at(viewing.view, partition, look);
-            return Ok(());
+            return self.database.scan_set_at(viewing.view, partition, look).await;
         }
         let sets = self.database.0.sets.borrow();
         let _ended = sets.iterate(partition).find(|(key, value)| !look(key, value));

@@ -1,19 +1,27 @@
-//! The versions of committed changes, in the order of commits: append-only, in extents, given up from the oldest on.
+//! Rollback segments: the versions of committed changes, in the order of commits, append-only, in extents. The oldest extents
+//! go to the undo space when memory is short, and are given up when nobody needs them.
 
 use super::chain;
-use crate::lock::Resource;
+use crate::checksum::checksum;
+use crate::temp;
 use base::{Lsn, PartitionId};
 use std::collections::VecDeque;
+use std::rc::Rc;
 
-/// An extent is closed before it would be longer than this, in bytes; only a version that is longer itself makes it so.
-pub(super) const EXTENT_SIZE: usize = 64 << 10;
+/// Where an extent's versions are.
+#[derive(Clone)]
+pub(super) enum Place {
+    Memory(Vec<u8>),
+    /// In extents of the undo space, one behind the other.
+    Space(Vec<Rc<temp::Extent>>),
+}
 
 /// Consecutive versions.
-#[derive(Debug, Default)]
 pub(super) struct Extent {
-    pub(super) bytes: Vec<u8>,
-    /// Whose versions they are, and where each begins.
-    pub(super) names: Vec<(Resource, u32)>,
+    place: Place,
+    /// Bytes of all of them.
+    length: usize,
+    versions: u64,
     /// The keys of those from before deletions.
     pub(super) ghosts: Vec<(PartitionId, Vec<u8>)>,
     /// When the last of their changes was committed.
@@ -21,40 +29,68 @@ pub(super) struct Extent {
 }
 
 /// All extents, oldest first.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct History {
     /// The number of the oldest.
     first: u32,
     extents: VecDeque<Extent>,
+    /// How many of the oldest are not in memory.
+    away: usize,
+    memory_bytes: u64,
     bytes: u64,
     versions: u64,
 }
 
+/// A version that was looked for.
+pub(super) enum Found<'a> {
+    Here(&'a [u8]),
+    /// It begins there in the undo space.
+    Away(Vec<Rc<temp::Extent>>),
+    /// It was given up.
+    Gone,
+}
+
 impl History {
-    /// Adds a stored version; `ghost` is the key, where it is from before a deletion. Returns its extent and its place there.
+    /// Adds a stored version; `ghost` is the key, where it is from before a deletion. An extent is closed before it would be
+    /// longer than `extent_size` bytes; only a version that is longer itself makes it so. Returns its extent and its place.
     pub(super) fn add(
         &mut self,
-        name: Resource,
         version: &[u8],
         ghost: Option<(PartitionId, &[u8])>,
         commit: Lsn,
+        extent_size: usize,
     ) -> (u32, usize) {
-        let is_full = |extent: &Extent| !extent.bytes.is_empty() && extent.bytes.len() + version.len() > EXTENT_SIZE;
-        if self.extents.back().is_none_or(is_full) {
-            let mut extent = Extent::default();
-            extent.bytes.reserve_exact(EXTENT_SIZE.max(version.len()));
-            self.extents.push_back(extent);
+        let is_full = |extent: &Extent| extent.length > 0 && extent.length + version.len() > extent_size;
+        if self.extents.len() == self.away || self.extents.back().is_none_or(is_full) {
+            let place = Place::Memory(Vec::new());
+            let (ghosts, last_commit) = (Vec::new(), commit);
+            self.extents.push_back(Extent { place, length: 0, versions: 0, ghosts, last_commit });
         }
         let number = self.first + self.extents.len() as u32 - 1;
         let extent = self.extents.back_mut().expect("one was added");
-        let at = extent.bytes.len();
-        extent.bytes.extend_from_slice(version);
-        extent.names.push((name, at as u32));
+        let Place::Memory(bytes) = &mut extent.place else { unreachable!("the last one stays in memory") };
+        let at = bytes.len();
+        bytes.extend_from_slice(version);
+        extent.length = bytes.len();
+        extent.versions += 1;
         extent.ghosts.extend(ghost.map(|(partition, key)| (partition, key.to_vec())));
         extent.last_commit = commit;
+        self.memory_bytes += version.len() as u64;
         self.bytes += version.len() as u64;
         self.versions += 1;
         (number, at)
+    }
+
+    /// The version that begins at `at` in an extent.
+    pub(super) fn find(&self, extent: u32, at: usize) -> Found<'_> {
+        let Some(number) = extent.checked_sub(self.first) else { return Found::Gone };
+        match &self.extents[number as usize].place {
+            Place::Memory(bytes) => {
+                let bytes = &bytes[at..];
+                Found::Here(&bytes[..chain::length(bytes).expect("a link leads to a version")])
+            }
+            Place::Space(extents) => Found::Away(extents.clone()),
+        }
     }
 
     /// Whether the extent is there still.
@@ -62,20 +98,37 @@ impl History {
         extent >= self.first
     }
 
-    /// A stored version in an extent that is there.
-    pub(super) fn version(&self, extent: u32, at: usize) -> &[u8] {
-        let bytes = &self.extents[(extent - self.first) as usize].bytes[at..];
-        &bytes[..chain::length(bytes).expect("a link leads to a version")]
-    }
-
-    /// Takes the oldest extent out, with its number, if all its changes were committed up to `horizon`.
-    pub(super) fn take_oldest(&mut self, horizon: Lsn) -> Option<(u32, Extent)> {
+    /// Takes the oldest extent out, if all its changes were committed up to `horizon`.
+    pub(super) fn take_oldest(&mut self, horizon: Lsn) -> Option<Extent> {
         self.extents.front().filter(|extent| extent.last_commit <= horizon)?;
         let extent = self.extents.pop_front()?;
         self.first += 1;
-        self.bytes -= extent.bytes.len() as u64;
-        self.versions -= extent.names.len() as u64;
-        Some((self.first - 1, extent))
+        self.bytes -= extent.length as u64;
+        self.versions -= extent.versions;
+        match extent.place {
+            Place::Memory(_) => self.memory_bytes -= extent.length as u64,
+            Place::Space(_) => self.away -= 1,
+        }
+        Some(extent)
+    }
+
+    /// The number of the oldest extent in memory that gets no more versions, and a copy of it, ready to be written.
+    pub(super) fn oldest_closed(&self) -> Option<(u32, Vec<u8>)> {
+        let closed = self.extents.len().saturating_sub(1);
+        let Place::Memory(bytes) = &self.extents.get(self.away).filter(|_| self.away < closed)?.place else {
+            unreachable!("the oldest ones are away")
+        };
+        Some((self.first + self.away as u32, sealed(bytes)))
+    }
+
+    /// An extent has been written to the undo space; it may have been given up meanwhile.
+    pub(super) fn moved(&mut self, number: u32, place: Vec<Rc<temp::Extent>>) {
+        let Some(index) = number.checked_sub(self.first) else { return };
+        let extent = &mut self.extents[index as usize];
+        debug_assert_eq!(index as usize, self.away, "extents leave memory in their order");
+        extent.place = Place::Space(place);
+        self.away += 1;
+        self.memory_bytes -= extent.length as u64;
     }
 
     /// Bytes of all versions.
@@ -83,8 +136,31 @@ impl History {
         self.bytes
     }
 
+    /// Bytes of those in memory.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
     /// How many versions there are.
     pub(super) fn versions(&self) -> u64 {
         self.versions
     }
+}
+
+/// A copy of stored versions with their checksums.
+fn sealed(versions: &[u8]) -> Vec<u8> {
+    let mut bytes = versions.to_vec();
+    let mut rest = &mut bytes[..];
+    while let Some(length) = chain::length(rest) {
+        let (version, behind) = rest.split_at_mut(length);
+        let sum = checksum(&version[8..]);
+        version[4..8].copy_from_slice(&sum.to_le_bytes());
+        rest = behind;
+    }
+    bytes
+}
+
+/// Whether a version that was read is as it was written.
+pub(super) fn is_whole(version: &[u8]) -> bool {
+    chain::length(version) == Some(version.len()) && version[4..8] == checksum(&version[8..]).to_le_bytes()
 }

@@ -98,6 +98,14 @@ impl Database {
         }
     }
 
+    /// From the opening on, if moments can be travelled to for a time.
+    pub(crate) fn keep_moments(&self) {
+        if self.settings().undo.retention_ns > 0 {
+            self.0.versions.borrow_mut().horizon = self.present();
+            self.want_versions();
+        }
+    }
+
     /// Somebody reads as of `at` from now on.
     pub(crate) fn enter_snapshot(&self, at: Lsn) {
         self.0.versions.borrow_mut().snapshots.enter(at);
@@ -125,7 +133,7 @@ impl Database {
     fn relax_versions(&self) {
         let mut versions = self.0.versions.borrow_mut();
         if versions.is_wanted() {
-            versions.purge();
+            versions.purge(self.0.executor.now());
         } else {
             versions.clear();
             self.0.keeps_versions.set(false);
@@ -156,7 +164,8 @@ impl Database {
         state.undo.borrow_mut().clear();
         self.0.last_commit.set(commit);
         if self.0.keeps_versions.get() {
-            self.0.versions.borrow_mut().commit(state.owner, commit);
+            self.0.versions.borrow_mut().commit(state.owner, commit, self.0.executor.now());
+            self.relieve_memory();
         }
     }
 

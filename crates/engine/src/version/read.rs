@@ -1,6 +1,8 @@
 //! Reading records as they were at a moment.
 
 use super::View;
+use super::chain::{Link, Version};
+use crate::Result;
 use crate::database::Database;
 use crate::lock::Resource;
 use crate::organization::append::{self, LIVE, Position};
@@ -8,10 +10,37 @@ use crate::organization::b_tree;
 use crate::organization::direct::Place;
 use crate::page::{Pages, slotted};
 use crate::transaction::{Stored, key_hash, read_stored};
-use crate::{Need, Result};
-use base::{Lsn, PartitionId};
+use base::{Lsn, PageId, PartitionId};
 use std::fmt;
 use std::ops::Bound;
+
+/// A record on its way back to what a view sees.
+#[derive(Clone, Debug)]
+pub(crate) struct Past {
+    pub state: Option<Vec<u8>>,
+    /// Where its chain goes on with changes that the view does not see.
+    pub(super) rest: Link,
+}
+
+impl Past {
+    /// A record as it is.
+    pub(crate) fn present(stored: &[u8]) -> Past {
+        Past { state: Some(stored.to_vec()), rest: Link::NOWHERE }
+    }
+
+    /// Whether it is what the view sees.
+    pub(crate) fn is_done(&self) -> bool {
+        self.rest == Link::NOWHERE
+    }
+
+    /// Takes back the change that the version precedes, if it is one of this record's.
+    pub(super) fn put_back(&mut self, record: (PartitionId, &[u8]), version: &Version<'_>) {
+        if (version.partition, version.key) == record {
+            version.before.put_back(&mut self.state);
+        }
+        self.rest = version.below;
+    }
+}
 
 /// Somebody reads at a moment, perhaps only for one call.
 pub(crate) struct Viewing {
@@ -53,10 +82,37 @@ impl Database {
         self.0.last_commit.get()
     }
 
-    /// Takes the present state of a record back to what a view sees.
-    pub(crate) fn take_back(&self, view: View, partition: PartitionId, key: &[u8], state: &mut Option<Vec<u8>>) {
+    /// Takes the present state of a record back to what a view sees, as far as memory goes.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotTooOld`].
+    pub(crate) fn take_back(
+        &self,
+        view: View,
+        partition: PartitionId,
+        key: &[u8],
+        state: Option<Vec<u8>>,
+    ) -> Result<Past> {
         let name = Resource::record(partition, key_hash(key));
-        self.0.versions.borrow().take_back(view, name, (partition, key), state);
+        self.0.versions.borrow().take_back(view, name, (partition, key), state)
+    }
+
+    /// Goes on where memory ended.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotTooOld`], [`Error::DamagedTemp`], or the driver's.
+    #[inline]
+    pub(crate) async fn all_the_way(
+        &self,
+        view: View,
+        partition: PartitionId,
+        key: &[u8],
+        past: Past,
+    ) -> Result<Option<Vec<u8>>> {
+        if past.is_done() {
+            return Ok(past.state);
+        }
+        self.take_back_further(view, (partition, key), past).await
     }
 
     /// The value of `key` that a view sees.
@@ -85,71 +141,132 @@ impl Database {
 
     /// The stored value that a view sees.
     async fn stored_at(&self, view: View, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.0.versions.borrow().check(view)?;
         if !self.is_set(partition) {
             let stored = || {
-                let mut state = {
+                let state = {
                     let pool = self.0.buffer.pool().borrow();
                     let (place, leaf) = b_tree::find(&*pool, partition, key)?;
                     place.exact.then(|| slotted::value(leaf, place.slot).to_vec())
                 };
-                self.take_back(view, partition, key, &mut state);
-                Ok(state)
+                Ok(self.take_back(view, partition, key, state)?)
             };
-            return self.refer(partition, stored).await;
+            let past = self.refer(partition, stored).await?;
+            return self.all_the_way(view, partition, key, past).await;
         }
         let hash = key_hash(key);
         loop {
             let found = self.0.sets.borrow().peek(partition, key, hash).map(|found| found.map(<[u8]>::to_vec));
             match found {
                 Err(refusal) => self.overcome_refusal(partition, refusal).await?,
-                Ok(mut state) => {
+                Ok(state) => {
                     self.0.statistics.count_reference(usize::from(partition.0), true);
-                    self.take_back(view, partition, key, &mut state);
-                    return Ok(state);
+                    let past = self.take_back(view, partition, key, state)?;
+                    return self.all_the_way(view, partition, key, past).await;
                 }
             }
         }
     }
 
     /// Object `number` of a direct partition, `length` bytes at `place`, as a view sees it.
-    pub(crate) fn object_at(&self, view: View, number: u64, place: Place, length: usize) -> Result<Vec<u8>, Need> {
-        let start = usize::from(place.offset);
-        let mut state = Some(self.0.buffer.pool().borrow().page(place.page)?[start..start + length].to_vec());
-        let partition = place.page.partition;
-        let name = Resource::record(partition, number);
-        self.0.versions.borrow().take_back(view, name, (partition, &number.to_be_bytes()), &mut state);
+    ///
+    /// # Errors
+    /// [`Error::SnapshotTooOld`], a damaged page, or the driver's.
+    pub(crate) async fn object_at(&self, view: View, number: u64, place: Place, length: usize) -> Result<Vec<u8>> {
+        let (partition, start, key) = (place.page.partition, usize::from(place.offset), number.to_be_bytes());
+        let seen = || {
+            let state = self.0.buffer.pool().borrow().page(place.page)?[start..start + length].to_vec();
+            let (name, versions) = (Resource::record(partition, number), self.0.versions.borrow());
+            Ok(versions.take_back(view, name, (partition, &key), Some(state))?)
+        };
+        let past = self.refer(partition, seen).await?;
+        let state = self.all_the_way(view, partition, &key, past).await?;
         Ok(state.expect("objects are there always"))
     }
 
-    /// An appended record as a view sees it, unless it was rolled back.
-    pub(crate) fn appended_in(&self, view: View, position: Position) -> Result<Option<Vec<u8>>, Need> {
-        let mut state =
-            Some(slotted::value(self.0.buffer.pool().borrow().page(position.page)?, position.slot).to_vec());
-        let (partition, number) = (position.page.partition, append::number(position));
-        let name = Resource::record(partition, number);
-        self.0.versions.borrow().take_back(view, name, (partition, &number.to_be_bytes()), &mut state);
-        Ok(state.filter(|record| record.first() == Some(&LIVE)))
+    /// The appended records of a page that a view sees, with their places.
+    ///
+    /// # Errors
+    /// As [`Database::object_at`].
+    pub(crate) async fn appended_in(&self, view: View, page: PageId) -> Result<Vec<(Position, Vec<u8>)>> {
+        let read = || {
+            let (records, versions) = (self.appended(page)?, self.0.versions.borrow());
+            let mut pasts = Vec::with_capacity(records.len());
+            for (slot, record) in records {
+                let position = Position { page, slot };
+                let number = append::number(position);
+                let (name, key) = (Resource::record(page.partition, number), number.to_be_bytes());
+                pasts.push((position, versions.take_back(view, name, (page.partition, &key), Some(record))?));
+            }
+            Ok(pasts)
+        };
+        let mut seen = Vec::new();
+        for (position, past) in self.refer(page.partition, read).await? {
+            let key = append::number(position).to_be_bytes();
+            let record = self.all_the_way(view, page.partition, &key, past).await?;
+            seen.extend(record.filter(|record| record.first() == Some(&LIVE)).map(|record| (position, record)));
+        }
+        Ok(seen)
     }
 
-    /// Shows every record of a set that a view sees to `look`, in no particular order, until that returns false.
-    pub(crate) fn scan_set_at(&self, view: View, partition: PartitionId, mut look: impl FnMut(&[u8], &[u8]) -> bool) {
+    /// Shows every record of a set that a view sees to `look`, in no particular order, until that returns false: in one step,
+    /// but for those whose versions are not in memory.
+    ///
+    /// # Errors
+    /// As [`Database::object_at`].
+    pub(crate) async fn scan_set_at(
+        &self,
+        view: View,
+        partition: PartitionId,
+        mut look: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        self.segments_returned().await;
+        let mut later = Vec::new();
+        if self.scan_set_in_memory(view, partition, &mut look, &mut later)? {
+            return Ok(());
+        }
+        for (key, past) in later {
+            let value = self.all_the_way(view, partition, &key, past).await?;
+            if value.is_some_and(|value| !look(&key, &value)) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The step of [`Database::scan_set_at`]; what is left to be read is `later`. True if `look` has ended it.
+    fn scan_set_in_memory(
+        &self,
+        view: View,
+        partition: PartitionId,
+        look: &mut impl FnMut(&[u8], &[u8]) -> bool,
+        later: &mut Vec<(Vec<u8>, Past)>,
+    ) -> Result<bool> {
         let (sets, versions) = (self.0.sets.borrow(), self.0.versions.borrow());
-        let mut show = |key: &[u8], value: Option<&[u8]>| {
+        versions.check(view)?;
+        let mut show = |key: &[u8], value: Option<&[u8]>| -> Result<bool> {
             let name = Resource::record(partition, key_hash(key));
             if !versions.is_changed_since(view, name) {
-                return value.is_none_or(|value| look(key, value));
+                return Ok(value.is_some_and(|value| !look(key, value)));
             }
-            let mut state = value.map(<[u8]>::to_vec);
-            versions.take_back(view, name, (partition, key), &mut state);
-            state.is_none_or(|value| look(key, &value))
+            let past = versions.take_back(view, name, (partition, key), value.map(<[u8]>::to_vec))?;
+            if !past.is_done() {
+                later.push((key.to_vec(), past));
+                return Ok(false);
+            }
+            Ok(past.state.is_some_and(|value| !look(key, &value)))
         };
-        if sets.iterate(partition).any(|(key, value)| !show(key, Some(value))) {
-            return;
+        for (key, value) in sets.iterate(partition) {
+            if show(key, Some(value))? {
+                return Ok(true);
+            }
         }
-        let everything = (Bound::Unbounded, Bound::Unbounded);
-        let is_gone = |key: &&[u8]| sets.peek(partition, key, key_hash(key)).is_ok_and(|found| found.is_none());
-        let _shown = versions.ghosts.range(partition, everything).filter(is_gone).all(|key| show(key, None));
+        for key in versions.ghosts.range(partition, (Bound::Unbounded, Bound::Unbounded)) {
+            let is_gone = sets.peek(partition, key, key_hash(key)).is_ok_and(|found| found.is_none());
+            if is_gone && show(key, None)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The keys of a b-tree within a range that no scan of the present finds, and one of a view may have to.

@@ -1,11 +1,11 @@
 //! Reading the database as it was at one moment.
 
-use crate::Result;
 use crate::database::Database;
 use crate::organization::append::Position;
 use crate::set::FieldValue;
 use crate::transaction::{Cursor, Direction, Transaction};
-use base::{Lsn, PartitionId};
+use crate::{Error, Result};
+use base::{Instant, Lsn, PartitionId};
 use std::ops::Bound;
 
 /// The database as it was at one moment: all that was committed by then, and nothing else. Reading it takes no locks, waits
@@ -36,10 +36,67 @@ impl Database {
         self.refuse_while_repeating()?;
         self.await_segments().await;
         let snapshot = Snapshot(self.begin_reading(self.present()));
-        if self.settings().log.durable {
-            self.log().wait_durable(snapshot.moment()).await?;
-        }
+        self.confirm(snapshot.moment()).await?;
         Ok(snapshot)
+    }
+}
+
+impl Database {
+    /// The database as it was at a position of the log, which may be any that [`Snapshot::moment`] gives.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotTooOld`] if that is longer ago than `[undo] retention` says, or before the database was opened, and no
+    /// snapshot of that moment is held; [`Error::Setting`] if it is still to come; [`Error::LogFailed`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # let undo = entresol_engine::version::Settings { retention_ns: 60_000_000_000, ..Default::default() };
+    /// # let settings = entresol_engine::Settings { undo, ..Default::default() };
+    /// # with_database_of(settings, async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+    /// let bought = database.snapshot().await?.moment();
+    /// database.transaction(async |tx| tx.delete(notes, b"milk").await).await?;
+    /// let mut then = database.as_of(bought).await?;
+    /// assert!(then.get(notes, b"milk").await?.is_some());
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn as_of(&self, moment: Lsn) -> Result<Snapshot> {
+        self.refuse_while_repeating()?;
+        if moment > self.log().end() {
+            return Err(Error::Setting(format!("{moment} is still to come: the log ends at {}", self.log().end())));
+        }
+        self.await_segments().await;
+        let oldest = self.0.versions.borrow().oldest_moment(self.present());
+        if moment < oldest && !self.0.versions.borrow().snapshots.is_held(moment) {
+            return Err(Error::SnapshotTooOld { oldest });
+        }
+        let snapshot = Snapshot(self.begin_reading(moment));
+        self.confirm(moment).await?;
+        Ok(snapshot)
+    }
+
+    /// The database as it was at a time of the executor's clock, to a hundredth of a second.
+    ///
+    /// # Errors
+    /// As [`Database::as_of`].
+    pub async fn as_of_time(&self, time: Instant) -> Result<Snapshot> {
+        let moment = self.0.versions.borrow().moment_at(time);
+        match moment {
+            Some(moment) => self.as_of(moment).await,
+            None => Err(Error::SnapshotTooOld { oldest: self.0.versions.borrow().oldest_moment(self.present()) }),
+        }
+    }
+
+    /// Waits until what was committed up to `moment` is durable.
+    async fn confirm(&self, moment: Lsn) -> Result<()> {
+        let moment = moment.min(self.present());
+        if self.settings().log.durable && moment > self.log().durable() {
+            self.log().wait_durable(moment).await?;
+        }
+        Ok(())
     }
 }
 
@@ -130,14 +187,13 @@ impl Snapshot {
         self.0.scan_appended(partition, look).await
     }
 
-    /// Shows every record of a set to `look`, in no particular order, until that returns false; in one step, while nothing
-    /// else runs.
+    /// Shows every record of a set to `look`, in no particular order, until that returns false: in one step, during which
+    /// nothing else runs.
     ///
     /// # Errors
     /// As [`Transaction::scan_set`].
     pub async fn scan_set(&mut self, partition: PartitionId, look: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        self.0.database().segments_returned().await;
-        self.0.scan_set(partition, look)
+        self.0.scan_set(partition, look).await
     }
 
     /// As [`Transaction::range`], but it looks at every record of the set: an index has the present only.

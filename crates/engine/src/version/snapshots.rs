@@ -22,6 +22,11 @@ impl Snapshots {
         }
     }
 
+    /// Whether one is of this moment.
+    pub(super) fn is_held(&self, at: Lsn) -> bool {
+        self.at.contains_key(&at)
+    }
+
     /// How many are in use.
     pub(super) fn count(&self) -> usize {
         self.at.values().sum()

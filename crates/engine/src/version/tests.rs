@@ -3,7 +3,7 @@
 use crate::catalog::{Locking, Organization};
 use crate::set::SEGMENT_SIZES;
 use crate::{Database, Direction, Error, Isolation, PartitionSpec, Result, Savepoint, Settings, Snapshot, Transaction};
-use base::{PartitionId, Random};
+use base::{Lsn, PartitionId, Random};
 use executor::{Executor, Order};
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -73,7 +73,7 @@ fn value(random: &mut Random) -> Vec<u8> {
     let length = match random.below(10) {
         0 => 5_000 + random.below(9_000),
         1..4 => 8,
-        _ => random.below(120),
+        _ => random.below(700),
     };
     (0..length).map(|_| random.below(256) as u8).collect()
 }
@@ -153,7 +153,8 @@ impl Model {
         tx.scan_set(self.partitions[SET], |key, value| {
             found.push((key.to_vec(), value.to_vec()));
             true
-        })?;
+        })
+        .await?;
         found.sort();
         assert_eq!(found, self.of(seen, SET));
         let number = random.below(OBJECTS);
@@ -203,38 +204,46 @@ impl Model {
     }
 }
 
-async fn history(executor: &Executor, seed: u64) -> Result<()> {
+/// A random history; in one of odd number all that can goes to the undo space at once. Returns how often that was read.
+async fn history(executor: &Executor, seed: u64) -> Result<u64> {
     let mut random = Random::stream(seed, "versions");
-    let database = Database::create(executor, Settings::default()).await?;
+    let small = super::Settings { cluster_size: 512, memory: 0, ..super::Settings::default() };
+    let undo = if seed % 2 == 1 { small } else { super::Settings::default() };
+    let retention_ns = if seed % 3 == 2 { 1_000_000_000_000 } else { 0 };
+    let undo = super::Settings { retention_ns, ..undo };
+    let keeps_all = retention_ns > 0;
+    let database = Database::create(executor, Settings { undo, ..Settings::default() }).await?;
+    let mut pasts: Vec<(Lsn, State)> = Vec::new();
     let mut model = Model::new(&database).await?;
     let (mut clients, mut snapshots): (Vec<Client>, Vec<(Snapshot, State)>) = Default::default();
-    for _ in 0..300 {
+    for _ in 0..500 {
         match random.below(20) {
-            0 | 1 if clients.len() < 4 => {
+            0..3 if clients.len() < 5 => {
                 let isolation = Isolation::ALL[random.below(3) as usize];
                 let tx = database.begin_at(isolation).await?;
                 let began = model.committed.clone();
                 let (own, savepoints) = Default::default();
                 clients.push(Client { tx, own, began, began_at: model.commits, savepoints });
             }
-            2 if snapshots.len() < 3 => snapshots.push((database.snapshot().await?, model.committed.clone())),
-            3 if !snapshots.is_empty() => drop(snapshots.remove(random.below(snapshots.len() as u64) as usize)),
-            4 | 5 if !clients.is_empty() => {
+            3 if snapshots.len() < 3 => snapshots.push((database.snapshot().await?, model.committed.clone())),
+            4 if !snapshots.is_empty() => drop(snapshots.remove(random.below(snapshots.len() as u64) as usize)),
+            5 | 6 if !clients.is_empty() => {
                 let client = clients.remove(random.below(clients.len() as u64) as usize);
                 client.tx.commit().await?;
                 model.commit(client.own);
+                pasts.push((database.present(), model.committed.clone()));
             }
-            6 if !clients.is_empty() => {
+            7 if !clients.is_empty() => {
                 let client = clients.remove(random.below(clients.len() as u64) as usize);
                 client.tx.rollback().await?;
             }
             _ if clients.is_empty() => {}
-            7 => {
+            8 => {
                 let index = random.below(clients.len() as u64) as usize;
                 let client = &mut clients[index];
                 client.savepoints.push((client.tx.savepoint(), client.own.clone()));
             }
-            8 => {
+            9 => {
                 let index = random.below(clients.len() as u64) as usize;
                 let client = &mut clients[index];
                 if let Some((savepoint, own)) = client.savepoints.pop() {
@@ -242,10 +251,10 @@ async fn history(executor: &Executor, seed: u64) -> Result<()> {
                     client.own = own;
                 }
             }
-            9..16 => {
+            10..17 => {
                 let index = random.below(clients.len() as u64) as usize;
                 let done = unless_blocked(executor, model.change(&mut clients[index], &mut random)).await;
-                if !matches!(done, Some(Ok(()))) {
+                if matches!(done, Some(Err(_))) {
                     clients.remove(index).tx.rollback().await?;
                 }
             }
@@ -260,6 +269,10 @@ async fn history(executor: &Executor, seed: u64) -> Result<()> {
                 model.compare(tx, &seen, &mut random).await?;
             }
         }
+        if keeps_all && random.chance(0.2) && !pasts.is_empty() {
+            let (moment, seen) = &pasts[random.below(pasts.len() as u64) as usize];
+            model.compare(database.as_of(*moment).await?.as_transaction(), seen, &mut random).await?;
+        }
         if let Some((snapshot, seen)) = snapshots.first_mut() {
             model.compare(snapshot.as_transaction(), seen, &mut random).await?;
         }
@@ -272,18 +285,103 @@ async fn history(executor: &Executor, seed: u64) -> Result<()> {
     let mut last = database.snapshot().await?;
     model.compare(last.as_transaction(), &model.committed.clone(), &mut random).await?;
     drop(last);
-    assert!(!database.0.keeps_versions.get(), "nobody reads the past any more");
-    assert_eq!(database.versions(), crate::version::VersionReport::default());
-    database.check(|_| ()).await.map(|_| ())
+    assert_eq!(database.0.keeps_versions.get(), keeps_all, "nobody reads the past any more");
+    let report = database.versions();
+    assert_eq!((report.snapshots, report.given_up, &report.failure), (0, 0, &None));
+    assert_eq!(report.versions > 0, keeps_all);
+    database.check(|_| ()).await?;
+    Ok(database.0.undo.statistics().reads)
 }
 
 #[test]
 fn every_reader_sees_its_moment() {
+    let mut reads = 0;
     for seed in 0..60 {
         let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
         let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
         let done = executor.run(history(&executor, seed)).expect("the machine goes on");
-        done.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        reads += done.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         executor.stop();
     }
+    assert!(reads > 100, "the undo space was read {reads} times");
+}
+
+/// A database whose versions all go to the undo space at once, and its partition of a hundred records.
+async fn spilling(executor: &Executor, size: u64) -> Result<(Database, PartitionId)> {
+    let undo = super::Settings { cluster_size: 512, memory: 0, size, ..super::Settings::default() };
+    let database = Database::create(executor, Settings { undo, ..Settings::default() }).await?;
+    let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    for key in 0..100_u8 {
+        database.transaction(async |tx| tx.put(notes, &[key], &[key; 200]).await).await?;
+    }
+    Ok((database, notes))
+}
+
+async fn overwrite(database: &Database, notes: PartitionId, rounds: u8) -> Result<()> {
+    for round in 0..rounds {
+        for key in 0..100_u8 {
+            database.transaction(async |tx| tx.put(notes, &[key], &[round; 200]).await).await?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_long_reader_costs_one_version_of_each_record() {
+    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let done = executor.run(async {
+        let (database, notes) = spilling(&executor, 1 << 30).await?;
+        let mut long = database.snapshot().await?;
+        overwrite(&database, notes, 20).await?;
+        assert_eq!(database.versions().versions, 100);
+        assert_eq!(long.get(notes, &[7]).await?, Some(vec![7; 200]));
+        drop(long);
+        assert_eq!((database.versions().versions, database.0.undo.statistics().bytes_in_use), (0, 0));
+        Ok::<(), Error>(())
+    });
+    done.expect("the machine goes on").expect("nothing fails");
+    executor.stop();
+}
+
+#[test]
+fn a_reader_for_whom_there_is_no_room_is_told_so_and_stops_nobody() {
+    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let done = executor.run(async {
+        let (database, notes) = spilling(&executor, 8 << 10).await?;
+        let mut old = database.snapshot().await?;
+        overwrite(&database, notes, 1).await?;
+        assert!(database.versions().bytes <= 8 << 10, "{:?}", database.versions());
+        let failed = old.get(notes, &[7]).await;
+        assert!(matches!(failed, Err(Error::SnapshotTooOld { .. })), "{failed:?}");
+        assert_eq!(database.snapshot().await?.get(notes, &[7]).await?, Some(vec![0; 200]));
+        Ok::<(), Error>(())
+    });
+    done.expect("the machine goes on").expect("nothing fails");
+    executor.stop();
+}
+
+#[test]
+fn a_damaged_version_is_named() {
+    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let done = executor.run(async {
+        let (database, notes) = spilling(&executor, 1 << 30).await?;
+        let mut old = database.snapshot().await?;
+        overwrite(&database, notes, 1).await?;
+        let device = crate::database::device(&executor, "disk")?;
+        let (file, length) = executor.open(device, super::FILE, false).await?;
+        let mut zeros = executor.frames(1, 4096)?.pop().expect("one was asked for");
+        zeros.fill(0);
+        assert!(length > 4096);
+        let access = driver::Access::Asynchronous;
+        let op = driver::Op::Write { file, offset: 0, length: 4096, buffer: zeros, durable: false, access };
+        executor.perform(op).await.result?;
+        let failed = old.get(notes, &[0]).await;
+        assert!(matches!(failed, Err(Error::DamagedTemp { .. })), "{failed:?}");
+        Ok::<(), Error>(())
+    });
+    done.expect("the machine goes on").expect("nothing else fails");
+    executor.stop();
 }

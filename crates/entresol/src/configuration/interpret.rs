@@ -6,7 +6,7 @@ use super::error::{ConfigurationError, Problem};
 use super::section::{Document, Section};
 use super::{
     Buffer, Cache, Checkpoint, Commit, Configuration, DEFAULT_DEVICE, Device, Driver, Locks, Log, Partition, Temp,
-    WriteBuffer, catalogue, schema,
+    Undo, WriteBuffer, catalogue, schema,
 };
 use devices::Hardware;
 use engine::checkpoint::Strategy;
@@ -115,7 +115,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
     let write_buffer = root.section("write_buffer", |section| WriteBuffer::read(section, &context, buffer.page_size));
     let (log, log_of_sets) =
         root.section("log", |section| (Log::read(section, &context, write_buffer.is_some()), section.span("sets")));
-    let undo = root.section("undo", |section| section.has("device").then(|| context.device(section)));
+    let undo = root.section("undo", |section| Undo::read(section, &context));
     let temp = root.section("temp", |section| read_temp(section, &context));
     let commit = root.section("commit", |section| Commit { update: section.choice("update").unwrap_or_default() });
     let checkpoint = root.section("checkpoint", |section| read_checkpoint(section, log.size));

@@ -57,7 +57,8 @@ fn every_section_is_read() {
         durable = false
         hold_locks = "until-durable"
         [undo]
-        device = "disk"
+        memory = "1 MiB"
+        retention = "90 s"
         [temp]
         device = "flash"
         [commit]
@@ -127,7 +128,7 @@ fn every_section_is_read() {
             hold_locks: LockHold::UntilDurable,
             ..Log::default()
         },
-        undo: Some("disk".to_owned()),
+        undo: Undo { memory: 1 << 20, retention_ns: 90_000_000_000, ..Undo::default() },
         temp: Temp { device: "flash".to_owned(), ..Temp::default() },
         commit: Commit { update: Update::Force },
         checkpoint: Checkpoint { interval_ns: None, log_bytes: Some(8 << 20), ..Checkpoint::for_log(0) },
@@ -256,18 +257,15 @@ fn the_design_is_understood() {
     assert_eq!(findings(&real).len(), 1, "{}", message(&real));
     let migrating = real.replace("lazy-cleaning", "migrate-all").replace("dirty_max = \"50%\"", "");
     let configuration = Configuration::parse(&migrating).unwrap();
-    let flash = || Some("flash".to_owned());
-    assert_eq!((configuration.undo.clone(), Some(configuration.temp.device.clone())), (flash(), flash()));
+    assert_eq!((configuration.undo.device.as_str(), configuration.temp.device.as_str()), ("flash", "flash"));
     assert_eq!(
         configuration.cache.as_ref().map(|cache| (cache.device.as_str(), cache.pages)),
         Some(("flash", 2 << 20))
     );
     assert_eq!(configuration.partition("branch").residence, Residence::Memory);
     assert_eq!(configuration.devices["disk"].path, Some(PathBuf::from("data")));
-    let warnings = configuration.warnings().join("\n");
-    assert!(warnings.contains("[undo]: nothing is placed on device 'flash' yet"), "{warnings}");
     let described = Configuration::from_bytes("f", migrating.as_bytes(), Some("ideal")).unwrap();
-    assert_eq!((described.log.device, described.undo), ("flash".to_owned(), flash()));
+    assert_eq!((described.log.device.as_str(), described.undo.device.as_str()), ("flash", "flash"));
 }
 
 #[test]
@@ -453,6 +451,7 @@ fn wrong_values_are_wrong_everywhere() {
         "[buffer\nsize = 1",
         "mpl = 1\nmpl = 2",
         "[undo]\ndevice = \"dusk\"",
+        "[undo]\nmemory = \"2 GiB\"\nsize = \"1 GiB\"",
         "[temp]\ndevice = \"dusk\"",
         "[temp]\nlength = \"1 GiB\"",
         "[cache]\ndevice = \"disk\"\nsize = \"1 MiB\"\ndirty_max = \"50%\"",

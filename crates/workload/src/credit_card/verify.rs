@@ -39,21 +39,25 @@ pub async fn totals(database: &Database, tables: &Tables) -> Result<Totals> {
                 accounts.insert(key.to_vec());
                 charged += tables.account.number(value, tables.used) + tables.account.number(value, tables.paid);
                 true
-            })?;
+            })
+            .await?;
             tx.scan_set(tables.store.partition, |_, value| {
                 sold += tables.store.number(value, tables.sold);
                 true
-            })?;
+            })
+            .await?;
             let (mut hot_cards, mut strange, mut customers) = (0, 0, 0);
             tx.scan_set(tables.hot_card.partition, |key, _| {
                 hot_cards += 1;
                 strange += u64::from(!accounts.contains(key));
                 true
-            })?;
+            })
+            .await?;
             tx.scan_set(tables.customer.partition, |key, _| {
                 customers += u64::from(accounts.contains(key));
                 true
-            })?;
+            })
+            .await?;
             Ok(Totals { accounts: accounts.len() as u64, customers, charged, sold, hot_cards, strange })
         })
         .await

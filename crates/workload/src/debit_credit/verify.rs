@@ -69,7 +69,8 @@ async fn sum(tx: &mut Transaction, table: Access, numbers: impl Iterator<Item = 
             tx.scan_set(partition, |_, value| {
                 total += balance(value);
                 true
-            })?;
+            })
+            .await?;
         }
         Access::Key(partition) => {
             let mut cursor =

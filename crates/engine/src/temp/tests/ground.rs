@@ -1,6 +1,6 @@
 //! Temporary space on an ideal machine, and rows of any shape.
 
-use crate::temp::{Settings, Space};
+use crate::temp::{FILE, Settings, Space};
 use base::Random;
 use executor::{Executor, Order};
 use std::future::Future;
@@ -24,7 +24,7 @@ pub fn machine(faults: Option<FaultPlan>, seed: u64) -> Executor {
 
 /// Runs `work` on a machine with temporary space; afterwards nothing of it may be in use.
 pub fn with_space<T>(executor: &Executor, settings: &Settings, work: impl AsyncFnOnce(&Space) -> T) -> T {
-    let space = Space::new(executor, ("disk", settings));
+    let space = Space::new(executor, FILE, ("disk", settings));
     let result = executor.run(async {
         let result = work(&space).await;
         // What was given up is still under way for a moment.

@@ -1,6 +1,6 @@
 use super::ground::{List, give_up, machine, rows, settings, with_space};
 use crate::temp::sort::{SortReport, sort};
-use crate::temp::{Iterated, Rows, Settings, Space};
+use crate::temp::{FILE, Iterated, Rows, Settings, Space};
 use crate::{Error, Result};
 use base::Random;
 use driver::OpKind;
@@ -185,7 +185,7 @@ fn a_virtual_cpu_pays_for_sorting() {
         }
         let driver = virtual_driver::VirtualDriver::new(hardware, Default::default(), virtual_driver::Media::new());
         let executor = executor::Executor::new(Box::new(driver), executor::Order::FirstInFirstOut);
-        let space = Space::new(&executor, ("nvme", &settings(4096)));
+        let space = Space::new(&executor, FILE, ("nvme", &settings(4096)));
         let ended = executor.run(async {
             sorted(&space, &rows, 80_000).await.expect("sorts");
             executor.now().ns()

@@ -1,0 +1,55 @@
+//! Where versions go, and for how long.
+
+use crate::{Error, Result, temp};
+use base::units::format_size;
+
+/// The undo space's file on its device.
+pub const FILE: &str = "undo.space";
+
+/// The most bytes that are read for one version, unless it is longer.
+const BLOCK_SIZE: usize = 4 << 10;
+
+/// How versions are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The device of the undo space; `None`: that of the home file.
+    pub device: Option<String>,
+    /// Bytes of a cluster of the undo space, the unit in which it is written; a power of two, a multiple of the device's
+    /// alignment.
+    pub cluster_size: usize,
+    /// Bytes of versions of committed changes that stay in memory; older ones go to the undo space.
+    pub memory: u64,
+    /// The most bytes of versions, in memory and in the undo space; the oldest are given up beyond it, whoever reads them.
+    pub size: u64,
+    /// For how long what was committed can be read as it was, in nanoseconds; 0: as long as a snapshot is held.
+    pub retention_ns: u64,
+}
+
+impl Settings {
+    /// Bytes of the undo space that are read together.
+    pub(super) fn block_size(&self) -> usize {
+        self.cluster_size.min(BLOCK_SIZE)
+    }
+
+    /// The undo space as a space of clusters.
+    pub(crate) fn space(&self) -> temp::Settings {
+        temp::Settings { device: None, cluster_size: self.cluster_size, size: self.size.max(self.cluster_size as u64) }
+    }
+
+    /// # Errors
+    /// [`Error::Setting`].
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.memory <= self.size {
+            return Ok(());
+        }
+        let (memory, size) = (format_size(self.memory), format_size(self.size));
+        Err(Error::Setting(format!("versions may take {memory} of memory, but only {size} in all")))
+    }
+}
+
+impl Default for Settings {
+    /// Clusters of 64 KiB, 64 MiB of memory, up to 16 GiB on the device of the home file, as long as a snapshot is held.
+    fn default() -> Settings {
+        Settings { device: None, cluster_size: 64 << 10, memory: 64 << 20, size: 16 << 30, retention_ns: 0 }
+    }
+}

@@ -1,0 +1,56 @@
+//! Versions for readers of the past: where they are, for how long.
+
+use super::DEFAULT_DEVICE;
+use super::interpret::{Context, KIB, SECOND_NS, TIB};
+use super::section::Section;
+use engine::version::Settings;
+
+/// `[undo]`: versions of records for readers of the past, in rollback segments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Undo {
+    /// `device`: the device of the undo space, where versions go that memory has no room for.
+    pub device: String,
+    /// `memory`: bytes of versions that stay in memory, up to 1 TiB.
+    pub memory: u64,
+    /// `size`: the most bytes of versions altogether, 1 MiB to 16 TiB; the oldest are given up beyond it.
+    pub size: u64,
+    /// `cluster_size`: bytes of a write to the undo space; a power of two from 4 KiB (virtually 512 B) to 16 MiB.
+    pub cluster_size: u32,
+    /// `retention`: for how long any moment can be read as it was, in nanoseconds, up to a year; 0, as `"off"`: only while a
+    /// snapshot of it is held.
+    pub retention_ns: u64,
+}
+
+impl Default for Undo {
+    fn default() -> Undo {
+        let defaults = Settings::default();
+        Undo {
+            device: DEFAULT_DEVICE.to_owned(),
+            memory: defaults.memory,
+            size: defaults.size,
+            cluster_size: defaults.cluster_size as u32,
+            retention_ns: defaults.retention_ns,
+        }
+    }
+}
+
+impl Undo {
+    /// Reads an `[undo]`.
+    pub(super) fn read(section: &mut Section<'_>, context: &Context) -> Undo {
+        let defaults = Undo::default();
+        let low = if context.is_virtual { 512 } else { 4 * KIB };
+        let cluster = section.power_of_two("cluster_size", low..=*engine::temp::Settings::CLUSTER_SIZES.end());
+        let size = section.size("size", KIB * KIB..=16 * TIB, "").unwrap_or(defaults.size);
+        let memory = section.size("memory", 0..=size.min(TIB), ": no more than its size");
+        let retention = 0..=365 * 86_400 * SECOND_NS;
+        let retention =
+            section.unless_off("retention", |section| section.duration_ns("retention", retention, ", or \"off\""));
+        Undo {
+            device: context.device(section),
+            memory: memory.unwrap_or(defaults.memory.min(size)),
+            size,
+            cluster_size: cluster.map_or(defaults.cluster_size, |bytes| bytes as u32),
+            retention_ns: retention.flatten().unwrap_or(0),
+        }
+    }
+}
