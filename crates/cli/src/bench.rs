@@ -9,8 +9,10 @@ pub mod debit_credit;
 pub mod join;
 pub mod meter;
 mod point_reads;
+mod ratio;
 mod recovery;
 mod session;
+mod snapshot_reader;
 pub mod sort;
 pub mod spill;
 pub mod summary;
@@ -40,6 +42,7 @@ enum Workload {
     Join(join::Arguments),
     PointReads(point_reads::Arguments),
     Recovery(recovery::Arguments),
+    SnapshotReader(snapshot_reader::Arguments),
     Sort(sort::Arguments),
     Synthetic(synthetic::Arguments),
     Trace(trace::Arguments),
@@ -89,6 +92,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Workload::Recovery(arguments) => {
             let report = watched("recovery", |progress| recovery::run(arguments, progress))?;
             print(&if arguments.json { report.to_json() } else { report.to_text() })
+        }
+        Workload::SnapshotReader(arguments) => {
+            let report = watched("snapshot-reader", |progress| snapshot_reader::run(arguments, progress))?;
+            print(&if arguments.setup.json { report.to_json() } else { report.to_text() })
         }
         Workload::Sort(arguments) => {
             let report = watched("sort", |progress| sort::run(arguments, progress))?;

@@ -191,6 +191,17 @@ fn recovery_loads_the_backup_of_sets_and_repeats_their_log() {
 }
 
 #[test]
+fn a_long_reader_is_held_against_writers_alone() {
+    let directory = workshop();
+    let line = "snapshot-reader --config small.toml --scale 1 --clients 8 --seconds 0.5 --rounds 1";
+    let report = report(directory.path(), line);
+    for pointer in ["/throughput_ratio/median", "/without/throughput_per_s", "/with/p99_us", "/with/versions"] {
+        assert!(number(&report, pointer) > 0.0, "{pointer} in {report:#}");
+    }
+    assert_eq!(number(&report, "/without/versions"), 0.0);
+}
+
+#[test]
 fn checkpoints_are_held_against_runs_without_any() {
     let directory = workshop();
     let line = "checkpoints --scale 1 --clients 8 --seconds 0.5 --rounds 1 --bound 1MiB --strategies tcbw,calc";

@@ -18,8 +18,8 @@
 //! Recent versions stay in memory. When they take more than their share of it, the oldest extents are written to the *undo
 //! space* on its device, and readers of the distant past read them there, version by version ([`space`]).
 //!
-//! Nothing here is logged or recovered: rollback goes by undo lists, and a restart has no readers. A partition without locks
-//! keeps no versions.
+//! Nothing here is logged or recovered: rollback goes by undo lists, and a restart has no readers. A partition whose records
+//! change without locks keeps no versions: its readers see the present.
 
 mod chain;
 mod ghosts;

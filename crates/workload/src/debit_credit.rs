@@ -9,7 +9,7 @@ mod verify;
 pub use load::load;
 pub use procedure::{PROCEDURE, register};
 pub use transaction::{Parameters, Tables};
-pub use verify::{Totals, totals};
+pub use verify::{Totals, totals, totals_in};
 
 use engine::catalog::Organization;
 use engine::{Database, Direction, Result};

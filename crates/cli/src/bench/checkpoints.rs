@@ -2,6 +2,7 @@
 //! rounds that run everything once.
 
 use super::meter::Span;
+use super::ratio::{Ratio, median};
 use super::{bank, positive, size};
 use crate::files::Directory;
 use crate::progress::Progress;
@@ -111,17 +112,6 @@ pub struct Cost {
     pub cpu_ratio: Ratio,
     /// The medians of the figures.
     pub median: Figures,
-}
-
-/// A ratio over the rounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Ratio {
-    /// The median.
-    pub median: f64,
-    /// The least.
-    pub min: f64,
-    /// The greatest.
-    pub max: f64,
 }
 
 /// One run.
@@ -348,20 +338,6 @@ impl Figures {
     }
 }
 
-impl Ratio {
-    /// Of runs, each with the one without checkpoints before it.
-    fn of(runs: &[(&Figures, &Figures)], figure: fn(&Figures) -> f64) -> Ratio {
-        let ratios = runs.iter().map(|(run, without)| figure(run) / figure(without).max(1e-9));
-        let min = ratios.clone().fold(f64::INFINITY, f64::min);
-        Ratio { median: median(ratios.clone()), min, max: ratios.fold(0.0, f64::max) }
-    }
-
-    /// For people: the median, and from where to where.
-    fn cells(self) -> [String; 2] {
-        [format!("{:.2}", self.median), format!("{:.2}..{:.2}", self.min, self.max)]
-    }
-}
-
 impl Cost {
     /// Of one strategy at one interval, among all runs.
     fn of(strategy: &str, is_bounded: bool, runs: &[Run]) -> Cost {
@@ -386,16 +362,6 @@ impl Cost {
             cpu_ratio: Ratio::of(&found, |run| run.cpu_us),
             median: Figures::median(found.iter().map(|(run, _)| *run)),
         }
-    }
-}
-
-/// The middle one, of an even number the mean of the two.
-fn median(figures: impl Iterator<Item = f64>) -> f64 {
-    let mut figures: Vec<f64> = figures.collect();
-    figures.sort_by(f64::total_cmp);
-    match figures.len() {
-        0 => 0.0,
-        count => (figures[(count - 1) / 2] + figures[count / 2]) / 2.0,
     }
 }
 

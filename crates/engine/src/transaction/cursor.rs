@@ -182,7 +182,12 @@ impl Transaction {
                 Step::Read(share) => Ok(Step::Read(cursor.seen(&database, share)?)),
                 blocked @ Step::Blocked(_) => Ok(blocked),
             };
-            match database.refer(cursor.partition, read).await? {
+            let step = database.refer(cursor.partition, read).await?;
+            if cursor.viewing.is_some() {
+                // Nobody waits for a long reader, not even for its turn to end.
+                database.executor().yield_now().await;
+            }
+            match step {
                 Step::Read(share) => {
                     if let Some((key, _)) = share.records.front() {
                         self.tell_key(cursor.partition, key, false);

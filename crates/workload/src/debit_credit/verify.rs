@@ -31,10 +31,14 @@ impl Totals {
 /// # Errors
 /// The engine's.
 pub async fn totals(database: &Database, tables: &Tables) -> Result<Totals> {
-    database.transaction(async |tx| add_up(tx, tables).await).await
+    database.transaction(async |tx| totals_in(tx, tables).await).await
 }
 
-async fn add_up(tx: &mut Transaction, tables: &Tables) -> Result<Totals> {
+/// The same within a transaction that runs at a level at which it sees one moment, whatever else runs.
+///
+/// # Errors
+/// The engine's.
+pub async fn totals_in(tx: &mut Transaction, tables: &Tables) -> Result<Totals> {
     let scale = &tables.scale;
     // Nothing is waited for between the scans of sets.
     tx.database().segments_returned().await;
