@@ -333,13 +333,27 @@ impl Versions {
             self.keeps_all() || is_patch || below.is_patch() || self.snapshots.any_between(below.commit, commit);
         if !is_needed {
             if is_ghost {
-                self.ghosts.remove(partition, version.key);
+                self.settle(below, partition, version.key);
             }
             return below;
         }
-        let ghost = is_ghost.then_some((partition, version.key));
-        let (extent, at) = self.history.add(stored, ghost, commit, self.extent_size);
+        let (extent, at) = self.history.add(stored, commit, self.extent_size);
+        if is_ghost {
+            self.settle(Link::extent(extent, at, commit, is_patch), partition, version.key);
+        }
         Link::extent(extent, at, commit, is_patch)
+    }
+
+    /// Has the ghost of a deleted record stay as long as the latest version of it: a scan for which the record was there finds
+    /// that by the ghost, also if the record was changed once more before it was deleted.
+    fn settle(&mut self, latest: Link, partition: PartitionId, key: &[u8]) {
+        let stays = match latest.target() {
+            Target::Extent(extent, _) => self.history.haunt(extent, partition, key),
+            Target::Private(..) | Target::Nowhere => false,
+        };
+        if !stays {
+            self.ghosts.remove(partition, key);
+        }
     }
 
     /// The link, or the end of the chain if what it leads to has been given up.

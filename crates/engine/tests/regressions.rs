@@ -345,3 +345,41 @@ fn a_rollback_waits_for_frames_that_others_have() {
         assert_eq!(found, Some(vec![1; 80]), "it was taken back");
     });
 }
+
+#[test]
+fn a_snapshot_shows_what_was_changed_and_then_deleted_behind_it() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let (database, tree) = tree(executor, &["a", "b", "c"]).await;
+        let set = database.create_partition(PartitionSpec::set("set")).await.expect("creates");
+        database.transaction(async |tx| tx.put(set, b"b", b"old").await).await.expect("puts");
+        let mut before = database.snapshot().await.expect("begins");
+        for round in 0..3_u8 {
+            // Nobody reads between the change and the deletion, so only what was before the change is kept.
+            let change = async |tx: &mut Transaction| {
+                tx.put(tree, b"b", &[round]).await?;
+                tx.put(set, b"b", &[round]).await
+            };
+            database.transaction(change).await.expect("changes");
+            let delete = async |tx: &mut Transaction| Ok(tx.delete(tree, b"b").await? && tx.delete(set, b"b").await?);
+            assert_eq!(database.transaction(delete).await, Ok(true));
+        }
+        let mut found = Vec::new();
+        let mut cursor = before.cursor(tree, Bound::Unbounded, Bound::Unbounded, Direction::Backward);
+        while let Some((key, value)) = before.next(&mut cursor).await.expect("reads") {
+            found.push((key, value.len()));
+        }
+        assert_eq!(found, [(b"c".to_vec(), 80), (b"b".to_vec(), 80), (b"a".to_vec(), 80)]);
+        found.clear();
+        let keep = |key: &[u8], value: &[u8]| {
+            found.push((key.to_vec(), value.len()));
+            true
+        };
+        before.scan_set(set, keep).await.expect("reads");
+        assert_eq!(found, [(b"b".to_vec(), 3)]);
+        drop((before, cursor));
+        let later = database.snapshot().await.expect("begins");
+        drop(later);
+        assert_eq!(database.versions().versions, 0);
+    });
+}

@@ -4,8 +4,8 @@ use base::PartitionId;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// The keys of records that were deleted while somebody may read what was before: for each, how many versions are from before
-/// a deletion. One that was inserted again may be among them.
+/// The keys of records that were deleted while somebody may read what was before: for each, how many transactions under way
+/// have deleted it, and how many extents have a version of it. One that was inserted again may be among them.
 #[derive(Debug, Default)]
 pub(super) struct Ghosts {
     keys: BTreeMap<(PartitionId, Vec<u8>), usize>,

@@ -5,7 +5,7 @@ use super::chain;
 use crate::checksum::checksum;
 use crate::temp;
 use base::{Lsn, PartitionId};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 /// Where an extent's versions are.
@@ -22,8 +22,8 @@ pub(super) struct Extent {
     /// Bytes of all of them.
     length: usize,
     versions: u64,
-    /// The keys of those from before deletions.
-    pub(super) ghosts: Vec<(PartitionId, Vec<u8>)>,
+    /// The keys of records that one of them may have to show to a scan, and the present does not.
+    pub(super) ghosts: BTreeSet<(PartitionId, Vec<u8>)>,
     /// When the last of their changes was committed.
     pub(super) last_commit: Lsn,
 }
@@ -51,19 +51,13 @@ pub(super) enum Found<'a> {
 }
 
 impl History {
-    /// Adds a stored version; `ghost` is the key, where it is from before a deletion. An extent is closed before it would be
-    /// longer than `extent_size` bytes; only a version that is longer itself makes it so. Returns its extent and its place.
-    pub(super) fn add(
-        &mut self,
-        version: &[u8],
-        ghost: Option<(PartitionId, &[u8])>,
-        commit: Lsn,
-        extent_size: usize,
-    ) -> (u32, usize) {
+    /// Adds a stored version. An extent is closed before it would be longer than `extent_size` bytes; only a version that is
+    /// longer itself makes it so. Returns its extent and its place.
+    pub(super) fn add(&mut self, version: &[u8], commit: Lsn, extent_size: usize) -> (u32, usize) {
         let is_full = |extent: &Extent| extent.length > 0 && extent.length + version.len() > extent_size;
         if self.extents.len() == self.away || self.extents.back().is_none_or(is_full) {
             let place = Place::Memory(Vec::new());
-            let (ghosts, last_commit) = (Vec::new(), commit);
+            let (ghosts, last_commit) = (BTreeSet::new(), commit);
             self.extents.push_back(Extent { place, length: 0, versions: 0, ghosts, last_commit });
         }
         let number = self.first + self.extents.len() as u32 - 1;
@@ -73,12 +67,17 @@ impl History {
         bytes.extend_from_slice(version);
         extent.length = bytes.len();
         extent.versions += 1;
-        extent.ghosts.extend(ghost.map(|(partition, key)| (partition, key.to_vec())));
         extent.last_commit = commit;
         self.memory_bytes += version.len() as u64;
         self.bytes += version.len() as u64;
         self.versions += 1;
         (number, at)
+    }
+
+    /// Has a ghost stay as long as an extent that is there; false if it does already.
+    pub(super) fn haunt(&mut self, extent: u32, partition: PartitionId, key: &[u8]) -> bool {
+        let extent = &mut self.extents[(extent - self.first) as usize];
+        extent.ghosts.insert((partition, key.to_vec()))
     }
 
     /// The version that begins at `at` in an extent.
