@@ -260,3 +260,29 @@ fn a_sweep_keeps_its_pace_and_its_depth() {
         );
     });
 }
+
+#[test]
+fn sweeps_leave_a_full_log_its_reserve() {
+    let media = Media::new();
+    let log = log::Settings { capacity: 256 << 10, ..log::Settings::default() };
+    let settings = Settings { log, ..settings(SweepSettings::default(), Policy::OFF) };
+    run(&media, async |executor| {
+        let (database, stock, notes) = create(executor, settings.clone()).await;
+        let mut holder = database.begin().await.expect("begins");
+        holder.put(notes, b"k", b"v").await.expect("puts");
+        while !database.log().is_crowded() {
+            run_clients(executor, &database, stock, 1).await;
+        }
+        // As long as the transaction goes on, no sweep can give up log. Each must find a beginning of its own.
+        for _ in 0..200 {
+            database.checkpoint().await.expect("sweeps");
+        }
+        assert!(database.log().free() > database.log().capacity() / 8, "{} bytes are free", database.log().free());
+        drop(holder);
+    });
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings.clone(), "test").await.expect("opens");
+        let stock = database.partition("stock").expect("it exists");
+        assert_eq!(sum(&database, stock).await, (RECORDS, 0));
+    });
+}
