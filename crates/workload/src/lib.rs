@@ -6,6 +6,7 @@ pub mod debit_credit;
 mod ground;
 pub mod point_reads;
 pub mod run;
+pub mod snapshot_readers;
 pub mod synthetic;
 pub mod trace;
 pub mod update_commit;

@@ -6,6 +6,7 @@ use crate::bench::{bank, cards, join, meter::Meter, sort, summary, synthetic, te
 use crate::files::{self, Directory};
 use crate::progress::Progress;
 use crate::report::{Clock, Station};
+use base::PartitionId;
 use entresol::configuration::Choice;
 use entresol::temp::JoinMethod;
 use entresol::{Database, Opening, Store};
@@ -18,13 +19,14 @@ use std::rc::Rc;
 use workload::credit_card::{self, CreditCard};
 use workload::debit_credit::{DebitCredit, Tables};
 use workload::run::Workload;
+use workload::snapshot_readers::{Readers, Reading};
 use workload::synthetic::Synthetic;
 use workload::trace::Trace;
 use workload::trace::replay::{self, Replay};
 use workload::{Measured, Plan};
 
 /// What a run's report has at its top, and so may be plotted.
-pub const KEYS: [&str; 21] = [
+pub const KEYS: [&str; 22] = [
     "response_us",
     "throughput_per_s",
     "transactions",
@@ -45,6 +47,7 @@ pub const KEYS: [&str; 21] = [
     "seconds",
     "wall_seconds",
     "spill",
+    "snapshots",
     "torture",
 ];
 
@@ -110,7 +113,7 @@ fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces)
             }
             Ok(run)
         }
-        Work::Synthetic { model } => {
+        Work::Synthetic { model, readers } => {
             for partition in &model.partitions {
                 let organization = partition.organization(configuration.buffer.page_size);
                 terms::place(&mut configuration, &partition.name, organization, partition.locks);
@@ -119,9 +122,14 @@ fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces)
             let store = open(configuration)?;
             let spec = |partition: &workload::synthetic::Partition| terms::placed(&store, &partition.name);
             let prepared = store.run(async |database| Synthetic::prepare(database, (**model).clone(), spec).await)?;
-            match prices {
-                Some(prices) => measured(&store, prepared.priced(prices), plan, batches),
-                None => measured(&store, prepared, plan, batches),
+            let first = (prepared.tables()[0], model.partitions[0].objects);
+            let workload = match prices {
+                Some(prices) => prepared.priced(prices),
+                None => prepared,
+            };
+            match readers.count {
+                0 => measured(&store, workload, plan, batches),
+                _ => beside_readers(&store, workload, (plan, batches), (*readers, first)),
             }
         }
         Work::Trace { trace } => {
@@ -208,6 +216,39 @@ fn measured<W: Workload>(store: &Store, workload: W, plan: &Plan, batches: u32) 
         reports.pop();
     }
     Ok(Run { reports, saturated })
+}
+
+/// As [`measured`], while others read a partition in snapshots.
+fn beside_readers<W: Workload>(
+    store: &Store,
+    workload: W,
+    (plan, batches): (&Plan, u32),
+    (readers, partition): (Readers, (PartitionId, u64)),
+) -> Result<Run, Failure> {
+    let progress = Progress::hidden();
+    let mut meter = Meter::new(&progress, plan, store.is_virtual());
+    let clock = if store.is_virtual() { Clock::Virtual } else { Clock::Real };
+    let reports = store.run(async |database| {
+        let reading = Reading::begin(database, readers, partition);
+        let at_end = |measured: Measured| {
+            let scans = reading.scans(measured.elapsed_ns);
+            let versions = database.versions();
+            let mut report = report(database, (plan, clock), &measured);
+            report["snapshots"] = json!({
+                "scans": scans.count,
+                "scan_us": if scans.count > 0 { json!(scans.mean_ns / 1e3) } else { Value::Null },
+                "reads_per_s": scans.objects as f64 / (measured.elapsed_ns as f64 / 1e9),
+                "versions": versions.versions,
+                "bytes": versions.bytes,
+                "memory_bytes": versions.memory_bytes,
+            });
+            report
+        };
+        let reports = workload::run::run_in_batches(database, workload, plan, batches, &mut meter, at_end).await?;
+        reading.end().await?;
+        Ok(reports)
+    })?;
+    Ok(Run { reports, saturated: None })
 }
 
 fn report(database: &Database, (plan, clock): (&Plan, Clock), measured: &Measured) -> Value {

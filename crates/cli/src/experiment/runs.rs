@@ -183,8 +183,10 @@ mod tests {
         };
         assert_eq!(figures(&results), figures(&again));
         let report = &trial.outcomes[0].reports[0];
-        // A workload of one type has none beside it; it runs without a transaction server, and is no sort and no torture.
-        for key in point::KEYS.iter().filter(|key| !["types", "server", "spill", "torture"].contains(key)) {
+        // A workload of one type has none beside it; it runs without a transaction server, and is no sort and no torture,
+        // and nobody reads snapshots.
+        for key in point::KEYS.iter().filter(|key| !["types", "server", "spill", "snapshots", "torture"].contains(key))
+        {
             assert!(report.get(*key).is_some(), "the report has no {key}");
         }
     }
@@ -200,6 +202,25 @@ mod tests {
         let found: Vec<_> = outcome.reports.iter().map(|report| report["torture"]["lives"].as_u64()).collect();
         assert_eq!(found, [Some(lives(0..2)), Some(lives(2..4))]);
         assert_eq!(outcome.names("torture.stops").len(), 14, "every valid pair is reported");
+    }
+
+    #[test]
+    fn readers_of_snapshots_run_beside_updates() {
+        let text = "base = \"lee-2008\"\noutputs = [\"snapshots.scan_us\"]\n\
+                    configuration.undo = { memory = \"0 B\", cluster_size = \"512 B\" }\n\
+                    configuration.partition.p.residence = \"memory\"\n\
+                    [workload]\nkind = \"synthetic\"\nrate = 200\nreaders = 2\nsnapshot_age = \"1 s\"\n\
+                    model = { partition.p = { objects = 300, locks = \"object\" }, type.t = { arrival_rate = 1, size = 1, \
+                    write_probability = 1, references = { p = 1 } } }\n[run]\nseconds = 60\nbatches = 1\nreplications = 2\n\
+                    [[vary]]\nparameter = \"configuration.undo.device\"\nvalues = [\"disk\", \"flash\"]";
+        let results = results(text);
+        let trial = &results.trials[0];
+        let figure =
+            |device: f64, path: &str| trial.figure("", device, path).unwrap_or_else(|| panic!("{path}: {trial:?}"));
+        let [disk, flash] = [0.0, 1.0].map(|device| figure(device, "snapshots.scan_us"));
+        assert!(disk.mean > 3.0 * flash.mean, "{disk:?} {flash:?}");
+        assert!(figure(0.0, "snapshots.scans").mean > 5.0 && figure(1.0, "throughput_per_s").mean > 190.0);
+        assert!(figure(0.0, "utilization.disk.medium.utilization").mean > 0.2);
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use super::document::{Document, overlay};
 use super::read::TREES;
 use super::{ExperimentError, ReadFile};
-use base::units::parse_size;
+use base::units::{parse_duration_ns, parse_size};
 use devices::{Hardware, HardwareError};
 use entresol::configuration::{Configuration, ConfigurationError, Finding, Problem, nearest};
 use toml::{Table, Value};
+use workload::snapshot_readers::Readers;
 use workload::synthetic::Model;
 use workload::{Length, Load, Plan};
 
@@ -51,6 +52,8 @@ pub enum Work {
     Synthetic {
         /// `model`: the model, described as for `entresol bench synthetic`.
         model: Box<Model>,
+        /// `readers`, `snapshot_age`: who reads the first partition in snapshots of that age beside it.
+        readers: Readers,
     },
     /// `"trace"`: the replay of a trace.
     Trace {
@@ -237,7 +240,7 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
             Ok(Work::CreditCard { accounts })
         }
         "synthetic" => {
-            only(&["model"])?;
+            only(&["model", "readers", "snapshot_age"])?;
             let Some(Value::Table(model)) = table.get("model") else {
                 return Err(missing("model", "[workload.model] with a model's description"));
             };
@@ -247,7 +250,7 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
                 let (problem, allowed, near) = said_by_serde(&error.problem);
                 sources.error(&format!("workload.model.{path}"), problem, &allowed, near)
             })?;
-            Ok(Work::Synthetic { model: Box::new(model) })
+            Ok(Work::Synthetic { model: Box::new(model), readers: readers(table, sources)? })
         }
         "trace" => {
             only(&["trace"])?;
@@ -283,6 +286,19 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
             Err(sources.error("workload.kind", problem, &kinds.join(", "), near))
         }
     }
+}
+
+/// Readers of snapshots, if there are any: of an age of a second, unless said otherwise.
+fn readers(table: &Table, sources: &Sources<'_>) -> Result<Readers, ExperimentError> {
+    let count = whole(table, "workload", "readers", 0, 65_536, sources)?.unwrap_or(0) as u32;
+    let age_ns = match table.get("snapshot_age") {
+        None => base::time::SECOND_NS,
+        Some(value) => value.as_str().and_then(|age| parse_duration_ns(age).ok()).ok_or_else(|| {
+            let problem = Problem::OutOfRange { key: "snapshot_age".to_owned(), value: value.to_string() };
+            sources.error("workload.snapshot_age", problem, "a duration such as \"500 ms\"", None)
+        })?,
+    };
+    Ok(Readers { count, age_ns })
 }
 
 /// A sort or a join; without other words a gigabyte of rows of 100 bytes.

@@ -116,6 +116,13 @@ fn what_does_not_exist_is_shown_with_its_line_and_what_is_allowed() {
         ),
         ("rate = 100", "kind = \"torture\"\nseeds = 0", ":9:9: 'seeds' cannot be 0", "a whole number from 1"),
         ("rate = 100", "kind = \"torture\"\nrate = 1", ":9:1: unknown key 'rate'", "seeds"),
+        (
+            "rate = 100",
+            "rate = 100\nkind = \"synthetic\"\nsnapshot_age = \"old\"\n\
+             model = { partition.p.objects = 9, type.t = { arrival_rate = 1, size = 1, write_probability = 1, references = { p = 1 } } }",
+            ":10:16: 'snapshot_age' cannot be",
+            "500 ms",
+        ),
         ("rate = 100", "kind = \"sort\"\nrows = 1", ":9:8: 'rows' cannot be 1", "a whole number from 2"),
         ("rate = 100", "kind = \"sort\"\nmemory = \"much\"", ":9:10: 'memory' cannot be", "256 MiB"),
         ("rate = 100", "kind = \"join\"\nmethod = \"loop\"", ":9:10: 'method' cannot be \"loop\"", "sort-merge"),

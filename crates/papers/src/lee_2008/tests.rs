@@ -6,7 +6,7 @@ use crate::{Extent, Verdict, report, study};
 use serde_json::{Value, json};
 use std::io;
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "response_us",
     "throughput_per_s",
     "cpu_us_per_transaction",
@@ -16,6 +16,7 @@ const KEYS: [&str; 9] = [
     "utilization",
     "composition_us",
     "spill",
+    "snapshots",
 ];
 
 fn trial(name: &str, report: impl Fn(&str, f64) -> Value) -> Trial {
@@ -182,6 +183,37 @@ fn sorts_and_joins_are_judged_by_the_best_clusters_of_each_device() {
     let slow = spills(6e-3, 110e6);
     assert_eq!(verdict(&slow, "L-6 clusters"), Verdict::Differs, "as sensitive as a disk");
     assert_eq!(verdict(&slow, "L-6 memory"), Verdict::Differs);
+}
+
+/// Scans that take so long for each second of a snapshot's age, beside so many updates per second.
+fn snapshots(disk_s: f64, tps: f64) -> Results {
+    let report = move |line: &str, age: f64| {
+        let each = if line == "disk" { disk_s } else { 0.1 };
+        json!({
+            "throughput_per_s": tps,
+            "response_us": {"mean": 1_500.0},
+            "composition_us": {"lock_wait": 2.0},
+            "snapshots": {"scan_us": age * each * 1e6, "scans": 10},
+        })
+    };
+    Results { trials: vec![trial(rollback::TRIAL, report)] }
+}
+
+#[test]
+fn rollback_segments_are_judged_by_the_time_of_scans_and_by_the_updates() {
+    let fast = snapshots(3.0, 299.0);
+    for id in ["L-5 reading", "L-5 locks", "L-5 time travel", "L-7 rollback segments"] {
+        assert_eq!(verdict(&fast, id), Verdict::Holds, "{id}");
+    }
+    assert_eq!(claim(&fast, "L-5 reading").ours, "30.0 times at least");
+    assert_eq!(claim(&fast, "L-5 time travel").ours, "150 scans, all as they were");
+    let near = snapshots(0.9, 280.0);
+    for id in ["L-5 reading", "L-5 locks", "L-7 rollback segments"] {
+        assert_eq!(verdict(&near, id), Verdict::Differs, "{id}");
+    }
+    let mut failed = snapshots(3.0, 299.0);
+    failed.trials[0].outcomes[3].failure = Some("object 7 is not what it was".to_owned());
+    assert_eq!(verdict(&failed, "L-5 time travel"), Verdict::NotRun);
 }
 
 #[test]
