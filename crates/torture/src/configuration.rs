@@ -147,6 +147,7 @@ impl Configuration {
                 sweep,
                 logging,
                 multiprogramming_level: one_of(random, &[2, 4, 64]),
+                undo: contention.as_ref().map_or_else(Default::default, |contention| contention.undo.clone()),
                 ..Settings::default()
             },
             volatile_tiers,

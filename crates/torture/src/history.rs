@@ -88,6 +88,14 @@ impl History {
         self.transactions.len() - 1
     }
 
+    /// Notes a transaction that reads what another one at the level of a snapshot was to read, whenever that was; gives its
+    /// number.
+    pub fn begin_as_of(&mut self, other: usize) -> usize {
+        let Transaction { begun, started, .. } = self.transactions[other];
+        self.transactions.push(Transaction { started, ..Transaction::new(Level::Snapshot, begun) });
+        self.transactions.len() - 1
+    }
+
     /// Notes that it has begun: what it reads at the level of a snapshot is chosen.
     pub fn started(&mut self, transaction: usize) {
         self.transactions[transaction].started = Some(self.tick());

@@ -8,6 +8,7 @@ mod actor;
 mod client;
 mod contention;
 mod everything;
+mod past;
 mod store;
 
 pub use client::client;

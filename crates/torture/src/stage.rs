@@ -60,12 +60,13 @@ impl Stage {
         let hurt = self.scene.errors.get() > 0;
         match error {
             error if error.is_conflict() => After::Retry,
-            Error::BufferExhausted { .. } => After::Retry,
+            Error::BufferExhausted { .. } | Error::SnapshotTooOld { .. } => After::Retry,
             Error::Input(_) if hurt => After::Retry,
             Error::LogFailed(_) if hurt => After::Reopen,
             Error::DamagedPage { .. }
             | Error::DamagedBackup { .. }
             | Error::DamagedLog { .. }
+            | Error::DamagedTemp { .. }
             | Error::NotADatabase { .. }
                 if self.scene.flipped.get() =>
             {

@@ -37,24 +37,24 @@ fn first_failure(canary: Canary, seeds: usize, suits: impl Fn(&Contention) -> bo
 #[test]
 fn a_gap_that_a_range_read_leaves_unlocked_is_found() {
     let suits = |drawn: &Contention| drawn.levels == [Level::Serializable] && drawn.stores.contains(&Store::Tree);
-    let failure = first_failure(Canary::UnlockedGap, 40, suits);
+    let failure = first_failure(Canary::UnlockedGap, 300, suits);
     assert!(failure.wrong[0].contains("does not show tree"), "{failure}");
 }
 
 #[test]
 fn a_read_without_a_lock_is_found() {
-    let failure = first_failure(Canary::UnlockedRead, 20, |drawn| drawn.levels == [Level::Serializable]);
+    let failure = first_failure(Canary::UnlockedRead, 100, |drawn| drawn.levels == [Level::Serializable]);
     assert!(failure.wrong[0].starts_with('G') || failure.wrong[0].starts_with("lost update"), "{failure}");
 }
 
 #[test]
 fn an_update_of_what_was_updated_since_the_snapshot_is_found() {
-    let failure = first_failure(Canary::LostUpdate, 20, |drawn| drawn.levels == [Level::Snapshot]);
+    let failure = first_failure(Canary::LostUpdate, 100, |drawn| drawn.levels == [Level::Snapshot]);
     assert!(failure.wrong[0].starts_with('G') || failure.wrong[0].starts_with("lost update"), "{failure}");
 }
 
 #[test]
 fn a_snapshot_that_moves_on_is_found() {
-    let failure = first_failure(Canary::MovingSnapshot, 20, |drawn| drawn.levels == [Level::Snapshot]);
+    let failure = first_failure(Canary::MovingSnapshot, 100, |drawn| drawn.levels == [Level::Snapshot]);
     assert!(failure.wrong[0].starts_with('G'), "{failure}");
 }

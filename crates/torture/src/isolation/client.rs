@@ -2,12 +2,13 @@
 
 use super::Contention;
 use super::actor::{Actor, Look, New};
+use super::past::Past;
 use super::store::Store;
 use crate::abandon::at_most;
 use crate::debit_credit::roll_back;
 use crate::history::{History, Level, Span};
 use crate::stage::{After, Stage};
-use base::Random;
+use base::{Lsn, Random};
 use engine::{Database, Direction, Isolation, Result, Transaction};
 use std::cell::RefMut;
 use std::rc::Rc;
@@ -18,6 +19,8 @@ struct Client<'a> {
     contention: &'a Contention,
     database: Database,
     random: Random,
+    /// Moments that were read: their log positions, and who read first.
+    moments: Vec<(Lsn, usize)>,
     /// The age of a transaction that was in others' way and is to be tried again.
     began: Option<u64>,
 }
@@ -26,7 +29,7 @@ struct Client<'a> {
 pub async fn client(stage: Rc<Stage>, database: Database, number: usize) {
     let Some(contention) = &stage.configuration.contention else { return };
     let random = stage.random(&format!("contention {number}"));
-    let mut client = Client { stage: &stage, contention, database, random, began: None };
+    let mut client = Client { stage: &stage, contention, database, random, moments: Vec::new(), began: None };
     for _ in 0..stage.configuration.transactions {
         stage.pause(&mut client.random).await;
         if stage.over.get() || client.run().await == After::Reopen {
@@ -50,6 +53,9 @@ impl Client<'_> {
     }
 
     async fn run(&mut self) -> After {
+        if self.random.chance(self.contention.past) {
+            return self.read_past().await;
+        }
         let level = *self.random.choose(self.contention.levels).expect("there are some");
         let number = self.history().begin(level);
         let tx = match begin(&self.database, level, self.began.take()).await {
@@ -79,6 +85,50 @@ impl Client<'_> {
         }
         self.rest().await;
         if self.random.chance(0.12) { self.undo(actor).await } else { self.commit(actor).await }
+    }
+
+    /// A snapshot of the present, or of a moment that was read before.
+    async fn read_past(&mut self) -> After {
+        let again = self.random.chance(0.5).then(|| self.random.choose(&self.moments).copied()).flatten();
+        let number = match again {
+            Some((_, other)) => self.history().begin_as_of(other),
+            None => self.history().begin(Level::Snapshot),
+        };
+        let snapshot = match again {
+            Some((moment, _)) => self.database.as_of(moment).await,
+            None => self.database.snapshot().await,
+        };
+        let snapshot = match snapshot {
+            Ok(snapshot) => snapshot,
+            Err(error) => return self.stage.judge(&error, "a snapshot"),
+        };
+        if again.is_none() {
+            self.history().started(number);
+            self.moments.push((snapshot.moment(), number));
+        }
+        let (database, truth) = (self.database.clone(), Rc::clone(&self.stage.truth));
+        let mut past = Past { database, snapshot, number, truth };
+        for _ in 0..self.random.between(1, 2 * self.contention.acts_max) {
+            self.rest().await;
+            if self.stage.over.get() {
+                return After::Reopen;
+            }
+            if let Err(error) = self.look(&mut past).await {
+                return self.stage.judge(&error, "reading the past");
+            }
+        }
+        self.history().asks(number);
+        self.history().committed(number);
+        After::Retry
+    }
+
+    async fn look(&mut self, past: &mut Past) -> Result<()> {
+        let store = *self.random.choose(&self.contention.stores).expect("there are some");
+        if store.is_ordered() && self.random.chance(0.5) {
+            let direction = if self.random.chance(0.5) { Direction::Forward } else { Direction::Backward };
+            return past.scan(store, self.span(store), direction).await;
+        }
+        past.read(store, self.random.below(self.contention.keys)).await
     }
 
     /// Lets others have their turn, mostly.

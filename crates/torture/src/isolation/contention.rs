@@ -2,8 +2,8 @@ use super::store::Store;
 use crate::history::Level;
 use base::Random;
 use base::time::MICROSECOND_NS;
-use engine::PartitionSpec;
 use engine::catalog::Locking;
+use engine::{PartitionSpec, version};
 
 /// The levels that transactions run at.
 const LEVELS: [&[Level]; 5] = [
@@ -13,6 +13,19 @@ const LEVELS: [&[Level]; 5] = [
     &[Level::Snapshot, Level::Serializable],
     &[Level::ReadCommitted, Level::Snapshot, Level::Serializable],
 ];
+
+/// Versions that leave memory soon, or late; that are kept for a while, or as long as somebody may read them.
+fn undo(random: &mut Random) -> version::Settings {
+    let choose = |random: &mut Random, items: &[u64]| *random.choose(items).expect("there are some");
+    let memory = choose(random, &[0, 500, 4_000, 64 << 20]);
+    version::Settings {
+        device: random.choose(&[None, Some("flash".to_owned()), Some("nvem".to_owned())]).expect("three").clone(),
+        cluster_size: 4096,
+        memory,
+        size: memory.max(choose(random, &[8 << 10, 1 << 30, 1 << 30])),
+        retention_ns: choose(random, &[0, 0, 100, 10_000]) * MICROSECOND_NS,
+    }
+}
 
 /// Who meets whom, and on what.
 #[derive(Clone, Debug)]
@@ -37,6 +50,10 @@ pub struct Contention {
     pub locking: Locking,
     /// How many such records are on a page.
     pub blocking_factor: u32,
+    /// Where versions go, and for how long.
+    pub undo: version::Settings,
+    /// The share of transactions that only read, at a moment that is past.
+    pub past: f64,
 }
 
 impl Contention {
@@ -58,6 +75,8 @@ impl Contention {
             value_max: random.between(20, 120),
             locking: if random.chance(0.5) { Locking::Record } else { Locking::Page },
             blocking_factor: random.between(1, 3) as u32,
+            undo: undo(random),
+            past: *random.choose(&[0.0, 0.2, 0.5]).expect("there are some"),
         }
     }
 

@@ -1,0 +1,60 @@
+//! A reader of a moment that is past: it takes no locks and sees the same for as long as it likes.
+
+use super::store::{Store, number_of, stored_key};
+use crate::history::Span;
+use crate::truth::Truth;
+use engine::set::FieldValue;
+use engine::{Database, Direction, Result, Snapshot};
+use std::cell::RefCell;
+use std::ops::Bound;
+use std::rc::Rc;
+
+/// A snapshot, and its number in the history.
+pub struct Past {
+    pub database: Database,
+    pub snapshot: Snapshot,
+    pub number: usize,
+    pub truth: Rc<RefCell<Truth>>,
+}
+
+impl Past {
+    /// Reads one record.
+    pub async fn read(&mut self, store: Store, number: u64) -> Result<()> {
+        let partition = self.database.partition(store.name())?;
+        let version = |value: &[u8]| store.version(value);
+        let found = match store {
+            Store::Direct => Some(self.snapshot.read_object(partition, number, version).await?),
+            _ => self.snapshot.get(partition, &stored_key(number)).await?.as_deref().map(version),
+        };
+        self.truth.borrow_mut().history.read(self.number, store.key(number), found);
+        Ok(())
+    }
+
+    /// Reads all records whose places lie in a span.
+    pub async fn scan(&mut self, store: Store, span: Span, direction: Direction) -> Result<()> {
+        let partition = self.database.partition(store.name())?;
+        let mut found = Vec::new();
+        let mut keep = |key: &[u8], value: &[u8]| {
+            found.push((store.key(number_of(key)), store.version(value)));
+            true
+        };
+        if store == Store::Index {
+            let secondary = self.database.secondary(partition, "by_group")?;
+            let (first, last) = ([FieldValue::U32(span.first as u32)], [FieldValue::U32(span.last as u32)]);
+            let bounds = match span {
+                Span::ALL => (Bound::Unbounded, Bound::Unbounded),
+                _ => (Bound::Included(&first[..]), Bound::Included(&last[..])),
+            };
+            self.snapshot.range(partition, secondary, bounds, keep).await?;
+        } else {
+            let (first, last) = (stored_key(span.first), stored_key(span.last));
+            let (first, last) = (Bound::Included(&first[..]), Bound::Included(&last[..]));
+            let mut cursor = self.snapshot.cursor(partition, first, last, direction);
+            while let Some((key, value)) = self.snapshot.next(&mut cursor).await? {
+                keep(&key, &value);
+            }
+        }
+        self.truth.borrow_mut().history.scanned(self.number, store.name(), span, found);
+        Ok(())
+    }
+}
