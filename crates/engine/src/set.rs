@@ -63,6 +63,7 @@ mod secondary;
 mod segment;
 mod stable;
 mod versions;
+mod visit;
 
 #[cfg(test)]
 mod tests;
@@ -74,6 +75,7 @@ pub use repeat::{Away, Malformed, Repeat, Sorted, Stopped};
 pub use schema::{Field, FieldError, FieldType, FieldValue, RecordType};
 pub use secondary::Secondary;
 pub(crate) use versions::SetVersion;
+pub(crate) use visit::position as visit_position;
 
 use crate::lock::Owner;
 use crate::procedure::Foresight;

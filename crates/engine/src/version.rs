@@ -79,8 +79,8 @@ struct Private {
     /// Where its stored form begins.
     start: usize,
     change: Change,
-    /// Whether the record has been deleted since.
-    is_ghost: bool,
+    /// The record's name among the ghosts, if it has been deleted since.
+    ghost: Option<Vec<u8>>,
 }
 
 /// The versions of one transaction.
@@ -191,14 +191,15 @@ impl Versions {
         (owner, change): (Owner, Change),
         name: Resource,
         (partition, key): (PartitionId, &[u8]),
-        (before, deletes): (Before<'_>, bool),
+        (before, ghost): (Before<'_>, Option<Vec<u8>>),
     ) {
         let below = self.head(name);
         if let Target::Private(of, number) = below.target() {
             debug_assert_eq!(of, owner, "two transactions change a record at a time");
             let own = &mut self.own[owner.0 as usize].versions[number];
-            if deletes && !std::mem::replace(&mut own.is_ghost, true) {
-                self.ghosts.add(partition, key);
+            if let (None, Some(name)) = (&own.ghost, &ghost) {
+                self.ghosts.add(partition, name);
+                own.ghost.clone_from(&ghost);
             }
             // What the record was before the transaction's first change is known, unless that left only a part of it.
             if !below.is_patch() {
@@ -209,10 +210,11 @@ impl Versions {
         let own = self.own(owner);
         let (number, start) = (own.versions.len(), own.bytes.len());
         Version { below, partition, key, before }.encode(&mut own.bytes);
-        own.versions.push(Private { name: Some(name), start, change, is_ghost: deletes });
-        if deletes {
-            self.ghosts.add(partition, key);
+        if let Some(name) = &ghost {
+            self.ghosts.add(partition, name);
         }
+        let own = self.own(owner);
+        own.versions.push(Private { name: Some(name), start, change, ghost });
         self.heads.insert(name, Link::private(owner, number, is_patch));
     }
 
@@ -226,11 +228,11 @@ impl Versions {
                 continue;
             }
             let Some(name) = private.name.take() else { continue };
-            let is_ghost = private.is_ghost;
+            let ghost = private.ghost.take();
             let stored = own.stored(number);
-            let Version { below, partition, key, .. } = Version::decode(stored).expect("it was encoded");
-            if is_ghost {
-                self.ghosts.remove(partition, key);
+            let Version { below, partition, .. } = Version::decode(stored).expect("it was encoded");
+            if let Some(name) = ghost {
+                self.ghosts.remove(partition, &name);
             }
             if self.head(name).target() == Target::Private(owner, number) {
                 self.set_head(name, below);
@@ -318,7 +320,8 @@ impl Versions {
     /// Moves one version of a committed transaction, whose earlier ones are `moved`, and returns where it is now; if nobody
     /// needs it, where the chain goes on.
     fn commit_version(&mut self, own: &mut Own, number: usize, moved: &[Link], commit: Lsn) -> Link {
-        let Private { name: Some(_), start, is_ghost, .. } = own.versions[number] else { return Link::NOWHERE };
+        let Private { name: Some(_), start, .. } = own.versions[number] else { return Link::NOWHERE };
+        let ghost = own.versions[number].ghost.take();
         let length = own.stored(number).len();
         let stored = &mut own.bytes[start..start + length];
         let Version { below, partition, .. } = Version::decode(stored).expect("it was encoded");
@@ -332,27 +335,27 @@ impl Versions {
         let is_needed =
             self.keeps_all() || is_patch || below.is_patch() || self.snapshots.any_between(below.commit, commit);
         if !is_needed {
-            if is_ghost {
-                self.settle(below, partition, version.key);
+            if let Some(name) = &ghost {
+                self.settle(below, partition, name);
             }
             return below;
         }
         let (extent, at) = self.history.add(stored, commit, self.extent_size);
-        if is_ghost {
-            self.settle(Link::extent(extent, at, commit, is_patch), partition, version.key);
+        if let Some(name) = &ghost {
+            self.settle(Link::extent(extent, at, commit, is_patch), partition, name);
         }
         Link::extent(extent, at, commit, is_patch)
     }
 
     /// Has the ghost of a deleted record stay as long as the latest version of it: a scan for which the record was there finds
     /// that by the ghost, also if the record was changed once more before it was deleted.
-    fn settle(&mut self, latest: Link, partition: PartitionId, key: &[u8]) {
+    fn settle(&mut self, latest: Link, partition: PartitionId, name: &[u8]) {
         let stays = match latest.target() {
-            Target::Extent(extent, _) => self.history.haunt(extent, partition, key),
+            Target::Extent(extent, _) => self.history.haunt(extent, partition, name),
             Target::Private(..) | Target::Nowhere => false,
         };
         if !stays {
-            self.ghosts.remove(partition, key);
+            self.ghosts.remove(partition, name);
         }
     }
 
@@ -386,8 +389,8 @@ impl Versions {
     fn give_up(&mut self, horizon: Lsn) -> bool {
         let Some(extent) = self.history.take_oldest(horizon) else { return false };
         self.horizon = self.horizon.max(extent.last_commit);
-        for (partition, key) in extent.ghosts {
-            self.ghosts.remove(partition, &key);
+        for (partition, name) in extent.ghosts {
+            self.ghosts.remove(partition, &name);
         }
         true
     }

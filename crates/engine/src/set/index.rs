@@ -112,6 +112,32 @@ impl Index {
         }
     }
 
+    /// Finds every place whose hash, its lowest 32 bits reversed, is at least `from`, until so many buckets have been looked at.
+    /// Returns where that goes on, and whether it does not.
+    pub(super) fn visit(&self, from: u32, buckets: u64, mut found: impl FnMut(u64)) -> (u32, bool) {
+        let unit = u32::BITS - self.level;
+        let (first, count) = (u64::from(from >> unit), 1_u64 << self.level);
+        let end = (first + buckets).min(count);
+        for number in first..end {
+            let bits = ((number as u32) << unit).reverse_bits() as usize;
+            // A bucket that has been split already has handed on to the one that this level adds.
+            for bucket in [bits, bits + (1 << self.level)] {
+                if bucket < self.buckets.count() {
+                    self.for_each_in(bucket, &mut found);
+                }
+            }
+        }
+        if end == count { (0, true) } else { ((end as u32) << unit, false) }
+    }
+
+    fn for_each_in(&self, bucket: usize, found: &mut impl FnMut(u64)) {
+        let mut line = Some(Line::Primary(bucket));
+        while let Some(here) = line {
+            self.line(here)[..ENTRIES].iter().filter(|entry| **entry != 0).for_each(|entry| found(entry & PLACE_MASK));
+            line = self.next(here);
+        }
+    }
+
     /// Asks for the bucket of this hash, which may come while the caller does something else.
     pub(super) fn prefetch(&self, hash: u64) {
         driver::prefetch(self.buckets.line(self.bucket(hash)));

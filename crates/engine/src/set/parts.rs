@@ -35,6 +35,11 @@ impl Parts {
         self.0[part(hash)].prefetch(hash);
     }
 
+    /// See [`Index::visit`].
+    pub(super) fn visit(&self, part: usize, from: u32, buckets: u64, found: impl FnMut(u64)) -> (u32, bool) {
+        self.0[part].visit(from, buckets, found)
+    }
+
     /// Adds a place.
     pub(super) fn insert(&mut self, hash: u64, place: u64) {
         self.0[part(hash)].insert(hash, place);

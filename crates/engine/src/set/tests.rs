@@ -2,6 +2,7 @@
 
 mod damage;
 mod history;
+mod visit;
 
 use super::*;
 use base::Random;

@@ -1,27 +1,30 @@
-//! Keys that no scan of the present finds any more, and a scan of the past has to.
+//! Records that no scan of the present finds any more, and a scan of the past has to.
 
 use base::PartitionId;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// The keys of records that were deleted while somebody may read what was before: for each, how many transactions under way
-/// have deleted it, and how many extents have a version of it. One that was inserted again may be among them.
+/// The names of records that were deleted while somebody may read what was before, in the order in which their partition is
+/// scanned: for each, how many transactions under way have deleted it, and how many extents have a version of it. One that
+/// was inserted again may be among them.
+///
+/// In a b-tree a record's name is its key; in a set its position in the order of visits, 8 bytes big-endian, and its key.
 #[derive(Debug, Default)]
 pub(super) struct Ghosts {
-    keys: BTreeMap<(PartitionId, Vec<u8>), usize>,
+    names: BTreeMap<(PartitionId, Vec<u8>), usize>,
 }
 
 impl Ghosts {
-    pub(super) fn add(&mut self, partition: PartitionId, key: &[u8]) {
-        *self.keys.entry((partition, key.to_vec())).or_default() += 1;
+    pub(super) fn add(&mut self, partition: PartitionId, name: &[u8]) {
+        *self.names.entry((partition, name.to_vec())).or_default() += 1;
     }
 
-    pub(super) fn remove(&mut self, partition: PartitionId, key: &[u8]) {
-        let name = (partition, key.to_vec());
-        let count = self.keys.get_mut(&name).expect("a version that goes had its ghost");
+    pub(super) fn remove(&mut self, partition: PartitionId, name: &[u8]) {
+        let name = (partition, name.to_vec());
+        let count = self.names.get_mut(&name).expect("a version that goes had its ghost");
         *count -= 1;
         if *count == 0 {
-            self.keys.remove(&name);
+            self.names.remove(&name);
         }
     }
 
@@ -49,7 +52,7 @@ impl Ghosts {
                 None => Bound::Unbounded,
             },
         };
-        let found = (!is_empty).then(|| self.keys.range((from, to)));
+        let found = (!is_empty).then(|| self.names.range((from, to)));
         found.into_iter().flatten().map(|((_, key), _)| key.as_slice())
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Extent {
     /// Bytes of all of them.
     length: usize,
     versions: u64,
-    /// The keys of records that one of them may have to show to a scan, and the present does not.
+    /// The names of records that one of them may have to show to a scan, and the present does not.
     pub(super) ghosts: BTreeSet<(PartitionId, Vec<u8>)>,
     /// When the last of their changes was committed.
     pub(super) last_commit: Lsn,
@@ -75,9 +75,9 @@ impl History {
     }
 
     /// Has a ghost stay as long as an extent that is there; false if it does already.
-    pub(super) fn haunt(&mut self, extent: u32, partition: PartitionId, key: &[u8]) -> bool {
+    pub(super) fn haunt(&mut self, extent: u32, partition: PartitionId, name: &[u8]) -> bool {
         let extent = &mut self.extents[(extent - self.first) as usize];
-        extent.ghosts.insert((partition, key.to_vec()))
+        extent.ghosts.insert((partition, name.to_vec()))
     }
 
     /// The version that begins at `at` in an extent.

@@ -8,7 +8,7 @@ use crate::lock::{Owner, Resource};
 use crate::log::record::Undo;
 use crate::organization::append::{self, Position};
 use crate::page::{self, Edit, slotted};
-use crate::set::SetVersion;
+use crate::set::{SetVersion, visit_position};
 use crate::transaction::{State, key_hash, store_here};
 use crate::undo::UndoList;
 use base::{Lsn, PageId, PartitionId};
@@ -28,29 +28,29 @@ impl Database {
             slotted::value(bytes, slot).to_vec()
         };
         let name = Resource::record(partition, key_hash(key));
-        self.keep((state.owner, Change::Update(number)), name, (partition, key), (Before::Value(&value), false));
+        self.keep((state.owner, Change::Update(number)), name, (partition, key), (Before::Value(&value), None));
     }
 
     /// Keeps what an update has to put back: what the record was, or the part of it that has changed.
     fn keep_undo(&self, owner: Owner, number: usize, undo: &Undo<'_>) {
-        let (partition, key, before, deletes) = match *undo {
-            Undo::Remove { partition, key } => (partition, key, Before::Absent, false),
-            Undo::Insert { partition, key, value } => (partition, key, Before::Value(value), true),
-            Undo::Replace { partition, key, value } => (partition, key, Before::Value(value), false),
+        let (partition, key, before, ghost) = match *undo {
+            Undo::Remove { partition, key } => (partition, key, Before::Absent, None),
+            Undo::Insert { partition, key, value } => (partition, key, Before::Value(value), Some(key.to_vec())),
+            Undo::Replace { partition, key, value } => (partition, key, Before::Value(value), None),
             Undo::PatchValue { partition, key, offset, bytes } => {
-                (partition, key, Before::Patch(u32::from(offset), bytes), false)
+                (partition, key, Before::Patch(u32::from(offset), bytes), None)
             }
             Undo::PatchPage { page, offset, bytes } => return self.keep_object(owner, number, (page, offset), bytes),
             Undo::EraseAppended { page, slot } => {
                 let record = append::number(Position { page, slot });
                 let (name, key) = (Resource::record(page.partition, record), record.to_be_bytes());
                 let change = (owner, Change::Update(number));
-                return self.keep(change, name, (page.partition, &key), (Before::Absent, false));
+                return self.keep(change, name, (page.partition, &key), (Before::Absent, None));
             }
             Undo::FreePage { .. } => return,
         };
         let name = Resource::record(partition, key_hash(key));
-        self.keep((owner, Change::Update(number)), name, (partition, key), (before, deletes));
+        self.keep((owner, Change::Update(number)), name, (partition, key), (before, ghost));
     }
 
     fn keep_object(&self, owner: Owner, number: usize, (page, offset): (PageId, u16), bytes: &[u8]) {
@@ -61,10 +61,16 @@ impl Database {
         let slot = (usize::from(offset) - page::HEADER_SIZE) / record_size as usize;
         let object = u64::from(page.number) * u64::from(blocking_factor) + slot as u64;
         let (name, key) = (Resource::record(page.partition, object), object.to_be_bytes());
-        self.keep((owner, Change::Update(number)), name, (page.partition, &key), (Before::Value(bytes), false));
+        self.keep((owner, Change::Update(number)), name, (page.partition, &key), (Before::Value(bytes), None));
     }
 
-    fn keep(&self, change: (Owner, Change), name: Resource, record: (PartitionId, &[u8]), before: (Before<'_>, bool)) {
+    fn keep(
+        &self,
+        change: (Owner, Change),
+        name: Resource,
+        record: (PartitionId, &[u8]),
+        before: (Before<'_>, Option<Vec<u8>>),
+    ) {
         // Nobody but who adds a record at the end of a partition can change it, so it needs no lock for that.
         let has_one_writer = self.describe(record.0).is_ok_and(|found| {
             let is_added =
@@ -83,8 +89,10 @@ impl Database {
         let (from, to) = (self.0.versions.borrow_mut().own(owner).of_sets, sets.changes(owner));
         for number in from..to {
             let SetVersion { partition, key, before, deletes } = sets.version_before(owner, number, number + 1 == to);
-            let name = Resource::record(partition, key_hash(&key));
-            self.keep((owner, Change::OfSet(number)), name, (partition, &key), (before.as_before(), deletes));
+            let hash = key_hash(&key);
+            let ghost = deletes.then(|| [&visit_position(hash).to_be_bytes(), &key[..]].concat());
+            let name = Resource::record(partition, hash);
+            self.keep((owner, Change::OfSet(number)), name, (partition, &key), (before.as_before(), ghost));
         }
         self.0.versions.borrow_mut().own(owner).of_sets = to;
     }

@@ -9,6 +9,7 @@ use crate::organization::append::{self, LIVE, Position};
 use crate::organization::b_tree;
 use crate::organization::direct::Place;
 use crate::page::{Pages, slotted};
+use crate::set::Refusal;
 use crate::transaction::{Stored, key_hash, read_stored};
 use base::{Lsn, PageId, PartitionId};
 use std::fmt;
@@ -208,8 +209,8 @@ impl Database {
         Ok(seen)
     }
 
-    /// Shows every record of a set that a view sees to `look`, in no particular order, until that returns false: in one step,
-    /// but for those whose versions are not in memory.
+    /// Shows every record of a set that a view sees to `look`, in no particular order, until that returns false: in many small
+    /// steps, between which others go on.
     ///
     /// # Errors
     /// As [`Database::object_at`].
@@ -219,54 +220,54 @@ impl Database {
         partition: PartitionId,
         mut look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        self.segments_returned().await;
-        let mut later = Vec::new();
-        if self.scan_set_in_memory(view, partition, &mut look, &mut later)? {
-            return Ok(());
-        }
-        for (key, past) in later {
-            let value = self.all_the_way(view, partition, &key, past).await?;
-            if value.is_some_and(|value| !look(&key, &value)) {
-                return Ok(());
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let mut seen = Vec::new();
+            next = loop {
+                match self.visit_set(view, partition, from, &mut seen)? {
+                    Ok(next) => break next,
+                    Err(refusal) => self.overcome_refusal(partition, refusal).await?,
+                }
+            };
+            for (key, past) in seen {
+                let value = self.all_the_way(view, partition, &key, past).await?;
+                if value.is_some_and(|value| !look(&key, &value)) {
+                    return Ok(());
+                }
             }
+            self.0.executor.yield_now().await;
         }
         Ok(())
     }
 
-    /// The step of [`Database::scan_set_at`]; what is left to be read is `later`. True if `look` has ended it.
-    fn scan_set_in_memory(
+    /// One step of [`Database::scan_set_at`]: what the view sees of the records from this position on, and where the next step
+    /// begins.
+    fn visit_set(
         &self,
         view: View,
         partition: PartitionId,
-        look: &mut impl FnMut(&[u8], &[u8]) -> bool,
-        later: &mut Vec<(Vec<u8>, Past)>,
-    ) -> Result<bool> {
+        from: u64,
+        seen: &mut Vec<(Vec<u8>, Past)>,
+    ) -> Result<Result<Option<u64>, Refusal>> {
         let (sets, versions) = (self.0.sets.borrow(), self.0.versions.borrow());
         versions.check(view)?;
-        let mut show = |key: &[u8], value: Option<&[u8]>| -> Result<bool> {
+        let mut note = |key: &[u8], value: Option<&[u8]>| {
             let name = Resource::record(partition, key_hash(key));
-            if !versions.is_changed_since(view, name) {
-                return Ok(value.is_some_and(|value| !look(key, value)));
-            }
-            let past = versions.take_back(view, name, (partition, key), value.map(<[u8]>::to_vec))?;
-            if !past.is_done() {
-                later.push((key.to_vec(), past));
-                return Ok(false);
-            }
-            Ok(past.state.is_some_and(|value| !look(key, &value)))
+            let past = versions.take_back(view, name, (partition, key), value.map(<[u8]>::to_vec));
+            seen.extend(past.ok().map(|past| (key.to_vec(), past)));
         };
-        for (key, value) in sets.iterate(partition) {
-            if show(key, Some(value))? {
-                return Ok(true);
+        let (visited, next) = match sets.visit(partition, from, |key, value| note(key, Some(value))) {
+            Ok(visited) => visited,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let (first, end) = (visited.start.to_be_bytes(), visited.end.to_be_bytes());
+        for name in versions.ghosts.range(partition, (Bound::Included(&first), Bound::Excluded(&end))) {
+            let key = &name[first.len()..];
+            if sets.peek(partition, key, key_hash(key)).is_ok_and(|found| found.is_none()) {
+                note(key, None);
             }
         }
-        for key in versions.ghosts.range(partition, (Bound::Unbounded, Bound::Unbounded)) {
-            let is_gone = sets.peek(partition, key, key_hash(key)).is_ok_and(|found| found.is_none());
-            if is_gone && show(key, None)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(Ok(next))
     }
 
     /// The keys of a b-tree within a range that no scan of the present finds, and one of a view may have to.

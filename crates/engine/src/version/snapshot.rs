@@ -187,8 +187,7 @@ impl Snapshot {
         self.0.scan_appended(partition, look).await
     }
 
-    /// Shows every record of a set to `look`, in no particular order, until that returns false: in one step, during which
-    /// nothing else runs.
+    /// Shows every record of a set to `look`, in no particular order, until that returns false.
     ///
     /// # Errors
     /// As [`Transaction::scan_set`].
