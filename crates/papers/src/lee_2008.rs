@@ -35,7 +35,16 @@ impl Study for Lee2008 {
     }
 
     fn experiments(&self) -> &'static [(&'static str, &'static str)] {
-        experiments!["4-1-commit", "4-2-tpc-b", "4-3-users", "5-snapshots", "6-clusters", "6-memory", "this-machine"]
+        experiments![
+            "4-1-commit",
+            "4-2-tpc-b",
+            "4-3-users",
+            "5-snapshots",
+            "6-clusters",
+            "6-memory",
+            "this-machine",
+            "this-machine-joins"
+        ]
     }
 
     fn choices(&self) -> &'static [&'static str] {

@@ -102,8 +102,9 @@ fn lines(trial: &Trial, output: &Output) -> Option<String> {
             .expect(DRAWN);
         for (number, curve) in curves.iter().enumerate() {
             let colour = colour(number);
-            let inside = clipped(curve, top);
-            chart.draw_series(LineSeries::new(inside, colour.stroke_width(2))).expect(DRAWN);
+            for piece in clipped(curve, top) {
+                chart.draw_series(LineSeries::new(piece, colour.stroke_width(2))).expect(DRAWN);
+            }
             let shown: Vec<&Dot> = curve.dots.iter().filter(|dot| dot.y <= top).collect();
             chart
                 .draw_series(shown.iter().filter(|dot| dot.half_width > 0.0).map(|dot| {
@@ -123,23 +124,22 @@ fn lines(trial: &Trial, output: &Output) -> Option<String> {
     Some(accessible(text, &format!("{}: {}", experiment.title, output.label)))
 }
 
-/// The curve up to the upper end of the axis, which it may cross between two dots.
-fn clipped(curve: &Curve, top: f64) -> Vec<(f64, f64)> {
-    let mut inside: Vec<(f64, f64)> = Vec::new();
-    let mut before: Option<&Dot> = None;
-    for dot in &curve.dots {
-        if dot.y <= top {
-            inside.push((dot.x, dot.y));
-        } else {
-            if let Some(before) = before.filter(|before| before.y < top) {
-                let share = (top - before.y) / (dot.y - before.y);
-                inside.push((before.x + share * (dot.x - before.x), top));
-            }
-            break;
+/// The pieces of the curve below the upper end of the axis, which it may cross between two dots on its way up and down.
+fn clipped(curve: &Curve, top: f64) -> Vec<Vec<(f64, f64)>> {
+    let mut pieces: Vec<Vec<(f64, f64)>> = Vec::new();
+    for pair in curve.dots.windows(2) {
+        let [from, to] = pair else { unreachable!("windows of two") };
+        if from.y > top && to.y > top {
+            continue;
         }
-        before = Some(dot);
+        let crossing = from.x + (top - from.y) / (to.y - from.y) * (to.x - from.x);
+        let inside = |dot: &Dot| if dot.y <= top { (dot.x, dot.y) } else { (crossing, top) };
+        match pieces.last_mut().filter(|_| from.y <= top) {
+            Some(piece) if piece.last() == Some(&inside(from)) => piece.push(inside(to)),
+            _ => pieces.push(vec![inside(from), inside(to)]),
+        }
     }
-    inside
+    pieces
 }
 
 fn colour(number: usize) -> RGBColor {
@@ -281,4 +281,22 @@ fn bars(trial: &Trial, output: &Output) -> Option<String> {
 fn accessible(svg: String, name: &str) -> String {
     let name = name.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
     svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{name}\" "), 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_is_cut_where_it_leaves_the_plot_and_comes_back() {
+        let pieces = |ys: &[f64]| {
+            let dots = ys.iter().zip(0_u8..).map(|(y, x)| Dot { x: x.into(), y: *y, half_width: 0.0 }).collect();
+            clipped(&Curve { name: String::new(), dots, saturated: None }, 10.0)
+        };
+        assert_eq!(pieces(&[0.0, 5.0, 10.0]), [[(0.0, 0.0), (1.0, 5.0), (2.0, 10.0)]]);
+        assert_eq!(pieces(&[5.0, 15.0, 20.0]), [[(0.0, 5.0), (0.5, 10.0)]]);
+        assert_eq!(pieces(&[20.0, 15.0, 5.0, 6.0]), [[(1.5, 10.0), (2.0, 5.0), (3.0, 6.0)]]);
+        assert_eq!(pieces(&[0.0, 20.0, 0.0]), [[(0.0, 0.0), (0.5, 10.0)], [(1.5, 10.0), (2.0, 0.0)]]);
+        assert!(pieces(&[20.0, 30.0]).is_empty() && pieces(&[1.0]).is_empty());
+    }
 }

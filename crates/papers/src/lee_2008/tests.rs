@@ -226,6 +226,13 @@ fn this_machine_is_shown_beside_the_described_one() {
     let claim = claim(&results, "L-7 log, this machine");
     assert_eq!((claim.verdict(), &*claim.ours), (Verdict::Holds, "11.1 times"));
     assert!(claim.reason.contains("at 8 360 and 4000 tps (described 358 and 4050)"), "{claim:?}");
+    let joins = |flash: f64| {
+        let report =
+            move |line: &str, _: f64| json!({"spill": {"seconds": if line.starts_with("disk") { 5.0 } else { flash }}});
+        Results { trials: vec![trial("this-machine-joins", report)] }
+    };
+    assert_eq!(verdict(&joins(1.0), "L-6 joins, this machine"), Verdict::Holds);
+    assert_eq!(verdict(&joins(2.6), "L-6 joins, this machine"), Verdict::Differs);
 }
 
 #[test]
