@@ -14,7 +14,7 @@ use workload::debit_credit::ACCOUNT;
 use workload::point_reads::PointReads;
 use workload::{Length, Load, Plan};
 
-/// Random reads of single Debit-Credit accounts through a buffer smaller than the data
+/// Random reads of single accounts through a buffer smaller than the data
 ///
 /// Scale 700 makes 8 GiB of accounts; peers/point-reads.sh sets the reads beside fio's.
 #[derive(Args)]

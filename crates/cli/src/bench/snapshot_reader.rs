@@ -25,7 +25,7 @@ use workload::{Length, Load, Plan};
     entresol bench snapshot-reader\n  \
     entresol bench snapshot-reader --scale 10 --rounds 5 --json")]
 pub struct Arguments {
-    /// Directory of the database, created if missing
+    /// Directory of the database; created if new
     #[arg(long, value_name = "DIR", default_value = "snapshot-reader.data")]
     pub data: PathBuf,
     /// Branches of 100,000 accounts [default: as loaded, else 10]
