@@ -28,6 +28,8 @@ pub enum Canary {
     LostUpdate,
     /// A snapshot shows what is committed at each read.
     MovingSnapshot,
+    /// A restart reads the second copy of a log on two devices alone.
+    OneCopyRead,
     /// Checkpoints give up log that dirty pages and active transactions need.
     EarlyTruncation,
 }

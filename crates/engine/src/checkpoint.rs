@@ -80,6 +80,8 @@ struct News<'a> {
     partition: Option<&'a Partition>,
     /// Another copy of the sets' backup.
     backup: Option<Current>,
+    /// A log device that was lost.
+    lost_log: Option<u8>,
 }
 
 impl Checkpointer {
@@ -280,6 +282,18 @@ impl Database {
         self.store_home(self.pages_begin(), News::default()).await
     }
 
+    /// States in the home file that one of two log devices was lost, after which the log goes on with the other one; where
+    /// that cannot be stated, it fails.
+    pub(crate) async fn state_lost_log_device(&self) {
+        let _turn = self.0.checkpointer.turn.take(&self.0.executor).await;
+        let log = &self.0.log;
+        let Some(lost) = log.device_lost().await else { return };
+        match self.store_home(self.pages_begin(), News { lost_log: Some(lost), ..News::default() }).await {
+            Ok(()) => log.go_on_alone(),
+            Err(error) => log.fail_unstated(&error.to_string()),
+        }
+    }
+
     /// Makes a new partition one of the database's: durable first, then visible.
     pub(crate) async fn enter(&self, partition: Partition) -> Result<()> {
         let database = self.clone();
@@ -304,6 +318,9 @@ impl Database {
         contents.partitions = self.partitions().iter().map(|partition| (**partition).clone()).collect();
         contents.partitions.extend(news.partition.cloned());
         contents.backup = news.backup.or(contents.backup);
+        if let Some(second) = &mut contents.second_log {
+            second.lost = news.lost_log.or(second.lost);
+        }
         if contents.backup.is_none() && contents.partitions.iter().any(|found| found.set_settings().is_some()) {
             contents.backup = Some(Current::empty(self.0.log.end()));
         }

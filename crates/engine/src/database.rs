@@ -2,6 +2,7 @@
 
 mod attempt;
 mod load;
+mod log_files;
 mod open;
 mod partition;
 
@@ -14,7 +15,7 @@ use crate::buffer::Buffer;
 use crate::catalog::Partition;
 use crate::checkpoint::Checkpointer;
 use crate::hierarchy::TierReport;
-use crate::home::{Contents, Home};
+use crate::home::{Contents, Home, SecondLog};
 use crate::lock::LockTable;
 use crate::log::record::{Body, Undo};
 use crate::log::{Log, Measured, WriteBuffer};
@@ -192,6 +193,11 @@ impl Database {
     /// What was measured of the log's device when the database was created, if anything was.
     pub fn log_measured(&self) -> Option<Measured> {
         self.0.contents.borrow().log_measured
+    }
+
+    /// The log's second device, if it has one: what the home file says.
+    pub fn second_log(&self) -> Option<SecondLog> {
+        self.0.contents.borrow().second_log.clone()
     }
 
     /// The log.

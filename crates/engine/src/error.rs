@@ -111,6 +111,17 @@ pub enum Error {
     /// The database was closed, or its thread has ended, before there was an answer.
     #[error("the database is closed; what was asked of it and not answered shows when it is opened again")]
     Closed,
+    /// One of the two copies of the log is not there, and nobody has said to do without it, or that would not be safe.
+    #[error(
+        "the log's copy on device '{device}' is missing: {detail}; bring it back, or if every commit is on the other device, \
+         too, say without = \"{device}\" in [log]"
+    )]
+    LogCopyMissing {
+        /// The device.
+        device: String,
+        /// What is wrong there.
+        detail: String,
+    },
     /// A transaction needs more log than there is.
     #[error(
         "the transaction's records fill the log of {capacity} bytes; commit more often, or create the database with a larger log"

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 const MAGIC: &[u8; 8] = b"ENTRESOL";
 /// The format that this release writes and the newest that it reads.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 /// The home file's name: a directory that holds it is a database.
 pub const HOME_FILE: &str = "entresol.home";
 const COPY_SIZE: usize = 64 << 10;
@@ -55,6 +55,21 @@ pub struct Contents {
     pub schemas: Vec<(u16, Schema)>,
     /// What was measured of the log's device when the database was created, if anything was.
     pub log_measured: Option<Measured>,
+    /// The log's second device, if it has one.
+    pub second_log: Option<SecondLog>,
+}
+
+/// What the home file says of a log on two devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecondLog {
+    /// The second device.
+    pub device: String,
+    /// Which of the two was lost: 0 the log's device, 1 the second one. The other one has everything.
+    pub lost: Option<u8>,
+    /// Whether nothing was acknowledged that one of them did not have.
+    pub both: bool,
+    /// What was measured of the second device when it was first used, if anything was.
+    pub measured: Option<Measured>,
 }
 
 impl Contents {
@@ -156,6 +171,23 @@ impl Home {
         self.write(executor, contents).await
     }
 
+    /// States which second device the log has, unless the file says so already.
+    ///
+    /// # Errors
+    /// As [`Home::write`].
+    pub async fn note_second_log(
+        &mut self,
+        executor: &Executor,
+        contents: &mut Contents,
+        second: Option<SecondLog>,
+    ) -> Result<()> {
+        if second == contents.second_log {
+            return Ok(());
+        }
+        contents.second_log = second;
+        self.write(executor, contents).await
+    }
+
     /// Replaces the older copy, makes it durable, and then does the same with the other one.
     ///
     /// # Errors
@@ -235,7 +267,7 @@ fn decode(copy: &[u8], path: &str) -> Result<(u64, Contents)> {
     let generation = u64::from_le_bytes(copy[24..32].try_into().expect("eight bytes"));
     let mut body = copy[CONTENTS..CONTENTS + length].to_vec();
     // The first format knew no tiers, the second no sets, the third no schemas, the fourth no
-    // measurement: an empty list or nothing.
+    // measurement, the fifth no second log: an empty list or nothing.
     body.extend((number(8)..FORMAT).map(|_| 0));
     let mut contents: Contents = postcard::from_bytes(&body).map_err(|_| damaged())?;
     for (partition, schema) in std::mem::take(&mut contents.schemas) {
@@ -262,6 +294,7 @@ mod tests {
             backup: None,
             schemas: Vec::new(),
             log_measured: None,
+            second_log: None,
         }
     }
 

@@ -7,12 +7,15 @@
 //! bytes that were acknowledged. Several writes may be in flight; the durable position only moves over writes without a gap
 //! before them, and recovery ends at the first gap.
 //!
+//! The log may be on two devices (`duplex`): then both have the same pages, and a scan takes each from whichever has it.
+//!
 //! The first page of each opening is durable before any other page of that opening is written. So a reader that meets the
 //! pages of an opening meets its first page, and a later opening never takes the number of an earlier one: pages that an
 //! earlier opening left beyond the end carry a smaller number than those before them, which gives them away.
 
 mod batches;
 mod buffer;
+mod duplex;
 mod group_commit;
 mod measured;
 pub mod page;
@@ -20,6 +23,7 @@ mod read_ahead;
 pub mod record;
 mod scan;
 mod settings;
+mod start;
 mod statistics;
 mod waiters;
 mod write_buffer;
@@ -27,8 +31,10 @@ mod writer;
 
 pub use group_commit::GroupCommit;
 pub use measured::Measured;
+pub(crate) use scan::Copies;
 pub use scan::{Entry, Scan};
-pub use settings::{Settings, SyncMethod};
+pub use settings::{Acknowledged, Second, Settings, SyncMethod};
+pub(crate) use start::LogFile;
 pub use statistics::Statistics;
 pub use write_buffer::WriteBuffer;
 
@@ -37,7 +43,8 @@ use crate::{Error, Result};
 use base::{Lsn, TransactionId};
 use batches::Batches;
 use buffer::{Buffer, Piece};
-use driver::{Access, DeviceId, FileId, Frame, Op, Work};
+use driver::{FileId, Work};
+use duplex::Duplex;
 use executor::{Executor, WaitQueue};
 use group_commit::{Decision, Group};
 use record::Body;
@@ -50,13 +57,6 @@ use waiters::Waiters;
 /// The name of the group of the log server's tasks.
 pub const GROUP: &str = "log";
 
-/// How long records may wait in memory where commits do not wait for them, in nanoseconds.
-const LAZY_WRITE_NS: u64 = 100 * base::time::MILLISECOND_NS;
-
-/// How much a new log file grows at once, in bytes: small enough that drivers write it with zeros, after which data-sync
-/// writes change no metadata (`PROBES.md`, durable writes).
-const GROWTH_STEP: u64 = 64 << 20;
-
 /// The log, open for appending.
 pub struct Log {
     this: Weak<Log>,
@@ -64,8 +64,8 @@ pub struct Log {
     /// The log server's tasks.
     group: executor::Group,
     settings: Settings,
-    /// What was measured when it was created, just now.
-    measured: Option<Measured>,
+    /// What was measured of each device, now or when it was first used.
+    measured: Vec<Option<Measured>>,
     file: FileId,
     /// Where the first page of this opening stands.
     opened_at: Lsn,
@@ -75,10 +75,14 @@ pub struct Log {
     /// Whether a write holds the CPU.
     synchronous: bool,
     write_buffer: OnceCell<WriteBuffer>,
+    /// The two devices that it is written to, if there are two.
+    duplex: Option<Duplex>,
     writes_in_flight_max: usize,
     inner: RefCell<Inner>,
     /// Everything before this is written without a gap.
     durable: Cell<Lsn>,
+    /// Everything before this is on both devices, or on the only one: beyond `durable` at no time.
+    complete: Cell<Lsn>,
     /// What page headers say is durable; stays behind if writes are not made durable.
     attested: Cell<Lsn>,
     /// The front of the first page that must not be overwritten.
@@ -113,96 +117,6 @@ impl Inner {
 }
 
 impl Log {
-    /// Creates an empty log on `device`, in place of any file of that name.
-    ///
-    /// # Errors
-    /// [`Error::Setting`], or the driver's [`Error::Input`].
-    pub async fn create(executor: &Executor, device: DeviceId, settings: &Settings) -> Result<Rc<Log>> {
-        let traits = executor.traits(device);
-        settings.check(traits.alignment)?;
-        settings.check_capacity(settings.capacity)?;
-        let name = settings.file.clone();
-        executor.perform(Op::Remove { device, name: name.clone() }).await.result?;
-        let (file, _) = executor.open(device, &name, true).await?;
-        grow_file(executor, file, settings.capacity).await?;
-        let capacity = settings.capacity;
-        let measured = if settings.asks_to_measure() && !traits.synchronous {
-            Some(Measured::measure(executor, file, settings, capacity).await?)
-        } else {
-            None
-        };
-        let settings = &settings.decided_by(measured);
-        let start = Start {
-            file,
-            capacity,
-            measured,
-            synchronous: traits.synchronous,
-            position: settings.page_size as u64,
-            oldest: settings.page_size as u64,
-            epoch: 1,
-        };
-        Log::start(executor, settings, start).await
-    }
-
-    /// Writes the first page of an opening and begins behind it.
-    async fn start(executor: &Executor, settings: &Settings, start: Start) -> Result<Rc<Log>> {
-        let Start { capacity, position, oldest, .. } = start;
-        let end = position + settings.page_size as u64;
-        if end > oldest + capacity {
-            return Err(Error::LogFailed(format!("its file '{}' of {capacity} bytes is full", settings.file)));
-        }
-        write_opening_page(executor, settings, &start).await?;
-        let log = Log::assemble(executor, settings, &start);
-        executor.spawn_in(log.group, 0, writer::run(Rc::downgrade(&log), executor.clone(), Rc::clone(&log.bell)));
-        Ok(log)
-    }
-
-    /// An open log that nobody writes yet.
-    fn assemble(executor: &Executor, settings: &Settings, start: &Start) -> Rc<Log> {
-        let Start { file, capacity, synchronous, position, oldest, epoch, measured } = *start;
-        let end = position + settings.page_size as u64;
-        let buffer = Buffer::new(executor, settings.page_size, settings.write_size_max, capacity, end, epoch);
-        // Without durability a group only bounds how long records stay in memory.
-        let policy = if settings.durable { settings.group_commit } else { GroupCommit::Delay { ns: LAZY_WRITE_NS } };
-        let writes_in_flight_max = match (policy == GroupCommit::None, synchronous) {
-            (true, _) => usize::MAX,
-            // Each holds the processor, so a second one only waits for it, where more commits could have joined it.
-            (false, true) => 1,
-            (false, false) => settings.in_flight_max(),
-        };
-        let is_serial = settings.is_serial && !synchronous;
-        Rc::new_cyclic(|this| Log {
-            this: this.clone(),
-            executor: executor.clone(),
-            group: executor.group(GROUP, executor::Members::Free),
-            settings: settings.clone(),
-            measured,
-            file,
-            opened_at: Lsn(position),
-            capacity,
-            limit: (capacity as f64 * (1.0 - settings.reserve)) as u64,
-            synchronous,
-            write_buffer: OnceCell::new(),
-            writes_in_flight_max,
-            inner: RefCell::new(Inner {
-                buffer,
-                batches: Batches::default(),
-                group: Group::new(policy, is_serial),
-                scratch: Vec::with_capacity(4096),
-                statistics: Statistics::default(),
-            }),
-            durable: Cell::new(Lsn(end)),
-            attested: Cell::new(Lsn(end)),
-            oldest: Cell::new(Lsn(oldest)),
-            demand: Cell::new(Lsn::ZERO),
-            syncing: Cell::new(false),
-            failed: RefCell::new(None),
-            waiters: Waiters::default(),
-            room: WaitQueue::new(),
-            bell: Rc::new(WaitQueue::new()),
-        })
-    }
-
     /// From now on the log is written by way of this buffer.
     pub fn set_write_buffer(&self, buffer: WriteBuffer) {
         assert!(self.write_buffer.set(buffer).is_ok(), "a log has one write buffer");
@@ -270,9 +184,9 @@ impl Log {
         self.bell.wake_all(&self.executor);
     }
 
-    /// What was measured of its device, if this opening has created it and was to.
-    pub fn measured(&self) -> Option<Measured> {
-        self.measured
+    /// What was measured of each of its devices, if anything was: now, or when they were first used.
+    pub(crate) fn measured(&self) -> &[Option<Measured>] {
+        &self.measured
     }
 
     /// How it is written; what was left to a measurement is decided.
@@ -322,6 +236,8 @@ impl Log {
             return Err(Error::LogFailed(why.clone()));
         }
         match self.join_group(lsn) {
+            // Two devices get their writes in the order of the log, which the writer sees to.
+            Some(Decision::WriteOwn) if self.duplex.is_some() => self.hand_over(),
             Some(Decision::WriteOwn) => self.write_own().await,
             Some(Decision::Write) => self.request(lsn),
             Some(Decision::Begin(ns)) => self.begin_timer(ns),
@@ -337,10 +253,7 @@ impl Log {
             return;
         }
         match self.join_group(lsn) {
-            Some(Decision::WriteOwn) => {
-                self.inner.borrow_mut().cut(false);
-                self.bell.wake_all(&self.executor);
-            }
+            Some(Decision::WriteOwn) => self.hand_over(),
             Some(Decision::Write) => self.request(lsn),
             Some(Decision::Begin(ns)) => self.begin_timer(ns),
             Some(Decision::Gather) | None => {}
@@ -353,6 +266,12 @@ impl Log {
         debug_assert!(lsn.0 <= inner.buffer.end(), "only appended records commit");
         let is_page_full = inner.buffer.page_room() < inner.scratch.len();
         (lsn.0 > inner.buffer.start()).then(|| inner.group.join(inner.batches.commits(), is_page_full))
+    }
+
+    /// Leaves what the buffer holds to the writer.
+    fn hand_over(&self) {
+        self.inner.borrow_mut().cut(false);
+        self.bell.wake_all(&self.executor);
     }
 
     async fn write_own(&self) {
@@ -434,7 +353,7 @@ impl Log {
     /// `before` stays, and so does what is not yet durable or only in the write buffer.
     pub fn truncate(&self, before: Lsn) {
         let buffered = self.write_buffer.get().and_then(WriteBuffer::oldest).unwrap_or(u64::MAX);
-        let position = before.min(self.durable.get()).0.min(buffered);
+        let position = before.min(self.complete.get()).0.min(buffered);
         let front = Lsn(position - position % self.settings.page_size as u64);
         if front > self.oldest.get() {
             self.oldest.set(front);
@@ -479,7 +398,7 @@ impl Log {
     /// Whether too much of the log waits in memory to be written.
     #[inline]
     pub fn is_behind(&self) -> bool {
-        self.end().0 - self.durable.get().0 > self.settings.buffer_size_max
+        self.end().0 - self.complete.get().0 > self.settings.buffer_size_max
     }
 
     /// Waits until the log has room for new work. Rollbacks and the checkpointer do not ask; the reserve is theirs.
@@ -536,48 +455,9 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         // The writer finds the log gone and ends.
+        self.wake_alarm();
         self.bell.wake_all(&self.executor);
     }
-}
-
-/// Where an opening of the log begins.
-struct Start {
-    file: FileId,
-    capacity: u64,
-    synchronous: bool,
-    position: u64,
-    oldest: u64,
-    epoch: u32,
-    /// What was measured of the device just now.
-    measured: Option<Measured>,
-}
-
-async fn write_opening_page(executor: &Executor, settings: &Settings, start: &Start) -> Result<()> {
-    let size = settings.page_size;
-    let mut frame = executor.frames(1, size)?.pop().unwrap_or_else(|| Frame::allocate(1, size).remove(0));
-    page::begin(&mut frame[..size], start.position, start.epoch);
-    page::close(&mut frame[..size], page::HEADER_SIZE);
-    page::seal(&mut frame[..size], Lsn(start.position));
-    let write = Op::Write {
-        file: start.file,
-        offset: start.position % start.capacity,
-        length: size as u32,
-        buffer: frame,
-        durable: true,
-        access: Access::Asynchronous,
-    };
-    executor.perform(write).await.result?;
-    Ok(())
-}
-
-/// Brings a new file to its full size, step by step.
-async fn grow_file(executor: &Executor, file: FileId, size: u64) -> Result<()> {
-    let mut length = 0;
-    while length < size {
-        length = size.min(length + GROWTH_STEP);
-        executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

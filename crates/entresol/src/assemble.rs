@@ -26,7 +26,7 @@ pub fn driver(
 ) -> Result<Box<dyn Driver>, OpenError> {
     if let Some(hardware) = &configuration.hardware {
         // Nothing restarts on what a described machine has logged, so only the time of log writes matters.
-        let discard = vec![log::Settings::default().file];
+        let discard = vec![log::Settings::default().file, log::Settings::default().second_file()];
         let options = virtual_driver::Options { seed, discard, ..virtual_driver::Options::default() };
         return Ok(Box::new(VirtualDriver::new(hardware.clone(), options, media.clone())));
     }
@@ -76,6 +76,11 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             durable: configuration.log.durable,
             group_commit,
             sync_method: configuration.log.sync_method,
+            second: configuration.log.second_device.clone().map(|device| {
+                let acknowledged = configuration.log.acknowledged;
+                log::Second { device, acknowledged }
+            }),
+            without: configuration.log.without.clone(),
             writes_in_flight_max: configuration.log.writes_in_flight.map(|writes| writes as usize),
             ..log::Settings::default()
         },

@@ -43,7 +43,7 @@ mod undo;
 mod tests;
 
 pub use engine::checkpoint::Strategy;
-pub use engine::log::SyncMethod;
+pub use engine::log::{Acknowledged, SyncMethod};
 
 pub use choice::{
     Backend, Choice, DeviceKind, LockGranule, LockHold, Organization, Replacement, Residence, Update, Victim,

@@ -17,6 +17,18 @@ pub fn describe(database: &Database) -> String {
         database.settings().log_device,
         database.log().writes_in_flight_max()
     );
+    if let Some(second) = database.second_log() {
+        let first = &database.settings().log_device;
+        let names = [first, &second.device];
+        text += &match second.lost {
+            None if second.both => format!("; a copy on device '{}', durable when both have it", second.device),
+            None => format!("; a copy on device '{}', durable when the first of both has it", second.device),
+            Some(lost) => {
+                let [lost, other] = [lost, 1 - lost].map(|index| names[usize::from(index)]);
+                format!("; of two copies that on device '{lost}' was lost, it goes on on '{other}'")
+            }
+        };
+    }
     if let Some(measured) = database.log_measured() {
         let [sync_write, write_then_sync, together] =
             [measured.sync_write_ns, measured.write_then_sync_ns, measured.together_ns]

@@ -228,10 +228,11 @@ enum Contents {
 }
 
 /// Files that a directory may hold before its database is complete: those that a creation cut off may have left.
-const BEGINNINGS: [&str; 7] = [
+const BEGINNINGS: [&str; 8] = [
     engine::HOME_FILE,
     "double-write",
     "log",
+    "log-2",
     "cache.tier",
     "write-buffer.tier",
     "log-buffer.tier",

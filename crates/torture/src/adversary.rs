@@ -97,6 +97,7 @@ impl Adversary {
             return Some(Step::Resize);
         }
         let name = self.files.get(&file.0).map_or("", |(_, name)| name.as_str());
+        let name = if name == "log-2" { "log" } else { name };
         Some(match (name, kind) {
             ("entresol.home", OpKind::Write) => Step::HomeWrite,
             ("entresol.home", _) => Step::HomeRead,

@@ -9,7 +9,7 @@ use engine::buffer::replacement::Policy;
 use engine::catalog::{Locking, Organization};
 use engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
 use engine::lock::VictimPolicy;
-use engine::log::{GroupCommit, SyncMethod};
+use engine::log::{Acknowledged, GroupCommit, Second, SyncMethod};
 use engine::{PartitionSpec, Settings, buffer, checkpoint, log};
 use virtual_driver::Hardware;
 
@@ -106,7 +106,11 @@ impl Configuration {
         } else {
             one_of(random, &[256 << 10, 512 << 10, 1 << 20, 4 << 20])
         };
-        let (hierarchy, volatile_tiers) = hierarchy(&mut Random::stream(seed, "hierarchy"), tiny);
+        let second = second_log(seed);
+        let (mut hierarchy, volatile_tiers) = hierarchy(&mut Random::stream(seed, "hierarchy"), tiny);
+        if let (Some(_), Some(buffer)) = (&second, &mut hierarchy.write_buffer) {
+            buffer.log_bytes = 0;
+        }
         let random_sets = &mut Random::stream(seed, "sets");
         let in_memory = random_sets.chance(0.3);
         let (logging, strategy) = one_of(random_sets, &pairs());
@@ -136,9 +140,9 @@ impl Configuration {
                     replacement: Policy::Lru,
                     cleaner: random.chance(0.6),
                 },
-                log: log(random, capacity),
+                log: log::Settings { second, ..log(random, capacity) },
                 home_device: "disk".into(),
-                log_device: one_of(random, &["disk", "flash"]).into(),
+                log_device: one_of(random, &LOG_DEVICES).into(),
                 hierarchy,
                 force: random.chance(0.2),
                 hold_locks: random.chance(0.25),
@@ -187,7 +191,9 @@ impl Configuration {
     /// The machine that it runs on.
     pub fn hardware(&self) -> Hardware {
         let mut hardware = Hardware::ideal();
-        for device in ["disk", "flash", "nvem"] {
+        let second = hardware.device_mut("flash").clone();
+        hardware.devices.insert("second".to_owned(), second);
+        for device in ["disk", "flash", "nvem", "second"] {
             hardware.device_mut(device).atomic_write = self.atomic_write;
         }
         hardware.device_mut("nvem").volatile = self.volatile_tiers;
@@ -232,6 +238,16 @@ impl Configuration {
 
 fn set(arrivals: bool) -> Organization {
     Organization::Set { arrivals, segment_size: SEGMENT_SIZE, reserve_percent: 10 }
+}
+
+/// The devices that the log may be on.
+const LOG_DEVICES: [&str; 2] = ["disk", "flash"];
+
+/// The second device of every third log: one that the log itself is never on.
+fn second_log(seed: u64) -> Option<Second> {
+    let random = &mut Random::stream(seed, "second log");
+    let acknowledged = one_of(random, &[Acknowledged::Both, Acknowledged::First]);
+    random.chance(0.35).then(|| Second { device: "second".into(), acknowledged })
 }
 
 /// The tiers of a database, and whether their device is volatile.

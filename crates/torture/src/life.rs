@@ -12,7 +12,7 @@ use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Halt;
 use engine::server::{self, TransactionServer};
-use engine::{Database, Error, Result, hierarchy};
+use engine::{Database, Error, Result, Settings, hierarchy, log};
 use executor::{Executor, Order};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -149,7 +149,7 @@ async fn open(stage: &Stage) -> Option<Database> {
     settings.procedures = procedures(&stage.configuration);
     let created = stage.truth.borrow().created;
     stage.scene.phase.set(if created { Phase::Opening } else { Phase::Creating });
-    let opened = match Database::open(&stage.executor, settings.clone(), "torture").await {
+    let opened = match open_or_do_without(stage, &settings).await {
         Err(Error::NotADatabase { .. } | Error::Unfinished { .. }) if !created => {
             Database::create(&stage.executor, settings).await
         }
@@ -169,6 +169,20 @@ async fn open(stage: &Stage) -> Option<Database> {
             None
         }
     }
+}
+
+/// Opens the database, now and then without one of two log devices, unless that would not be safe.
+async fn open_or_do_without(stage: &Stage, settings: &Settings) -> Result<Database> {
+    let random = &mut stage.random("log devices");
+    if let Some(second) = settings.log.second.as_ref().filter(|_| random.chance(0.3)) {
+        let name = if random.chance(0.5) { &settings.log_device } else { &second.device };
+        let log = log::Settings { without: Some(name.clone()), ..settings.log.clone() };
+        match Database::open(&stage.executor, Settings { log, ..settings.clone() }, "torture").await {
+            Err(Error::LogCopyMissing { .. } | Error::Setting(_)) => {}
+            opened => return opened,
+        }
+    }
+    Database::open(&stage.executor, settings.clone(), "torture").await
 }
 
 /// Creates and loads what is missing; false if the life is over.

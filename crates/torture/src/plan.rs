@@ -66,7 +66,7 @@ impl Plan {
         let slow = random.chance(0.3).then(|| {
             let from = if random.chance(0.5) { 0 } else { random.exponential(500_000.0) as u64 };
             let until = from + random.exponential(2_000_000.0) as u64;
-            let device = *random.choose(&["disk", "flash", "nvem"]).expect("three devices");
+            let device = *random.choose(&["disk", "flash", "nvem", "second"]).expect("four devices");
             let factor = random.between(2, 200) as f64;
             Slow { device: device.into(), from: Instant::from_ns(from), until: Instant::from_ns(until), factor }
         });

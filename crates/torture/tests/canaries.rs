@@ -2,6 +2,7 @@
 
 use engine::canary::{Canary, plant};
 use engine::checkpoint::Strategy;
+use engine::log::Acknowledged;
 use engine::set::Logging;
 use entresol_torture::{Configuration, Failure, Options, Rows, run_seed};
 
@@ -39,6 +40,20 @@ fn torn_pages_without_a_copy_are_found() {
 #[test]
 fn a_log_given_up_too_early_is_found() {
     first_failure(Canary::EarlyTruncation, 300);
+}
+
+/// The first failure among seeds whose log is on two devices, acknowledged so.
+fn first_failure_with_two_logs(canary: Canary, acknowledged: Acknowledged, seeds: usize) {
+    let is_suitable = |seed: &u64| {
+        let second = Configuration::draw(*seed, Options::QUICK).settings.log.second;
+        second.is_some_and(|second| second.acknowledged == acknowledged)
+    };
+    first_failure_among(canary, (0..).filter(is_suitable).take(seeds));
+}
+
+#[test]
+fn a_restart_that_reads_one_of_two_logs_is_found() {
+    first_failure_with_two_logs(Canary::OneCopyRead, Acknowledged::First, 100);
 }
 
 #[test]

@@ -45,6 +45,7 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
         notes.push("commits are not durable: the log is written after they are acknowledged".to_owned());
     }
     notes.extend(not_durable(database));
+    notes.extend(database.log().lost_device().map(|why| format!("the log lost one of its two devices: {why}")));
     notes.extend(measured.saturated.as_ref().map(|saturation| format!("the run was {saturation}")));
     RunReport {
         workload: headline.workload,

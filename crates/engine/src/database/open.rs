@@ -1,11 +1,11 @@
 //! Creating, opening and closing a database.
 
-use super::{Database, Inner, partition};
+use super::{Database, Inner, log_files, partition};
 use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
 use crate::checkpoint::{self, Checkpointer};
 use crate::hierarchy::{self, reconcile};
-use crate::home::{Contents, Home};
+use crate::home::{Contents, Home, SecondLog};
 use crate::lock::{LockTable, VictimPolicy};
 use crate::log::{Log, Scan, WriteBuffer};
 use crate::recovery;
@@ -15,7 +15,7 @@ use crate::transaction::Registry;
 use crate::version::{self, Versions};
 use crate::{Error, Procedures, Result, buffer, log, temp};
 use base::Lsn;
-use driver::DeviceId;
+use driver::{DeviceId, Op};
 use executor::{Executor, Turn, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -159,6 +159,7 @@ impl Database {
     /// [`Error::Setting`], or the driver's.
     pub async fn create(executor: &Executor, settings: Settings) -> Result<Database> {
         settings.check()?;
+        settings.check_second_log()?;
         let home_device = device(executor, &settings.home_device)?;
         let log_device = device(executor, &settings.log_device)?;
         settings.clear_spaces(executor).await?;
@@ -193,11 +194,13 @@ impl Database {
             tiers,
             backup: None,
             schemas: Vec::new(),
-            log_measured: log.measured(),
+            log_measured: log.measured()[0],
+            second_log: SecondLog::wanted(&settings, log.measured().get(1).copied().flatten()),
         };
         let home = Home::create(executor, home_device, &contents).await?;
         let memory = (RefCell::default(), Backup::default());
         let database = Database::assemble(executor, settings, log, (buffer, memory), Some(home), contents);
+        log_files::watch(&database);
         checkpoint::start(&database);
         database.keep_moments();
         Ok(database)
@@ -207,7 +210,7 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::Setting`], [`Error::NotADatabase`], [`Error::Unfinished`], [`Error::NewerFormat`], [`Error::DamagedLog`],
-    /// [`Error::DamagedPage`], [`Error::NotRepeated`], or the driver's.
+    /// [`Error::LogCopyMissing`], [`Error::DamagedPage`], [`Error::NotRepeated`], or the driver's.
     pub async fn open(executor: &Executor, mut settings: Settings, path: &str) -> Result<Database> {
         settings.check()?;
         let home_device = device(executor, &settings.home_device)?;
@@ -216,14 +219,19 @@ impl Database {
         settings.buffer.page_size = contents.page_size as usize;
         settings.log.page_size = contents.log_page_size as usize;
         settings.log_device = contents.log_device.clone();
-        settings.log = settings.log.decided_by(contents.log_measured);
-        let log_device = device(executor, &settings.log_device)?;
+        settings.check_second_log()?;
         let stamp = stamp(executor, contents.redo_start(), contents.log_epoch);
-        let place = (log_device, &settings.log);
         let write_buffer = settings.hierarchy.write_buffer.as_ref();
-        let kept = WriteBuffer::restore(executor, place, write_buffer, &contents.tiers).await?;
-        let durable = base::Lsn(contents.log_durable);
-        let scan = Scan::open(executor, log_device, &settings.log, contents.scan_start(), durable).await?;
+        let kept = match contents.second_log {
+            Some(_) => None,
+            None => {
+                let place = (device(executor, &settings.log_device)?, &settings.log);
+                WriteBuffer::restore(executor, place, write_buffer, &contents.tiers).await?
+            }
+        };
+        let files = log_files::find(executor, &settings, &contents).await?;
+        let span = (contents.scan_start(), Lsn(contents.log_durable));
+        let scan = Scan::over(executor, files.copies, &settings.log, files.capacity, span);
         let mut scan = scan.since_opening(contents.log_epoch);
         let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
@@ -259,11 +267,17 @@ impl Database {
         let unfinished = recovery::redo(&repeating, sets_begin, &mut scan).await?;
         let memory = (RefCell::new(repeating.0.sets.take()), backup);
         let log = scan.finish().await?;
+        // Nothing was acknowledged yet that only some of the log's files have.
+        home.note_second_log(executor, &mut contents, files.second).await?;
+        if let Some((device, name)) = files.retired {
+            executor.perform(Op::Remove { device, name }).await.result?;
+        }
         if let Some((write_buffer, _)) = log_buffer {
             log.set_write_buffer(write_buffer);
         }
         buffer.set_log(Rc::clone(&log));
         let database = Database::assemble(executor, settings, log, (buffer, memory), Some(home), contents);
+        log_files::watch(&database);
         recovery::finish(&database, unfinished).await?;
         database.0.recovery.set(RecoveryReport { backup_bytes, load_ns, ..database.recovery() });
         database.0.buffer.bring_residents().await?;
@@ -332,6 +346,7 @@ impl Database {
         self.0.temp.remove().await?;
         self.0.undo.remove().await?;
         self.checkpoint().await?;
+        self.0.log.complete().await;
         self.retire_tiers().await
     }
 }

@@ -60,6 +60,27 @@ impl Batches {
         self.first + self.queue.len() as u64 - 1
     }
 
+    /// Adds pages to the last batch if they follow it and it has neither been submitted nor filled its frame. A write never
+    /// crosses the end of the file, after `capacity` bytes.
+    pub fn extend_last(&mut self, position: u64, pages: &[u8], capacity: u64) -> bool {
+        let Some(batch) = self.queue.back_mut() else { return false };
+        let (State::Ready(frame), end) = (&mut batch.state, batch.position + batch.length as u64) else { return false };
+        let length = batch.length + pages.len();
+        if end != position || end.is_multiple_of(capacity) || length > frame.len() {
+            return false;
+        }
+        frame[batch.length..length].copy_from_slice(pages);
+        batch.length = length;
+        true
+    }
+
+    /// The number and length of the first batch in flight, if it ends at `end` or before.
+    pub fn in_flight_up_to(&self, end: u64) -> Option<(u64, usize)> {
+        let index = self.queue.iter().position(|batch| matches!(batch.state, State::InFlight))?;
+        let batch = &self.queue[index];
+        (batch.position + batch.length as u64 <= end).then_some((self.first + index as u64, batch.length))
+    }
+
     fn batch(&mut self, number: u64) -> &mut Batch {
         &mut self.queue[(number - self.first) as usize]
     }

@@ -195,6 +195,11 @@ impl Buffer {
         self.full.drain(..)
     }
 
+    /// A frame of the buffer's size for somebody's own use.
+    pub fn spare_frame(&mut self) -> Frame {
+        self.spare.pop().unwrap_or_else(|| allocate(&self.executor, self.frame_size))
+    }
+
     /// Gives a frame back for reuse.
     pub fn recycle(&mut self, frame: Frame) {
         if self.spare.len() < SPARE_MAX {

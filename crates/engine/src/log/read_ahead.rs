@@ -7,6 +7,7 @@ use driver::{Access, Completion, Fault, FileId, Frame, Op, Work};
 use executor::{Executor, JoinHandle, WaitQueue};
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Reads in flight.
@@ -29,6 +30,10 @@ pub(super) struct Chunk {
     /// What its pages are.
     pages: Vec<Result<Header, Flaw>>,
     page_size: usize,
+    /// Where there are two copies: which of them has each page, by position.
+    held: Vec<[bool; 2]>,
+    /// A page of which both have the same version with other contents.
+    conflict: Option<u64>,
 }
 
 impl Chunk {
@@ -36,7 +41,43 @@ impl Chunk {
     fn verified(frame: Frame, position: u64, length: usize, page_size: usize) -> Chunk {
         let pages = frame[..length].chunks_exact(page_size).zip((position..).step_by(page_size));
         let pages = pages.map(|(page, position)| page::verify(page, position)).collect();
-        Chunk { position, length, frame, pages, page_size }
+        Chunk { position, length, frame, pages, page_size, held: Vec::new(), conflict: None }
+    }
+
+    /// Of two copies of a chunk, of which one may be unreadable, every page that either has: the one that was written later.
+    fn merged([first, second]: [Option<Frame>; 2], position: u64, length: usize, page_size: usize) -> Chunk {
+        let verified = |frame| Chunk::verified(frame, position, length, page_size);
+        let (mut chunk, other) = match (first.map(verified), second.map(verified)) {
+            (Some(first), Some(second)) => (first, second),
+            (one, other) => {
+                let is_first = one.is_some();
+                let mut chunk = one.or(other).expect("one copy at least was read");
+                chunk.held =
+                    chunk.pages.iter().map(|page| [page.is_ok() && is_first, page.is_ok() && !is_first]).collect();
+                return chunk;
+            }
+        };
+        for index in 0..chunk.pages.len() {
+            let place = index * page_size..(index + 1) * page_size;
+            let held = match (chunk.pages[index], other.pages[index]) {
+                (Ok(one), Ok(two)) if one.epoch == two.epoch => {
+                    if chunk.frame[place.clone()] != other.frame[place.clone()] {
+                        chunk.conflict.get_or_insert(one.position);
+                    }
+                    [true, true]
+                }
+                (Ok(one), Ok(two)) => [one.epoch > two.epoch, one.epoch < two.epoch],
+                (one, two) => [one.is_ok(), two.is_ok()],
+            };
+            // Of two pages that are none the one that says more: of a newer release, of another size.
+            let says_more = held == [false, false] && chunk.pages[index] == Err(Flaw::Missing);
+            if held == [false, true] || says_more {
+                chunk.frame[place.clone()].copy_from_slice(&other.frame[place]);
+                chunk.pages[index] = other.pages[index];
+            }
+            chunk.held.push(held);
+        }
+        chunk
     }
 
     /// The page at this log position, which lies in the chunk.
@@ -50,35 +91,67 @@ struct Pending {
     waiters: WaitQueue,
 }
 
+/// What is read, and what is to have it.
+#[derive(Clone)]
+pub(super) struct Sources {
+    /// The file, or both copies.
+    pub read: Vec<FileId>,
+    /// Copies that get what they lack: the file, and which of `read` it is, if it is one of them.
+    pub repair: Vec<(FileId, Option<usize>)>,
+    /// Whether what one copy cannot read is taken from the other: whoever waited for both to have a page is safe then.
+    pub tolerant: bool,
+}
+
 /// Sequential reading from one log position to another.
 pub(super) struct ReadAhead {
     executor: Executor,
-    file: FileId,
+    sources: Sources,
+    /// Pages written where a copy lacked them.
+    repaired: u64,
     page_size: usize,
     capacity: u64,
     read_size: usize,
     /// What is read next.
     next: u64,
     limit: u64,
-    in_flight: VecDeque<(u64, usize, Rc<Pending>)>,
+    in_flight: VecDeque<(u64, usize, Vec<Rc<Pending>>)>,
     verified: VecDeque<JoinHandle<Result<Chunk, Fault>>>,
     spare: Vec<Frame>,
 }
 
 impl ReadAhead {
     /// Reads from position `next` to `limit`, both at page boundaries.
-    pub fn new(executor: &Executor, file: FileId, page_size: usize, capacity: u64, next: u64, limit: u64) -> ReadAhead {
+    pub fn new(
+        executor: &Executor,
+        sources: Sources,
+        page_size: usize,
+        capacity: u64,
+        (next, limit): (u64, u64),
+    ) -> ReadAhead {
         let read_size = (READ_SIZE / page_size).max(1) * page_size;
         let read_size = read_size.min(capacity as usize);
         let (in_flight, verified, spare) = (VecDeque::new(), VecDeque::new(), Vec::new());
         let executor = executor.clone();
-        ReadAhead { executor, file, page_size, capacity, read_size, next, limit, in_flight, verified, spare }
+        let repaired = 0;
+        ReadAhead {
+            executor,
+            sources,
+            repaired,
+            page_size,
+            capacity,
+            read_size,
+            next,
+            limit,
+            in_flight,
+            verified,
+            spare,
+        }
     }
 
     /// The next chunk; `None` at the limit.
     ///
     /// # Errors
-    /// The driver's [`crate::Error::Input`].
+    /// The driver's [`crate::Error::Input`], [`crate::Error::DamagedLog`] if two copies contradict each other.
     pub async fn next(&mut self) -> Result<Option<Chunk>> {
         loop {
             while self.in_flight.len() < READS && self.next < self.limit {
@@ -92,42 +165,101 @@ impl ReadAhead {
             self.verify_first().await?;
         }
         let Some(first) = self.verified.pop_front() else { return Ok(None) };
-        Ok(Some(first.join().await?))
+        let chunk = first.join().await?;
+        self.repair(&chunk).await?;
+        Ok(Some(chunk))
+    }
+
+    /// Writes to each copy the pages of a chunk that it lacks.
+    async fn repair(&mut self, chunk: &Chunk) -> Result<()> {
+        if let Some(position) = chunk.conflict {
+            let detail = "its two copies have different pages there; keep the one that is sound".to_owned();
+            return Err(crate::Error::DamagedLog { lsn: base::Lsn(position), file: "log".to_owned(), detail });
+        }
+        for (file, source) in self.sources.repair.clone() {
+            let lacks = |index: usize| {
+                let has = source.is_some_and(|source| chunk.held.get(index).is_none_or(|held| held[source]));
+                chunk.pages[index].is_ok() && !has
+            };
+            let mut from = 0;
+            while let Some(first) = (from..chunk.pages.len()).find(|index| lacks(*index)) {
+                let end = (first..chunk.pages.len()).find(|index| !lacks(*index)).unwrap_or(chunk.pages.len());
+                self.write_pages(chunk, file, first..end).await?;
+                self.repaired += (end - first) as u64;
+                from = end;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_pages(&self, chunk: &Chunk, file: FileId, pages: Range<usize>) -> Result<()> {
+        let bytes = pages.start * self.page_size..pages.end * self.page_size;
+        let (offset, length) = ((chunk.position + bytes.start as u64) % self.capacity, bytes.len() as u32);
+        let mut buffer = self.executor.frame(bytes.len())?;
+        buffer[..bytes.len()].copy_from_slice(&chunk.frame[bytes]);
+        let op = Op::Write { file, offset, length, buffer, durable: true, access: Access::Asynchronous };
+        self.executor.perform(op).await.result?;
+        Ok(())
+    }
+
+    /// How many pages were written where a copy lacked them.
+    pub fn repaired(&self) -> u64 {
+        self.repaired
     }
 
     /// Waits for the first read and has it verified.
     async fn verify_first(&mut self) -> Result<()> {
         let Some((position, length, pending)) = self.in_flight.pop_front() else { return Ok(()) };
-        let completion = loop {
-            if let Some(completion) = pending.completion.borrow_mut().take() {
-                break completion;
+        let mut frames = [None, None];
+        let (count, mut failure) = (pending.len(), None);
+        for (pending, frame) in pending.into_iter().zip(&mut frames) {
+            let completion = loop {
+                if let Some(completion) = pending.completion.borrow_mut().take() {
+                    break completion;
+                }
+                pending.waiters.wait(&self.executor).await;
+            };
+            match completion.result {
+                Ok(_) => *frame = completion.buffer,
+                Err(fault) => failure = Some(fault),
             }
-            pending.waiters.wait(&self.executor).await;
+        }
+        let is_bearable = self.sources.tolerant && frames.iter().any(Option::is_some);
+        if let Some(fault) = failure.filter(|_| !is_bearable) {
+            return Err(fault.into());
+        }
+        let page_size = self.page_size;
+        let verified = move || match (count, frames) {
+            (1, [frame, _]) => {
+                Chunk::verified(frame.expect("a read gives its buffer back"), position, length, page_size)
+            }
+            (_, frames) => Chunk::merged(frames, position, length, page_size),
         };
-        completion.result?;
-        let (frame, page_size) = (completion.buffer.expect("a read gives its buffer back"), self.page_size);
-        let verified = move || Chunk::verified(frame, position, length, page_size);
-        self.verified.push_back(self.executor.begin_compute(length as u64 / 64 * VERIFY_INSTRUCTIONS, verified));
+        let instructions = (count * length) as u64 / 64 * VERIFY_INSTRUCTIONS;
+        self.verified.push_back(self.executor.begin_compute(instructions, verified));
         Ok(())
     }
 
     fn submit(&mut self) -> Result<()> {
-        let frame = match self.spare.pop() {
-            Some(frame) => frame,
-            None => self.executor.frame(self.read_size)?,
-        };
         let offset = self.next % self.capacity;
         let length = (self.read_size as u64).min(self.capacity - offset).min(self.limit - self.next);
-        let pending = Rc::new(Pending { completion: RefCell::new(None), waiters: WaitQueue::new() });
-        self.in_flight.push_back((self.next, length as usize, Rc::clone(&pending)));
+        let mut reads = Vec::with_capacity(self.sources.read.len());
+        for file in self.sources.read.iter().copied() {
+            let buffer = match self.spare.pop() {
+                Some(frame) => frame,
+                None => self.executor.frame(self.read_size)?,
+            };
+            let pending = Rc::new(Pending { completion: RefCell::new(None), waiters: WaitQueue::new() });
+            reads.push(Rc::clone(&pending));
+            let read = Op::Read { file, offset, length: length as u32, buffer, access: Access::Asynchronous };
+            let executor = self.executor.clone();
+            self.executor.submit(read, move |completion| {
+                pending.completion.replace(Some(completion));
+                pending.waiters.wake_all(&executor);
+            });
+        }
+        self.in_flight.push_back((self.next, length as usize, reads));
         self.next += length;
-        let (file, length) = (self.file, length as u32);
-        let read = Op::Read { file, offset, length, buffer: frame, access: Access::Asynchronous };
-        let executor = self.executor.clone();
-        self.executor.submit(read, move |completion| {
-            pending.completion.replace(Some(completion));
-            pending.waiters.wake_all(&executor);
-        });
         Ok(())
     }
 

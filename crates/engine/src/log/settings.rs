@@ -12,6 +12,25 @@ pub enum SyncMethod {
     WriteThenSync,
 }
 
+/// When a write to two log devices counts as durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Acknowledged {
+    /// When both have it: one may be lost with all that it holds.
+    #[default]
+    Both,
+    /// When one of them has it, and everything before: a power cut loses nothing, and the faster device sets the pace.
+    First,
+}
+
+/// A second device that every log write goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Second {
+    /// The device's name.
+    pub device: String,
+    /// When a write counts as durable.
+    pub acknowledged: Acknowledged,
+}
+
 /// How many writes are in flight where nobody says and nothing was measured.
 const WRITES_IN_FLIGHT_MAX: usize = 4;
 
@@ -41,6 +60,10 @@ pub struct Settings {
     pub durable: bool,
     /// How writes become durable. `None`: as measured when the log was created, by data-sync writes if nothing was.
     pub sync_method: Option<SyncMethod>,
+    /// A second device that every write goes to.
+    pub second: Option<Second>,
+    /// One of two log devices that is to be done without, because it was lost.
+    pub without: Option<String>,
     /// Log bytes waiting in memory, in flight or not, beyond which [`super::Log::throttle`] holds new work back.
     pub buffer_size_max: u64,
     /// The share of the capacity, 0 to 1, that new work leaves free for rollbacks and for the checkpointer.
@@ -59,6 +82,8 @@ impl Default for Settings {
             group_commit: GroupCommit::Adaptive,
             durable: true,
             sync_method: Some(SyncMethod::SyncWrite),
+            second: None,
+            without: None,
             buffer_size_max: 16 << 20,
             reserve: 0.25,
         }
@@ -75,6 +100,26 @@ impl Settings {
             writes_in_flight_max: self.writes_in_flight_max.or(writes_in_flight_max),
             ..self.clone()
         }
+    }
+
+    /// The name of the file on the second device.
+    pub fn second_file(&self) -> String {
+        self.file_of(1)
+    }
+
+    /// The name of the file on the log's device (0) or on the second one (1).
+    pub(crate) fn file_of(&self, index: usize) -> String {
+        if index == 0 { self.file.clone() } else { format!("{}-2", self.file) }
+    }
+
+    /// Refuses a device that two do not go together with.
+    pub(super) fn check_device(&self, name: &str, synchronous: bool) -> Result<()> {
+        if self.second.is_some() && synchronous {
+            return Err(Error::Setting(format!(
+                "a log on two devices is written asynchronously, and device '{name}' is not; use it as a write buffer"
+            )));
+        }
+        Ok(())
     }
 
     /// Whether anything is left to a measurement.

@@ -7,24 +7,30 @@ mod round_trip;
 
 use super::*;
 use base::Random;
-use driver::Halt;
+use driver::{Access, DeviceId, Frame, Halt, Op};
 use executor::Order;
+use start::LAZY_WRITE_NS;
 use virtual_driver::{FaultPlan, Hardware, Media, Options, VirtualDriver};
 
 const DEVICE: &str = "disk";
+const SECOND: &str = "flash";
 
 /// Media that machines come and go on. Power cuts tear writes at 128 bytes.
 #[derive(Default)]
 struct Site {
     media: Media,
+    /// A restart does as if the second of two devices had everything.
+    trusts_second_alone: bool,
 }
 
 impl Site {
     fn hardware() -> Hardware {
         let mut hardware = Hardware::ideal();
-        let device = hardware.device_mut(DEVICE);
-        device.alignment = 128;
-        device.atomic_write = 128;
+        for name in [DEVICE, SECOND] {
+            let device = hardware.device_mut(name);
+            device.alignment = 128;
+            device.atomic_write = 128;
+        }
         hardware
     }
 
@@ -37,13 +43,14 @@ impl Site {
         let driver = VirtualDriver::new(Site::hardware(), options, self.media.clone());
         let executor = Executor::new(Box::new(driver), order);
         let device = executor.device(DEVICE).expect("the ideal hardware has a disk");
-        Machine { executor, device }
+        Machine { executor, device, trusts_second_alone: self.trusts_second_alone }
     }
 }
 
 struct Machine {
     executor: Executor,
     device: DeviceId,
+    trusts_second_alone: bool,
 }
 
 impl Machine {
@@ -56,13 +63,33 @@ impl Machine {
     }
 
     async fn scan(&self, settings: &Settings, from: Lsn, known_durable: Lsn) -> Result<(Vec<Found>, Scan)> {
-        let mut scan = Scan::open(&self.executor, self.device, settings, from, known_durable).await?;
+        let mut scan = match &settings.second {
+            None => Scan::open(&self.executor, self.device, settings, from, known_durable).await?,
+            Some(second) => self.scan_both(settings, second, (from, known_durable)).await?,
+        };
         let mut found = Vec::new();
         while let Some(entry) = scan.next().await? {
             found.push(Found { start: entry.start, end: entry.end, bytes: entry.bytes.to_vec() });
         }
         assert_eq!(scan.next().await?, None, "the end stays the end");
         Ok((found, scan))
+    }
+
+    /// A scan over both copies.
+    async fn scan_both(&self, settings: &Settings, second: &Second, span: (Lsn, Lsn)) -> Result<Scan> {
+        let mut copies = Copies { tolerant: second.acknowledged == Acknowledged::Both, ..Copies::default() };
+        let mut capacity = 0;
+        for (index, name) in [DEVICE, &second.device].into_iter().enumerate() {
+            let device = self.executor.device(name).expect("described");
+            let (file, length) = LogFile::open(&self.executor, (device, name), (settings, index), None).await?;
+            if index == 0 && self.trusts_second_alone {
+                copies.fresh.push(file);
+            } else {
+                copies.kept.push(file);
+            }
+            capacity = length;
+        }
+        Ok(Scan::over(&self.executor, copies, settings, capacity, span))
     }
 
     async fn reopen(&self, settings: &Settings, from: Lsn) -> (Vec<Found>, Rc<Log>) {

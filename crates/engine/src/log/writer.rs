@@ -61,7 +61,7 @@ impl Log {
             self.executor.charge(Work::NvemAccess);
             return Access::Synchronous { instructions: self.executor.take_debt() };
         }
-        self.executor.charge(Work::InputOutput);
+        self.executor.charge_times(Work::InputOutput, if self.duplex.is_some() { 2 } else { 1 });
         self.executor.settle().await;
         Access::Asynchronous
     }
@@ -104,6 +104,9 @@ impl Log {
             page::seal(page, self.attested.get());
         }
         self.note_submission(commits);
+        if let Some(duplex) = &self.duplex {
+            return self.submit_twice(duplex, Piece { position, length, frame });
+        }
         let log = self.this.upgrade().expect("borrowed from an Rc");
         if let Some(buffer) = self.write_buffer.get()
             && let Some(offset) = buffer.take(position, length as u64)
@@ -162,7 +165,7 @@ impl Log {
         }
     }
 
-    fn note_written(&self, number: u64, length: usize, needs_sync: bool) {
+    pub(super) fn note_written(&self, number: u64, length: usize, needs_sync: bool) {
         let inner = &mut *self.inner.borrow_mut();
         let submitted = inner.batches.written(number, needs_sync);
         inner.statistics.writes += 1;
@@ -231,11 +234,14 @@ impl Log {
     }
 
     /// Moves the durable position over the batches that are done and wakes whoever waited for that.
-    fn advance(&self) {
+    pub(super) fn advance(&self) {
         let end = self.inner.borrow_mut().batches.advance();
         if let Some(end) = end {
             let durable = Lsn(end);
             self.durable.set(durable);
+            if self.duplex.is_none() {
+                self.complete.set(durable);
+            }
             if self.settings.durable {
                 self.attested.set(durable);
             }
@@ -245,14 +251,15 @@ impl Log {
         self.bell.wake_all(&self.executor);
     }
 
-    fn fail_by(&self, fault: &Fault) {
+    pub(super) fn fail_by(&self, fault: &Fault) {
         self.fail(&format!("{fault} while writing file '{}'", self.settings.file));
     }
 
     /// Nothing becomes durable any more: everybody who waits learns so.
-    fn fail(&self, why: &str) {
+    pub(super) fn fail(&self, why: &str) {
         self.failed.borrow_mut().get_or_insert_with(|| why.to_owned());
         self.waiters.wake_up_to(&self.executor, Lsn::MAX);
+        self.wake_alarm();
         self.room.wake_all(&self.executor);
         self.bell.wake_all(&self.executor);
     }

@@ -73,16 +73,19 @@ impl Context {
     }
 
     pub(super) fn device(&self, section: &mut Section<'_>) -> String {
-        let Some(name) = section.text("device", "the name of a device") else {
-            return self.default_device.clone();
-        };
+        self.device_at(section, "device").unwrap_or_else(|| self.default_device.clone())
+    }
+
+    /// The device that this key names, if it is there.
+    pub(super) fn device_at(&self, section: &mut Section<'_>, key: &'static str) -> Option<String> {
+        let name = section.text(key, "the name of a device")?;
         if self.devices.iter().all(|device| device != name) {
             let known: Vec<&str> = self.devices.iter().map(String::as_str).collect();
             let problem = Problem::NoSuch { what: "device", name: name.to_owned() };
             let more = ", or another that has a section [device.NAME]";
-            section.report_name("device", problem, name, &known, more);
+            section.report_name(key, problem, name, &known, more);
         }
-        name.to_owned()
+        Some(name.to_owned())
     }
 }
 

@@ -4,7 +4,7 @@ use super::choice::Choice;
 use super::error::Problem;
 use super::interpret::{Context, KIB, MICROSECOND_NS, SECOND_NS, TIB};
 use super::section::Section;
-use super::{DEFAULT_DEVICE, LockHold, SyncMethod};
+use super::{Acknowledged, DEFAULT_DEVICE, LockHold, SyncMethod};
 use engine::set::Logging;
 
 /// `[log]`: the write-ahead log.
@@ -12,6 +12,12 @@ use engine::set::Logging;
 pub struct Log {
     /// `device`: the device that holds the log.
     pub device: String,
+    /// `second_device`: a second device that every log write goes to; `None` for none.
+    pub second_device: Option<String>,
+    /// `acknowledged`: whether a commit is durable when `"both"` devices have it or when the `"first"` of them has.
+    pub acknowledged: Acknowledged,
+    /// `without`: one of the two devices that was lost and is to be done without; `None` for none.
+    pub without: Option<String>,
     /// `page_size`: bytes per page of the log, of which each write is a multiple; 4 KiB (virtually 128 B) to 64 KiB, a multiple
     /// of the alignment of its device.
     pub page_size: u32,
@@ -38,6 +44,9 @@ impl Default for Log {
     fn default() -> Log {
         Log {
             device: DEFAULT_DEVICE.to_owned(),
+            second_device: None,
+            acknowledged: Acknowledged::Both,
+            without: None,
             page_size: 4096,
             write_buffer: false,
             size: 1 << 30,
@@ -91,8 +100,27 @@ impl Log {
         }
         let page_low = if context.is_virtual { 128 } else { 4 * KIB };
         let page_rule = ", a multiple of the alignment of the log's device";
+        let device = context.device(section);
+        let second_device = context.device_at(section, "second_device");
+        let acknowledged: Option<Acknowledged> = section.choice("acknowledged");
+        if second_device.as_ref() == Some(&device) {
+            let conflict = Problem::Conflict(format!("device '{device}' has the log already"));
+            section.conflict("second_device", conflict, "another device");
+        }
+        if second_device.is_some() && write_buffer {
+            let conflict = "with a write buffer commits are durable before either of two log devices has them";
+            let allowed = "second_device beside write_buffer = false";
+            section.conflict("second_device", Problem::Conflict(conflict.to_owned()), allowed);
+        }
+        if second_device.is_none() {
+            let conflict = Problem::Conflict("there is one log device only".to_owned());
+            section.conflict("acknowledged", conflict, "acknowledged beside second_device = \"NAME\"");
+        }
         Log {
-            device: context.device(section),
+            device,
+            second_device,
+            acknowledged: acknowledged.unwrap_or_default(),
+            without: context.device_at(section, "without"),
             page_size: section
                 .size("page_size", page_low..=64 * KIB, page_rule)
                 .map_or(defaults.page_size, |size| size as u32),
@@ -111,6 +139,11 @@ impl Log {
             sets: section.choice("sets").unwrap_or_default(),
         }
     }
+}
+
+impl Choice for Acknowledged {
+    const WORDS: &'static [(&'static str, Acknowledged)] =
+        &[("both", Acknowledged::Both), ("first", Acknowledged::First)];
 }
 
 impl Choice for Option<SyncMethod> {
@@ -153,6 +186,26 @@ mod tests {
 
     fn log(text: &str) -> Log {
         Configuration::parse(&format!("[log]\n{text}")).expect(text).log
+    }
+
+    #[test]
+    fn two_devices_are_two_and_have_no_write_buffer() {
+        let devices = "[device.flash]\npath = \"f\"\n[log]\n";
+        let found = Configuration::parse(&format!("{devices}second_device = \"flash\"\nacknowledged = \"first\""));
+        let log = found.expect("two devices").log;
+        assert_eq!((log.second_device.as_deref(), log.acknowledged), (Some("flash"), Acknowledged::First));
+        let buffered =
+            "write_buffer = true\nsecond_device = \"flash\"\n[write_buffer]\ndevice = \"flash\"\nsize = \"9 pages\"";
+        for (text, why) in [
+            ("second_device = \"disk\"", "has the log already"),
+            ("second_device = \"drum\"", "drum"),
+            ("without = \"drum\"", "drum"),
+            ("acknowledged = \"first\"", "one log device only"),
+            (buffered, "durable before either"),
+        ] {
+            let error = Configuration::parse(&format!("{devices}{text}")).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]

@@ -87,7 +87,7 @@ fn writes_that_hold_the_processor_come_one_after_the_other() {
     let driver = VirtualDriver::new(hardware, Options::default(), Media::new());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let device = executor.device("nvem").expect("as described");
-    let machine = Machine { executor, device };
+    let machine = Machine { executor, device, trusts_second_alone: false };
     let settings = Settings { capacity: 1 << 20, ..Settings::default() };
     let log = machine.run(machine.create(&settings));
     let clients: Vec<_> = (0..16_u64)
@@ -121,7 +121,7 @@ fn a_dropped_commit_leaves_its_write_to_the_writer() {
     let driver = VirtualDriver::new(hardware, Options::default(), Media::new());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let device = executor.device(&name).expect("as described");
-    let machine = Machine { executor, device };
+    let machine = Machine { executor, device, trusts_second_alone: false };
     let settings = Settings { group_commit: GroupCommit::None, capacity: 1 << 20, ..Settings::default() };
     machine.run(async {
         let log = machine.create(&settings).await;

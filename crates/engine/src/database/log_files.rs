@@ -1,0 +1,183 @@
+//! Which files hold the log, which will, and what the home file says of that.
+
+use super::open::Settings;
+use crate::database::Database;
+use crate::home::{Contents, SecondLog};
+use crate::log::{Acknowledged, Copies, LogFile, Measured};
+use crate::{Error, Result};
+use driver::{DeviceId, FaultKind};
+use executor::Executor;
+use std::rc::Rc;
+
+/// What becomes of one of two places for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It holds the log and goes on to.
+    Kept,
+    /// It holds the log, which nobody wants there any more.
+    Retired,
+    /// It gets a new copy.
+    Fresh,
+    /// There is none, or it was lost.
+    Absent,
+}
+
+/// The files, and what the home file is to say before anything is acknowledged.
+pub(super) struct LogFiles {
+    pub copies: Copies,
+    /// Bytes of each.
+    pub capacity: u64,
+    /// The second log device from now on.
+    pub second: Option<SecondLog>,
+    /// The device and name of a file that is to be removed then.
+    pub retired: Option<(DeviceId, String)>,
+}
+
+impl Settings {
+    /// Checks what a log on two devices asks of them, once the first one is known.
+    pub(super) fn check_second_log(&self) -> Result<()> {
+        let Some(second) = &self.log.second else { return Ok(()) };
+        if second.device == self.log_device {
+            return Err(Error::Setting(format!("the log's second device '{}' is its first one, too", second.device)));
+        }
+        if self.hierarchy.write_buffer.as_ref().is_some_and(|buffer| buffer.log_bytes > 0) {
+            let why = "a log on two devices has no write buffer, where commits would be durable before either has them";
+            return Err(Error::Setting(why.into()));
+        }
+        Ok(())
+    }
+}
+
+impl SecondLog {
+    /// What the home file says of the second device that these settings ask for.
+    pub(super) fn wanted(settings: &Settings, measured: Option<Measured>) -> Option<SecondLog> {
+        let second = settings.log.second.as_ref()?;
+        let both = second.acknowledged == Acknowledged::Both;
+        Some(SecondLog { device: second.device.clone(), lost: None, both, measured })
+    }
+}
+
+/// Finds the files of the log.
+///
+/// # Errors
+/// [`Error::LogCopyMissing`], [`Error::Setting`], or the driver's.
+pub(super) async fn find(executor: &Executor, settings: &Settings, contents: &Contents) -> Result<LogFiles> {
+    let record = contents.second_log.as_ref();
+    let wanted = settings.log.second.as_ref().map(|second| &second.device);
+    if let (Some(record), Some(wanted)) = (record, wanted)
+        && record.device != *wanted
+    {
+        let present = &record.device;
+        return Err(Error::Setting(format!(
+            "the log's second device is '{present}', not '{wanted}'; open the database once without a second device"
+        )));
+    }
+    let names = [Some(&contents.log_device), record.map(|record| &record.device).or(wanted)];
+    let standings = standings(settings, record, &names)?;
+    let places = || names.into_iter().flatten().zip(standings).enumerate();
+    let (mut copies, mut capacity, mut retired) = (Copies::default(), None, None);
+    copies.tolerant = record.is_some_and(|record| record.both);
+    for (index, (name, standing)) in places() {
+        if matches!(standing, Standing::Kept | Standing::Retired) {
+            let measured = if index == 0 { contents.log_measured } else { record.and_then(|record| record.measured) };
+            let place = (executor, settings, &name[..], index);
+            let (file, length) = open(place, record.is_some(), measured).await?;
+            if *capacity.get_or_insert(length) != length {
+                let (device, detail) = (name.clone(), format!("its file of {length} bytes is not of this log"));
+                return Err(Error::LogCopyMissing { device, detail });
+            }
+            if standing == Standing::Kept {
+                copies.kept.push(file);
+            } else {
+                retired = executor.device(name).map(|device| (device, settings.log.file_of(index)));
+                copies.retired.push(file);
+            }
+        }
+    }
+    let capacity = capacity.expect("one file at least holds the log");
+    for (index, (name, _)) in places().filter(|(_, (_, standing))| *standing == Standing::Fresh) {
+        let place = (super::device(executor, name)?, &name[..]);
+        copies.fresh.push(LogFile::create(executor, place, (&settings.log, index), capacity).await?);
+    }
+    let measured = copies.fresh.iter().find(|file| file.index == 1).and_then(|file| file.measured);
+    let measured = measured.or(record.and_then(|record| record.measured));
+    let lost = standings.iter().position(|standing| *standing == Standing::Absent).map(|index| index as u8);
+    let second = match SecondLog::wanted(settings, measured) {
+        Some(second) => Some(SecondLog { lost, ..second }),
+        // The first device was lost, and nobody wants it back: the second one goes on.
+        None if lost == Some(0) => record.cloned().map(|record| SecondLog { lost, ..record }),
+        None => None,
+    };
+    Ok(LogFiles { copies, capacity, second, retired })
+}
+
+fn standings(settings: &Settings, record: Option<&SecondLog>, names: &[Option<&String>; 2]) -> Result<[Standing; 2]> {
+    let is_wanted = settings.log.second.is_some();
+    let lost = record.and_then(|record| record.lost).map(usize::from);
+    let mut standings = [0, 1].map(|index| match (index, record) {
+        _ if lost == Some(index) => {
+            if is_wanted {
+                Standing::Fresh
+            } else {
+                Standing::Absent
+            }
+        }
+        (1, None) => {
+            if is_wanted {
+                Standing::Fresh
+            } else {
+                Standing::Absent
+            }
+        }
+        (1, Some(_)) if !is_wanted && lost.is_none() => Standing::Retired,
+        _ => Standing::Kept,
+    });
+    let Some(without) = &settings.log.without else { return Ok(standings) };
+    let fail = |why: &str| Err(Error::Setting(format!("the log cannot do without device '{without}': {why}")));
+    let Some(index) = names.iter().position(|name| *name == Some(without)) else {
+        return fail("it has no copy there");
+    };
+    if matches!(standings[index], Standing::Kept | Standing::Retired) {
+        let holds_log = matches!(standings[1 - index], Standing::Kept | Standing::Retired);
+        match record {
+            Some(record) if holds_log && record.both => standings[1 - index] = Standing::Kept,
+            Some(_) if holds_log => {
+                let detail =
+                    "commits were acknowledged when one device had them, so it may have the last of them alone";
+                return Err(Error::LogCopyMissing { device: without.clone(), detail: detail.to_owned() });
+            }
+            _ => return fail("no other one has the log"),
+        }
+    }
+    standings[index] = Standing::Absent;
+    Ok(standings)
+}
+
+/// Opens a file that holds the log; `has_copy`: whether there is another one.
+async fn open(
+    (executor, settings, name, index): (&Executor, &Settings, &str, usize),
+    has_copy: bool,
+    measured: Option<Measured>,
+) -> Result<(LogFile, u64)> {
+    let missing = |detail: String| Error::LogCopyMissing { device: name.to_owned(), detail };
+    let device = match executor.device(name) {
+        None if has_copy => return Err(missing("there is no such device".to_owned())),
+        _ => super::device(executor, name)?,
+    };
+    match LogFile::open(executor, (device, name), (&settings.log, index), measured).await {
+        Err(Error::Input(fault)) if has_copy && fault.kind == FaultKind::NotFound => {
+            Err(missing(format!("it holds no file '{}'", settings.log.file_of(index))))
+        }
+        result => result,
+    }
+}
+
+/// From now on the loss of one of two log devices is stated in the home file.
+pub(super) fn watch(database: &Database) {
+    let weak = Rc::downgrade(&database.0);
+    database.0.log.on_loss(move || {
+        let Some(inner) = weak.upgrade() else { return };
+        let database = Database(inner);
+        database.0.executor.clone().spawn(async move { database.state_lost_log_device().await });
+    });
+}

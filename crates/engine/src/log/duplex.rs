@@ -1,0 +1,270 @@
+//! A log on two devices: every write goes to both (duplexed logs, Gray and Reuter 1993, chapter 9).
+//!
+//! Each device gets all pages in their order, in writes of its own: what waits for a busy one goes there together. Durable is
+//! what both have, or what one of them has up to there without a gap. If one fails, nothing is acknowledged until the home
+//! file says so; then the log goes on with the other.
+
+use super::batches::{Batches, Taken};
+use super::buffer::Piece;
+use super::{Acknowledged, Log, SyncMethod};
+use base::Lsn;
+use driver::{Access, Completion, Fault, FileId, Op};
+use executor::WaitQueue;
+use std::cell::{Cell, OnceCell, RefCell};
+
+/// One of the two files, open for writing.
+#[derive(Clone)]
+pub(super) struct SideFile {
+    /// The device's name.
+    pub device: String,
+    /// The file.
+    pub file: FileId,
+    /// How its writes become durable.
+    pub method: SyncMethod,
+    /// How many of them may be in flight.
+    pub in_flight_max: usize,
+}
+
+/// One of the two files, and what is under way there.
+struct Side {
+    place: SideFile,
+    batches: Batches,
+    /// It has everything before this.
+    durable: u64,
+    syncing: bool,
+    lost: bool,
+}
+
+/// Both.
+pub(super) struct Duplex {
+    acknowledged: Acknowledged,
+    sides: RefCell<[Side; 2]>,
+    /// Which one was lost, and why.
+    lost: RefCell<Option<(usize, String)>>,
+    /// Nothing is acknowledged: the home file does not know yet that one was lost.
+    frozen: Cell<bool>,
+    /// Told when one is lost, and when the other has more.
+    alarm: WaitQueue,
+    /// Called when one is lost.
+    on_loss: OnceCell<Box<dyn Fn()>>,
+}
+
+impl Duplex {
+    /// Both have everything before `durable`.
+    pub fn new(places: [SideFile; 2], acknowledged: Acknowledged, durable: u64) -> Duplex {
+        let side = |place| Side { place, batches: Batches::default(), durable, syncing: false, lost: false };
+        let (lost, frozen, alarm, on_loss) = Default::default();
+        Duplex { acknowledged, sides: RefCell::new(places.map(side)), lost, frozen, alarm, on_loss }
+    }
+
+    /// Before this everything is durable as it is to be.
+    fn durable(&self) -> u64 {
+        let sides = self.sides.borrow();
+        let kept = sides.iter().filter(|side| !side.lost).map(|side| side.durable);
+        match self.acknowledged {
+            Acknowledged::Both => kept.min().unwrap_or(0),
+            Acknowledged::First => kept.max().unwrap_or(0),
+        }
+    }
+
+    /// Before this everything is on each device that is not lost.
+    fn complete(&self) -> u64 {
+        let sides = self.sides.borrow();
+        sides.iter().filter(|side| !side.lost).map(|side| side.durable).min().unwrap_or(0)
+    }
+}
+
+impl Log {
+    /// Gives a piece to both devices.
+    pub(super) fn submit_twice(&self, duplex: &Duplex, piece: Piece) {
+        let Piece { position, length, frame } = piece;
+        for index in 0..2 {
+            {
+                let side = &mut duplex.sides.borrow_mut()[index];
+                if side.lost {
+                    continue;
+                }
+                if !side.batches.extend_last(position, &frame[..length], self.capacity) {
+                    let mut own = self.inner.borrow_mut().buffer.spare_frame();
+                    own[..length].copy_from_slice(&frame[..length]);
+                    side.batches.push(Piece { position, length, frame: own }, 0, false);
+                }
+            }
+            self.pump(duplex, index);
+        }
+        self.inner.borrow_mut().buffer.recycle(frame);
+    }
+
+    /// Submits what waits for a device, as much as may be in flight there.
+    fn pump(&self, duplex: &Duplex, index: usize) {
+        loop {
+            let (taken, file, durable) = {
+                let side = &mut duplex.sides.borrow_mut()[index];
+                if side.lost || side.batches.in_flight() >= side.place.in_flight_max {
+                    return;
+                }
+                let Some(taken) = side.batches.take_ready(self.executor.now()) else { return };
+                (taken, side.place.file, self.settings.durable && side.place.method == SyncMethod::SyncWrite)
+            };
+            let Taken { number, piece: Piece { position, length, frame }, .. } = taken;
+            let (offset, access) = (position % self.capacity, Access::Asynchronous);
+            let op = Op::Write { file, offset, length: length as u32, buffer: frame, durable, access };
+            let log = self.this.upgrade().expect("borrowed from an Rc");
+            self.executor.submit(op, move |completion| log.side_written(index, number, completion));
+        }
+    }
+
+    /// Reacts to the end of a write to one of the devices.
+    fn side_written(&self, index: usize, number: u64, completion: Completion) {
+        if let Some(frame) = completion.buffer {
+            self.inner.borrow_mut().buffer.recycle(frame);
+        }
+        let duplex = self.duplex.as_ref().expect("one of two devices was written to");
+        if self.failed.borrow().is_some() || duplex.sides.borrow()[index].lost {
+            return;
+        }
+        if let Err(fault) = completion.result {
+            return self.lose_side(duplex, index, &fault);
+        }
+        {
+            let side = &mut duplex.sides.borrow_mut()[index];
+            let needs_sync = self.settings.durable && side.place.method == SyncMethod::WriteThenSync;
+            side.batches.written(number, needs_sync);
+        }
+        self.sync_side(duplex, index);
+        self.side_advanced(duplex, index);
+        self.pump(duplex, index);
+    }
+
+    /// Submits a sync for what a device has written, unless one is in flight there.
+    fn sync_side(&self, duplex: &Duplex, index: usize) {
+        let file = {
+            let side = &mut duplex.sides.borrow_mut()[index];
+            if side.syncing || !side.batches.begin_sync() {
+                return;
+            }
+            side.syncing = true;
+            side.place.file
+        };
+        let log = self.this.upgrade().expect("borrowed from an Rc");
+        self.executor.submit(Op::Sync { file }, move |completion| log.side_synced(index, completion));
+    }
+
+    fn side_synced(&self, index: usize, completion: Completion) {
+        let duplex = self.duplex.as_ref().expect("one of two devices was synced");
+        if self.failed.borrow().is_some() || duplex.sides.borrow()[index].lost {
+            return;
+        }
+        if let Err(fault) = completion.result {
+            return self.lose_side(duplex, index, &fault);
+        }
+        {
+            let side = &mut duplex.sides.borrow_mut()[index];
+            side.syncing = false;
+            side.batches.end_sync();
+        }
+        self.inner.borrow_mut().statistics.syncs += 1;
+        self.sync_side(duplex, index);
+        self.side_advanced(duplex, index);
+    }
+
+    fn side_advanced(&self, duplex: &Duplex, index: usize) {
+        {
+            let side = &mut duplex.sides.borrow_mut()[index];
+            let Some(end) = side.batches.advance() else { return };
+            side.durable = end;
+        }
+        self.advance_both(duplex);
+        duplex.alarm.wake_all(&self.executor);
+    }
+
+    /// Moves the durable position to where both devices, or the first of them, allow it.
+    fn advance_both(&self, duplex: &Duplex) {
+        if !duplex.frozen.get() {
+            let durable = duplex.durable();
+            loop {
+                let ended = self.inner.borrow().batches.in_flight_up_to(durable);
+                let Some((number, length)) = ended else { break };
+                self.note_written(number, length, false);
+            }
+            self.advance();
+        }
+        self.complete.set(Lsn(duplex.complete()).min(self.durable.get()));
+        self.room.wake_all(&self.executor);
+    }
+
+    /// A device has failed. With the other one the log goes on, once the home file says so.
+    fn lose_side(&self, duplex: &Duplex, index: usize, fault: &Fault) {
+        if duplex.lost.borrow().is_some() {
+            return self.fail_by(fault);
+        }
+        {
+            let side = &mut duplex.sides.borrow_mut()[index];
+            side.lost = true;
+            side.batches = Batches::default();
+            let why = format!("device '{}': {fault}", side.place.device);
+            duplex.lost.replace(Some((index, why)));
+        }
+        duplex.frozen.set(true);
+        self.advance_both(duplex);
+        duplex.on_loss.get().inspect(|on_loss| on_loss());
+    }
+
+    /// Calls this when one of two devices is lost. Nothing is acknowledged from then on until [`Log::go_on_alone`].
+    pub(crate) fn on_loss(&self, on_loss: impl Fn() + 'static) {
+        if let Some(duplex) = &self.duplex {
+            assert!(duplex.on_loss.set(Box::new(on_loss)).is_ok(), "a log is watched once");
+        }
+    }
+
+    /// Whether it is written to two devices, of which one may have been lost since.
+    pub fn is_duplexed(&self) -> bool {
+        self.duplex.is_some()
+    }
+
+    /// Why one of two devices was lost since the log was opened, if it was; the log goes on with the other one.
+    pub fn lost_device(&self) -> Option<String> {
+        let lost = self.duplex.as_ref()?.lost.borrow();
+        lost.as_ref().map(|(_, why)| why.clone())
+    }
+
+    /// After the loss of one of two devices: waits until the other one has all that was acknowledged. Returns which was lost, 0
+    /// or 1; `None` if the log has failed. To be followed by [`Log::go_on_alone`].
+    pub(crate) async fn device_lost(&self) -> Option<u8> {
+        let duplex = self.duplex.as_ref()?;
+        loop {
+            if self.failed.borrow().is_some() {
+                return None;
+            }
+            let lost = duplex.lost.borrow().as_ref().map(|(index, _)| *index);
+            if let Some(index) = lost.filter(|_| duplex.complete() >= self.durable.get().0) {
+                return Some(index as u8);
+            }
+            duplex.alarm.wait(&self.executor).await;
+        }
+    }
+
+    /// The home file says that one device was lost: what the other one has is durable.
+    pub(crate) fn go_on_alone(&self) {
+        let duplex = self.duplex.as_ref().expect("one of two was lost");
+        duplex.frozen.set(false);
+        self.advance_both(duplex);
+    }
+
+    /// The loss of a device could not be stated in the home file.
+    pub(crate) fn fail_unstated(&self, why: &str) {
+        self.fail(&format!("{}; and that cannot be stated: {why}", self.lost_device().unwrap_or_default()));
+    }
+
+    /// Waits until each device that is not lost has all that is durable.
+    pub(crate) async fn complete(&self) {
+        while self.complete.get() < self.durable.get() && self.failed.borrow().is_none() {
+            self.room.wait(&self.executor).await;
+        }
+    }
+
+    /// Lets whoever waits for the loss of a device look again.
+    pub(super) fn wake_alarm(&self) {
+        self.duplex.as_ref().inspect(|duplex| duplex.alarm.wake_all(&self.executor));
+    }
+}

@@ -1,0 +1,217 @@
+//! Where an opening of the log begins: its files, its first page, the writer.
+
+use super::batches::Batches;
+use super::buffer::Buffer;
+use super::duplex::{Duplex, SideFile};
+use super::group_commit::Group;
+use super::statistics::Statistics;
+use super::waiters::Waiters;
+use super::{GROUP, GroupCommit, Inner, Log, Measured, Settings, page, writer};
+use crate::{Error, Result};
+use base::Lsn;
+use driver::{Access, DeviceId, FileId, Frame, Op};
+use executor::{Executor, WaitQueue};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+
+/// How long records may wait in memory where commits do not wait for them, in nanoseconds.
+pub(super) const LAZY_WRITE_NS: u64 = 100 * base::time::MILLISECOND_NS;
+
+/// How much a new log file grows at once, in bytes: small enough that drivers write it with zeros, after which data-sync
+/// writes change no metadata (`PROBES.md`, durable writes).
+const GROWTH_STEP: u64 = 64 << 20;
+
+impl Log {
+    /// Creates an empty log on `device`, in place of any file of that name, and on the second device if there is one.
+    ///
+    /// # Errors
+    /// [`Error::Setting`], or the driver's [`Error::Input`].
+    pub async fn create(executor: &Executor, device: DeviceId, settings: &Settings) -> Result<Rc<Log>> {
+        settings.check_capacity(settings.capacity)?;
+        let mut files = vec![LogFile::create(executor, (device, ""), (settings, 0), settings.capacity).await?];
+        if let Some(second) = &settings.second {
+            let device = crate::database::device(executor, &second.device)?;
+            let place = (device, &second.device[..]);
+            files.push(LogFile::create(executor, place, (settings, 1), settings.capacity).await?);
+        }
+        let start = Start {
+            files,
+            capacity: settings.capacity,
+            position: settings.page_size as u64,
+            oldest: settings.page_size as u64,
+            epoch: 1,
+        };
+        Log::start(executor, settings, start).await
+    }
+
+    /// Writes the first page of an opening and begins behind it.
+    pub(super) async fn start(executor: &Executor, settings: &Settings, start: Start) -> Result<Rc<Log>> {
+        let Start { capacity, position, oldest, .. } = start;
+        let end = position + settings.page_size as u64;
+        if end > oldest + capacity {
+            return Err(Error::LogFailed(format!("its file '{}' of {capacity} bytes is full", settings.file)));
+        }
+        write_opening_page(executor, settings, &start).await?;
+        let log = Log::assemble(executor, settings, &start);
+        executor.spawn_in(log.group, 0, writer::run(Rc::downgrade(&log), executor.clone(), Rc::clone(&log.bell)));
+        Ok(log)
+    }
+
+    /// An open log that nobody writes yet.
+    pub(super) fn assemble(executor: &Executor, settings: &Settings, start: &Start) -> Rc<Log> {
+        let Start { capacity, position, oldest, epoch, .. } = *start;
+        let first = &start.files[0];
+        let (file, synchronous) = (first.file, first.synchronous);
+        let duplex = start.duplex(settings, position + settings.page_size as u64);
+        let settings = &settings.decided_by(first.measured);
+        let end = position + settings.page_size as u64;
+        let buffer = Buffer::new(executor, settings.page_size, settings.write_size_max, capacity, end, epoch);
+        // Without durability a group only bounds how long records stay in memory.
+        let policy = if settings.durable { settings.group_commit } else { GroupCommit::Delay { ns: LAZY_WRITE_NS } };
+        let writes_in_flight_max = match (policy == GroupCommit::None, synchronous) {
+            (true, _) => usize::MAX,
+            // Each holds the processor, so a second one only waits for it, where more commits could have joined it.
+            (false, true) => 1,
+            (false, false) => settings.in_flight_max(),
+        };
+        let is_serial = settings.is_serial && !synchronous;
+        Rc::new_cyclic(|this| Log {
+            this: this.clone(),
+            executor: executor.clone(),
+            group: executor.group(GROUP, executor::Members::Free),
+            settings: settings.clone(),
+            measured: start.files.iter().map(|file| file.measured).collect(),
+            file,
+            opened_at: Lsn(position),
+            capacity,
+            limit: (capacity as f64 * (1.0 - settings.reserve)) as u64,
+            synchronous,
+            write_buffer: OnceCell::new(),
+            duplex,
+            writes_in_flight_max,
+            inner: RefCell::new(Inner {
+                buffer,
+                batches: Batches::default(),
+                group: Group::new(policy, is_serial),
+                scratch: Vec::with_capacity(4096),
+                statistics: Statistics::default(),
+            }),
+            durable: Cell::new(Lsn(end)),
+            complete: Cell::new(Lsn(end)),
+            attested: Cell::new(Lsn(end)),
+            oldest: Cell::new(Lsn(oldest)),
+            demand: Cell::new(Lsn::ZERO),
+            syncing: Cell::new(false),
+            failed: RefCell::new(None),
+            waiters: Waiters::default(),
+            room: WaitQueue::new(),
+            bell: Rc::new(WaitQueue::new()),
+        })
+    }
+}
+
+/// A file that holds the log, open.
+#[derive(Clone, Debug)]
+pub(crate) struct LogFile {
+    /// 0 on the log's device, 1 on the second one.
+    pub index: usize,
+    /// The device's name.
+    pub device: String,
+    /// The file.
+    pub file: FileId,
+    /// Whether a write holds the CPU.
+    pub synchronous: bool,
+    /// What was measured of the device, now or when it was created.
+    pub measured: Option<Measured>,
+}
+
+impl LogFile {
+    /// Makes a blank file of `capacity` bytes in place of any other of that name.
+    pub async fn create(
+        executor: &Executor,
+        (device, name): (DeviceId, &str),
+        (settings, index): (&Settings, usize),
+        capacity: u64,
+    ) -> Result<LogFile> {
+        let traits = executor.traits(device);
+        settings.check(traits.alignment)?;
+        settings.check_device(name, traits.synchronous)?;
+        let file_name = settings.file_of(index);
+        executor.perform(Op::Remove { device, name: file_name.clone() }).await.result?;
+        let (file, _) = executor.open(device, &file_name, true).await?;
+        grow_file(executor, file, capacity).await?;
+        let mut measured = None;
+        if settings.asks_to_measure() && !traits.synchronous {
+            measured = Some(Measured::measure(executor, file, settings, capacity).await?);
+        }
+        Ok(LogFile { index, device: name.to_owned(), file, synchronous: traits.synchronous, measured })
+    }
+
+    /// Opens a file that was created before; returns its length, too.
+    pub async fn open(
+        executor: &Executor,
+        (device, name): (DeviceId, &str),
+        (settings, index): (&Settings, usize),
+        measured: Option<Measured>,
+    ) -> Result<(LogFile, u64)> {
+        let traits = executor.traits(device);
+        settings.check(traits.alignment)?;
+        settings.check_device(name, traits.synchronous)?;
+        let (file, length) = executor.open(device, &settings.file_of(index), false).await?;
+        // What a killed process wrote can be read here and is perhaps not durable; redo relies on it, and writes pages.
+        executor.perform(Op::Sync { file }).await.result?;
+        settings.check_capacity(length)?;
+        Ok((LogFile { index, device: name.to_owned(), file, synchronous: traits.synchronous, measured }, length))
+    }
+}
+
+/// Where an opening of the log begins.
+pub(super) struct Start {
+    /// The files that it goes to, one or two.
+    pub files: Vec<LogFile>,
+    pub capacity: u64,
+    pub position: u64,
+    pub oldest: u64,
+    pub epoch: u32,
+}
+
+impl Start {
+    /// Both devices, if there are two; they have everything before `end`.
+    fn duplex(&self, settings: &Settings, end: u64) -> Option<Duplex> {
+        let [first, second] = &self.files[..] else { return None };
+        let side = |file: &LogFile| {
+            let own = settings.decided_by(file.measured);
+            let (method, in_flight_max) = (own.method(), own.in_flight_max());
+            SideFile { device: file.device.clone(), file: file.file, method, in_flight_max }
+        };
+        let acknowledged = settings.second.as_ref().map(|second| second.acknowledged).unwrap_or_default();
+        Some(Duplex::new([side(first), side(second)], acknowledged, end))
+    }
+}
+
+/// Makes the first page of an opening durable on every device before any other is written.
+async fn write_opening_page(executor: &Executor, settings: &Settings, start: &Start) -> Result<()> {
+    let size = settings.page_size;
+    let mut frame = executor.frames(1, size)?.pop().unwrap_or_else(|| Frame::allocate(1, size).remove(0));
+    page::begin(&mut frame[..size], start.position, start.epoch);
+    page::close(&mut frame[..size], page::HEADER_SIZE);
+    page::seal(&mut frame[..size], Lsn(start.position));
+    for file in &start.files {
+        let (offset, length, access) = (start.position % start.capacity, size as u32, Access::Asynchronous);
+        let op = Op::Write { file: file.file, offset, length, buffer: frame, durable: true, access };
+        let completion = executor.perform(op).await;
+        completion.result?;
+        frame = completion.buffer.expect("a write gives its buffer back");
+    }
+    Ok(())
+}
+
+/// Brings a new file to its full size, step by step.
+async fn grow_file(executor: &Executor, file: FileId, size: u64) -> Result<()> {
+    let mut length = 0;
+    while length < size {
+        length = size.min(length + GROWTH_STEP);
+        executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! A log on two devices: the loss of one while the database is open, at its opening, and what is refused.
+
+use devices::Hardware;
+use driver::OpKind;
+use entresol_engine::hierarchy::WriteBufferSettings;
+use entresol_engine::log::{self, Acknowledged, Second};
+use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer};
+use executor::{Executor, Order};
+use virtual_driver::{ErrorAt, FaultPlan, Media, Options, PowerCut, VirtualDriver};
+
+const RECORDS: u64 = 60;
+
+/// Devices for everything else and for the log, those of these names.
+fn hardware(logs: &[&str]) -> Hardware {
+    let device = |name: &&str| format!("[device.{name}]\nmedium.service = \"20 us\"\n");
+    Hardware::parse(&["disk"].iter().chain(logs).map(device).collect::<String>(), "test").expect("a description")
+}
+
+fn settings(acknowledged: Acknowledged) -> Settings {
+    let second = Some(Second { device: "b".into(), acknowledged });
+    Settings {
+        buffer: buffer::Settings { frames: 200, page_size: 1024, ..buffer::Settings::default() },
+        log: log::Settings { capacity: 1 << 20, second, ..log::Settings::default() },
+        log_device: "a".into(),
+        ..Settings::default()
+    }
+}
+
+fn without(settings: &Settings, device: &str) -> Settings {
+    Settings { log: log::Settings { without: Some(device.into()), ..settings.log.clone() }, ..settings.clone() }
+}
+
+/// Runs `work` on a machine over these media that stops afterwards, without the power.
+fn on<T>(
+    hardware: &Hardware,
+    media: &Media,
+    errors: Vec<ErrorAt>,
+    work: impl AsyncFnOnce(&Executor) -> Result<T>,
+) -> Result<T> {
+    let faults = Some(FaultPlan { errors, ..FaultPlan::default() });
+    let driver = VirtualDriver::new(hardware.clone(), Options { faults, ..Options::default() }, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let result = executor.run(work(&executor)).expect("the machine goes on");
+    executor.stop();
+    media.power_cut(&mut base::Random::stream(1, "cut"), &PowerCut { lost: 1.0, torn: 0.0 });
+    result
+}
+
+async fn fill(database: &Database) -> Result<()> {
+    let records = database.create_partition(PartitionSpec::b_tree("records")).await?;
+    for number in 0..RECORDS {
+        database.transaction(async |tx| tx.put(records, &number.to_be_bytes(), &[7; 40]).await).await?;
+        let second = database.second_log();
+        if second.as_ref().is_some_and(|second| second.both) && database.log().lost_device().is_some() {
+            assert!(second.is_some_and(|second| second.lost.is_some()), "acknowledged before the loss is stated");
+        }
+    }
+    Ok(())
+}
+
+/// Opens the database and finds everything there; says which log device counts as lost.
+fn opened(hardware: &Hardware, media: &Media, settings: Settings) -> Result<Option<u8>> {
+    on(hardware, media, Vec::new(), async |executor| {
+        let database = Database::open(executor, settings, "two logs").await?;
+        let records = database.partition("records")?;
+        for number in 0..RECORDS {
+            let found = database.transaction(async |tx| tx.get(records, &number.to_be_bytes()).await).await?;
+            assert!(found.is_some_and(|found| found == [7; 40]), "record {number} is lost");
+        }
+        Ok(database.second_log().and_then(|second| second.lost))
+    })
+}
+
+fn created(media: &Media, settings: &Settings) {
+    let filled = async |executor: &Executor| fill(&Database::create(executor, settings.clone()).await?).await;
+    on(&hardware(&["a", "b"]), media, Vec::new(), filled).expect("filled");
+}
+
+#[test]
+fn the_log_goes_on_with_the_other_device() {
+    let hardware = hardware(&["a", "b"]);
+    for acknowledged in [Acknowledged::Both, Acknowledged::First] {
+        for (index, bad) in ["a", "b"].into_iter().enumerate() {
+            let (media, settings) = (Media::new(), settings(acknowledged));
+            let errors = vec![ErrorAt { kind: OpKind::Write, device: Some(bad.into()), nth: 30 }];
+            let lost = on(&hardware, &media, errors, async |executor| {
+                let database = Database::create(executor, settings.clone()).await?;
+                fill(&database).await?;
+                let why = database.log().lost_device().expect("one was lost");
+                assert!(why.contains(&format!("'{bad}'")), "{why}");
+                Ok(database.second_log().and_then(|second| second.lost))
+            });
+            assert_eq!(lost, Ok(Some(index as u8)), "{acknowledged:?} {bad}");
+            // The next opening makes a new copy, on which everything is then.
+            assert_eq!(opened(&hardware, &media, settings.clone()), Ok(None));
+            if acknowledged == Acknowledged::Both {
+                let other = ["b", "a"][index];
+                assert_eq!(opened(&hardware, &media, without(&settings, other)), Ok(Some(1 - index as u8)));
+            }
+        }
+    }
+}
+
+#[test]
+fn both_devices_lost_is_the_end_of_commits() {
+    let hardware = hardware(&["a", "b"]);
+    let (media, settings) = (Media::new(), settings(Acknowledged::Both));
+    let error = |device: &str, nth| ErrorAt { kind: OpKind::Write, device: Some(device.into()), nth };
+    let result = on(&hardware, &media, vec![error("a", 30), error("b", 40)], async |executor| {
+        fill(&Database::create(executor, settings.clone()).await?).await
+    });
+    assert!(matches!(&result, Err(Error::LogFailed(why)) if why.contains("log")), "{result:?}");
+}
+
+#[test]
+fn a_missing_device_is_named_and_done_without_only_where_that_is_safe() {
+    for (index, missing) in ["a", "b"].into_iter().enumerate() {
+        let rest = hardware(&[["b", "a"][index]]);
+        let names_it = |result: Result<Option<u8>>| {
+            assert!(matches!(&result, Err(Error::LogCopyMissing { device, .. }) if device == missing), "{result:?}");
+        };
+        let (media, both) = (Media::new(), settings(Acknowledged::Both));
+        created(&media, &both);
+        names_it(opened(&rest, &media, both.clone()));
+        let lost = Some(index as u8);
+        assert_eq!(opened(&rest, &media, without(&both, missing)), Ok(lost));
+        assert_eq!(opened(&rest, &media, without(&both, missing)), Ok(lost), "again");
+        // Its file is there again, and old: it is made anew.
+        assert_eq!(opened(&hardware(&["a", "b"]), &media, both.clone()), Ok(None));
+        let (media, first) = (Media::new(), settings(Acknowledged::First));
+        created(&media, &first);
+        names_it(opened(&rest, &media, first.clone()));
+        names_it(opened(&rest, &media, without(&first, missing)));
+        assert_eq!(opened(&hardware(&["a", "b"]), &media, first), Ok(None));
+    }
+}
+
+#[test]
+fn a_second_device_comes_and_goes() {
+    let hardware = hardware(&["a", "b"]);
+    let (media, both) = (Media::new(), settings(Acknowledged::Both));
+    let alone = Settings { log: log::Settings { second: None, ..both.log.clone() }, ..both.clone() };
+    created(&media, &alone);
+    assert_eq!(opened(&hardware, &media, both.clone()), Ok(None));
+    assert!(media.names("b").contains(&"log-2".to_owned()));
+    assert_eq!(opened(&hardware, &media, without(&both, "a")), Ok(Some(0)));
+    // The first device was lost and nobody asks for two: the second goes on alone.
+    assert_eq!(opened(&hardware, &media, alone.clone()), Ok(Some(0)));
+    assert_eq!(opened(&hardware, &media, both), Ok(None));
+    assert_eq!(opened(&hardware, &media, alone), Ok(None));
+    assert!(!media.names("b").contains(&"log-2".to_owned()), "it is removed");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let both = settings(Acknowledged::Both);
+    let mut buffered = both.clone();
+    buffered.hierarchy.write_buffer =
+        Some(WriteBufferSettings { device: "disk".into(), pages: 0, log_bytes: 4096, volatile: Some(false) });
+    let same = Settings { log_device: "b".into(), ..both.clone() };
+    for (settings, why) in [(buffered, "write buffer"), (same, "its first one, too")] {
+        let result = on(&hardware(&["a", "b"]), &Media::new(), Vec::new(), async |executor| {
+            Database::create(executor, settings).await.map(|_| ())
+        });
+        assert!(matches!(&result, Err(Error::Setting(text)) if text.contains(why)), "{result:?}");
+    }
+    let mut synchronous = hardware(&["a", "b"]);
+    synchronous.device_mut("b").synchronous = true;
+    let result = on(&synchronous, &Media::new(), Vec::new(), async |executor| {
+        Database::create(executor, both.clone()).await.map(|_| ())
+    });
+    assert!(matches!(&result, Err(Error::Setting(text)) if text.contains("asynchronously")), "{result:?}");
+    let media = Media::new();
+    created(&media, &both);
+    let result = opened(&hardware(&["a", "b"]), &media, without(&both, "disk"));
+    assert!(matches!(&result, Err(Error::Setting(text)) if text.contains("no copy there")), "{result:?}");
+}
