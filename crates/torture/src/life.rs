@@ -1,6 +1,6 @@
 //! One life: the database is opened, compared with what is known, used, and left one way or another.
 
-use crate::abandon::at_most;
+use crate::abandon::{at_most, within};
 use crate::adversary::{Adversary, Phase, Scene};
 use crate::coverage::pairs;
 use crate::plan::Plan;
@@ -114,8 +114,17 @@ fn machine(world: &World, life: u64, plan: Plan, scene: &Rc<Scene>) -> Executor 
 async fn act(stage: &Rc<Stage>, purpose: Purpose) {
     let Some(database) = open(stage).await else { return };
     stage.scene.phase.set(Phase::Running);
-    if !prepare(stage, &database).await || !verify::contents(stage, &database).await {
-        return;
+    let known = async { prepare(stage, &database).await && verify::contents(stage, &database).await };
+    match within(&stage.executor, WORK_MAX_NS, known).await {
+        Some(true) => {}
+        Some(false) => return,
+        None => {
+            // After a failed sync of pages no checkpoint gives up log, and who needs room there waits for the next opening.
+            if !stage.is_hurt() {
+                stage.wrong("loading and reading take for ever");
+            }
+            return;
+        }
     }
     let mut random = stage.random("acts");
     verify::structure(stage, &database).await;
