@@ -8,6 +8,8 @@ mod cpu;
 mod engines;
 mod peer;
 mod report;
+#[cfg(feature = "rocksdb")]
+mod update_commit;
 
 use bank::Scale;
 use bench::Settings;
@@ -31,6 +33,33 @@ enum Command {
     DebitCredit(DebitCredit),
     /// Lists the engines.
     Engines,
+    /// One record updated, then a commit, on RocksDB with synced writes: what update-commit.py sets beside Entresol.
+    #[cfg(feature = "rocksdb")]
+    UpdateCommit(UpdateCommit),
+}
+
+/// As `entresol bench update-commit` has them.
+#[cfg(feature = "rocksdb")]
+#[derive(Args)]
+struct UpdateCommit {
+    /// Numbers of threads, one run for each.
+    #[arg(long, value_delimiter = ',', default_value = "1,4,16,64", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    clients: Vec<u16>,
+    /// How long each run is measured.
+    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    seconds: f64,
+    /// How many records.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(4096..))]
+    records: u64,
+    /// Bytes of a record.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(8..))]
+    record_size: u16,
+    /// A missing directory for the database, which is removed in the end.
+    #[arg(long, default_value = "data")]
+    data: PathBuf,
+    /// What all keys derive from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 #[derive(Args)]
@@ -92,6 +121,33 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::DebitCredit(arguments) => debit_credit(&arguments),
+        #[cfg(feature = "rocksdb")]
+        Command::UpdateCommit(arguments) => update_commit(arguments),
+    }
+}
+
+#[cfg(feature = "rocksdb")]
+fn update_commit(arguments: UpdateCommit) -> ExitCode {
+    let UpdateCommit { clients, seconds, records, record_size, data, seed } = arguments;
+    if data.exists() {
+        eprintln!("{} exists; remove it or choose another --data", data.display());
+        return ExitCode::FAILURE;
+    }
+    let measured = Duration::from_secs_f64(seconds);
+    let plan = update_commit::Plan { clients, measured, records, record_size: record_size.into(), seed };
+    let result = update_commit::run(&data, &plan);
+    if let Err(error) = std::fs::remove_dir_all(&data) {
+        eprintln!("{}: {error}", data.display());
+    }
+    match result {
+        Ok(results) => {
+            println!("{}", serde_json::Value::Array(results));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("rocksdb: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -93,7 +93,8 @@ async fn sums(database: &Database) -> entresol::Result<Sums> {
             tx.scan_set(partition, |_, row| {
                 *sum += balance(row);
                 true
-            })?;
+            })
+            .await?;
             continue;
         }
         let mut cursor = tx.cursor(partition, Bound::Unbounded, Bound::Unbounded, Direction::Forward).without_locks();
@@ -106,7 +107,7 @@ async fn sums(database: &Database) -> entresol::Result<Sums> {
         true
     };
     if database.set_records(tables.history).is_some() {
-        tx.scan_set(tables.history, |_, row| look(row))?;
+        tx.scan_set(tables.history, |_, row| look(row)).await?;
     } else {
         tx.scan_appended(tables.history, |_, row| look(row)).await?;
     }
