@@ -22,7 +22,7 @@ pub fn describe(database: &Database) -> String {
         let names = [first, &second.device];
         text += &match second.lost {
             None if second.both => format!("; a copy on device '{}', durable when both have it", second.device),
-            None => format!("; a copy on device '{}', durable when the first of both has it", second.device),
+            None => format!("; a copy on device '{}', durable when the first of the two has it", second.device),
             Some(lost) => {
                 let [lost, other] = [lost, 1 - lost].map(|index| names[usize::from(index)]);
                 format!("; of two copies that on device '{lost}' was lost, it goes on on '{other}'")
