@@ -166,6 +166,9 @@ fn recovery_redoes_the_log_and_undoes_what_was_under_way() {
     for pointer in ["/records_per_s", "/log_bytes_per_s", "/sequential_read_bytes_per_s", "/undo_seconds"] {
         assert!(number(&report, pointer) > 0.0, "{pointer} in {report:#}");
     }
+    assert_eq!(bench(directory.path(), "debit-credit --data recovery.data --transactions 10").status.code(), Some(0));
+    let output = bench(directory.path(), "recovery --again");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("was closed"), "{output:?}");
     let output = bench(directory.path(), "recovery --log 1GiB");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("do not fit"), "{output:?}");

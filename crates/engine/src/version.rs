@@ -48,6 +48,7 @@ use chain::{Link, Target, Version};
 use foldhash::fast::FixedState;
 use ghosts::Ghosts;
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use history::{Found, History};
 use moments::Moments;
 use snapshots::Snapshots;
@@ -95,6 +96,15 @@ struct Own {
 }
 
 impl Own {
+    /// The owner's among all.
+    fn of(all: &mut Vec<Own>, owner: Owner) -> &mut Own {
+        let number = owner.0 as usize;
+        if all.len() <= number {
+            all.resize_with(number + 1, Own::default);
+        }
+        &mut all[number]
+    }
+
     fn stored(&self, number: usize) -> &[u8] {
         let bytes = &self.bytes[self.versions[number].start..];
         &bytes[..chain::length(bytes).expect("a version begins there")]
@@ -119,6 +129,8 @@ pub(crate) struct Versions {
     /// What was committed after it can be taken back, as far as it is needed.
     horizon: Lsn,
     moments: Moments,
+    /// Where a commit has moved versions to, while it does: memory that is used again.
+    moved: Vec<Link>,
     /// So many heads were there after those of the given up were last taken out.
     swept: usize,
     /// Whether versions are on their way to the undo space.
@@ -164,11 +176,7 @@ impl Versions {
     }
 
     fn own(&mut self, owner: Owner) -> &mut Own {
-        let number = owner.0 as usize;
-        if self.own.len() <= number {
-            self.own.resize_with(number + 1, Own::default);
-        }
-        &mut self.own[number]
+        Own::of(&mut self.own, owner)
     }
 
     /// Where the record's chain begins.
@@ -193,29 +201,38 @@ impl Versions {
         (partition, key): (PartitionId, &[u8]),
         (before, ghost): (Before<'_>, Option<Vec<u8>>),
     ) {
-        let below = self.head(name);
-        if let Target::Private(of, number) = below.target() {
-            debug_assert_eq!(of, owner, "two transactions change a record at a time");
-            let own = &mut self.own[owner.0 as usize].versions[number];
-            if let (None, Some(name)) = (&own.ghost, &ghost) {
-                self.ghosts.add(partition, name);
-                own.ghost.clone_from(&ghost);
-            }
-            // What the record was before the transaction's first change is known, unless that left only a part of it.
-            if !below.is_patch() {
-                return;
-            }
-        }
+        let own = Own::of(&mut self.own, owner);
         let is_patch = matches!(before, Before::Patch(..));
-        let own = self.own(owner);
-        let (number, start) = (own.versions.len(), own.bytes.len());
-        Version { below, partition, key, before }.encode(&mut own.bytes);
+        let here = Link::private(owner, own.versions.len(), is_patch);
+        let below = match self.heads.entry(name) {
+            Entry::Vacant(head) => {
+                head.insert(here);
+                Link::NOWHERE
+            }
+            Entry::Occupied(mut head) => {
+                let below = *head.get();
+                if let Target::Private(of, earlier) = below.target() {
+                    debug_assert_eq!(of, owner, "two transactions change a record at a time");
+                    let earlier = &mut own.versions[earlier];
+                    if let (None, Some(name)) = (&earlier.ghost, &ghost) {
+                        self.ghosts.add(partition, name);
+                        earlier.ghost.clone_from(&ghost);
+                    }
+                    // What the record was before the transaction's first change is known, unless that left only a part of it.
+                    if !below.is_patch() {
+                        return;
+                    }
+                }
+                head.insert(here);
+                below
+            }
+        };
         if let Some(name) = &ghost {
             self.ghosts.add(partition, name);
         }
-        let own = self.own(owner);
+        let start = own.bytes.len();
+        Version { below, partition, key, before }.encode(&mut own.bytes);
         own.versions.push(Private { name: Some(name), start, change, ghost });
-        self.heads.insert(name, Link::private(owner, number, is_patch));
     }
 
     /// Drops the versions of an owner's changes that `goes` says are taken back.
@@ -295,18 +312,23 @@ impl Versions {
             return;
         };
         let mut own = std::mem::take(own);
-        let mut moved: Vec<Link> = Vec::with_capacity(own.versions.len());
+        let mut moved = std::mem::take(&mut self.moved);
         for number in 0..own.versions.len() {
             let link = self.commit_version(&mut own, number, &moved, commit);
             moved.push(link);
-        }
-        for (number, private) in own.versions.iter().enumerate() {
-            if let Some(name) = private.name
-                && self.head(name).target() == Target::Private(owner, number)
-            {
-                self.set_head(name, moved[number]);
+            let Some(name) = own.versions[number].name else { continue };
+            let Entry::Occupied(mut head) = self.heads.entry(name) else { unreachable!("a version has a head") };
+            if head.get().target() != Target::Private(owner, number) {
+                continue;
+            }
+            if link == Link::NOWHERE {
+                head.remove();
+            } else {
+                head.insert(link);
             }
         }
+        moved.clear();
+        self.moved = moved;
         if own.is_incomplete {
             self.horizon = commit;
         }

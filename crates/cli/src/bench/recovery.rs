@@ -139,6 +139,12 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport,
     let open_seconds = (wall_ns() - began.0) as f64 / 1e9;
     let open_cpu_seconds = (process_cpu_ns() - began.1) as f64 / 1e9;
     let report = store.database().recovery();
+    if report.log_bytes == 0 {
+        let data = arguments.data.display();
+        return Err(
+            format!("the database in '{data}' was closed, nothing is to be redone; run it without --again").into()
+        );
+    }
     let settings = store.database().settings();
     let (name, driver) = (settings.log.file.clone(), store.executor().description());
     progress.phase("measuring the memory", 0);

@@ -135,9 +135,9 @@ impl Transaction {
         }
         for number in 1..count {
             let page = PageId::new(partition, number);
-            let records = database.refer(partition, || database.appended(page)).await?;
+            let slots = database.refer(partition, || database.appended_slots(page)).await?;
             self.tell(page, 0, false);
-            for (slot, _) in records {
+            for slot in 0..slots {
                 let position = Position { page, slot };
                 match found.locking {
                     Locking::None => {}
@@ -259,14 +259,19 @@ impl crate::Database {
         Ok(allocator::read(pool.page(PageId::new(partition, 0))?).page_count)
     }
 
-    /// The records of a page, with their slots; none if it holds none yet.
-    pub(crate) fn appended(&self, id: PageId) -> Result<Vec<(u16, Vec<u8>)>, Need> {
+    /// How many records a page has.
+    fn appended_slots(&self, id: PageId) -> Result<u16, Need> {
         let pool = self.0.buffer.pool().borrow();
         let page = pool.page(id)?;
-        if header::kind(page) != Some(PageKind::Append) {
-            return Ok(Vec::new());
-        }
-        Ok((0..slotted::count(page)).map(|slot| (slot, slotted::value(page, slot).to_vec())).collect())
+        Ok(if header::kind(page) == Some(PageKind::Append) { slotted::count(page) } else { 0 })
+    }
+
+    /// The records of a page, with their slots; none if it holds none yet.
+    pub(crate) fn appended(&self, id: PageId) -> Result<Vec<(u16, Vec<u8>)>, Need> {
+        let slots = self.appended_slots(id)?;
+        let pool = self.0.buffer.pool().borrow();
+        let page = pool.page(id)?;
+        Ok((0..slots).map(|slot| (slot, slotted::value(page, slot).to_vec())).collect())
     }
 
     fn appended_at(&self, position: Position) -> Result<Vec<u8>, Need> {

@@ -22,13 +22,11 @@ impl Database {
         let [Edit { page, change: page::Change::PatchValue { slot, .. } }] = *edits else {
             unreachable!("a part of a value is changed by one edit")
         };
-        let value = {
-            let pool = self.0.buffer.pool().borrow();
-            let bytes = pool.peek(page).expect("whoever planned the change saw the page");
-            slotted::value(bytes, slot).to_vec()
-        };
+        let pool = self.0.buffer.pool().borrow();
+        let bytes = pool.peek(page).expect("whoever planned the change saw the page");
+        let value = slotted::value(bytes, slot);
         let name = Resource::record(partition, key_hash(key));
-        self.keep((state.owner, Change::Update(number)), name, (partition, key), (Before::Value(&value), None));
+        self.keep((state.owner, Change::Update(number)), name, (partition, key), (Before::Value(value), None));
     }
 
     /// Keeps what an update has to put back: what the record was, or the part of it that has changed.
@@ -72,11 +70,12 @@ impl Database {
         before: (Before<'_>, Option<Vec<u8>>),
     ) {
         // Nobody but who adds a record at the end of a partition can change it, so it needs no lock for that.
-        let has_one_writer = self.describe(record.0).is_ok_and(|found| {
-            let is_added =
-                matches!(found.organization, Organization::Append { .. } | Organization::Set { arrivals: true, .. });
-            is_added || found.locking != Locking::None
-        });
+        let has_one_writer = {
+            let partitions = self.0.partitions.borrow();
+            let found = &partitions[usize::from(record.0.0)];
+            found.locking != Locking::None
+                || matches!(found.organization, Organization::Append { .. } | Organization::Set { arrivals: true, .. })
+        };
         if has_one_writer {
             self.0.versions.borrow_mut().keep(change, name, record, before);
         }
