@@ -56,6 +56,9 @@ use snapshots::Snapshots;
 /// Heads of records are taken out that lead to what was given up when there are so many more than the last time, at least.
 const HEADS_SWEPT_MIN: usize = 4096;
 
+/// After so many commits without a new snapshot, changes are kept only for those that are there.
+const LAZY_COMMITS: u32 = if cfg!(test) { 0 } else { 1024 };
+
 /// What a reader sees: what was committed up to a moment, and what its own transaction has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct View {
@@ -111,6 +114,20 @@ impl Own {
     }
 }
 
+/// Whether what the link leads to has been given up, or is needed by nobody any more.
+fn is_gone(history: &History, horizon: Lsn, link: Link) -> bool {
+    match link.target() {
+        Target::Extent(extent, _) => !history.has(extent),
+        Target::Added => link.commit <= horizon,
+        Target::Private(..) | Target::Nowhere => false,
+    }
+}
+
+/// Whether a version says no more than what can stand in the link to it.
+fn is_addition(version: &Version<'_>, below: Link) -> bool {
+    version.before == Before::Added && below == Link::NOWHERE
+}
+
 /// All versions of a database.
 #[derive(Default)]
 pub(crate) struct Versions {
@@ -131,6 +148,13 @@ pub(crate) struct Versions {
     moments: Moments,
     /// Where a commit has moved versions to, while it does: memory that is used again.
     moved: Vec<Link>,
+    /// Whether a change is kept only if a snapshot that is there needs it, because none has begun for many commits; the next
+    /// one to begin looks into the undo lists of transactions under way.
+    is_lazy: bool,
+    /// The last commit.
+    latest: Lsn,
+    /// Commits since a snapshot began.
+    commits: u32,
     /// So many heads were there after those of the given up were last taken out.
     swept: usize,
     /// Whether versions are on their way to the undo space.
@@ -175,6 +199,17 @@ impl Versions {
         self.settings.retention_ns > 0
     }
 
+    /// A reader begins. Whether changes of transactions under way may not have been kept.
+    fn begin(&mut self) -> bool {
+        self.commits = 0;
+        std::mem::take(&mut self.is_lazy)
+    }
+
+    /// Whether changes are kept only for the snapshots that are there.
+    pub(crate) fn is_lazy(&self) -> bool {
+        self.is_lazy
+    }
+
     fn own(&mut self, owner: Owner) -> &mut Own {
         Own::of(&mut self.own, owner)
     }
@@ -211,6 +246,12 @@ impl Versions {
             }
             Entry::Occupied(mut head) => {
                 let below = *head.get();
+                if matches!(below.target(), Target::Extent(..) | Target::Added) && self.is_lazy {
+                    // No snapshot lies behind the record's last commit. One that begins now looks into undo lists.
+                    if self.snapshots.newest().is_none_or(|newest| newest < below.commit) {
+                        return;
+                    }
+                }
                 if let Target::Private(of, earlier) = below.target() {
                     debug_assert_eq!(of, owner, "two transactions change a record at a time");
                     let earlier = &mut own.versions[earlier];
@@ -307,6 +348,9 @@ impl Versions {
         if self.keeps_all() {
             self.moments.note(now, commit);
         }
+        self.latest = commit;
+        self.commits += 1;
+        self.is_lazy = self.commits > LAZY_COMMITS && self.readers == 0 && !self.keeps_all();
         let Some(own) = self.own.get_mut(owner.0 as usize).filter(|own| !own.versions.is_empty() || own.of_sets > 0)
         else {
             return;
@@ -354,6 +398,10 @@ impl Versions {
         chain::set_below(stored, below);
         let version = Version::decode(stored).expect("it was encoded");
         let is_patch = matches!(version.before, Before::Patch(..));
+        if is_addition(&version, below) {
+            let is_seen = self.keeps_all() || self.snapshots.any_between(Lsn::ZERO, commit);
+            return if is_seen { Link::added(commit) } else { Link::NOWHERE };
+        }
         let is_needed =
             self.keeps_all() || is_patch || below.is_patch() || self.snapshots.any_between(below.commit, commit);
         if !is_needed {
@@ -374,7 +422,7 @@ impl Versions {
     fn settle(&mut self, latest: Link, partition: PartitionId, name: &[u8]) {
         let stays = match latest.target() {
             Target::Extent(extent, _) => self.history.haunt(extent, partition, name),
-            Target::Private(..) | Target::Nowhere => false,
+            Target::Private(..) | Target::Added | Target::Nowhere => false,
         };
         if !stays {
             self.ghosts.remove(partition, name);
@@ -383,10 +431,7 @@ impl Versions {
 
     /// The link, or the end of the chain if what it leads to has been given up.
     fn present(&self, link: Link) -> Link {
-        match link.target() {
-            Target::Extent(extent, _) if !self.history.has(extent) => Link::NOWHERE,
-            _ => link,
-        }
+        if is_gone(&self.history, self.horizon, link) { Link::NOWHERE } else { link }
     }
 
     /// Gives up what nobody needs any more, and what there is no room for.
@@ -400,9 +445,14 @@ impl Versions {
         while self.history.bytes() > self.settings.size && self.give_up(Lsn::MAX) {
             self.given_up += 1;
         }
-        if self.heads.len() > 2 * self.swept + HEADS_SWEPT_MIN {
-            let history = &self.history;
-            self.heads.retain(|_, link| !matches!(link.target(), Target::Extent(extent, _) if !history.has(extent)));
+        let is_full = (self.heads.len() * size_of::<(Resource, Link)>()) as u64 > self.settings.size;
+        if is_full {
+            self.horizon = self.latest;
+            self.given_up += 1;
+        }
+        if is_full || self.heads.len() > 2 * self.swept + HEADS_SWEPT_MIN {
+            let (history, horizon) = (&self.history, horizon.max(self.horizon));
+            self.heads.retain(|_, link| !is_gone(history, horizon, *link));
             self.swept = self.heads.len();
         }
     }
@@ -436,7 +486,7 @@ impl Versions {
         match link.target() {
             Target::Nowhere => true,
             Target::Private(owner, _) => owner == view.owner,
-            Target::Extent(..) => link.commit <= view.at,
+            Target::Extent(..) | Target::Added => link.commit <= view.at,
         }
     }
 
@@ -464,6 +514,10 @@ impl Versions {
                 Found::Away(_) => return false,
                 Found::Gone => None,
             },
+            Target::Added => {
+                past.state = None;
+                None
+            }
             Target::Nowhere => None,
         };
         match stored {
@@ -503,7 +557,7 @@ impl Versions {
                         Found::Here(stored) => stored,
                         Found::Away(_) | Found::Gone => break,
                     },
-                    Target::Nowhere => break,
+                    Target::Nowhere | Target::Added => break,
                 };
                 link = Version::decode(stored).expect("a link leads to a version").below;
             }

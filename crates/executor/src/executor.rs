@@ -23,6 +23,8 @@ use std::task::{Context, Poll, Waker};
 /// How many tasks run before the driver is asked again: few enough that a device waits some ten microseconds at most, enough
 /// that a system call for each round costs each task little.
 const ROUND_MAX: usize = 16;
+/// Rounds for which a task that gives way waits at most.
+const BEHIND_ROUNDS_MAX: u32 = 64;
 
 /// In which order ready tasks run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,10 @@ struct Inner {
     driver: RefCell<Box<dyn Driver>>,
     tasks: RefCell<Tasks>,
     ready: RefCell<VecDeque<TaskId>>,
+    /// Tasks that run when no other is ready, or has been for long.
+    behind: RefCell<VecDeque<TaskId>>,
+    /// Rounds since the first of them was let run, or came.
+    waited: Cell<u32>,
     order: RefCell<Option<Random>>,
     timers: RefCell<Timers>,
     operations: RefCell<Operations>,
@@ -104,6 +110,8 @@ impl Executor {
             driver: RefCell::new(driver),
             tasks: RefCell::default(),
             ready: RefCell::default(),
+            behind: RefCell::default(),
+            waited: Cell::new(0),
             order: RefCell::new(order),
             timers: RefCell::default(),
             operations: RefCell::default(),
@@ -233,7 +241,8 @@ impl Executor {
         if self.0.account.get() != Membership::NONE.group {
             self.switch_account(Membership::NONE.group);
         }
-        let busy = !self.0.ready.borrow().is_empty();
+        let is_waited_for = !self.0.behind.borrow().is_empty();
+        let busy = is_waited_for || !self.0.ready.borrow().is_empty();
         let idle_driver = self.0.operations.borrow().in_flight() == 0 && self.0.bell.is_empty();
         if !(busy && idle_driver) {
             let until = if busy { Some(Instant::START) } else { self.0.timers.borrow().next() };
@@ -251,6 +260,9 @@ impl Executor {
             while let Some(task) = { self.0.timers.borrow_mut().pop_due(now) } {
                 self.wake(task);
             }
+        }
+        if is_waited_for {
+            self.let_behind_run();
         }
         Ok(())
     }
@@ -285,6 +297,34 @@ impl Executor {
         };
         if runs {
             self.0.ready.borrow_mut().push_back(task);
+        }
+    }
+
+    /// Waits until nobody else is ready and the driver has nothing to report, but not for long: for those who have much to do
+    /// and can wait.
+    pub async fn give_way(&self) {
+        let mut gone = false;
+        poll_fn(|_| {
+            if std::mem::replace(&mut gone, true) {
+                return Poll::Ready(());
+            }
+            self.0.behind.borrow_mut().push_back(self.current());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Lets the first of those who give way go on, if it is its time.
+    fn let_behind_run(&self) {
+        let is_idle = self.0.ready.borrow().is_empty();
+        let waited = self.0.waited.get() + 1;
+        if !is_idle && waited < BEHIND_ROUNDS_MAX {
+            return self.0.waited.set(waited);
+        }
+        self.0.waited.set(0);
+        let first = self.0.behind.borrow_mut().pop_front();
+        if let Some(task) = first {
+            self.wake(task);
         }
     }
 

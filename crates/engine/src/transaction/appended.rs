@@ -167,7 +167,7 @@ impl Transaction {
         for number in 1..count {
             let page = PageId::new(partition, number);
             let seen = database.appended_in(viewing.view, page).await?;
-            database.executor().yield_now().await;
+            database.executor().give_way().await;
             self.tell(page, 0, false);
             if seen.iter().any(|(position, record)| !look(*position, &record[1..])) {
                 return Ok(());

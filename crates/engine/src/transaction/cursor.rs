@@ -70,6 +70,12 @@ impl Cursor {
             Direction::Backward => is_after(key, &self.to),
         };
         let ghosts = database.ghosts_within(self.partition, (lower, upper));
+        if ghosts.is_empty() {
+            for (key, past) in &mut share.records {
+                *past = database.take_back(viewing.view, self.partition, key, past.state.take())?;
+            }
+            return Ok(share);
+        }
         let mut records: BTreeMap<Vec<u8>, Option<Vec<u8>>> = ghosts.into_iter().map(|key| (key, None)).collect();
         records.extend(share.records.into_iter().map(|(key, past)| (key, past.state)));
         share.records = VecDeque::with_capacity(records.len());
@@ -185,7 +191,7 @@ impl Transaction {
             let step = database.refer(cursor.partition, read).await?;
             if cursor.viewing.is_some() {
                 // Nobody waits for a long reader, not even for its turn to end.
-                database.executor().yield_now().await;
+                database.executor().give_way().await;
             }
             match step {
                 Step::Read(share) => {

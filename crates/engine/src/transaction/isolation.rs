@@ -65,7 +65,7 @@ impl Database {
 
     /// Before the first reader of the past: waits until every segment can be looked at.
     pub(crate) async fn await_segments(&self) {
-        if !self.0.keeps_versions.get() {
+        if !self.0.keeps_versions.get() || self.0.versions.borrow().is_lazy() {
             self.segments_returned().await;
         }
     }

@@ -15,6 +15,8 @@ pub(super) const HEAD: usize = 32;
 
 const PRIVATE: u64 = 1 << 63;
 const PATCH: u64 = 1 << 62;
+/// The record was added: there is nothing before, and nothing stored that says so.
+const ADDED: u64 = u64::MAX - 1;
 const NOWHERE: u64 = u64::MAX;
 
 /// Where a version is, and when the change that it precedes was committed.
@@ -30,6 +32,8 @@ pub(crate) struct Link {
 pub(super) enum Target {
     /// Nothing: the record has not changed before.
     Nowhere,
+    /// Nothing: the record did not exist.
+    Added,
     /// This one of a transaction's own, which has not ended.
     Private(Owner, usize),
     /// A rollback segment's extent and the position in it.
@@ -39,6 +43,11 @@ pub(super) enum Target {
 impl Link {
     /// The end of a chain.
     pub(super) const NOWHERE: Link = Link { place: NOWHERE, commit: Lsn::ZERO };
+
+    /// Of a record that was added by the commit at `commit`.
+    pub(super) fn added(commit: Lsn) -> Link {
+        Link { place: ADDED, commit }
+    }
 
     pub(super) fn private(owner: Owner, number: usize, is_patch: bool) -> Link {
         let place = PRIVATE | u64::from(owner.0 & 0xf_ffff) << 32 | number as u64;
@@ -56,12 +65,14 @@ impl Link {
 
     /// Whether what it leads to is a part of the record, which needs the state after it.
     pub(super) fn is_patch(self) -> bool {
-        self.place != NOWHERE && self.place & PATCH != 0
+        self.place < ADDED && self.place & PATCH != 0
     }
 
     pub(super) fn target(self) -> Target {
-        if self.place == NOWHERE {
-            return Target::Nowhere;
+        match self.place {
+            NOWHERE => return Target::Nowhere,
+            ADDED => return Target::Added,
+            _ => {}
         }
         let (high, low) = ((self.place & !(PRIVATE | PATCH)) >> 32, self.place as u32 as usize);
         if self.place & PRIVATE != 0 {
@@ -77,6 +88,8 @@ impl Link {
 pub(crate) enum Before<'a> {
     /// There was none.
     Absent,
+    /// There was none, and its name is its own: it was added at the end of a partition whose records are named by numbers.
+    Added,
     /// It had this value, in the form in which it is stored.
     Value(&'a [u8]),
     /// These bytes stood at this offset of the stored value, whose length was the same.
@@ -87,7 +100,7 @@ impl Before<'_> {
     /// Takes the change back from the state after it.
     pub(super) fn put_back(&self, state: &mut Option<Vec<u8>>) {
         match *self {
-            Before::Absent => *state = None,
+            Before::Absent | Before::Added => *state = None,
             Before::Value(value) => {
                 let bytes = state.get_or_insert_default();
                 bytes.clear();
@@ -122,12 +135,13 @@ impl<'a> Version<'a> {
             Before::Absent => 0,
             Before::Value(_) => 1,
             Before::Patch(..) => 2,
+            Before::Added => 3,
         };
         head[28..32].copy_from_slice(&(self.key.len() as u32).to_le_bytes());
         out.extend_from_slice(&head);
         out.extend_from_slice(self.key);
         match self.before {
-            Before::Absent => {}
+            Before::Absent | Before::Added => {}
             Before::Value(value) => out.extend_from_slice(value),
             Before::Patch(offset, bytes) => {
                 out.extend_from_slice(&offset.to_le_bytes());
@@ -153,6 +167,7 @@ impl<'a> Version<'a> {
                 let (offset, bytes) = rest.split_first_chunk()?;
                 Before::Patch(u32::from_le_bytes(*offset), bytes)
             }
+            3 => Before::Added,
             _ => return None,
         };
         Some(Version { below, partition, key, before })
@@ -178,7 +193,9 @@ mod tests {
     #[test]
     fn versions_survive_encoding_and_refuse_truncation() {
         let below = Link::extent(3, 77, Lsn(9), true);
-        for before in [Before::Absent, Before::Value(b"value"), Before::Value(b""), Before::Patch(4, b"old")] {
+        for before in
+            [Before::Absent, Before::Added, Before::Value(b"value"), Before::Value(b""), Before::Patch(4, b"old")]
+        {
             let version = Version { below, partition: PartitionId(5), key: b"key", before };
             let mut bytes = Vec::new();
             version.encode(&mut bytes);
@@ -194,7 +211,8 @@ mod tests {
     #[test]
     fn links_tell_where_they_lead() {
         assert_eq!(Link::NOWHERE.target(), Target::Nowhere);
-        assert!(!Link::NOWHERE.is_patch());
+        assert_eq!(Link::added(Lsn(4)).target(), Target::Added);
+        assert!(!Link::NOWHERE.is_patch() && !Link::added(Lsn(4)).is_patch());
         for is_patch in [false, true] {
             let (private, extent) = (Link::private(Owner(7), 9, is_patch), Link::extent(1 << 29, 5, Lsn(1), is_patch));
             assert_eq!((private.target(), private.is_patch()), (Target::Private(Owner(7), 9), is_patch));

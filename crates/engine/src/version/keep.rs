@@ -43,7 +43,7 @@ impl Database {
                 let record = append::number(Position { page, slot });
                 let (name, key) = (Resource::record(page.partition, record), record.to_be_bytes());
                 let change = (owner, Change::Update(number));
-                return self.keep(change, name, (page.partition, &key), (Before::Absent, None));
+                return self.keep(change, name, (page.partition, &key), (Before::Added, None));
             }
             Undo::FreePage { .. } => return,
         };
@@ -98,7 +98,8 @@ impl Database {
 
     /// Somebody reads at moments of the past from now on: also what transactions have changed that are under way is kept.
     pub(super) fn want_versions(&self) {
-        if self.0.keeps_versions.replace(true) {
+        let was_lazy = self.0.versions.borrow_mut().begin();
+        if self.0.keeps_versions.replace(true) && !was_lazy {
             return;
         }
         let lists = self.0.registry.borrow().undo_lists();
@@ -106,6 +107,7 @@ impl Database {
             for (number, stored) in list.borrow().iter().enumerate() {
                 self.keep_undo(owner, number, &UndoList::decode(stored));
             }
+            self.0.versions.borrow_mut().own(owner).of_sets = 0;
             self.keep_set_changes(owner);
         }
     }

@@ -235,7 +235,7 @@ impl Database {
                     return Ok(());
                 }
             }
-            self.0.executor.yield_now().await;
+            self.0.executor.give_way().await;
         }
         Ok(())
     }

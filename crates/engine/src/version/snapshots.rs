@@ -32,6 +32,10 @@ impl Snapshots {
         self.at.values().sum()
     }
 
+    pub(super) fn newest(&self) -> Option<Lsn> {
+        self.at.last_key_value().map(|(at, _)| *at)
+    }
+
     pub(super) fn oldest(&self) -> Option<Lsn> {
         self.at.first_key_value().map(|(at, _)| *at)
     }

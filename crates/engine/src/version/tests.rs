@@ -75,7 +75,7 @@ fn value(random: &mut Random) -> Vec<u8> {
     let length = match random.below(10) {
         0 => 5_000 + random.below(9_000),
         1..4 => 8,
-        _ => random.below(700),
+        _ => 1 + random.below(700),
     };
     (0..length).map(|_| random.below(256) as u8).collect()
 }
@@ -220,7 +220,8 @@ impl Model {
             }
         };
         assert_eq!(is_conflict, matches!(done, Err(Error::WriteConflict(_))), "{name:?}: {done:?}");
-        if done.is_ok() && new != present.get(&name).cloned() {
+        // An object is written as it is given, a record only where it differs.
+        if done.is_ok() && (partition == DIRECT || new != present.get(&name).cloned()) {
             client.own.insert(name, new);
         }
         done
@@ -242,7 +243,8 @@ async fn history(executor: &Executor, seed: u64) -> Result<u64> {
     for _ in 0..500 {
         match random.below(20) {
             0..3 if clients.len() < 5 => {
-                let isolation = Isolation::ALL[random.below(3) as usize];
+                // A transaction that reads what is committed keeps versions from being left out.
+                let isolation = Isolation::ALL[random.between(u64::from(seed % 4 != 0), 2) as usize];
                 let tx = database.begin_at(isolation).await?;
                 let began = model.committed.clone();
                 let (own, savepoints) = Default::default();

@@ -168,6 +168,33 @@ fn a_seed_fixes_the_order() {
 }
 
 #[test]
+fn who_gives_way_lets_the_busy_go_first_but_not_for_ever() {
+    let executor = Bench::executor(Order::FirstInFirstOut);
+    let (behind, busy) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let (steps, giving) = (Rc::clone(&behind), executor.clone());
+    executor.spawn(async move {
+        loop {
+            steps.set(steps.get() + 1);
+            giving.give_way().await;
+        }
+    });
+    let (turns, yielding) = (Rc::clone(&busy), executor.clone());
+    let worker = executor.spawn(async move {
+        for _ in 0..10_000 {
+            turns.set(turns.get() + 1);
+            yielding.yield_now().await;
+        }
+    });
+    executor.run(worker.join()).expect("runs to the end");
+    assert_eq!(busy.get(), 10_000);
+    assert!((100..=1_000).contains(&behind.get()), "{} steps beside 10,000", behind.get());
+    // Alone it need not wait.
+    let alone = behind.get();
+    executor.run(executor.give_way()).expect("runs to the end");
+    assert!(behind.get() > alone);
+}
+
+#[test]
 fn an_abandoned_waiter_passes_its_wake_on() {
     let executor = Bench::executor(Order::FirstInFirstOut);
     let queue = Rc::new(WaitQueue::new());
