@@ -316,12 +316,14 @@ fn updates_and_commits_are_held_against_the_device() {
                 assert!(of(name) > 0.0 || name == "cpu", "{name} in {report:#}");
             }
             assert!(of("log_bytes_per_write") >= 4096.0 && of("write_bytes") % 4096.0 == 0.0);
-            assert!(of("response_ratio") > 0.9, "a commit waits for a durable write: {report:#}");
+            assert!(of("response_ratio") > 0.0, "{report:#}");
         }
-        let (one, many) = (number(report, "/points/0/commits_per_s"), number(report, "/points/1/commits_per_s"));
-        assert!(many > 1.5 * one, "commits share log writes: {report:#}");
-        assert!(number(report, "/points/1/group_size_mean") > 1.5, "{report:#}");
     }
+    // How fast this machine is, with whatever else it does, is nothing to assert.
+    let (one, many) = (number(&described, "/points/0/commits_per_s"), number(&described, "/points/1/commits_per_s"));
+    assert!(many > 1.5 * one, "commits share log writes: {described:#}");
+    assert!(number(&described, "/points/1/group_size_mean") > 1.5, "{described:#}");
+    assert!(number(&described, "/points/1/response_ratio") > 0.9, "a commit waits for a durable write: {described:#}");
     assert_eq!((&real["clock"], &described["clock"]), (&Value::from("real"), &Value::from("virtual")));
     // One client alone pays for its write and nothing else that is described.
     assert!((number(&described, "/points/0/response_ratio") - 1.0).abs() < 0.05, "{described:#}");
