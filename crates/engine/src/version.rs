@@ -8,7 +8,7 @@
 //!
 //! A moment is a position of the log, a commit's time is that of its record: commits are ordered as they stand there. When
 //! nobody reads at a moment, nothing is kept and nothing is paid. What transactions under way had changed before the first
-//! reader came is found in their undo lists then ([`keep`]).
+//! reader came is found in their undo lists then.
 //!
 //! A version is kept at a commit only if a snapshot lies between that commit and the one before it (Böttcher, Leis, Neumann
 //! and Kemper: Steam, VLDB 2019), unless all moments of a time are kept to travel to. So a record that is changed again and
@@ -16,7 +16,7 @@
 //! them.
 //!
 //! Recent versions stay in memory. When they take more than their share of it, the oldest extents are written to the *undo
-//! space* on its device, and readers of the distant past read them there, version by version ([`space`]).
+//! space* on its device, and readers of the distant past read them there, version by version.
 //!
 //! Nothing here is logged or recovered: rollback goes by undo lists, and a restart has no readers. A partition whose records
 //! change without locks keeps no versions: its readers see the present.
