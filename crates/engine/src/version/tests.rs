@@ -318,15 +318,21 @@ async fn history(executor: &Executor, seed: u64) -> Result<u64> {
     Ok(database.0.undo.statistics().reads)
 }
 
+/// Runs `work` on an ideal machine.
+fn on_a_machine<T>(work: impl AsyncFnOnce(&Executor) -> Result<T>) -> Result<T> {
+    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let done = executor.run(work(&executor));
+    executor.stop();
+    done.expect("the machine goes on")
+}
+
 #[test]
 fn every_reader_sees_its_moment() {
     let mut reads = 0;
     for seed in 0..40 {
-        let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
-        let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-        let done = executor.run(history(&executor, seed)).expect("the machine goes on");
+        let done = on_a_machine(async |executor| history(executor, seed).await);
         reads += done.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        executor.stop();
     }
     assert!(reads > 100, "the undo space was read {reads} times");
 }
@@ -353,49 +359,41 @@ async fn overwrite(database: &Database, notes: PartitionId, rounds: u8) -> Resul
 
 #[test]
 fn a_long_reader_costs_one_version_of_each_record() {
-    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let done = executor.run(async {
-        let (database, notes) = spilling(&executor, 1 << 30).await?;
+    on_a_machine(async |executor| {
+        let (database, notes) = spilling(executor, 1 << 30).await?;
         let mut long = database.snapshot().await?;
         overwrite(&database, notes, 20).await?;
         assert_eq!(database.versions().versions, 100);
         assert_eq!(long.get(notes, &[7]).await?, Some(vec![7; 200]));
         drop(long);
         assert_eq!((database.versions().versions, database.0.undo.statistics().bytes_in_use), (0, 0));
-        Ok::<(), Error>(())
-    });
-    done.expect("the machine goes on").expect("nothing fails");
-    executor.stop();
+        Ok(())
+    })
+    .expect("nothing fails");
 }
 
 #[test]
 fn a_reader_for_whom_there_is_no_room_is_told_so_and_stops_nobody() {
-    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let done = executor.run(async {
-        let (database, notes) = spilling(&executor, 8 << 10).await?;
+    on_a_machine(async |executor| {
+        let (database, notes) = spilling(executor, 8 << 10).await?;
         let mut old = database.snapshot().await?;
         overwrite(&database, notes, 1).await?;
         assert!(database.versions().bytes <= 8 << 10, "{:?}", database.versions());
         let failed = old.get(notes, &[7]).await;
         assert!(matches!(failed, Err(Error::SnapshotTooOld { .. })), "{failed:?}");
         assert_eq!(database.snapshot().await?.get(notes, &[7]).await?, Some(vec![0; 200]));
-        Ok::<(), Error>(())
-    });
-    done.expect("the machine goes on").expect("nothing fails");
-    executor.stop();
+        Ok(())
+    })
+    .expect("nothing fails");
 }
 
 #[test]
 fn a_damaged_version_is_named() {
-    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let done = executor.run(async {
-        let (database, notes) = spilling(&executor, 1 << 30).await?;
+    on_a_machine(async |executor| {
+        let (database, notes) = spilling(executor, 1 << 30).await?;
         let mut old = database.snapshot().await?;
         overwrite(&database, notes, 1).await?;
-        let device = crate::database::device(&executor, "disk")?;
+        let device = crate::database::device(executor, "disk")?;
         let (file, length) = executor.open(device, super::FILE, false).await?;
         let mut zeros = executor.frames(1, 4096)?.pop().expect("one was asked for");
         zeros.fill(0);
@@ -405,8 +403,7 @@ fn a_damaged_version_is_named() {
         executor.perform(op).await.result?;
         let failed = old.get(notes, &[0]).await;
         assert!(matches!(failed, Err(Error::DamagedTemp { .. })), "{failed:?}");
-        Ok::<(), Error>(())
-    });
-    done.expect("the machine goes on").expect("nothing else fails");
-    executor.stop();
+        Ok(())
+    })
+    .expect("nothing else fails");
 }
