@@ -160,3 +160,21 @@ pub(crate) fn assert_readable(study: &dyn Study, outputs: &[&str]) {
         }
     }
 }
+
+/// An experiment of a study, all whose points came out as `outcome` says of their line and their place on the axis.
+#[cfg(test)]
+pub(crate) fn canned(
+    study: &dyn Study,
+    outputs: &[&str],
+    name: &str,
+    outcome: impl Fn(&str, f64) -> crate::outcome::Outcome,
+) -> crate::outcome::Trial {
+    use crate::{Experiment, Extent};
+    let (file, text) = study.experiments().iter().find(|(file, _)| *file == format!("{name}.toml")).unwrap();
+    let nothing = |_: &str| Err(std::io::Error::other("nothing"));
+    let experiment = Experiment::parse(file, text, Extent::Full, outputs, &nothing);
+    let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
+    let points = experiment.points.iter();
+    let outcomes = points.map(|point| outcome(&experiment.lines[point.line], experiment.x.values[point.x].0)).collect();
+    crate::outcome::Trial { experiment, outcomes }
+}

@@ -1,10 +1,8 @@
 use super::tpc_b::TPS;
 use super::*;
-use crate::experiment::Experiment;
 use crate::outcome::{Outcome, Trial};
-use crate::{Extent, Verdict, report, study};
+use crate::{Verdict, report, study};
 use serde_json::{Value, json};
-use std::io;
 
 const KEYS: [&str; 10] = [
     "response_us",
@@ -20,15 +18,7 @@ const KEYS: [&str; 10] = [
 ];
 
 fn trial(name: &str, report: impl Fn(&str, f64) -> Value) -> Trial {
-    let (file, text) = Lee2008.experiments().iter().find(|(file, _)| *file == format!("{name}.toml")).unwrap();
-    let nothing = |_: &str| Err(io::Error::other("nothing"));
-    let experiment = Experiment::parse(file, text, Extent::Full, &KEYS, &nothing).unwrap_or_else(|e| panic!("{e}"));
-    let outcomes = experiment.points.iter().map(|point| {
-        let report = report(&experiment.lines[point.line], experiment.x.values[point.x].0);
-        Outcome { reports: vec![report], ..Outcome::default() }
-    });
-    let outcomes = outcomes.collect();
-    Trial { experiment, outcomes }
+    study::canned(&Lee2008, &KEYS, name, |line, x| Outcome { reports: vec![report(line, x)], ..Outcome::default() })
 }
 
 fn claim(results: &Results, id: &str) -> Claim {

@@ -1,9 +1,7 @@
 use super::*;
-use crate::experiment::Experiment;
 use crate::outcome::{Outcome, Trial};
-use crate::{Extent, Verdict, plot, report, study};
+use crate::{Verdict, plot, report, study};
 use serde_json::{Value, json};
-use std::io;
 
 const KEYS: [&str; 8] = [
     "response_us",
@@ -17,21 +15,14 @@ const KEYS: [&str; 8] = [
 ];
 
 fn trial(name: &str, report: impl Fn(&str, f64) -> Option<Value>) -> Trial {
-    let (file, text) = Rahm1991.experiments().iter().find(|(file, _)| *file == format!("{name}.toml")).unwrap();
-    let nothing = |_: &str| Err(io::Error::other("nothing"));
-    let experiment = Experiment::parse(file, text, Extent::Full, &KEYS, &nothing).unwrap_or_else(|e| panic!("{e}"));
-    let outcomes = experiment.points.iter().map(|point| {
-        match report(&experiment.lines[point.line], experiment.x.values[point.x].0) {
-            Some(report) => Outcome { reports: vec![report], ..Outcome::default() },
-            None => Outcome {
-                reports: vec![json!({"throughput_per_s": 190.0, "response_us": {"mean": 9e6}})],
-                saturated: Some("log-disk.medium".to_owned()),
-                ..Outcome::default()
-            },
-        }
-    });
-    let outcomes = outcomes.collect();
-    Trial { experiment, outcomes }
+    study::canned(&Rahm1991, &KEYS, name, |line, x| match report(line, x) {
+        Some(report) => Outcome { reports: vec![report], ..Outcome::default() },
+        None => Outcome {
+            reports: vec![json!({"throughput_per_s": 190.0, "response_us": {"mean": 9e6}})],
+            saturated: Some("log-disk.medium".to_owned()),
+            ..Outcome::default()
+        },
+    })
 }
 
 fn response(ms: f64, throughput: f64) -> Value {
