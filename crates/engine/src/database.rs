@@ -25,7 +25,7 @@ use crate::set::Sets;
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::temp;
 use crate::transaction::{Registry, State};
-use crate::version::{VersionReport, Versions};
+use crate::version::{Readers, VersionReport, Versions};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId, TransactionId};
 use executor::{Executor, Turn, WaitQueue};
@@ -89,6 +89,8 @@ pub(crate) struct Inner {
     pub undo: temp::Space,
     /// Who waits for them to get there.
     pub undo_room: WaitQueue,
+    /// Who reads the past for long.
+    pub readers: Readers,
     /// Whether anything is kept there.
     pub keeps_versions: Cell<bool>,
     /// The last commit record.

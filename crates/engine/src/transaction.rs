@@ -31,6 +31,7 @@ use crate::lock::{Mode, Outcome, Owner, Resource};
 use crate::set::{self, Logging};
 use crate::statistics::add;
 use crate::undo::UndoList;
+use crate::version::Pace;
 use crate::{Error, Result};
 use base::{Lsn, PageId, PartitionId, TransactionId};
 use call::Call;
@@ -71,6 +72,8 @@ pub struct State {
     isolation: Isolation,
     /// The moment that it sees, at snapshot level.
     at: Lsn,
+    /// How fast it reads the past.
+    pace: Rc<Pace>,
 }
 
 impl State {

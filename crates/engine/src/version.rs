@@ -26,6 +26,7 @@ mod ghosts;
 mod history;
 mod keep;
 mod moments;
+mod pace;
 mod read;
 mod settings;
 mod snapshot;
@@ -36,6 +37,7 @@ mod space;
 mod tests;
 
 pub(crate) use chain::Before;
+pub(crate) use pace::{Pace, Readers};
 pub(crate) use read::{Past, Viewing};
 pub use settings::{FILE, Settings};
 pub use snapshot::Snapshot;

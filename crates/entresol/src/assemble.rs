@@ -118,6 +118,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             memory: configuration.undo.memory,
             size: configuration.undo.size,
             retention_ns: configuration.undo.retention_ns,
+            reader_percent: configuration.undo.reader_percent,
         },
         procedures,
     }

@@ -12,7 +12,7 @@ use crate::recovery;
 use crate::set::{Logging, Sets};
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::transaction::Registry;
-use crate::version::{self, Versions};
+use crate::version::{self, Readers, Versions};
 use crate::{Error, Procedures, Result, buffer, log, temp};
 use base::Lsn;
 use driver::{DeviceId, Op};
@@ -309,6 +309,7 @@ impl Database {
             versions: RefCell::new(Versions::new(settings.undo.clone(), undo.extent_bytes() as usize, log.durable())),
             undo,
             undo_room: WaitQueue::new(),
+            readers: Readers::default(),
             keeps_versions: Cell::new(false),
             last_commit: Cell::new(log.durable()),
             registry: RefCell::new(registry),

@@ -163,11 +163,13 @@ impl Transaction {
         count: u32,
         mut look: impl FnMut(Position, &[u8]) -> bool,
     ) -> Result<()> {
-        let database = self.database.clone();
+        let (database, pace) = (self.database.clone(), self.pace());
         for number in 1..count {
             let page = PageId::new(partition, number);
-            let seen = database.appended_in(viewing.view, page).await?;
-            database.executor().give_way().await;
+            if number > 1 {
+                database.pace(&pace).await;
+            }
+            let seen = database.appended_in(viewing.view, page, &pace).await?;
             self.tell(page, 0, false);
             if seen.iter().any(|(position, record)| !look(*position, &record[1..])) {
                 return Ok(());

@@ -264,6 +264,9 @@ impl Database {
         debug_assert_eq!(inner.locks.borrow().held(state.owner), 0, "an ended transaction holds no lock");
         inner.unfinished.set(inner.unfinished.get() - state.logged);
         let (isolation, at) = (state.isolation, state.at);
+        if isolation != Isolation::Serializable {
+            inner.readers.leave(&state.pace);
+        }
         inner.registry.borrow_mut().end(state);
         if isolation != Isolation::Serializable {
             self.end_views(isolation, at);

@@ -32,6 +32,8 @@ pub struct Cursor {
     locks: bool,
     /// What it sees, if it takes no locks for that.
     viewing: Option<Rc<Viewing>>,
+    /// Whether a view has read a leaf.
+    began: bool,
     /// Where reading goes on; `None` at the end.
     from: Option<Bound<Vec<u8>>>,
     /// Where the range ends, on the far side.
@@ -156,7 +158,7 @@ impl Transaction {
         };
         let viewing = self.viewing().map(Rc::new);
         let locks = viewing.is_none();
-        Cursor { partition, direction, locks, viewing, from: Some(from), to, ready: VecDeque::new() }
+        Cursor { partition, direction, locks, viewing, began: false, from: Some(from), to, ready: VecDeque::new() }
     }
 
     /// The cursor's next record, key and value; `None` at the end of the range.
@@ -184,15 +186,11 @@ impl Transaction {
                 self.delayed_reference().await?;
             }
             let database = self.database.clone();
-            let read = || match self.read_leaf(cursor)? {
-                Step::Read(share) => Ok(Step::Read(cursor.seen(&database, share)?)),
-                blocked @ Step::Blocked(_) => Ok(blocked),
+            let step = if cursor.viewing.is_some() {
+                self.read_past_leaf(cursor).await?
+            } else {
+                database.refer(cursor.partition, || self.read_leaf(cursor)).await?
             };
-            let step = database.refer(cursor.partition, read).await?;
-            if cursor.viewing.is_some() {
-                // Nobody waits for a long reader, not even for its turn to end.
-                database.executor().give_way().await;
-            }
             match step {
                 Step::Read(share) => {
                     if let Some((key, _)) = share.records.front() {
@@ -204,6 +202,21 @@ impl Transaction {
                 Step::Blocked(resource) => self.lock(resource, Mode::Shared).await?,
             }
         }
+    }
+
+    /// Reads what a view sees of the next leaf's share: nobody waits for a long reader, so it lets others go first unless this
+    /// is its first leaf.
+    async fn read_past_leaf(&mut self, cursor: &mut Cursor) -> Result<Step> {
+        let (database, pace) = (self.database.clone(), self.pace());
+        if std::mem::replace(&mut cursor.began, true) {
+            database.pace(&pace).await;
+        }
+        let cursor = &*cursor;
+        let mut read = || match self.read_leaf(cursor)? {
+            Step::Read(share) => Ok(Step::Read(cursor.seen(&database, share)?)),
+            blocked @ Step::Blocked(_) => Ok(blocked),
+        };
+        database.refer(cursor.partition, || database.step_of(&pace, &mut read)).await
     }
 
     /// The value of a record that was read; `None` if a view sees none there after all.

@@ -11,9 +11,10 @@ use crate::canary::{self, Canary};
 use crate::catalog::Locking;
 use crate::database::Database;
 use crate::lock::{Mode, Resource};
-use crate::version::{View, Viewing};
+use crate::version::{Pace, View, Viewing};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
+use std::rc::Rc;
 
 /// What a transaction sees of others (Berenson, Bernstein, Gray, Melton, O'Neil and O'Neil: A Critique of ANSI SQL Isolation
 /// Levels, SIGMOD 1995; Adya, Liskov and O'Neil, ICDE 2000).
@@ -77,6 +78,7 @@ impl Database {
         let mut state = inner.registry.borrow_mut().begin(None);
         (state.isolation, state.at) = (Isolation::Snapshot, at);
         self.enter_snapshot(at);
+        inner.readers.enter(&state.pace);
         Transaction { database: self.clone(), state, ended: false }
     }
 }
@@ -104,6 +106,11 @@ impl Transaction {
             self.database.enter_reader();
         }
         Ok(())
+    }
+
+    /// How fast it reads the past.
+    pub(crate) fn pace(&self) -> Rc<Pace> {
+        Rc::clone(&self.state.pace)
     }
 
     /// The moment that a snapshot is of.

@@ -174,7 +174,7 @@ impl Transaction {
             }
             true
         };
-        self.database.scan_set_at(viewing.view, partition, collect).await?;
+        self.database.scan_set_at(viewing.view, partition, &self.state.pace, collect).await?;
         let _ended = within.iter().find(|((_, key), value)| !look(key, value));
         Ok(())
     }

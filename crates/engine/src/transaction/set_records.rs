@@ -118,7 +118,7 @@ impl Transaction {
         }
         self.depart()?;
         if let Some(viewing) = self.viewing() {
-            return self.database.scan_set_at(viewing.view, partition, look).await;
+            return self.database.scan_set_at(viewing.view, partition, &self.state.pace, look).await;
         }
         let sets = self.database.0.sets.borrow();
         let _ended = sets.iterate(partition).find(|(key, value)| !look(key, value));

@@ -1,7 +1,7 @@
 //! Reading records as they were at a moment.
 
-use super::View;
 use super::chain::{Link, Version};
+use super::{Pace, View};
 use crate::Result;
 use crate::database::Database;
 use crate::lock::Resource;
@@ -188,7 +188,7 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::object_at`].
-    pub(crate) async fn appended_in(&self, view: View, page: PageId) -> Result<Vec<(Position, Vec<u8>)>> {
+    pub(crate) async fn appended_in(&self, view: View, page: PageId, pace: &Pace) -> Result<Vec<(Position, Vec<u8>)>> {
         let read = || {
             let (records, versions) = (self.appended(page)?, self.0.versions.borrow());
             let mut pasts = Vec::with_capacity(records.len());
@@ -201,7 +201,7 @@ impl Database {
             Ok(pasts)
         };
         let mut seen = Vec::new();
-        for (position, past) in self.refer(page.partition, read).await? {
+        for (position, past) in self.refer(page.partition, || self.step_of(pace, read)).await? {
             let key = append::number(position).to_be_bytes();
             let record = self.all_the_way(view, page.partition, &key, past).await?;
             seen.extend(record.filter(|record| record.first() == Some(&LIVE)).map(|record| (position, record)));
@@ -218,13 +218,17 @@ impl Database {
         &self,
         view: View,
         partition: PartitionId,
+        pace: &Pace,
         mut look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
         let mut next = Some(0);
         while let Some(from) = next {
+            if from > 0 {
+                self.pace(pace).await;
+            }
             let mut seen = Vec::new();
             next = loop {
-                match self.visit_set(view, partition, from, &mut seen)? {
+                match self.step_of(pace, || self.visit_set(view, partition, from, &mut seen))? {
                     Ok(next) => break next,
                     Err(refusal) => self.overcome_refusal(partition, refusal).await?,
                 }
@@ -235,7 +239,6 @@ impl Database {
                     return Ok(());
                 }
             }
-            self.0.executor.give_way().await;
         }
         Ok(())
     }

@@ -19,6 +19,9 @@ pub struct Undo {
     /// `retention`: for how long any moment can be read as it was, in nanoseconds, up to a year; 0, as `"off"`: only while a
     /// snapshot of it is held.
     pub retention_ns: u64,
+    /// `reader_percent`: the most of the engine's thread that long readers of the past take together while others are active,
+    /// in percent, 1 to 100.
+    pub reader_percent: u8,
 }
 
 impl Default for Undo {
@@ -30,6 +33,7 @@ impl Default for Undo {
             size: defaults.size,
             cluster_size: defaults.cluster_size as u32,
             retention_ns: defaults.retention_ns,
+            reader_percent: defaults.reader_percent,
         }
     }
 }
@@ -51,6 +55,7 @@ impl Undo {
             size,
             cluster_size: cluster.map_or(defaults.cluster_size, |bytes| bytes as u32),
             retention_ns: retention.flatten().unwrap_or(0),
+            reader_percent: section.number("reader_percent", 1..=100).map_or(defaults.reader_percent, |n| n as u8),
         }
     }
 }

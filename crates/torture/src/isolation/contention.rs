@@ -24,6 +24,7 @@ fn undo(random: &mut Random) -> version::Settings {
         memory,
         size: memory.max(choose(random, &[8 << 10, 1 << 30, 1 << 30])),
         retention_ns: choose(random, &[0, 0, 100, 10_000]) * MICROSECOND_NS,
+        ..version::Settings::default()
     }
 }
 

@@ -1,0 +1,107 @@
+//! How fast long readers of the past go beside others.
+//!
+//! A scan is made in steps of some ten microseconds, and gives way between them, so that nobody waits for more than one. That
+//! alone would have it take every moment in which nobody is ready. But whoever writes waits for the log's device most of
+//! the time, and the end of a log write that falls into a step is seen when the step ends: a reader that never rests delays
+//! every commit by half a step. So long readers together take no more than a share of the thread while others are active.
+//!
+//! Time is what the clock says before and after a step, in which nothing is waited for. On described hardware a step takes
+//! no time but what it is charged with, so nobody rests there.
+
+use super::Settings;
+use crate::database::Database;
+use base::time::{MICROSECOND_NS, MILLISECOND_NS};
+use base::{Instant, Lsn};
+use std::cell::Cell;
+
+/// A reader is long when its steps have taken so much time, in nanoseconds. Others are answered before anybody need rest.
+const LONG_NS: u64 = MILLISECOND_NS;
+/// What a long reader does between two rests at least, in nanoseconds: one timer serves several short steps.
+const STINT_NS: u64 = 50 * MICROSECOND_NS;
+
+/// The pace of one reader.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// The time of its steps, in nanoseconds.
+    taken_ns: Cell<u64>,
+    /// That since it last rested.
+    stint_ns: Cell<u64>,
+    /// The last commit when that was last looked at.
+    latest: Cell<Lsn>,
+    /// Whether it is one of [`Readers::count`].
+    is_counted: Cell<bool>,
+}
+
+/// What long readers have in common.
+#[derive(Debug, Default)]
+pub(crate) struct Readers {
+    /// Active transactions that are no reason for a reader to rest: those that can only read, and long readers.
+    count: Cell<usize>,
+    /// When the share of those that have read is used up.
+    paid: Cell<Instant>,
+}
+
+impl Readers {
+    /// Who can only read begins, or a reader has become a long one.
+    pub(crate) fn enter(&self, pace: &Pace) {
+        if !pace.is_counted.replace(true) {
+            self.count.set(self.count.get() + 1);
+        }
+    }
+
+    /// The end of a reader, whose pace the next one begins with anew.
+    pub(crate) fn leave(&self, pace: &Pace) {
+        pace.taken_ns.set(0);
+        pace.stint_ns.set(0);
+        if pace.is_counted.take() {
+            self.count.set(self.count.get() - 1);
+        }
+    }
+
+    /// Until when a reader has to rest that has taken so much time since it last did. The next one begins where it ends, so
+    /// that all of them share what is theirs.
+    fn rest(&self, stint_ns: u64, now: Instant, percent: u8) -> Instant {
+        let began = Instant::from_ns(now.ns().saturating_sub(stint_ns));
+        let until = self.paid.get().max(began).plus_ns(stint_ns * 100 / u64::from(percent));
+        self.paid.set(until);
+        until
+    }
+}
+
+impl Database {
+    /// Makes a step of a reader's, and notes how long that took.
+    pub(crate) fn step_of<T>(&self, pace: &Pace, step: impl FnOnce() -> T) -> T {
+        let began = self.0.executor.now();
+        let done = step();
+        pace.stint_ns.set(pace.stint_ns.get() + self.0.executor.now().since_ns(began));
+        done
+    }
+
+    /// Between two steps of a reader: lets others go first, and a long one rest if somebody else is active.
+    pub(crate) async fn pace(&self, pace: &Pace) {
+        if pace.stint_ns.get() >= STINT_NS
+            && let Some(until) = self.end_stint(pace)
+        {
+            self.0.executor.sleep_until(until).await;
+        }
+        self.0.executor.give_way().await;
+    }
+
+    /// Until when a reader rests that has read for some time, if it does.
+    #[cold]
+    fn end_stint(&self, pace: &Pace) -> Option<Instant> {
+        let Settings { reader_percent, .. } = self.settings().undo;
+        let (readers, stint_ns) = (&self.0.readers, pace.stint_ns.take());
+        pace.taken_ns.set(pace.taken_ns.get() + stint_ns);
+        let has_committed = pace.latest.replace(self.present()) != self.present();
+        if pace.taken_ns.get() < LONG_NS {
+            return None;
+        }
+        readers.enter(pace);
+        let is_alone = self.0.active.get() <= readers.count.get() && !has_committed;
+        (!is_alone).then(|| readers.rest(stint_ns, self.0.executor.now(), reader_percent))
+    }
+}
+
+#[cfg(test)]
+mod tests;
