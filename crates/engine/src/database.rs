@@ -214,7 +214,7 @@ impl Database {
 
     /// What the versions cost that readers of the past need.
     pub fn versions(&self) -> VersionReport {
-        self.0.versions.borrow().report()
+        self.0.versions.borrow().report(self.0.executor.now())
     }
 
     /// The lock table.

@@ -15,18 +15,21 @@
 //! again beside one long reader has one version. The oldest are given up, extent by extent, as soon as no snapshot needs
 //! them.
 //!
-//! Recent versions stay in memory. When they take more than their share of it, the oldest extents are written to the *undo
-//! space* on its device, and readers of the distant past read them there, version by version.
+//! Recent versions stay in memory. When they take more than their share of it, or are older than settings allow there, the
+//! oldest extents are written to the *undo space* on its device, and readers of the distant past read them there, version by version.
 //!
 //! Nothing here is logged or recovered: rollback goes by undo lists, and a restart has no readers. A partition whose records
 //! change without locks keeps no versions: its readers see the present.
 
 mod chain;
+mod commit;
 mod ghosts;
 mod history;
 mod keep;
 mod moments;
+mod own;
 mod pace;
+mod purge;
 mod read;
 mod settings;
 mod snapshot;
@@ -37,6 +40,7 @@ mod space;
 mod tests;
 
 pub(crate) use chain::Before;
+pub(crate) use own::Change;
 pub(crate) use pace::{Pace, Readers};
 pub(crate) use read::{Past, Viewing};
 pub use settings::{FILE, Settings};
@@ -53,6 +57,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use history::{Found, History};
 use moments::Moments;
+use own::{Owners, Private};
 use snapshots::Snapshots;
 
 /// Heads of records are taken out that lead to what was given up when there are so many more than the last time, at least.
@@ -68,68 +73,6 @@ pub(crate) struct View {
     pub owner: Owner,
 }
 
-/// Which of a transaction's changes a version precedes, so that a rollback to a savepoint drops it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// The update of this number in the undo list.
-    Update(usize),
-    /// The change of sets of this number.
-    OfSet(usize),
-}
-
-/// A version whose transaction has not ended.
-#[derive(Debug)]
-struct Private {
-    /// `None` once it was dropped by a rollback.
-    name: Option<Resource>,
-    /// Where its stored form begins.
-    start: usize,
-    change: Change,
-    /// The record's name among the ghosts, if it has been deleted since.
-    ghost: Option<Vec<u8>>,
-}
-
-/// The versions of one transaction.
-#[derive(Debug, Default)]
-struct Own {
-    versions: Vec<Private>,
-    bytes: Vec<u8>,
-    /// Changes of sets that versions have been kept of, or that need none.
-    of_sets: usize,
-    /// Whether a long value could not be kept.
-    is_incomplete: bool,
-}
-
-impl Own {
-    /// The owner's among all.
-    fn of(all: &mut Vec<Own>, owner: Owner) -> &mut Own {
-        let number = owner.0 as usize;
-        if all.len() <= number {
-            all.resize_with(number + 1, Own::default);
-        }
-        &mut all[number]
-    }
-
-    fn stored(&self, number: usize) -> &[u8] {
-        let bytes = &self.bytes[self.versions[number].start..];
-        &bytes[..chain::length(bytes).expect("a version begins there")]
-    }
-}
-
-/// Whether what the link leads to has been given up, or is needed by nobody any more.
-fn is_gone(history: &History, horizon: Lsn, link: Link) -> bool {
-    match link.target() {
-        Target::Extent(extent, _) => !history.has(extent),
-        Target::Added => link.commit <= horizon,
-        Target::Private(..) | Target::Nowhere => false,
-    }
-}
-
-/// Whether a version says no more than what can stand in the link to it.
-fn is_addition(version: &Version<'_>, below: Link) -> bool {
-    version.before == Before::Added && below == Link::NOWHERE
-}
-
 /// All versions of a database.
 #[derive(Default)]
 pub(crate) struct Versions {
@@ -142,7 +85,7 @@ pub(crate) struct Versions {
     /// The latest version of each record that has any.
     heads: HashMap<Resource, Link, FixedState>,
     /// By owner.
-    own: Vec<Own>,
+    own: Owners,
     history: History,
     ghosts: Ghosts,
     /// What was committed after it can be taken back, as far as it is needed.
@@ -161,6 +104,8 @@ pub(crate) struct Versions {
     swept: usize,
     /// Whether versions are on their way to the undo space.
     is_spilling: bool,
+    /// Whether a task waits until versions are old.
+    is_aging: bool,
     /// Why they could not be written there.
     failure: Option<Error>,
     given_up: u64,
@@ -179,6 +124,8 @@ pub struct VersionReport {
     pub bytes: u64,
     /// Bytes of them that are in memory; the others are in the undo space.
     pub memory_bytes: u64,
+    /// How long ago the oldest of those was committed, in nanoseconds; `None` if there are none.
+    pub memory_age_ns: Option<u64>,
     /// Extents of versions that were given up, whoever reads them, because they took too much room.
     pub given_up: u64,
     /// Why the undo space could not be written when it last was to be.
@@ -212,10 +159,6 @@ impl Versions {
         self.is_lazy
     }
 
-    fn own(&mut self, owner: Owner) -> &mut Own {
-        Own::of(&mut self.own, owner)
-    }
-
     /// Where the record's chain begins.
     fn head(&self, name: Resource) -> Link {
         self.heads.get(&name).copied().unwrap_or(Link::NOWHERE)
@@ -238,7 +181,7 @@ impl Versions {
         (partition, key): (PartitionId, &[u8]),
         (before, ghost): (Before<'_>, Option<Vec<u8>>),
     ) {
-        let own = Own::of(&mut self.own, owner);
+        let own = self.own.of(owner);
         let is_patch = matches!(before, Before::Patch(..));
         let here = Link::private(owner, own.versions.len(), is_patch);
         let below = match self.heads.entry(name) {
@@ -251,6 +194,7 @@ impl Versions {
                 if matches!(below.target(), Target::Extent(..) | Target::Added) && self.is_lazy {
                     // No snapshot lies behind the record's last commit. One that begins now looks into undo lists.
                     if self.snapshots.newest().is_none_or(|newest| newest < below.commit) {
+                        own.leave_out(change);
                         return;
                     }
                 }
@@ -280,9 +224,9 @@ impl Versions {
 
     /// Drops the versions of an owner's changes that `goes` says are taken back.
     fn drop_own(&mut self, owner: Owner, goes: impl Fn(Change) -> bool) {
-        let count = self.own(owner).versions.len();
+        let count = self.own.of(owner).versions.len();
         for number in (0..count).rev() {
-            let own = &mut self.own[owner.0 as usize];
+            let own = self.own.of(owner);
             let private = &mut own.versions[number];
             if !goes(private.change) {
                 continue;
@@ -298,7 +242,7 @@ impl Versions {
                 self.set_head(name, below);
             }
         }
-        let own = self.own(owner);
+        let own = self.own.of(owner);
         while own.versions.last().is_some_and(|last| last.name.is_none()) {
             let last = own.versions.pop().expect("there is one");
             own.bytes.truncate(last.start);
@@ -312,7 +256,7 @@ impl Versions {
         owner: Owner,
         is_tree: impl Fn(PartitionId) -> bool,
     ) -> Option<(usize, PartitionId, usize, u32)> {
-        let own = self.own.get(owner.0 as usize)?;
+        let own = self.own.get(owner)?;
         own.versions.iter().enumerate().find_map(|(number, private)| {
             private.name?;
             let version = Version::decode(own.stored(number)).expect("it was encoded");
@@ -326,7 +270,7 @@ impl Versions {
 
     /// Gives one of an owner's versions another value.
     fn replace(&mut self, owner: Owner, number: usize, value: &[u8]) {
-        let own = self.own(owner);
+        let own = self.own.of(owner);
         let Some(version) = Version::decode(own.stored(number)) else { unreachable!("it was encoded") };
         let (start, mut bytes) = (own.bytes.len(), Vec::new());
         Version { before: Before::Value(value), ..version }.encode(&mut bytes);
@@ -340,147 +284,7 @@ impl Versions {
             Change::Update(number) => number >= updates,
             Change::OfSet(number) => number >= of_sets,
         });
-        let own = self.own(owner);
-        own.of_sets = own.of_sets.min(of_sets);
-    }
-
-    /// A transaction is committed by the record at `commit`: its versions go into the rollback segments, as far as a snapshot
-    /// needs them.
-    pub(crate) fn commit(&mut self, owner: Owner, commit: Lsn, now: Instant) {
-        if self.keeps_all() {
-            self.moments.note(now, commit);
-        }
-        self.latest = commit;
-        self.commits += 1;
-        self.is_lazy = self.commits > LAZY_COMMITS && self.readers == 0 && !self.keeps_all();
-        let Some(own) = self.own.get_mut(owner.0 as usize).filter(|own| !own.versions.is_empty() || own.of_sets > 0)
-        else {
-            return;
-        };
-        let mut own = std::mem::take(own);
-        let mut moved = std::mem::take(&mut self.moved);
-        for number in 0..own.versions.len() {
-            let link = self.commit_version(&mut own, number, &moved, commit);
-            moved.push(link);
-            let Some(name) = own.versions[number].name else { continue };
-            let Entry::Occupied(mut head) = self.heads.entry(name) else { unreachable!("a version has a head") };
-            if head.get().target() != Target::Private(owner, number) {
-                continue;
-            }
-            if link == Link::NOWHERE {
-                head.remove();
-            } else {
-                head.insert(link);
-            }
-        }
-        moved.clear();
-        self.moved = moved;
-        if own.is_incomplete {
-            self.horizon = commit;
-        }
-        own.versions.clear();
-        own.bytes.clear();
-        (own.of_sets, own.is_incomplete) = (0, false);
-        self.own[owner.0 as usize] = own;
-        self.purge(now);
-    }
-
-    /// Moves one version of a committed transaction, whose earlier ones are `moved`, and returns where it is now; if nobody
-    /// needs it, where the chain goes on.
-    fn commit_version(&mut self, own: &mut Own, number: usize, moved: &[Link], commit: Lsn) -> Link {
-        let Private { name: Some(_), start, .. } = own.versions[number] else { return Link::NOWHERE };
-        let ghost = own.versions[number].ghost.take();
-        let length = own.stored(number).len();
-        let stored = &mut own.bytes[start..start + length];
-        let Version { below, partition, .. } = Version::decode(stored).expect("it was encoded");
-        let below = self.present(match below.target() {
-            Target::Private(_, earlier) => moved[earlier],
-            _ => below,
-        });
-        chain::set_below(stored, below);
-        let version = Version::decode(stored).expect("it was encoded");
-        let is_patch = matches!(version.before, Before::Patch(..));
-        if is_addition(&version, below) {
-            let is_seen = self.keeps_all() || self.snapshots.any_between(Lsn::ZERO, commit);
-            return if is_seen { Link::added(commit) } else { Link::NOWHERE };
-        }
-        let is_needed =
-            self.keeps_all() || is_patch || below.is_patch() || self.snapshots.any_between(below.commit, commit);
-        if !is_needed {
-            if let Some(name) = &ghost {
-                self.settle(below, partition, name);
-            }
-            return below;
-        }
-        let (extent, at) = self.history.add(stored, commit, self.extent_size);
-        if let Some(name) = &ghost {
-            self.settle(Link::extent(extent, at, commit, is_patch), partition, name);
-        }
-        Link::extent(extent, at, commit, is_patch)
-    }
-
-    /// Has the ghost of a deleted record stay as long as the latest version of it: a scan for which the record was there finds
-    /// that by the ghost, also if the record was changed once more before it was deleted.
-    fn settle(&mut self, latest: Link, partition: PartitionId, name: &[u8]) {
-        let stays = match latest.target() {
-            Target::Extent(extent, _) => self.history.haunt(extent, partition, name),
-            Target::Private(..) | Target::Added | Target::Nowhere => false,
-        };
-        if !stays {
-            self.ghosts.remove(partition, name);
-        }
-    }
-
-    /// The link, or the end of the chain if what it leads to has been given up.
-    fn present(&self, link: Link) -> Link {
-        if is_gone(&self.history, self.horizon, link) { Link::NOWHERE } else { link }
-    }
-
-    /// Gives up what nobody needs any more, and what there is no room for.
-    fn purge(&mut self, now: Instant) {
-        let mut horizon = self.snapshots.oldest().unwrap_or(Lsn::MAX);
-        if self.keeps_all() {
-            let from = Instant::from_ns(now.ns().saturating_sub(self.settings.retention_ns));
-            horizon = horizon.min(self.moments.forget_before(from).unwrap_or(Lsn::ZERO));
-        }
-        while self.give_up(horizon) {}
-        while self.history.bytes() > self.settings.size && self.give_up(Lsn::MAX) {
-            self.given_up += 1;
-        }
-        let is_full = (self.heads.len() * size_of::<(Resource, Link)>()) as u64 > self.settings.size;
-        if is_full {
-            self.horizon = self.latest;
-            self.given_up += 1;
-        }
-        if is_full || self.heads.len() > 2 * self.swept + HEADS_SWEPT_MIN {
-            let (history, horizon) = (&self.history, horizon.max(self.horizon));
-            self.heads.retain(|_, link| !is_gone(history, horizon, *link));
-            self.swept = self.heads.len();
-        }
-    }
-
-    /// Gives up the oldest extent if all its changes were committed up to `horizon`.
-    fn give_up(&mut self, horizon: Lsn) -> bool {
-        let Some(extent) = self.history.take_oldest(horizon) else { return false };
-        self.horizon = self.horizon.max(extent.last_commit);
-        for (partition, name) in extent.ghosts {
-            self.ghosts.remove(partition, &name);
-        }
-        true
-    }
-
-    /// Whether so much waits for its way to the undo space that transactions should wait, too.
-    fn is_behind(&self) -> bool {
-        self.is_spilling && self.history.memory_bytes() > 2 * self.settings.memory
-    }
-
-    /// Forgets everything: nobody reads at a moment of the past.
-    fn clear(&mut self) {
-        debug_assert!(!self.is_wanted(), "readers need versions");
-        self.heads.clear();
-        self.own.clear();
-        self.ghosts = Ghosts::default();
-        while self.history.take_oldest(Lsn::MAX).is_some() {}
+        self.own.of(owner).forget_from(updates, of_sets);
     }
 
     /// Whether the view has the change that the version at `link` precedes.
@@ -510,7 +314,7 @@ impl Versions {
     fn step_back(&self, view: View, record: (PartitionId, &[u8]), past: &mut Past) -> bool {
         let stored = match past.rest.target() {
             _ if Versions::has(view, past.rest) => None,
-            Target::Private(owner, number) => Some(self.own[owner.0 as usize].stored(number)),
+            Target::Private(owner, number) => Some(self.own.stored(owner, number)),
             Target::Extent(extent, at) => match self.history.find(extent, at) {
                 Found::Here(stored) => Some(stored),
                 Found::Away(_) => return false,
@@ -554,7 +358,7 @@ impl Versions {
                 assert!(link.commit <= last, "a chain leads backward");
                 last = link.commit;
                 let stored = match link.target() {
-                    Target::Private(owner, number) => self.own[owner.0 as usize].stored(number),
+                    Target::Private(owner, number) => self.own.stored(owner, number),
                     Target::Extent(extent, at) => match self.history.find(extent, at) {
                         Found::Here(stored) => stored,
                         Found::Away(_) | Found::Gone => break,
@@ -577,13 +381,14 @@ impl Versions {
     }
 
     /// What versions cost at present.
-    pub(crate) fn report(&self) -> VersionReport {
+    pub(crate) fn report(&self, now: Instant) -> VersionReport {
         VersionReport {
             snapshots: self.snapshots.count(),
             oldest: self.snapshots.oldest(),
             versions: self.history.versions(),
             bytes: self.history.bytes(),
             memory_bytes: self.history.memory_bytes(),
+            memory_age_ns: self.history.memory_since().map(|since| now.since_ns(since)),
             given_up: self.given_up,
             failure: self.failure.clone(),
         }

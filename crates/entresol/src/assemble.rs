@@ -116,6 +116,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             device: Some(configuration.undo.device.clone()),
             cluster_size: configuration.undo.cluster_size as usize,
             memory: configuration.undo.memory,
+            age_ns: configuration.undo.age_ns,
             size: configuration.undo.size,
             retention_ns: configuration.undo.retention_ns,
             reader_percent: configuration.undo.reader_percent,

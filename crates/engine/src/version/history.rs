@@ -4,7 +4,7 @@
 use super::chain;
 use crate::checksum::checksum;
 use crate::temp;
-use base::{Lsn, PartitionId};
+use base::{Instant, Lsn, PartitionId};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
@@ -26,6 +26,10 @@ pub(super) struct Extent {
     pub(super) ghosts: BTreeSet<(PartitionId, Vec<u8>)>,
     /// When the last of their changes was committed.
     pub(super) last_commit: Lsn,
+    /// The time of the first.
+    since: Instant,
+    /// Whether it gets no more, because it is on its way to the undo space.
+    is_closed: bool,
 }
 
 /// All extents, oldest first.
@@ -53,12 +57,14 @@ pub(super) enum Found<'a> {
 impl History {
     /// Adds a stored version. An extent is closed before it would be longer than `extent_size` bytes; only a version that is
     /// longer itself makes it so. Returns its extent and its place.
-    pub(super) fn add(&mut self, version: &[u8], commit: Lsn, extent_size: usize) -> (u32, usize) {
-        let is_full = |extent: &Extent| extent.length > 0 && extent.length + version.len() > extent_size;
+    pub(super) fn add(&mut self, version: &[u8], (commit, since): (Lsn, Instant), extent_size: usize) -> (u32, usize) {
+        let is_full =
+            |extent: &Extent| extent.is_closed || extent.length > 0 && extent.length + version.len() > extent_size;
         if self.extents.len() == self.away || self.extents.back().is_none_or(is_full) {
             let place = Place::Memory(Vec::new());
             let (ghosts, last_commit) = (BTreeSet::new(), commit);
-            self.extents.push_back(Extent { place, length: 0, versions: 0, ghosts, last_commit });
+            let extent = Extent { place, length: 0, versions: 0, ghosts, last_commit, since, is_closed: false };
+            self.extents.push_back(extent);
         }
         let number = self.first + self.extents.len() as u32 - 1;
         let extent = self.extents.back_mut().expect("one was added");
@@ -111,13 +117,22 @@ impl History {
         Some(extent)
     }
 
-    /// The number of the oldest extent in memory that gets no more versions, and a copy of it, ready to be written.
-    pub(super) fn oldest_closed(&self) -> Option<(u32, Vec<u8>)> {
-        let closed = self.extents.len().saturating_sub(1);
-        let Place::Memory(bytes) = &self.extents.get(self.away).filter(|_| self.away < closed)?.place else {
-            unreachable!("the oldest ones are away")
-        };
+    /// The number of the oldest extent in memory and a copy of it, ready to be written. From now on it gets no more versions;
+    /// if it gets some still, it is left alone unless its oldest one was committed by `old`.
+    pub(super) fn close_oldest(&mut self, old: Option<Instant>) -> Option<(u32, Vec<u8>)> {
+        let is_last = self.away + 1 == self.extents.len();
+        let extent = self.extents.get_mut(self.away)?;
+        if is_last && !extent.is_closed && old.is_none_or(|old| extent.since > old) {
+            return None;
+        }
+        extent.is_closed = true;
+        let Place::Memory(bytes) = &extent.place else { unreachable!("the oldest ones are away") };
         Some((self.first + self.away as u32, sealed(bytes)))
+    }
+
+    /// When the oldest version that is in memory was committed.
+    pub(super) fn memory_since(&self) -> Option<Instant> {
+        self.extents.get(self.away).map(|extent| extent.since)
     }
 
     /// An extent has been written to the undo space; it may have been given up meanwhile.

@@ -85,7 +85,7 @@ impl Database {
     #[cold]
     pub(crate) fn keep_set_changes(&self, owner: Owner) {
         let sets = self.0.sets.borrow();
-        let (from, to) = (self.0.versions.borrow_mut().own(owner).of_sets, sets.changes(owner));
+        let (from, to) = (self.0.versions.borrow_mut().own.of(owner).of_sets, sets.changes(owner));
         for number in from..to {
             let SetVersion { partition, key, before, deletes } = sets.version_before(owner, number, number + 1 == to);
             let hash = key_hash(&key);
@@ -93,21 +93,33 @@ impl Database {
             let name = Resource::record(partition, hash);
             self.keep((owner, Change::OfSet(number)), name, (partition, &key), (before.as_before(), ghost));
         }
-        self.0.versions.borrow_mut().own(owner).of_sets = to;
+        self.0.versions.borrow_mut().own.of(owner).of_sets = to;
     }
 
     /// Somebody reads at moments of the past from now on: also what transactions have changed that are under way is kept.
     pub(super) fn want_versions(&self) {
         let was_lazy = self.0.versions.borrow_mut().begin();
-        if self.0.keeps_versions.replace(true) && !was_lazy {
+        let is_first = !self.0.keeps_versions.replace(true);
+        if !is_first && !was_lazy {
             return;
         }
         let lists = self.0.registry.borrow().undo_lists();
         for (owner, list) in lists {
-            for (number, stored) in list.borrow().iter().enumerate() {
-                self.keep_undo(owner, number, &UndoList::decode(stored));
+            let first = {
+                let mut versions = self.0.versions.borrow_mut();
+                let own = versions.own.of(owner);
+                if is_first {
+                    (own.update_left_out, own.of_sets) = (Some(0), 0);
+                } else if let Some(first) = own.of_sets_left_out.take() {
+                    own.of_sets = first;
+                }
+                own.update_left_out.take()
+            };
+            if let Some(first) = first {
+                for (number, stored) in list.borrow().iter().enumerate().skip(first) {
+                    self.keep_undo(owner, number, &UndoList::decode(stored));
+                }
             }
-            self.0.versions.borrow_mut().own(owner).of_sets = 0;
             self.keep_set_changes(owner);
         }
     }
@@ -162,7 +174,7 @@ impl Database {
             let referred = self.0.versions.borrow().long_value(owner, is_tree);
             let Some((number, partition, length, first)) = referred else { return };
             let Ok(value) = self.fetch(partition, length, first).await else {
-                self.0.versions.borrow_mut().own(owner).is_incomplete = true;
+                self.0.versions.borrow_mut().own.of(owner).is_incomplete = true;
                 return;
             };
             let mut stored = Vec::new();

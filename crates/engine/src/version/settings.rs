@@ -19,6 +19,9 @@ pub struct Settings {
     pub cluster_size: usize,
     /// Bytes of versions of committed changes that stay in memory; older ones go to the undo space.
     pub memory: u64,
+    /// How old versions of committed changes become in memory, in nanoseconds, before they go to the undo space without need;
+    /// `None`: any age, because their share of memory is there for them.
+    pub age_ns: Option<u64>,
     /// The most bytes of versions, in memory and in the undo space; the oldest are given up beyond it, whoever reads them.
     pub size: u64,
     /// For how long what was committed can be read as it was, in nanoseconds; 0: as long as a snapshot is held.
@@ -62,6 +65,7 @@ impl Default for Settings {
             device: None,
             cluster_size: 64 << 10,
             memory: 64 << 20,
+            age_ns: None,
             size: 16 << 30,
             retention_ns: 0,
             reader_percent: 6,

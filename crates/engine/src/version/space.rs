@@ -1,14 +1,19 @@
-//! The undo space: where versions go that memory has no room for, and how they are read there.
+//! The undo space: where versions go that memory has no room for, or that are old, and how they are read there.
 
 use super::chain::{self, Target, Version};
 use super::history::{Found, is_whole};
 use super::{FILE, Past, Versions, View};
-use crate::database::Database;
+use crate::database::{Database, Inner};
 use crate::temp::Extent;
 use crate::{Error, Result};
-use base::{Lsn, PartitionId};
+use base::time::MILLISECOND_NS;
+use base::{Instant, Lsn, PartitionId};
+use executor::Executor;
 use std::ops::Range;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
+
+/// After so long, at least, it is tried again to write versions that are old, in nanoseconds.
+const RETRY_NS_MIN: u64 = 50 * MILLISECOND_NS;
 
 /// The latest piece of the undo space that was read: consecutive versions of a record often lie near each other.
 struct Piece {
@@ -25,23 +30,27 @@ impl Piece {
 }
 
 impl Database {
-    /// Begins to move versions out of memory if they take more than their share.
+    /// Begins to move versions out of memory if they take more than their share; has them watched if they may become too old
+    /// there.
     pub(super) fn relieve_memory(&self) {
         let mut versions = self.0.versions.borrow_mut();
-        let is_over = versions.history.memory_bytes() > versions.settings.memory;
-        if is_over && !std::mem::replace(&mut versions.is_spilling, true) {
+        if versions.is_over() && !std::mem::replace(&mut versions.is_spilling, true) {
             let database = self.clone();
             self.0.executor.spawn(async move { database.spill().await });
         }
+        if let Some(age_ns) = versions.settings.age_ns
+            && versions.history.memory_since().is_some()
+            && !std::mem::replace(&mut versions.is_aging, true)
+        {
+            let (weak, executor) = (Rc::downgrade(&self.0), self.0.executor.clone());
+            self.0.executor.spawn(async move { watch_age(weak, executor, age_ns).await });
+        }
     }
 
+    /// Moves versions out of memory that have to leave.
     async fn spill(&self) {
         loop {
-            let next = {
-                let versions = self.0.versions.borrow();
-                let is_over = versions.history.memory_bytes() > versions.settings.memory;
-                is_over.then(|| versions.history.oldest_closed()).flatten()
-            };
+            let next = self.0.versions.borrow_mut().next_to_leave(self.0.executor.now());
             let Some((number, bytes)) = next else { break };
             match self.store_versions(&bytes).await {
                 Ok(place) => self.0.versions.borrow_mut().history.moved(number, place),
@@ -130,12 +139,55 @@ impl Database {
     }
 }
 
+/// Has versions leave memory that have been there for `age_ns` nanoseconds, as long as there are any.
+async fn watch_age(weak: Weak<Inner>, executor: Executor, age_ns: u64) {
+    loop {
+        let Some(database) = weak.upgrade().map(Database).filter(|database| !database.0.closing.get()) else { return };
+        let since = database.0.versions.borrow().history.memory_since();
+        let Some(since) = since else { return database.0.versions.borrow_mut().is_aging = false };
+        let due = since.plus_ns(age_ns);
+        if due > executor.now() {
+            drop(database);
+            executor.sleep_until(due).await;
+            continue;
+        }
+        if std::mem::replace(&mut database.0.versions.borrow_mut().is_spilling, true) {
+            database.0.undo_room.wait(&executor).await;
+            continue;
+        }
+        database.spill().await;
+        let is_stuck = database.0.versions.borrow().history.memory_since() == Some(since);
+        drop(database);
+        if is_stuck {
+            // The undo space cannot be written: they stay, as long as there is room.
+            executor.sleep_ns(age_ns.max(RETRY_NS_MIN)).await;
+        }
+    }
+}
+
 fn damaged(extent: u32, at: usize) -> Error {
     let detail = format!("extent {extent} of the rollback segments holds no version at byte {at}");
     Error::DamagedTemp { file: FILE.to_owned(), offset: at as u64, detail }
 }
 
 impl Versions {
+    /// Whether versions take more than their share of memory.
+    fn is_over(&self) -> bool {
+        self.history.memory_bytes() > self.settings.memory
+    }
+
+    /// Whether so much waits for its way to the undo space that transactions should wait, too.
+    fn is_behind(&self) -> bool {
+        self.is_spilling && self.history.memory_bytes() > 2 * self.settings.memory
+    }
+
+    /// The extent that has to leave memory next, if one does, and what is to be written.
+    fn next_to_leave(&mut self, now: Instant) -> Option<(u32, Vec<u8>)> {
+        let old = self.settings.age_ns.and_then(|age_ns| now.ns().checked_sub(age_ns)).map(Instant::from_ns);
+        let is_old = old.is_some_and(|old| self.history.memory_since().is_some_and(|since| since <= old));
+        if is_old || self.is_over() { self.history.close_oldest(old) } else { None }
+    }
+
     /// Takes a record back as far as memory goes; where the version is in the undo space that comes next, if there is one.
     #[expect(clippy::type_complexity, reason = "extent, position, place")]
     fn leave_memory(
@@ -156,7 +208,7 @@ impl Versions {
     /// The undo space cannot take what is over the memory's share: the oldest versions are given up, whoever reads them.
     fn stay_in_memory(&mut self, error: Error) {
         self.failure = Some(error);
-        while self.history.memory_bytes() > self.settings.memory && self.give_up(Lsn::MAX) {
+        while self.is_over() && self.give_up(Lsn::MAX) {
             self.given_up += 1;
         }
     }

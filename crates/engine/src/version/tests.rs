@@ -3,6 +3,7 @@
 use crate::catalog::{Locking, Organization};
 use crate::set::SEGMENT_SIZES;
 use crate::{Database, Direction, Error, Isolation, PartitionSpec, Result, Savepoint, Settings, Snapshot, Transaction};
+use base::time::SECOND_NS;
 use base::{Lsn, PartitionId, Random};
 use executor::{Executor, Order};
 use std::collections::BTreeMap;
@@ -234,7 +235,8 @@ async fn history(executor: &Executor, seed: u64) -> Result<u64> {
     let small = super::Settings { cluster_size: 512, memory: 0, ..super::Settings::default() };
     let undo = if seed % 2 == 1 { small } else { super::Settings::default() };
     let retention_ns = if seed % 3 == 2 { 1_000_000_000_000 } else { 0 };
-    let undo = super::Settings { retention_ns, ..undo };
+    let age_ns = if seed % 4 >= 2 { Some(1_000 * (seed % 8)) } else { None };
+    let undo = super::Settings { retention_ns, age_ns, ..undo };
     let keeps_all = retention_ns > 0;
     let database = Database::create(executor, Settings { undo, ..Settings::default() }).await?;
     let mut pasts: Vec<(Lsn, State)> = Vec::new();
@@ -382,6 +384,82 @@ fn a_reader_for_whom_there_is_no_room_is_told_so_and_stops_nobody() {
         let failed = old.get(notes, &[7]).await;
         assert!(matches!(failed, Err(Error::SnapshotTooOld { .. })), "{failed:?}");
         assert_eq!(database.snapshot().await?.get(notes, &[7]).await?, Some(vec![0; 200]));
+        Ok(())
+    })
+    .expect("nothing fails");
+}
+
+#[test]
+fn a_reader_that_begins_finds_again_what_was_left_out_and_nothing_else() {
+    on_a_machine(async |executor| {
+        let (database, notes) = spilling(executor, 1 << 30).await?;
+        let kept = || database.0.versions.borrow().own.versions();
+        let mut tx = database.begin().await?;
+        for key in 0..20_u8 {
+            tx.modify(notes, &[key], |bytes| bytes[0] = 200).await?;
+        }
+        assert_eq!(kept(), 0, "nobody reads");
+        let mut snapshots = vec![database.snapshot().await?];
+        assert_eq!(kept(), 20, "the first finds them in the undo list");
+        for key in 50..60_u8 {
+            // After the first commit a change is kept for those only who are there.
+            database.transaction(async |tx| tx.put(notes, &[key], &[9; 200]).await).await?;
+        }
+        tx.modify(notes, &[20], |bytes| bytes[0] = 200).await?;
+        for _ in 0..5 {
+            snapshots.push(database.snapshot().await?);
+            assert_eq!(kept(), 21);
+            database.transaction(async |tx| tx.put(notes, &[50], &[9; 200]).await).await?;
+        }
+        // Nobody who is there can see what it was before the last commit of it.
+        database.transaction(async |tx| tx.put(notes, &[50], &[10; 200]).await).await?;
+        let mut lazy = database.begin().await?;
+        lazy.modify(notes, &[50], |bytes| bytes[0] = 11).await?;
+        assert_eq!(kept(), 21);
+        let mut last = database.snapshot().await?;
+        assert_eq!(kept(), 22);
+        assert_eq!(last.get(notes, &[50]).await?, Some(vec![10; 200]));
+        for snapshot in &mut snapshots {
+            assert_eq!(snapshot.get(notes, &[20]).await?, Some(vec![20; 200]));
+        }
+        lazy.rollback().await?;
+        tx.rollback().await
+    })
+    .expect("nothing fails");
+}
+
+#[test]
+fn old_versions_leave_memory_although_there_is_room() {
+    on_a_machine(async |executor| {
+        let undo = super::Settings { age_ns: Some(10 * SECOND_NS), ..super::Settings::default() };
+        let database = Database::create(executor, Settings { undo, ..Settings::default() }).await?;
+        let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+        overwrite(&database, notes, 1).await?;
+        let mut snapshots = Vec::new();
+        for round in 1..4_u8 {
+            snapshots.push((round - 1, database.snapshot().await?));
+            for key in 0..100_u8 {
+                database.transaction(async |tx| tx.put(notes, &[key], &[round; 200]).await).await?;
+            }
+            let young = database.versions();
+            assert!(
+                young.memory_bytes > 0 && young.memory_age_ns.is_some_and(|age_ns| age_ns < SECOND_NS),
+                "{young:?}"
+            );
+            executor.sleep_ns(9 * SECOND_NS).await;
+            assert_eq!(database.versions().memory_bytes, young.memory_bytes, "they are not old yet");
+            executor.sleep_ns(2 * SECOND_NS).await;
+            let old = database.versions();
+            assert_eq!((old.versions, old.memory_bytes, old.memory_age_ns), (100 * u64::from(round), 0, None));
+        }
+        for (round, snapshot) in &mut snapshots {
+            for key in 0..100_u8 {
+                assert_eq!(snapshot.get(notes, &[key]).await?, Some(vec![*round; 200]));
+            }
+        }
+        assert!(database.0.undo.statistics().reads > 0);
+        drop(snapshots);
+        assert_eq!((database.versions().versions, database.0.undo.statistics().bytes_in_use), (0, 0));
         Ok(())
     })
     .expect("nothing fails");

@@ -59,7 +59,6 @@ fn every_section_is_read() {
         [undo]
         memory = "1 MiB"
         retention = "90 s"
-        reader_percent = 25
         [temp]
         device = "flash"
         [commit]
@@ -129,7 +128,7 @@ fn every_section_is_read() {
             hold_locks: LockHold::UntilDurable,
             ..Log::default()
         },
-        undo: Undo { memory: 1 << 20, retention_ns: 90_000_000_000, reader_percent: 25, ..Undo::default() },
+        undo: Undo { memory: 1 << 20, retention_ns: 90_000_000_000, ..Undo::default() },
         temp: Temp { device: "flash".to_owned(), ..Temp::default() },
         commit: Commit { update: Update::Force },
         checkpoint: Checkpoint { interval_ns: None, log_bytes: Some(8 << 20), ..Checkpoint::for_log(0) },

@@ -12,6 +12,9 @@ pub struct Undo {
     pub device: String,
     /// `memory`: bytes of versions that stay in memory, up to 1 TiB.
     pub memory: u64,
+    /// `age`: how old versions become in memory before they leave it without need, in nanoseconds, up to a year; `None`, as
+    /// `"off"`: any age.
+    pub age_ns: Option<u64>,
     /// `size`: the most bytes of versions altogether, 1 MiB to 16 TiB; the oldest are given up beyond it.
     pub size: u64,
     /// `cluster_size`: bytes of a write to the undo space; a power of two from 4 KiB (virtually 512 B) to 16 MiB.
@@ -30,6 +33,7 @@ impl Default for Undo {
         Undo {
             device: DEFAULT_DEVICE.to_owned(),
             memory: defaults.memory,
+            age_ns: defaults.age_ns,
             size: defaults.size,
             cluster_size: defaults.cluster_size as u32,
             retention_ns: defaults.retention_ns,
@@ -46,16 +50,38 @@ impl Undo {
         let cluster = section.power_of_two("cluster_size", low..=*engine::temp::Settings::CLUSTER_SIZES.end());
         let size = section.size("size", KIB * KIB..=16 * TIB, "").unwrap_or(defaults.size);
         let memory = section.size("memory", 0..=size.min(TIB), ": no more than its size");
-        let retention = 0..=365 * 86_400 * SECOND_NS;
-        let retention =
-            section.unless_off("retention", |section| section.duration_ns("retention", retention, ", or \"off\""));
+        let mut duration = |key| {
+            let year = 0..=365 * 86_400 * SECOND_NS;
+            section.unless_off(key, |section| section.duration_ns(key, year, ", or \"off\"")).flatten()
+        };
+        let (age_ns, retention_ns) = (duration("age"), duration("retention").unwrap_or(0));
         Undo {
             device: context.device(section),
             memory: memory.unwrap_or(defaults.memory.min(size)),
             size,
             cluster_size: cluster.map_or(defaults.cluster_size, |bytes| bytes as u32),
-            retention_ns: retention.flatten().unwrap_or(0),
+            age_ns,
+            retention_ns,
             reader_percent: section.number("reader_percent", 1..=100).map_or(defaults.reader_percent, |n| n as u8),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Undo;
+    use crate::configuration::Configuration;
+
+    #[test]
+    fn what_readers_of_the_past_cost_can_be_said() {
+        let undo = |text: &str| Configuration::parse(&format!("[undo]\n{text}")).map(|found| found.undo);
+        let found = undo("age = \"2 s\"\nreader_percent = 25").expect("right");
+        assert_eq!(found, Undo { age_ns: Some(2_000_000_000), reader_percent: 25, ..Undo::default() });
+        assert_eq!(undo("age = \"off\"\nretention = \"off\"").expect("right"), Undo::default());
+        for wrong in ["reader_percent = 0", "reader_percent = 101", "age = \"never\""] {
+            let key = &wrong[..wrong.find(' ').expect("a key")];
+            let error = undo(wrong).expect_err("out of range").to_string();
+            assert!(error.contains(key), "{error}");
         }
     }
 }

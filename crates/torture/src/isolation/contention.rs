@@ -22,6 +22,7 @@ fn undo(random: &mut Random) -> version::Settings {
         device: random.choose(&[None, Some("flash".to_owned()), Some("nvem".to_owned())]).expect("three").clone(),
         cluster_size: 4096,
         memory,
+        age_ns: *random.choose(&[None, None, Some(0), Some(200 * MICROSECOND_NS)]).expect("four"),
         size: memory.max(choose(random, &[8 << 10, 1 << 30, 1 << 30])),
         retention_ns: choose(random, &[0, 0, 100, 10_000]) * MICROSECOND_NS,
         ..version::Settings::default()

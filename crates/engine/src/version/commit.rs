@@ -1,0 +1,99 @@
+//! The commit of a transaction: its versions go into the rollback segments, as far as a snapshot needs them.
+
+use super::chain::{self, Before, Link, Target, Version};
+use super::own::{Own, Private};
+use super::{LAZY_COMMITS, Versions};
+use crate::lock::Owner;
+use base::{Instant, Lsn, PartitionId};
+use hashbrown::hash_map::Entry;
+
+/// Whether a version says no more than what can stand in the link to it.
+fn is_addition(version: &Version<'_>, below: Link) -> bool {
+    version.before == Before::Added && below == Link::NOWHERE
+}
+
+impl Versions {
+    /// A transaction is committed by the record at `commit`: its versions go into the rollback segments, as far as a snapshot
+    /// needs them.
+    pub(crate) fn commit(&mut self, owner: Owner, commit: Lsn, now: Instant) {
+        if self.keeps_all() {
+            self.moments.note(now, commit);
+        }
+        self.latest = commit;
+        self.commits += 1;
+        self.is_lazy = self.commits > LAZY_COMMITS && self.readers == 0 && !self.keeps_all();
+        if self.own.get(owner).is_none_or(Own::is_untouched) {
+            return;
+        }
+        let mut own = std::mem::take(self.own.of(owner));
+        let mut moved = std::mem::take(&mut self.moved);
+        for number in 0..own.versions.len() {
+            let link = self.commit_version(&mut own, number, &moved, (commit, now));
+            moved.push(link);
+            let Some(name) = own.versions[number].name else { continue };
+            let Entry::Occupied(mut head) = self.heads.entry(name) else { unreachable!("a version has a head") };
+            if head.get().target() != Target::Private(owner, number) {
+                continue;
+            }
+            if link == Link::NOWHERE {
+                head.remove();
+            } else {
+                head.insert(link);
+            }
+        }
+        moved.clear();
+        self.moved = moved;
+        if own.is_incomplete {
+            self.horizon = commit;
+        }
+        own.clear();
+        *self.own.of(owner) = own;
+        self.purge(now);
+    }
+
+    /// Moves one version of a committed transaction, whose earlier ones are `moved`, and returns where it is now; if nobody
+    /// needs it, where the chain goes on.
+    fn commit_version(&mut self, own: &mut Own, number: usize, moved: &[Link], (commit, now): (Lsn, Instant)) -> Link {
+        let Private { name: Some(_), start, .. } = own.versions[number] else { return Link::NOWHERE };
+        let ghost = own.versions[number].ghost.take();
+        let length = own.stored(number).len();
+        let stored = &mut own.bytes[start..start + length];
+        let Version { below, partition, .. } = Version::decode(stored).expect("it was encoded");
+        let below = self.unless_gone(match below.target() {
+            Target::Private(_, earlier) => moved[earlier],
+            _ => below,
+        });
+        chain::set_below(stored, below);
+        let version = Version::decode(stored).expect("it was encoded");
+        let is_patch = matches!(version.before, Before::Patch(..));
+        if is_addition(&version, below) {
+            let is_seen = self.keeps_all() || self.snapshots.any_between(Lsn::ZERO, commit);
+            return if is_seen { Link::added(commit) } else { Link::NOWHERE };
+        }
+        let is_needed =
+            self.keeps_all() || is_patch || below.is_patch() || self.snapshots.any_between(below.commit, commit);
+        if !is_needed {
+            if let Some(name) = &ghost {
+                self.settle(below, partition, name);
+            }
+            return below;
+        }
+        let (extent, at) = self.history.add(stored, (commit, now), self.extent_size);
+        if let Some(name) = &ghost {
+            self.settle(Link::extent(extent, at, commit, is_patch), partition, name);
+        }
+        Link::extent(extent, at, commit, is_patch)
+    }
+
+    /// Has the ghost of a deleted record stay as long as the latest version of it: a scan for which the record was there finds
+    /// that by the ghost, also if the record was changed once more before it was deleted.
+    fn settle(&mut self, latest: Link, partition: PartitionId, name: &[u8]) {
+        let stays = match latest.target() {
+            Target::Extent(extent, _) => self.history.haunt(extent, partition, name),
+            Target::Private(..) | Target::Added | Target::Nowhere => false,
+        };
+        if !stays {
+            self.ghosts.remove(partition, name);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Giving up versions that nobody needs any more, and those that there is no room for.
+
+use super::chain::{Link, Target};
+use super::ghosts::Ghosts;
+use super::history::History;
+use super::{HEADS_SWEPT_MIN, Versions};
+use crate::lock::Resource;
+use base::{Instant, Lsn};
+
+/// Whether what the link leads to has been given up, or is needed by nobody any more.
+fn is_gone(history: &History, horizon: Lsn, link: Link) -> bool {
+    match link.target() {
+        Target::Extent(extent, _) => !history.has(extent),
+        Target::Added => link.commit <= horizon,
+        Target::Private(..) | Target::Nowhere => false,
+    }
+}
+
+impl Versions {
+    /// The link, or the end of the chain if what it leads to has been given up.
+    pub(super) fn unless_gone(&self, link: Link) -> Link {
+        if is_gone(&self.history, self.horizon, link) { Link::NOWHERE } else { link }
+    }
+
+    /// Gives up what nobody needs any more, and what there is no room for.
+    pub(super) fn purge(&mut self, now: Instant) {
+        let mut horizon = self.snapshots.oldest().unwrap_or(Lsn::MAX);
+        if self.keeps_all() {
+            let from = Instant::from_ns(now.ns().saturating_sub(self.settings.retention_ns));
+            horizon = horizon.min(self.moments.forget_before(from).unwrap_or(Lsn::ZERO));
+        }
+        while self.give_up(horizon) {}
+        while self.history.bytes() > self.settings.size && self.give_up(Lsn::MAX) {
+            self.given_up += 1;
+        }
+        let is_full = (self.heads.len() * size_of::<(Resource, Link)>()) as u64 > self.settings.size;
+        if is_full {
+            self.horizon = self.latest;
+            self.given_up += 1;
+        }
+        if is_full || self.heads.len() > 2 * self.swept + HEADS_SWEPT_MIN {
+            let (history, horizon) = (&self.history, horizon.max(self.horizon));
+            self.heads.retain(|_, link| !is_gone(history, horizon, *link));
+            self.swept = self.heads.len();
+        }
+    }
+
+    /// Gives up the oldest extent if all its changes were committed up to `horizon`.
+    pub(super) fn give_up(&mut self, horizon: Lsn) -> bool {
+        let Some(extent) = self.history.take_oldest(horizon) else { return false };
+        self.horizon = self.horizon.max(extent.last_commit);
+        for (partition, name) in extent.ghosts {
+            self.ghosts.remove(partition, &name);
+        }
+        true
+    }
+
+    /// Forgets everything: nobody reads at a moment of the past.
+    pub(super) fn clear(&mut self) {
+        debug_assert!(!self.is_wanted(), "readers need versions");
+        self.heads.clear();
+        self.own.clear();
+        self.ghosts = Ghosts::default();
+        while self.history.take_oldest(Lsn::MAX).is_some() {}
+    }
+}
