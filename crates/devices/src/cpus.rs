@@ -104,6 +104,23 @@ impl Cpus {
         self.account(now, timers);
     }
 
+    /// Serves a burst that nothing disturbs from `now` to `end`, if a server is free. Alone it is nobody's rival, so its class
+    /// and the discipline do not matter.
+    #[inline]
+    pub(crate) fn serve_alone(&mut self, now: Instant, end: Instant) -> bool {
+        let idle = self.servers.iter().filter(|server| matches!(server, Server::Idle)).count();
+        let shares = self.shared.as_ref().is_some_and(|(sharing, _)| sharing.len() > 0);
+        if idle == 0 || shares {
+            return false;
+        }
+        let busy = (self.servers.len() - idle) as f64;
+        self.flow.arrive(now);
+        self.busy.set(now, busy + 1.0);
+        self.flow.depart(end, now);
+        self.busy.set(end, busy);
+        true
+    }
+
     /// The burst, if any, that ends at this timer.
     #[inline]
     pub(crate) fn expire(&mut self, now: Instant, timer: Timer, timers: &mut impl Timers) -> Option<Finished> {

@@ -47,6 +47,14 @@ pub trait Driver {
     /// Starts an operation. The buffer inside it belongs to the driver until the completion gives it back.
     fn submit(&mut self, token: Token, op: Op);
 
+    /// Spends CPU time at once, without an operation and its completion, if nothing can happen before it has passed: no
+    /// completion, nothing at `until` or before it. A simulation's clock is then at its end. Otherwise, and on every real
+    /// machine, it does nothing and answers no.
+    fn compute_alone(&mut self, instructions: u64, until: Option<Instant>) -> bool {
+        let _ = (instructions, until);
+        false
+    }
+
     /// Asks that an operation be given up. Advisory: it still completes exactly once.
     fn cancel(&mut self, token: Token);
 

@@ -1,4 +1,5 @@
 pub(crate) mod groups;
+mod work;
 
 use crate::join::{Job, Outcome};
 use crate::operations::{Operations, Reaction, State};
@@ -8,7 +9,7 @@ use crate::timers::Timers;
 use crate::{JoinHandle, Perform, TaskId, WaitQueue};
 use base::{Instant, Random};
 use driver::{
-    CacheReport, Class, Completion, DeviceId, DeviceTraits, Doorbell, Driver, EventCount, Fault, FileId, Frame, Halt,
+    CacheReport, Completion, DeviceId, DeviceTraits, Doorbell, Driver, EventCount, Fault, FileId, Frame, Halt,
 };
 use driver::{Op, OpKind, Output, StationReport, Token, Work};
 use groups::{Groups, Membership};
@@ -419,60 +420,6 @@ impl Executor {
 
     pub(crate) fn bell(&self) -> &WaitQueue {
         &self.0.bell
-    }
-
-    /// Marks a step of the engine. On described hardware its price joins the current task's debt.
-    #[inline]
-    pub fn charge(&self, work: Work) {
-        self.charge_times(work, 1);
-    }
-
-    /// Marks `times` steps of one kind that the engine made together. They are recorded as one.
-    #[inline]
-    pub fn charge_times(&self, work: Work, times: u64) {
-        if self.0.recording.get() {
-            self.record(Step::Work(work));
-        }
-        let price = self.0.pricing.borrow_mut().price(work, times);
-        self.0.debt.set(self.0.debt.get() + price);
-    }
-
-    /// Adds a step of about `mean` instructions to the current task's debt: work that a workload describes itself, beside
-    /// what the hardware's description prices. Distributed as the hardware's prices are; nothing on a real machine.
-    pub fn charge_instructions(&self, mean: u64) {
-        let instructions = self.0.pricing.borrow_mut().draw(mean);
-        self.0.debt.set(self.0.debt.get() + instructions);
-    }
-
-    /// Counts steps that a computation beside the engine's thread will make, and says what they cost in instructions: nothing
-    /// on a real machine. They are nobody's debt, because the computation's operation carries its price.
-    pub fn price(&self, work: Work, times: u64) -> u64 {
-        self.0.pricing.borrow_mut().price(work, times)
-    }
-
-    /// Takes the current task's debt without paying it: a synchronous access pays it together with the device's service.
-    pub fn take_debt(&self) -> u64 {
-        self.0.debt.take()
-    }
-
-    /// Whether the current task has a debt to pay. Never on a real machine.
-    #[inline]
-    pub fn owes(&self) -> bool {
-        self.0.priced && self.0.debt.get() > 0
-    }
-
-    /// Pays the current task's debt on the described CPU. Ready at once on a real machine.
-    #[inline]
-    pub async fn settle(&self) {
-        if self.owes() {
-            let instructions = self.0.debt.take();
-            self.perform(Op::Cpu { instructions, class: Class::User }).await;
-        }
-    }
-
-    /// How often each kind of work was charged, indexed by `Work as usize`.
-    pub fn work_counts(&self) -> [u64; Work::ALL.len()] {
-        self.0.pricing.borrow().counts
     }
 
     /// Begins to record the engine's steps.

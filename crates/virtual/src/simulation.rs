@@ -274,6 +274,17 @@ impl Driver for VirtualDriver {
         self.board(job, Flight { token, op, limit, slow, cancelled: false, condemned: false });
     }
 
+    /// Faults count events and may cut them off, so with them every burst takes the long way.
+    fn compute_alone(&mut self, instructions: u64, until: Option<Instant>) -> bool {
+        let undisturbed = !self.halted && self.faults.is_none() && !self.bell.0.load(Ordering::Acquire);
+        let alone = undisturbed && self.machine.compute_alone(instructions, until);
+        if alone {
+            self.fold(self.machine.now().ns());
+            self.fold(OpKind::Cpu as u64);
+        }
+        alone
+    }
+
     /// Only operations on slow devices (see [`FaultPlan`]) are given up; all others complete as they would.
     fn cancel(&mut self, token: Token) {
         let mut slow =

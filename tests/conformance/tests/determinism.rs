@@ -15,57 +15,76 @@ use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 use workload::debit_credit::{self, Parameters, Scale, Tables};
 
 /// The virtual driver, with its event hash in view.
-struct Hashed(VirtualDriver, Rc<Cell<u64>>);
+struct Hashed {
+    driver: VirtualDriver,
+    view: Rc<View>,
+}
+
+/// What is seen of a driver from outside.
+#[derive(Default)]
+struct View {
+    hash: Cell<u64>,
+    /// Whether all bursts of CPU time are operations that somebody waits for.
+    waits: bool,
+    /// Bursts that were not.
+    alone: Cell<u64>,
+}
 
 impl Driver for Hashed {
     fn now(&self) -> Instant {
-        self.0.now()
+        self.driver.now()
     }
 
     fn submit(&mut self, token: Token, op: Op) {
-        self.0.submit(token, op);
+        self.driver.submit(token, op);
+    }
+
+    fn compute_alone(&mut self, instructions: u64, until: Option<Instant>) -> bool {
+        let alone = !self.view.waits && self.driver.compute_alone(instructions, until);
+        self.view.alone.set(self.view.alone.get() + u64::from(alone));
+        alone
     }
 
     fn cancel(&mut self, token: Token) {
-        self.0.cancel(token);
+        self.driver.cancel(token);
     }
 
     fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
-        let parked = self.0.park(until, done);
-        self.1.set(self.0.event_hash());
+        let parked = self.driver.park(until, done);
+        self.view.hash.set(self.driver.event_hash());
         parked
     }
 
     fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
-        self.0.frames(count, size)
+        self.driver.frames(count, size)
     }
 
     fn device(&self, name: &str) -> Option<DeviceId> {
-        self.0.device(name)
+        self.driver.device(name)
     }
 
     fn traits(&self, device: DeviceId) -> DeviceTraits {
-        self.0.traits(device)
+        self.driver.traits(device)
     }
 
     fn prices(&self) -> Option<Prices> {
-        self.0.prices()
+        self.driver.prices()
     }
 
     fn doorbell(&self) -> Arc<dyn Doorbell> {
-        self.0.doorbell()
+        self.driver.doorbell()
     }
 
     fn description(&self) -> String {
-        self.0.description()
+        self.driver.description()
     }
 
     fn stations(&self) -> Vec<StationReport> {
-        self.0.stations()
+        self.driver.stations()
     }
 
     fn restart_statistics(&mut self) {
-        self.0.restart_statistics();
+        self.driver.restart_statistics();
     }
 }
 
@@ -91,23 +110,28 @@ fn settings(device: &str) -> Settings {
     }
 }
 
-/// What there is to compare of a run: the hash of its events, when it ended, how many deadlocks it had, all balances.
-#[derive(Debug, PartialEq, Eq)]
+/// What there is to compare of a run: the hash of its events, when it ended, how many deadlocks it had, all balances, the
+/// load of its stations.
+#[derive(Debug, PartialEq)]
 struct Trace {
     hash: u64,
     end: Instant,
     deadlocks: u64,
     balance: i64,
+    stations: Vec<StationReport>,
 }
 
 /// Eight clients, each with transactions that touch two branches in random order, so that they wait, clash and are tried
 /// again.
 fn trace(hardware: &str, seed: u64, order: Order, jitter: bool) -> Trace {
+    trace_in(&Rc::default(), hardware, seed, order, jitter)
+}
+
+fn trace_in(view: &Rc<View>, hardware: &str, seed: u64, order: Order, jitter: bool) -> Trace {
     let hardware = Hardware::named(hardware).expect("it is described");
     let device = hardware.devices.keys().next().expect("it has a device").clone();
-    let hash = Rc::new(Cell::new(0));
     let driver = VirtualDriver::new(hardware, Options { seed, jitter, ..Options::default() }, Media::new());
-    let executor = Executor::new(Box::new(Hashed(driver, Rc::clone(&hash))), order);
+    let executor = Executor::new(Box::new(Hashed { driver, view: Rc::clone(view) }), order);
     let work = async {
         let scale = Scale { accounts_per_branch: 500, ..Scale::tpc_b(4) };
         let database = Database::create(&executor, settings(&device)).await?;
@@ -128,9 +152,9 @@ fn trace(hardware: &str, seed: u64, order: Order, jitter: bool) -> Trace {
     };
     let result: engine::Result<(u64, i64)> = executor.run(work).expect("the machine does not stop");
     let (deadlocks, balance) = result.expect("works");
-    let end = executor.now();
+    let (end, stations) = (executor.now(), executor.stations());
     executor.stop();
-    Trace { hash: hash.get(), end, deadlocks, balance }
+    Trace { hash: view.hash.get(), end, deadlocks, balance, stations }
 }
 
 fn clients_work(
@@ -176,4 +200,18 @@ fn the_order_of_tasks_alone_makes_another_run() {
     let [fifo, one, two] =
         [Order::FirstInFirstOut, Order::Seeded(1), Order::Seeded(2)].map(|order| trace("ideal", 11, order, false).hash);
     assert!(fifo != one && one != two && fifo != two);
+}
+
+#[test]
+fn a_burst_that_nothing_disturbs_passes_as_one_that_is_waited_for() {
+    for seed in 11..15 {
+        let run = |waits| {
+            let view = Rc::new(View { waits, ..View::default() });
+            let trace = trace_in(&view, "rahm-1991", seed, Order::FirstInFirstOut, false);
+            (Trace { hash: 0, ..trace }, view.alone.get())
+        };
+        let ((waiting, none), (passing, alone)) = (run(true), run(false));
+        assert_eq!(waiting, passing, "seed {seed}");
+        assert!(none == 0 && alone > 500, "{alone} bursts passed alone");
+    }
 }

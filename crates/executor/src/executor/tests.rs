@@ -1,5 +1,5 @@
 use super::*;
-use driver::{Output, Prices};
+use driver::{Class, Output, Prices};
 use std::collections::BTreeMap;
 
 /// A driver whose operations take one microsecond each and whose clock jumps.

@@ -1,0 +1,80 @@
+//! What the engine's steps cost on a described CPU: charges, the debts of tasks, and how they are paid.
+
+use super::{Executor, Step};
+use crate::executor::groups::Membership;
+use driver::{Class, Op, Work};
+
+impl Executor {
+    /// Marks a step of the engine. On described hardware its price joins the current task's debt.
+    #[inline]
+    pub fn charge(&self, work: Work) {
+        self.charge_times(work, 1);
+    }
+
+    /// Marks `times` steps of one kind that the engine made together. They are recorded as one.
+    #[inline]
+    pub fn charge_times(&self, work: Work, times: u64) {
+        if self.0.recording.get() {
+            self.record(Step::Work(work));
+        }
+        let price = self.0.pricing.borrow_mut().price(work, times);
+        self.0.debt.set(self.0.debt.get() + price);
+    }
+
+    /// Adds a step of about `mean` instructions to the current task's debt: work that a workload describes itself, beside
+    /// what the hardware's description prices. Distributed as the hardware's prices are; nothing on a real machine.
+    pub fn charge_instructions(&self, mean: u64) {
+        let instructions = self.0.pricing.borrow_mut().draw(mean);
+        self.0.debt.set(self.0.debt.get() + instructions);
+    }
+
+    /// Counts steps that a computation beside the engine's thread will make, and says what they cost in instructions: nothing
+    /// on a real machine. They are nobody's debt, because the computation's operation carries its price.
+    pub fn price(&self, work: Work, times: u64) -> u64 {
+        self.0.pricing.borrow_mut().price(work, times)
+    }
+
+    /// Takes the current task's debt without paying it: a synchronous access pays it together with the device's service.
+    pub fn take_debt(&self) -> u64 {
+        self.0.debt.take()
+    }
+
+    /// Whether the current task has a debt to pay. Never on a real machine.
+    #[inline]
+    pub fn owes(&self) -> bool {
+        self.0.priced && self.0.debt.get() > 0
+    }
+
+    /// Pays the current task's debt on the described CPU. Ready at once on a real machine.
+    #[inline]
+    pub async fn settle(&self) {
+        if self.owes() {
+            let instructions = self.0.debt.take();
+            if self.compute_alone(instructions) {
+                return;
+            }
+            self.perform(Op::Cpu { instructions, class: Class::User }).await;
+        }
+    }
+
+    /// Lets the current task's burst pass without suspending the task, if nobody else is ready and nothing is to happen
+    /// before its end: the driver would report that end next, and this task would run next.
+    fn compute_alone(&self, instructions: u64) -> bool {
+        let inner = &*self.0;
+        let others = !inner.ready.borrow().is_empty() || !inner.behind.borrow().is_empty();
+        if others || inner.member.get().group != Membership::NONE.group {
+            return false;
+        }
+        let until = inner.timers.borrow().next();
+        let alone = inner.driver.borrow_mut().compute_alone(instructions, until);
+        if alone {
+            inner.round.set(None);
+        }
+        alone
+    }
+
+    /// How often each kind of work was charged, indexed by `Work as usize`.
+    pub fn work_counts(&self) -> [u64; Work::ALL.len()] {
+        self.0.pricing.borrow().counts
+    }
+}
