@@ -2,7 +2,7 @@
 
 use crate::transaction::call::Stored;
 use crate::transaction::key_hash;
-use crate::{Database, Error, Result, Transaction};
+use crate::{Database, Error, Isolation, Result, Transaction};
 use base::{Lsn, PartitionId};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -59,7 +59,8 @@ impl<Body: AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>>> Procedure for Bo
 /// it changes must follow from its parameters and from what it reads through its transaction, not from clocks, random
 /// numbers, the transaction's number, or other transactions that it begins. It must fail wherever one of its transaction's
 /// calls fails with [`Error::Deadlock`]. What it answers is not logged. A restart that does not find a procedure, or finds
-/// that it does something else, ends with [`Error::NotRepeated`].
+/// that it does something else, ends with [`Error::NotRepeated`]. All this is asked of serializable procedures alone: of one at
+/// another level ([`Procedures::register_at`]) what it has changed is logged.
 ///
 /// ```
 /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -81,7 +82,26 @@ impl<Body: AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>>> Procedure for Bo
 /// ```
 #[derive(Clone, Default)]
 pub struct Procedures {
-    bodies: BTreeMap<String, Rc<dyn Procedure>>,
+    bodies: BTreeMap<String, Registered>,
+}
+
+/// A procedure and the level of its transactions.
+#[derive(Clone)]
+pub(crate) struct Registered {
+    pub body: Rc<dyn Procedure>,
+    pub isolation: Isolation,
+}
+
+impl Registered {
+    /// Has a transaction that has just begun be the call of this procedure. One that is not serializable cannot be run again
+    /// from its parameters, so its changes are logged themselves.
+    pub async fn enter(&self, transaction: &mut Transaction, name: &str, parameters: &[u8]) -> Result<()> {
+        if self.isolation == Isolation::Serializable {
+            transaction.note_call(name, parameters);
+            return Ok(());
+        }
+        Box::pin(transaction.isolate(self.isolation)).await
+    }
 }
 
 impl fmt::Debug for Procedures {
@@ -102,7 +122,47 @@ impl Procedures {
         name: &str,
         body: impl AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>> + 'static,
     ) -> &mut Procedures {
-        self.bodies.insert(name.to_owned(), Rc::new(body));
+        self.register_at(Isolation::Serializable, name, body)
+    }
+
+    /// As [`Procedures::register`], for transactions at a level of isolation ([`Database::transaction_at`]), however they are
+    /// called. Below serializable, what one reads depends on more than the order of commits, in which a restart would run it
+    /// again; so where procedures are logged, its changes of sets are logged as actions.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// use entresol_engine::{Direction, Isolation, Procedures, Settings};
+    /// use std::ops::Bound;
+    ///
+    /// let mut procedures = Procedures::new();
+    /// // Counts what was there at one moment; keeps nobody waiting, and waits for nobody.
+    /// procedures.register_at(Isolation::Snapshot, "count", async |tx, _| {
+    ///     let notes = tx.database().partition("notes")?;
+    ///     let mut cursor = tx.cursor(notes, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+    ///     let mut count = 0;
+    ///     while tx.next(&mut cursor).await?.is_some() {
+    ///         count += 1;
+    ///     }
+    ///     Ok(vec![count])
+    /// });
+    /// # with_database_of(Settings { procedures, ..Settings::default() }, async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+    /// let mut other = database.begin().await?;
+    /// other.put(notes, b"bread", b"one").await?;
+    /// assert_eq!(database.call("count", &[]).await?, [1]);
+    /// # other.commit().await?;
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub fn register_at(
+        &mut self,
+        isolation: Isolation,
+        name: &str,
+        body: impl AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>> + 'static,
+    ) -> &mut Procedures {
+        self.bodies.insert(name.to_owned(), Registered { body: Rc::new(body), isolation });
         self
     }
 
@@ -141,12 +201,13 @@ impl Procedures {
         body: impl AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>> + 'static,
         hint: impl Fn(&Database, &[u8], Foresight) + 'static,
     ) -> &mut Procedures {
-        self.bodies.insert(name.to_owned(), Rc::new(Foreseen { body, hint }));
+        let body = Rc::new(Foreseen { body, hint });
+        self.bodies.insert(name.to_owned(), Registered { body, isolation: Isolation::Serializable });
         self
     }
 
     /// All procedures, by name.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Rc<dyn Procedure>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Registered)> {
         self.bodies.iter()
     }
 
@@ -177,12 +238,12 @@ impl Database {
     /// [`Error::Setting`] if there is none of this name, or the procedure's.
     pub async fn call(&self, name: &str, parameters: &[u8]) -> Result<Vec<u8>> {
         let procedures = &self.settings().procedures;
-        let Some(body) = procedures.bodies.get(name) else {
+        let Some(found) = procedures.bodies.get(name) else {
             return Err(procedures.unknown(name));
         };
         let run = async |tx: &mut Transaction| {
-            tx.note_call(name, parameters);
-            body.run(tx, parameters).await
+            found.enter(tx, name, parameters).await?;
+            found.body.run(tx, parameters).await
         };
         self.transaction(run).await
     }
@@ -200,9 +261,10 @@ impl Database {
         let procedures = &self.settings().procedures;
         let result = match procedures.bodies.get(&name) {
             None => Err(format!("there is no such procedure, registered are: {}", procedures.known())),
-            Some(body) => {
+            // It was serializable when it was logged, so it comes out the same whatever its level is now.
+            Some(found) => {
                 let mut transaction = self.begin_repeated(&call);
-                match body.run(&mut transaction, call.parameters).await {
+                match found.body.run(&mut transaction, call.parameters).await {
                     Err(error) => Err(error.to_string()),
                     Ok(_) => transaction.end_repeated(),
                 }

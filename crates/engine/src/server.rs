@@ -19,7 +19,7 @@ mod statistics;
 pub use message::{MessageServer, Response};
 pub use statistics::{CpuTimes, Report};
 
-use crate::procedure::Procedure;
+use crate::procedure::Registered;
 use crate::{Database, Error, Result};
 use base::time::MILLISECOND_NS;
 use executor::{BoundedQueue, Group, JoinHandle, Members, WaitQueue};
@@ -100,7 +100,7 @@ pub struct TransactionServer(Rc<Inner>);
 
 pub(crate) struct Inner {
     database: Database,
-    procedures: Vec<(String, Rc<dyn Procedure>)>,
+    procedures: Vec<(String, Registered)>,
     settings: Settings,
     /// The message servers' group.
     messages: Group,
@@ -140,7 +140,7 @@ impl TransactionServer {
                 .settings()
                 .procedures
                 .iter()
-                .map(|(name, body)| (name.clone(), body.clone()))
+                .map(|(name, found)| (name.clone(), found.clone()))
                 .collect(),
             settings,
             messages: executor.group(MESSAGE_GROUP, Members::Free),

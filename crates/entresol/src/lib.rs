@@ -37,6 +37,8 @@ mod warnings;
 #[cfg(test)]
 mod placements;
 
+/// A position of the log, which names a moment; a time of the engine's clock.
+pub use base::{Instant, Lsn};
 /// The transaction server and its message servers; [`Store::transaction_server`] starts one.
 pub use engine::server as servers;
 pub use engine::{

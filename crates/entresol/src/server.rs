@@ -4,8 +4,9 @@ use crate::message_server::ThreadMessages;
 use crate::reply::{Promise, Slot, Wakes};
 use crate::store::Store;
 use crate::{OpenError, Opening};
+use base::{Instant, Lsn};
 use engine::server::TransactionServer;
-use engine::{Database, Error, Procedures, Result, Transaction};
+use engine::{Database, Error, Isolation, Procedures, Result, Snapshot, Transaction};
 use executor::{Executor, Mailbox, Sender, mailbox};
 use std::cell::Cell;
 use std::future::Future;
@@ -287,10 +288,102 @@ impl Handle {
         &self,
         work: impl AsyncFn(&mut Transaction) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        self.transaction_at(Isolation::Serializable, work)
+    }
+
+    /// As [`Handle::transaction`], at a level of isolation; one at snapshot level is run again, too, if it would have
+    /// overwritten what its snapshot does not have.
+    ///
+    /// # Errors
+    /// Those of [`Database::transaction_at`].
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+    /// use entresol::{Isolation, Opening, PartitionSpec, Procedures, Server};
+    ///
+    /// let server = Server::start(Opening::in_directory(directory)?, Procedures::new)?;
+    /// let handle = server.handle();
+    /// let visits = handle.with_database(async |database| database.create_partition(PartitionSpec::b_tree("visits")).await)?;
+    /// let threads: Vec<_> = (0..4)
+    ///     .map(|_| {
+    ///         let handle = handle.clone();
+    ///         std::thread::spawn(move || {
+    ///             handle.transaction_at(Isolation::Snapshot, async move |tx| {
+    ///                 let count = tx.get(visits, b"today").await?.map_or(0, |bytes| bytes[0]);
+    ///                 tx.put(visits, b"today", &[count + 1]).await
+    ///             })
+    ///         })
+    ///     })
+    ///     .collect();
+    /// for thread in threads {
+    ///     thread.join().unwrap()?;
+    /// }
+    /// let count = handle.snapshot(async move |then| then.get(visits, b"today").await)?;
+    /// assert_eq!(count, Some(vec![4]), "no update is lost");
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn transaction_at<T: Send + 'static>(
+        &self,
+        isolation: Isolation,
+        work: impl AsyncFn(&mut Transaction) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let run = move |database: Database| -> Pin<Box<dyn Future<Output = Result<T>>>> {
-            Box::pin(async move { database.transaction(async |tx| work(tx).await).await })
+            Box::pin(async move { database.transaction_at(isolation, async |tx| work(tx).await).await })
         };
         self.send(run).wait()
+    }
+
+    /// Has `work` read the database as it is now, all at one moment, without locks.
+    ///
+    /// # Errors
+    /// Those of [`Database::snapshot`] and of `work`.
+    pub fn snapshot<T: Send + 'static>(
+        &self,
+        work: impl AsyncFnOnce(&mut Snapshot) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.with_database(async move |database| work(&mut database.snapshot().await?).await)
+    }
+
+    /// Has `work` read the database as it was at a position of the log, which may be any that [`Snapshot::moment`] gives.
+    ///
+    /// # Errors
+    /// Those of [`Database::as_of`] and of `work`.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// # std::fs::write(directory.join("entresol.toml"), "[undo]\nretention = \"10 min\"\n[log]\nsize = \"4 MiB\"").unwrap();
+    /// # use entresol::{Opening, PartitionSpec, Procedures, Server};
+    /// # let server = Server::start(Opening::in_directory(directory)?, Procedures::new)?;
+    /// # let handle = server.handle();
+    /// # let notes = handle.with_database(async |database| database.create_partition(PartitionSpec::b_tree("notes")).await)?;
+    /// handle.transaction(async move |tx| tx.put(notes, b"milk", b"two litres").await)?;
+    /// let bought = handle.snapshot(async |now| Ok(now.moment()))?;
+    /// handle.transaction(async move |tx| tx.delete(notes, b"milk").await)?;
+    /// let then = handle.as_of(bought, async move |then| then.get(notes, b"milk").await)?;
+    /// assert_eq!(then.as_deref(), Some(&b"two litres"[..]));
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn as_of<T: Send + 'static>(
+        &self,
+        moment: Lsn,
+        work: impl AsyncFnOnce(&mut Snapshot) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.with_database(async move |database| work(&mut database.as_of(moment).await?).await)
+    }
+
+    /// Has `work` read the database as it was at a time of the engine's clock ([`Executor::now`]), to a hundredth of a second.
+    ///
+    /// # Errors
+    /// Those of [`Database::as_of_time`] and of `work`.
+    pub fn as_of_time<T: Send + 'static>(
+        &self,
+        time: Instant,
+        work: impl AsyncFnOnce(&mut Snapshot) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.with_database(async move |database| work(&mut database.as_of_time(time).await?).await)
     }
 
     /// Runs `work` with the database and waits for it: creating partitions, checkpoints, several transactions.

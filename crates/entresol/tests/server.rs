@@ -3,7 +3,9 @@
 #![allow(clippy::disallowed_methods, reason = "the tests are the other threads")]
 
 use entresol::configuration::Configuration;
-use entresol::{Error, Handle, OpenError, Opening, PartitionSpec, Procedures, Server, Transaction};
+use entresol::{
+    Error, Handle, Isolation, OpenError, Opening, PartitionSpec, Procedures, Server, Snapshot, Transaction,
+};
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
@@ -265,4 +267,52 @@ fn calls_go_through_the_transaction_server_where_one_is_described() {
     let late = server.handle();
     server.close().expect("closes");
     assert_eq!(late.call("transfer", &[0, 1, 1]), Err(Error::Closed));
+}
+
+#[test]
+fn snapshots_beside_threads_that_write_are_of_moments_between_transactions() {
+    let directory = scratch();
+    let server = start(directory.path());
+    let before = server.handle().snapshot(async |now| Ok(now.moment())).expect("reads");
+    let writers: Vec<_> = (0..4_u64)
+        .map(|thread| {
+            let handle = server.handle();
+            thread::spawn(move || {
+                for round in 0..50 {
+                    let (from, to) = ((thread + round) % ACCOUNTS, (thread * 5 + round * 3 + 1) % ACCOUNTS);
+                    let isolation = Isolation::ALL[1 + (round % 2) as usize];
+                    let done = handle.transaction_at(isolation, async move |tx| match from == to {
+                        true => Ok(()),
+                        false => transfer(tx, from, to, 1).await,
+                    });
+                    done.expect("who overwrites what his snapshot lacks is run again");
+                }
+            })
+        })
+        .collect();
+    let handle = server.handle();
+    let mut moments = Vec::new();
+    while moments.len() < 20 || writers.iter().any(|writer| !writer.is_finished()) {
+        let read = async |now: &mut Snapshot, accounts| {
+            let mut total = 0;
+            for account in 0..ACCOUNTS {
+                let bytes = now.get(accounts, &account.to_be_bytes()).await?.expect("it was made");
+                total += i64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+            }
+            Ok((now.moment(), total))
+        };
+        let accounts = handle.with_database(async |database| database.partition("accounts")).expect("it is there");
+        let (moment, total) = handle.snapshot(async move |now| read(now, accounts).await).expect("reads");
+        assert_eq!(total, ACCOUNTS as i64 * OPENING_BALANCE);
+        moments.push(moment);
+    }
+    assert!(moments.is_sorted());
+    for writer in writers {
+        writer.join().expect("no panic");
+    }
+    let early = handle.as_of(before, async |_| Ok(()));
+    assert!(matches!(early, Err(Error::SnapshotTooOld { .. })), "nothing is kept for it: {early:?}");
+    let present = handle.snapshot(async |now| Ok(now.moment())).expect("reads");
+    assert_eq!(handle.as_of(present, async |then| Ok(then.moment())), Ok(present));
+    server.close().expect("closes");
 }

@@ -140,8 +140,8 @@ impl Inner {
     fn foresee(&self) {
         for (ahead, foresight) in [(NEAR, Foresight::Near), (FAR, Foresight::Far)] {
             self.requests.look_ahead(ahead, |request| {
-                let body = &self.procedures[request.procedure.0 as usize].1;
-                body.foresee(&self.database, &request.parameters, foresight);
+                let found = &self.procedures[request.procedure.0 as usize].1;
+                found.body.foresee(&self.database, &request.parameters, foresight);
             });
         }
     }
@@ -152,13 +152,16 @@ impl Inner {
 
     /// Runs one transaction to its end, its restart or its failure.
     async fn run(self: &Rc<Self>, mut request: Request) {
-        let (name, body) = &self.procedures[request.procedure.0 as usize];
+        let (name, found) = &self.procedures[request.procedure.0 as usize];
         let mut transaction = match self.database.begin_aged(request.age).await {
             Ok(transaction) => transaction,
             Err(error) => return self.respond(request, Err(error)),
         };
-        transaction.note_call(name, &request.parameters);
-        match body.run(&mut transaction, &request.parameters).await {
+        let done = match found.enter(&mut transaction, name, &request.parameters).await {
+            Ok(()) => found.body.run(&mut transaction, &request.parameters).await,
+            Err(error) => Err(error),
+        };
+        match done {
             Ok(answer) => {
                 transaction.pay_for_end().await;
                 match transaction.commit_early() {

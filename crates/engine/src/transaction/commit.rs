@@ -49,7 +49,7 @@ impl Transaction {
         let mut ending = self.decide();
         if ending.only_read() {
             ending.database.0.sets.borrow_mut().commit(ending.state.owner);
-            return Ok(ending.state.dependency);
+            return Ok(ending.dependency());
         }
         let settings = &ending.database.0.settings;
         let at_once = settings.force || settings.hold_locks || !ending.state.chains.is_empty();
@@ -136,12 +136,18 @@ impl Ending {
         !self.state.wrote && self.database.0.sets.borrow().redo(self.state.owner).is_empty()
     }
 
+    /// What must be durable before the answer of who has only read may leave.
+    fn dependency(&self) -> Lsn {
+        match self.state.isolation {
+            Isolation::ReadCommitted => self.database.present(),
+            Isolation::Snapshot | Isolation::Serializable => self.state.dependency,
+        }
+    }
+
     async fn finish(mut self) -> Result<()> {
         if self.only_read() {
             self.database.0.sets.borrow_mut().commit(self.state.owner);
-            if self.state.isolation == Isolation::ReadCommitted {
-                self.state.dependency = self.database.present();
-            }
+            self.state.dependency = self.dependency();
             return self.database.commit_read(&self.state).await;
         }
         if self.state.chains.is_empty() {

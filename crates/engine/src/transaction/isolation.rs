@@ -90,7 +90,7 @@ impl Transaction {
     }
 
     /// Gives a transaction that has just begun its level.
-    pub(super) async fn isolate(&mut self, isolation: Isolation) -> Result<()> {
+    pub(crate) async fn isolate(&mut self, isolation: Isolation) -> Result<()> {
         if isolation == Isolation::Serializable {
             return Ok(());
         }
