@@ -195,6 +195,13 @@ impl Versions {
                     // No snapshot lies behind the record's last commit. One that begins now looks into undo lists.
                     if self.snapshots.newest().is_none_or(|newest| newest < below.commit) {
                         own.leave_out(change);
+                        if let (Target::Extent(extent, _), Some(name)) = (below.target(), &ghost)
+                            && self.history.has(extent)
+                            && self.history.haunt(extent, partition, name)
+                        {
+                            // A snapshot that sees an earlier state has to find the record.
+                            self.ghosts.add(partition, name);
+                        }
                         return;
                     }
                 }

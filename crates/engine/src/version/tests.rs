@@ -485,3 +485,23 @@ fn a_damaged_version_is_named() {
     })
     .expect("nothing else fails");
 }
+
+#[test]
+fn a_record_changed_and_deleted_since_is_found_by_scans_of_the_past() {
+    on_a_machine(async |executor| {
+        let (database, notes) = spilling(executor, 1 << 30).await?;
+        let mut old = database.snapshot().await?;
+        database.transaction(async |tx| tx.put(notes, &[7], &[70; 200]).await).await?;
+        database.transaction(async |tx| tx.put(notes, &[8], &[80; 200]).await).await?;
+        database.transaction(async |tx| tx.delete(notes, &[7]).await).await?;
+        let mut cursor = old.cursor(notes, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+        let mut found = Vec::new();
+        while let Some((key, value)) = old.next(&mut cursor).await? {
+            assert_eq!(value, vec![key[0]; 200]);
+            found.push(key[0]);
+        }
+        assert!(found.iter().copied().eq(0..100), "{found:?}");
+        Ok(())
+    })
+    .expect("nothing fails");
+}
