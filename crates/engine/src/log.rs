@@ -238,8 +238,9 @@ impl Log {
         match self.join_group(lsn) {
             // Two devices get their writes in the order of the log, which the writer sees to.
             Some(Decision::WriteOwn) if self.duplex.is_some() => self.hand_over(),
-            Some(Decision::WriteOwn) => self.write_own().await,
-            Some(Decision::Write) => self.request(lsn),
+            Some(Decision::WriteOwn) if self.may_write() => self.write_own().await,
+            // The write under way has no commits.
+            Some(Decision::WriteOwn | Decision::Write) => self.request(lsn),
             Some(Decision::Begin(ns)) => self.begin_timer(ns),
             Some(Decision::Gather) | None => {}
         }

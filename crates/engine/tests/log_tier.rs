@@ -70,31 +70,38 @@ fn each_device_is_written_as_it_likes_and_that_lasts() {
     }
 }
 
+/// So many clients put and commit. Returns the commits.
+async fn commits_of(executor: &Executor, database: &Database, clients: u64) -> Result<u64> {
+    let records = database.create_partition(PartitionSpec::b_tree("records")).await?;
+    executor.restart_statistics();
+    const ROUNDS: u64 = 40;
+    let clients: Vec<_> = (0..clients)
+        .map(|client| {
+            let database = database.clone();
+            executor.spawn(async move {
+                for round in 0..ROUNDS {
+                    let put = async |tx: &mut entresol_engine::Transaction| {
+                        tx.put(records, &client.to_be_bytes(), &round.to_be_bytes()).await
+                    };
+                    database.transaction(put).await?;
+                }
+                Ok::<u64, entresol_engine::Error>(ROUNDS)
+            })
+        })
+        .collect();
+    let mut commits = 0;
+    for client in clients {
+        commits += client.join().await?;
+    }
+    Ok(commits)
+}
+
 /// Commits per second of so many clients on this device.
 fn commits_per_s(device: &str, clients: u64) -> f64 {
     on(&hardware(device), &Media::new(), async |executor| {
         let database = Database::create(executor, settings()).await?;
-        let records = database.create_partition(PartitionSpec::b_tree("records")).await?;
         let began = executor.now();
-        const ROUNDS: u64 = 40;
-        let clients: Vec<_> = (0..clients)
-            .map(|client| {
-                let database = database.clone();
-                executor.spawn(async move {
-                    for round in 0..ROUNDS {
-                        let put = async |tx: &mut entresol_engine::Transaction| {
-                            tx.put(records, &client.to_be_bytes(), &round.to_be_bytes()).await
-                        };
-                        database.transaction(put).await?;
-                    }
-                    Ok::<u64, entresol_engine::Error>(ROUNDS)
-                })
-            })
-            .collect();
-        let mut commits = 0;
-        for client in clients {
-            commits += client.join().await?;
-        }
+        let commits = commits_of(executor, &database, clients).await?;
         Ok(commits as f64 * 1e9 / executor.now().since_ns(began) as f64)
     })
 }
@@ -108,6 +115,27 @@ fn commits_share_writes_as_the_device_and_the_load_demand() {
             let (found, ideal) = (commits_per_s(device, clients), clients as f64 / write_s);
             assert!((0.85..=1.01).contains(&(found / ideal)), "{clients} clients: {found} of {ideal} on {device}");
         }
+    }
+}
+
+#[test]
+fn a_log_of_one_write_at_a_time_has_no_second_one_waiting() {
+    // Submitting a write takes a while on processors that others want, too.
+    let hardware = Hardware::named("lee-2008").expect("a description");
+    let log =
+        log::Settings { sync_method: Some(SyncMethod::SyncWrite), writes_in_flight_max: Some(1), ..settings().log };
+    let settings = Settings { log, log_device: "flash".to_owned(), ..settings() };
+    for clients in [4, 20, 100] {
+        on(&hardware, &Media::new(), async |executor| {
+            let database = Database::create(executor, settings.clone()).await?;
+            commits_of(executor, &database, clients).await?;
+            let stations = executor.stations();
+            let flash = stations.iter().find(|station| station.name == "flash.medium").expect("the log's");
+            assert!(flash.completed >= 40 && flash.utilization > 0.2, "{flash:?}");
+            // Who is there is served.
+            assert!((flash.population_mean - flash.utilization).abs() < 1e-9, "{clients} clients: {flash:?}");
+            Ok(())
+        });
     }
 }
 

@@ -45,6 +45,7 @@ pub(super) struct Batches {
     /// The number of the first in the queue.
     first: u64,
     ready: usize,
+    own: usize,
     in_flight: usize,
     commits: u32,
 }
@@ -52,7 +53,7 @@ pub(super) struct Batches {
 impl Batches {
     /// Adds a piece behind all others. With `own`, its committer submits it; otherwise the writer does. Returns its number.
     pub fn push(&mut self, piece: Piece, commits: u32, own: bool) -> u64 {
-        self.ready += usize::from(!own);
+        *(if own { &mut self.own } else { &mut self.ready }) += 1;
         self.commits += commits;
         let state = if own { State::Own(piece.frame) } else { State::Ready(piece.frame) };
         let (position, length) = (piece.position, piece.length);
@@ -95,6 +96,11 @@ impl Batches {
         self.in_flight
     }
 
+    /// How many writes are in flight, or will be as soon as their committers have paid for them.
+    pub fn under_way(&self) -> usize {
+        self.in_flight + self.own
+    }
+
     /// How many commits wait for batches that are not done.
     pub fn commits(&self) -> u32 {
         self.commits
@@ -109,6 +115,7 @@ impl Batches {
 
     /// Takes a batch that its committer submits.
     pub fn take_own(&mut self, number: u64, now: Instant) -> Taken {
+        self.own -= 1;
         self.take((number - self.first) as usize, now)
     }
 
@@ -130,6 +137,7 @@ impl Batches {
             State::Own(frame) => State::Ready(frame),
             _ => unreachable!("only its committer releases a batch, before submission"),
         };
+        self.own -= 1;
         self.ready += 1;
     }
 
@@ -184,7 +192,7 @@ mod tests {
     fn only_a_prefix_without_gaps_is_done() {
         let mut batches = Batches::default();
         let numbers: Vec<u64> = (0..4).map(|n| batches.push(piece(n * 512), 1, n == 1)).collect();
-        assert_eq!(batches.ready(), 3);
+        assert_eq!((batches.ready(), batches.in_flight(), batches.under_way()), (3, 0, 1));
         batches.take_own(numbers[1], Instant::START);
         let order: Vec<u64> =
             std::iter::from_fn(|| batches.take_ready(Instant::START)).map(|taken| taken.number).collect();

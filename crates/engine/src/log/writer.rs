@@ -18,7 +18,10 @@ pub(super) async fn run(log: Weak<Log>, executor: Executor, bell: Rc<WaitQueue>)
             continue;
         }
         let access = log.pay().await;
-        log.write_next(access);
+        // Meanwhile a committer may have begun the write that there was room for.
+        if log.may_write() {
+            log.write_next(access);
+        }
     }
 }
 
@@ -66,10 +69,15 @@ impl Log {
         Access::Asynchronous
     }
 
+    /// Whether one more write may be submitted.
+    pub(super) fn may_write(&self) -> bool {
+        self.inner.borrow().batches.under_way() < self.writes_in_flight_max
+    }
+
     fn writer_has_work(&self) -> bool {
         let inner = self.inner.borrow();
         self.failed.borrow().is_none()
-            && inner.batches.in_flight() < self.writes_in_flight_max
+            && self.may_write()
             && (inner.batches.ready() > 0 || self.demand.get().0 > inner.buffer.start())
     }
 
