@@ -247,7 +247,7 @@ fn bars(trial: &Trial, output: &Output) -> Option<String> {
     let mut text = String::new();
     {
         let root = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
-        let at = format!("{} where {} is {}", output.label, experiment.x.name, label_of(experiment, x));
+        let at = format!("{}, {}: {}", output.label, experiment.x.name, label_of(experiment, x));
         write(&root, &at, (LEFT, 16), 15, BLACK, HPos::Left);
         let mut left = LEFT;
         for (number, name) in names.iter().enumerate() {

@@ -47,7 +47,7 @@ fn page(title: &str, body: &str) -> String {
     format!(
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">\
          <title>{} - Entresol</title><style>{STYLE}</style><body><main>{body}\
-         <footer>Made by Entresol under the virtual clock. Vertical strokes at the marks of a curve are 90 % confidence \
+         <footer>Made by Entresol under the virtual clock, and on this machine's where it says so. Vertical strokes at the marks of a curve are 90 % confidence \
          intervals; &times; marks where a curve's arrivals exceed what a station can serve.</footer></main></body></html>",
         escaped(title)
     )
@@ -61,7 +61,7 @@ fn claims_table(claims: &[Claim]) -> String {
             claim.interval.map_or_else(String::new, |[low, high]| format!("{} to {}", figure(low), figure(high)));
         let _ = write!(
             table,
-            "<tr class={class}><td><b>{}</b><br>{}<td class=verdict>{}<td>{}<td>{}<td>{interval}\
+            "<tr class={class}><td><b>{}</b><br>{}<td class=verdict>{}<td>{}<td>{}<td class=interval>{interval}\
              <tr class=reason><td colspan=5>{}",
             escaped(&claim.id),
             escaped(&claim.claim),
@@ -130,11 +130,17 @@ fn cell(outcome: &Outcome, output: &crate::experiment::Output) -> String {
 }
 
 fn figure(number: f64) -> String {
-    grouped_decimal(number, if number.abs() >= 1_000.0 { 0 } else { 2 })
+    let places = match number.abs() {
+        n if n >= 100.0 => 0,
+        n if n >= 10.0 => 1,
+        _ => 2,
+    };
+    grouped_decimal(number, places)
 }
 
+/// As HTML, where no line begins with a percent sign.
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace(" %", "&nbsp;%")
 }
 
 /// Everything that came out, for programs: of each experiment its curves, and at each place of the abscissa the report, every
