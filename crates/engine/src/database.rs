@@ -1,11 +1,13 @@
 //! The database: its parts, its partitions, and the synchronous core through which every change of a page goes.
 
 mod attempt;
+mod growth;
 mod load;
 mod log_files;
 mod open;
 mod partition;
 
+pub(crate) use growth::touched_frames;
 pub use open::Settings;
 pub(crate) use open::device;
 pub use partition::PartitionSpec;
@@ -29,6 +31,7 @@ use crate::version::{Readers, VersionReport, Versions};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId, TransactionId};
 use executor::{Executor, Turn, WaitQueue};
+use growth::Growth;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -80,6 +83,8 @@ pub(crate) struct Inner {
     pub backup: Backup,
     /// Who waits for a segment that is lent to a write.
     pub segment_returned: WaitQueue,
+    /// Memory on its way to sets.
+    pub growth: Growth,
     /// Temporary space.
     pub temp: temp::Space,
     pub locks: RefCell<LockTable>,

@@ -4,10 +4,10 @@
 mod machine;
 
 use base::{PartitionId, Random};
-use driver::Work;
+use driver::{OpKind, Work};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::{Database, Error, PartitionSpec, Settings, checkpoint, log};
-use executor::Executor;
+use executor::{Executor, Step};
 use machine::run;
 use std::collections::BTreeMap;
 use virtual_driver::Media;
@@ -332,5 +332,36 @@ fn a_set_with_keys_has_to_be_locked() {
         let refused = create(false, Locking::None).await.expect_err("two transactions could change one record");
         assert_eq!(refused.to_string(), "partition 'stock': a set whose records have keys is locked by record");
         create(true, Locking::None).await.expect("records that are only added need no locks");
+    });
+}
+
+#[test]
+fn many_that_fill_a_set_at_once_share_memory_that_was_touched_ahead() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let (database, [_, orders, _]) = create(executor).await;
+        let before = database.segment_bytes();
+        executor.record_steps();
+        let fill = |database: Database| async move {
+            for _ in 0..50 {
+                database
+                    .transaction(async |tx| {
+                        tx.append(orders, &[7; 1000]).await?;
+                        tx.append(orders, &[8; 1000]).await.map(|_| ())
+                    })
+                    .await?;
+            }
+            Ok::<_, Error>(())
+        };
+        let clients: Vec<_> = (0..16).map(|_| executor.spawn(fill(database.clone()))).collect();
+        for client in clients {
+            client.join().await.expect("fills");
+        }
+        let regions = executor.take_steps().into_iter().filter(|step| *step == Step::Op(OpKind::Compute)).count();
+        let segments = (database.segment_bytes() - before) >> 14;
+        assert_eq!(database.set_records(orders), Some(1_600));
+        // Fifteen records fill a segment, but for its reserve.
+        assert!((107..=123).contains(&segments), "{segments} segments");
+        assert!((10..50).contains(&regions), "{regions} regions");
     });
 }

@@ -496,13 +496,16 @@ impl<W: Workload> Shared<W> {
 
     async fn client(self: Rc<Self>, client: u32) {
         let mut random = Random::stream(self.plan.seed, &format!("client {client}"));
+        let executor = self.database.executor();
+        let mut arrival = executor.now();
         while !self.finished.get() {
             let input = self.workload.draw(&mut random);
-            let arrival = self.database.executor().now();
-            self.one(arrival, input).await;
+            // The next request comes when the last one is answered.
+            arrival = self.one(arrival, input).await;
             // A client that never waits would keep all others, and the run's end, from their turn.
             if self.completed.get().is_multiple_of(64) {
-                self.database.executor().yield_now().await;
+                executor.yield_now().await;
+                arrival = executor.now();
             }
         }
     }
@@ -516,7 +519,9 @@ impl<W: Workload> Shared<W> {
             next = next.plus_ns(times.exponential(SECOND_NS as f64 / rate_per_s) as u64);
             executor.sleep_until(next).await;
             let input = self.workload.draw(&mut inputs);
-            self.spawn(async move |shared| shared.one(next, input).await);
+            self.spawn(async move |shared| {
+                shared.one(next, input).await;
+            });
             if self.running.get() == self.unfinished_max.get().saturating_add(1) {
                 self.part_ended.wake_all(&executor);
             }
@@ -535,14 +540,16 @@ impl<W: Workload> Shared<W> {
         (self.overflowed.get() || open && grew).then(|| Saturation::find(&self.database, unfinished, elapsed_ns))
     }
 
-    /// Runs one transaction and counts it.
-    async fn one(&self, arrival: Instant, input: W::Input) {
+    /// Runs one transaction and counts it. Returns when it ended.
+    async fn one(&self, arrival: Instant, input: W::Input) -> Instant {
         let kind = self.workload.type_of(&input);
         let result = self.database.transaction(async |tx| self.workload.run(tx, &input).await).await;
+        let now = self.database.executor().now();
         match result {
             Err(error) => self.fail(error),
-            Ok(()) => self.count(kind, arrival, self.database.executor().now()),
+            Ok(()) => self.count(kind, arrival, now),
         }
+        now
     }
 
     fn fail(&self, error: Error) {

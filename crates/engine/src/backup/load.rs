@@ -2,10 +2,11 @@
 //! and the parts of an index built beside it, on every core, while the next images are read.
 
 use super::{Backup, CopyFile, Current};
+use crate::database::touched_frames;
 use crate::set::{Sets, Share, Verified, Verifier};
 use crate::{Error, Result};
 use base::PartitionId;
-use driver::{Access, Frame, Op, Work};
+use driver::{Access, Fault, Frame, Op, Work};
 use executor::{Executor, JoinHandle};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,15 +17,11 @@ const DEPTH: usize = 16;
 /// zeros, which is no small part of a restart, so that they are touched on every core, too.
 const REGION_SIZE: usize = 4 << 20;
 const REGIONS: usize = 4;
-/// What is written once to bring a page of memory into being.
-const PAGE_SIZE: usize = 4096;
 /// As many records make it worth while to have a part of an index built.
 const SHARE_MIN: usize = 1 << 14;
 /// About what it costs on described hardware to verify 64 bytes of an image, and to add a record to an index, in instructions.
 const VERIFY_INSTRUCTIONS: u64 = 40;
 const ADD_INSTRUCTIONS: u64 = 100;
-/// The same for a page of new memory.
-const TOUCH_INSTRUCTIONS: u64 = 500;
 
 /// One set's way back into memory.
 struct Load<'a> {
@@ -84,7 +81,7 @@ struct Regions<'a> {
     size: usize,
     /// Frames that are not asked for yet.
     left: usize,
-    regions: VecDeque<JoinHandle<Result<Vec<Frame>>>>,
+    regions: VecDeque<JoinHandle<Result<Vec<Frame>, Fault>>>,
     frames: Vec<Frame>,
 }
 
@@ -93,11 +90,7 @@ impl Regions<'_> {
         while self.left > 0 && self.regions.len() < REGIONS {
             let count = (REGION_SIZE / self.size).clamp(1, self.left);
             self.left -= count;
-            let frames = self.executor.untouched_frames(count, self.size)?;
-            let executor = self.executor.clone();
-            let instructions = (count * self.size / PAGE_SIZE) as u64 * TOUCH_INSTRUCTIONS;
-            let touched = async move { Ok(executor.compute(instructions, move || touched(frames)).await?) };
-            self.regions.push_back(self.executor.spawn(touched));
+            self.regions.push_back(touched_frames(self.executor, count, self.size)?);
         }
         if self.frames.is_empty()
             && let Some(region) = self.regions.pop_front()
@@ -106,12 +99,6 @@ impl Regions<'_> {
         }
         Ok(self.frames.pop().expect("as many as there are segments"))
     }
-}
-
-/// Brings every page of the frames into being.
-fn touched(mut frames: Vec<Frame>) -> Vec<Frame> {
-    frames.iter_mut().for_each(|frame| frame.iter_mut().step_by(PAGE_SIZE).for_each(|byte| *byte = 0));
-    frames
 }
 
 impl Load<'_> {

@@ -1,5 +1,6 @@
 //! Creating, opening and closing a database.
 
+use super::growth::Growth;
 use super::{Database, Inner, log_files, partition};
 use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
@@ -318,6 +319,7 @@ impl Database {
             sets,
             backup,
             segment_returned: WaitQueue::new(),
+            growth: Growth::default(),
             partitions: RefCell::new(partitions),
             painting: Cell::new(None),
             is_repeating: home.is_none(),

@@ -21,6 +21,11 @@ impl Sets {
         Some(self.spare.swap_remove(found))
     }
 
+    /// How many spare frames of this size there are.
+    pub fn spares(&self, size: usize) -> usize {
+        self.spare.iter().filter(|frame| frame.len() == size).count()
+    }
+
     /// How many frames to bring when a set has to grow: a sixteenth of what it has, at least one. Those that are not needed yet
     /// are kept by [`Sets::reuse`].
     pub fn growth(&self, partition: PartitionId) -> usize {

@@ -8,7 +8,6 @@ use crate::set::{Refusal, Sets};
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::PartitionId;
-use executor::Executor;
 
 impl Transaction {
     /// Shows the value of `key`, whose lock is held, to `look`.
@@ -146,29 +145,13 @@ impl Transaction {
     }
 }
 
-/// Gives a set one more segment.
-fn grow_set(executor: &Executor, sets: &mut Sets, partition: PartitionId) -> Result<()> {
-    let size = sets.segment_size(partition);
-    let frame = match sets.spare(size) {
-        Some(frame) => frame,
-        None => {
-            let mut frames = executor.frames(sets.growth(partition), size)?;
-            let first = frames.pop().expect("at least one was asked for");
-            frames.into_iter().for_each(|frame| sets.reuse(frame));
-            first
-        }
-    };
-    sets.add_segment(partition, frame);
-    Ok(())
-}
-
 impl Database {
     /// Brings what a set lacks, or says why it cannot be had.
     #[cold]
     pub(crate) async fn overcome_refusal(&self, partition: PartitionId, refusal: Refusal) -> Result<()> {
         let name = || self.describe(partition).map(|found| found.name.clone());
         match refusal {
-            Refusal::NoSegment => self.add_segment(partition),
+            Refusal::NoSegment => self.add_segment(partition).await,
             Refusal::Lent(_) => {
                 let began = self.0.executor.now();
                 self.0.segment_returned.wait(&self.0.executor).await;
@@ -193,11 +176,6 @@ impl Database {
         while self.0.sets.borrow().is_any_lent() {
             self.0.segment_returned.wait(&self.0.executor).await;
         }
-    }
-
-    /// Gives a set one more segment.
-    pub(crate) fn add_segment(&self, partition: PartitionId) -> Result<()> {
-        grow_set(&self.0.executor, &mut self.0.sets.borrow_mut(), partition)
     }
 
     /// How many records a set has; `None` if the partition is no set.
