@@ -13,12 +13,12 @@ mod sweep;
 pub use background::start;
 pub use sweep::{Settings as SweepSettings, Strategy};
 
-use crate::Result;
 use crate::backup::Current;
 use crate::canary::{self, Canary};
 use crate::catalog::Partition;
 use crate::database::Database;
 use crate::statistics::add;
+use crate::{Error, Result};
 use base::Lsn;
 use executor::{Executor, Group, Members, Turn};
 use std::cell::{Cell, RefCell};
@@ -67,7 +67,9 @@ pub struct Checkpointer {
     /// Whether checkpoints are being taken because the log is full.
     relieving: Cell<bool>,
     /// Why the last checkpoint of pages failed, and why the last sweep did.
-    failures: [RefCell<Option<crate::Error>>; 2],
+    failures: [RefCell<Option<Error>>; 2],
+    /// How often either has failed.
+    failed: Cell<u64>,
 }
 
 const PAGES: usize = 0;
@@ -99,11 +101,12 @@ impl Checkpointer {
             home_unsure: Cell::new(false),
             relieving: Cell::new(false),
             failures: Default::default(),
+            failed: Cell::new(0),
         }
     }
 
     /// Why the last checkpoint of pages or the last sweep failed, if it did.
-    pub fn failure(&self) -> Option<crate::Error> {
+    pub fn failure(&self) -> Option<Error> {
         self.failures.iter().find_map(|failure| failure.borrow().clone())
     }
 }
@@ -143,15 +146,38 @@ impl Database {
 
     /// Waits until the log has room for new work. Where checkpoints are taken only when asked, a full log asks for them, lest
     /// everybody wait for ever.
+    ///
+    /// # Errors
+    /// [`Error::LogNotRelieved`] if a checkpoint fails meanwhile and leaves the log full, [`Error::LogFailed`].
     #[cold]
     pub(crate) async fn wait_for_log(&self) -> Result<()> {
-        while self.0.log.is_crowded() {
-            if self.0.log.is_full() && self.0.checkpointer.policy == Policy::OFF {
-                self.relieve_log();
+        let (log, checkpointer) = (&self.0.log, &self.0.checkpointer);
+        let failed = checkpointer.failed.get();
+        while log.is_crowded() {
+            if log.is_full() {
+                if checkpointer.failed.get() > failed
+                    && let Some(cause) = checkpointer.failure()
+                {
+                    return Err(Error::not_relieved(cause));
+                }
+                if checkpointer.policy == Policy::OFF {
+                    self.relieve_log();
+                }
             }
-            self.0.log.wait_for_room().await?;
+            log.wait_for_room().await?;
         }
         Ok(())
+    }
+
+    /// Notes how a checkpoint of pages or a sweep has ended. Whoever waits for the room that it was to make learns of a
+    /// failure.
+    fn note_end(&self, part: usize, result: &Result<()>) {
+        let checkpointer = &self.0.checkpointer;
+        checkpointer.failures[part].replace(result.clone().err());
+        if result.is_err() {
+            checkpointer.failed.set(checkpointer.failed.get() + 1);
+            self.0.log.wake_for_room();
+        }
     }
 
     /// Starts to take checkpoints for as long as the log is full, unless that is under way.
@@ -185,7 +211,7 @@ impl Database {
 
     async fn checkpoint_pages(&self, full: bool) -> Result<()> {
         let result = self.write_pages_back(full).await;
-        self.0.checkpointer.failures[PAGES].replace(result.clone().err());
+        self.note_end(PAGES, &result);
         result
     }
 
@@ -217,7 +243,7 @@ impl Database {
     /// fails, the other copy stays valid, and the next sweep writes what this one has not.
     async fn checkpoint_sets(&self) -> Result<()> {
         let result = self.write_backup().await;
-        self.0.checkpointer.failures[SETS].replace(result.clone().err());
+        self.note_end(SETS, &result);
         result
     }
 

@@ -130,6 +130,15 @@ pub enum Error {
         /// The size of the log's file in bytes.
         capacity: u64,
     },
+    /// The log is full, and the checkpoint that was to make room in it failed.
+    #[error(
+        "the log is full, and the checkpoint that was to make room in it failed: {cause}; mend that device or make room on \
+         it, then open the database again: nothing that was committed is lost"
+    )]
+    LogNotRelieved {
+        /// Why the checkpoint failed; names the file.
+        cause: Box<Error>,
+    },
     /// No partition of this name exists.
     #[error("there is no partition '{0}'; create it or correct the name")]
     NoPartition(String),
@@ -243,6 +252,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// What it means for a transaction that a checkpoint failed which was to make room in the log.
+    pub(crate) fn not_relieved(cause: Error) -> Error {
+        match cause {
+            Error::LogFailed(_) => cause,
+            cause => Error::LogNotRelieved { cause: Box::new(cause) },
+        }
+    }
+
     /// Whether the transaction was in others' way, or the checkpoint's, and may be run again as it was.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Error::Deadlock | Error::Painted(_) | Error::WriteConflict(_))

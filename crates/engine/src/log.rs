@@ -436,6 +436,11 @@ impl Log {
         Ok(())
     }
 
+    /// Lets whoever waits for room look again: a checkpoint that was to make some failed.
+    pub(crate) fn wake_for_room(&self) {
+        self.room.wake_all(&self.executor);
+    }
+
     /// Why the log failed, if it did.
     pub fn failure(&self) -> Option<Error> {
         self.failed.borrow().as_ref().map(|why| Error::LogFailed(why.clone()))

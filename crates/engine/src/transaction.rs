@@ -168,7 +168,7 @@ impl Database {
     /// Begins a transaction, as soon as fewer than the multiprogramming level are active.
     ///
     /// # Errors
-    /// [`Error::LogFailed`] if the log has failed.
+    /// [`Error::LogFailed`] if the log has failed; [`Error::LogNotRelieved`] if it is full and a checkpoint fails.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -203,7 +203,7 @@ impl Database {
     /// Begins a transaction that counts as old as `began`, the age of an earlier try, when a deadlock's victim is chosen.
     ///
     /// # Errors
-    /// [`Error::LogFailed`] if the log has failed.
+    /// Those of [`Database::begin`].
     pub async fn begin_aged(&self, began: Option<u64>) -> Result<Transaction> {
         let inner = &*self.0;
         self.refuse_while_repeating()?;
@@ -343,7 +343,7 @@ impl Transaction {
         let is_short = || inner.log.free() < inner.rollback_room(self.state.logged);
         if is_short() {
             // Others' log may still be there for pages that are not written yet.
-            self.database.checkpoint().await?;
+            self.database.checkpoint().await.map_err(Error::not_relieved)?;
         }
         if is_short() { Err(Error::LogFull { capacity: inner.log.capacity() }) } else { Ok(()) }
     }

@@ -119,10 +119,7 @@ async fn act(stage: &Rc<Stage>, purpose: Purpose) {
         Some(true) => {}
         Some(false) => return,
         None => {
-            // After a failed sync of pages no checkpoint gives up log, and who needs room there waits for the next opening.
-            if !stage.is_hurt() {
-                stage.wrong("loading and reading take for ever");
-            }
+            stage.wrong("loading and reading take for ever");
             return;
         }
     }

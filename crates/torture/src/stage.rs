@@ -62,7 +62,7 @@ impl Stage {
             error if error.is_conflict() => After::Retry,
             Error::BufferExhausted { .. } | Error::SnapshotTooOld { .. } => After::Retry,
             Error::Input(_) if hurt => After::Retry,
-            Error::LogFailed(_) if hurt => After::Reopen,
+            Error::LogFailed(_) | Error::LogNotRelieved { .. } if hurt => After::Reopen,
             Error::DamagedPage { .. }
             | Error::DamagedBackup { .. }
             | Error::DamagedLog { .. }
