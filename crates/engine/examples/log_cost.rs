@@ -35,9 +35,8 @@ fn update(value: &[u8]) -> (Vec<u8>, [(u64, Edit<'_>); 1]) {
 fn main() {
     let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let device = executor.device("disk").expect("the ideal hardware has a disk");
     let settings = Settings { capacity: 256 << 20, buffer_size_max: 1 << 30, ..Settings::default() };
-    let log = executor.run(Log::create(&executor, device, &settings)).expect("runs").expect("created");
+    let log = executor.run(Log::create(&executor, "disk", &settings)).expect("runs").expect("created");
 
     println!("{:>12} {:>12} {:>12} {:>12}", "value bytes", "record bytes", "encode ns", "append ns");
     for size in [8, 12, 100, 400, 1_000] {

@@ -210,7 +210,7 @@ fn pages_that_an_earlier_opening_left_are_not_the_logs_beginning() {
     run(&Media::new(), async |executor| {
         let device = executor.device("disk").expect("exists");
         let settings = log::Settings { page_size: 512, capacity: 64 << 10, ..log::Settings::default() };
-        let log = Log::create(executor, device, &settings).await.expect("creates");
+        let log = Log::create(executor, "disk", &settings).await.expect("creates");
         let mut ends = Vec::new();
         for number in 1..3 {
             let lsn = log.append(TransactionId(number), &Body::RolledBack, std::iter::empty());

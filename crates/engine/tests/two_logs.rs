@@ -1,12 +1,14 @@
-//! A log on two devices: the loss of one while the database is open, at its opening, and what is refused.
+//! A log on two devices: the loss of one while the database is open, its silence, its loss at an opening, and what is refused.
 
+use base::Instant;
+use base::time::{MILLISECOND_NS, SECOND_NS};
 use devices::Hardware;
 use driver::OpKind;
 use entresol_engine::hierarchy::WriteBufferSettings;
-use entresol_engine::log::{self, Acknowledged, Second};
+use entresol_engine::log::{self, Acknowledged, Second, SyncMethod};
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer};
 use executor::{Executor, Order};
-use virtual_driver::{ErrorAt, FaultPlan, Media, Options, PowerCut, VirtualDriver};
+use virtual_driver::{ErrorAt, FaultPlan, Media, Options, PowerCut, Slow, VirtualDriver};
 
 const RECORDS: u64 = 60;
 
@@ -37,7 +39,17 @@ fn on<T>(
     errors: Vec<ErrorAt>,
     work: impl AsyncFnOnce(&Executor) -> Result<T>,
 ) -> Result<T> {
-    let faults = Some(FaultPlan { errors, ..FaultPlan::default() });
+    under(FaultPlan { errors, ..FaultPlan::default() }, hardware, media, work)
+}
+
+/// The same with whatever goes wrong.
+fn under<T>(
+    faults: FaultPlan,
+    hardware: &Hardware,
+    media: &Media,
+    work: impl AsyncFnOnce(&Executor) -> Result<T>,
+) -> Result<T> {
+    let faults = Some(faults);
     let driver = VirtualDriver::new(hardware.clone(), Options { faults, ..Options::default() }, media.clone());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let result = executor.run(work(&executor)).expect("the machine goes on");
@@ -110,6 +122,73 @@ fn both_devices_lost_is_the_end_of_commits() {
         fill(&Database::create(executor, settings.clone()).await?).await
     });
     assert!(matches!(&result, Err(Error::LogFailed(why)) if why.contains("log")), "{result:?}");
+}
+
+const SILENCE_NS_MAX: u64 = 80 * MILLISECOND_NS;
+
+/// A device that answers nothing, or nothing in time, from 1 ms on: the database has been created then, and is being filled.
+fn silent(device: &str, until: Instant, factor: f64) -> FaultPlan {
+    let slow = vec![Slow { device: device.into(), from: Instant::from_ns(MILLISECOND_NS), until, factor }];
+    FaultPlan { slow, ..FaultPlan::default() }
+}
+
+/// Fills the database in the time that it may take; otherwise somebody waits for ever.
+async fn filled_in_time(executor: &Executor, settings: Settings) -> Result<Database> {
+    let database = Database::create(executor, settings).await?;
+    let own = database.clone();
+    let filling = executor.spawn(async move { fill(&own).await });
+    let deadline = executor.now().plus_ns(SECOND_NS);
+    while !filling.is_finished() {
+        assert!(executor.now() < deadline, "a silent device keeps everybody waiting");
+        executor.sleep_ns(MILLISECOND_NS).await;
+    }
+    filling.join().await?;
+    Ok(database)
+}
+
+#[test]
+fn a_device_that_never_answers_is_lost_after_its_time() {
+    let hardware = hardware(&["a", "b"]);
+    for acknowledged in [Acknowledged::Both, Acknowledged::First] {
+        for (index, bad) in ["a", "b"].into_iter().enumerate() {
+            for method in [SyncMethod::SyncWrite, SyncMethod::WriteThenSync] {
+                let (media, mut settings) = (Media::new(), settings(acknowledged));
+                // So little that nobody goes on beside a device that keeps it.
+                settings.log.buffer_size_max = 8 << 10;
+                settings.log.silence_ns_max = SILENCE_NS_MAX;
+                settings.log.sync_method = Some(method);
+                let faults = silent(bad, Instant::NEVER, Slow::HUNG);
+                let lost = under(faults, &hardware, &media, async |executor| {
+                    let database = filled_in_time(executor, settings.clone()).await?;
+                    let why = database.log().lost_device().expect("one was lost");
+                    assert!(why.contains(&format!("'{bad}'")) && why.contains("80.00 ms"), "{why}");
+                    Ok(database.second_log().and_then(|second| second.lost))
+                });
+                assert_eq!(lost, Ok(Some(index as u8)), "{acknowledged:?} {bad}");
+                assert_eq!(opened(&hardware, &media, settings), Ok(None));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_device_that_answers_late_is_kept() {
+    let hardware = hardware(&["a", "b"]);
+    for acknowledged in [Acknowledged::Both, Acknowledged::First] {
+        let (media, mut settings) = (Media::new(), settings(acknowledged));
+        settings.log.silence_ns_max = SILENCE_NS_MAX;
+        // A request takes 60 ms in place of 20 us.
+        let faults = silent("b", Instant::from_ns(2 * MILLISECOND_NS), 3_000.0);
+        let kept = under(faults, &hardware, &media, async |executor| {
+            let database = filled_in_time(executor, settings.clone()).await?;
+            executor.sleep_ns(2 * SILENCE_NS_MAX).await;
+            let slowest_ns = database.log().statistics().write_latency.max_ns();
+            assert!(acknowledged == Acknowledged::First || slowest_ns > 50 * MILLISECOND_NS, "{slowest_ns} ns");
+            Ok((database.log().lost_device(), database.second_log().and_then(|second| second.lost)))
+        });
+        assert_eq!(kept, Ok((None, None)), "{acknowledged:?}");
+        assert_eq!(opened(&hardware, &media, settings), Ok(None));
+    }
 }
 
 #[test]

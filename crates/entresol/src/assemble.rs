@@ -80,6 +80,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
                 let acknowledged = configuration.log.acknowledged;
                 log::Second { device, acknowledged }
             }),
+            silence_ns_max: configuration.log.lost_after_ns,
             without: configuration.log.without.clone(),
             writes_in_flight_max: configuration.log.writes_in_flight.map(|writes| writes as usize),
             ..log::Settings::default()

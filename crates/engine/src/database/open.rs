@@ -162,9 +162,9 @@ impl Database {
         settings.check()?;
         settings.check_second_log()?;
         let home_device = device(executor, &settings.home_device)?;
-        let log_device = device(executor, &settings.log_device)?;
+        device(executor, &settings.log_device)?;
         settings.clear_spaces(executor).await?;
-        let log = Log::create(executor, log_device, &settings.log).await?;
+        let log = Log::create(executor, &settings.log_device, &settings.log).await?;
         let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
         buffer.set_log(Rc::clone(&log));

@@ -91,6 +91,12 @@ impl Batches {
         self.ready
     }
 
+    /// When the oldest of the writes in flight was submitted.
+    pub fn oldest_in_flight(&self) -> Option<Instant> {
+        let in_flight = self.queue.iter().filter(|batch| matches!(batch.state, State::InFlight));
+        in_flight.map(|batch| batch.submitted).min()
+    }
+
     /// How many writes are in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight

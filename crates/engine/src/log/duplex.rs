@@ -1,16 +1,23 @@
 //! A log on two devices: every write goes to both (duplexed logs, Gray and Reuter 1993, chapter 9).
 //!
 //! Each device gets all pages in their order, in writes of its own: what waits for a busy one goes there together. Durable is
-//! what both have, or what one of them has up to there without a gap. If one fails, nothing is acknowledged until the home
-//! file says so; then the log goes on with the other.
+//! what both have, or what one of them has up to there without a gap. If one fails, or does not answer for too long, nothing
+//! is acknowledged until the home file says so; then the log goes on with the other.
 
 use super::batches::{Batches, Taken};
 use super::buffer::Piece;
 use super::{Acknowledged, Log, SyncMethod};
+use base::Instant;
 use base::Lsn;
-use driver::{Access, Completion, Fault, FileId, Op};
-use executor::WaitQueue;
+use base::units::format_duration_ns;
+use driver::{Access, Completion, Fault, FaultKind, FileId, Op};
+use executor::{Executor, WaitQueue};
 use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Weak;
+
+/// How often a device is found not to have answered before it counts as lost. Looks are counted, not time, so that a program
+/// which was itself stopped for long does not blame the device.
+pub(super) const WATCHES: u64 = 8;
 
 /// One of the two files, open for writing.
 #[derive(Clone)]
@@ -31,8 +38,22 @@ struct Side {
     batches: Batches,
     /// It has everything before this.
     durable: u64,
-    syncing: bool,
+    /// When the sync under way was submitted.
+    syncing_since: Option<Instant>,
+    /// Whether it is watched that the device answers.
+    watched: bool,
     lost: bool,
+}
+
+impl Side {
+    fn new(place: SideFile, durable: u64) -> Side {
+        Side { place, batches: Batches::default(), durable, syncing_since: None, watched: false, lost: false }
+    }
+
+    /// Since when the device owes an answer.
+    fn waits_since(&self) -> Option<Instant> {
+        self.batches.oldest_in_flight().into_iter().chain(self.syncing_since).min()
+    }
 }
 
 /// Both.
@@ -52,9 +73,15 @@ pub(super) struct Duplex {
 impl Duplex {
     /// Both have everything before `durable`.
     pub fn new(places: [SideFile; 2], acknowledged: Acknowledged, durable: u64) -> Duplex {
-        let side = |place| Side { place, batches: Batches::default(), durable, syncing: false, lost: false };
         let (lost, frozen, alarm, on_loss) = Default::default();
-        Duplex { acknowledged, sides: RefCell::new(places.map(side)), lost, frozen, alarm, on_loss }
+        Duplex {
+            acknowledged,
+            sides: RefCell::new(places.map(|place| Side::new(place, durable))),
+            lost,
+            frozen,
+            alarm,
+            on_loss,
+        }
     }
 
     /// Before this everything is durable as it is to be.
@@ -104,6 +131,7 @@ impl Log {
                     return;
                 }
                 let Some(taken) = side.batches.take_ready(self.executor.now()) else { return };
+                self.watch(side, index);
                 (taken, side.place.file, self.settings.durable && side.place.method == SyncMethod::SyncWrite)
             };
             let Taken { number, piece: Piece { position, length, frame }, .. } = taken;
@@ -140,10 +168,11 @@ impl Log {
     fn sync_side(&self, duplex: &Duplex, index: usize) {
         let file = {
             let side = &mut duplex.sides.borrow_mut()[index];
-            if side.syncing || !side.batches.begin_sync() {
+            if side.syncing_since.is_some() || !side.batches.begin_sync() {
                 return;
             }
-            side.syncing = true;
+            side.syncing_since = Some(self.executor.now());
+            self.watch(side, index);
             side.place.file
         };
         let log = self.this.upgrade().expect("borrowed from an Rc");
@@ -160,12 +189,39 @@ impl Log {
         }
         {
             let side = &mut duplex.sides.borrow_mut()[index];
-            side.syncing = false;
+            side.syncing_since = None;
             side.batches.end_sync();
         }
         self.inner.borrow_mut().statistics.syncs += 1;
         self.sync_side(duplex, index);
         self.side_advanced(duplex, index);
+    }
+
+    /// Sees to it that a device which does not answer is lost.
+    fn watch(&self, side: &mut Side, index: usize) {
+        if !std::mem::replace(&mut side.watched, true) {
+            let (log, executor) = (self.this.clone(), self.executor.clone());
+            let interval_ns = self.settings.silence_ns_max / WATCHES;
+            self.executor.spawn_in(self.group, 0, watch_side(log, index, executor, interval_ns));
+        }
+    }
+
+    /// Since when a device owes an answer; if it owes none or is lost, nobody watches it from now on.
+    fn side_waits_since(&self, index: usize) -> Option<Instant> {
+        let duplex = self.duplex.as_ref().expect("one of two devices is watched");
+        let side = &mut duplex.sides.borrow_mut()[index];
+        let since = side.waits_since().filter(|_| !side.lost);
+        side.watched = since.is_some();
+        since
+    }
+
+    fn side_is_silent(&self, index: usize) {
+        if self.failed.borrow().is_some() {
+            return;
+        }
+        let duplex = self.duplex.as_ref().expect("one of two devices is watched");
+        let silence = format_duration_ns(self.settings.silence_ns_max as f64);
+        self.lose_side(duplex, index, &Fault::new(FaultKind::Device, format!("it has not answered for {silence}")));
     }
 
     fn side_advanced(&self, duplex: &Duplex, index: usize) {
@@ -266,5 +322,23 @@ impl Log {
     /// Lets whoever waits for the loss of a device look again.
     pub(super) fn wake_alarm(&self) {
         self.duplex.as_ref().inspect(|duplex| duplex.alarm.wake_all(&self.executor));
+    }
+}
+
+/// Looks at a device for as long as it owes answers.
+async fn watch_side(log: Weak<Log>, index: usize, executor: Executor, interval_ns: u64) {
+    let (mut since, mut looks) = (None, 0);
+    loop {
+        executor.sleep_ns(interval_ns).await;
+        let Some(log) = log.upgrade() else { return };
+        let present = log.side_waits_since(index);
+        if present.is_none() {
+            return;
+        }
+        looks = if present == since { looks + 1 } else { 0 };
+        since = present;
+        if looks == WATCHES {
+            log.side_is_silent(index);
+        }
     }
 }

@@ -1,3 +1,4 @@
+use super::duplex::WATCHES;
 use super::group_commit::GroupCommit;
 use super::measured::Measured;
 use super::page::{PAGE_SIZE_MAX, PAGE_SIZE_MIN};
@@ -64,6 +65,9 @@ pub struct Settings {
     pub second: Option<Second>,
     /// One of two log devices that is to be done without, because it was lost.
     pub without: Option<String>,
+    /// How long one of two log devices may leave a write or a sync unanswered, in nanoseconds: it is lost after that, as one
+    /// that fails is. At most an eighth of it passes before that is noticed.
+    pub silence_ns_max: u64,
     /// Log bytes waiting in memory, in flight or not, beyond which [`super::Log::throttle`] holds new work back.
     pub buffer_size_max: u64,
     /// The share of the capacity, 0 to 1, that new work leaves free for rollbacks and for the checkpointer.
@@ -84,6 +88,7 @@ impl Default for Settings {
             sync_method: Some(SyncMethod::SyncWrite),
             second: None,
             without: None,
+            silence_ns_max: 30 * base::time::SECOND_NS,
             buffer_size_max: 16 << 20,
             reserve: 0.25,
         }
@@ -150,6 +155,12 @@ impl Settings {
             return Err(Error::Setting(format!(
                 "the largest log write of {} bytes is not a multiple of the log page size {page} up to 1 GiB",
                 self.write_size_max
+            )));
+        }
+        if self.silence_ns_max < WATCHES {
+            return Err(Error::Setting(format!(
+                "a log device cannot answer within {} ns; give it seconds, or milliseconds on described hardware",
+                self.silence_ns_max
             )));
         }
         if self.writes_in_flight_max == Some(0) {

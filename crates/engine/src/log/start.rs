@@ -22,13 +22,15 @@ pub(super) const LAZY_WRITE_NS: u64 = 100 * base::time::MILLISECOND_NS;
 const GROWTH_STEP: u64 = 64 << 20;
 
 impl Log {
-    /// Creates an empty log on `device`, in place of any file of that name, and on the second device if there is one.
+    /// Creates an empty log on the device of this name, in place of any file of the log's name, and on the second device if
+    /// there is one.
     ///
     /// # Errors
     /// [`Error::Setting`], or the driver's [`Error::Input`].
-    pub async fn create(executor: &Executor, device: DeviceId, settings: &Settings) -> Result<Rc<Log>> {
+    pub async fn create(executor: &Executor, device: &str, settings: &Settings) -> Result<Rc<Log>> {
         settings.check_capacity(settings.capacity)?;
-        let mut files = vec![LogFile::create(executor, (device, ""), (settings, 0), settings.capacity).await?];
+        let first = (crate::database::device(executor, device)?, device);
+        let mut files = vec![LogFile::create(executor, first, (settings, 0), settings.capacity).await?];
         if let Some(second) = &settings.second {
             let device = crate::database::device(executor, &second.device)?;
             let place = (device, &second.device[..]);

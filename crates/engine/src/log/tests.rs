@@ -59,7 +59,7 @@ impl Machine {
     }
 
     async fn create(&self, settings: &Settings) -> Rc<Log> {
-        Log::create(&self.executor, self.device, settings).await.expect("created")
+        Log::create(&self.executor, DEVICE, settings).await.expect("created")
     }
 
     async fn scan(&self, settings: &Settings, from: Lsn, known_durable: Lsn) -> Result<(Vec<Found>, Scan)> {

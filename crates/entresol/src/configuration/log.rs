@@ -5,6 +5,7 @@ use super::error::Problem;
 use super::interpret::{Context, KIB, MICROSECOND_NS, SECOND_NS, TIB};
 use super::section::Section;
 use super::{Acknowledged, DEFAULT_DEVICE, LockHold, SyncMethod};
+use base::time::MILLISECOND_NS;
 use engine::set::Logging;
 
 /// `[log]`: the write-ahead log.
@@ -16,6 +17,9 @@ pub struct Log {
     pub second_device: Option<String>,
     /// `acknowledged`: whether a commit is durable when `"both"` devices have it or when the `"first"` of them has.
     pub acknowledged: Acknowledged,
+    /// `lost_after`: how long one of two devices may leave a write unanswered before it counts as lost, in nanoseconds; 10 ms
+    /// to 1 h.
+    pub lost_after_ns: u64,
     /// `without`: one of the two devices that was lost and is to be done without; `None` for none.
     pub without: Option<String>,
     /// `page_size`: bytes per page of the log, of which each write is a multiple; 4 KiB (virtually 128 B) to 64 KiB, a multiple
@@ -46,6 +50,7 @@ impl Default for Log {
             device: DEFAULT_DEVICE.to_owned(),
             second_device: None,
             acknowledged: Acknowledged::Both,
+            lost_after_ns: 30 * SECOND_NS,
             without: None,
             page_size: 4096,
             write_buffer: false,
@@ -103,6 +108,7 @@ impl Log {
         let device = context.device(section);
         let second_device = context.device_at(section, "second_device");
         let acknowledged: Option<Acknowledged> = section.choice("acknowledged");
+        let lost_after_ns = section.duration_ns("lost_after", 10 * MILLISECOND_NS..=3_600 * SECOND_NS, "");
         if second_device.as_ref() == Some(&device) {
             let conflict = Problem::Conflict(format!("device '{device}' has the log already"));
             section.conflict("second_device", conflict, "another device");
@@ -113,13 +119,15 @@ impl Log {
             section.conflict("second_device", Problem::Conflict(conflict.to_owned()), allowed);
         }
         if second_device.is_none() {
-            let conflict = Problem::Conflict("there is one log device only".to_owned());
-            section.conflict("acknowledged", conflict, "acknowledged beside second_device = \"NAME\"");
+            let conflict = || Problem::Conflict("there is one log device only".to_owned());
+            section.conflict("acknowledged", conflict(), "acknowledged beside second_device = \"NAME\"");
+            section.conflict("lost_after", conflict(), "lost_after beside second_device = \"NAME\"");
         }
         Log {
             device,
             second_device,
             acknowledged: acknowledged.unwrap_or_default(),
+            lost_after_ns: lost_after_ns.unwrap_or(defaults.lost_after_ns),
             without: context.device_at(section, "without"),
             page_size: section
                 .size("page_size", page_low..=64 * KIB, page_rule)
@@ -191,9 +199,10 @@ mod tests {
     #[test]
     fn two_devices_are_two_and_have_no_write_buffer() {
         let devices = "[device.flash]\npath = \"f\"\n[log]\n";
-        let found = Configuration::parse(&format!("{devices}second_device = \"flash\"\nacknowledged = \"first\""));
-        let log = found.expect("two devices").log;
+        let text = "second_device = \"flash\"\nacknowledged = \"first\"\nlost_after = \"5 s\"";
+        let log = Configuration::parse(&format!("{devices}{text}")).expect("two devices").log;
         assert_eq!((log.second_device.as_deref(), log.acknowledged), (Some("flash"), Acknowledged::First));
+        assert_eq!(log.lost_after_ns, 5 * SECOND_NS);
         let buffered =
             "write_buffer = true\nsecond_device = \"flash\"\n[write_buffer]\ndevice = \"flash\"\nsize = \"9 pages\"";
         for (text, why) in [
@@ -201,6 +210,8 @@ mod tests {
             ("second_device = \"drum\"", "drum"),
             ("without = \"drum\"", "drum"),
             ("acknowledged = \"first\"", "one log device only"),
+            ("lost_after = \"5 s\"", "one log device only"),
+            ("second_device = \"flash\"\nlost_after = \"1 us\"", "10 ms"),
             (buffered, "durable before either"),
         ] {
             let error = Configuration::parse(&format!("{devices}{text}")).unwrap_err().to_string();

@@ -140,7 +140,7 @@ fn settings_out_of_range_are_refused() {
     ];
     machine.run(async {
         for settings in refused {
-            let result = Log::create(&machine.executor, machine.device, &settings).await;
+            let result = Log::create(&machine.executor, DEVICE, &settings).await;
             assert!(matches!(result, Err(Error::Setting(_))), "{settings:?}");
         }
         machine.create(&small_settings()).await;
