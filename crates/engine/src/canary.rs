@@ -30,6 +30,8 @@ pub enum Canary {
     MovingSnapshot,
     /// A restart reads the second copy of a log on two devices alone.
     OneCopyRead,
+    /// A restart takes that of two log devices which was lost for the one that was kept.
+    LostCopyRead,
     /// Checkpoints give up log that dirty pages and active transactions need.
     EarlyTruncation,
 }

@@ -48,6 +48,7 @@ pub struct Scene {
 /// An operation under way.
 struct Flight {
     step: Option<Step>,
+    file: Option<u32>,
     opens: Option<(DeviceId, String)>,
     /// Device, file, offset and length of a write of which a bit is to flip.
     flip: Option<(DeviceId, String, u64, u32)>,
@@ -63,6 +64,8 @@ pub struct Adversary {
     files: BTreeMap<u32, (DeviceId, String)>,
     flights: BTreeMap<Token, Flight>,
     counts: BTreeMap<Step, u64>,
+    /// The log's file that gets no answers any more.
+    hung: Option<u32>,
     log_opened: bool,
     parks: u64,
 }
@@ -76,8 +79,8 @@ impl Adversary {
         if let Some(Moment::Event(event)) = plan.cut {
             driver.cut_power_after(event);
         }
-        let (files, flights, counts) = Default::default();
-        Adversary { driver, scene, plan, random, devices, files, flights, counts, log_opened: false, parks: 0 }
+        let (files, flights, counts, hung) = Default::default();
+        Adversary { driver, scene, plan, random, devices, files, flights, counts, hung, log_opened: false, parks: 0 }
     }
 
     fn step(&mut self, op: &Op) -> Option<Step> {
@@ -156,6 +159,22 @@ impl Adversary {
         self.plan.flip.is_some_and(|target| is(&target) && self.meant(target))
     }
 
+    /// Lets the log device that this operation is for hang, if that is planned and the other one is there. Nothing else is on
+    /// the second device.
+    fn hang(&mut self, file: u32, step: Step) {
+        let has = |name: &str| self.files.values().any(|(_, file)| file == name);
+        let meant = self.plan.hung.is_some_and(|target| target.step == step && self.meant(target));
+        if meant && self.scene.phase.get() == Phase::Running && has("log") && has("log-2") {
+            self.hung = Some(file);
+        }
+    }
+
+    /// Whether the completion is one that a hung device never gives.
+    fn is_withheld(&self, completion: &Completion) -> bool {
+        let flight = self.flights.get(&completion.token);
+        self.hung.is_some() && flight.is_some_and(|flight| flight.file == self.hung && flight.step.is_some())
+    }
+
     fn note_slowness(&self, op: &Op, step: Step) {
         let file = match *op {
             Op::Read { file, .. } | Op::Write { file, .. } | Op::Sync { file } => file,
@@ -214,6 +233,10 @@ impl Driver for Adversary {
             Op::Open { device, name, .. } => Some((*device, name.clone())),
             _ => None,
         };
+        let file = match op {
+            Op::Write { file, .. } | Op::Sync { file } => Some(file.0),
+            _ => None,
+        };
         let write = match op {
             Op::Write { file: FileId(file), offset, length, .. } => {
                 self.files.get(&file).map(|(device, name)| (*device, name.clone(), offset, length))
@@ -225,7 +248,10 @@ impl Driver for Adversary {
         }
         self.driver.submit(token, op);
         let flip = step.is_some_and(|step| self.strike(token, step));
-        self.flights.insert(token, Flight { step, opens, flip: write.filter(|_| flip) });
+        if let (Some(file), Some(step)) = (file, step) {
+            self.hang(file, step);
+        }
+        self.flights.insert(token, Flight { step, file, opens, flip: write.filter(|_| flip) });
     }
 
     fn cancel(&mut self, token: Token) {
@@ -237,10 +263,16 @@ impl Driver for Adversary {
         if self.parks > PARKS_MAX {
             return Err(Halt::Idle);
         }
-        let before = done.len();
-        let parked = self.driver.park(until, done);
-        for completion in &done[before..] {
-            self.landed(completion);
+        let mut all = Vec::new();
+        let parked = self.driver.park(until, &mut all);
+        for completion in all {
+            if self.is_withheld(&completion) {
+                let step = self.flights.get(&completion.token).and_then(|flight| flight.step);
+                step.into_iter().for_each(|step| self.scene.coverage.borrow_mut().hit(FaultKind::Hung, step));
+            } else {
+                self.landed(&completion);
+                done.push(completion);
+            }
         }
         if parked == Err(Halt::PowerCut) {
             self.note_cut();

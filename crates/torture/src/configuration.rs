@@ -4,7 +4,7 @@ use crate::Kind;
 use crate::coverage::pairs;
 use crate::isolation::Contention;
 use base::Random;
-use base::time::{MICROSECOND_NS, MILLISECOND_NS};
+use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use engine::buffer::replacement::Policy;
 use engine::catalog::{Locking, Organization};
 use engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
@@ -106,7 +106,7 @@ impl Configuration {
         } else {
             one_of(random, &[256 << 10, 512 << 10, 1 << 20, 4 << 20])
         };
-        let second = second_log(seed);
+        let (second, silence_ns_max) = second_log(seed);
         let (mut hierarchy, volatile_tiers) = hierarchy(&mut Random::stream(seed, "hierarchy"), tiny);
         if let (Some(_), Some(buffer)) = (&second, &mut hierarchy.write_buffer) {
             buffer.log_bytes = 0;
@@ -140,7 +140,7 @@ impl Configuration {
                     replacement: Policy::Lru,
                     cleaner: random.chance(0.6),
                 },
-                log: log::Settings { second, ..log(random, capacity) },
+                log: log::Settings { second, silence_ns_max, ..log(random, capacity) },
                 home_device: "disk".into(),
                 log_device: one_of(random, &LOG_DEVICES).into(),
                 hierarchy,
@@ -243,11 +243,13 @@ fn set(arrivals: bool) -> Organization {
 /// The devices that the log may be on.
 const LOG_DEVICES: [&str; 2] = ["disk", "flash"];
 
-/// The second device of every third log: one that the log itself is never on.
-fn second_log(seed: u64) -> Option<Second> {
+/// The second device of every third log: one that the log itself is never on. And for how long one of two may be silent, in
+/// nanoseconds: longer than any device is slow.
+fn second_log(seed: u64) -> (Option<Second>, u64) {
     let random = &mut Random::stream(seed, "second log");
     let acknowledged = one_of(random, &[Acknowledged::Both, Acknowledged::First]);
-    random.chance(0.35).then(|| Second { device: "second".into(), acknowledged })
+    let second = random.chance(0.35).then(|| Second { device: "second".into(), acknowledged });
+    (second, random.between(1, 5) * SECOND_NS)
 }
 
 /// The tiers of a database, and whether their device is volatile.

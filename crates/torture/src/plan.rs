@@ -35,6 +35,8 @@ pub struct Plan {
     pub flip: Option<Target>,
     /// When a device is slow.
     pub slow: Vec<Slow>,
+    /// From which write or sync of the log on, in normal operation, one of two log devices answers nothing.
+    pub hung: Option<Target>,
 }
 
 fn target(random: &mut Random, admitted: impl Fn(Step) -> bool) -> Target {
@@ -76,6 +78,14 @@ impl Plan {
             errors: (0..errors).map(|_| target(random, Step::transfers)).collect(),
             flip: flips.then(|| target(random, Step::flips)),
             slow: slow.into_iter().collect(),
+            hung: None,
         }
+    }
+
+    /// The same with a log device that hangs now and then, where there are two.
+    pub fn with_two_logs(self, random: &mut Random) -> Plan {
+        let step = if random.chance(0.7) { Step::LogWrite } else { Step::LogSync };
+        let target = Target { step, nth: random.exponential(20.0) as u64 + 1 };
+        Plan { hung: random.chance(0.2).then_some(target), ..self }
     }
 }

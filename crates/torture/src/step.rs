@@ -17,12 +17,21 @@ pub enum FaultKind {
     Decay,
     /// A device is slow.
     Slow,
+    /// One of two log devices answers nothing any more.
+    Hung,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [FaultKind; 6] =
-        [FaultKind::PowerCut, FaultKind::Kill, FaultKind::Error, FaultKind::Flip, FaultKind::Decay, FaultKind::Slow];
+    pub const ALL: [FaultKind; 7] = [
+        FaultKind::PowerCut,
+        FaultKind::Kill,
+        FaultKind::Error,
+        FaultKind::Flip,
+        FaultKind::Decay,
+        FaultKind::Slow,
+        FaultKind::Hung,
+    ];
 
     /// The kind in a few words.
     pub fn name(self) -> &'static str {
@@ -33,6 +42,7 @@ impl FaultKind {
             FaultKind::Flip => "flipped bit",
             FaultKind::Decay => "decay at rest",
             FaultKind::Slow => "slow device",
+            FaultKind::Hung => "hung",
         }
     }
 }
@@ -177,6 +187,7 @@ impl Step {
             FaultKind::Error | FaultKind::Slow => self.transfers(),
             FaultKind::Flip => self.flips(),
             FaultKind::Decay => self.decays(),
+            FaultKind::Hung => matches!(self, Step::LogWrite | Step::LogSync),
         }
     }
 }

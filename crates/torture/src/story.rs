@@ -141,7 +141,10 @@ impl Story {
         let lives = self.world.configuration.lives;
         let flips = self.random.chance(0.5);
         for life in 0..lives {
-            let plan = Plan::draw(&mut self.random, flips && life + 2 >= lives);
+            let mut plan = Plan::draw(&mut self.random, flips && life + 2 >= lives);
+            if self.world.configuration.settings.log.second.is_some() {
+                plan = plan.with_two_logs(&mut Random::stream(self.world.seed, &format!("hung {life}")));
+            }
             if !self.live(plan, Purpose::Work) {
                 return;
             }

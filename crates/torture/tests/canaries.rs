@@ -57,6 +57,11 @@ fn a_restart_that_reads_one_of_two_logs_is_found() {
 }
 
 #[test]
+fn a_restart_that_reads_the_log_device_that_was_lost_is_found() {
+    first_failure(Canary::LostCopyRead, 600);
+}
+
+#[test]
 fn a_backup_named_before_it_is_durable_is_found() {
     first_failure(Canary::UnsyncedBackup, 300);
 }

@@ -1,6 +1,7 @@
 //! Which files hold the log, which will, and what the home file says of that.
 
 use super::open::Settings;
+use crate::canary::{self, Canary};
 use crate::database::Database;
 use crate::home::{Contents, SecondLog};
 use crate::log::{Acknowledged, Copies, LogFile, Measured};
@@ -113,7 +114,10 @@ pub(super) async fn find(executor: &Executor, settings: &Settings, contents: &Co
 
 fn standings(settings: &Settings, record: Option<&SecondLog>, names: &[Option<&String>; 2]) -> Result<[Standing; 2]> {
     let is_wanted = settings.log.second.is_some();
-    let lost = record.and_then(|record| record.lost).map(usize::from);
+    let mut lost = record.and_then(|record| record.lost).map(usize::from);
+    if canary::is_planted(Canary::LostCopyRead) {
+        lost = lost.map(|lost| 1 - lost);
+    }
     let mut standings = [0, 1].map(|index| match (index, record) {
         _ if lost == Some(index) => {
             if is_wanted {
