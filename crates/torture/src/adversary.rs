@@ -124,6 +124,8 @@ impl Adversary {
                 OpKind::Sync => Step::SegmentSync,
                 _ => Step::SegmentWrite,
             },
+            ("undo.space", OpKind::Read) => Step::UndoSpaceRead,
+            ("undo.space", _) => Step::UndoSpaceWrite,
             (_, OpKind::Sync) => Step::DataSync,
             (_, OpKind::Read) => match phase {
                 Phase::Opening if !self.log_opened => Step::RedoRead,

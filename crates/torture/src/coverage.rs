@@ -1,4 +1,4 @@
-use crate::{FaultKind, Step};
+use crate::{FaultKind, Kind, Step};
 use engine::checkpoint::Strategy;
 use engine::set::Logging;
 use std::collections::BTreeMap;
@@ -70,10 +70,12 @@ impl Coverage {
         self.survival.torn += other.torn;
     }
 
-    /// What was never met, in words: each kind of fault at each step that it can hit; writes kept, lost and torn.
+    /// What seeds of durability never met, in words: each kind of fault at each step that it can hit; writes kept, lost and
+    /// torn.
     pub fn missing(&self) -> Vec<String> {
         let cells = FaultKind::ALL.iter().flat_map(|kind| Step::ALL.iter().map(move |step| (*kind, *step)));
-        let missed = cells.filter(|(kind, step)| step.admits(*kind) && self.count(*kind, *step) == 0);
+        let due = |kind, step: Step| step.is_met_by(Kind::Durability) && step.admits(kind);
+        let missed = cells.filter(|(kind, step)| due(*kind, *step) && self.count(*kind, *step) == 0);
         let mut missing: Vec<String> =
             missed.map(|(kind, step)| format!("{} at {}", kind.name(), step.name())).collect();
         let missed = self.stops().filter(|(_, _, count)| *count == 0);

@@ -1,6 +1,6 @@
 //! What goes wrong in one life.
 
-use crate::Step;
+use crate::{Kind, Step};
 use base::{Instant, Random};
 use virtual_driver::Slow;
 
@@ -39,8 +39,8 @@ pub struct Plan {
     pub hung: Option<Target>,
 }
 
-fn target(random: &mut Random, admitted: impl Fn(Step) -> bool) -> Target {
-    let steps: Vec<Step> = Step::ALL.into_iter().filter(|step| admitted(*step)).collect();
+fn target(random: &mut Random, kind: Kind, admitted: impl Fn(Step) -> bool) -> Target {
+    let steps: Vec<Step> = Step::ALL.into_iter().filter(|step| step.is_met_by(kind) && admitted(*step)).collect();
     let step = *random.choose(&steps).expect("some step is admitted");
     // Operations of some steps are few in a life; of a frequent one the first are as interesting as the hundredth.
     let mean = match step {
@@ -55,13 +55,13 @@ fn target(random: &mut Random, admitted: impl Fn(Step) -> bool) -> Target {
 }
 
 impl Plan {
-    /// Draws a plan; `flips` allows a bit to flip, after which damage may show.
-    pub fn draw(random: &mut Random, flips: bool) -> Plan {
+    /// Draws a plan for a seed of this kind; `flips` allows a bit to flip, after which damage may show.
+    pub fn draw(random: &mut Random, kind: Kind, flips: bool) -> Plan {
         let cut = random.chance(0.85).then(|| {
             if random.chance(0.5) {
                 Moment::Event((2.0 + random.exponential(6.0).min(10.0)).exp2() as u64)
             } else {
-                Moment::Target(target(random, |_| true), random.below(3))
+                Moment::Target(target(random, kind, |_| true), random.below(3))
             }
         });
         let errors = if random.chance(0.5) { random.between(1, 3) } else { 0 };
@@ -75,8 +75,8 @@ impl Plan {
         Plan {
             cut,
             kill: random.chance(0.3),
-            errors: (0..errors).map(|_| target(random, Step::transfers)).collect(),
-            flip: flips.then(|| target(random, Step::flips)),
+            errors: (0..errors).map(|_| target(random, kind, Step::transfers)).collect(),
+            flip: flips.then(|| target(random, kind, Step::flips)),
             slow: slow.into_iter().collect(),
             hung: None,
         }

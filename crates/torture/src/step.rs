@@ -1,5 +1,6 @@
 //! What the engine was doing when something went wrong.
 
+use crate::Kind;
 use serde::Serialize;
 
 /// What the world does to a database.
@@ -100,11 +101,15 @@ pub enum Step {
     DataSync,
     /// A file grows.
     Resize,
+    /// What records were is read back from the undo space.
+    UndoSpaceRead,
+    /// What records were leaves memory for the undo space.
+    UndoSpaceWrite,
 }
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 25] = [
+    pub const ALL: [Step; 27] = [
         Step::Create,
         Step::Open,
         Step::HomeRead,
@@ -130,6 +135,8 @@ impl Step {
         Step::SegmentSync,
         Step::DataSync,
         Step::Resize,
+        Step::UndoSpaceRead,
+        Step::UndoSpaceWrite,
     ];
 
     /// The step in a few words.
@@ -160,6 +167,8 @@ impl Step {
             Step::SegmentSync => "backup sync",
             Step::DataSync => "data sync",
             Step::Resize => "resize",
+            Step::UndoSpaceRead => "undo space read",
+            Step::UndoSpaceWrite => "undo space write",
         }
     }
 
@@ -167,7 +176,12 @@ impl Step {
     /// that no later one vouches for may be missing after any power cut.
     pub fn flips(self) -> bool {
         let pages = matches!(self, Step::RedoWrite | Step::UndoWrite | Step::PageWrite | Step::TierWrite);
-        pages || matches!(self, Step::HomeWrite | Step::Staging | Step::SegmentWrite)
+        pages || matches!(self, Step::HomeWrite | Step::Staging | Step::SegmentWrite | Step::UndoSpaceWrite)
+    }
+
+    /// Whether seeds of this kind come by the step: only those of isolation read the past.
+    pub fn is_met_by(self, kind: Kind) -> bool {
+        kind == Kind::Isolation || !matches!(self, Step::UndoSpaceRead | Step::UndoSpaceWrite)
     }
 
     /// Whether the step reads, writes or syncs, and so can fail or be slow.

@@ -6,7 +6,7 @@ use crate::life::{Ended, Purpose, World, live};
 use crate::plan::Plan;
 use crate::records::Owner;
 use crate::truth::Truth;
-use crate::{Configuration, Coverage, FaultKind, Options, Step, rot};
+use crate::{Configuration, Coverage, FaultKind, Kind, Options, Step, rot};
 use base::Random;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -138,10 +138,11 @@ struct Story {
 
 impl Story {
     fn tell(&mut self) {
-        let lives = self.world.configuration.lives;
+        let Configuration { lives, ref contention, .. } = *self.world.configuration;
+        let kind = if contention.is_some() { Kind::Isolation } else { Kind::Durability };
         let flips = self.random.chance(0.5);
         for life in 0..lives {
-            let mut plan = Plan::draw(&mut self.random, flips && life + 2 >= lives);
+            let mut plan = Plan::draw(&mut self.random, kind, flips && life + 2 >= lives);
             if self.world.configuration.settings.log.second.is_some() {
                 plan = plan.with_two_logs(&mut Random::stream(self.world.seed, &format!("hung {life}")));
             }

@@ -2,7 +2,9 @@
 
 use engine::canary::{Canary, plant};
 use entresol_torture::history::Level;
-use entresol_torture::{Configuration, Contention, Failure, Kind, Options, Store, run_range, run_seed};
+use entresol_torture::{
+    Configuration, Contention, Failure, FaultKind, Kind, Options, Step, Store, run_range, run_seed,
+};
 
 const QUICK: Options = Options::QUICK.of(Kind::Isolation);
 
@@ -13,6 +15,9 @@ fn no_level_shows_what_it_forbids() {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     assert_eq!(summary.levels.values().sum::<u64>(), 100);
     assert!(summary.lives > 250 && summary.transactions > 2_000, "{summary:?}");
+    for (kind, step) in [(FaultKind::PowerCut, Step::UndoSpaceWrite), (FaultKind::Error, Step::UndoSpaceWrite)] {
+        assert!(summary.coverage.count(kind, step) > 0, "{} never hits {}", kind.name(), step.name());
+    }
 }
 
 #[test]
