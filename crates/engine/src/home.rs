@@ -159,6 +159,11 @@ impl Home {
         }
     }
 
+    /// How often it was written.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// States which tiers there are, unless the file says so already.
     ///
     /// # Errors

@@ -9,9 +9,10 @@
 //!
 //! The log may be on two devices (`duplex`): then both have the same pages, and a scan takes each from whichever has it.
 //!
-//! The first page of each opening is durable before any other page of that opening is written. So a reader that meets the
-//! pages of an opening meets its first page, and a later opening never takes the number of an earlier one: pages that an
-//! earlier opening left beyond the end carry a smaller number than those before them, which gives them away.
+//! The first page of each opening is written alone, and is durable before any other page of that opening is written. So a
+//! reader that meets the pages of an opening meets its first page, and a later opening never takes the number of an earlier one
+//! that has pages: those that an earlier opening left beyond the end carry a smaller number than those before them, which
+//! gives them away. An opening that logs nothing writes nothing.
 
 mod batches;
 mod buffer;
@@ -236,8 +237,9 @@ impl Log {
             return Err(Error::LogFailed(why.clone()));
         }
         match self.join_group(lsn) {
-            // Two devices get their writes in the order of the log, which the writer sees to.
-            Some(Decision::WriteOwn) if self.duplex.is_some() => self.hand_over(),
+            // Two devices get their writes in the order of the log, and so does the first page of an opening its own before
+            // all others, which the writer sees to.
+            Some(Decision::WriteOwn) if self.duplex.is_some() || !self.may_submit() => self.hand_over(),
             Some(Decision::WriteOwn) if self.may_write() => self.write_own().await,
             // The write under way has no commits.
             Some(Decision::WriteOwn | Decision::Write) => self.request(lsn),
@@ -267,6 +269,11 @@ impl Log {
         debug_assert!(lsn.0 <= inner.buffer.end(), "only appended records commit");
         let is_page_full = inner.buffer.page_room() < inner.scratch.len();
         (lsn.0 > inner.buffer.start()).then(|| inner.group.join(inner.batches.commits(), is_page_full))
+    }
+
+    /// Whether what the buffer holds could be submitted now.
+    fn may_submit(&self) -> bool {
+        self.inner.borrow().batches.may_submit_next()
     }
 
     /// Leaves what the buffer holds to the writer.

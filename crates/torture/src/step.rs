@@ -61,7 +61,7 @@ pub enum Step {
     HomeWrite,
     /// The log is read.
     LogScan,
-    /// The first log page of an opening is written: redo is over.
+    /// The first log page is written while a database is being opened: redo is over, and there is something to undo.
     LogOpening,
     /// Log pages are written.
     LogWrite,
@@ -73,7 +73,7 @@ pub enum Step {
     Staging,
     /// A page is read before redo is over.
     RedoRead,
-    /// A page is written before redo is over.
+    /// A page is written before redo is over, or at the checkpoint after it if nothing was undone.
     RedoWrite,
     /// A page is read while a restart takes back what was not committed.
     UndoRead,

@@ -130,8 +130,9 @@ pub(crate) fn device(executor: &Executor, name: &str) -> Result<DeviceId> {
 }
 
 /// Tells files made at this moment from all others.
-fn stamp(executor: &Executor, position: Lsn, epoch: u32) -> u64 {
-    let mixed = executor.now().ns() ^ position.0.rotate_left(24) ^ u64::from(epoch).rotate_left(52);
+fn stamp(executor: &Executor, position: Lsn, epoch: u32, generation: u64) -> u64 {
+    let place = position.0.rotate_left(24) ^ u64::from(epoch).rotate_left(52);
+    let mixed = executor.now().ns() ^ place ^ generation.rotate_left(40);
     mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
@@ -168,7 +169,7 @@ impl Database {
         let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
         buffer.set_log(Rc::clone(&log));
-        let stamp = stamp(executor, log.end(), 0);
+        let stamp = stamp(executor, log.end(), 0, 0);
         let write_buffer = settings.hierarchy.write_buffer.as_ref();
         let mut tiers = Vec::new();
         if let Some((write_buffer, record)) =
@@ -221,7 +222,7 @@ impl Database {
         settings.log.page_size = contents.log_page_size as usize;
         settings.log_device = contents.log_device.clone();
         settings.check_second_log()?;
-        let stamp = stamp(executor, contents.redo_start(), contents.log_epoch);
+        let stamp = stamp(executor, contents.redo_start(), contents.log_epoch, home.generation());
         let write_buffer = settings.hierarchy.write_buffer.as_ref();
         let kept = match contents.second_log {
             Some(_) => None,
@@ -267,7 +268,7 @@ impl Database {
         let repeating = Database::assemble(executor, settings.clone(), scan.idle_log(), parts, None, contents.clone());
         let unfinished = recovery::redo(&repeating, sets_begin, &mut scan).await?;
         let memory = (RefCell::new(repeating.0.sets.take()), backup);
-        let log = scan.finish().await?;
+        let log = scan.finish();
         // Nothing was acknowledged yet that only some of the log's files have.
         home.note_second_log(executor, &mut contents, files.second).await?;
         if let Some((device, name)) = files.retired {

@@ -28,6 +28,9 @@ struct Batch {
     state: State,
 }
 
+/// The number of the first batch: the first page of the opening.
+pub(super) const FIRST: u64 = 0;
+
 /// A batch taken for submission.
 pub(super) struct Taken {
     /// Names the batch.
@@ -38,11 +41,12 @@ pub(super) struct Taken {
     pub commits: u32,
 }
 
-/// The batches in log order. Batches have consecutive numbers.
+/// The batches in log order. Batches have consecutive numbers. The first of all is the first page of the opening: while it is
+/// not done, no other is submitted.
 #[derive(Default)]
 pub(super) struct Batches {
     queue: VecDeque<Batch>,
-    /// The number of the first in the queue.
+    /// The number of the first in the queue; greater than [`FIRST`] once that is done.
     first: u64,
     ready: usize,
     own: usize,
@@ -86,9 +90,24 @@ impl Batches {
         &mut self.queue[(number - self.first) as usize]
     }
 
-    /// How many batches the writer may submit.
-    pub fn ready(&self) -> usize {
-        self.ready
+    /// Whether there is a batch that the writer may submit.
+    pub fn has_ready(&self) -> bool {
+        self.ready > 0 && self.first_ready().is_some()
+    }
+
+    fn first_ready(&self) -> Option<usize> {
+        let index = self.queue.iter().position(|batch| matches!(batch.state, State::Ready(_)))?;
+        self.may_submit(index).then_some(index)
+    }
+
+    /// Whether the next batch that is added could be submitted at once.
+    pub fn may_submit_next(&self) -> bool {
+        self.may_submit(self.queue.len())
+    }
+
+    /// Whether the batch at this place may be submitted as far as the opening's first one is concerned.
+    fn may_submit(&self, index: usize) -> bool {
+        index == 0 || self.first > FIRST
     }
 
     /// When the oldest of the writes in flight was submitted.
@@ -112,9 +131,9 @@ impl Batches {
         self.commits
     }
 
-    /// Takes the first batch that the writer has to submit.
+    /// Takes the first batch that the writer has to submit and may.
     pub fn take_ready(&mut self, now: Instant) -> Option<Taken> {
-        let index = self.queue.iter().position(|batch| matches!(batch.state, State::Ready(_)))?;
+        let index = self.first_ready()?;
         self.ready -= 1;
         Some(self.take(index, now))
     }
@@ -126,6 +145,7 @@ impl Batches {
     }
 
     fn take(&mut self, index: usize, now: Instant) -> Taken {
+        debug_assert!(self.may_submit(index), "the opening's first page is written before all others");
         let batch = &mut self.queue[index];
         let (State::Ready(frame) | State::Own(frame)) = std::mem::replace(&mut batch.state, State::InFlight) else {
             unreachable!("a batch is submitted once")
@@ -195,32 +215,63 @@ mod tests {
     }
 
     #[test]
-    fn only_a_prefix_without_gaps_is_done() {
+    fn nothing_is_submitted_before_the_first_is_done() {
         let mut batches = Batches::default();
-        let numbers: Vec<u64> = (0..4).map(|n| batches.push(piece(n * 512), 1, n == 1)).collect();
-        assert_eq!((batches.ready(), batches.in_flight(), batches.under_way()), (3, 0, 1));
+        assert!(batches.may_submit_next());
+        let numbers: Vec<u64> = (0..3).map(|n| batches.push(piece(n * 512), 1, false)).collect();
+        assert_eq!(numbers, [FIRST, 1, 2]);
+        assert_eq!(batches.take_ready(Instant::START).expect("the first").number, 0);
+        let refused = |batches: &mut Batches| {
+            let has_any = batches.may_submit_next() || batches.has_ready();
+            assert!(!has_any && batches.take_ready(Instant::START).is_none());
+        };
+        refused(&mut batches);
+        batches.written(0, true);
+        refused(&mut batches);
+        batches.begin_sync();
+        batches.end_sync();
+        assert_eq!(batches.advance(), Some(512));
+        assert!(batches.may_submit_next() && batches.has_ready());
+        assert_eq!(batches.take_ready(Instant::START).expect("the second").number, 1);
+    }
+
+    /// Batches of which the opening's first one is done.
+    fn begun() -> Batches {
+        let mut batches = Batches::default();
+        batches.push(piece(0), 1, false);
+        batches.take_ready(Instant::START);
+        batches.written(0, false);
+        assert_eq!(batches.advance(), Some(512));
+        batches
+    }
+
+    #[test]
+    fn only_a_prefix_without_gaps_is_done() {
+        let mut batches = begun();
+        let numbers: Vec<u64> = (1..5).map(|n| batches.push(piece(n * 512), 1, n == 2)).collect();
+        assert_eq!((batches.has_ready(), batches.in_flight(), batches.under_way()), (true, 0, 1));
         batches.take_own(numbers[1], Instant::START);
         let order: Vec<u64> =
             std::iter::from_fn(|| batches.take_ready(Instant::START)).map(|taken| taken.number).collect();
-        assert_eq!(order, [0, 2, 3]);
+        assert_eq!(order, [1, 3, 4]);
         assert_eq!(batches.in_flight(), 4);
+        batches.written(3, false);
         batches.written(2, false);
-        batches.written(1, false);
         assert_eq!(batches.advance(), None);
-        batches.written(0, false);
-        assert_eq!(batches.advance(), Some(1536));
-        batches.written(3, true);
+        batches.written(1, false);
+        assert_eq!(batches.advance(), Some(2048));
+        batches.written(4, true);
         assert_eq!(batches.advance(), None);
         assert!(batches.begin_sync() && !batches.begin_sync());
         batches.end_sync();
-        assert_eq!(batches.advance(), Some(2048));
-        assert_eq!((batches.ready(), batches.in_flight()), (0, 0));
+        assert_eq!(batches.advance(), Some(2560));
+        assert_eq!((batches.has_ready(), batches.in_flight()), (false, 0));
     }
 
     #[test]
     fn a_released_batch_goes_to_the_writer() {
-        let mut batches = Batches::default();
-        let number = batches.push(piece(0), 1, true);
+        let mut batches = begun();
+        let number = batches.push(piece(512), 1, true);
         assert!(batches.take_ready(Instant::START).is_none());
         batches.release(number);
         assert_eq!(batches.take_ready(Instant::START).expect("ready").number, number);

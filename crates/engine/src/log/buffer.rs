@@ -51,7 +51,7 @@ pub(super) struct Buffer {
 const SPARE_MAX: usize = 64;
 
 impl Buffer {
-    /// An empty buffer whose next page stands at `start`.
+    /// An empty buffer whose next page stands at `start`: the first one of an opening, which is written alone.
     pub fn new(
         executor: &Executor,
         page_size: usize,
@@ -62,7 +62,7 @@ impl Buffer {
     ) -> Buffer {
         let executor = executor.clone();
         let frame = allocate(&executor, frame_size);
-        let mut buffer = Buffer {
+        Buffer {
             executor,
             page_size,
             frame_size,
@@ -73,12 +73,10 @@ impl Buffer {
             at: 0,
             page_end: 0,
             page_has_first: false,
-            limit: 0,
+            limit: page_size,
             full: Vec::new(),
             spare: Vec::new(),
-        };
-        buffer.limit = buffer.limit_at(start);
-        buffer
+        }
     }
 
     fn limit_at(&self, start: u64) -> usize {

@@ -4,7 +4,7 @@
 //! what both have, or what one of them has up to there without a gap. If one fails, or does not answer for too long, nothing
 //! is acknowledged until the home file says so; then the log goes on with the other.
 
-use super::batches::{Batches, Taken};
+use super::batches::{Batches, FIRST, Taken};
 use super::buffer::Piece;
 use super::{Acknowledged, Log, SyncMethod};
 use base::Instant;
@@ -135,6 +135,7 @@ impl Log {
                 (taken, side.place.file, self.settings.durable && side.place.method == SyncMethod::SyncWrite)
             };
             let Taken { number, piece: Piece { position, length, frame }, .. } = taken;
+            let durable = durable || number == FIRST;
             let (offset, access) = (position % self.capacity, Access::Asynchronous);
             let op = Op::Write { file, offset, length: length as u32, buffer: frame, durable, access };
             let log = self.this.upgrade().expect("borrowed from an Rc");
@@ -195,6 +196,7 @@ impl Log {
         self.inner.borrow_mut().statistics.syncs += 1;
         self.sync_side(duplex, index);
         self.side_advanced(duplex, index);
+        self.pump(duplex, index);
     }
 
     /// Sees to it that a device which does not answer is lost.

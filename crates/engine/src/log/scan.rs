@@ -200,18 +200,15 @@ impl Scan {
         self.end
     }
 
-    /// Takes the log up behind its end, on a fresh page.
-    ///
-    /// # Errors
-    /// [`Error::LogFailed`] if the file is full, or the driver's [`Error::Input`].
+    /// Takes the log up behind its end, on a fresh page. Nothing is written before there is something to log.
     ///
     /// # Panics
     /// If [`Scan::next`] has not yet returned `None`.
-    pub async fn finish(self) -> Result<Rc<Log>> {
+    pub fn finish(self) -> Rc<Log> {
         let position = self.tail.expect("the log is taken up at its end");
         let start =
             Start { files: self.files, capacity: self.capacity, position, oldest: self.oldest, epoch: self.epoch + 1 };
-        Log::start(&self.executor, &self.settings, start).await
+        Log::start(&self.executor, &self.settings, &start)
     }
 
     /// A log for whoever appends nothing while this one is read.

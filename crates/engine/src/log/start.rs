@@ -1,4 +1,4 @@
-//! Where an opening of the log begins: its files, its first page, the writer.
+//! Where an opening of the log begins: its files, its state, the writer.
 
 use super::batches::Batches;
 use super::buffer::Buffer;
@@ -6,10 +6,10 @@ use super::duplex::{Duplex, SideFile};
 use super::group_commit::Group;
 use super::statistics::Statistics;
 use super::waiters::Waiters;
-use super::{GROUP, GroupCommit, Inner, Log, Measured, Settings, page, writer};
-use crate::{Error, Result};
+use super::{GROUP, GroupCommit, Inner, Log, Measured, Settings, writer};
+use crate::Result;
 use base::Lsn;
-use driver::{Access, DeviceId, FileId, Frame, Op};
+use driver::{DeviceId, FileId, Op};
 use executor::{Executor, WaitQueue};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -43,20 +43,14 @@ impl Log {
             oldest: settings.page_size as u64,
             epoch: 1,
         };
-        Log::start(executor, settings, start).await
+        Ok(Log::start(executor, settings, &start))
     }
 
-    /// Writes the first page of an opening and begins behind it.
-    pub(super) async fn start(executor: &Executor, settings: &Settings, start: Start) -> Result<Rc<Log>> {
-        let Start { capacity, position, oldest, .. } = start;
-        let end = position + settings.page_size as u64;
-        if end > oldest + capacity {
-            return Err(Error::LogFailed(format!("its file '{}' of {capacity} bytes is full", settings.file)));
-        }
-        write_opening_page(executor, settings, &start).await?;
-        let log = Log::assemble(executor, settings, &start);
+    /// Takes the log up. Nothing is written before there is something to log, so that an opening leaves a full log as it is.
+    pub(super) fn start(executor: &Executor, settings: &Settings, start: &Start) -> Rc<Log> {
+        let log = Log::assemble(executor, settings, start);
         executor.spawn_in(log.group, 0, writer::run(Rc::downgrade(&log), executor.clone(), Rc::clone(&log.bell)));
-        Ok(log)
+        log
     }
 
     /// An open log that nobody writes yet.
@@ -64,10 +58,9 @@ impl Log {
         let Start { capacity, position, oldest, epoch, .. } = *start;
         let first = &start.files[0];
         let (file, synchronous) = (first.file, first.synchronous);
-        let duplex = start.duplex(settings, position + settings.page_size as u64);
+        let duplex = start.duplex(settings);
         let settings = &settings.decided_by(first.measured);
-        let end = position + settings.page_size as u64;
-        let buffer = Buffer::new(executor, settings.page_size, settings.write_size_max, capacity, end, epoch);
+        let buffer = Buffer::new(executor, settings.page_size, settings.write_size_max, capacity, position, epoch);
         // Without durability a group only bounds how long records stay in memory.
         let policy = if settings.durable { settings.group_commit } else { GroupCommit::Delay { ns: LAZY_WRITE_NS } };
         let writes_in_flight_max = match (policy == GroupCommit::None, synchronous) {
@@ -98,9 +91,9 @@ impl Log {
                 scratch: Vec::with_capacity(4096),
                 statistics: Statistics::default(),
             }),
-            durable: Cell::new(Lsn(end)),
-            complete: Cell::new(Lsn(end)),
-            attested: Cell::new(Lsn(end)),
+            durable: Cell::new(Lsn(position)),
+            complete: Cell::new(Lsn(position)),
+            attested: Cell::new(Lsn(position)),
             oldest: Cell::new(Lsn(oldest)),
             demand: Cell::new(Lsn::ZERO),
             syncing: Cell::new(false),
@@ -178,8 +171,8 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Both devices, if there are two; they have everything before `end`.
-    fn duplex(&self, settings: &Settings, end: u64) -> Option<Duplex> {
+    /// Both devices, if there are two.
+    fn duplex(&self, settings: &Settings) -> Option<Duplex> {
         let [first, second] = &self.files[..] else { return None };
         let side = |file: &LogFile| {
             let own = settings.decided_by(file.measured);
@@ -187,25 +180,8 @@ impl Start {
             SideFile { device: file.device.clone(), file: file.file, method, in_flight_max }
         };
         let acknowledged = settings.second.as_ref().map(|second| second.acknowledged).unwrap_or_default();
-        Some(Duplex::new([side(first), side(second)], acknowledged, end))
+        Some(Duplex::new([side(first), side(second)], acknowledged, self.position))
     }
-}
-
-/// Makes the first page of an opening durable on every device before any other is written.
-async fn write_opening_page(executor: &Executor, settings: &Settings, start: &Start) -> Result<()> {
-    let size = settings.page_size;
-    let mut frame = executor.frames(1, size)?.pop().unwrap_or_else(|| Frame::allocate(1, size).remove(0));
-    page::begin(&mut frame[..size], start.position, start.epoch);
-    page::close(&mut frame[..size], page::HEADER_SIZE);
-    page::seal(&mut frame[..size], Lsn(start.position));
-    for file in &start.files {
-        let (offset, length, access) = (start.position % start.capacity, size as u32, Access::Asynchronous);
-        let op = Op::Write { file: file.file, offset, length, buffer: frame, durable: true, access };
-        let completion = executor.perform(op).await;
-        completion.result?;
-        frame = completion.buffer.expect("a write gives its buffer back");
-    }
-    Ok(())
 }
 
 /// Brings a new file to its full size, step by step.

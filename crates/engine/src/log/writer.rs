@@ -1,8 +1,8 @@
 //! Submits log writes, notes their completion and moves the durable position.
 
-use super::batches::Taken;
+use super::batches::{FIRST, Taken};
 use super::buffer::Piece;
-use super::{Log, SyncMethod, page};
+use super::{Inner, Log, SyncMethod, page};
 use base::Lsn;
 use driver::{Access, Completion, Fault, Frame, Op, Work};
 use executor::{Executor, WaitQueue};
@@ -78,7 +78,12 @@ impl Log {
         let inner = self.inner.borrow();
         self.failed.borrow().is_none()
             && self.may_write()
-            && (inner.batches.ready() > 0 || self.demand.get().0 > inner.buffer.start())
+            && (inner.batches.has_ready() || self.may_cut(&inner))
+    }
+
+    /// Whether something is demanded of the buffer that could be submitted.
+    fn may_cut(&self, inner: &Inner) -> bool {
+        self.demand.get().0 > inner.buffer.start() && inner.batches.may_submit_next()
     }
 
     /// Submits the first batch that is ready; if there is none, cuts the buffer where something is demanded of it. Paying
@@ -86,7 +91,7 @@ impl Log {
     fn write_next(&self, access: Access) {
         let taken = {
             let inner = &mut *self.inner.borrow_mut();
-            if inner.batches.ready() == 0 && self.demand.get().0 > inner.buffer.start() {
+            if !inner.batches.has_ready() && self.may_cut(inner) {
                 inner.cut(false);
             }
             inner.batches.take_ready(self.executor.now())
@@ -116,7 +121,8 @@ impl Log {
             return self.submit_twice(duplex, Piece { position, length, frame });
         }
         let log = self.this.upgrade().expect("borrowed from an Rc");
-        if let Some(buffer) = self.write_buffer.get()
+        if number > FIRST
+            && let Some(buffer) = self.write_buffer.get()
             && let Some(offset) = buffer.take(position, length as u64)
         {
             let (file, length) = (buffer.file(), length as u32);
@@ -124,7 +130,7 @@ impl Log {
             self.executor.submit(op, move |completion| log.buffered(number, position, length, completion));
             return;
         }
-        let durable = self.settings.durable && self.settings.method() == SyncMethod::SyncWrite;
+        let durable = number == FIRST || self.settings.durable && self.settings.method() == SyncMethod::SyncWrite;
         // What was paid may have been for room that the write buffer no longer has.
         let access = if self.synchronous { access } else { Access::Asynchronous };
         let op = self.write_op(position, length as u32, frame, (durable, access));

@@ -97,7 +97,7 @@ fn live(site: &Site, settings: &Settings, ledger: &Rc<RefCell<Ledger>>, seed: u6
                 }
                 Ok((found, scan)) => {
                     *outcome.borrow_mut() = check(&found, &mut ledger.borrow_mut());
-                    scan.finish().await.expect("room is kept")
+                    scan.finish()
                 }
             }
         } else {

@@ -105,7 +105,7 @@ fn a_gap_of_writes_in_flight_is_the_tail() {
             let tail = scan.tail.expect("at the end");
             let behind = site_has_page_behind(&site, tail);
             gaps += u64::from(behind);
-            let log = scan.finish().await.expect("taken up");
+            let log = scan.finish();
             let more = commit_pages(&log, 2).await;
             let (again, _) = machine.scan(&settings, Lsn::ZERO, log.durable()).await.expect("sound");
             assert_same(&again, &[&model[..found.len()], &more[..]].concat());
