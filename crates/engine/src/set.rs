@@ -61,6 +61,7 @@ mod rooms;
 mod schema;
 mod secondary;
 mod segment;
+mod spread;
 mod stable;
 mod versions;
 mod visit;
@@ -74,6 +75,7 @@ pub use load::{Share, Verified, Verifier};
 pub use repeat::{Away, Malformed, Repeat, Sorted, Stopped};
 pub use schema::{Field, FieldError, FieldType, FieldValue, RecordType};
 pub use secondary::Secondary;
+pub use spread::{Located, Lookup, SHARES, Stretch};
 pub(crate) use versions::SetVersion;
 pub(crate) use visit::position as visit_position;
 

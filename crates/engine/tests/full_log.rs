@@ -114,11 +114,11 @@ fn survives_openings(settings: &Settings, openings: u64) {
 #[test]
 fn openings_take_nothing_of_a_full_log() {
     survives_openings(&settings(None, SyncMethod::SyncWrite), 1_000);
-    survives_openings(&settings(None, SyncMethod::WriteThenSync), 300);
+    survives_openings(&settings(None, SyncMethod::WriteThenSync), 120);
 }
 
 #[test]
 fn openings_take_nothing_of_a_full_log_on_two_devices() {
-    survives_openings(&settings(Some(Acknowledged::Both), SyncMethod::WriteThenSync), 300);
-    survives_openings(&settings(Some(Acknowledged::First), SyncMethod::SyncWrite), 300);
+    survives_openings(&settings(Some(Acknowledged::Both), SyncMethod::WriteThenSync), 120);
+    survives_openings(&settings(Some(Acknowledged::First), SyncMethod::SyncWrite), 120);
 }

@@ -15,9 +15,9 @@ use super::batch::{Batch, Decoded, Step};
 use crate::Result;
 use crate::database::Database;
 use crate::log::record::Body;
-use crate::set::{Repeat, Stopped};
+use crate::set::{Away, Repeat, SHARES, Stopped};
 use base::PartitionId;
-use executor::{JoinHandle, WaitQueue};
+use executor::{Executor, JoinHandle, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -142,11 +142,14 @@ async fn repeat(database: &Database, partition: PartitionId, work: Work, beside:
     // Without its set, a change belongs to a creation that was cut off before anybody could use it.
     let Some(mut away) = sets.borrow_mut().send_away(partition) else { return Ok(()) };
     let (batch, mut changes) = work;
+    if beside && away.may_spread(changes.len()) {
+        changes = spread(executor, &mut away, &batch, changes).await?;
+    }
     let (mut from, mut stopped);
     from = 0;
     loop {
         let left = (changes.len() - from) as u64;
-        if beside {
+        if beside && left > 0 {
             let batch = Arc::clone(&batch);
             let repeating = move || {
                 let stopped = away.repeat(batch.bytes(), &changes, from);
@@ -169,4 +172,36 @@ async fn repeat(database: &Database, partition: PartitionId, work: Work, beside:
             }
         }
     }
+}
+
+/// Has computations repeat a set's changes side by side. Returns, in their order, those that have to follow alone.
+async fn spread(executor: &Executor, away: &mut Away, batch: &Arc<Batch>, changes: Vec<Repeat>) -> Result<Vec<Repeat>> {
+    let each = (changes.len() / SHARES) as u64;
+    let changes = Arc::new(changes);
+    let locating = away.lookups().into_iter().map(|lookup| {
+        let changes = Arc::clone(&changes);
+        executor.begin_compute(each * REPEAT_INSTRUCTIONS / 2, move || {
+            let located = lookup.locate(&changes);
+            (lookup, located)
+        })
+    });
+    let (mut located, mut left) = (Vec::new(), Vec::new());
+    for lookup in locating.collect::<Vec<_>>() {
+        let (lookup, found) = lookup.join().await?;
+        away.end_lookup(lookup);
+        located.push(found);
+    }
+    let repeating = away.stretches(located, &mut left).into_iter().map(|mut stretch| {
+        let batch = Arc::clone(batch);
+        executor.begin_compute(stretch.changes() as u64 * REPEAT_INSTRUCTIONS / 2, move || {
+            let done = stretch.repeat(batch.bytes());
+            (stretch, done)
+        })
+    });
+    for stretch in repeating.collect::<Vec<_>>() {
+        let (stretch, done) = stretch.join().await?;
+        done.map_err(|what| batch.damage(what))?;
+        away.end_stretch(stretch, &mut left);
+    }
+    Ok(left)
 }

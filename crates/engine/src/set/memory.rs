@@ -24,7 +24,7 @@ use std::ops::Range;
 /// Segments tried before an insert asks for a new one.
 const SEGMENTS_TRIED_MAX: usize = 8;
 /// So much of a record's memory is asked for: where its header, its key and the beginning of its value are.
-const FORESEEN_BYTES: usize = 128;
+pub(super) const FORESEEN_BYTES: usize = 128;
 /// A segment is compacted only for at least this part of it.
 const COMPACTED_MIN: usize = 32;
 
@@ -35,7 +35,7 @@ pub(super) struct Set {
     /// Bytes of each segment that inserts leave free.
     reserve: usize,
     /// The logarithm of the number of places in a segment.
-    shift: u32,
+    pub(super) shift: u32,
     pub(super) segments: Vec<Segment>,
     rooms: Rooms,
     /// The segment that inserts go to while it has room.

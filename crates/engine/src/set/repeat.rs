@@ -17,13 +17,13 @@ use thiserror::Error;
 
 /// The buckets of so many changes are asked for together, then their records: to get at a record is two waits for memory. In
 /// short loops, because asking itself waits where a page table is to be read, and the processor looks ahead only so far.
-const TOGETHER: usize = 32;
+pub(super) const TOGETHER: usize = 32;
 
 /// A change that is to be repeated: the hash of its key, and where its redo stands among the bytes of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeat {
-    hash: u64,
-    at: u32,
+    pub(super) hash: u64,
+    pub(super) at: u32,
 }
 
 /// Changes by set, those of each in their order.
@@ -46,7 +46,7 @@ pub enum Stopped {
 
 /// A set out of its place. It owns all that it needs to repeat changes, so it may do so beside the engine's thread.
 pub struct Away {
-    set: Box<Set>,
+    pub(super) set: Box<Set>,
     /// Frames for new segments.
     frames: Vec<Frame>,
     changes: Changes,
@@ -209,24 +209,19 @@ impl Set {
             return Err(Refusal::Missing);
         }
         let found = self.find(key, hash).expect("nothing is lent during recovery");
+        if let Some(place) = found.filter(|_| self.secondaries.is_empty()) {
+            // Whatever a restart repeats was committed, so there is nothing to take back.
+            let (segment, at) = self.locate(place);
+            if self.segments[segment].repeat_in_place(at, &redo.action) {
+                return Ok(());
+            }
+        }
         let done = match (redo.action, found) {
             (Action::Insert { value } | Action::Replace { value }, None) => {
                 self.insert(changes, (key, hash), value, ANY).map(|_| ())
             }
             (Action::Insert { value } | Action::Replace { value }, Some(place)) => {
                 self.put(changes, scratch, place, key, hash, value)
-            }
-            // A value is right whenever it is given, so there is nothing to take back.
-            (Action::Patch { offset, bytes }, Some(place)) if self.secondaries.is_empty() => {
-                let (segment, at) = self.locate(place);
-                let part = offset..offset.saturating_add(bytes.len());
-                let found = &mut self.segments[segment];
-                // A later value may be shorter.
-                if let Some(part) = layout::value_mut(found.bytes_mut(), at).get_mut(part) {
-                    part.copy_from_slice(bytes);
-                    found.dirty = 0b11;
-                }
-                Ok(())
             }
             (Action::Patch { offset, bytes }, Some(place)) => {
                 let part = offset..offset.saturating_add(bytes.len());

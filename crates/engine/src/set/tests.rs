@@ -2,6 +2,7 @@
 
 mod damage;
 mod history;
+mod spread;
 mod visit;
 
 use super::*;
