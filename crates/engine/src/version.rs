@@ -23,6 +23,7 @@
 
 mod chain;
 mod commit;
+mod entries;
 mod ghosts;
 mod history;
 mod keep;
@@ -40,6 +41,8 @@ mod space;
 mod tests;
 
 pub(crate) use chain::Before;
+pub(crate) use entries::Rest;
+pub(crate) use ghosts::Ghost;
 pub(crate) use own::Change;
 pub(crate) use pace::{Pace, Readers};
 pub(crate) use read::{Past, Viewing};
@@ -179,7 +182,7 @@ impl Versions {
         (owner, change): (Owner, Change),
         name: Resource,
         (partition, key): (PartitionId, &[u8]),
-        (before, ghost): (Before<'_>, Option<Vec<u8>>),
+        (before, ghosts): (Before<'_>, Vec<Ghost>),
     ) {
         let own = self.own.of(owner);
         let is_patch = matches!(before, Before::Patch(..));
@@ -195,12 +198,12 @@ impl Versions {
                     // No snapshot lies behind the record's last commit. One that begins now looks into undo lists.
                     if self.snapshots.newest().is_none_or(|newest| newest < below.commit) {
                         own.leave_out(change);
-                        if let (Target::Extent(extent, _), Some(name)) = (below.target(), &ghost)
+                        if let Target::Extent(extent, _) = below.target()
                             && self.history.has(extent)
-                            && self.history.haunt(extent, partition, name)
                         {
                             // A snapshot that sees an earlier state has to find the record.
-                            self.ghosts.add(partition, name);
+                            let new = ghosts.into_iter().filter(|ghost| self.history.haunt(extent, ghost));
+                            new.for_each(|ghost| self.ghosts.add(&ghost));
                         }
                         return;
                     }
@@ -208,9 +211,11 @@ impl Versions {
                 if let Target::Private(of, earlier) = below.target() {
                     debug_assert_eq!(of, owner, "two transactions change a record at a time");
                     let earlier = &mut own.versions[earlier];
-                    if let (None, Some(name)) = (&earlier.ghost, &ghost) {
-                        self.ghosts.add(partition, name);
-                        earlier.ghost.clone_from(&ghost);
+                    for ghost in &ghosts {
+                        if !earlier.ghosts.contains(ghost) {
+                            self.ghosts.add(ghost);
+                            earlier.ghosts.push(ghost.clone());
+                        }
                     }
                     // What the record was before the transaction's first change is known, unless that left only a part of it.
                     if !below.is_patch() {
@@ -221,12 +226,10 @@ impl Versions {
                 below
             }
         };
-        if let Some(name) = &ghost {
-            self.ghosts.add(partition, name);
-        }
+        ghosts.iter().for_each(|ghost| self.ghosts.add(ghost));
         let start = own.bytes.len();
         Version { below, partition, key, before }.encode(&mut own.bytes);
-        own.versions.push(Private { name: Some(name), start, change, ghost });
+        own.versions.push(Private { name: Some(name), start, change, ghosts });
     }
 
     /// Drops the versions of an owner's changes that `goes` says are taken back.
@@ -239,12 +242,9 @@ impl Versions {
                 continue;
             }
             let Some(name) = private.name.take() else { continue };
-            let ghost = private.ghost.take();
-            let stored = own.stored(number);
-            let Version { below, partition, .. } = Version::decode(stored).expect("it was encoded");
-            if let Some(name) = ghost {
-                self.ghosts.remove(partition, &name);
-            }
+            let ghosts = std::mem::take(&mut private.ghosts);
+            let Version { below, .. } = Version::decode(own.stored(number)).expect("it was encoded");
+            ghosts.iter().for_each(|ghost| self.ghosts.remove(ghost));
             if self.head(name).target() == Target::Private(owner, number) {
                 self.set_head(name, below);
             }

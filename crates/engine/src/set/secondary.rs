@@ -109,10 +109,15 @@ impl Ordered {
         self.definition.key(value, &mut secondary).then_some(secondary)
     }
 
-    /// The first entry beyond `from`, a secondary key and a key.
-    pub(super) fn next(&self, from: Bound<(&[u8], &[u8])>) -> Option<(&[u8], &[u8])> {
+    /// The entries beyond `from`, secondary keys and keys, in order.
+    pub(super) fn beyond(&self, from: Bound<(&[u8], &[u8])>) -> impl Iterator<Item = (&[u8], &[u8])> {
         let from = from.map(|(secondary, key)| -> Entry { (secondary.into(), key.into()) });
-        self.entries.range((from, Bound::Unbounded)).next().map(|(secondary, key)| (&**secondary, &**key))
+        self.entries.range((from, Bound::Unbounded)).map(|(secondary, key)| (&**secondary, &**key))
+    }
+
+    /// Whether a record has this secondary key.
+    pub(super) fn has(&self, secondary: &[u8], key: &[u8]) -> bool {
+        self.beyond(Bound::Included((secondary, key))).next() == Some((secondary, key))
     }
 
     /// Fills the index anew.
@@ -192,7 +197,17 @@ impl Sets {
         secondary: usize,
         from: Bound<(&[u8], &[u8])>,
     ) -> Option<(&[u8], &[u8])> {
-        self.set(partition).secondaries[secondary].next(from)
+        self.set(partition).secondaries[secondary].beyond(from).next()
+    }
+
+    /// All of them.
+    pub(crate) fn entries_beyond(
+        &self,
+        partition: PartitionId,
+        secondary: usize,
+        from: Bound<(&[u8], &[u8])>,
+    ) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.set(partition).secondaries[secondary].beyond(from)
     }
 
     /// Whether a secondary index may change when this part of a value does.

@@ -4,59 +4,71 @@ use super::Sets;
 use super::changes::{Before, Shadow};
 use super::layout;
 use crate::lock::Owner;
-use crate::version;
 use base::PartitionId;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// A record before one change.
 pub(crate) struct SetVersion {
     pub partition: PartitionId,
     pub key: Vec<u8>,
-    pub before: SetBefore,
+    /// Its value, if it was there.
+    pub before: Option<Vec<u8>>,
     /// Whether the change deletes it.
     pub deletes: bool,
 }
 
-/// What it was.
-pub(crate) enum SetBefore {
-    Absent,
-    Value(Vec<u8>),
-    /// These bytes stood at this offset.
-    Patch(u32, Vec<u8>),
-}
-
-impl SetBefore {
-    pub(crate) fn as_before(&self) -> version::Before<'_> {
-        match self {
-            SetBefore::Absent => version::Before::Absent,
-            SetBefore::Value(value) => version::Before::Value(value),
-            SetBefore::Patch(offset, bytes) => version::Before::Patch(*offset, bytes),
-        }
-    }
-}
-
 impl Sets {
-    /// What the record of an owner's change `number` was before it. The value is whole if the change `is_last`: no later one
-    /// of the record is in the way.
-    pub(crate) fn version_before(&self, owner: Owner, number: usize, is_last: bool) -> SetVersion {
-        let changes = &self.owners[owner.0 as usize];
-        let shadow @ Shadow { set, place, before, .. } = changes.shadows[number];
-        let partition = PartitionId(set);
-        let (bytes, at) = self.set(partition).at(place);
-        let (key, value) = layout::record(bytes, at);
-        let saved = shadow.bytes(&changes.saved);
-        let before = match before {
-            Before::Nothing => SetBefore::Absent,
-            Before::Bytes { offset, .. } if is_last => {
-                let mut value = value.to_vec();
-                value[offset as usize..][..saved.len()].copy_from_slice(saved);
-                SetBefore::Value(value)
-            }
-            Before::Bytes { offset, .. } => SetBefore::Patch(offset, saved.to_vec()),
-            Before::Value { .. } => SetBefore::Value(saved.to_vec()),
-            // It stands there still.
-            Before::Here | Before::MovedTo(_) => SetBefore::Value(value.to_vec()),
+    /// What records were before an owner's changes of these numbers, of which the last is the owner's last.
+    pub(crate) fn versions_before(&self, owner: Owner, numbers: Range<usize>) -> Vec<SetVersion> {
+        let Some(changes) = self.owners.get(owner.0 as usize).filter(|_| !numbers.is_empty()) else {
+            return Vec::new();
         };
-        SetVersion { partition, key: key.to_vec(), before, deletes: matches!(shadow.before, Before::Here) }
+        // What a record is after a change is what it is before the next one of it.
+        let mut next: BTreeMap<(PartitionId, Vec<u8>), Option<Vec<u8>>> = BTreeMap::new();
+        let mut versions = Vec::with_capacity(numbers.len());
+        let first = numbers.start;
+        for number in numbers.rev() {
+            let shadow @ Shadow { set, place, before, .. } = changes.shadows[number];
+            let partition = PartitionId(set);
+            let (bytes, at) = self.set(partition).at(place);
+            let (key, value) = layout::record(bytes, at);
+            let saved = shadow.bytes(&changes.saved);
+            let name = (partition, key.to_vec());
+            let state = match before {
+                Before::Nothing => None,
+                Before::Bytes { offset, .. } => {
+                    let mut state = next.get(&name).cloned().flatten().unwrap_or_else(|| value.to_vec());
+                    state[offset as usize..][..saved.len()].copy_from_slice(saved);
+                    Some(state)
+                }
+                Before::Value { .. } => Some(saved.to_vec()),
+                // It stands there still.
+                Before::Here | Before::MovedTo(_) => Some(value.to_vec()),
+            };
+            let deletes = matches!(before, Before::Here);
+            if number > first {
+                next.insert(name.clone(), state.clone());
+            }
+            versions.push(SetVersion { partition, key: name.1, before: state, deletes });
+        }
+        versions.reverse();
+        versions
+    }
+
+    /// Shows the secondary keys that a record's value has, by index, and the indexes do not have for it any more.
+    pub(crate) fn lost_entries(
+        &self,
+        partition: PartitionId,
+        key: &[u8],
+        value: &[u8],
+        mut look: impl FnMut(usize, &[u8]),
+    ) {
+        for (number, secondary) in self.set(partition).secondaries.iter().enumerate() {
+            if let Some(of) = secondary.key(value).filter(|of| !secondary.has(of, key)) {
+                look(number, &of);
+            }
+        }
     }
 
     /// The value of `key` as it stands there, whoever reads it; [`Sets::get`] with no transaction.

@@ -11,9 +11,8 @@ use crate::Result;
 use crate::catalog::{Locking, Partition};
 use crate::lock::{Attempt, LockTable, Mode, Resource};
 use crate::set::{FieldValue, Refusal, Sets};
-use crate::version::Viewing;
+use crate::version::{Rest, Viewing};
 use base::PartitionId;
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::rc::Rc;
 
@@ -132,7 +131,7 @@ impl Transaction {
             return Ok(());
         }
         if let Some(viewing) = self.viewing() {
-            return self.range_past(viewing, partition, (secondary, &span), look).await;
+            return self.range_past(viewing, partition, (secondary, span), look).await;
         }
         if found.locking != Locking::Record {
             self.depart()?;
@@ -158,25 +157,38 @@ impl Transaction {
         }
     }
 
-    /// Shows the records of a span that the view sees. An index has the present only, so every record is looked at.
+    /// Shows the records of a span that the view sees.
     async fn range_past(
         &self,
         viewing: Viewing,
         partition: PartitionId,
-        (secondary, span): (usize, &Span),
+        (secondary, span): (usize, Span),
         mut look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        let mut within = BTreeMap::new();
-        let collect = |key: &[u8], value: &[u8]| {
-            let of = self.database.0.sets.borrow().secondary_key(partition, secondary, value);
-            if let Some(of) = of.filter(|of| *of >= span.from && span.contains(of)) {
-                within.insert((of, key.to_vec()), value.to_vec());
+        let (database, pace, view) = (&self.database, self.pace(), viewing.view);
+        let mut rest = Rest { last: None, from: span.from, to: span.to };
+        loop {
+            let step = database.step_of(&pace, || database.visit_entries(view, (partition, secondary), &rest))?;
+            let (found, next) = match step {
+                Ok(done) => done,
+                Err(refusal) => {
+                    database.overcome_refusal(partition, refusal).await?;
+                    continue;
+                }
+            };
+            for ((of, key), past) in found {
+                let Some(value) = database.all_the_way(view, partition, &key, past).await? else { continue };
+                let has_entry = database.0.sets.borrow().secondary_key(partition, secondary, &value) == Some(of);
+                if has_entry && !look(&key, &value) {
+                    return Ok(());
+                }
             }
-            true
-        };
-        self.database.scan_set_at(viewing.view, partition, &self.state.pace, collect).await?;
-        let _ended = within.iter().find(|((_, key), value)| !look(key, value));
-        Ok(())
+            match next {
+                Some(next) => rest = next,
+                None => return Ok(()),
+            }
+            database.pace(&pace).await;
+        }
     }
 
     /// Locks the entry behind `last` with the gap below it and copies its record; nothing at the end of the span, whose

@@ -2,9 +2,9 @@
 
 use super::chain::{self, Before, Link, Target, Version};
 use super::own::{Own, Private};
-use super::{LAZY_COMMITS, Versions};
+use super::{Ghost, LAZY_COMMITS, Versions};
 use crate::lock::Owner;
-use base::{Instant, Lsn, PartitionId};
+use base::{Instant, Lsn};
 use hashbrown::hash_map::Entry;
 
 /// Whether a version says no more than what can stand in the link to it.
@@ -55,10 +55,10 @@ impl Versions {
     /// needs it, where the chain goes on.
     fn commit_version(&mut self, own: &mut Own, number: usize, moved: &[Link], (commit, now): (Lsn, Instant)) -> Link {
         let Private { name: Some(_), start, .. } = own.versions[number] else { return Link::NOWHERE };
-        let ghost = own.versions[number].ghost.take();
+        let ghosts = std::mem::take(&mut own.versions[number].ghosts);
         let length = own.stored(number).len();
         let stored = &mut own.bytes[start..start + length];
-        let Version { below, partition, .. } = Version::decode(stored).expect("it was encoded");
+        let Version { below, .. } = Version::decode(stored).expect("it was encoded");
         let below = self.unless_gone(match below.target() {
             Target::Private(_, earlier) => moved[earlier],
             _ => below,
@@ -73,27 +73,24 @@ impl Versions {
         let is_needed =
             self.keeps_all() || is_patch || below.is_patch() || self.snapshots.any_between(below.commit, commit);
         if !is_needed {
-            if let Some(name) = &ghost {
-                self.settle(below, partition, name);
-            }
+            ghosts.iter().for_each(|ghost| self.settle(below, ghost));
             return below;
         }
         let (extent, at) = self.history.add(stored, (commit, now), self.extent_size);
-        if let Some(name) = &ghost {
-            self.settle(Link::extent(extent, at, commit, is_patch), partition, name);
-        }
-        Link::extent(extent, at, commit, is_patch)
+        let link = Link::extent(extent, at, commit, is_patch);
+        ghosts.iter().for_each(|ghost| self.settle(link, ghost));
+        link
     }
 
-    /// Has the ghost of a deleted record stay as long as the latest version of it: a scan for which the record was there finds
-    /// that by the ghost, also if the record was changed once more before it was deleted.
-    fn settle(&mut self, latest: Link, partition: PartitionId, name: &[u8]) {
+    /// Has a ghost stay as long as the latest version of its record: a scan for which the record was there finds that by the
+    /// ghost, also if the record was changed once more before.
+    fn settle(&mut self, latest: Link, ghost: &Ghost) {
         let stays = match latest.target() {
-            Target::Extent(extent, _) => self.history.haunt(extent, partition, name),
+            Target::Extent(extent, _) => self.history.haunt(extent, ghost),
             Target::Private(..) | Target::Added | Target::Nowhere => false,
         };
         if !stays {
-            self.ghosts.remove(partition, name);
+            self.ghosts.remove(ghost);
         }
     }
 }

@@ -2,9 +2,10 @@
 //! go to the undo space when memory is short, and are given up when nobody needs them.
 
 use super::chain;
+use super::ghosts::Ghost;
 use crate::checksum::checksum;
 use crate::temp;
-use base::{Instant, Lsn, PartitionId};
+use base::{Instant, Lsn};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
@@ -22,8 +23,8 @@ pub(super) struct Extent {
     /// Bytes of all of them.
     length: usize,
     versions: u64,
-    /// The names of records that one of them may have to show to a scan, and the present does not.
-    pub(super) ghosts: BTreeSet<(PartitionId, Vec<u8>)>,
+    /// Those of records that one of them may have to show to a scan, and the present does not.
+    pub(super) ghosts: BTreeSet<Ghost>,
     /// When the last of their changes was committed.
     pub(super) last_commit: Lsn,
     /// The time of the first.
@@ -81,9 +82,9 @@ impl History {
     }
 
     /// Has a ghost stay as long as an extent that is there; false if it does already.
-    pub(super) fn haunt(&mut self, extent: u32, partition: PartitionId, name: &[u8]) -> bool {
+    pub(super) fn haunt(&mut self, extent: u32, ghost: &Ghost) -> bool {
         let extent = &mut self.extents[(extent - self.first) as usize];
-        extent.ghosts.insert((partition, name.to_vec()))
+        extent.ghosts.insert(ghost.clone())
     }
 
     /// The version that begins at `at` in an extent.

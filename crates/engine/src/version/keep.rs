@@ -1,14 +1,14 @@
 //! What is kept, and from when on: the hooks of changes, and the first reader.
 
-use super::Change;
 use super::chain::Before;
+use super::{Change, Ghost};
 use crate::Database;
 use crate::catalog::{Locking, Organization};
 use crate::lock::{Owner, Resource};
 use crate::log::record::Undo;
 use crate::organization::append::{self, Position};
 use crate::page::{self, Edit, slotted};
-use crate::set::{SetVersion, visit_position};
+use crate::set::SetVersion;
 use crate::transaction::{State, key_hash, store_here};
 use crate::undo::UndoList;
 use base::{Lsn, PageId, PartitionId};
@@ -26,29 +26,31 @@ impl Database {
         let bytes = pool.peek(page).expect("whoever planned the change saw the page");
         let value = slotted::value(bytes, slot);
         let name = Resource::record(partition, key_hash(key));
-        self.keep((state.owner, Change::Update(number)), name, (partition, key), (Before::Value(value), None));
+        self.keep((state.owner, Change::Update(number)), name, (partition, key), (Before::Value(value), Vec::new()));
     }
 
     /// Keeps what an update has to put back: what the record was, or the part of it that has changed.
     fn keep_undo(&self, owner: Owner, number: usize, undo: &Undo<'_>) {
-        let (partition, key, before, ghost) = match *undo {
-            Undo::Remove { partition, key } => (partition, key, Before::Absent, None),
-            Undo::Insert { partition, key, value } => (partition, key, Before::Value(value), Some(key.to_vec())),
-            Undo::Replace { partition, key, value } => (partition, key, Before::Value(value), None),
+        let (partition, key, before, ghosts) = match *undo {
+            Undo::Remove { partition, key } => (partition, key, Before::Absent, Vec::new()),
+            Undo::Insert { partition, key, value } => {
+                (partition, key, Before::Value(value), vec![Ghost::in_tree(partition, key)])
+            }
+            Undo::Replace { partition, key, value } => (partition, key, Before::Value(value), Vec::new()),
             Undo::PatchValue { partition, key, offset, bytes } => {
-                (partition, key, Before::Patch(u32::from(offset), bytes), None)
+                (partition, key, Before::Patch(u32::from(offset), bytes), Vec::new())
             }
             Undo::PatchPage { page, offset, bytes } => return self.keep_object(owner, number, (page, offset), bytes),
             Undo::EraseAppended { page, slot } => {
                 let record = append::number(Position { page, slot });
                 let (name, key) = (Resource::record(page.partition, record), record.to_be_bytes());
                 let change = (owner, Change::Update(number));
-                return self.keep(change, name, (page.partition, &key), (Before::Added, None));
+                return self.keep(change, name, (page.partition, &key), (Before::Added, Vec::new()));
             }
             Undo::FreePage { .. } => return,
         };
         let name = Resource::record(partition, key_hash(key));
-        self.keep((owner, Change::Update(number)), name, (partition, key), (before, ghost));
+        self.keep((owner, Change::Update(number)), name, (partition, key), (before, ghosts));
     }
 
     fn keep_object(&self, owner: Owner, number: usize, (page, offset): (PageId, u16), bytes: &[u8]) {
@@ -59,7 +61,7 @@ impl Database {
         let slot = (usize::from(offset) - page::HEADER_SIZE) / record_size as usize;
         let object = u64::from(page.number) * u64::from(blocking_factor) + slot as u64;
         let (name, key) = (Resource::record(page.partition, object), object.to_be_bytes());
-        self.keep((owner, Change::Update(number)), name, (page.partition, &key), (Before::Value(bytes), None));
+        self.keep((owner, Change::Update(number)), name, (page.partition, &key), (Before::Value(bytes), Vec::new()));
     }
 
     fn keep(
@@ -67,7 +69,7 @@ impl Database {
         change: (Owner, Change),
         name: Resource,
         record: (PartitionId, &[u8]),
-        before: (Before<'_>, Option<Vec<u8>>),
+        before: (Before<'_>, Vec<Ghost>),
     ) {
         // Nobody but who adds a record at the end of a partition can change it, so it needs no lock for that.
         let has_one_writer = {
@@ -86,12 +88,19 @@ impl Database {
     pub(crate) fn keep_set_changes(&self, owner: Owner) {
         let sets = self.0.sets.borrow();
         let (from, to) = (self.0.versions.borrow_mut().own.of(owner).of_sets, sets.changes(owner));
-        for number in from..to {
-            let SetVersion { partition, key, before, deletes } = sets.version_before(owner, number, number + 1 == to);
-            let hash = key_hash(&key);
-            let ghost = deletes.then(|| [&visit_position(hash).to_be_bytes(), &key[..]].concat());
-            let name = Resource::record(partition, hash);
-            self.keep((owner, Change::OfSet(number)), name, (partition, &key), (before.as_before(), ghost));
+        for (number, version) in (from..to).zip(sets.versions_before(owner, from..to)) {
+            let SetVersion { partition, key, before, deletes } = version;
+            let mut ghosts = Vec::new();
+            if deletes {
+                ghosts.push(Ghost::in_set(partition, &key));
+            }
+            if let Some(value) = &before {
+                let lost = |secondary, of: &[u8]| ghosts.push(Ghost::in_index((partition, secondary), (of, &key)));
+                sets.lost_entries(partition, &key, value, lost);
+            }
+            let name = Resource::record(partition, key_hash(&key));
+            let before = before.as_deref().map_or(Before::Absent, Before::Value);
+            self.keep((owner, Change::OfSet(number)), name, (partition, &key), (before, ghosts));
         }
         self.0.versions.borrow_mut().own.of(owner).of_sets = to;
     }

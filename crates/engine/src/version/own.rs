@@ -1,6 +1,7 @@
 //! The versions of transactions that have not ended, by owner.
 
 use super::chain;
+use super::ghosts::Ghost;
 use crate::lock::{Owner, Resource};
 
 /// Which of a transaction's changes a version precedes, so that a rollback to a savepoint drops it.
@@ -20,8 +21,8 @@ pub(super) struct Private {
     /// Where its stored form begins.
     pub(super) start: usize,
     pub(super) change: Change,
-    /// The record's name among the ghosts, if it has been deleted since.
-    pub(super) ghost: Option<Vec<u8>>,
+    /// What led scans to the record before and does not any more.
+    pub(super) ghosts: Vec<Ghost>,
 }
 
 /// The versions of one transaction.

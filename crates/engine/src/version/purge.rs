@@ -49,9 +49,7 @@ impl Versions {
     pub(super) fn give_up(&mut self, horizon: Lsn) -> bool {
         let Some(extent) = self.history.take_oldest(horizon) else { return false };
         self.horizon = self.horizon.max(extent.last_commit);
-        for (partition, name) in extent.ghosts {
-            self.ghosts.remove(partition, &name);
-        }
+        extent.ghosts.iter().for_each(|ghost| self.ghosts.remove(ghost));
         true
     }
 

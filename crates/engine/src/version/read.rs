@@ -264,8 +264,8 @@ impl Database {
             Err(refusal) => return Ok(Err(refusal)),
         };
         let (first, end) = (visited.start.to_be_bytes(), visited.end.to_be_bytes());
-        for name in versions.ghosts.range(partition, (Bound::Included(&first), Bound::Excluded(&end))) {
-            let key = &name[first.len()..];
+        for ghost in versions.ghosts.range((partition, 0), (Bound::Included(&first), Bound::Excluded(&end))) {
+            let (_, key) = ghost.split();
             if sets.peek(partition, key, key_hash(key)).is_ok_and(|found| found.is_none()) {
                 note(key, None);
             }
@@ -275,6 +275,6 @@ impl Database {
 
     /// The keys of a b-tree within a range that no scan of the present finds, and one of a view may have to.
     pub(crate) fn ghosts_within(&self, partition: PartitionId, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Vec<Vec<u8>> {
-        self.0.versions.borrow().ghosts.range(partition, range).map(<[u8]>::to_vec).collect()
+        self.0.versions.borrow().ghosts.range((partition, 0), range).map(|ghost| ghost.split().1.to_vec()).collect()
     }
 }

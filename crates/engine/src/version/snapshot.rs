@@ -195,7 +195,7 @@ impl Snapshot {
         self.0.scan_set(partition, look).await
     }
 
-    /// As [`Transaction::range`], but it looks at every record of the set: an index has the present only.
+    /// As [`Transaction::range`].
     ///
     /// # Errors
     /// As there, without [`crate::Error::Deadlock`].

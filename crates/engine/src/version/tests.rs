@@ -45,7 +45,7 @@ struct Model {
 }
 
 /// Waits for `work`, but not for locks that nobody will release.
-async fn unless_blocked<T>(executor: &Executor, work: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn unless_blocked<T>(executor: &Executor, work: impl Future<Output = T>) -> Option<T> {
     let (mut work, mut patience) = (pin!(work), pin!(executor.sleep_ns(1_000_000_000)));
     poll_fn(|context| {
         if let Poll::Ready(done) = work.as_mut().poll(context) {
@@ -321,7 +321,7 @@ async fn history(executor: &Executor, seed: u64) -> Result<u64> {
 }
 
 /// Runs `work` on an ideal machine.
-fn on_a_machine<T>(work: impl AsyncFnOnce(&Executor) -> Result<T>) -> Result<T> {
+pub(super) fn on_a_machine<T>(work: impl AsyncFnOnce(&Executor) -> Result<T>) -> Result<T> {
     let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let done = executor.run(work(&executor));
