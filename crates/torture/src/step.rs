@@ -41,8 +41,8 @@ impl FaultKind {
             FaultKind::Kill => "kill",
             FaultKind::Error => "error",
             FaultKind::Flip => "flipped bit",
-            FaultKind::Decay => "decay at rest",
-            FaultKind::Slow => "slow device",
+            FaultKind::Decay => "decay",
+            FaultKind::Slow => "slow",
             FaultKind::Hung => "hung",
         }
     }
