@@ -26,7 +26,7 @@ impl Log {
     /// there is one.
     ///
     /// # Errors
-    /// [`Error::Setting`], or the driver's [`Error::Input`].
+    /// [`Setting`](crate::Error::Setting), or the driver's [`Input`](crate::Error::Input).
     pub async fn create(executor: &Executor, device: &str, settings: &Settings) -> Result<Rc<Log>> {
         settings.check_capacity(settings.capacity)?;
         let first = (crate::database::device(executor, device)?, device);
