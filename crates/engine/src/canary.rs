@@ -34,6 +34,8 @@ pub enum Canary {
     LostCopyRead,
     /// Checkpoints give up log that dirty pages and active transactions need.
     EarlyTruncation,
+    /// Clusters of temporary space are taken as they are read.
+    UnverifiedCluster,
 }
 
 #[cfg(feature = "canary")]

@@ -37,6 +37,8 @@ pub struct Scene {
     pub errors: Cell<u64>,
     /// Whether a bit was flipped, so that damage may show.
     pub flipped: Cell<bool>,
+    /// Whether one was flipped in temporary space, so that a sort or a join may find damage.
+    pub temp_flipped: Cell<bool>,
     /// The driver's hash of all events.
     pub hash: Cell<u64>,
     /// How many events there were.
@@ -126,6 +128,8 @@ impl Adversary {
             },
             ("undo.space", OpKind::Read) => Step::UndoSpaceRead,
             ("undo.space", _) => Step::UndoSpaceWrite,
+            (engine::temp::FILE, OpKind::Read) => Step::TempRead,
+            (engine::temp::FILE, OpKind::Write) => Step::TempWrite,
             (_, OpKind::Sync) => Step::DataSync,
             (_, OpKind::Read) => match phase {
                 Phase::Opening if !self.log_opened => Step::RedoRead,
@@ -206,7 +210,8 @@ impl Adversary {
                     let device = &self.devices[usize::from(device.0)];
                     let bit = self.random.below(8) as u8;
                     if self.driver.media().flip_bit(device, &file, byte, bit).is_ok() {
-                        self.scene.flipped.set(true);
+                        let flipped = if step.is_temporary() { &self.scene.temp_flipped } else { &self.scene.flipped };
+                        flipped.set(true);
                         self.scene.coverage.borrow_mut().hit(FaultKind::Flip, step);
                     }
                 }

@@ -3,6 +3,7 @@
 use crate::Kind;
 use crate::coverage::pairs;
 use crate::isolation::Contention;
+use crate::spill;
 use base::Random;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use engine::buffer::replacement::Policy;
@@ -77,6 +78,8 @@ pub struct Configuration {
     pub pause_ns_max: u64,
     /// What the clients do who meet on few records, if that is what the seed is about: nobody else works then.
     pub contention: Option<Contention>,
+    /// Whether somebody sorts and joins beside the others.
+    pub spills: bool,
     /// How many lives end in some fault.
     pub lives: u64,
     /// How many transactions each client runs in a life.
@@ -107,6 +110,7 @@ impl Configuration {
             one_of(random, &[256 << 10, 512 << 10, 1 << 20, 4 << 20])
         };
         let (second, silence_ns_max) = second_log(seed);
+        let temp = spill::settings(seed).filter(|_| contention.is_none());
         let (mut hierarchy, volatile_tiers) = hierarchy(&mut Random::stream(seed, "hierarchy"), tiny);
         if let (Some(_), Some(buffer)) = (&second, &mut hierarchy.write_buffer) {
             buffer.log_bytes = 0;
@@ -151,6 +155,7 @@ impl Configuration {
                 sweep,
                 logging,
                 multiprogramming_level: one_of(random, &[2, 4, 64]),
+                temp: temp.clone().unwrap_or_default(),
                 undo: contention.as_ref().map_or_else(Default::default, |contention| contention.undo.clone()),
                 ..Settings::default()
             },
@@ -181,6 +186,7 @@ impl Configuration {
             } else {
                 0.0
             },
+            spills: temp.is_some(),
             pause_ns_max: one_of(random, &[0, 0, 2_000, 20_000]) * MICROSECOND_NS,
             contention,
             lives: if tiny { options.lives_max } else { random.between(1, options.lives_max) },

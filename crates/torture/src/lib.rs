@@ -3,7 +3,7 @@
 //! One seed is one story: a database of a random configuration lives several lives on the same media. In each life clients
 //! work (Debit-Credit on shared rows; records of all sizes, each client its own) while an [adversary](crate::Plan) cuts the
 //! power, kills the program, fails reads, writes and syncs, flips bits and slows devices, in restart as well as in normal
-//! operation. At the beginning of each life, and at the end of the story, everything is compared with what the clients were
+//! operation. Some seeds sort and join beside that, in temporary space that is hurt as well. At the beginning of each life, and at the end of the story, everything is compared with what the clients were
 //! told: every acknowledged transaction is there, no other half there.
 //!
 //! A seed of the [other kind](Kind::Isolation) has its clients meet on few records, records what they are shown, and looks for
@@ -29,6 +29,7 @@ mod plan;
 mod procedure;
 mod records;
 mod rot;
+mod spill;
 mod stage;
 mod step;
 mod story;

@@ -7,7 +7,7 @@ use crate::plan::Plan;
 use crate::procedure::procedures;
 use crate::stage::Stage;
 use crate::truth::Truth;
-use crate::{Configuration, debit_credit, isolation, records, verify};
+use crate::{Configuration, debit_credit, isolation, records, spill, verify};
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Halt;
@@ -270,6 +270,9 @@ async fn work(stage: &Rc<Stage>, database: &Database, random: &mut Random) {
     }
     for number in 0..configuration.record_clients {
         employ(stage, records::client(Rc::clone(stage), database.clone(), number));
+    }
+    if configuration.spills {
+        employ(stage, spill::client(Rc::clone(stage), database.clone()));
     }
     let deadline = stage.executor.now().plus_ns(WORK_MAX_NS);
     while stage.working.get() > 0 && !stage.over.get() {

@@ -40,7 +40,8 @@ pub struct Plan {
 }
 
 fn target(random: &mut Random, kind: Kind, admitted: impl Fn(Step) -> bool) -> Target {
-    let steps: Vec<Step> = Step::ALL.into_iter().filter(|step| step.is_met_by(kind) && admitted(*step)).collect();
+    let steps: Vec<Step> =
+        Step::ALL.into_iter().filter(|step| step.is_met_by(kind) && admitted(*step) && !step.is_temporary()).collect();
     let step = *random.choose(&steps).expect("some step is admitted");
     // Operations of some steps are few in a life; of a frequent one the first are as interesting as the hundredth.
     let mean = match step {
@@ -55,6 +56,23 @@ fn target(random: &mut Random, kind: Kind, admitted: impl Fn(Step) -> bool) -> T
 }
 
 impl Plan {
+    /// The same with what goes wrong in temporary space besides. Nothing in it lasts, so a bit may flip in any life.
+    pub fn with_temporary(mut self, random: &mut Random) -> Plan {
+        let at = |random: &mut Random, step| Target { step, nth: random.exponential(15.0) as u64 + 1 };
+        if random.chance(0.3) {
+            let step = if random.chance(0.5) { Step::TempWrite } else { Step::TempRead };
+            self.errors.push(at(random, step));
+        }
+        if random.chance(0.3) {
+            let step = if random.chance(0.5) { Step::TempWrite } else { Step::TempRead };
+            self.cut = Some(Moment::Target(at(random, step), random.below(3)));
+        }
+        if self.flip.is_none() && random.chance(0.4) {
+            self.flip = Some(at(random, Step::TempWrite));
+        }
+        self
+    }
+
     /// Draws a plan for a seed of this kind; `flips` allows a bit to flip, after which damage may show.
     pub fn draw(random: &mut Random, kind: Kind, flips: bool) -> Plan {
         let cut = random.chance(0.85).then(|| {

@@ -97,6 +97,10 @@ pub enum Step {
     SegmentWrite,
     /// A sweep makes a copy of the backup durable.
     SegmentSync,
+    /// A sort or a join writes what its memory does not hold.
+    TempWrite,
+    /// A sort or a join reads it back.
+    TempRead,
     /// Pages are made durable.
     DataSync,
     /// A file grows.
@@ -109,7 +113,7 @@ pub enum Step {
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 27] = [
+    pub const ALL: [Step; 29] = [
         Step::Create,
         Step::Open,
         Step::HomeRead,
@@ -133,6 +137,8 @@ impl Step {
         Step::SegmentRead,
         Step::SegmentWrite,
         Step::SegmentSync,
+        Step::TempWrite,
+        Step::TempRead,
         Step::DataSync,
         Step::Resize,
         Step::UndoSpaceRead,
@@ -165,6 +171,8 @@ impl Step {
             Step::SegmentRead => "segment read",
             Step::SegmentWrite => "segment write",
             Step::SegmentSync => "backup sync",
+            Step::TempWrite => "temp write",
+            Step::TempRead => "temp read",
             Step::DataSync => "data sync",
             Step::Resize => "resize",
             Step::UndoSpaceRead => "undo space read",
@@ -176,17 +184,30 @@ impl Step {
     /// that no later one vouches for may be missing after any power cut.
     pub fn flips(self) -> bool {
         let pages = matches!(self, Step::RedoWrite | Step::UndoWrite | Step::PageWrite | Step::TierWrite);
-        pages || matches!(self, Step::HomeWrite | Step::Staging | Step::SegmentWrite | Step::UndoSpaceWrite)
+        pages
+            || matches!(
+                self,
+                Step::HomeWrite | Step::Staging | Step::SegmentWrite | Step::UndoSpaceWrite | Step::TempWrite
+            )
     }
 
-    /// Whether seeds of this kind come by the step: only those of isolation read the past.
+    /// Whether seeds of this kind come by the step: only those of isolation read the past, and only the
+    /// others sort and join.
     pub fn is_met_by(self, kind: Kind) -> bool {
-        kind == Kind::Isolation || !matches!(self, Step::UndoSpaceRead | Step::UndoSpaceWrite)
+        match self {
+            Step::UndoSpaceRead | Step::UndoSpaceWrite => kind == Kind::Isolation,
+            step => kind == Kind::Durability || !step.is_temporary(),
+        }
     }
 
     /// Whether the step reads, writes or syncs, and so can fail or be slow.
     pub fn transfers(self) -> bool {
         !matches!(self, Step::Open | Step::Resize)
+    }
+
+    /// Whether the step is one of temporary space, which few seeds use.
+    pub fn is_temporary(self) -> bool {
+        matches!(self, Step::TempWrite | Step::TempRead)
     }
 
     /// Whether what the step wrote is let decay.

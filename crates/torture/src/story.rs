@@ -146,6 +146,10 @@ impl Story {
             if self.world.configuration.settings.log.second.is_some() {
                 plan = plan.with_two_logs(&mut Random::stream(self.world.seed, &format!("hung {life}")));
             }
+            if self.world.configuration.spills {
+                plan =
+                    plan.with_temporary(&mut Random::stream(self.world.seed, &format!("temporary space, life {life}")));
+            }
             if !self.live(plan, Purpose::Work) {
                 return;
             }

@@ -82,6 +82,12 @@ fn first_failure_with_sets(canary: Canary, seeds: usize, suits: impl Fn(&Configu
 }
 
 #[test]
+fn a_cluster_that_nobody_verifies_is_found() {
+    let is_suitable = |seed: &u64| Configuration::draw(*seed, Options::QUICK).spills;
+    first_failure_among(Canary::UnverifiedCluster, (0..).filter(is_suitable).take(60));
+}
+
+#[test]
 fn an_action_repeated_twice_is_found() {
     first_failure_with_sets(Canary::RepeatedAction, 80, |drawn| drawn.settings.logging == Logging::Actions);
 }

@@ -7,6 +7,7 @@
 //! ```
 
 use super::row::{self, HEAD_MAX, Shape};
+use crate::canary::{Canary, is_planted};
 use crate::checksum::block_checksum;
 use driver::Frame;
 
@@ -25,6 +26,9 @@ pub(super) fn used(cluster: &[u8]) -> usize {
 
 /// Whether this is cluster `number` of this run as it was written; if not, what is wrong.
 pub(super) fn verify(cluster: &[u8], run: u64, number: u32) -> Result<(), String> {
+    if is_planted(Canary::UnverifiedCluster) {
+        return Ok(());
+    }
     let used = word(cluster, 4) as usize;
     if used > cluster.len() - HEADER || block_checksum(&cluster[..HEADER + used]) != word(cluster, 0) {
         return Err("its checksum does not match".to_owned());
