@@ -82,6 +82,11 @@ impl State {
         State { id, undo: Rc::new(RefCell::new(undo)), wrote: true, ..State::default() }
     }
 
+    /// The transaction's level.
+    pub(crate) fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
     /// How many updates it would have to take back.
     pub(crate) fn updates(&self) -> usize {
         self.undo.borrow().len()

@@ -24,6 +24,7 @@
 mod chain;
 mod commit;
 mod entries;
+mod fences;
 mod ghosts;
 mod history;
 mod keep;
@@ -54,6 +55,7 @@ use crate::lock::{Owner, Resource};
 use crate::transaction::{Stored, read_stored};
 use base::{Instant, Lsn, PartitionId};
 use chain::{Link, Target, Version};
+use fences::Fences;
 use foldhash::fast::FixedState;
 use ghosts::Ghosts;
 use hashbrown::HashMap;
@@ -91,6 +93,7 @@ pub(crate) struct Versions {
     own: Owners,
     history: History,
     ghosts: Ghosts,
+    fences: Fences,
     /// What was committed after it can be taken back, as far as it is needed.
     horizon: Lsn,
     moments: Moments,
@@ -312,7 +315,11 @@ impl Versions {
         state: Option<Vec<u8>>,
     ) -> Result<Past, Error> {
         self.check(view)?;
-        let mut past = Past { state, rest: self.head(name) };
+        let rest = self.head(name);
+        if rest.target() == Target::Nowhere && self.fences.hides(view.at, record.0, record.1) {
+            return Ok(Past { state: None, rest });
+        }
+        let mut past = Past { state, rest };
         while self.step_back(view, record, &mut past) {}
         Ok(past)
     }

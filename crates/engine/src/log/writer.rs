@@ -76,9 +76,7 @@ impl Log {
 
     fn writer_has_work(&self) -> bool {
         let inner = self.inner.borrow();
-        self.failed.borrow().is_none()
-            && self.may_write()
-            && (inner.batches.has_ready() || self.may_cut(&inner))
+        self.failed.borrow().is_none() && self.may_write() && (inner.batches.has_ready() || self.may_cut(&inner))
     }
 
     /// Whether something is demanded of the buffer that could be submitted.

@@ -256,7 +256,7 @@ impl crate::Database {
         Ok(*place)
     }
 
-    fn append_page_count(&self, partition: PartitionId) -> Result<u32, Need> {
+    pub(crate) fn append_page_count(&self, partition: PartitionId) -> Result<u32, Need> {
         let pool = self.0.buffer.pool().borrow();
         Ok(allocator::read(pool.page(PageId::new(partition, 0))?).page_count)
     }

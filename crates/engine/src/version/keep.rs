@@ -9,7 +9,7 @@ use crate::log::record::Undo;
 use crate::organization::append::{self, Position};
 use crate::page::{self, Edit, slotted};
 use crate::set::SetVersion;
-use crate::transaction::{State, key_hash, store_here};
+use crate::transaction::{Isolation, State, key_hash, store_here};
 use crate::undo::UndoList;
 use base::{Lsn, PageId, PartitionId};
 
@@ -18,6 +18,12 @@ impl Database {
     #[cold]
     pub(crate) fn keep_before(&self, state: &State, undo: &Undo<'_>, edits: &[Edit<'_>]) {
         let number = state.updates();
+        if let Undo::EraseAppended { page, slot } = *undo
+            && state.isolation() == Isolation::Serializable
+            && self.leave_addition_out((state.owner, number), Position { page, slot })
+        {
+            return;
+        }
         let Undo::PatchValue { partition, key, .. } = *undo else { return self.keep_undo(state.owner, number, undo) };
         let [Edit { page, change: page::Change::PatchValue { slot, .. } }] = *edits else {
             unreachable!("a part of a value is changed by one edit")
@@ -51,6 +57,28 @@ impl Database {
         };
         let name = Resource::record(partition, key_hash(key));
         self.keep((owner, Change::Update(number)), name, (partition, key), (before, ghosts));
+    }
+
+    /// Whether nobody needs to be told one by one that a record was added, because it stands behind a fence. Sets one where
+    /// there is none for the snapshots that are there.
+    fn leave_addition_out(&self, (owner, number): (Owner, usize), position: Position) -> bool {
+        let (partition, mut versions) = (position.page.partition, self.0.versions.borrow_mut());
+        let Some(newest) = versions.snapshots.newest().filter(|_| versions.is_lazy) else { return false };
+        if let Some(first) = versions.fences.first_behind(partition, newest) {
+            let is_behind = first <= append::number(position);
+            if is_behind {
+                versions.own.of(owner).leave_out(Change::Update(number));
+            }
+            return is_behind;
+        }
+        // No record stands on a page that the partition does not have yet.
+        if let Ok(pages) = self.append_page_count(partition) {
+            let (first, begun) =
+                (append::number(Position { page: PageId::new(partition, pages), slot: 0 }), versions.latest);
+            assert!(newest < begun, "a snapshot is older than the commits since it began");
+            versions.fences.set(partition, first, begun);
+        }
+        false
     }
 
     fn keep_object(&self, owner: Owner, number: usize, (page, offset): (PageId, u16), bytes: &[u8]) {

@@ -1,6 +1,7 @@
 //! Giving up versions that nobody needs any more, and those that there is no room for.
 
 use super::chain::{Link, Target};
+use super::fences::Fences;
 use super::ghosts::Ghosts;
 use super::history::History;
 use super::{HEADS_SWEPT_MIN, Versions};
@@ -29,6 +30,7 @@ impl Versions {
             let from = Instant::from_ns(now.ns().saturating_sub(self.settings.retention_ns));
             horizon = horizon.min(self.moments.forget_before(from).unwrap_or(Lsn::ZERO));
         }
+        self.fences.forget_before(horizon);
         while self.give_up(horizon) {}
         while self.history.bytes() > self.settings.size && self.give_up(Lsn::MAX) {
             self.given_up += 1;
@@ -59,6 +61,7 @@ impl Versions {
         self.heads.clear();
         self.own.clear();
         self.ghosts = Ghosts::default();
+        self.fences = Fences::default();
         while self.history.take_oldest(Lsn::MAX).is_some() {}
     }
 }

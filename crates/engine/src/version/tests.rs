@@ -375,6 +375,56 @@ fn a_long_reader_costs_one_version_of_each_record() {
 }
 
 #[test]
+fn records_added_behind_a_fence_are_hidden_from_those_who_were_there_and_shown_to_others() {
+    on_a_machine(async |executor| {
+        let (database, _) = spilling(executor, 1 << 30).await?;
+        let log = database.create_partition(PartitionSpec::append("log")).await?;
+        let add = async |count: u8| {
+            for number in 0..count {
+                database.transaction(async |tx| tx.append(log, &[number; 100]).await.map(|_| ())).await?;
+            }
+            Ok::<_, Error>(())
+        };
+        let seen = async |snapshot: &mut Snapshot| {
+            let mut count = 0;
+            let look = |_, _: &[u8]| {
+                count += 1;
+                true
+            };
+            snapshot.scan_appended(log, look).await?;
+            Ok::<_, Error>(count)
+        };
+        add(10).await?;
+        let mut first = database.snapshot().await?;
+        add(200).await?;
+        let heads = || database.0.versions.borrow().heads.len();
+        assert!((1..100).contains(&heads()), "{} records are told one by one", heads());
+        let mut writer = database.begin_at(Isolation::Snapshot).await?;
+        let mut open = database.begin().await?;
+        open.append(log, &[1; 100]).await?;
+        writer.append(log, &[2; 100]).await?;
+        let mut second = database.snapshot().await?;
+        add(200).await?;
+        open.commit().await?;
+        add(100).await?;
+        let mut own = 0;
+        let look = |_, _: &[u8]| {
+            own += 1;
+            true
+        };
+        writer.scan_appended(log, look).await?;
+        assert_eq!((seen(&mut first).await?, seen(&mut second).await?, own), (10, 210, 211));
+        writer.commit().await?;
+        assert_eq!(seen(&mut database.snapshot().await?).await?, 512);
+        drop(first);
+        add(1).await?;
+        assert_eq!(seen(&mut second).await?, 210);
+        Ok(())
+    })
+    .expect("nothing fails");
+}
+
+#[test]
 fn a_reader_for_whom_there_is_no_room_is_told_so_and_stops_nobody() {
     on_a_machine(async |executor| {
         let (database, notes) = spilling(executor, 8 << 10).await?;
