@@ -68,9 +68,6 @@ use snapshots::Snapshots;
 /// Heads of records are taken out that lead to what was given up when there are so many more than the last time, at least.
 const HEADS_SWEPT_MIN: usize = 4096;
 
-/// After so many commits without a new snapshot, changes are kept only for those that are there.
-const LAZY_COMMITS: u32 = if cfg!(test) { 0 } else { 1024 };
-
 /// What a reader sees: what was committed up to a moment, and what its own transaction has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct View {
@@ -197,7 +194,8 @@ impl Versions {
             }
             Entry::Occupied(mut head) => {
                 let below = *head.get();
-                if matches!(below.target(), Target::Extent(..) | Target::Added) && self.is_lazy {
+                let is_committed = matches!(below.target(), Target::Extent(..) | Target::Added);
+                if self.is_lazy && is_committed && !below.is_patch() {
                     // No snapshot lies behind the record's last commit. One that begins now looks into undo lists.
                     if self.snapshots.newest().is_none_or(|newest| newest < below.commit) {
                         own.leave_out(change);

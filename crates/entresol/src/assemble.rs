@@ -121,6 +121,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             size: configuration.undo.size,
             retention_ns: configuration.undo.retention_ns,
             reader_percent: configuration.undo.reader_percent,
+            ..version::Settings::default()
         },
         procedures,
     }

@@ -121,12 +121,12 @@ impl Space {
         Ok(())
     }
 
-    /// Removes the file, if there is one: the end.
+    /// Removes the file, if there is one: the end. What is still under way finds it open, or that it is no more.
     ///
     /// # Errors
     /// As [`Space::clear`].
     pub async fn remove(&self) -> Result<()> {
-        if self.0.file.take().is_some() {
+        if self.0.file.get().is_some() {
             Space::clear(&self.0.executor, self.0.name, (&self.0.device, &self.0.settings)).await?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::chain::{self, Before, Link, Target, Version};
 use super::own::{Own, Private};
-use super::{Ghost, LAZY_COMMITS, Versions};
+use super::{Ghost, Versions};
 use crate::lock::Owner;
 use base::{Instant, Lsn};
 use hashbrown::hash_map::Entry;
@@ -21,7 +21,7 @@ impl Versions {
         }
         self.latest = commit;
         self.commits += 1;
-        self.is_lazy = self.commits > LAZY_COMMITS && self.readers == 0 && !self.keeps_all();
+        self.is_lazy = self.commits > self.settings.lazy_commits && self.readers == 0 && !self.keeps_all();
         if self.own.get(owner).is_none_or(Own::is_untouched) {
             return;
         }

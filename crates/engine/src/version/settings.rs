@@ -9,6 +9,8 @@ pub const FILE: &str = "undo.space";
 /// The most bytes that are read for one version, unless it is longer.
 const BLOCK_SIZE: usize = 4 << 10;
 
+const LAZY_COMMITS: u32 = if cfg!(test) { 0 } else { 1024 };
+
 /// How versions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -29,6 +31,9 @@ pub struct Settings {
     /// The most of the engine's thread that long readers of the past take together while others are active, in percent, 1 to
     /// 100. A reader has it to itself otherwise. On described hardware nobody rests.
     pub reader_percent: u8,
+    /// After so many commits without a new snapshot, changes are kept only for the snapshots that are there; the next one to
+    /// begin looks into the undo lists of transactions under way.
+    pub lazy_commits: u32,
 }
 
 impl Settings {
@@ -69,6 +74,7 @@ impl Default for Settings {
             size: 16 << 30,
             retention_ns: 0,
             reader_percent: 6,
+            lazy_commits: LAZY_COMMITS,
         }
     }
 }

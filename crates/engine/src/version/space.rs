@@ -51,7 +51,7 @@ impl Database {
     async fn spill(&self) {
         loop {
             let next = self.0.versions.borrow_mut().next_to_leave(self.0.executor.now());
-            let Some((number, bytes)) = next else { break };
+            let Some((number, bytes)) = next.filter(|_| !self.0.closing.get()) else { break };
             match self.store_versions(&bytes).await {
                 Ok(place) => self.0.versions.borrow_mut().history.moved(number, place),
                 Err(error) => {

@@ -479,6 +479,43 @@ fn a_reader_that_begins_finds_again_what_was_left_out_and_nothing_else() {
 }
 
 #[test]
+fn a_part_of_a_value_is_put_back_into_the_value_that_it_was_part_of() {
+    on_a_machine(async |executor| {
+        let (database, notes) = spilling(executor, 1 << 30).await?;
+        let mut early = database.begin().await?;
+        early.modify(notes, &[7], |bytes| bytes[0] = 200).await?;
+        let mut long = database.snapshot().await?;
+        early.commit().await?;
+        // No snapshot has begun since that commit, but the long reader goes back over both.
+        database.transaction(async |tx| tx.put(notes, &[7], &[9; 50]).await).await?;
+        assert_eq!(long.get(notes, &[7]).await?, Some(vec![7; 200]));
+        Ok(())
+    })
+    .expect("nothing fails");
+}
+
+#[test]
+fn a_database_is_closed_while_versions_are_on_their_way() {
+    on_a_machine(async |executor| {
+        for steps in 0..40 {
+            let (database, notes) = spilling(executor, 1 << 30).await?;
+            let mut long = database.snapshot().await?;
+            overwrite(&database, notes, 1).await?;
+            for _ in 0..steps {
+                executor.sleep_ns(10_000).await;
+            }
+            database.clone().close().await?;
+            // What is gone is missed by name, or was never there.
+            let read = long.get(notes, &[7]).await;
+            assert!(matches!(&read, Err(Error::Input(_))) || read == Ok(Some(vec![7; 200])), "{read:?}");
+            executor.sleep_ns(SECOND_NS).await;
+        }
+        Ok(())
+    })
+    .expect("nothing fails");
+}
+
+#[test]
 fn old_versions_leave_memory_although_there_is_room() {
     on_a_machine(async |executor| {
         let undo = super::Settings { age_ns: Some(10 * SECOND_NS), ..super::Settings::default() };

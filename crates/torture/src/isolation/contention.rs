@@ -25,7 +25,8 @@ fn undo(random: &mut Random) -> version::Settings {
         memory,
         age_ns: *random.choose(&[None, None, Some(0), Some(200 * MICROSECOND_NS)]).expect("four"),
         size: memory.max(choose(random, &[8 << 10, 1 << 30, 1 << 30])),
-        retention_ns: choose(random, &[0, 0, 100, 10_000]) * MICROSECOND_NS,
+        retention_ns: choose(random, &[0, 0, 0, 100, 10_000]) * MICROSECOND_NS,
+        lazy_commits: choose(random, &[0, 4, 1024]) as u32,
         ..version::Settings::default()
     }
 }
