@@ -10,11 +10,11 @@ const QUICK: Options = Options::QUICK.of(Kind::Isolation);
 
 #[test]
 fn no_level_shows_what_it_forbids() {
-    let summary = run_range(0..100, QUICK, |_| {});
+    let summary = run_range(0..200, QUICK, |_| {});
     let failures: Vec<String> = summary.failures.iter().map(ToString::to_string).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
-    assert_eq!(summary.levels.values().sum::<u64>(), 100);
-    assert!(summary.lives > 250 && summary.transactions > 2_000, "{summary:?}");
+    assert_eq!(summary.levels.values().sum::<u64>(), 200);
+    assert!(summary.lives > 500 && summary.transactions > 4_000, "{summary:?}");
     for (kind, step) in [(FaultKind::PowerCut, Step::UndoSpaceWrite), (FaultKind::Error, Step::UndoSpaceWrite)] {
         assert!(summary.coverage.count(kind, step) > 0, "{} never hits {}", kind.name(), step.name());
     }

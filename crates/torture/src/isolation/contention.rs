@@ -23,10 +23,10 @@ fn undo(random: &mut Random) -> version::Settings {
         // Versions of a few dozen bytes never come to eight large clusters in a life.
         cluster_size: choose(random, &[512, 512, 4096]) as usize,
         memory,
-        age_ns: *random.choose(&[None, None, Some(0), Some(200 * MICROSECOND_NS)]).expect("four"),
+        age_ns: *random.choose(&[None, Some(0), Some(0), Some(200 * MICROSECOND_NS)]).expect("four"),
         size: memory.max(choose(random, &[8 << 10, 1 << 30, 1 << 30])),
-        retention_ns: choose(random, &[0, 0, 0, 100, 10_000]) * MICROSECOND_NS,
-        lazy_commits: choose(random, &[0, 4, 1024]) as u32,
+        retention_ns: choose(random, &[0, 0, 100, 10_000]) * MICROSECOND_NS,
+        lazy_commits: choose(random, &[0, 4, 1024, 1024]) as u32,
         ..version::Settings::default()
     }
 }
