@@ -71,7 +71,7 @@ impl Cursor {
             Direction::Forward => is_before(key, &self.to),
             Direction::Backward => is_after(key, &self.to),
         };
-        let ghosts = database.ghosts_within(self.partition, (lower, upper));
+        let ghosts = database.ghosts_within(viewing.view, self.partition, (lower, upper))?;
         if ghosts.is_empty() {
             for (key, past) in &mut share.records {
                 *past = database.take_back(viewing.view, self.partition, key, past.state.take())?;

@@ -46,6 +46,7 @@ impl Database {
         rest: &Rest,
     ) -> Result<Result<(Found, Option<Rest>), Refusal>> {
         let (sets, versions) = (self.0.sets.borrow(), self.0.versions.borrow());
+        versions.check(view)?;
         let from = match &rest.last {
             Some((of, key)) => Bound::Excluded((of.as_slice(), key.as_slice())),
             None => Bound::Included((rest.from.as_slice(), &[][..])),

@@ -210,7 +210,12 @@ impl Database {
         while self.0.keeps_versions.get() {
             let referred = self.0.versions.borrow().long_value(owner, is_tree);
             let Some((number, partition, length, first)) = referred else { return };
-            let Ok(value) = self.fetch(partition, length, first).await else {
+            let fetched = self.fetch(partition, length, first).await;
+            if self.0.versions.borrow().long_value(owner, is_tree) != referred {
+                // The readers that it was for have gone meanwhile, and perhaps others have come.
+                continue;
+            }
+            let Ok(value) = fetched else {
                 self.0.versions.borrow_mut().own.of(owner).is_incomplete = true;
                 return;
             };

@@ -274,7 +274,17 @@ impl Database {
     }
 
     /// The keys of a b-tree within a range that no scan of the present finds, and one of a view may have to.
-    pub(crate) fn ghosts_within(&self, partition: PartitionId, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Vec<Vec<u8>> {
-        self.0.versions.borrow().ghosts.range((partition, 0), range).map(|ghost| ghost.split().1.to_vec()).collect()
+    ///
+    /// # Errors
+    /// [`crate::Error::SnapshotTooOld`]: some may have been given up.
+    pub(crate) fn ghosts_within(
+        &self,
+        view: View,
+        partition: PartitionId,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<Vec<Vec<u8>>> {
+        let versions = self.0.versions.borrow();
+        versions.check(view)?;
+        Ok(versions.ghosts.range((partition, 0), range).map(|ghost| ghost.split().1.to_vec()).collect())
     }
 }

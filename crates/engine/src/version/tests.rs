@@ -440,6 +440,23 @@ fn a_reader_for_whom_there_is_no_room_is_told_so_and_stops_nobody() {
 }
 
 #[test]
+fn a_scan_that_would_have_to_show_what_was_given_up_is_told_so() {
+    on_a_machine(async |executor| {
+        let (database, notes) = spilling(executor, 8 << 10).await?;
+        let mut old = database.snapshot().await?;
+        for key in 0..100_u8 {
+            database.transaction(async |tx| tx.delete(notes, &[key]).await.map(|_| ())).await?;
+        }
+        assert!(database.versions().given_up > 0);
+        let mut cursor = old.cursor(notes, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+        let next = old.next(&mut cursor).await;
+        assert!(matches!(next, Err(Error::SnapshotTooOld { .. })), "{next:?}");
+        Ok(())
+    })
+    .expect("nothing fails");
+}
+
+#[test]
 fn a_reader_that_begins_finds_again_what_was_left_out_and_nothing_else() {
     on_a_machine(async |executor| {
         let (database, notes) = spilling(executor, 1 << 30).await?;
