@@ -13,6 +13,8 @@ use std::pin::pin;
 use std::task::Poll;
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
+mod lazy;
+
 /// What is in a database: by partition and key.
 type State = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
 /// What a transaction has changed.
@@ -375,56 +377,6 @@ fn a_long_reader_costs_one_version_of_each_record() {
 }
 
 #[test]
-fn records_added_behind_a_fence_are_hidden_from_those_who_were_there_and_shown_to_others() {
-    on_a_machine(async |executor| {
-        let (database, _) = spilling(executor, 1 << 30).await?;
-        let log = database.create_partition(PartitionSpec::append("log")).await?;
-        let add = async |count: u8| {
-            for number in 0..count {
-                database.transaction(async |tx| tx.append(log, &[number; 100]).await.map(|_| ())).await?;
-            }
-            Ok::<_, Error>(())
-        };
-        let seen = async |snapshot: &mut Snapshot| {
-            let mut count = 0;
-            let look = |_, _: &[u8]| {
-                count += 1;
-                true
-            };
-            snapshot.scan_appended(log, look).await?;
-            Ok::<_, Error>(count)
-        };
-        add(10).await?;
-        let mut first = database.snapshot().await?;
-        add(200).await?;
-        let heads = || database.0.versions.borrow().heads.len();
-        assert!((1..100).contains(&heads()), "{} records are told one by one", heads());
-        let mut writer = database.begin_at(Isolation::Snapshot).await?;
-        let mut open = database.begin().await?;
-        open.append(log, &[1; 100]).await?;
-        writer.append(log, &[2; 100]).await?;
-        let mut second = database.snapshot().await?;
-        add(200).await?;
-        open.commit().await?;
-        add(100).await?;
-        let mut own = 0;
-        let look = |_, _: &[u8]| {
-            own += 1;
-            true
-        };
-        writer.scan_appended(log, look).await?;
-        assert_eq!((seen(&mut first).await?, seen(&mut second).await?, own), (10, 210, 211));
-        writer.commit().await?;
-        assert_eq!(seen(&mut database.snapshot().await?).await?, 512);
-        drop(first);
-        add(1).await?;
-        assert_eq!(seen(&mut second).await?, 210);
-        Ok(())
-    })
-    .expect("nothing fails");
-}
-
-#[test]
 fn a_reader_for_whom_there_is_no_room_is_told_so_and_stops_nobody() {
     on_a_machine(async |executor| {
         let (database, notes) = spilling(executor, 8 << 10).await?;
@@ -451,61 +403,6 @@ fn a_scan_that_would_have_to_show_what_was_given_up_is_told_so() {
         let mut cursor = old.cursor(notes, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
         let next = old.next(&mut cursor).await;
         assert!(matches!(next, Err(Error::SnapshotTooOld { .. })), "{next:?}");
-        Ok(())
-    })
-    .expect("nothing fails");
-}
-
-#[test]
-fn a_reader_that_begins_finds_again_what_was_left_out_and_nothing_else() {
-    on_a_machine(async |executor| {
-        let (database, notes) = spilling(executor, 1 << 30).await?;
-        let kept = || database.0.versions.borrow().own.versions();
-        let mut tx = database.begin().await?;
-        for key in 0..20_u8 {
-            tx.modify(notes, &[key], |bytes| bytes[0] = 200).await?;
-        }
-        assert_eq!(kept(), 0, "nobody reads");
-        let mut snapshots = vec![database.snapshot().await?];
-        assert_eq!(kept(), 20, "the first finds them in the undo list");
-        for key in 50..60_u8 {
-            // After the first commit a change is kept for those only who are there.
-            database.transaction(async |tx| tx.put(notes, &[key], &[9; 200]).await).await?;
-        }
-        tx.modify(notes, &[20], |bytes| bytes[0] = 200).await?;
-        for _ in 0..5 {
-            snapshots.push(database.snapshot().await?);
-            assert_eq!(kept(), 21);
-            database.transaction(async |tx| tx.put(notes, &[50], &[9; 200]).await).await?;
-        }
-        // Nobody who is there can see what it was before the last commit of it.
-        database.transaction(async |tx| tx.put(notes, &[50], &[10; 200]).await).await?;
-        let mut lazy = database.begin().await?;
-        lazy.modify(notes, &[50], |bytes| bytes[0] = 11).await?;
-        assert_eq!(kept(), 21);
-        let mut last = database.snapshot().await?;
-        assert_eq!(kept(), 22);
-        assert_eq!(last.get(notes, &[50]).await?, Some(vec![10; 200]));
-        for snapshot in &mut snapshots {
-            assert_eq!(snapshot.get(notes, &[20]).await?, Some(vec![20; 200]));
-        }
-        lazy.rollback().await?;
-        tx.rollback().await
-    })
-    .expect("nothing fails");
-}
-
-#[test]
-fn a_part_of_a_value_is_put_back_into_the_value_that_it_was_part_of() {
-    on_a_machine(async |executor| {
-        let (database, notes) = spilling(executor, 1 << 30).await?;
-        let mut early = database.begin().await?;
-        early.modify(notes, &[7], |bytes| bytes[0] = 200).await?;
-        let mut long = database.snapshot().await?;
-        early.commit().await?;
-        // No snapshot has begun since that commit, but the long reader goes back over both.
-        database.transaction(async |tx| tx.put(notes, &[7], &[9; 50]).await).await?;
-        assert_eq!(long.get(notes, &[7]).await?, Some(vec![7; 200]));
         Ok(())
     })
     .expect("nothing fails");
@@ -588,24 +485,4 @@ fn a_damaged_version_is_named() {
         Ok(())
     })
     .expect("nothing else fails");
-}
-
-#[test]
-fn a_record_changed_and_deleted_since_is_found_by_scans_of_the_past() {
-    on_a_machine(async |executor| {
-        let (database, notes) = spilling(executor, 1 << 30).await?;
-        let mut old = database.snapshot().await?;
-        database.transaction(async |tx| tx.put(notes, &[7], &[70; 200]).await).await?;
-        database.transaction(async |tx| tx.put(notes, &[8], &[80; 200]).await).await?;
-        database.transaction(async |tx| tx.delete(notes, &[7]).await).await?;
-        let mut cursor = old.cursor(notes, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
-        let mut found = Vec::new();
-        while let Some((key, value)) = old.next(&mut cursor).await? {
-            assert_eq!(value, vec![key[0]; 200]);
-            found.push(key[0]);
-        }
-        assert!(found.iter().copied().eq(0..100), "{found:?}");
-        Ok(())
-    })
-    .expect("nothing fails");
 }
