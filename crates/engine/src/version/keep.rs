@@ -73,10 +73,10 @@ impl Database {
         }
         // No record stands on a page that the partition does not have yet.
         if let Ok(pages) = self.append_page_count(partition) {
-            let (first, begun) =
-                (append::number(Position { page: PageId::new(partition, pages), slot: 0 }), versions.latest);
+            let begun = versions.latest;
             assert!(newest < begun, "a snapshot is older than the commits since it began");
-            versions.fences.set(partition, first, begun);
+            let first = Position { page: PageId::new(partition, pages), slot: 0 };
+            versions.fences.set(partition, append::number(first), begun);
         }
         false
     }
