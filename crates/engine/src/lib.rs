@@ -13,6 +13,7 @@ mod checksum;
 pub mod database;
 mod difference;
 pub mod error;
+mod hash_index;
 pub mod hierarchy;
 mod home;
 pub mod lock;

@@ -45,12 +45,10 @@
 
 mod actions;
 mod arrivals;
-mod buckets;
 mod capture;
 mod changes;
 mod ending;
 mod images;
-mod index;
 mod layout;
 mod load;
 mod memory;

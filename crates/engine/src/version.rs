@@ -26,6 +26,7 @@ mod commit;
 mod entries;
 mod fences;
 mod ghosts;
+mod heads;
 mod history;
 mod keep;
 mod moments;
@@ -56,17 +57,12 @@ use crate::transaction::{Stored, read_stored};
 use base::{Instant, Lsn, PartitionId};
 use chain::{Link, Target, Version};
 use fences::Fences;
-use foldhash::fast::FixedState;
 use ghosts::Ghosts;
-use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
+use heads::Heads;
 use history::{Found, History};
 use moments::Moments;
 use own::{Owners, Private};
 use snapshots::Snapshots;
-
-/// Heads of records are taken out that lead to what was given up when there are so many more than the last time, at least.
-const HEADS_SWEPT_MIN: usize = 4096;
 
 /// What a reader sees: what was committed up to a moment, and what its own transaction has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +81,7 @@ pub(crate) struct Versions {
     /// Transactions that read without locks; none keeps a snapshot between its calls if it reads what is committed.
     readers: usize,
     /// The latest version of each record that has any.
-    heads: HashMap<Resource, Link, FixedState>,
+    heads: Heads,
     /// By owner.
     own: Owners,
     history: History,
@@ -103,8 +99,6 @@ pub(crate) struct Versions {
     latest: Lsn,
     /// Commits since a snapshot began.
     commits: u32,
-    /// So many heads were there after those of the given up were last taken out.
-    swept: usize,
     /// Whether versions are on their way to the undo space.
     is_spilling: bool,
     /// Whether a task waits until versions are old.
@@ -162,18 +156,10 @@ impl Versions {
         self.is_lazy
     }
 
-    /// Where the record's chain begins.
-    fn head(&self, name: Resource) -> Link {
-        self.heads.get(&name).copied().unwrap_or(Link::NOWHERE)
-    }
-
-    /// Has the record's chain begin with `link`.
-    fn set_head(&mut self, name: Resource, link: Link) {
-        if link.target() == Target::Nowhere {
-            self.heads.remove(&name);
-        } else {
-            self.heads.insert(name, link);
-        }
+    /// Asks for the memory that whoever changes or reads this record soon will wait for.
+    #[inline]
+    pub(crate) fn foresee(&self, name: Resource) {
+        self.heads.prefetch(name);
     }
 
     /// Keeps what a record was before a change of a transaction that holds its lock.
@@ -187,50 +173,43 @@ impl Versions {
         let own = self.own.of(owner);
         let is_patch = matches!(before, Before::Patch(..));
         let here = Link::private(owner, own.versions.len(), is_patch);
-        let below = match self.heads.entry(name) {
-            Entry::Vacant(head) => {
-                head.insert(here);
-                Link::NOWHERE
+        let (head, below) = self.heads.find_or_add(name, here);
+        if below.target() != Target::Nowhere {
+            let is_committed = matches!(below.target(), Target::Extent(..) | Target::Added);
+            if self.is_lazy && is_committed && !below.is_patch() {
+                // No snapshot lies behind the record's last commit. One that begins now looks into undo lists.
+                if self.snapshots.newest().is_none_or(|newest| newest < below.commit) {
+                    own.leave_out(change);
+                    if let Target::Extent(extent, _) = below.target()
+                        && self.history.has(extent)
+                    {
+                        // A snapshot that sees an earlier state has to find the record.
+                        let new = ghosts.into_iter().filter(|ghost| self.history.haunt(extent, ghost));
+                        new.for_each(|ghost| self.ghosts.add(&ghost));
+                    }
+                    return;
+                }
             }
-            Entry::Occupied(mut head) => {
-                let below = *head.get();
-                let is_committed = matches!(below.target(), Target::Extent(..) | Target::Added);
-                if self.is_lazy && is_committed && !below.is_patch() {
-                    // No snapshot lies behind the record's last commit. One that begins now looks into undo lists.
-                    if self.snapshots.newest().is_none_or(|newest| newest < below.commit) {
-                        own.leave_out(change);
-                        if let Target::Extent(extent, _) = below.target()
-                            && self.history.has(extent)
-                        {
-                            // A snapshot that sees an earlier state has to find the record.
-                            let new = ghosts.into_iter().filter(|ghost| self.history.haunt(extent, ghost));
-                            new.for_each(|ghost| self.ghosts.add(&ghost));
-                        }
-                        return;
+            if let Target::Private(of, earlier) = below.target() {
+                debug_assert_eq!(of, owner, "two transactions change a record at a time");
+                let earlier = &mut own.versions[earlier];
+                for ghost in &ghosts {
+                    if !earlier.ghosts.contains(ghost) {
+                        self.ghosts.add(ghost);
+                        earlier.ghosts.push(ghost.clone());
                     }
                 }
-                if let Target::Private(of, earlier) = below.target() {
-                    debug_assert_eq!(of, owner, "two transactions change a record at a time");
-                    let earlier = &mut own.versions[earlier];
-                    for ghost in &ghosts {
-                        if !earlier.ghosts.contains(ghost) {
-                            self.ghosts.add(ghost);
-                            earlier.ghosts.push(ghost.clone());
-                        }
-                    }
-                    // What the record was before the transaction's first change is known, unless that left only a part of it.
-                    if !below.is_patch() {
-                        return;
-                    }
+                // What the record was before the transaction's first change is known, unless that left only a part of it.
+                if !below.is_patch() {
+                    return;
                 }
-                head.insert(here);
-                below
             }
-        };
+            self.heads.set(head, here);
+        }
         ghosts.iter().for_each(|ghost| self.ghosts.add(ghost));
         let start = own.bytes.len();
         Version { below, partition, key, before }.encode(&mut own.bytes);
-        own.versions.push(Private { name: Some(name), start, change, ghosts });
+        own.versions.push(Private { head: Some(head), start, change, ghosts });
     }
 
     /// Drops the versions of an owner's changes that `goes` says are taken back.
@@ -242,16 +221,16 @@ impl Versions {
             if !goes(private.change) {
                 continue;
             }
-            let Some(name) = private.name.take() else { continue };
+            let Some(head) = private.head.take() else { continue };
             let ghosts = std::mem::take(&mut private.ghosts);
             let Version { below, .. } = Version::decode(own.stored(number)).expect("it was encoded");
             ghosts.iter().for_each(|ghost| self.ghosts.remove(ghost));
-            if self.head(name).target() == Target::Private(owner, number) {
-                self.set_head(name, below);
+            if self.heads.at(head).target() == Target::Private(owner, number) {
+                self.heads.set(head, below);
             }
         }
         let own = self.own.of(owner);
-        while own.versions.last().is_some_and(|last| last.name.is_none()) {
+        while own.versions.last().is_some_and(|last| last.head.is_none()) {
             let last = own.versions.pop().expect("there is one");
             own.bytes.truncate(last.start);
         }
@@ -266,7 +245,7 @@ impl Versions {
     ) -> Option<(usize, PartitionId, usize, u32)> {
         let own = self.own.get(owner)?;
         own.versions.iter().enumerate().find_map(|(number, private)| {
-            private.name?;
+            private.head?;
             let version = Version::decode(own.stored(number)).expect("it was encoded");
             let Before::Value(value) = version.before else { return None };
             match is_tree(version.partition).then(|| read_stored(value)) {
@@ -313,7 +292,7 @@ impl Versions {
         state: Option<Vec<u8>>,
     ) -> Result<Past, Error> {
         self.check(view)?;
-        let rest = self.head(name);
+        let rest = self.heads.get(name);
         if rest.target() == Target::Nowhere && self.fences.hides(view.at, record.0, record.1) {
             return Ok(Past { state: None, rest });
         }
@@ -352,7 +331,7 @@ impl Versions {
 
     /// Whether the latest change of the record was committed after the view's moment, by another.
     pub(crate) fn is_changed_since(&self, view: View, name: Resource) -> bool {
-        match self.head(name) {
+        match self.heads.get(name) {
             link if link.target() == Target::Nowhere => false,
             link => !Versions::has(view, link),
         }
@@ -364,8 +343,8 @@ impl Versions {
     /// If one does not.
     #[cfg(test)]
     fn verify(&self) {
-        for head in self.heads.values() {
-            let (mut link, mut last) = (*head, Lsn::MAX);
+        for head in self.heads.links() {
+            let (mut link, mut last) = (head, Lsn::MAX);
             loop {
                 assert!(link.commit <= last, "a chain leads backward");
                 last = link.commit;

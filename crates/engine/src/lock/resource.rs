@@ -69,7 +69,7 @@ impl Resource {
 
     /// Spreads resources over 64 bits, the same way in every run.
     #[inline]
-    pub(super) fn hash_bits(self) -> u64 {
+    pub(crate) fn hash_bits(self) -> u64 {
         FixedState::with_seed(0).hash_one(self)
     }
 }

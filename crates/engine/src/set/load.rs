@@ -1,11 +1,11 @@
 //! Restart: images of segments come back, the search structures are built anew.
 
-use super::index::Index;
 use super::layout::{self, ITEM_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, item, sequence};
 use super::memory::{Finder, Set, number};
 use super::parts::{PARTS, part};
 use super::segment::{Segment, items};
 use super::{Damage, Keys, Sets};
+use crate::hash_index::Index;
 use crate::transaction::key_hash;
 use base::PartitionId;
 use driver::Frame;

@@ -1,6 +1,6 @@
 //! A set's hash index in parts, so that a restart can build them side by side: the four highest bits of a hash choose.
 
-use super::index::Index;
+use crate::hash_index::Index;
 
 /// How many parts there are.
 pub(super) const PARTS: usize = 16;

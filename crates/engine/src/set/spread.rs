@@ -10,13 +10,13 @@
 //! after the other does, on as many cores as there are.
 
 use super::actions::add_to;
-use super::index::Index;
 use super::layout;
 use super::memory::{FORESEEN_BYTES, Finder};
 use super::parts::{PARTS, part};
 use super::redo::{Action, Redo};
 use super::repeat::{Away, Malformed, Repeat, TOGETHER};
 use super::segment::Segment;
+use crate::hash_index::Index;
 use std::collections::BTreeSet;
 
 /// How many computations a step consists of.

@@ -5,7 +5,6 @@ use super::own::{Own, Private};
 use super::{Ghost, Versions};
 use crate::lock::Owner;
 use base::{Instant, Lsn};
-use hashbrown::hash_map::Entry;
 
 /// Whether a version says no more than what can stand in the link to it.
 fn is_addition(version: &Version<'_>, below: Link) -> bool {
@@ -30,15 +29,10 @@ impl Versions {
         for number in 0..own.versions.len() {
             let link = self.commit_version(&mut own, number, &moved, (commit, now));
             moved.push(link);
-            let Some(name) = own.versions[number].name else { continue };
-            let Entry::Occupied(mut head) = self.heads.entry(name) else { unreachable!("a version has a head") };
-            if head.get().target() != Target::Private(owner, number) {
-                continue;
-            }
-            if link == Link::NOWHERE {
-                head.remove();
-            } else {
-                head.insert(link);
+            if let Some(head) = own.versions[number].head
+                && self.heads.at(head).target() == Target::Private(owner, number)
+            {
+                self.heads.set(head, link);
             }
         }
         moved.clear();
@@ -54,7 +48,7 @@ impl Versions {
     /// Moves one version of a committed transaction, whose earlier ones are `moved`, and returns where it is now; if nobody
     /// needs it, where the chain goes on.
     fn commit_version(&mut self, own: &mut Own, number: usize, moved: &[Link], (commit, now): (Lsn, Instant)) -> Link {
-        let Private { name: Some(_), start, .. } = own.versions[number] else { return Link::NOWHERE };
+        let Private { head: Some(_), start, .. } = own.versions[number] else { return Link::NOWHERE };
         let ghosts = std::mem::take(&mut own.versions[number].ghosts);
         let length = own.stored(number).len();
         let stored = &mut own.bytes[start..start + length];

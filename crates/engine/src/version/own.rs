@@ -2,7 +2,8 @@
 
 use super::chain;
 use super::ghosts::Ghost;
-use crate::lock::{Owner, Resource};
+use super::heads::Place;
+use crate::lock::Owner;
 
 /// Which of a transaction's changes a version precedes, so that a rollback to a savepoint drops it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +17,8 @@ pub(crate) enum Change {
 /// A version whose transaction has not ended.
 #[derive(Debug)]
 pub(super) struct Private {
-    /// `None` once it was dropped by a rollback.
-    pub(super) name: Option<Resource>,
+    /// Its record's head; `None` once it was dropped by a rollback.
+    pub(super) head: Option<Place>,
     /// Where its stored form begins.
     pub(super) start: usize,
     pub(super) change: Change,

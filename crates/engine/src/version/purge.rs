@@ -1,11 +1,10 @@
 //! Giving up versions that nobody needs any more, and those that there is no room for.
 
+use super::Versions;
 use super::chain::{Link, Target};
 use super::fences::Fences;
 use super::ghosts::Ghosts;
 use super::history::History;
-use super::{HEADS_SWEPT_MIN, Versions};
-use crate::lock::Resource;
 use base::{Instant, Lsn};
 
 /// Whether what the link leads to has been given up, or is needed by nobody any more.
@@ -35,15 +34,17 @@ impl Versions {
         while self.history.bytes() > self.settings.size && self.give_up(Lsn::MAX) {
             self.given_up += 1;
         }
-        let is_full = (self.heads.len() * size_of::<(Resource, Link)>()) as u64 > self.settings.size;
+        let is_full = self.heads.bytes() > self.settings.size;
         if is_full {
             self.horizon = self.latest;
             self.given_up += 1;
         }
-        if is_full || self.heads.len() > 2 * self.swept + HEADS_SWEPT_MIN {
-            let (history, horizon) = (&self.history, horizon.max(self.horizon));
-            self.heads.retain(|_, link| !is_gone(history, horizon, *link));
-            self.swept = self.heads.len();
+        let (history, horizon) = (&self.history, horizon.max(self.horizon));
+        let is_gone = |link| is_gone(history, horizon, link);
+        if is_full {
+            self.heads.sweep_all(is_gone);
+        } else {
+            self.heads.sweep(is_gone);
         }
     }
 

@@ -191,10 +191,11 @@ impl Database {
     pub(crate) async fn appended_in(&self, view: View, page: PageId, pace: &Pace) -> Result<Vec<(Position, Vec<u8>)>> {
         let read = || {
             let (records, versions) = (self.appended(page)?, self.0.versions.borrow());
+            let number = |slot| append::number(Position { page, slot });
+            records.iter().for_each(|(slot, _)| versions.foresee(Resource::record(page.partition, number(*slot))));
             let mut pasts = Vec::with_capacity(records.len());
             for (slot, record) in records {
-                let position = Position { page, slot };
-                let number = append::number(position);
+                let (position, number) = (Position { page, slot }, number(slot));
                 let (name, key) = (Resource::record(page.partition, number), number.to_be_bytes());
                 pasts.push((position, versions.take_back(view, name, (page.partition, &key), Some(record))?));
             }
@@ -254,10 +255,11 @@ impl Database {
     ) -> Result<Result<Option<u64>, Refusal>> {
         let (sets, versions) = (self.0.sets.borrow(), self.0.versions.borrow());
         versions.check(view)?;
+        let mut present = Vec::new();
         let mut note = |key: &[u8], value: Option<&[u8]>| {
             let name = Resource::record(partition, key_hash(key));
-            let past = versions.take_back(view, name, (partition, key), value.map(<[u8]>::to_vec));
-            seen.extend(past.ok().map(|past| (key.to_vec(), past)));
+            versions.foresee(name);
+            present.push((name, key.to_vec(), value.map(<[u8]>::to_vec)));
         };
         let (visited, next) = match sets.visit(partition, from, |key, value| note(key, Some(value))) {
             Ok(visited) => visited,
@@ -269,6 +271,10 @@ impl Database {
             if sets.peek(partition, key, key_hash(key)).is_ok_and(|found| found.is_none()) {
                 note(key, None);
             }
+        }
+        for (name, key, state) in present {
+            let past = versions.take_back(view, name, (partition, &key), state);
+            seen.extend(past.ok().map(|past| (key, past)));
         }
         Ok(Ok(next))
     }

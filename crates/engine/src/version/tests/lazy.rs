@@ -25,7 +25,7 @@ fn records_added_behind_a_fence_are_hidden_from_those_who_were_there_and_shown_t
         add(10).await?;
         let mut first = database.snapshot().await?;
         add(200).await?;
-        let heads = || database.0.versions.borrow().heads.len();
+        let heads = || database.0.versions.borrow().heads.count();
         assert!((1..100).contains(&heads()), "{} records are told one by one", heads());
         let mut writer = database.begin_at(Isolation::Snapshot).await?;
         let mut open = database.begin().await?;

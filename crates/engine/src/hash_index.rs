@@ -1,12 +1,14 @@
-//! The hash index: from a key's hash to the places of records that may have it.
+//! The hash index: from a key's hash to the places of what may have it, records of sets or the latest versions of records.
 //!
 //! Linear hashing (Litwin, VLDB 1980) in main memory (Lehman and Carey's Modified Linear Hashing, VLDB 1986): the table grows
 //! by one bucket at a time, in the order of bucket numbers, so no insert stops for a rehash. A bucket is a cache line: seven
-//! entries and a link to an overflow bucket. An entry is a record's place (40 bits, in units of 8 bytes) and bits 4 to 27 of
-//! its hash, of which a bucket number consumes the lower ones; so a bucket is split, and most strangers are told apart,
-//! without looking at records. The table begins with 16 buckets, which consume the hash's lowest 4 bits.
+//! entries and a link to an overflow bucket. An entry is a place (a number of 40 bits) and bits 4 to 27 of its key's hash, of
+//! which a bucket number consumes the lower ones; so a bucket is split, and most strangers are told apart, without looking at
+//! the places. The table begins with 16 buckets, which consume the hash's lowest 4 bits.
 
-use super::buckets::Buckets;
+mod buckets;
+
+use buckets::{Buckets, LINE_BYTES};
 
 const ENTRIES: usize = 7;
 const LINK: usize = 7;
@@ -19,8 +21,8 @@ const LOAD_DENOMINATOR: usize = 4;
 /// The hash bits in an entry decide of at most so many bits of a bucket number.
 const LEVEL_MAX: u32 = 28;
 
-/// A hash index. Places are in units of 8 bytes and never 0.
-pub(super) struct Index {
+/// A hash index. Places are never 0.
+pub(crate) struct Index {
     buckets: Buckets,
     overflow: Buckets,
     /// The first unused overflow bucket, plus 1; they are linked.
@@ -46,11 +48,9 @@ fn entry(hash: u64, place: u64) -> u64 {
 }
 
 impl Index {
-    pub(super) fn new() -> Index {
+    pub(crate) fn new() -> Index {
         let mut buckets = Buckets::default();
-        while buckets.count() < 1 << FIRST_LEVEL {
-            buckets.push();
-        }
+        buckets.grow_to(1 << FIRST_LEVEL);
         Index {
             buckets,
             overflow: Buckets::default(),
@@ -62,8 +62,11 @@ impl Index {
         }
     }
 
+    /// About so many bytes of it are one entry's, once it has many.
+    pub(crate) const ENTRY_BYTES: usize = (LINE_BYTES * LOAD_DENOMINATOR).div_ceil(LOAD_NUMERATOR);
+
     /// How many places it holds.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.entries
     }
 
@@ -96,7 +99,7 @@ impl Index {
 
     /// The first place that `is_it` accepts of those whose key may have this hash.
     #[inline]
-    pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(u64) -> bool) -> Option<u64> {
+    pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(u64) -> bool) -> Option<u64> {
         let tag = entry_tag(hash);
         let mut line = self.buckets.line(self.bucket(hash));
         loop {
@@ -114,7 +117,7 @@ impl Index {
 
     /// Finds every place whose hash, its lowest 32 bits reversed, is at least `from`, until so many buckets have been looked at.
     /// Returns where that goes on, and whether it does not.
-    pub(super) fn visit(&self, from: u32, buckets: u64, mut found: impl FnMut(u64)) -> (u32, bool) {
+    pub(crate) fn visit(&self, from: u32, buckets: u64, mut found: impl FnMut(u64)) -> (u32, bool) {
         let unit = u32::BITS - self.level;
         let (first, count) = (u64::from(from >> unit), 1_u64 << self.level);
         let end = (first + buckets).min(count);
@@ -139,12 +142,13 @@ impl Index {
     }
 
     /// Asks for the bucket of this hash, which may come while the caller does something else.
-    pub(super) fn prefetch(&self, hash: u64) {
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
         driver::prefetch(self.buckets.line(self.bucket(hash)));
     }
 
     /// Makes an empty index as large as so many entries will need it.
-    pub(super) fn reserve(&mut self, entries: usize) {
+    pub(crate) fn reserve(&mut self, entries: usize) {
         debug_assert_eq!(self.entries, 0, "it grows bucket by bucket once it has entries");
         let buckets = (entries * LOAD_DENOMINATOR).div_ceil(LOAD_NUMERATOR).clamp(self.buckets.count(), 1 << LEVEL_MAX);
         self.buckets.grow_to(buckets);
@@ -153,8 +157,17 @@ impl Index {
         self.mask = (1 << self.level) - 1;
     }
 
+    /// Takes all places out. Some of the memory is kept.
+    pub(crate) fn clear(&mut self) {
+        self.buckets.clear();
+        self.overflow.clear();
+        self.buckets.grow_to(1 << FIRST_LEVEL);
+        (self.unused, self.entries) = (0, 0);
+        (self.level, self.split, self.mask) = (FIRST_LEVEL, 0, (1 << FIRST_LEVEL) - 1);
+    }
+
     /// Adds a place.
-    pub(super) fn insert(&mut self, hash: u64, place: u64) {
+    pub(crate) fn insert(&mut self, hash: u64, place: u64) {
         self.put(self.bucket(hash), entry(hash, place));
         self.entries += 1;
         if self.entries * LOAD_DENOMINATOR > self.buckets.count() * LOAD_NUMERATOR && self.level < LEVEL_MAX {
@@ -190,7 +203,7 @@ impl Index {
     }
 
     /// Removes a place; false if it is not here.
-    pub(super) fn remove(&mut self, hash: u64, place: u64) -> bool {
+    pub(crate) fn remove(&mut self, hash: u64, place: u64) -> bool {
         let Some((line, position, before)) = self.position(hash, place) else { return false };
         self.line_mut(line)[position] = 0;
         self.entries -= 1;
@@ -205,7 +218,7 @@ impl Index {
     }
 
     /// Gives the key of this hash and place another place; false if it is not here.
-    pub(super) fn replace(&mut self, hash: u64, from: u64, to: u64) -> bool {
+    pub(crate) fn replace(&mut self, hash: u64, from: u64, to: u64) -> bool {
         let Some((line, position, _)) = self.position(hash, from) else { return false };
         self.line_mut(line)[position] = entry(hash, to);
         true
@@ -249,6 +262,13 @@ impl Index {
             self.overflow.line_mut(number)[LINK] = self.unused;
             self.unused = number as u64 + 1;
         }
+    }
+
+    /// How many buckets there are, and how many have more than they are for.
+    #[cfg(test)]
+    pub(crate) fn crowded(&self) -> (usize, usize) {
+        let count = self.buckets.count();
+        (count, (0..count).filter(|number| self.buckets.line(*number)[LINK] != 0).count())
     }
 
     /// Every place.
@@ -313,6 +333,24 @@ mod tests {
             assert!(index.remove(hash, place));
         }
         check(&index, &model);
+    }
+
+    #[test]
+    fn one_that_was_cleared_goes_on_as_a_new_one() {
+        let mut random = Random::stream(6, "index");
+        let mut index = Index::new();
+        for places in [3, 100_000, 0, 20, 50_000] {
+            let mut model = BTreeSet::new();
+            for place in 1..=places {
+                // Few enough hashes for overflow buckets.
+                let hash = random.below(1 + places / 3);
+                index.insert(hash, place);
+                model.insert((hash, place));
+            }
+            check(&index, &model);
+            index.clear();
+            check(&index, &BTreeSet::new());
+        }
     }
 
     #[test]

@@ -2,6 +2,10 @@
 
 /// The first block has so many lines; each further one has twice as many as the one before.
 const FIRST_BLOCK: usize = 16;
+/// So many blocks are kept for other lines when they are emptied: together almost a megabyte.
+const KEPT_BLOCKS: usize = 10;
+/// Bytes of a line.
+pub(super) const LINE_BYTES: usize = 64;
 
 /// A growing row of zeroed cache lines. Its memory comes in blocks, which the operating system fills with zeros as they are
 /// touched: growth copies nothing and never stops for long.
@@ -57,6 +61,17 @@ impl Buckets {
         }
     }
 
+    /// Forgets all lines.
+    pub(super) fn clear(&mut self) {
+        self.blocks.truncate(KEPT_BLOCKS);
+        for block in &mut self.blocks {
+            let used = self.count.min(block.words.len() / 8 - 1);
+            block.words[block.start..block.start + used * 8].fill(0);
+            self.count -= used;
+        }
+        self.count = 0;
+    }
+
     /// A line.
     #[inline]
     pub(super) fn line(&self, number: usize) -> &[u64; 8] {
@@ -88,5 +103,12 @@ mod tests {
             *buckets.line_mut(number) = [number as u64; 8];
         }
         assert!((0..5000).all(|number| *buckets.line(number) == [number as u64; 8]));
+        for count in [30_000, 5000, 1, 100] {
+            buckets.clear();
+            assert_eq!(buckets.count(), 0);
+            buckets.grow_to(count);
+            assert!((0..count).all(|number| *buckets.line(number) == [0; 8]));
+            (0..count).for_each(|number| *buckets.line_mut(number) = [7; 8]);
+        }
     }
 }
