@@ -19,7 +19,8 @@
 //! oldest extents are written to the *undo space* on its device, and readers of the distant past read them there, version by version.
 //!
 //! Nothing here is logged or recovered: rollback goes by undo lists, and a restart has no readers. A partition whose records
-//! change without locks keeps no versions: its readers see the present.
+//! change without locks keeps no versions: its readers see the present. One that is created or bulk-loaded after a moment is
+//! empty for that moment's readers.
 
 mod chain;
 mod commit;
@@ -29,6 +30,7 @@ mod ghosts;
 mod heads;
 mod history;
 mod keep;
+mod loads;
 mod moments;
 mod own;
 mod pace;
@@ -60,6 +62,7 @@ use fences::Fences;
 use ghosts::Ghosts;
 use heads::Heads;
 use history::{Found, History};
+use loads::Loads;
 use moments::Moments;
 use own::{Owners, Private};
 use snapshots::Snapshots;
@@ -87,6 +90,7 @@ pub(crate) struct Versions {
     history: History,
     ghosts: Ghosts,
     fences: Fences,
+    loads: Loads,
     /// What was committed after it can be taken back, as far as it is needed.
     horizon: Lsn,
     moments: Moments,
@@ -293,10 +297,9 @@ impl Versions {
     ) -> Result<Past, Error> {
         self.check(view)?;
         let rest = self.heads.get(name);
-        if rest.target() == Target::Nowhere && self.fences.hides(view.at, record.0, record.1) {
-            return Ok(Past { state: None, rest });
-        }
-        let mut past = Past { state, rest };
+        let is_hidden = rest.target() == Target::Nowhere && self.fences.hides(view.at, record.0, record.1);
+        let state = state.filter(|_| !is_hidden);
+        let mut past = Past::new(state, rest, self.loads.first_after(record.0, view.at));
         while self.step_back(view, record, &mut past) {}
         Ok(past)
     }
@@ -329,12 +332,9 @@ impl Versions {
         if view.at < self.horizon { Err(Error::SnapshotTooOld { oldest: self.horizon }) } else { Ok(()) }
     }
 
-    /// Whether the latest change of the record was committed after the view's moment, by another.
-    pub(crate) fn is_changed_since(&self, view: View, name: Resource) -> bool {
-        match self.heads.get(name) {
-            link if link.target() == Target::Nowhere => false,
-            link => !Versions::has(view, link),
-        }
+    /// Whether the latest change of a partition's record was committed after the view's moment, by another.
+    pub(crate) fn is_changed_since(&self, view: View, partition: PartitionId, name: Resource) -> bool {
+        !Versions::has(view, self.heads.get(name)) || self.loads.first_after(partition, view.at) > view.at
     }
 
     /// Checks that every chain leads backward in time and comes to an end.

@@ -5,7 +5,7 @@ use super::Database;
 use crate::buffer::DataFile;
 use crate::organization::allocator;
 use crate::organization::b_tree::{BulkLoader, ROOT};
-use crate::page::{Edit, HEADER_SIZE, OwnedEdit, Pages, header};
+use crate::page::{Edit, HEADER_SIZE, OwnedEdit, Pages, header, slotted};
 use crate::transaction::store_here;
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
@@ -24,8 +24,9 @@ struct Run {
 }
 
 impl Database {
-    /// Fills an empty b-tree with records in ascending order of their keys; nobody else may use it meanwhile. `progress` is
-    /// told how many records are loaded. Values must be short enough for a leaf.
+    /// Fills an empty b-tree with records in ascending order of their keys; nobody else may use it meanwhile, but readers of
+    /// earlier moments, for whom it stays as it was. `progress` is told how many records are loaded. Values must be short enough
+    /// for a leaf.
     ///
     /// # Errors
     /// [`Error::Setting`] if the tree is not empty, or the driver's.
@@ -52,14 +53,15 @@ impl Database {
         mut progress: impl FnMut(u64),
     ) -> Result<()> {
         let name = self.describe(partition)?.name.clone();
-        if self
-            .complete(|| Ok(allocator::read(self.0.buffer.pool().borrow().page(PageId::new(partition, 0))?)))
-            .await?
-            .page_count
-            > ROOT + 1
-        {
+        let is_empty = || {
+            let pool = self.0.buffer.pool().borrow();
+            let pages = allocator::read(pool.page(PageId::new(partition, 0))?).page_count;
+            Ok(pages <= ROOT + 1 && slotted::count(pool.page(PageId::new(partition, ROOT))?) == 0)
+        };
+        if !self.complete(is_empty).await? {
             return Err(Error::Setting(format!("partition '{name}' is not empty; load into a new one")));
         }
+        let loading = self.begin_load(partition);
         let page_size = self.0.settings.buffer.page_size;
         let file = self.0.buffer.file(partition);
         let mut loader = BulkLoader::new(partition, page_size, FILL);
@@ -92,11 +94,13 @@ impl Database {
             Ok(())
         })
         .await?;
+        drop(loading);
         self.0.log.flush(self.0.log.end()).await
     }
 
-    /// Fills an empty set with records, past the log, and writes its backup; nobody else may use it meanwhile. A load that is
-    /// cut off leaves an empty set. `progress` is told how many records are loaded.
+    /// Fills an empty set with records, past the log, and writes its backup; nobody else may use it meanwhile, but readers of
+    /// earlier moments, for whom it stays as it was. A load that is cut off leaves an empty set. `progress` is told how many
+    /// records are loaded.
     ///
     /// # Errors
     /// [`Error::Setting`] if the set is not empty, [`Error::WrongOrganization`], and those of an insert.
@@ -112,6 +116,7 @@ impl Database {
             Some(_) => return Err(Error::Setting(format!("set '{}' is not empty; load into a new one", found.name))),
             None => return Err(found.wrong_organization("only a set is loaded record by record")),
         }
+        let _loading = self.begin_load(partition);
         let mut transaction = self.begin().await?;
         for (loaded, (key, value)) in (1_u64..).zip(records) {
             if let Some(schema) = &found.schema {

@@ -154,7 +154,8 @@ impl Transaction {
         }
         let view = View { at: self.state.at, owner: self.state.owner };
         let found = self.database.describe(partition)?;
-        if found.locking != Locking::None && self.database.0.versions.borrow().is_changed_since(view, record) {
+        if found.locking != Locking::None && self.database.0.versions.borrow().is_changed_since(view, partition, record)
+        {
             return Err(Error::WriteConflict(found.name.clone()));
         }
         Ok(())

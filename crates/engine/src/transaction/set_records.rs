@@ -63,6 +63,8 @@ impl Transaction {
     /// Makes what was changed in sets final without logging it: while a set is loaded.
     pub(crate) fn commit_unlogged(&mut self) {
         self.database.0.sets.borrow_mut().commit(self.state.owner);
+        // Readers of earlier moments are told of the load as a whole.
+        self.database.forget_versions(&self.state, 0, 0);
     }
 
     /// Deletes the record of `key`, whose lock is held; false if there is none.

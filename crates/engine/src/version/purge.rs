@@ -30,6 +30,7 @@ impl Versions {
             horizon = horizon.min(self.moments.forget_before(from).unwrap_or(Lsn::ZERO));
         }
         self.fences.forget_before(horizon);
+        self.loads.forget_before(horizon);
         while self.give_up(horizon) {}
         while self.history.bytes() > self.settings.size && self.give_up(Lsn::MAX) {
             self.given_up += 1;
@@ -63,6 +64,7 @@ impl Versions {
         self.own.clear();
         self.ghosts = Ghosts::default();
         self.fences = Fences::default();
+        self.loads.forget_before(Lsn::MAX);
         while self.history.take_oldest(Lsn::MAX).is_some() {}
     }
 }

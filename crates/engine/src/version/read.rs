@@ -21,12 +21,20 @@ pub(crate) struct Past {
     pub state: Option<Vec<u8>>,
     /// Where its chain goes on with changes that the view does not see.
     pub(super) rest: Link,
+    /// The end of the first bulk load since the view's moment, before which there was no record unless an older version says
+    /// so; the beginning if there was no load.
+    loaded: Lsn,
 }
 
 impl Past {
     /// A record as it is.
     pub(crate) fn present(stored: &[u8]) -> Past {
-        Past { state: Some(stored.to_vec()), rest: Link::NOWHERE }
+        Past::new(Some(stored.to_vec()), Link::NOWHERE, Lsn::ZERO)
+    }
+
+    /// A record as it is, whose chain begins at `rest`.
+    pub(super) fn new(state: Option<Vec<u8>>, rest: Link, loaded: Lsn) -> Past {
+        Past { state: state.filter(|_| rest.commit >= loaded), rest, loaded }
     }
 
     /// Whether it is what the view sees.
@@ -38,6 +46,9 @@ impl Past {
     pub(super) fn put_back(&mut self, record: (PartitionId, &[u8]), version: &Version<'_>) {
         if (version.partition, version.key) == record {
             version.before.put_back(&mut self.state);
+        }
+        if self.rest.commit >= self.loaded && version.below.commit < self.loaded {
+            self.state = None;
         }
         self.rest = version.below;
     }

@@ -14,6 +14,7 @@ use std::task::Poll;
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
 mod lazy;
+mod loads;
 
 /// What is in a database: by partition and key.
 type State = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
