@@ -33,6 +33,6 @@ pub mod version;
 pub use database::{Database, PartitionSpec, Settings};
 pub use error::{Error, Need, Result};
 pub use home::{FORMAT, HOME_FILE};
-pub use procedure::{Foresight, Procedures};
+pub use procedure::{Foresight, Procedures, Registered};
 pub use transaction::{Cursor, Direction, Isolation, Savepoint, Transaction};
 pub use version::Snapshot;

@@ -11,13 +11,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + 'a>>;
+type Hint = dyn Fn(&Database, &[u8], Foresight);
 
 pub(crate) trait Procedure {
     /// Runs the body in a transaction that was begun.
     fn run<'a>(&'a self, transaction: &'a mut Transaction, parameters: &'a [u8]) -> Answer<'a>;
-
-    /// Asks for the memory that [`Procedure::run`] will need.
-    fn foresee(&self, _database: &Database, _parameters: &[u8], _foresight: Foresight) {}
 }
 
 /// How soon a record will be needed that [`Database::foresee`] is told of. To get at a record is two steps of which each
@@ -28,22 +26,6 @@ pub enum Foresight {
     Far,
     /// Next, and `Far` has been said before: the record itself comes.
     Near,
-}
-
-/// A procedure that says beforehand which records it will need.
-struct Foreseen<Body, Hint> {
-    body: Body,
-    hint: Hint,
-}
-
-impl<Body: Procedure, Hint: Fn(&Database, &[u8], Foresight)> Procedure for Foreseen<Body, Hint> {
-    fn run<'a>(&'a self, transaction: &'a mut Transaction, parameters: &'a [u8]) -> Answer<'a> {
-        self.body.run(transaction, parameters)
-    }
-
-    fn foresee(&self, database: &Database, parameters: &[u8], foresight: Foresight) {
-        (self.hint)(database, parameters, foresight);
-    }
 }
 
 impl<Body: AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>>> Procedure for Body {
@@ -60,7 +42,7 @@ impl<Body: AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>>> Procedure for Bo
 /// numbers, the transaction's number, or other transactions that it begins. It must fail wherever one of its transaction's
 /// calls fails with [`Error::Deadlock`]. What it answers is not logged. A restart that does not find a procedure, or finds
 /// that it does something else, ends with [`Error::NotRepeated`]. All this is asked of serializable procedures alone: of one at
-/// another level ([`Procedures::register_at`]) what it has changed is logged.
+/// another level ([`Registered::at`]) what it has changed is logged.
 ///
 /// ```
 /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -85,17 +67,94 @@ pub struct Procedures {
     bodies: BTreeMap<String, Registered>,
 }
 
-/// A procedure and the level of its transactions.
+/// A procedure that is registered: at which level its transactions run, and what is known of them beforehand.
 #[derive(Clone)]
-pub(crate) struct Registered {
-    pub body: Rc<dyn Procedure>,
-    pub isolation: Isolation,
+pub struct Registered {
+    pub(crate) body: Rc<dyn Procedure>,
+    isolation: Isolation,
+    hint: Option<Rc<Hint>>,
 }
 
 impl Registered {
+    /// Has its transactions run at a level of isolation ([`Database::transaction_at`]), however they are called; serializable
+    /// if this is not said. Below that, what one reads depends on more than the order of commits, in which a restart would run
+    /// it again; so where procedures are logged, its changes of sets are logged as actions.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// use entresol_engine::{Direction, Isolation, Procedures, Settings};
+    /// use std::ops::Bound;
+    ///
+    /// let mut procedures = Procedures::new();
+    /// let count = procedures.register("count", async |tx, _| {
+    ///     let notes = tx.database().partition("notes")?;
+    ///     let mut cursor = tx.cursor(notes, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+    ///     let mut count = 0;
+    ///     while tx.next(&mut cursor).await?.is_some() {
+    ///         count += 1;
+    ///     }
+    ///     Ok(vec![count])
+    /// });
+    /// // What was there at one moment; it keeps nobody waiting, and waits for nobody.
+    /// count.at(Isolation::Snapshot);
+    /// # with_database_of(Settings { procedures, ..Settings::default() }, async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+    /// let mut other = database.begin().await?;
+    /// other.put(notes, b"bread", b"one").await?;
+    /// assert_eq!(database.call("count", &[]).await?, [1]);
+    /// # other.commit().await?;
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub fn at(&mut self, isolation: Isolation) -> &mut Registered {
+        self.isolation = isolation;
+        self
+    }
+
+    /// Gives it a `hint` that calls [`Database::foresee`] for the records that a call with these parameters will need. A
+    /// transaction server whose queue holds such a call asks for their memory while it runs the calls before it: waiting for
+    /// memory is most of what a short transaction on large sets does.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// use entresol_engine::{Procedures, Settings};
+    ///
+    /// let mut procedures = Procedures::new();
+    /// let deposit = procedures.register("deposit", async |tx, number| {
+    ///     let accounts = tx.database().partition("accounts")?;
+    ///     tx.modify(accounts, number, |balance| vec![{ balance[0] += 1; balance[0] }]).await
+    /// });
+    /// deposit.foreseen(|database, number, foresight| {
+    ///     if let Ok(accounts) = database.partition("accounts") {
+    ///         database.foresee(accounts, number, foresight);
+    ///     }
+    /// });
+    /// # with_database_of(Settings { procedures, ..Settings::default() }, async |database| {
+    /// # let accounts = database.create_partition(PartitionSpec::set("accounts")).await?;
+    /// # database.transaction(async |tx| tx.put(accounts, b"17", &[4]).await).await?;
+    /// assert_eq!(database.call("deposit", b"17").await?, [5]);
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub fn foreseen(&mut self, hint: impl Fn(&Database, &[u8], Foresight) + 'static) -> &mut Registered {
+        self.hint = Some(Rc::new(hint));
+        self
+    }
+
+    /// Asks for the memory that a call will need, as far as that is known.
+    #[inline]
+    pub(crate) fn foresee(&self, database: &Database, parameters: &[u8], foresight: Foresight) {
+        if let Some(hint) = &self.hint {
+            hint(database, parameters, foresight);
+        }
+    }
+
     /// Has a transaction that has just begun be the call of this procedure. One that is not serializable cannot be run again
     /// from its parameters, so its changes are logged themselves.
-    pub async fn enter(&self, transaction: &mut Transaction, name: &str, parameters: &[u8]) -> Result<()> {
+    pub(crate) async fn enter(&self, transaction: &mut Transaction, name: &str, parameters: &[u8]) -> Result<()> {
         if self.isolation == Isolation::Serializable {
             transaction.note_call(name, parameters);
             return Ok(());
@@ -116,94 +175,15 @@ impl Procedures {
         Procedures::default()
     }
 
-    /// Adds a procedure, in place of one of this name.
+    /// Adds a procedure, in place of one of this name. What is to be said of it is said to what this returns: its level
+    /// ([`Registered::at`]), which records it will need ([`Registered::foreseen`]).
     pub fn register(
         &mut self,
         name: &str,
         body: impl AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>> + 'static,
-    ) -> &mut Procedures {
-        self.register_at(Isolation::Serializable, name, body)
-    }
-
-    /// As [`Procedures::register`], for transactions at a level of isolation ([`Database::transaction_at`]), however they are
-    /// called. Below serializable, what one reads depends on more than the order of commits, in which a restart would run it
-    /// again; so where procedures are logged, its changes of sets are logged as actions.
-    ///
-    /// ```
-    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
-    /// # use ground::*;
-    /// use entresol_engine::{Direction, Isolation, Procedures, Settings};
-    /// use std::ops::Bound;
-    ///
-    /// let mut procedures = Procedures::new();
-    /// // Counts what was there at one moment; keeps nobody waiting, and waits for nobody.
-    /// procedures.register_at(Isolation::Snapshot, "count", async |tx, _| {
-    ///     let notes = tx.database().partition("notes")?;
-    ///     let mut cursor = tx.cursor(notes, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
-    ///     let mut count = 0;
-    ///     while tx.next(&mut cursor).await?.is_some() {
-    ///         count += 1;
-    ///     }
-    ///     Ok(vec![count])
-    /// });
-    /// # with_database_of(Settings { procedures, ..Settings::default() }, async |database| {
-    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
-    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
-    /// let mut other = database.begin().await?;
-    /// other.put(notes, b"bread", b"one").await?;
-    /// assert_eq!(database.call("count", &[]).await?, [1]);
-    /// # other.commit().await?;
-    /// # Ok(())
-    /// # });
-    /// ```
-    pub fn register_at(
-        &mut self,
-        isolation: Isolation,
-        name: &str,
-        body: impl AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>> + 'static,
-    ) -> &mut Procedures {
-        self.bodies.insert(name.to_owned(), Registered { body: Rc::new(body), isolation });
-        self
-    }
-
-    /// As [`Procedures::register`], with a `hint` that calls [`Database::foresee`] for the records that a call with these
-    /// parameters will need. A transaction server whose queue holds such a call asks for their memory while it runs the calls
-    /// before it: waiting for memory is most of what a short transaction on large sets does.
-    ///
-    /// ```
-    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
-    /// # use ground::*;
-    /// use entresol_engine::{Procedures, Settings};
-    ///
-    /// let mut procedures = Procedures::new();
-    /// procedures.register_foreseen(
-    ///     "deposit",
-    ///     async |tx, number| {
-    ///         let accounts = tx.database().partition("accounts")?;
-    ///         tx.modify(accounts, number, |balance| vec![{ balance[0] += 1; balance[0] }]).await
-    ///     },
-    ///     |database, number, foresight| {
-    ///         if let Ok(accounts) = database.partition("accounts") {
-    ///             database.foresee(accounts, number, foresight);
-    ///         }
-    ///     },
-    /// );
-    /// # with_database_of(Settings { procedures, ..Settings::default() }, async |database| {
-    /// # let accounts = database.create_partition(PartitionSpec::set("accounts")).await?;
-    /// # database.transaction(async |tx| tx.put(accounts, b"17", &[4]).await).await?;
-    /// assert_eq!(database.call("deposit", b"17").await?, [5]);
-    /// # Ok(())
-    /// # });
-    /// ```
-    pub fn register_foreseen(
-        &mut self,
-        name: &str,
-        body: impl AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>> + 'static,
-        hint: impl Fn(&Database, &[u8], Foresight) + 'static,
-    ) -> &mut Procedures {
-        let body = Rc::new(Foreseen { body, hint });
-        self.bodies.insert(name.to_owned(), Registered { body, isolation: Isolation::Serializable });
-        self
+    ) -> &mut Registered {
+        let registered = Registered { body: Rc::new(body), isolation: Isolation::Serializable, hint: None };
+        self.bodies.entry(name.to_owned()).insert_entry(registered).into_mut()
     }
 
     /// All procedures, by name.

@@ -41,15 +41,17 @@ async fn count(tx: &mut Transaction, _: &[u8]) -> Result<Vec<u8>> {
 fn settings(logging: Logging, isolation: Isolation, runs: &Rc<Cell<u32>>) -> Settings {
     let mut procedures = Procedures::new();
     let counted = Rc::clone(runs);
-    procedures.register_at(isolation, "outdo", async move |tx, parameters| {
+    let outdo = procedures.register("outdo", async move |tx, parameters| {
         counted.set(counted.get() + 1);
         outdo(tx, parameters).await
     });
+    outdo.at(isolation);
     let counted = Rc::clone(runs);
-    procedures.register_at(isolation, "count", async move |tx, parameters| {
+    let count = procedures.register("count", async move |tx, parameters| {
         counted.set(counted.get() + 1);
         count(tx, parameters).await
     });
+    count.at(isolation);
     let sweep = SweepSettings { strategy: Strategy::StableVersions, ..SweepSettings::default() };
     Settings { procedures, logging, sweep, checkpoint: checkpoint::Policy::OFF, ..Settings::default() }
 }
@@ -132,5 +134,35 @@ fn a_procedure_has_the_level_that_it_was_registered_with_and_a_restart_what_it_h
                 });
             }
         }
+    }
+}
+
+#[test]
+fn a_procedure_of_any_level_is_foreseen() {
+    for isolation in Isolation::ALL {
+        let hints = Rc::new(Cell::new(0));
+        let mut settings = settings(Logging::Values, isolation, &Rc::default());
+        let counted = Rc::clone(&hints);
+        settings.procedures.register("count", count).at(isolation).foreseen(move |database, parameters, foresight| {
+            counted.set(counted.get() + 1);
+            database.foresee(database.partition("accounts").expect("it is there"), parameters, foresight);
+        });
+        let [balance, _] = run(&Media::new(), async |executor| {
+            let database = Database::create(executor, settings).await?;
+            accounts(&database).await?;
+            let server = TransactionServer::start(&database, server::Settings::default())?;
+            let (messages, procedure) = (server.message_server(), server.procedure("count")?);
+            for number in 0..20 {
+                messages.submit(procedure, number, vec![0]).await?;
+            }
+            let mut responses = Vec::new();
+            while responses.len() < 20 {
+                messages.receive(&mut responses).await;
+            }
+            server.close().await;
+            balances(&database).await
+        });
+        assert!(hints.get() > 10, "{isolation:?}: {} hints", hints.get());
+        assert_eq!(balance == 20, isolation != Isolation::ReadCommitted, "{isolation:?}: {balance}");
     }
 }

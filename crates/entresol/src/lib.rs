@@ -42,8 +42,8 @@ pub use base::{Instant, Lsn};
 /// The transaction server and its message servers; [`Store::transaction_server`] starts one.
 pub use engine::server as servers;
 pub use engine::{
-    Cursor, Database, Direction, Error, Isolation, PartitionSpec, Procedures, Result, Savepoint, Snapshot, Transaction,
-    catalog, hierarchy, organization, set, statistics, temp, version,
+    Cursor, Database, Direction, Error, Foresight, Isolation, PartitionSpec, Procedures, Registered, Result, Savepoint,
+    Snapshot, Transaction, catalog, hierarchy, organization, set, statistics, temp, version,
 };
 pub use error::OpenError;
 pub use server::{Handle, Pending, Server};

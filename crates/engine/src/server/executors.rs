@@ -141,7 +141,7 @@ impl Inner {
         for (ahead, foresight) in [(NEAR, Foresight::Near), (FAR, Foresight::Far)] {
             self.requests.look_ahead(ahead, |request| {
                 let found = &self.procedures[request.procedure.0 as usize].1;
-                found.body.foresee(&self.database, &request.parameters, foresight);
+                found.foresee(&self.database, &request.parameters, foresight);
             });
         }
     }

@@ -35,5 +35,5 @@ pub fn register(procedures: &mut Procedures, scale: &Scale) {
             database.foresee(*accounts, &parameters.account.to_be_bytes(), foresight);
         }
     };
-    procedures.register_foreseen(PROCEDURE, body, hint);
+    procedures.register(PROCEDURE, body).foreseen(hint);
 }
