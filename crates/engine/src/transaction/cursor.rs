@@ -230,7 +230,7 @@ impl Transaction {
         match (long_value::read(&stored), &cursor.viewing) {
             (Stored::Here(value), _) => Ok(Some(value.to_vec())),
             (Stored::Elsewhere(length, first), None) => database.fetch(partition, length, first).await.map(Some),
-            (Stored::Elsewhere(..), Some(viewing)) => database.read_at(viewing.view, partition, key).await,
+            (Stored::Elsewhere(..), Some(viewing)) => database.read_at(viewing.view, partition, key, None).await,
         }
     }
 

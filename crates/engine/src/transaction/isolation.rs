@@ -113,6 +113,17 @@ impl Transaction {
         Rc::clone(&self.state.pace)
     }
 
+    /// Before a read of a single record of the past: of many, one now and then lets others go first, and counts for all since
+    /// then. Who has locks does not rest: others may wait for them.
+    pub(super) async fn pace_single(&self) -> Option<&Pace> {
+        let pace = &*self.state.pace;
+        if !pace.is_sample() || self.database.0.locks.borrow().held(self.state.owner) > 0 {
+            return None;
+        }
+        self.database.pace(pace).await;
+        Some(pace)
+    }
+
     /// The moment that a snapshot is of.
     pub(crate) fn moment(&self) -> Lsn {
         self.state.at
@@ -173,7 +184,8 @@ impl Transaction {
             self.delayed_reference().await?;
         }
         self.database.check_keyed(partition)?;
-        let found = self.database.read_at(viewing.view, partition, key).await;
+        let pace = self.pace_single().await;
+        let found = self.database.read_at(viewing.view, partition, key, pace).await;
         self.tell_key(partition, key, false);
         found
     }

@@ -27,7 +27,8 @@ impl Transaction {
         let database = self.database.clone();
         if let Some(viewing) = self.viewing() {
             let (place, length, _) = self.find_object(partition, number)?;
-            let seen = database.object_at(viewing.view, number, place, length).await?;
+            let pace = self.pace_single().await;
+            let seen = database.object_at(viewing.view, number, (place, length), pace).await?;
             self.tell(place.page, place.slot(length), false);
             return Ok(look(&seen));
         }

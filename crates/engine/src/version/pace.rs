@@ -6,7 +6,8 @@
 //! every commit by half a step. So long readers together take no more than a share of the thread while others are active.
 //!
 //! Time is what the clock says before and after a step, in which nothing is waited for. On described hardware a step takes
-//! no time but what it is charged with, so nobody rests there.
+//! no time but what it is charged with, so nobody rests there. To read one record takes less than a few looks at the clock,
+//! so of many such reads one now and then is looked at, and counts for all.
 
 use super::Settings;
 use crate::database::Database;
@@ -18,6 +19,11 @@ use std::cell::Cell;
 const LONG_NS: u64 = MILLISECOND_NS;
 /// What a long reader does between two rests at least, in nanoseconds: one timer serves several short steps.
 const STINT_NS: u64 = 50 * MICROSECOND_NS;
+/// Of so many reads of single records, the last is looked at.
+const SAMPLE: u64 = 64;
+/// No read of a single record is taken to be longer than this, in nanoseconds, for those that were not looked at: what took the
+/// thread from one need not have taken it from all.
+const SINGLE_NS_MAX: u64 = 10 * MICROSECOND_NS;
 
 /// The pace of one reader.
 #[derive(Debug, Default)]
@@ -26,10 +32,21 @@ pub(crate) struct Pace {
     taken_ns: Cell<u64>,
     /// That since it last rested.
     stint_ns: Cell<u64>,
+    /// Reads of single records.
+    single: Cell<u64>,
     /// The last commit when that was last looked at.
     latest: Cell<Lsn>,
     /// Whether it is one of [`Readers::count`].
     is_counted: Cell<bool>,
+}
+
+impl Pace {
+    /// Notes a read of a single record; whether that one counts for all since the last that did.
+    #[inline]
+    pub(crate) fn is_sample(&self) -> bool {
+        self.single.set(self.single.get() + 1);
+        self.single.get().is_multiple_of(SAMPLE)
+    }
 }
 
 /// What long readers have in common.
@@ -53,6 +70,7 @@ impl Readers {
     pub(crate) fn leave(&self, pace: &Pace) {
         pace.taken_ns.set(0);
         pace.stint_ns.set(0);
+        pace.single.set(0);
         if pace.is_counted.take() {
             self.count.set(self.count.get() - 1);
         }
@@ -74,6 +92,17 @@ impl Database {
         let began = self.0.executor.now();
         let done = step();
         pace.stint_ns.set(pace.stint_ns.get() + self.0.executor.now().since_ns(began));
+        done
+    }
+
+    /// Makes a step of a read of a single record. A `pace` is given to one that counts for all since the last that did.
+    #[inline]
+    pub(super) fn single_step_of<T>(&self, pace: Option<&Pace>, step: impl FnOnce() -> T) -> T {
+        let Some(pace) = pace else { return step() };
+        let before_ns = pace.stint_ns.get();
+        let done = self.step_of(pace, step);
+        let taken_ns = pace.stint_ns.get() - before_ns;
+        pace.stint_ns.set(pace.stint_ns.get() + (SAMPLE - 1) * taken_ns.min(SINGLE_NS_MAX));
         done
     }
 

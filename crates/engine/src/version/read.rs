@@ -127,13 +127,19 @@ impl Database {
         self.take_back_further(view, (partition, key), past).await
     }
 
-    /// The value of `key` that a view sees.
+    /// The value of `key` that a view sees; with a `pace` if that read counts for others.
     ///
     /// # Errors
     /// A damaged page, or the driver's.
-    pub(crate) async fn read_at(&self, view: View, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) async fn read_at(
+        &self,
+        view: View,
+        partition: PartitionId,
+        key: &[u8],
+        pace: Option<&Pace>,
+    ) -> Result<Option<Vec<u8>>> {
         loop {
-            let Some(stored) = self.stored_at(view, partition, key).await? else { return Ok(None) };
+            let Some(stored) = self.stored_at(view, partition, key, pace).await? else { return Ok(None) };
             if self.is_set(partition) {
                 return Ok(Some(stored));
             }
@@ -143,7 +149,7 @@ impl Database {
                     let value = self.fetch(partition, length, first).await;
                     // Nobody waits for this reader before it frees the pages of a long value, but what was there is kept
                     // elsewhere by then.
-                    if self.stored_at(view, partition, key).await?.as_ref() == Some(&stored) {
+                    if self.stored_at(view, partition, key, None).await?.as_ref() == Some(&stored) {
                         return value.map(Some);
                     }
                 }
@@ -152,7 +158,13 @@ impl Database {
     }
 
     /// The stored value that a view sees.
-    async fn stored_at(&self, view: View, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    async fn stored_at(
+        &self,
+        view: View,
+        partition: PartitionId,
+        key: &[u8],
+        pace: Option<&Pace>,
+    ) -> Result<Option<Vec<u8>>> {
         if !self.is_set(partition) {
             let stored = || {
                 let state = {
@@ -162,35 +174,44 @@ impl Database {
                 };
                 Ok(self.take_back(view, partition, key, state)?)
             };
-            let past = self.refer(partition, stored).await?;
+            let past = self.refer(partition, || self.single_step_of(pace, stored)).await?;
             return self.all_the_way(view, partition, key, past).await;
         }
         let hash = key_hash(key);
+        let stored = || {
+            let state = self.0.sets.borrow().peek(partition, key, hash)?.map(<[u8]>::to_vec);
+            Ok(self.take_back(view, partition, key, state))
+        };
         loop {
-            let found = self.0.sets.borrow().peek(partition, key, hash).map(|found| found.map(<[u8]>::to_vec));
-            match found {
+            match self.single_step_of(pace, stored) {
                 Err(refusal) => self.overcome_refusal(partition, refusal).await?,
-                Ok(state) => {
+                Ok(past) => {
                     self.0.statistics.count_reference(usize::from(partition.0), true);
-                    let past = self.take_back(view, partition, key, state)?;
-                    return self.all_the_way(view, partition, key, past).await;
+                    return self.all_the_way(view, partition, key, past?).await;
                 }
             }
         }
     }
 
-    /// Object `number` of a direct partition, `length` bytes at `place`, as a view sees it.
+    /// Object `number` of a direct partition, `length` bytes at `place`, as a view sees it; with a `pace` if that read counts
+    /// for others.
     ///
     /// # Errors
     /// [`Error::SnapshotTooOld`], a damaged page, or the driver's.
-    pub(crate) async fn object_at(&self, view: View, number: u64, place: Place, length: usize) -> Result<Vec<u8>> {
+    pub(crate) async fn object_at(
+        &self,
+        view: View,
+        number: u64,
+        (place, length): (Place, usize),
+        pace: Option<&Pace>,
+    ) -> Result<Vec<u8>> {
         let (partition, start, key) = (place.page.partition, usize::from(place.offset), number.to_be_bytes());
         let seen = || {
             let state = self.0.buffer.pool().borrow().page(place.page)?[start..start + length].to_vec();
             let (name, versions) = (Resource::record(partition, number), self.0.versions.borrow());
             Ok(versions.take_back(view, name, (partition, &key), Some(state))?)
         };
-        let past = self.refer(partition, seen).await?;
+        let past = self.refer(partition, || self.single_step_of(pace, seen)).await?;
         let state = self.all_the_way(view, partition, &key, past).await?;
         Ok(state.expect("objects are there always"))
     }
