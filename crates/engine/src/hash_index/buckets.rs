@@ -1,11 +1,14 @@
 //! Cache lines of eight words, numbered from 0, that never move while their number grows.
 
-/// The first block has so many lines; each further one has twice as many as the one before.
+/// The first block has so many lines; each further one has three times as many as all before it.
 const FIRST_BLOCK: usize = 16;
-/// So many blocks are kept for other lines when they are emptied: together almost a megabyte.
-const KEPT_BLOCKS: usize = 10;
+/// So many blocks are kept for other lines when they are emptied: together a megabyte.
+const KEPT_BLOCKS: usize = 6;
 /// Bytes of a line.
 pub(super) const LINE_BYTES: usize = 64;
+/// A block of at least so many bytes begins where a huge page can. Lines are looked at all over it, and in small pages most
+/// looks would wait for page tables as long as for the line; so would asking for a line ahead.
+const HUGE_PAGE: usize = 2 << 20;
 
 /// A growing row of zeroed cache lines. Its memory comes in blocks, which the operating system fills with zeros as they are
 /// touched: growth copies nothing and never stops for long.
@@ -17,25 +20,28 @@ pub(super) struct Buckets {
 
 struct Block {
     words: Vec<u64>,
-    /// The first word that begins a cache line.
+    /// The first word of the first line.
     start: usize,
+    lines: usize,
 }
 
 impl Block {
     fn new(lines: usize) -> Block {
-        let words = vec![0_u64; (lines + 1) * 8];
-        let start = words.as_ptr().align_offset(64);
-        assert!(start < 8, "a word's address is a multiple of its size");
-        Block { words, start }
+        let size = lines * LINE_BYTES;
+        let alignment = if size < HUGE_PAGE { LINE_BYTES } else { HUGE_PAGE };
+        let words = vec![0_u64; (size.next_multiple_of(alignment) + alignment) / 8];
+        let start = words.as_ptr().align_offset(alignment);
+        assert!(start < alignment / 8, "a word's address is a multiple of its size");
+        Block { words, start, lines }
     }
 }
 
 /// The block of a line and the line's position in it.
 #[inline]
 fn locate(number: usize) -> (usize, usize) {
-    let shifted = number + FIRST_BLOCK;
-    let log = shifted.ilog2();
-    ((log - FIRST_BLOCK.ilog2()) as usize, shifted - (1 << log))
+    let block = (number / (FIRST_BLOCK / 4)).max(1).ilog2() / 2;
+    let before = if block == 0 { 0 } else { FIRST_BLOCK << (2 * (block - 1)) };
+    (block as usize, number - before)
 }
 
 impl Buckets {
@@ -48,7 +54,7 @@ impl Buckets {
     pub(super) fn push(&mut self) -> usize {
         let (block, _) = locate(self.count);
         if block == self.blocks.len() {
-            self.blocks.push(Block::new(FIRST_BLOCK << block));
+            self.blocks.push(Block::new((3 * self.count).max(FIRST_BLOCK)));
         }
         self.count += 1;
         self.count - 1
@@ -65,7 +71,7 @@ impl Buckets {
     pub(super) fn clear(&mut self) {
         self.blocks.truncate(KEPT_BLOCKS);
         for block in &mut self.blocks {
-            let used = self.count.min(block.words.len() / 8 - 1);
+            let used = self.count.min(block.lines);
             block.words[block.start..block.start + used * 8].fill(0);
             self.count -= used;
         }
@@ -76,7 +82,7 @@ impl Buckets {
     #[inline]
     pub(super) fn line(&self, number: usize) -> &[u64; 8] {
         let (block, position) = locate(number);
-        let Block { words, start } = &self.blocks[block];
+        let Block { words, start, .. } = &self.blocks[block];
         words[start + position * 8..].first_chunk().expect("a line below the count")
     }
 
@@ -84,7 +90,7 @@ impl Buckets {
     #[inline]
     pub(super) fn line_mut(&mut self, number: usize) -> &mut [u64; 8] {
         let (block, position) = locate(number);
-        let Block { words, start } = &mut self.blocks[block];
+        let Block { words, start, .. } = &mut self.blocks[block];
         words[*start + position * 8..].first_chunk_mut().expect("a line below the count")
     }
 }
@@ -96,14 +102,14 @@ mod tests {
     #[test]
     fn lines_are_aligned_distinct_and_stay() {
         let mut buckets = Buckets::default();
-        for number in 0..5000 {
+        for number in 0..20_000 {
             assert_eq!(buckets.push(), number);
             assert_eq!(buckets.line(number), &[0; 8]);
             assert_eq!(buckets.line(number).as_ptr().addr() % 64, 0);
             *buckets.line_mut(number) = [number as u64; 8];
         }
-        assert!((0..5000).all(|number| *buckets.line(number) == [number as u64; 8]));
-        for count in [30_000, 5000, 1, 100] {
+        assert!((0..20_000).all(|number| *buckets.line(number) == [number as u64; 8]));
+        for count in [70_000, 5000, 1, 100] {
             buckets.clear();
             assert_eq!(buckets.count(), 0);
             buckets.grow_to(count);
