@@ -308,6 +308,14 @@ impl Sets {
         Ok(Some(layout::value(bytes, at)))
     }
 
+    /// Asks for the memory in which a record is found, if the partition is a set.
+    #[inline]
+    pub(crate) fn approach(&self, partition: PartitionId, hash: u64) {
+        if let Some(Some(set)) = self.sets.get(usize::from(partition.0)) {
+            set.foresee(hash, Foresight::Far);
+        }
+    }
+
     /// Asks for the memory of a record.
     #[inline]
     pub(crate) fn foresee(&self, partition: PartitionId, hash: u64, foresight: Foresight) {

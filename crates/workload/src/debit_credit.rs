@@ -118,6 +118,10 @@ impl crate::run::Workload for DebitCredit {
         Parameters::draw(self.0.scale(), random)
     }
 
+    fn foresee(&self, database: &engine::Database, input: &Parameters) {
+        self.0.foresee(database, input, engine::Foresight::Far);
+    }
+
     async fn run(&self, tx: &mut engine::Transaction, input: &Parameters) -> engine::Result<()> {
         self.0.run(tx, input).await.map(|_| ())
     }

@@ -107,6 +107,9 @@ pub trait Workload: 'static {
     /// Draws the next transaction.
     fn draw(&self, random: &mut Random) -> Self::Input;
 
+    /// Tells the database what a transaction that is about to begin will need first ([`Database::foresee`]), if that helps.
+    fn foresee(&self, _database: &Database, _input: &Self::Input) {}
+
     /// Runs it.
     ///
     /// # Errors
@@ -543,6 +546,7 @@ impl<W: Workload> Shared<W> {
     /// Runs one transaction and counts it. Returns when it ended.
     async fn one(&self, arrival: Instant, input: W::Input) -> Instant {
         let kind = self.workload.type_of(&input);
+        self.workload.foresee(&self.database, &input);
         let result = self.database.transaction(async |tx| self.workload.run(tx, &input).await).await;
         let now = self.database.executor().now();
         match result {

@@ -400,7 +400,9 @@ impl Transaction {
         if !self.database.check_keyed(partition)? || mode == Mode::Shared && canary::is_planted(Canary::UnlockedRead) {
             return Ok(None);
         }
-        let resource = Resource::record(partition, key_hash(key));
+        let hash = key_hash(key);
+        let resource = Resource::record(partition, hash);
+        self.database.approach_record(resource, partition, hash);
         match self.request(resource, mode) {
             Outcome::Granted => {
                 self.check_conflict(partition, resource, mode)?;
@@ -462,6 +464,15 @@ impl Database {
             partitions.get(usize::from(partition.0)).is_some_and(|found| found.organization == Organization::BTree)
         };
         if is_tree { b_tree::leaf_of(&*self.0.buffer.pool().borrow(), partition, key).ok() } else { None }
+    }
+
+    /// Asks for the memory of a record that is about to be locked, and of its latest version.
+    #[inline]
+    fn approach_record(&self, name: Resource, partition: PartitionId, hash: u64) {
+        self.0.sets.borrow().approach(partition, hash);
+        if self.0.keeps_versions.get() {
+            self.0.versions.borrow().foresee(name);
+        }
     }
 
     fn find(&self, partition: PartitionId, key: &[u8]) -> Result<Found, Need> {

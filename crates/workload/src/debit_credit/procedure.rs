@@ -1,4 +1,3 @@
-use super::transaction::Access;
 use super::{Parameters, Scale, Tables};
 use engine::{Database, Error, Foresight, Procedures, Transaction};
 use std::cell::OnceCell;
@@ -27,12 +26,9 @@ pub fn register(procedures: &mut Procedures, scale: &Scale) {
         };
         Ok(tables.run(tx, &parameters).await?.to_le_bytes().to_vec())
     };
-    // The other tables are small enough to stay in the cache.
     let hint = move |database: &Database, bytes: &[u8], foresight: Foresight| {
-        if let (Some(Tables { account: Access::Key(accounts), .. }), Some(parameters)) =
-            (known.get(), Parameters::from_bytes(bytes))
-        {
-            database.foresee(*accounts, &parameters.account.to_be_bytes(), foresight);
+        if let (Some(tables), Some(parameters)) = (known.get(), Parameters::from_bytes(bytes)) {
+            tables.foresee(database, &parameters, foresight);
         }
     };
     procedures.register(PROCEDURE, body).foreseen(hint);

@@ -1,7 +1,7 @@
 use super::{ACCOUNT, BRANCH, HISTORY, Scale, TELLER};
 use base::{PartitionId, Random};
 use engine::catalog::Organization;
-use engine::{Database, Error, Result, Transaction};
+use engine::{Database, Error, Foresight, Result, Transaction};
 
 /// What one transaction changes, and by how much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +123,14 @@ impl Tables {
     /// The size of the database.
     pub fn scale(&self) -> &Scale {
         &self.scale
+    }
+
+    /// Tells the database of the account that a transaction will need; the other tables are small enough to stay in caches.
+    #[inline]
+    pub fn foresee(&self, database: &Database, parameters: &Parameters, foresight: Foresight) {
+        if let Access::Set(accounts) = self.account {
+            database.foresee(accounts, &parameters.account.to_be_bytes(), foresight);
+        }
     }
 
     /// Where clustered balances are: the branch's own comes first, its tellers' follow.
