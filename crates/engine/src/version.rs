@@ -40,6 +40,7 @@ mod settings;
 mod snapshot;
 mod snapshots;
 mod space;
+mod spares;
 
 #[cfg(test)]
 mod tests;
@@ -78,8 +79,6 @@ pub(crate) struct View {
 #[derive(Default)]
 pub(crate) struct Versions {
     settings: Settings,
-    /// Bytes of an extent of rollback segments.
-    extent_size: usize,
     snapshots: Snapshots,
     /// Transactions that read without locks; none keeps a snapshot between its calls if it reads what is committed.
     readers: usize,
@@ -105,6 +104,8 @@ pub(crate) struct Versions {
     commits: u32,
     /// Whether versions are on their way to the undo space.
     is_spilling: bool,
+    /// Whether memory for more is on its way.
+    is_growing: bool,
     /// Whether a task waits until versions are old.
     is_aging: bool,
     /// Why they could not be written there.
@@ -136,7 +137,7 @@ pub struct VersionReport {
 impl Versions {
     /// No versions; extents have so many bytes. Nothing before `began` can be read.
     pub(crate) fn new(settings: Settings, extent_size: usize, began: Lsn) -> Versions {
-        Versions { settings, extent_size, horizon: began, ..Versions::default() }
+        Versions { settings, history: History::new(extent_size), horizon: began, ..Versions::default() }
     }
 
     /// Whether somebody may read at a moment of the past.

@@ -70,7 +70,7 @@ impl Versions {
             ghosts.iter().for_each(|ghost| self.settle(below, ghost));
             return below;
         }
-        let (extent, at) = self.history.add(stored, (commit, now), self.extent_size);
+        let (extent, at) = self.history.add(stored, (commit, now));
         let link = Link::extent(extent, at, commit, is_patch);
         ghosts.iter().for_each(|ghost| self.settle(link, ghost));
         link

@@ -5,14 +5,13 @@
 //! entry again by its place.
 
 use super::chain::{Link, Target};
+use super::spares::Spares;
 use crate::hash_index::Index;
 use crate::lock::Resource;
-use base::Lsn;
+use base::{Lsn, PartitionId};
 
 /// Entries of a chunk: 64 KiB.
 const CHUNK: usize = 2048;
-/// So many chunks stay when all entries go.
-const KEPT_CHUNKS: usize = 16;
 
 /// The gone are looked for when there are so many more entries than after the last time, at least.
 const SWEPT_MIN: usize = 4096;
@@ -24,7 +23,7 @@ const SWEPT_EACH: usize = 4;
 /// One record's, on half a cache line.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
-struct Entry {
+pub(super) struct Entry {
     name: Resource,
     /// Leads nowhere in a free entry, which has the number of the next one as its commit.
     link: Link,
@@ -39,6 +38,8 @@ pub(super) struct Heads {
     /// To entries' numbers, plus 1.
     index: Index,
     chunks: Vec<Vec<Entry>>,
+    /// Memory for more.
+    spares: Spares<Entry>,
     /// Entries that were ever made.
     made: u64,
     /// The first free one, plus 1; they are linked.
@@ -53,7 +54,9 @@ pub(super) struct Heads {
 
 impl Default for Heads {
     fn default() -> Heads {
-        Heads { index: Index::new(), chunks: Vec::new(), made: 0, free: 0, swept: 0, hand: 0, added: 0 }
+        let blank = Entry { name: Resource::partition(PartitionId(u16::MAX)), link: Link::NOWHERE };
+        let (index, chunks, spares) = (Index::new(), Vec::new(), Spares::new(CHUNK, blank));
+        Heads { index, chunks, spares, made: 0, free: 0, swept: 0, hand: 0, added: 0 }
     }
 }
 
@@ -68,6 +71,11 @@ fn find(index: &Index, chunks: &[Vec<Entry>], name: Resource, hash: u64) -> Opti
 }
 
 impl Heads {
+    /// Memory for more.
+    pub(super) fn spares(&mut self) -> &mut Spares<Entry> {
+        &mut self.spares
+    }
+
     /// How many records have a chain.
     pub(super) fn count(&self) -> usize {
         self.index.count()
@@ -120,7 +128,7 @@ impl Heads {
         }
         let (place, number) = (Place(self.made), self.made as usize / CHUNK);
         if number == self.chunks.len() {
-            self.chunks.push(Vec::with_capacity(CHUNK));
+            self.chunks.push(self.spares.take());
         }
         self.chunks[number].push(new);
         self.made += 1;
@@ -184,8 +192,7 @@ impl Heads {
             return;
         }
         self.index.clear();
-        self.chunks.truncate(KEPT_CHUNKS);
-        self.chunks.iter_mut().for_each(Vec::clear);
+        self.chunks.drain(..).for_each(|chunk| self.spares.give_back(chunk));
         (self.made, self.free, self.hand) = (0, 0, 0);
         (self.swept, self.added) = (0, 0);
     }
@@ -200,7 +207,7 @@ impl Heads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::{PartitionId, Random};
+    use base::Random;
     use std::collections::BTreeMap;
 
     /// Record numbers as organizations give them: consecutive, of pages and slots, hashes.

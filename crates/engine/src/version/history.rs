@@ -3,6 +3,7 @@
 
 use super::chain;
 use super::ghosts::Ghost;
+use super::spares::Spares;
 use crate::checksum::checksum;
 use crate::temp;
 use base::{Instant, Lsn};
@@ -10,23 +11,22 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 /// Where an extent's versions are.
-#[derive(Clone)]
-pub(super) enum Place {
+enum Place {
     Memory(Vec<u8>),
     /// In extents of the undo space, one behind the other.
     Space(Vec<Rc<temp::Extent>>),
 }
 
 /// Consecutive versions.
-pub(super) struct Extent {
+struct Extent {
     place: Place,
     /// Bytes of all of them.
     length: usize,
     versions: u64,
     /// Those of records that one of them may have to show to a scan, and the present does not.
-    pub(super) ghosts: BTreeSet<Ghost>,
+    ghosts: BTreeSet<Ghost>,
     /// When the last of their changes was committed.
-    pub(super) last_commit: Lsn,
+    last_commit: Lsn,
     /// The time of the first.
     since: Instant,
     /// Whether it gets no more, because it is on its way to the undo space.
@@ -34,8 +34,9 @@ pub(super) struct Extent {
 }
 
 /// All extents, oldest first.
-#[derive(Default)]
 pub(super) struct History {
+    /// Memory for extents of usual length.
+    spares: Spares<u8>,
     /// The number of the oldest.
     first: u32,
     extents: VecDeque<Extent>,
@@ -55,15 +56,35 @@ pub(super) enum Found<'a> {
     Gone,
 }
 
+impl Default for History {
+    /// One whose extents have a version each.
+    fn default() -> History {
+        History::new(0)
+    }
+}
+
 impl History {
-    /// Adds a stored version. An extent is closed before it would be longer than `extent_size` bytes; only a version that is
-    /// longer itself makes it so. Returns its extent and its place.
-    pub(super) fn add(&mut self, version: &[u8], (commit, since): (Lsn, Instant), extent_size: usize) -> (u32, usize) {
+    /// No versions; extents have so many bytes.
+    pub(super) fn new(extent_size: usize) -> History {
+        let (extents, spares) = (VecDeque::new(), Spares::new(extent_size, u8::MAX));
+        History { spares, first: 0, extents, away: 0, memory_bytes: 0, bytes: 0, versions: 0 }
+    }
+
+    /// Memory for more.
+    pub(super) fn spares(&mut self) -> &mut Spares<u8> {
+        &mut self.spares
+    }
+
+    /// Adds a stored version. An extent is closed before it would be longer than others; only a version that is longer itself
+    /// makes it so. Returns its extent and its place.
+    pub(super) fn add(&mut self, version: &[u8], (commit, since): (Lsn, Instant)) -> (u32, usize) {
+        let extent_size = self.spares.capacity();
         let is_full =
             |extent: &Extent| extent.is_closed || extent.length > 0 && extent.length + version.len() > extent_size;
         if self.extents.len() == self.away || self.extents.back().is_none_or(is_full) {
-            let place = Place::Memory(Vec::new());
-            let (ghosts, last_commit) = (BTreeSet::new(), commit);
+            let is_usual = version.len() <= extent_size;
+            let bytes = if is_usual { self.spares.take() } else { Vec::with_capacity(version.len()) };
+            let (place, ghosts, last_commit) = (Place::Memory(bytes), BTreeSet::new(), commit);
             let extent = Extent { place, length: 0, versions: 0, ghosts, last_commit, since, is_closed: false };
             self.extents.push_back(extent);
         }
@@ -105,17 +126,26 @@ impl History {
     }
 
     /// Takes the oldest extent out, if all its changes were committed up to `horizon`.
-    pub(super) fn take_oldest(&mut self, horizon: Lsn) -> Option<Extent> {
+    /// Returns the last commit and the ghosts.
+    pub(super) fn take_oldest(&mut self, horizon: Lsn) -> Option<(Lsn, BTreeSet<Ghost>)> {
         self.extents.front().filter(|extent| extent.last_commit <= horizon)?;
         let extent = self.extents.pop_front()?;
         self.first += 1;
         self.bytes -= extent.length as u64;
         self.versions -= extent.versions;
         match extent.place {
-            Place::Memory(_) => self.memory_bytes -= extent.length as u64,
+            Place::Memory(bytes) => self.leave_memory(bytes),
             Place::Space(_) => self.away -= 1,
         }
-        Some(extent)
+        Some((extent.last_commit, extent.ghosts))
+    }
+
+    /// An extent's versions are not in memory any more.
+    fn leave_memory(&mut self, versions: Vec<u8>) {
+        self.memory_bytes -= versions.len() as u64;
+        if versions.len() <= self.spares.capacity() {
+            self.spares.give_back(versions);
+        }
     }
 
     /// The number of the oldest extent in memory and a copy of it, ready to be written. From now on it gets no more versions;
@@ -141,9 +171,10 @@ impl History {
         let Some(index) = number.checked_sub(self.first) else { return };
         let extent = &mut self.extents[index as usize];
         debug_assert_eq!(index as usize, self.away, "extents leave memory in their order");
-        extent.place = Place::Space(place);
+        let before = std::mem::replace(&mut extent.place, Place::Space(place));
+        let Place::Memory(versions) = before else { unreachable!("it was in memory") };
         self.away += 1;
-        self.memory_bytes -= extent.length as u64;
+        self.leave_memory(versions);
     }
 
     /// Bytes of all versions.

@@ -51,9 +51,9 @@ impl Versions {
 
     /// Gives up the oldest extent if all its changes were committed up to `horizon`.
     pub(super) fn give_up(&mut self, horizon: Lsn) -> bool {
-        let Some(extent) = self.history.take_oldest(horizon) else { return false };
-        self.horizon = self.horizon.max(extent.last_commit);
-        extent.ghosts.iter().for_each(|ghost| self.ghosts.remove(ghost));
+        let Some((last_commit, ghosts)) = self.history.take_oldest(horizon) else { return false };
+        self.horizon = self.horizon.max(last_commit);
+        ghosts.iter().for_each(|ghost| self.ghosts.remove(ghost));
         true
     }
 

@@ -31,9 +31,10 @@ impl Piece {
 
 impl Database {
     /// Begins to move versions out of memory if they take more than their share; has them watched if they may become too old
-    /// there.
+    /// there. Has memory made for more.
     pub(super) fn relieve_memory(&self) {
         let mut versions = self.0.versions.borrow_mut();
+        self.make_spares(&mut versions);
         if versions.is_over() && !std::mem::replace(&mut versions.is_spilling, true) {
             let database = self.clone();
             self.0.executor.spawn(async move { database.spill().await });

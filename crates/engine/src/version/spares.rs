@@ -1,0 +1,170 @@
+//! Memory for versions that is there before they come. The system fills new pages with zeros when they are first touched,
+//! which can take longer than all that is done with a version; so memory is used again, and while versions are being added the
+//! next pieces are made and touched beside the engine's thread.
+
+use super::Versions;
+use crate::database::Database;
+use std::rc::Rc;
+
+/// So many bytes are there ahead, unless a piece has more, and no more than twice as many are kept.
+const AHEAD_BYTES: usize = 2 << 20;
+/// With half of what is in use, so that who keeps little has little.
+const AHEAD_DIVISOR: usize = 2;
+
+/// Pieces of memory for so many items each.
+pub(super) struct Spares<T> {
+    pieces: Vec<Vec<T>>,
+    in_use: usize,
+    capacity: usize,
+    /// What is written to bring memory into being. Not all zeros: of those the system has pages already.
+    blank: T,
+}
+
+/// Pieces that are to be made.
+pub(super) struct Missing<T> {
+    count: usize,
+    capacity: usize,
+    blank: T,
+}
+
+impl<T: Copy> Spares<T> {
+    /// None yet.
+    pub(super) fn new(capacity: usize, blank: T) -> Spares<T> {
+        Spares { pieces: Vec::new(), in_use: 0, capacity, blank }
+    }
+
+    /// How many items a piece has room for.
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// An empty piece.
+    pub(super) fn take(&mut self) -> Vec<T> {
+        self.in_use += 1;
+        self.pieces.pop().unwrap_or_else(|| Vec::with_capacity(self.capacity))
+    }
+
+    /// Takes back a piece that was in use.
+    pub(super) fn give_back(&mut self, mut piece: Vec<T>) {
+        debug_assert_eq!(piece.capacity(), self.capacity, "pieces do not grow");
+        self.in_use -= 1;
+        piece.clear();
+        self.add(piece);
+    }
+
+    /// How many pieces are there ahead at most.
+    fn ahead_max(&self) -> usize {
+        (AHEAD_BYTES / (self.capacity * size_of::<T>()).max(1)).max(1)
+    }
+
+    /// Keeps an empty piece, unless there are enough.
+    fn add(&mut self, piece: Vec<T>) {
+        if self.pieces.len() < 2 * self.ahead_max() {
+            self.pieces.push(piece);
+        }
+    }
+
+    /// What should be made now: nothing while more than half of what should be there ahead is.
+    fn missing(&self) -> Missing<T> {
+        let ahead = (self.in_use / AHEAD_DIVISOR).min(self.ahead_max());
+        let count = if self.pieces.len() * 2 <= ahead { ahead - self.pieces.len() } else { 0 };
+        Missing { count, capacity: self.capacity, blank: self.blank }
+    }
+}
+
+impl<T: Copy> Missing<T> {
+    /// Makes them, and brings every page of them into being.
+    fn make(self) -> Vec<Vec<T>> {
+        let piece = || {
+            let mut piece = Vec::with_capacity(self.capacity);
+            piece.resize(self.capacity, self.blank);
+            piece.clear();
+            piece
+        };
+        std::iter::repeat_with(piece).take(self.count).collect()
+    }
+}
+
+impl Database {
+    /// Has memory made for the versions that come next, if little is left.
+    pub(super) fn make_spares(&self, versions: &mut Versions) {
+        let (extents, chunks) = (versions.history.spares().missing(), versions.heads.spares().missing());
+        if extents.count + chunks.count == 0 || std::mem::replace(&mut versions.is_growing, true) {
+            return;
+        }
+        let inner = Rc::downgrade(&self.0);
+        // What a version costs on described hardware is charged where it comes to be.
+        self.0.executor.compute_then(
+            0,
+            move || (extents.make(), chunks.make()),
+            move |made| {
+                let Some(inner) = inner.upgrade() else { return };
+                let mut versions = inner.versions.borrow_mut();
+                versions.is_growing = false;
+                let (extents, chunks) = made.unwrap_or_default();
+                extents.into_iter().for_each(|extent| versions.history.spares().add(extent));
+                chunks.into_iter().for_each(|chunk| versions.heads.spares().add(chunk));
+            },
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+    use super::super::tests::on_a_machine;
+    use super::*;
+    use crate::PartitionSpec;
+
+    #[test]
+    fn memory_is_used_again_and_made_in_proportion_to_use() {
+        for (capacity, ahead_max) in [(16 << 10, 16), (300 << 10, 1)] {
+            let mut spares = Spares::new(capacity, 7_u64);
+            let mut in_use = Vec::new();
+            for count in 1..50 {
+                in_use.push(spares.take());
+                let made = spares.missing().make();
+                made.into_iter().for_each(|piece| spares.add(piece));
+                let ahead = (count / 2).min(ahead_max);
+                let there = spares.pieces.len();
+                assert!(there <= ahead && (there * 2 > ahead || ahead == 0), "{there} of {ahead}");
+            }
+            let taken = in_use[0].as_ptr();
+            in_use.iter_mut().for_each(|piece| piece.extend_from_slice(&[7; 100]));
+            in_use.drain(..).for_each(|piece| spares.give_back(piece));
+            assert_eq!((spares.pieces.len(), spares.in_use, spares.missing().count), (2 * ahead_max, 0, 0));
+            assert!(spares.pieces.iter().any(|piece| piece.as_ptr() == taken), "memory is used again");
+            assert!(spares.take().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_growing_history_finds_memory_and_leaves_some() {
+        on_a_machine(async |executor| {
+            let undo = Settings { cluster_size: 512, ..Settings::default() };
+            let database = Database::create(executor, crate::Settings { undo, ..Default::default() }).await?;
+            let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+            let state = || {
+                let mut versions = database.0.versions.borrow_mut();
+                let Spares { pieces, in_use, capacity, .. } = versions.history.spares();
+                assert!(pieces.iter().all(|piece| piece.capacity() == *capacity));
+                (pieces.len(), *in_use)
+            };
+            for round in 0..3 {
+                let long = database.snapshot().await?;
+                for key in 0..1000_u16 {
+                    database.transaction(async |tx| tx.put(notes, &key.to_be_bytes(), &[round; 200]).await).await?;
+                    // Versions that are longer than extents have memory of their own.
+                    database.transaction(async |tx| tx.put(notes, b"long", &vec![round + 1; 9000]).await).await?;
+                }
+                let (there, in_use) = state();
+                assert!(round == 0 || in_use > 30 && there * 2 > in_use / 2, "{there} are there, {in_use} in use");
+                drop(long);
+                assert_eq!(state().1, 0);
+                assert!(round == 0 || state().0 >= in_use);
+            }
+            Ok(())
+        })
+        .expect("nothing fails");
+    }
+}
