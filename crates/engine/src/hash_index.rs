@@ -84,6 +84,7 @@ impl Index {
         }
     }
 
+    #[inline]
     fn line_mut(&mut self, line: Line) -> &mut [u64; 8] {
         match line {
             Line::Primary(number) => self.buckets.line_mut(number),
@@ -100,13 +101,15 @@ impl Index {
     /// The first place that `is_it` accepts of those whose key may have this hash.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(u64) -> bool) -> Option<u64> {
-        let tag = entry_tag(hash);
-        let mut line = self.buckets.line(self.bucket(hash));
+        let (mut line, wanted) = (self.buckets.line(self.bucket(hash)), entry(hash, 1));
         loop {
-            for found in &line[..ENTRIES] {
-                if found >> PLACE_BITS == tag && *found != 0 && is_it(found & PLACE_MASK) {
-                    return Some(found & PLACE_MASK);
+            let mut candidates = which(line, |found| (found ^ wanted) >> PLACE_BITS == 0);
+            while candidates != 0 {
+                let place = line[lowest(candidates)] & PLACE_MASK;
+                if place != 0 && is_it(place) {
+                    return Some(place);
                 }
+                candidates &= candidates - 1;
             }
             match line[LINK] {
                 0 => return None,
@@ -179,12 +182,16 @@ impl Index {
     fn put(&mut self, bucket: usize, entry: u64) {
         let mut line = Line::Primary(bucket);
         loop {
-            if let Some(free) = self.line(line)[..ENTRIES].iter().position(|found| *found == 0) {
-                self.line_mut(line)[free] = entry;
+            let words = self.line_mut(line);
+            let free = which(words, |found| found == 0);
+            if free != 0 {
+                words[lowest(free)] = entry;
                 return;
             }
-            let Some(next) = self.next(line) else { break };
-            line = next;
+            if words[LINK] == 0 {
+                break;
+            }
+            line = Line::Overflow(words[LINK] as usize - 1);
         }
         let added = self.take_overflow();
         self.overflow.line_mut(added)[0] = entry;
@@ -248,19 +255,23 @@ impl Index {
             self.level += 1;
             self.mask = self.mask << 1 | 1;
         }
-        let mut line = *self.buckets.line(from);
-        *self.buckets.line_mut(from) = [0; 8];
-        loop {
+        let (mut stay, mut go) = (*self.buckets.line(from), [0; 8]);
+        let mut link = std::mem::take(&mut stay[LINK]);
+        for position in 0..ENTRIES {
+            let goes = stay[position] & bit != 0;
+            go[position] = if goes { stay[position] } else { 0 };
+            stay[position] ^= go[position];
+        }
+        *self.buckets.line_mut(from) = stay;
+        *self.buckets.line_mut(to) = go;
+        while let Some(number) = link.checked_sub(1) {
+            let line = *self.overflow.line(number as usize);
+            self.overflow.line_mut(number as usize)[LINK] = self.unused;
+            self.unused = link;
             for found in line[..ENTRIES].iter().filter(|found| **found != 0) {
                 self.put(if found & bit == 0 { from } else { to }, *found);
             }
-            if line[LINK] == 0 {
-                return;
-            }
-            let number = line[LINK] as usize - 1;
-            line = *self.overflow.line(number);
-            self.overflow.line_mut(number)[LINK] = self.unused;
-            self.unused = number as u64 + 1;
+            link = line[LINK];
         }
     }
 
@@ -282,10 +293,20 @@ impl Index {
     }
 }
 
-/// The part of a hash that entries hold.
+/// A bit for each entry of a line that is so. All are looked at without a branch that cannot be foreseen.
 #[inline]
-fn entry_tag(hash: u64) -> u64 {
-    (hash >> FIRST_LEVEL) & ((1 << (64 - PLACE_BITS)) - 1)
+fn which(line: &[u64; 8], is_so: impl Fn(u64) -> bool) -> u32 {
+    let mut bits = 0;
+    for (position, entry) in line[..ENTRIES].iter().enumerate() {
+        bits |= u32::from(is_so(*entry)) << position;
+    }
+    bits
+}
+
+/// The position of the lowest bit.
+#[inline]
+fn lowest(bits: u32) -> usize {
+    bits.trailing_zeros() as usize % 8
 }
 
 #[cfg(test)]
