@@ -82,9 +82,8 @@ impl History {
         let is_full =
             |extent: &Extent| extent.is_closed || extent.length > 0 && extent.length + version.len() > extent_size;
         if self.extents.len() == self.away || self.extents.back().is_none_or(is_full) {
-            let is_usual = version.len() <= extent_size;
-            let bytes = if is_usual { self.spares.take() } else { Vec::with_capacity(version.len()) };
-            let (place, ghosts, last_commit) = (Place::Memory(bytes), BTreeSet::new(), commit);
+            let place = Place::Memory(self.memory_for(version.len()));
+            let (ghosts, last_commit) = (BTreeSet::new(), commit);
             let extent = Extent { place, length: 0, versions: 0, ghosts, last_commit, since, is_closed: false };
             self.extents.push_back(extent);
         }
@@ -143,13 +142,23 @@ impl History {
     /// An extent's versions are not in memory any more.
     fn leave_memory(&mut self, versions: Vec<u8>) {
         self.memory_bytes -= versions.len() as u64;
-        if versions.len() <= self.spares.capacity() {
-            self.spares.give_back(versions);
+        self.reuse(versions);
+    }
+
+    /// Memory for an extent that has so many bytes, or gets no more than others have.
+    fn memory_for(&mut self, length: usize) -> Vec<u8> {
+        if length <= self.spares.capacity() { self.spares.take() } else { Vec::with_capacity(length) }
+    }
+
+    /// Takes back what an extent, or its copy, is not in any more.
+    pub(super) fn reuse(&mut self, memory: Vec<u8>) {
+        if memory.len() <= self.spares.capacity() {
+            self.spares.give_back(memory);
         }
     }
 
-    /// The number of the oldest extent in memory and a copy of it, ready to be written. From now on it gets no more versions;
-    /// if it gets some still, it is left alone unless its oldest one was committed by `old`.
+    /// The number of the oldest extent in memory and a copy of it, ready to be written, whose memory is to be given back. From
+    /// now on it gets no more versions; if it gets some still, it is left alone unless its oldest one was committed by `old`.
     pub(super) fn close_oldest(&mut self, old: Option<Instant>) -> Option<(u32, Vec<u8>)> {
         let is_last = self.away + 1 == self.extents.len();
         let extent = self.extents.get_mut(self.away)?;
@@ -157,8 +166,12 @@ impl History {
             return None;
         }
         extent.is_closed = true;
-        let Place::Memory(bytes) = &extent.place else { unreachable!("the oldest ones are away") };
-        Some((self.first + self.away as u32, sealed(bytes)))
+        let length = extent.length;
+        let mut copy = self.memory_for(length);
+        let Place::Memory(bytes) = &self.extents[self.away].place else { unreachable!("the oldest ones are away") };
+        copy.extend_from_slice(bytes);
+        seal(&mut copy);
+        Some((self.first + self.away as u32, copy))
     }
 
     /// When the oldest version that is in memory was committed.
@@ -193,17 +206,15 @@ impl History {
     }
 }
 
-/// A copy of stored versions with their checksums.
-fn sealed(versions: &[u8]) -> Vec<u8> {
-    let mut bytes = versions.to_vec();
-    let mut rest = &mut bytes[..];
+/// Gives stored versions their checksums.
+fn seal(versions: &mut [u8]) {
+    let mut rest = versions;
     while let Some(length) = chain::length(rest) {
         let (version, behind) = rest.split_at_mut(length);
         let sum = checksum(&version[8..]);
         version[4..8].copy_from_slice(&sum.to_le_bytes());
         rest = behind;
     }
-    bytes
 }
 
 /// Whether a version that was read is as it was written.

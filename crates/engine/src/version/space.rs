@@ -51,15 +51,22 @@ impl Database {
     /// Moves versions out of memory that have to leave.
     async fn spill(&self) {
         loop {
+            if self.0.closing.get() {
+                break;
+            }
             let next = self.0.versions.borrow_mut().next_to_leave(self.0.executor.now());
-            let Some((number, bytes)) = next.filter(|_| !self.0.closing.get()) else { break };
-            match self.store_versions(&bytes).await {
-                Ok(place) => self.0.versions.borrow_mut().history.moved(number, place),
+            let Some((number, bytes)) = next else { break };
+            let stored = self.store_versions(&bytes).await;
+            let mut versions = self.0.versions.borrow_mut();
+            versions.history.reuse(bytes);
+            match stored {
+                Ok(place) => versions.history.moved(number, place),
                 Err(error) => {
-                    self.0.versions.borrow_mut().stay_in_memory(error);
+                    versions.stay_in_memory(error);
                     break;
                 }
             }
+            drop(versions);
             self.0.undo_room.wake_all(&self.0.executor);
         }
         self.0.versions.borrow_mut().is_spilling = false;
