@@ -107,6 +107,12 @@ impl History {
         Version(self.versions.len() as u64)
     }
 
+    /// A version to write that is the only one of its record, which has no name before it is written: it gets the version's
+    /// number.
+    pub fn new_record(&mut self, transaction: usize, store: &'static str) -> Version {
+        self.new_version(transaction, Key { store, number: self.versions.len() as u64 + 1 })
+    }
+
     /// Notes that a version is written; `place` is where scans find it, `None` if it is the absence of the record: a deletion.
     pub fn wrote(&mut self, transaction: usize, version: Version, place: Option<u64>) {
         let (_, key) = self.versions[version.0 as usize - 1];

@@ -111,6 +111,8 @@ impl Transaction {
 
     /// Shows every record of the partition to `look`, in order; `look` returns false to end the scan. Records that others
     /// have added and not yet committed are waited for if the partition is locked by record, and shown if it is not locked.
+    /// No lock keeps others from adding records behind those that were shown: a serializable transaction that scans again may
+    /// be shown more.
     ///
     /// # Errors
     /// As [`Transaction::append`].

@@ -80,6 +80,15 @@ impl Actor {
         Ok(())
     }
 
+    /// Adds a record at the end of a store.
+    pub async fn append(&mut self, store: Store, new: New) -> Result<()> {
+        let partition = partition(self.tx.database(), store)?;
+        let version = self.history().new_record(self.number, store.name());
+        self.tx.append(partition, &store.value(version, new.place, new.length)).await?;
+        self.history().wrote(self.number, version, Some(new.place));
+        Ok(())
+    }
+
     /// Inserts a record, if there is none.
     pub async fn insert(&mut self, store: Store, number: u64, new: New) -> Result<()> {
         let partition = partition(self.tx.database(), store)?;
@@ -143,6 +152,7 @@ impl Actor {
     pub async fn scan(&mut self, store: Store, span: Span, direction: Direction) -> Result<()> {
         let found = match store {
             Store::Index => self.scan_index(span).await?,
+            Store::Appended => self.scan_appended().await?,
             _ => self.scan_tree(span, direction).await?,
         };
         self.history().scanned(self.number, store.name(), span, found);
@@ -178,6 +188,17 @@ impl Actor {
             true
         };
         self.tx.range(partition, secondary, bounds, keep).await?;
+        Ok(found)
+    }
+
+    async fn scan_appended(&mut self) -> Result<Vec<(Key, Version)>> {
+        let partition = partition(self.tx.database(), Store::Appended)?;
+        let mut found = Vec::new();
+        let keep = |_, value: &[u8]| {
+            found.push(Store::Appended.arrived(value));
+            true
+        };
+        self.tx.scan_appended(partition, keep).await?;
         Ok(found)
     }
 

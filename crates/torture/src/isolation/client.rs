@@ -124,6 +124,9 @@ impl Client<'_> {
 
     async fn look(&mut self, past: &mut Past) -> Result<()> {
         let store = *self.random.choose(&self.contention.stores).expect("there are some");
+        if store == Store::Appended {
+            return past.scan_appended().await;
+        }
         if store.is_ordered() && self.random.chance(0.5) {
             let direction = if self.random.chance(0.5) { Direction::Forward } else { Direction::Backward };
             return past.scan(store, self.span(store), direction).await;
@@ -174,6 +177,19 @@ impl Client<'_> {
                 0 | 1 => actor.read(store, number, look).await,
                 2 => actor.modify(store, number, number).await,
                 _ => actor.put(store, number, new).await,
+            };
+        }
+        if store == Store::Appended {
+            // Nothing keeps others from adding records behind what a serializable transaction has scanned.
+            let may_scan = actor.tx.isolation() != Isolation::Serializable;
+            return match self.random.below(8) {
+                0 => {
+                    actor.set_savepoint();
+                    Ok(())
+                }
+                1 => actor.roll_back(self.random.word()).await,
+                2..=4 if may_scan => actor.scan(store, Span::ALL, Direction::Forward).await,
+                _ => actor.append(store, new).await,
             };
         }
         match self.random.below(20) {

@@ -58,17 +58,21 @@ pub struct Contention {
     pub undo: version::Settings,
     /// The share of transactions that only read, at a moment that is past.
     pub past: f64,
+    /// What is locked where records are added at the end.
+    pub appended_locking: Locking,
+    /// How many of them are on a page; 0 for as many as fit.
+    pub appended_per_page: u32,
 }
 
 impl Contention {
     /// What `seed` stands for.
     pub fn draw(seed: u64) -> Contention {
         let random = &mut Random::stream(seed, "contention");
-        let mut stores: Vec<Store> = Store::ALL.into_iter().filter(|_| random.chance(0.5)).collect();
+        let mut stores: Vec<Store> = Store::NAMED.into_iter().filter(|_| random.chance(0.5)).collect();
         if stores.is_empty() {
-            stores.push(*random.choose(&Store::ALL).expect("there are some"));
+            stores.push(*random.choose(&Store::NAMED).expect("there are some"));
         }
-        Contention {
+        let mut drawn = Contention {
             levels: random.choose(&LEVELS).expect("there are some"),
             stores,
             keys: random.between(2, 16),
@@ -81,7 +85,13 @@ impl Contention {
             blocking_factor: random.between(1, 3) as u32,
             undo: undo(random),
             past: *random.choose(&[0.0, 0.2, 0.5]).expect("there are some"),
+            appended_locking: *random.choose(&[Locking::None, Locking::Page, Locking::Record]).expect("three"),
+            appended_per_page: *random.choose(&[0, 1, 1, 3]).expect("four"),
+        };
+        if random.chance(0.3) {
+            drawn.stores.push(Store::Appended);
         }
+        drawn
     }
 
     /// The partitions, in the order of their creation.

@@ -31,7 +31,11 @@ pub async fn load(stage: &Stage, database: &Database) -> Result<()> {
         for store in &contention.stores {
             for number in (0..contention.keys).step_by(2) {
                 let place = if *store == Store::Index { number % contention.groups } else { number };
-                actor.put(*store, number, New { place, length: 10 }).await?;
+                let new = New { place, length: 10 };
+                match store {
+                    Store::Appended => actor.append(*store, new).await?,
+                    _ => actor.put(*store, number, new).await?,
+                }
             }
         }
         Ok(())
@@ -43,10 +47,10 @@ pub async fn load(stage: &Stage, database: &Database) -> Result<()> {
 pub async fn read(stage: &Stage, database: &Database) -> bool {
     let read = async |actor: &mut Actor, contention: &Contention| {
         for store in &contention.stores {
-            for number in 0..contention.keys {
+            for number in (0..contention.keys).filter(|_| *store != Store::Appended) {
                 actor.read(*store, number, Look::Copy).await?;
             }
-            if store.is_ordered() {
+            if store.is_ordered() || *store == Store::Appended {
                 actor.scan(*store, Span::ALL, Direction::Forward).await?;
             }
         }

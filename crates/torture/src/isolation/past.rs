@@ -57,4 +57,15 @@ impl Past {
         self.truth.borrow_mut().history.scanned(self.number, store.name(), span, found);
         Ok(())
     }
+    /// Reads all records that were added at the end of a store.
+    pub async fn scan_appended(&mut self) -> Result<()> {
+        let (store, mut found) = (Store::Appended, Vec::new());
+        let keep = |_, value: &[u8]| {
+            found.push(store.arrived(value));
+            true
+        };
+        self.snapshot.scan_appended(self.database.partition(store.name())?, keep).await?;
+        self.truth.borrow_mut().history.scanned(self.number, store.name(), Span::ALL, found);
+        Ok(())
+    }
 }

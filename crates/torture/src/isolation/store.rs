@@ -16,6 +16,9 @@ pub enum Store {
     Set,
     /// A set of typed records with an index, in which a record's place is its group: writes move it.
     Index,
+    /// Records in the order of their arrival, which are found by scans alone: each is written once, and its number is that of
+    /// its only version.
+    Appended,
 }
 
 /// The length of a record that is found by number.
@@ -25,8 +28,8 @@ const RECORD_SIZE: u32 = 24;
 const GARBAGE: Version = Version(u64::MAX);
 
 impl Store {
-    /// Every kind.
-    pub const ALL: [Store; 4] = [Store::Tree, Store::Direct, Store::Set, Store::Index];
+    /// Those whose records have names.
+    pub const NAMED: [Store; 4] = [Store::Tree, Store::Direct, Store::Set, Store::Index];
 
     /// The partition's name.
     pub fn name(self) -> &'static str {
@@ -35,6 +38,7 @@ impl Store {
             Store::Direct => "direct",
             Store::Set => "set",
             Store::Index => "index",
+            Store::Appended => "appended",
         }
     }
 
@@ -63,6 +67,10 @@ impl Store {
                 let spec = PartitionSpec::new(self.name(), set, Locking::Record).record(typed());
                 spec.secondary("by_group", &["group"])
             }
+            Store::Appended => {
+                let organization = Organization::Append { blocking_factor: contention.appended_per_page };
+                PartitionSpec::new(self.name(), organization, contention.appended_locking)
+            }
         }
     }
 
@@ -75,7 +83,7 @@ impl Store {
                 let fields = [FieldValue::U32(place as u32), FieldValue::U64(version.0), FieldValue::Bytes(&filler)];
                 typed().encode(&fields, &mut value).expect("it is of the type");
             }
-            Store::Tree | Store::Set => {
+            Store::Tree | Store::Set | Store::Appended => {
                 value.extend_from_slice(&version.0.to_le_bytes());
                 value.extend_from_slice(&filler);
             }
@@ -101,6 +109,12 @@ impl Store {
         let is_whole = filler.iter().all(|byte| *byte == version as u8);
         let is_initial = version == Version::INITIAL.0 && self != Store::Direct;
         if is_whole && !is_initial { Version(version) } else { GARBAGE }
+    }
+
+    /// A record that was added at the end: its value is all there is to name it.
+    pub fn arrived(self, value: &[u8]) -> (Key, Version) {
+        let version = self.version(value);
+        (self.key(version.0), version)
     }
 
     /// The length of the bytes that belong to the version.
@@ -133,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_value_tells_its_version_and_whether_it_is_whole() {
-        for store in Store::ALL {
+        for store in [&Store::NAMED[..], &[Store::Appended]].concat() {
             let mut value = store.value(Version(770), 3, 12);
             assert_eq!(store.version(&value), Version(770), "{store:?}");
             assert_eq!(store.version(&store.value(Version(770), 3, store.filler_length(&value))), Version(770));
