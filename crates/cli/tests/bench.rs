@@ -198,7 +198,9 @@ fn a_long_reader_is_held_against_writers_alone() {
     let directory = workshop();
     let line = "snapshot-reader --config small.toml --scale 1 --clients 8 --seconds 0.5 --rounds 1";
     let report = report(directory.path(), line);
-    for pointer in ["/throughput_ratio/median", "/without/throughput_per_s", "/with/p99_us", "/with/versions"] {
+    for pointer in
+        ["/throughput_ratio/median", "/without/throughput_per_s", "/with/p99_us", "/with/versions", "/with/read_per_s"]
+    {
         assert!(number(&report, pointer) > 0.0, "{pointer} in {report:#}");
     }
     assert_eq!(number(&report, "/without/versions"), 0.0);

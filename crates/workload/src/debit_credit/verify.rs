@@ -31,25 +31,29 @@ impl Totals {
 /// # Errors
 /// The engine's.
 pub async fn totals(database: &Database, tables: &Tables) -> Result<Totals> {
-    database.transaction(async |tx| totals_in(tx, tables).await).await
+    database.transaction(async |tx| totals_in(tx, tables, || ()).await).await
 }
 
-/// The same within a transaction that runs at a level at which it sees one moment, whatever else runs.
+/// The same within a transaction that runs at a level at which it sees one moment, whatever else runs. `seen` is told of each
+/// record.
 ///
 /// # Errors
 /// The engine's.
-pub async fn totals_in(tx: &mut Transaction, tables: &Tables) -> Result<Totals> {
+pub async fn totals_in(tx: &mut Transaction, tables: &Tables, mut seen: impl FnMut()) -> Result<Totals> {
     let scale = &tables.scale;
     // Nothing is waited for between the scans of sets.
     tx.database().segments_returned().await;
-    let accounts = sum(tx, tables.account, 0..scale.accounts()).await?;
+    let accounts = sum(tx, tables.account, 0..scale.accounts(), &mut seen).await?;
     let group = 1 + scale.tellers_per_branch;
     let (tellers, branches) = match tables.teller {
-        Some(teller) => (sum(tx, teller, 0..scale.tellers()).await?, sum(tx, tables.branch, 0..scale.branches).await?),
+        Some(teller) => (
+            sum(tx, teller, 0..scale.tellers(), &mut seen).await?,
+            sum(tx, tables.branch, 0..scale.branches, &mut seen).await?,
+        ),
         None => {
             let all = 0..scale.branches * group;
-            let tellers = sum(tx, tables.branch, all.clone().filter(|number| number % group > 0)).await?;
-            (tellers, sum(tx, tables.branch, all.filter(|number| number % group == 0)).await?)
+            let tellers = sum(tx, tables.branch, all.clone().filter(|number| number % group > 0), &mut seen).await?;
+            (tellers, sum(tx, tables.branch, all.filter(|number| number % group == 0), &mut seen).await?)
         }
     };
     let has_amounts = scale.history_size >= 32;
@@ -59,19 +63,28 @@ pub async fn totals_in(tx: &mut Transaction, tables: &Tables) -> Result<Totals> 
             history += i64::from_le_bytes(record[24..32].try_into().expect("eight bytes"));
         }
         transactions += 1;
+        seen();
         true
     })
     .await?;
     Ok(Totals { accounts, tellers, branches, history: has_amounts.then_some(history), transactions })
 }
 
-async fn sum(tx: &mut Transaction, table: Access, numbers: impl Iterator<Item = u64>) -> Result<i64> {
-    let balance = |record: &[u8]| i64::from_le_bytes(record[..8].try_into().expect("eight bytes"));
+async fn sum(
+    tx: &mut Transaction,
+    table: Access,
+    numbers: impl Iterator<Item = u64>,
+    seen: &mut impl FnMut(),
+) -> Result<i64> {
     let mut total = 0;
+    let mut add = |record: &[u8]| {
+        total += i64::from_le_bytes(record[..8].try_into().expect("eight bytes"));
+        seen();
+    };
     match table {
         Access::Set(partition) => {
             tx.scan_set(partition, |_, value| {
-                total += balance(value);
+                add(value);
                 true
             })
             .await?;
@@ -80,12 +93,12 @@ async fn sum(tx: &mut Transaction, table: Access, numbers: impl Iterator<Item = 
             let mut cursor =
                 tx.cursor(partition, Bound::Unbounded, Bound::Unbounded, Direction::Forward).without_locks();
             while let Some((_, value)) = tx.next(&mut cursor).await? {
-                total += balance(&value);
+                add(&value);
             }
         }
         Access::Number(partition) => {
             for number in numbers {
-                total += tx.read_object(partition, number, balance).await?;
+                tx.read_object(partition, number, &mut add).await?;
             }
         }
     }
