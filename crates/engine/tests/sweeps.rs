@@ -73,7 +73,7 @@ async fn sum(database: &Database, stock: PartitionId) -> (u64, u8) {
 fn sets_are_swept_on_a_clock_of_their_own() {
     for interval_ns in [0, 20 * MILLISECOND_NS] {
         let media = Media::new();
-        let sweep = SweepSettings { interval_ns: Some(interval_ns), ..SweepSettings::default() };
+        let sweep = SweepSettings { interval_ns: Some(interval_ns), spread_percent: 0, ..SweepSettings::default() };
         let settings = settings(sweep, Policy::OFF);
         run(&media, async |executor| {
             let (database, stock, notes) = create(executor, settings.clone()).await;
@@ -259,6 +259,42 @@ fn a_sweep_keeps_its_pace_and_its_depth() {
             "{written} in {passed_ns} ns"
         );
     });
+}
+
+/// A sweep of its own takes its share of the interval, another is through at once.
+#[test]
+fn sweeps_spread_their_writes_unless_somebody_waits() {
+    let interval_ns = 400 * MILLISECOND_NS;
+    for (spread_percent, shortest_ns, longest_ns) in
+        [(0, 0, interval_ns / 20), (80, interval_ns * 6 / 10, interval_ns * 9 / 10)]
+    {
+        let sweep = SweepSettings {
+            interval_ns: Some(interval_ns),
+            spread_percent,
+            segments_in_flight: 1,
+            ..Default::default()
+        };
+        run(&Media::new(), async |executor| {
+            let (database, stock, _) = create(executor, settings(sweep, Policy::OFF)).await;
+            run_clients(executor, &database, stock, 200).await;
+            let before = (database.segments_written(stock), database.statistics().sweeps.get());
+            while database.segments_written(stock) == before.0 {
+                executor.sleep_ns(MILLISECOND_NS / 10).await;
+            }
+            let began = executor.now();
+            while database.statistics().sweeps.get() == before.1 {
+                executor.sleep_ns(MILLISECOND_NS / 10).await;
+            }
+            let passed_ns = executor.now().since_ns(began);
+            assert!(database.segments_written(stock) - before.0 > 10);
+            assert!((shortest_ns..longest_ns).contains(&passed_ns), "{spread_percent} percent: {passed_ns} ns");
+
+            run_clients(executor, &database, stock, 200).await;
+            let began = executor.now();
+            database.checkpoint().await.expect("sweeps");
+            assert!(executor.now().since_ns(began) < interval_ns / 4, "somebody waits");
+        });
+    }
 }
 
 #[test]

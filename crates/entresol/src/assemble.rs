@@ -103,6 +103,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             spool: configuration.checkpoint.spool,
             quiesce: configuration.checkpoint.quiesce,
             interval_ns: configuration.checkpoint.sweep_interval_ns,
+            spread_percent: configuration.checkpoint.sweep_spread_percent,
             segments_in_flight: configuration.checkpoint.segments_in_flight,
             segment_interval_ns: configuration.checkpoint.segment_interval_ns,
         },

@@ -208,6 +208,8 @@ pub struct Checkpoint {
     /// `sweep_interval`: the least time from the beginning of one checkpoint of sets to that of the next in nanoseconds, 0 to 24
     /// hours; 0: one follows the other. `None` for `"off"`: whenever `interval` or `log_bytes` says so.
     pub sweep_interval_ns: Option<u64>,
+    /// `sweep_spread_percent`: over how much of that interval such a checkpoint spreads its writes if nobody waits for it, 0 to 90.
+    pub sweep_spread_percent: u8,
     /// `segments_in_flight`: how many segments a checkpoint of sets writes at once, 1 to 64.
     pub segments_in_flight: usize,
     /// `segment_interval`: the least time from one segment that is written to the next in nanoseconds, up to 10 s; 0 for
@@ -225,6 +227,7 @@ impl Checkpoint {
             spool: true,
             quiesce: false,
             sweep_interval_ns: None,
+            sweep_spread_percent: 50,
             segments_in_flight: 8,
             segment_interval_ns: 0,
         }

@@ -123,6 +123,7 @@ impl Configuration {
             spool: random_sets.chance(0.5),
             quiesce: random_sets.chance(0.3),
             interval_ns: random_sets.chance(0.3).then(|| random_sets.below(20) * MILLISECOND_NS),
+            spread_percent: one_of(&mut Random::stream(seed, "spread"), &[0, 50, 90]),
             // Transactions meet a sweep half way only if it takes its time.
             segments_in_flight: one_of(random_sets, &[1, 1, 8]),
             segment_interval_ns: one_of(random_sets, &[0, 200, 5_000]) * MICROSECOND_NS,

@@ -172,8 +172,8 @@ struct Rounds<'a> {
 }
 
 /// The part of an interval for which a bounded run goes on before it measures: the sweep that the interval ends with has the
-/// same part of the next one to come to its end in.
-const LEAD: f64 = 0.25;
+/// same part of the next one to come to its end in, and spreads its writes over half of one.
+const LEAD: f64 = 0.7;
 /// The same of another run.
 const WARM_UP: f64 = 0.2;
 /// The longest interval, in seconds, or a slow machine would take an hour. A shorter one than the log allows costs more.

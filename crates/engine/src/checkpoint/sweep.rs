@@ -5,14 +5,14 @@
 //! strategy decides of which moment (see [`Capture`]). What was committed since the sweep began is repeated from the log at a
 //! restart. A copy counts when it is durable, and the log up to the last image with it, and the home file names it.
 
-use crate::Result;
 use crate::backup::{Current, DEPTH};
 use crate::canary::{self, Canary};
 use crate::database::{Database, Painting};
 use crate::set::{Capture, Logging, Unit};
 use crate::statistics::add;
-use base::time::MICROSECOND_NS;
-use base::{Lsn, PartitionId, TransactionId};
+use crate::{Error, Result};
+use base::time::{MICROSECOND_NS, MILLISECOND_NS};
+use base::{Instant, Lsn, PartitionId, TransactionId};
 use driver::{Frame, Work};
 use executor::JoinHandle;
 use std::collections::VecDeque;
@@ -76,6 +76,10 @@ pub struct Settings {
     /// The least time from the beginning of one sweep to that of the next in nanoseconds (System M, section 2.3: the
     /// checkpoint interval floor); 0: one follows the other. `None`: sets are swept when the policy asks for checkpoints.
     pub interval_ns: Option<u64>,
+    /// Over how much of that interval a sweep that nobody waits for spreads its writes, in percent, up to 90: the fewer a
+    /// second, the fewer log writes find one before them at the device. What a restart has to repeat is two intervals of log
+    /// at most in any case.
+    pub spread_percent: u8,
     /// How many segments are being written at once, at least 1; without spooling so many are locked. System M: 1.
     pub segments_in_flight: usize,
     /// The least time from taking one segment that is written to taking the next, in nanoseconds: 0 for as fast as the device
@@ -91,9 +95,28 @@ impl Default for Settings {
             spool: true,
             quiesce: false,
             interval_ns: None,
+            spread_percent: 50,
             segments_in_flight: DEPTH,
             segment_interval_ns: 0,
         }
+    }
+}
+
+impl Settings {
+    /// The least time from one write to the next of a sweep over so many segments that nobody waits for, in nanoseconds.
+    fn pause_ns(&self, segments: u64) -> u64 {
+        let spread_ns = u128::from(self.interval_ns.unwrap_or(0)) * u128::from(self.spread_percent) / 100;
+        PAUSE_NS_MAX.min((spread_ns / u128::from(segments.max(1))) as u64)
+    }
+
+    /// # Errors
+    /// [`Error::Setting`].
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.spread_percent <= 90 {
+            return Ok(());
+        }
+        let percent = self.spread_percent;
+        Err(Error::Setting(format!("a sweep spreads its writes over up to 90 percent of the interval, not {percent}")))
     }
 }
 
@@ -103,6 +126,9 @@ const BUSY_WAIT_NS: u64 = 20 * MICROSECOND_NS;
 /// For each nanosecond in which a sweep that nobody waits for has kept the thread of the transactions, it rests for so many:
 /// copies cost it one part in sixteen. On described hardware, steps take no time of the thread but what they are charged with.
 const REST: u64 = 15;
+
+/// The longest time between two writes of a spread sweep, in nanoseconds, after which it sees that somebody waits for its end.
+const PAUSE_NS_MAX: u64 = 20 * MILLISECOND_NS;
 
 /// What is being written.
 enum Source {
@@ -125,6 +151,8 @@ struct Sweep<'a> {
     database: &'a Database,
     partition: PartitionId,
     copy: usize,
+    /// The least time from one write to the next while nobody waits for the end, in nanoseconds.
+    pause_ns: u64,
     under_way: VecDeque<Written>,
     spare: Vec<Frame>,
 }
@@ -177,9 +205,10 @@ impl Database {
         };
         let capturing = Capturing(self);
         drop(quiet);
+        let pause_ns = self.settings().sweep.pause_ns(counts.iter().map(|(_, count)| u64::from(*count)).sum());
         for (partition, count) in &counts {
             let (partition, under_way, spare) = (*partition, VecDeque::new(), Vec::new());
-            Sweep { database: self, partition, copy, under_way, spare }.pass(*count).await?;
+            Sweep { database: self, partition, copy, pause_ns, under_way, spare }.pass(*count).await?;
         }
         drop(capturing);
         if !canary::is_planted(Canary::UnsyncedBackup)
@@ -226,13 +255,13 @@ impl Sweep<'_> {
                 } else {
                     busy.push(segment);
                 }
-                let has_written = self.under_way.len() > under_way;
+                let written = self.under_way.get(under_way).map(|written| !matches!(written.source, Source::Snapshot));
                 if self.under_way.len() >= settings.segments_in_flight.max(1) {
                     let ended = self.end_first().await;
                     outcome = outcome.and(ended);
                 }
-                if has_written && settings.segment_interval_ns > 0 {
-                    inner.executor.sleep_until(began.plus_ns(settings.segment_interval_ns)).await;
+                if let Some(was_copied) = written {
+                    self.pause(began, was_copied).await;
                 }
             }
             if busy.len() == before {
@@ -251,6 +280,17 @@ impl Sweep<'_> {
             outcome = outcome.and(ended);
         }
         outcome
+    }
+
+    /// After a segment was taken at `began` and is being written: waits until the next one may be. What was copied long ago is
+    /// not kept waiting, so that its memory is given back soon.
+    async fn pause(&self, began: Instant, was_copied: bool) {
+        let inner = &self.database.0;
+        let spread_ns = if was_copied && !self.is_urgent() { self.pause_ns } else { 0 };
+        let pause_ns = spread_ns.max(inner.settings.sweep.segment_interval_ns);
+        if pause_ns > 0 {
+            inner.executor.sleep_until(began.plus_ns(pause_ns)).await;
+        }
     }
 
     /// Whether somebody waits for the end of the sweep, or for segments that it has been lent. Transactions that would mix

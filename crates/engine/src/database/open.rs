@@ -100,6 +100,7 @@ impl Settings {
     /// Checks what two settings ask of each other.
     fn check(&self) -> Result<()> {
         self.undo.check()?;
+        self.sweep.check()?;
         let pair = self.sweep.strategy.check(self.logging);
         pair.map_err(|why| Error::Setting(format!("this log of sets does not go with these checkpoints: {why}")))
     }
