@@ -124,8 +124,9 @@ impl Settings {
 const BUSY_WAIT_NS: u64 = 20 * MICROSECOND_NS;
 
 /// For each nanosecond in which a sweep that nobody waits for has kept the thread of the transactions, it rests for so many:
-/// copies cost it one part in sixteen. On described hardware, steps take no time of the thread but what they are charged with.
-const REST: u64 = 15;
+/// copies cost it one part in thirty-two, and about as much what the system does there for their writes. On described hardware,
+/// steps take no time of the thread but what they are charged with.
+const REST: u64 = 31;
 
 /// The longest time between two writes of a spread sweep, in nanoseconds, after which it sees that somebody waits for its end.
 const PAUSE_NS_MAX: u64 = 20 * MILLISECOND_NS;
