@@ -6,6 +6,7 @@ use crate::table::{table, wrapped};
 use crate::{Failure, print};
 use base::units::grouped_decimal;
 use clap::Args;
+use papers::outcome::{Results, Trial};
 use papers::{Claim, Experiment, ExperimentError, Extent, STUDIES, Study, Verdict, report, study};
 
 /// Reproduces a paper's study: its experiments, and each of its claims beside ours
@@ -41,11 +42,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     progress.finish();
     let (claims, answers) = (study.claims(&results), study.answers(&results));
     arguments.output.write(|| report::study(study, &claims, &answers, &results), &results)?;
+    let failures = failures(&results);
     if arguments.output.json {
-        let json = serde_json::json!({"study": study.id(), "claims": claims, "answers": answers});
+        let json =
+            serde_json::json!({"study": study.id(), "claims": claims, "answers": answers, "failed_runs": failures});
         return print(&serde_json::to_string_pretty(&json).expect("claims hold nothing that JSON cannot"));
     }
-    print(&text(study, &claims, &answers))
+    print(&text(study, &claims, &answers, &failures))
 }
 
 /// The study's experiments. They refer to nothing outside.
@@ -56,7 +59,16 @@ fn experiments(study: &dyn Study, extent: Extent) -> Result<Vec<Experiment>, Exp
     study.experiments().iter().map(read).collect()
 }
 
-fn text(study: &dyn Study, claims: &[Claim], answers: &[papers::Answer]) -> String {
+/// Every run that failed, with its experiment and the reason.
+fn failures(results: &Results) -> Vec<String> {
+    let of = |trial: &Trial| {
+        let name = trial.experiment.name.clone();
+        trial.failures().map(|(at, failure)| format!("{name}, {at}: {failure}")).collect::<Vec<_>>()
+    };
+    results.trials.iter().flat_map(of).collect()
+}
+
+fn text(study: &dyn Study, claims: &[Claim], answers: &[papers::Answer], failures: &[String]) -> String {
     let mut parts = vec![wrapped(study.source())];
     let rows = claims.iter().map(|claim| {
         let ours = match claim.interval {
@@ -72,6 +84,7 @@ fn text(study: &dyn Study, claims: &[Claim], answers: &[papers::Answer]) -> Stri
     for answer in answers {
         parts.push(wrapped(&format!("{}\n{}", answer.question, answer.answer)));
     }
+    parts.extend(failures.iter().map(|failure| wrapped(&format!("Failed: {failure}"))));
     let count = |verdict| claims.iter().filter(|claim| claim.verdict() == verdict).count();
     let [holds, differs, missing] = [Verdict::Holds, Verdict::Differs, Verdict::NotRun].map(count);
     parts.push(format!("{} claims: {holds} hold, {differs} differ, {missing} not run", claims.len()));

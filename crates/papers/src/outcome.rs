@@ -141,6 +141,15 @@ impl Trial {
         })
     }
 
+    /// Every run that failed: its curve and its place on the abscissa, and why.
+    pub fn failures(&self) -> impl Iterator<Item = (String, &str)> {
+        let Experiment { points, lines, x, .. } = &self.experiment;
+        points.iter().zip(&self.outcomes).filter_map(move |(point, outcome)| {
+            let at = format!("{}, {} {}", lines[point.line], x.name, x.values[point.x].1);
+            Some((at, outcome.failure.as_deref()?))
+        })
+    }
+
     /// The places of the abscissa.
     pub fn places(&self) -> impl Iterator<Item = f64> {
         self.experiment.x.values.iter().map(|(x, _)| *x)

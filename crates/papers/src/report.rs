@@ -84,11 +84,8 @@ fn trial_html(trial: &Trial) -> String {
         }
         html += &figures(trial, output);
     }
-    for (point, outcome) in experiment.points.iter().zip(&trial.outcomes) {
-        if let Some(failure) = &outcome.failure {
-            let (line, x) = (&experiment.lines[point.line], &experiment.x.values[point.x].1);
-            let _ = write!(html, "<p class=missing>{} at {}: {}</p>", escaped(line), escaped(x), escaped(failure));
-        }
+    for (at, failure) in trial.failures() {
+        let _ = write!(html, "<p class=missing>{}: {}</p>", escaped(&at), escaped(failure));
     }
     html + "</section>"
 }

@@ -22,11 +22,9 @@ pub fn experiment_text(trial: &Trial) -> String {
             if let Some(station) = &outcome.saturated {
                 parts.push(wrapped(&format!("Saturated: {at}: station {station}")));
             }
-            if let Some(failure) = &outcome.failure {
-                parts.push(wrapped(&format!("Failed: {at}: {failure}")));
-            }
         }
     }
+    parts.extend(trial.failures().map(|(at, failure)| wrapped(&format!("Failed: {at}: {failure}"))));
     parts.join("\n\n")
 }
 

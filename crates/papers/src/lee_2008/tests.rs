@@ -219,6 +219,8 @@ fn rollback_segments_are_judged_by_the_time_of_scans_and_by_the_updates() {
     let mut failed = snapshots(3.0, 299.0);
     failed.trials[0].outcomes[3].failure = Some("object 7 is not what it was".to_owned());
     assert_eq!(verdict(&failed, "L-5 time travel"), Verdict::NotRun);
+    let failures: Vec<(String, &str)> = failed.trials[0].failures().collect();
+    assert!(matches!(&failures[..], [(at, "object 7 is not what it was")] if !at.is_empty()), "{failures:?}");
 }
 
 /// Runs on this machine, whose device takes twice as long as its description.
