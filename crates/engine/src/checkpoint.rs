@@ -55,7 +55,7 @@ pub struct Checkpointer {
     /// Who checkpoints pages.
     paging: Turn,
     /// Who sweeps over sets.
-    sweeping: Turn,
+    pub(crate) sweeping: Turn,
     /// How many wait for a sweep to end.
     urgent: Cell<u32>,
     /// Who writes the home file.

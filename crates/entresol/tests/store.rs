@@ -274,3 +274,22 @@ impl Drop for Mount<'_> {
         let _ = Command::new("umount").arg("--lazy").arg(self.0).status();
     }
 }
+
+/// A black/white sweep refuses whoever touches segments of both colours, and a load touches all.
+#[test]
+fn a_set_is_loaded_while_others_are_swept() {
+    let directory = scratch();
+    let text = "[buffer]\nsize = \"1 MiB\"\n[checkpoint]\nsets = \"tcbw\"\nsweep_interval = \"0 s\"\n";
+    let opening = Opening::new(directory.path(), Configuration::parse(text).expect("right"));
+    let store = opening.open().expect("opens");
+    let loaded = store.run(async |database| {
+        let small = database.create_partition(PartitionSpec::set("small")).await?;
+        database.transaction(async |tx| tx.put(small, b"k", b"v").await).await?;
+        let large = database.create_partition(PartitionSpec::set("large")).await?;
+        let records = (0..60_000_u64).map(|number| (number.to_be_bytes(), [7; 200]));
+        database.load_set(large, records, |_| {}).await?;
+        Ok(database.set_records(large))
+    });
+    assert_eq!(loaded.expect("nobody is refused"), Some(60_000));
+    store.close().expect("closes");
+}

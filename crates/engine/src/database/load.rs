@@ -116,6 +116,8 @@ impl Database {
             Some(_) => return Err(Error::Setting(format!("set '{}' is not empty; load into a new one", found.name))),
             None => return Err(found.wrong_organization("only a set is loaded record by record")),
         }
+        // A black/white sweep would refuse a transaction that touches the whole set.
+        let unswept = self.0.checkpointer.sweeping.take(&self.0.executor).await;
         let _loading = self.begin_load(partition);
         let mut transaction = self.begin().await?;
         for (loaded, (key, value)) in (1_u64..).zip(records) {
@@ -130,6 +132,7 @@ impl Database {
         }
         transaction.commit_unlogged();
         transaction.rollback().await?;
+        drop(unswept);
         self.checkpoint().await
     }
 
