@@ -185,6 +185,52 @@ fn direct_and_append_partitions_keep_what_was_committed() {
     .expect("runs to the end");
 }
 
+/// Nobody adds to what a serializable transaction has read to its end; its own records it sees.
+#[test]
+fn appended_phantoms_wait() {
+    for locking in [Locking::Record, Locking::Page] {
+        let lived = run(&Media::new(), async |executor| {
+            let database = Database::create(executor, settings(32)).await.expect("creates");
+            let log = database
+                .create_partition(PartitionSpec { locking, ..PartitionSpec::append("log") })
+                .await
+                .expect("creates");
+            let count = async |tx: &mut entresol_engine::Transaction| {
+                let mut count = 0;
+                let all = |_, _: &[u8]| {
+                    count += 1;
+                    true
+                };
+                tx.scan_appended(log, all).await.map(|()| count)
+            };
+            let add = async |database: &Database| {
+                database.transaction(async |tx| tx.append(log, &[7; 100]).await.map(|_| ())).await
+            };
+            add(&database).await.expect("adds");
+            let mut reader = database.begin().await.expect("begins");
+            assert_eq!(count(&mut reader).await, Ok(1));
+            let writers: Vec<_> = (0..30)
+                .map(|_| {
+                    let database = database.clone();
+                    executor.spawn(async move {
+                        database.transaction(async |tx| tx.append(log, &[7; 100]).await.map(|_| ())).await
+                    })
+                })
+                .collect();
+            executor.sleep_ns(1_000_000).await;
+            assert!(writers.iter().all(|writer| !writer.is_finished()), "they wait for the reader");
+            reader.append(log, &[8; 100]).await.expect("adds beside its own lock");
+            assert_eq!(count(&mut reader).await, Ok(2));
+            reader.commit().await.expect("commits");
+            for writer in writers {
+                writer.join().await.expect("adds");
+            }
+            assert_eq!(database.transaction(count).await, Ok(32));
+        });
+        lived.expect("the machine goes on");
+    }
+}
+
 #[test]
 fn a_deadlock_ends_with_one_victim_and_phantoms_wait() {
     for victim in [VictimPolicy::Requester, VictimPolicy::Youngest] {

@@ -200,6 +200,12 @@ impl LockTable {
         }
     }
 
+    /// Whether somebody holds `resource`.
+    #[inline]
+    pub fn is_held(&self, resource: Resource) -> bool {
+        self.head(resource, resource.hash_bits()) != NONE
+    }
+
     /// What the owner waits for.
     pub fn waiting(&self, owner: Owner) -> Option<Resource> {
         let holdings = self.owners.get(owner.0 as usize)?;

@@ -78,13 +78,22 @@ impl Transaction {
                     self.tell(position.page, position.slot, true);
                     return Ok(position);
                 }
-                Err(resource) => self.lock(resource, Mode::Exclusive).await?,
+                Err((resource, mode)) => self.lock(resource, mode).await?,
             }
         }
     }
 
     /// Adds the record to a page that is there and has room, or says what must be locked first.
-    fn try_append(&mut self, position: Position, record: &[u8], locking: Locking) -> Result<Position, Resource> {
+    fn try_append(
+        &mut self,
+        position: Position,
+        record: &[u8],
+        locking: Locking,
+    ) -> Result<Position, (Resource, Mode)> {
+        let partition = position.page.partition;
+        if locking != Locking::None && !self.pass_end(partition) {
+            return Err((Resource::end_gap(partition), Mode::InsertIntention));
+        }
         let database = self.database.clone();
         let inner = &*database.0;
         let resource = match locking {
@@ -95,7 +104,7 @@ impl Transaction {
         if let Some(resource) = resource
             && inner.locks.borrow_mut().try_request(self.state.owner, resource, Mode::Exclusive) == Attempt::Denied
         {
-            return Err(resource);
+            return Err((resource, Mode::Exclusive));
         }
         let mut scratch = inner.scratch.borrow_mut();
         let stored = &mut scratch.0;
@@ -111,8 +120,7 @@ impl Transaction {
 
     /// Shows every record of the partition to `look`, in order; `look` returns false to end the scan. Records that others
     /// have added and not yet committed are waited for if the partition is locked by record, and shown if it is not locked.
-    /// No lock keeps others from adding records behind those that were shown: a serializable transaction that scans again may
-    /// be shown more.
+    /// Where there are locks, nobody else adds a record until the end of a serializable transaction that has begun to scan.
     ///
     /// # Errors
     /// As [`Transaction::append`].
@@ -131,8 +139,12 @@ impl Transaction {
         }
         self.depart()?;
         let database = self.database.clone();
+        let viewing = self.viewing();
+        if viewing.is_none() && found.locking != Locking::None {
+            self.lock(Resource::end_gap(partition), Mode::Shared).await?;
+        }
         let count = database.complete(|| database.append_page_count(partition)).await?;
-        if let Some(viewing) = self.viewing() {
+        if let Some(viewing) = viewing {
             return self.scan_appended_past(viewing, partition, count, look).await;
         }
         for number in 1..count {

@@ -16,27 +16,46 @@ impl Transaction {
             return Ok(None);
         }
         let gap = self.database.gap_above(partition, key)?;
-        let mut locks = self.database.0.locks.borrow_mut();
-        let held = locks.holds(self.state.owner, gap);
-        if locks.try_request(self.state.owner, gap, Mode::InsertIntention) == Attempt::Denied {
+        let held = self.database.0.locks.borrow().holds(self.state.owner, gap);
+        if !self.pass(gap, held) {
             return Ok(Some((gap, Mode::InsertIntention)));
         }
-        match held {
-            None => {
-                // The record's own lock protects what was inserted; the gap's was for the moment of passing.
-                let mut woken = Vec::new();
-                locks.release(self.state.owner, gap, &mut woken);
-                drop(locks);
-                self.database.wake_owners(&woken);
-            }
-            Some(mode) => {
-                let below = Resource::gap(partition, key_hash(key));
-                if locks.try_request(self.state.owner, below, mode) == Attempt::Denied {
-                    return Ok(Some((below, mode)));
-                }
+        if let Some(mode) = held {
+            let below = Resource::gap(partition, key_hash(key));
+            if self.database.0.locks.borrow_mut().try_request(self.state.owner, below, mode) == Attempt::Denied {
+                return Ok(Some((below, mode)));
             }
         }
         Ok(None)
+    }
+
+    /// Lets a record be added at the end of a partition; false if somebody has read up to the end, whom it has to wait for.
+    #[inline]
+    pub(super) fn pass_end(&self, partition: PartitionId) -> bool {
+        let end = Resource::end_gap(partition);
+        let locks = self.database.0.locks.borrow();
+        if !locks.is_held(end) {
+            return true;
+        }
+        let held = locks.holds(self.state.owner, end);
+        drop(locks);
+        self.pass(end, held)
+    }
+
+    /// Passes a gap that the transaction holds in this mode; false if somebody else keeps it out.
+    fn pass(&self, gap: Resource, held: Option<Mode>) -> bool {
+        let mut locks = self.database.0.locks.borrow_mut();
+        if locks.try_request(self.state.owner, gap, Mode::InsertIntention) == Attempt::Denied {
+            return false;
+        }
+        if held.is_none() {
+            // The record's own lock protects what was inserted; the gap's was for the moment of passing.
+            let mut woken = Vec::new();
+            locks.release(self.state.owner, gap, &mut woken);
+            drop(locks);
+            self.database.wake_owners(&woken);
+        }
+        true
     }
 
     /// Locks both gaps that a delete of `key` joins, and the record above, which could otherwise be taken back together with

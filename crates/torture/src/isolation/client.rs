@@ -9,6 +9,7 @@ use crate::debit_credit::roll_back;
 use crate::history::{History, Level, Span};
 use crate::stage::{After, Stage};
 use base::{Lsn, Random};
+use engine::catalog::Locking;
 use engine::{Database, Direction, Isolation, Result, Transaction};
 use std::cell::RefMut;
 use std::rc::Rc;
@@ -180,8 +181,9 @@ impl Client<'_> {
             };
         }
         if store == Store::Appended {
-            // Nothing keeps others from adding records behind what a serializable transaction has scanned.
-            let may_scan = actor.tx.isolation() != Isolation::Serializable;
+            // Without locks nothing keeps others from adding records behind what a serializable transaction has scanned.
+            let has_locks = self.contention.appended_locking != Locking::None;
+            let may_scan = has_locks || actor.tx.isolation() != Isolation::Serializable;
             return match self.random.below(8) {
                 0 => {
                     actor.set_savepoint();
