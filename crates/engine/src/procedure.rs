@@ -207,9 +207,7 @@ impl Database {
     /// Asks the processor for the memory that a reference to this record will need, and does not wait for it. Nothing else
     /// happens, and nothing at all where it is not in a memory-resident set, or not there.
     pub fn foresee(&self, partition: PartitionId, key: &[u8], foresight: Foresight) {
-        if self.is_set(partition) {
-            self.0.sets.borrow().foresee(partition, key_hash(key), foresight);
-        }
+        self.0.sets.borrow().foresee(partition, key_hash(key), foresight);
     }
 
     /// Runs a procedure that the database was opened with.

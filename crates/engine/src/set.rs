@@ -308,18 +308,12 @@ impl Sets {
         Ok(Some(layout::value(bytes, at)))
     }
 
-    /// Asks for the memory in which a record is found, if the partition is a set.
-    #[inline]
-    pub(crate) fn approach(&self, partition: PartitionId, hash: u64) {
-        if let Some(Some(set)) = self.sets.get(usize::from(partition.0)) {
-            set.foresee(hash, Foresight::Far);
-        }
-    }
-
-    /// Asks for the memory of a record.
+    /// Asks for the memory of a record, if the partition is a set.
     #[inline]
     pub(crate) fn foresee(&self, partition: PartitionId, hash: u64, foresight: Foresight) {
-        self.set(partition).foresee(hash, foresight);
+        if let Some(Some(set)) = self.sets.get(usize::from(partition.0)) {
+            set.foresee(hash, foresight);
+        }
     }
 
     /// Inserts a record into a set whose records have keys of the caller's.

@@ -16,10 +16,7 @@ impl Transaction {
             return Ok(None);
         }
         let gap = self.database.gap_above(partition, key)?;
-        let held = self.database.0.locks.borrow().holds(self.state.owner, gap);
-        if !self.pass(gap, held) {
-            return Ok(Some((gap, Mode::InsertIntention)));
-        }
+        let Some(held) = self.pass(gap) else { return Ok(Some((gap, Mode::InsertIntention))) };
         if let Some(mode) = held {
             let below = Resource::gap(partition, key_hash(key));
             if self.database.0.locks.borrow_mut().try_request(self.state.owner, below, mode) == Attempt::Denied {
@@ -33,20 +30,16 @@ impl Transaction {
     #[inline]
     pub(super) fn pass_end(&self, partition: PartitionId) -> bool {
         let end = Resource::end_gap(partition);
-        let locks = self.database.0.locks.borrow();
-        if !locks.is_held(end) {
-            return true;
-        }
-        let held = locks.holds(self.state.owner, end);
-        drop(locks);
-        self.pass(end, held)
+        let is_free = !self.database.0.locks.borrow().is_held(end);
+        is_free || self.pass(end).is_some()
     }
 
-    /// Passes a gap that the transaction holds in this mode; false if somebody else keeps it out.
-    fn pass(&self, gap: Resource, held: Option<Mode>) -> bool {
+    /// Passes a gap, and says in which mode the transaction held it before; `None` if somebody else keeps it out.
+    fn pass(&self, gap: Resource) -> Option<Option<Mode>> {
         let mut locks = self.database.0.locks.borrow_mut();
+        let held = locks.holds(self.state.owner, gap);
         if locks.try_request(self.state.owner, gap, Mode::InsertIntention) == Attempt::Denied {
-            return false;
+            return None;
         }
         if held.is_none() {
             // The record's own lock protects what was inserted; the gap's was for the moment of passing.
@@ -55,7 +48,7 @@ impl Transaction {
             drop(locks);
             self.database.wake_owners(&woken);
         }
-        true
+        Some(held)
     }
 
     /// Locks both gaps that a delete of `key` joins, and the record above, which could otherwise be taken back together with

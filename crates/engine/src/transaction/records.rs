@@ -13,6 +13,7 @@ use crate::lock::{Mode, Outcome, Resource};
 use crate::log::record::Undo;
 use crate::organization::b_tree;
 use crate::page::{Change, Edit, Pages, slotted};
+use crate::procedure::Foresight;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
 
@@ -469,7 +470,7 @@ impl Database {
     /// Asks for the memory of a record that is about to be locked, and of its latest version.
     #[inline]
     fn approach_record(&self, name: Resource, partition: PartitionId, hash: u64) {
-        self.0.sets.borrow().approach(partition, hash);
+        self.0.sets.borrow().foresee(partition, hash, Foresight::Far);
         if self.0.keeps_versions.get() {
             self.0.versions.borrow().foresee(name);
         }
