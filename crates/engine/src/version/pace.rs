@@ -24,6 +24,9 @@ const SAMPLE: u64 = 64;
 /// No read of a single record is taken to be longer than this, in nanoseconds, for those that were not looked at: what took the
 /// thread from one need not have taken it from all.
 const SINGLE_NS_MAX: u64 = 10 * MICROSECOND_NS;
+/// About what a read of the undo space takes of the thread beside the steps of its reader, in nanoseconds: to submit it, to see
+/// its end, and to go on (twice `real/examples/rates.rs`).
+const UNDO_READ_NS: u64 = 8 * MICROSECOND_NS;
 
 /// The pace of one reader.
 #[derive(Debug, Default)]
@@ -56,6 +59,8 @@ pub(crate) struct Readers {
     count: Cell<usize>,
     /// When the share of those that have read is used up.
     paid: Cell<Instant>,
+    /// Reads of the undo space that have been counted, whoever they were for.
+    undo_reads: Cell<u64>,
 }
 
 impl Readers {
@@ -120,7 +125,10 @@ impl Database {
     #[cold]
     fn end_stint(&self, pace: &Pace) -> Option<Instant> {
         let Settings { reader_percent, .. } = self.settings().undo;
-        let (readers, stint_ns) = (&self.0.readers, pace.stint_ns.take());
+        let readers = &self.0.readers;
+        let undo_reads = self.0.undo.statistics().reads;
+        let new_reads = undo_reads - readers.undo_reads.replace(undo_reads);
+        let stint_ns = pace.stint_ns.take() + new_reads * UNDO_READ_NS;
         pace.taken_ns.set(pace.taken_ns.get() + stint_ns);
         let has_committed = pace.latest.replace(self.present()) != self.present();
         if pace.taken_ns.get() < LONG_NS {

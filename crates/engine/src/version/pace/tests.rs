@@ -1,6 +1,6 @@
 //! Long readers on a machine whose clock goes on between two looks at it.
 
-use super::{LONG_NS, STINT_NS};
+use super::{LONG_NS, STINT_NS, UNDO_READ_NS};
 use crate::catalog::{Locking, Organization};
 use crate::{Database, Direction, Isolation, PartitionSpec, Result, Settings, Transaction};
 use base::{Instant, PartitionId};
@@ -63,9 +63,13 @@ impl Driver for Working {
     }
 }
 
-/// Partitions with enough records for many steps: a b-tree, a set, one that is appended to, one with objects.
 async fn filled(executor: &Executor) -> Result<(Database, [PartitionId; 4])> {
-    let database = Database::create(executor, Settings::default()).await?;
+    filled_with(executor, Settings::default()).await
+}
+
+/// Partitions with enough records for many steps: a b-tree, a set, one that is appended to, one with objects.
+async fn filled_with(executor: &Executor, settings: Settings) -> Result<(Database, [PartitionId; 4])> {
+    let database = Database::create(executor, settings).await?;
     let organization = Organization::Set { segment_size: 1 << 20, reserve_percent: 10, arrivals: false };
     let objects = Organization::Direct { objects: 1_000, blocking_factor: 10, record_size: 8 };
     let partitions = [
@@ -193,6 +197,30 @@ fn long_readers_share_what_is_theirs() {
         assert!(taken_ns <= share_ns(elapsed_ns) + LONG_NS + 2 * STINT_NS, "{taken_ns} of {elapsed_ns}");
         finished.set(true);
         writer.join().await
+    });
+}
+
+#[test]
+fn reads_of_the_undo_space_count_for_who_reads_there() {
+    on_a_working_machine(async |executor| {
+        let mut settings = Settings::default();
+        settings.undo.memory = 64 << 10;
+        let (database, [tree, ..]) = filled_with(executor, settings).await?;
+        let mut old = database.begin_at(Isolation::Snapshot).await?;
+        for number in 0..1_000_u32 {
+            database.transaction(async |tx| tx.put(tree, &number.to_be_bytes(), &[8; 1_000]).await).await?;
+        }
+        let _other = database.begin().await?;
+        let began = executor.now();
+        let mut cursor = old.cursor(tree, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+        while let Some((_, value)) = old.next(&mut cursor).await? {
+            assert_eq!(value, [7; 1_000]);
+        }
+        let reads = database.0.undo.statistics().reads;
+        assert!(reads > 500, "{reads} reads of the undo space");
+        let elapsed_ns = executor.now().since_ns(began);
+        assert!(reads * UNDO_READ_NS <= share_ns(elapsed_ns), "{reads} reads within {elapsed_ns}");
+        Ok(())
     });
 }
 
