@@ -22,7 +22,7 @@ use crate::{Need, Result};
 use base::{Lsn, PageId, TransactionId};
 use batch::{Batch, Decoded};
 use sets::Lanes;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 /// Batches that are decoded ahead of those that are redone.
@@ -57,15 +57,17 @@ pub async fn redo(database: &Database, sets_begin: Lsn, scan: &mut Scan) -> Resu
     let mut remainder = Remainder::default();
     let mut lanes = Lanes::new(database);
     let mut ahead = VecDeque::new();
+    let pages_max = (buffer.settings().frames / 4).clamp(1, 1024);
     loop {
         while ahead.len() < AHEAD
             && let Some(batch) = Batch::read(scan).await?
         {
-            ahead.push_back(batch.decoded(executor, sets_begin));
+            ahead.push_back(batch.decoded(executor, sets_begin, pages_max));
         }
         let Some(next) = ahead.pop_front() else { break };
         let decoded = next.join().await??;
-        redo_pages(buffer, &decoded, &mut remainder).await?;
+        redo_pages(buffer, &decoded).await?;
+        remainder.note_all(&decoded)?;
         lanes.repeat(decoded).await?;
     }
     lanes.end().await?;
@@ -79,20 +81,11 @@ fn exists(buffer: &Buffer, page: PageId) -> bool {
     buffer.is_attached(page.partition)
 }
 
-/// Redoes what a batch's records say of pages, those of several records read together.
-async fn redo_pages(buffer: &Rc<Buffer>, decoded: &Decoded, remainder: &mut Remainder) -> Result<()> {
-    let pages_max = (buffer.settings().frames / 4).clamp(1, 1024);
-    let mut others = &decoded.others[..];
-    while !others.is_empty() {
-        let (mut pages, mut count) = (BTreeSet::new(), 0);
-        while count < others.len() && pages.len() < pages_max {
-            let (_, _, record) = decoded.batch.record(others[count])?;
-            pages.extend(record.edits().map(|(_, edit)| edit.page).filter(|page| exists(buffer, *page)));
-            count += 1;
-        }
-        buffer.prefetch(pages).await?;
-        let (near, far) = others.split_at(count);
-        for &number in near {
+/// Redoes what a batch's records say of pages, piece by piece.
+async fn redo_pages(buffer: &Rc<Buffer>, decoded: &Decoded) -> Result<()> {
+    for piece in &decoded.pieces {
+        buffer.prefetch(piece.pages.iter().copied().filter(|page| exists(buffer, *page))).await?;
+        for &number in &piece.records {
             let (start, end, record) = decoded.batch.record(number)?;
             for (sequence, edit) in record.edits().filter(|(_, edit)| exists(buffer, edit.page)) {
                 while let Err(need) = redo_edit(buffer, sequence, &edit, start, end) {
@@ -100,11 +93,8 @@ async fn redo_pages(buffer: &Rc<Buffer>, decoded: &Decoded, remainder: &mut Rema
                     buffer.satisfy(need, &mut pins).await?;
                 }
             }
-            remainder.note(&record);
         }
-        others = far;
     }
-    remainder.note_ends(decoded);
     Ok(())
 }
 
@@ -125,13 +115,18 @@ fn redo_edit(buffer: &Rc<Buffer>, sequence: u64, edit: &Edit<'_>, start: Lsn, en
 }
 
 impl Remainder {
-    /// Notes what the batch has beside those records that are noted one by one.
-    fn note_ends(&mut self, decoded: &Decoded) {
+    /// Notes what a batch says of transactions.
+    fn note_all(&mut self, decoded: &Decoded) -> Result<()> {
+        for &number in &decoded.noted {
+            let (_, _, record) = decoded.batch.record(number)?;
+            self.note(&record);
+        }
         self.report.records += decoded.batch.records() as u64;
         self.last = self.last.max(decoded.last);
         if !self.transactions.is_empty() {
             decoded.ended.iter().for_each(|id| drop(self.transactions.remove(id)));
         }
+        Ok(())
     }
 
     fn note(&mut self, record: &Record<'_>) {

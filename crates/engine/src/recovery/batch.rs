@@ -5,9 +5,10 @@ use crate::log::Scan;
 use crate::log::record::{Body, Record};
 use crate::set::{Malformed, Sorted};
 use crate::{Error, Result};
-use base::{Lsn, TransactionId};
+use base::{Lsn, PageId, TransactionId};
 use driver::Fault;
 use executor::{Executor, JoinHandle};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A batch ends with the record that makes it so long, in bytes.
@@ -28,14 +29,26 @@ pub(super) struct Batch {
 /// What a batch's records ask for.
 pub(super) struct Decoded {
     pub(super) batch: Arc<Batch>,
-    /// The numbers of records that do more than end a transaction whose changes of sets they hold.
-    pub(super) others: Vec<usize>,
-    /// The transactions that others end.
+    /// Records that change pages.
+    pub(super) pieces: Vec<Piece>,
+    /// The numbers of those that say something of transactions which may not have ended when the batch does.
+    pub(super) noted: Vec<usize>,
+    /// The transactions that have, in order.
     pub(super) ended: Vec<TransactionId>,
     /// The highest number of a transaction.
     pub(super) last: TransactionId,
     /// What is to be repeated in sets.
     pub(super) sets: Vec<Step>,
+}
+
+/// Consecutive records that change pages, which are brought together.
+#[derive(Default)]
+pub(super) struct Piece {
+    /// Their numbers.
+    pub(super) records: Vec<usize>,
+    pub(super) pages: BTreeSet<PageId>,
+    /// The page of the last change.
+    latest: Option<PageId>,
 }
 
 /// What is repeated in sets before what follows.
@@ -46,9 +59,11 @@ pub(super) enum Step {
     Call(usize),
 }
 
-/// What of the sets is to be repeated.
+/// What is to be repeated.
 #[derive(Clone, Copy)]
 struct Choice {
+    /// A piece ends with the record that gives it so many pages.
+    pages_max: usize,
     /// Where the sweep began whose backup was loaded.
     begin: Lsn,
     /// As planted: changes are repeated twice, what the backup has is repeated, calls are not.
@@ -100,9 +115,15 @@ impl Batch {
         damaged(self.records[number].0, "a commit's changes of sets make no sense")
     }
 
-    /// Begins to decode it beside the engine's thread.
-    pub(super) fn decoded(self, executor: &Executor, begin: Lsn) -> JoinHandle<Result<Result<Decoded>, Fault>> {
+    /// Begins to decode it beside the engine's thread, for sets whose backup's sweep began at `begin`.
+    pub(super) fn decoded(
+        self,
+        executor: &Executor,
+        begin: Lsn,
+        pages_max: usize,
+    ) -> JoinHandle<Result<Result<Decoded>, Fault>> {
         let choice = Choice {
+            pages_max,
             begin,
             again: canary::is_planted(Canary::RepeatedAction),
             blindly: canary::is_planted(Canary::IgnoredInclusion),
@@ -114,7 +135,8 @@ impl Batch {
     }
 
     fn decode(self, choice: Choice) -> Result<Decoded> {
-        let (mut others, mut ended, mut last) = (Vec::new(), Vec::new(), TransactionId::default());
+        let (mut pieces, mut noted, mut ended) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut last, mut piece) = (TransactionId::default(), Piece::default());
         let (mut sets, mut sorted) = (Vec::new(), Sorted::default());
         for number in 0..self.records.len() {
             let (_, end, record) = self.record(number)?;
@@ -125,7 +147,10 @@ impl Batch {
                 {
                     ended.push(record.transaction);
                 }
-                _ => others.push(number),
+                _ => noted.push((number, record.transaction)),
+            }
+            if piece.add(number, &record) && piece.pages.len() >= choice.pages_max {
+                pieces.push(std::mem::take(&mut piece));
             }
             if end <= choice.begin {
                 continue;
@@ -143,7 +168,11 @@ impl Batch {
             }
         }
         sets.push(Step::Changes(sorted));
-        Ok(Decoded { batch: Arc::new(self), others, ended, last, sets })
+        pieces.push(piece);
+        ended.sort_unstable();
+        let goes_on = |(_, of): &(usize, TransactionId)| ended.binary_search(of).is_err();
+        let noted = noted.into_iter().filter(goes_on).map(|(number, _)| number).collect();
+        Ok(Decoded { batch: Arc::new(self), pieces, noted, ended, last, sets })
     }
 
     /// Sorts a transaction's changes of sets but for those that the bits name.
@@ -159,6 +188,23 @@ impl Batch {
             sorted.add(&self.bytes, (from, from + changes.len()), is_included).map_err(|what| self.damage(what))?;
         }
         Ok(())
+    }
+}
+
+impl Piece {
+    /// Adds a record if it changes pages, and says whether it does.
+    fn add(&mut self, number: usize, record: &Record<'_>) -> bool {
+        let mut has_any = false;
+        for (_, edit) in record.edits() {
+            has_any = true;
+            if self.latest.replace(edit.page) != Some(edit.page) {
+                self.pages.insert(edit.page);
+            }
+        }
+        if has_any {
+            self.records.push(number);
+        }
+        has_any
     }
 }
 
