@@ -73,6 +73,8 @@ pub struct Figures {
     pub throughput_per_s: f64,
     /// The 99th percentile of the response time, in microseconds.
     pub p99_us: f64,
+    /// CPU time of the engine's thread per transaction, the reader's with it, in microseconds.
+    pub cpu_us: f64,
     /// How often the reader has read all tables beside the writers.
     pub passes: f64,
     /// Records that it has read per second beside the writers.
@@ -195,6 +197,7 @@ impl Figures {
         Figures {
             throughput_per_s: measured.transactions as f64 / (measured.elapsed_ns as f64 / 1e9),
             p99_us: measured.response.quantile_ns(0.99) as f64 / 1e3,
+            cpu_us: measured.cpu_ns as f64 / 1e3 / measured.transactions as f64,
             versions: versions.versions as f64,
             version_bytes: versions.bytes as f64,
             undo_bytes: (versions.bytes - versions.memory_bytes) as f64,
@@ -208,6 +211,7 @@ impl Figures {
         Figures {
             throughput_per_s: median(|run| run.throughput_per_s),
             p99_us: median(|run| run.p99_us),
+            cpu_us: median(|run| run.cpu_us),
             passes: median(|run| run.passes),
             read_per_s: median(|run| run.read_per_s),
             versions: median(|run| run.versions),
@@ -226,13 +230,15 @@ impl SnapshotReaderReport {
     /// The report for people, at most 100 columns wide.
     pub fn to_text(&self) -> String {
         let tps = |figures: &Figures| format!("{}/s", grouped_decimal(figures.throughput_per_s, 0));
-        let p99 = |figures: &Figures| format!("p99 {} us", grouped_decimal(figures.p99_us, 0));
+        let each = |figures: &Figures| {
+            format!("p99 {} us, CPU {:.2} us each", grouped_decimal(figures.p99_us, 0), figures.cpu_us)
+        };
         let [throughput, throughputs] = self.throughput_ratio.cells();
         let [response, responses] = self.p99_ratio.cells();
         let with = &self.with;
         let rows = [
-            fact("without", tps(&self.without), p99(&self.without)),
-            fact("with", tps(with), p99(with)),
+            fact("without", tps(&self.without), each(&self.without)),
+            fact("with", tps(with), each(with)),
             fact("throughput", throughput, format!("with over without: {throughputs}")),
             fact("p99", response, format!("with over without: {responses}")),
             fact(
