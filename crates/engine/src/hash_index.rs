@@ -1,4 +1,4 @@
-//! The hash index: from a key's hash to the places of what may have it, records of sets or the latest versions of records.
+//! The hash index: from a key's hash to the places of the records of sets that may have it.
 //!
 //! Linear hashing (Litwin, VLDB 1980) in main memory (Lehman and Carey's Modified Linear Hashing, VLDB 1986): the table grows
 //! by one bucket at a time, in the order of bucket numbers, so no insert stops for a rehash. A bucket is a cache line: seven
@@ -6,31 +6,25 @@
 //! which a bucket number consumes the lower ones; so a bucket is split, and most strangers are told apart, without looking at
 //! the places. The table begins with 16 buckets, which consume the hash's lowest 4 bits.
 
-mod buckets;
+mod addressing;
 
-use buckets::{Buckets, LINE_BYTES};
+pub(crate) use addressing::{Addressing, ENTRIES, LINK, Split, lowest, which};
 
-const ENTRIES: usize = 7;
-const LINK: usize = 7;
-const FIRST_LEVEL: u32 = 4;
+use crate::lines::Lines;
+use addressing::FIRST_LEVEL;
+
 const PLACE_BITS: u32 = 40;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
-/// Entries per bucket, on average, above which the table grows: three quarters of a bucket.
-const LOAD_NUMERATOR: usize = 21;
-const LOAD_DENOMINATOR: usize = 4;
 /// The hash bits in an entry decide of at most so many bits of a bucket number.
 const LEVEL_MAX: u32 = 28;
 
 /// A hash index. Places are never 0.
 pub(crate) struct Index {
-    buckets: Buckets,
-    overflow: Buckets,
+    buckets: Lines,
+    overflow: Lines,
     /// The first unused overflow bucket, plus 1; they are linked.
     unused: u64,
-    /// Bucket numbers below `split` use `level + 1` bits of the hash, the others `level`: those of `mask`.
-    level: u32,
-    split: usize,
-    mask: u64,
+    addressing: Addressing,
     entries: usize,
 }
 
@@ -49,31 +43,14 @@ fn entry(hash: u64, place: u64) -> u64 {
 
 impl Index {
     pub(crate) fn new() -> Index {
-        let mut buckets = Buckets::default();
-        buckets.grow_to(1 << FIRST_LEVEL);
-        Index {
-            buckets,
-            overflow: Buckets::default(),
-            unused: 0,
-            level: FIRST_LEVEL,
-            split: 0,
-            mask: (1 << FIRST_LEVEL) - 1,
-            entries: 0,
-        }
+        let (mut buckets, overflow) = (Lines::default(), Lines::default());
+        buckets.grow_to(Addressing::BUCKETS_MIN);
+        Index { buckets, overflow, unused: 0, addressing: Addressing::of(Addressing::BUCKETS_MIN), entries: 0 }
     }
-
-    /// About so many bytes of it are one entry's, once it has many.
-    pub(crate) const ENTRY_BYTES: usize = (LINE_BYTES * LOAD_DENOMINATOR).div_ceil(LOAD_NUMERATOR);
 
     /// How many places it holds.
     pub(crate) fn count(&self) -> usize {
         self.entries
-    }
-
-    #[inline]
-    fn bucket(&self, hash: u64) -> usize {
-        let number = (hash & self.mask) as usize;
-        if number >= self.split { number } else { (hash & (self.mask << 1 | 1)) as usize }
     }
 
     #[inline]
@@ -101,7 +78,7 @@ impl Index {
     /// The first place that `is_it` accepts of those whose key may have this hash.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(u64) -> bool) -> Option<u64> {
-        let (mut line, wanted) = (self.buckets.line(self.bucket(hash)), entry(hash, 1));
+        let (mut line, wanted) = (self.buckets.line(self.addressing.bucket(hash)), entry(hash, 1));
         loop {
             let mut candidates = which(line, |found| (found ^ wanted) >> PLACE_BITS == 0);
             while candidates != 0 {
@@ -121,13 +98,14 @@ impl Index {
     /// Finds every place whose hash, its lowest 32 bits reversed, is at least `from`, until so many buckets have been looked at.
     /// Returns where that goes on, and whether it does not.
     pub(crate) fn visit(&self, from: u32, buckets: u64, mut found: impl FnMut(u64)) -> (u32, bool) {
-        let unit = u32::BITS - self.level;
-        let (first, count) = (u64::from(from >> unit), 1_u64 << self.level);
+        let level = self.addressing.level();
+        let unit = u32::BITS - level;
+        let (first, count) = (u64::from(from >> unit), 1_u64 << level);
         let end = (first + buckets).min(count);
         for number in first..end {
             let bits = ((number as u32) << unit).reverse_bits() as usize;
             // A bucket that has been split already has handed on to the one that this level adds.
-            for bucket in [bits, bits + (1 << self.level)] {
+            for bucket in [bits, bits + (1 << level)] {
                 if bucket < self.buckets.count() {
                     self.for_each_in(bucket, &mut found);
                 }
@@ -147,33 +125,22 @@ impl Index {
     /// Asks for the bucket of this hash, which may come while the caller does something else.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
-        driver::prefetch(self.buckets.line(self.bucket(hash)));
+        driver::prefetch(self.buckets.line(self.addressing.bucket(hash)));
     }
 
     /// Makes an empty index as large as so many entries will need it.
     pub(crate) fn reserve(&mut self, entries: usize) {
         debug_assert_eq!(self.entries, 0, "it grows bucket by bucket once it has entries");
-        let buckets = (entries * LOAD_DENOMINATOR).div_ceil(LOAD_NUMERATOR).clamp(self.buckets.count(), 1 << LEVEL_MAX);
+        let buckets = Addressing::buckets_for(entries).clamp(self.buckets.count(), 1 << LEVEL_MAX);
         self.buckets.grow_to(buckets);
-        self.level = buckets.ilog2();
-        self.split = buckets - (1 << self.level);
-        self.mask = (1 << self.level) - 1;
-    }
-
-    /// Takes all places out. Some of the memory is kept.
-    pub(crate) fn clear(&mut self) {
-        self.buckets.clear();
-        self.overflow.clear();
-        self.buckets.grow_to(1 << FIRST_LEVEL);
-        (self.unused, self.entries) = (0, 0);
-        (self.level, self.split, self.mask) = (FIRST_LEVEL, 0, (1 << FIRST_LEVEL) - 1);
+        self.addressing = Addressing::of(buckets);
     }
 
     /// Adds a place.
     pub(crate) fn insert(&mut self, hash: u64, place: u64) {
-        self.put(self.bucket(hash), entry(hash, place));
+        self.put(self.addressing.bucket(hash), entry(hash, place));
         self.entries += 1;
-        if self.entries * LOAD_DENOMINATOR > self.buckets.count() * LOAD_NUMERATOR && self.level < LEVEL_MAX {
+        if Addressing::is_crowded(self.entries, self.buckets.count()) && self.addressing.level() < LEVEL_MAX {
             self.grow();
         }
     }
@@ -234,7 +201,7 @@ impl Index {
     /// The line that holds the place, where in it, and the line that links to that one.
     fn position(&self, hash: u64, place: u64) -> Option<(Line, usize, Option<Line>)> {
         let wanted = entry(hash, place);
-        let (mut line, mut before) = (Line::Primary(self.bucket(hash)), None);
+        let (mut line, mut before) = (Line::Primary(self.addressing.bucket(hash)), None);
         loop {
             if let Some(position) = self.line(line)[..ENTRIES].iter().position(|found| *found == wanted) {
                 return Some((line, position, before));
@@ -246,15 +213,9 @@ impl Index {
 
     /// Splits the next bucket.
     fn grow(&mut self) {
-        let (from, to) = (self.split, self.buckets.push());
-        debug_assert_eq!(to, from + (1 << self.level));
-        let bit = 1_u64 << (self.level - FIRST_LEVEL + PLACE_BITS);
-        self.split += 1;
-        if self.split == 1 << self.level {
-            self.split = 0;
-            self.level += 1;
-            self.mask = self.mask << 1 | 1;
-        }
+        let Split { from, to, bit } = self.addressing.split();
+        assert_eq!(self.buckets.push(), to, "the new bucket comes behind all others");
+        let bit = 1_u64 << (bit - FIRST_LEVEL + PLACE_BITS);
         let (mut stay, mut go) = (*self.buckets.line(from), [0; 8]);
         let mut link = std::mem::take(&mut stay[LINK]);
         for position in 0..ENTRIES {
@@ -275,13 +236,6 @@ impl Index {
         }
     }
 
-    /// How many buckets there are, and how many have more than they are for.
-    #[cfg(test)]
-    pub(crate) fn crowded(&self) -> (usize, usize) {
-        let count = self.buckets.count();
-        (count, (0..count).filter(|number| self.buckets.line(*number)[LINK] != 0).count())
-    }
-
     /// Every place.
     #[cfg(test)]
     fn places(&self) -> impl Iterator<Item = u64> {
@@ -291,22 +245,6 @@ impl Index {
                 .map(|found| found & PLACE_MASK)
         })
     }
-}
-
-/// A bit for each entry of a line that is so. All are looked at without a branch that cannot be foreseen.
-#[inline]
-fn which(line: &[u64; 8], is_so: impl Fn(u64) -> bool) -> u32 {
-    let mut bits = 0;
-    for (position, entry) in line[..ENTRIES].iter().enumerate() {
-        bits |= u32::from(is_so(*entry)) << position;
-    }
-    bits
-}
-
-/// The position of the lowest bit.
-#[inline]
-fn lowest(bits: u32) -> usize {
-    bits.trailing_zeros() as usize % 8
 }
 
 #[cfg(test)]
@@ -357,24 +295,6 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_cleared_goes_on_as_a_new_one() {
-        let mut random = Random::stream(6, "index");
-        let mut index = Index::new();
-        for places in [3, 100_000, 0, 20, 50_000] {
-            let mut model = BTreeSet::new();
-            for place in 1..=places {
-                // Few enough hashes for overflow buckets.
-                let hash = random.below(1 + places / 3);
-                index.insert(hash, place);
-                model.insert((hash, place));
-            }
-            check(&index, &model);
-            index.clear();
-            check(&index, &BTreeSet::new());
-        }
-    }
-
-    #[test]
     fn it_agrees_with_a_model() {
         history(1, 63, 20_000);
         history(2, 10, 5_000);
@@ -392,8 +312,7 @@ mod tests {
                 index.insert(hash, place);
                 model.insert((hash, place));
                 if place == reserved as u64 {
-                    let needed = (reserved * LOAD_DENOMINATOR).div_ceil(LOAD_NUMERATOR);
-                    assert_eq!(index.buckets.count(), needed.max(1 << FIRST_LEVEL));
+                    assert_eq!(index.buckets.count(), Addressing::buckets_for(reserved));
                 }
             }
             check(&index, &model);

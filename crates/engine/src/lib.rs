@@ -16,6 +16,7 @@ pub mod error;
 mod hash_index;
 pub mod hierarchy;
 mod home;
+mod lines;
 pub mod lock;
 pub mod log;
 pub mod organization;

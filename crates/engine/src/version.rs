@@ -214,7 +214,15 @@ impl Versions {
         ghosts.iter().for_each(|ghost| self.ghosts.add(ghost));
         let start = own.bytes.len();
         Version { below, partition, key, before }.encode(&mut own.bytes);
-        own.versions.push(Private { head: Some(head), start, change, ghosts });
+        own.versions.push(Private { record: Some(name), start, change, ghosts });
+    }
+
+    /// Has a record's chain begin with `link` if it begins with this one of a transaction's own versions.
+    fn replace_private(&mut self, record: Resource, (owner, number): (Owner, usize), link: Link) {
+        let slot = self.heads.find(record).expect("a record has a chain as long as it has a version");
+        if self.heads.at(slot).target() == Target::Private(owner, number) {
+            self.heads.set(slot, link);
+        }
     }
 
     /// Drops the versions of an owner's changes that `goes` says are taken back.
@@ -226,16 +234,14 @@ impl Versions {
             if !goes(private.change) {
                 continue;
             }
-            let Some(head) = private.head.take() else { continue };
+            let Some(record) = private.record.take() else { continue };
             let ghosts = std::mem::take(&mut private.ghosts);
             let Version { below, .. } = Version::decode(own.stored(number)).expect("it was encoded");
             ghosts.iter().for_each(|ghost| self.ghosts.remove(ghost));
-            if self.heads.at(head).target() == Target::Private(owner, number) {
-                self.heads.set(head, below);
-            }
+            self.replace_private(record, (owner, number), below);
         }
         let own = self.own.of(owner);
-        while own.versions.last().is_some_and(|last| last.head.is_none()) {
+        while own.versions.last().is_some_and(|last| last.record.is_none()) {
             let last = own.versions.pop().expect("there is one");
             own.bytes.truncate(last.start);
         }
@@ -250,7 +256,7 @@ impl Versions {
     ) -> Option<(usize, PartitionId, usize, u32)> {
         let own = self.own.get(owner)?;
         own.versions.iter().enumerate().find_map(|(number, private)| {
-            private.head?;
+            private.record?;
             let version = Version::decode(own.stored(number)).expect("it was encoded");
             let Before::Value(value) = version.before else { return None };
             match is_tree(version.partition).then(|| read_stored(value)) {

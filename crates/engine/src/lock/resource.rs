@@ -67,6 +67,13 @@ impl Resource {
         Resource { number: 0, space }
     }
 
+    /// The partition and the number of a record.
+    #[inline]
+    pub(crate) fn as_record(self) -> (PartitionId, u64) {
+        debug_assert_eq!(self.space >> 16, RECORD, "{self} is no record");
+        (PartitionId(self.space as u16), self.number)
+    }
+
     /// Spreads resources over 64 bits, the same way in every run.
     #[inline]
     pub(crate) fn hash_bits(self) -> u64 {

@@ -59,6 +59,14 @@ impl Link {
         Link { place: u64::from(extent) << 32 | at as u64, commit }.marked(is_patch)
     }
 
+    pub(super) fn words(self) -> [u64; 2] {
+        [self.place, self.commit.0]
+    }
+
+    pub(super) fn of_words([place, commit]: [u64; 2]) -> Link {
+        Link { place, commit: Lsn(commit) }
+    }
+
     fn marked(self, is_patch: bool) -> Link {
         Link { place: self.place | if is_patch { PATCH } else { 0 }, ..self }
     }

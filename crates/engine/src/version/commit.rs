@@ -29,10 +29,8 @@ impl Versions {
         for number in 0..own.versions.len() {
             let link = self.commit_version(&mut own, number, &moved, (commit, now));
             moved.push(link);
-            if let Some(head) = own.versions[number].head
-                && self.heads.at(head).target() == Target::Private(owner, number)
-            {
-                self.heads.set(head, link);
+            if let Some(record) = own.versions[number].record {
+                self.replace_private(record, (owner, number), link);
             }
         }
         moved.clear();
@@ -48,7 +46,7 @@ impl Versions {
     /// Moves one version of a committed transaction, whose earlier ones are `moved`, and returns where it is now; if nobody
     /// needs it, where the chain goes on.
     fn commit_version(&mut self, own: &mut Own, number: usize, moved: &[Link], (commit, now): (Lsn, Instant)) -> Link {
-        let Private { head: Some(_), start, .. } = own.versions[number] else { return Link::NOWHERE };
+        let Private { record: Some(_), start, .. } = own.versions[number] else { return Link::NOWHERE };
         let ghosts = std::mem::take(&mut own.versions[number].ghosts);
         let length = own.stored(number).len();
         let stored = &mut own.bytes[start..start + length];

@@ -36,7 +36,7 @@ struct Extent {
 /// All extents, oldest first.
 pub(super) struct History {
     /// Memory for extents of usual length.
-    spares: Spares<u8>,
+    spares: Spares,
     /// The number of the oldest.
     first: u32,
     extents: VecDeque<Extent>,
@@ -66,12 +66,12 @@ impl Default for History {
 impl History {
     /// No versions; extents have so many bytes.
     pub(super) fn new(extent_size: usize) -> History {
-        let (extents, spares) = (VecDeque::new(), Spares::new(extent_size, u8::MAX));
+        let (extents, spares) = (VecDeque::new(), Spares::new(extent_size));
         History { spares, first: 0, extents, away: 0, memory_bytes: 0, bytes: 0, versions: 0 }
     }
 
     /// Memory for more.
-    pub(super) fn spares(&mut self) -> &mut Spares<u8> {
+    pub(super) fn spares(&mut self) -> &mut Spares {
         &mut self.spares
     }
 

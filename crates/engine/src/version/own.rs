@@ -2,8 +2,7 @@
 
 use super::chain;
 use super::ghosts::Ghost;
-use super::heads::Place;
-use crate::lock::Owner;
+use crate::lock::{Owner, Resource};
 
 /// Which of a transaction's changes a version precedes, so that a rollback to a savepoint drops it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +16,8 @@ pub(crate) enum Change {
 /// A version whose transaction has not ended.
 #[derive(Debug)]
 pub(super) struct Private {
-    /// Its record's head; `None` once it was dropped by a rollback.
-    pub(super) head: Option<Place>,
+    /// Its record; `None` once it was dropped by a rollback.
+    pub(super) record: Option<Resource>,
     /// Where its stored form begins.
     pub(super) start: usize,
     pub(super) change: Change,

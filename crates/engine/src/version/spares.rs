@@ -11,41 +11,41 @@ const AHEAD_BYTES: usize = 2 << 20;
 /// With half of what is in use, so that who keeps little has little.
 const AHEAD_DIVISOR: usize = 2;
 
-/// Pieces of memory for so many items each.
-pub(super) struct Spares<T> {
-    pieces: Vec<Vec<T>>,
+/// What is written to bring memory into being. Not zero: of zeros the system has pages already.
+const BLANK: u8 = u8::MAX;
+
+/// Pieces of memory of so many bytes each.
+pub(super) struct Spares {
+    pieces: Vec<Vec<u8>>,
     in_use: usize,
     capacity: usize,
-    /// What is written to bring memory into being. Not all zeros: of those the system has pages already.
-    blank: T,
 }
 
 /// Pieces that are to be made.
-pub(super) struct Missing<T> {
+pub(super) struct Missing {
     count: usize,
     capacity: usize,
-    blank: T,
 }
 
-impl<T: Copy> Spares<T> {
+impl Spares {
     /// None yet.
-    pub(super) fn new(capacity: usize, blank: T) -> Spares<T> {
-        Spares { pieces: Vec::new(), in_use: 0, capacity, blank }
+    pub(super) fn new(capacity: usize) -> Spares {
+        Spares { pieces: Vec::new(), in_use: 0, capacity }
     }
 
-    /// How many items a piece has room for.
+    /// How many bytes a piece has room for.
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
 
     /// An empty piece.
-    pub(super) fn take(&mut self) -> Vec<T> {
+    pub(super) fn take(&mut self) -> Vec<u8> {
         self.in_use += 1;
         self.pieces.pop().unwrap_or_else(|| Vec::with_capacity(self.capacity))
     }
 
     /// Takes back a piece that was in use.
-    pub(super) fn give_back(&mut self, mut piece: Vec<T>) {
+    pub(super) fn give_back(&mut self, mut piece: Vec<u8>) {
         debug_assert_eq!(piece.capacity(), self.capacity, "pieces do not grow");
         self.in_use -= 1;
         piece.clear();
@@ -54,30 +54,30 @@ impl<T: Copy> Spares<T> {
 
     /// How many pieces are there ahead at most.
     fn ahead_max(&self) -> usize {
-        (AHEAD_BYTES / (self.capacity * size_of::<T>()).max(1)).max(1)
+        (AHEAD_BYTES / self.capacity.max(1)).max(1)
     }
 
     /// Keeps an empty piece, unless there are enough.
-    fn add(&mut self, piece: Vec<T>) {
+    fn add(&mut self, piece: Vec<u8>) {
         if self.pieces.len() < 2 * self.ahead_max() {
             self.pieces.push(piece);
         }
     }
 
     /// What should be made now: nothing while more than half of what should be there ahead is.
-    fn missing(&self) -> Missing<T> {
+    fn missing(&self) -> Missing {
         let ahead = (self.in_use / AHEAD_DIVISOR).min(self.ahead_max());
         let count = if self.pieces.len() * 2 <= ahead { ahead - self.pieces.len() } else { 0 };
-        Missing { count, capacity: self.capacity, blank: self.blank }
+        Missing { count, capacity: self.capacity }
     }
 }
 
-impl<T: Copy> Missing<T> {
+impl Missing {
     /// Makes them, and brings every page of them into being.
-    fn make(self) -> Vec<Vec<T>> {
+    fn make(self) -> Vec<Vec<u8>> {
         let piece = || {
             let mut piece = Vec::with_capacity(self.capacity);
-            piece.resize(self.capacity, self.blank);
+            piece.resize(self.capacity, BLANK);
             piece.clear();
             piece
         };
@@ -88,22 +88,20 @@ impl<T: Copy> Missing<T> {
 impl Database {
     /// Has memory made for the versions that come next, if little is left.
     pub(super) fn make_spares(&self, versions: &mut Versions) {
-        let (extents, chunks) = (versions.history.spares().missing(), versions.heads.spares().missing());
-        if extents.count + chunks.count == 0 || std::mem::replace(&mut versions.is_growing, true) {
+        let missing = versions.history.spares().missing();
+        if missing.count == 0 || std::mem::replace(&mut versions.is_growing, true) {
             return;
         }
         let inner = Rc::downgrade(&self.0);
         // What a version costs on described hardware is charged where it comes to be.
         self.0.executor.compute_then(
             0,
-            move || (extents.make(), chunks.make()),
+            move || missing.make(),
             move |made| {
                 let Some(inner) = inner.upgrade() else { return };
                 let mut versions = inner.versions.borrow_mut();
                 versions.is_growing = false;
-                let (extents, chunks) = made.unwrap_or_default();
-                extents.into_iter().for_each(|extent| versions.history.spares().add(extent));
-                chunks.into_iter().for_each(|chunk| versions.heads.spares().add(chunk));
+                made.unwrap_or_default().into_iter().for_each(|piece| versions.history.spares().add(piece));
             },
         );
     }
@@ -120,8 +118,8 @@ mod tests {
 
     #[test]
     fn memory_is_used_again_and_made_in_proportion_to_use() {
-        for (capacity, ahead_max) in [(16 << 10, 16), (300 << 10, 1)] {
-            let mut spares = Spares::new(capacity, 7_u64);
+        for (capacity, ahead_max) in [(128 << 10, 16), (2400 << 10, 1)] {
+            let mut spares = Spares::new(capacity);
             let mut in_use = Vec::new();
             for count in 1..50 {
                 in_use.push(spares.take());

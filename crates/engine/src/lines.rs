@@ -2,10 +2,10 @@
 
 /// The first block has so many lines; each further one has three times as many as all before it.
 const FIRST_BLOCK: usize = 16;
-/// So many blocks are kept for other lines when they are emptied: together a megabyte.
-const KEPT_BLOCKS: usize = 6;
+/// So many blocks are kept for other lines when they are emptied: together 16 MiB. New memory costs more than what is done with it.
+const KEPT_BLOCKS: usize = 8;
 /// Bytes of a line.
-pub(super) const LINE_BYTES: usize = 64;
+pub(crate) const LINE_BYTES: usize = 64;
 /// A block of at least so many bytes begins where a huge page can. Lines are looked at all over it, and in small pages most
 /// looks would wait for page tables as long as for the line; so would asking for a line ahead.
 const HUGE_PAGE: usize = 2 << 20;
@@ -13,9 +13,11 @@ const HUGE_PAGE: usize = 2 << 20;
 /// A growing row of zeroed cache lines. Its memory comes in blocks, which the operating system fills with zeros as they are
 /// touched: growth copies nothing and never stops for long.
 #[derive(Default)]
-pub(super) struct Buckets {
+pub(crate) struct Lines {
     blocks: Vec<Block>,
     count: usize,
+    /// From here on no line was ever used.
+    used: usize,
 }
 
 struct Block {
@@ -44,43 +46,44 @@ fn locate(number: usize) -> (usize, usize) {
     (block as usize, number - before)
 }
 
-impl Buckets {
+impl Lines {
     /// How many lines there are.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count
     }
 
     /// Adds a line of zeros and returns its number.
-    pub(super) fn push(&mut self) -> usize {
+    pub(crate) fn push(&mut self) -> usize {
         let (block, _) = locate(self.count);
         if block == self.blocks.len() {
             self.blocks.push(Block::new((3 * self.count).max(FIRST_BLOCK)));
         }
+        let number = self.count;
         self.count += 1;
-        self.count - 1
+        if number < self.used {
+            *self.line_mut(number) = [0; 8];
+        }
+        number
     }
 
     /// Adds lines of zeros until there are so many.
-    pub(super) fn grow_to(&mut self, count: usize) {
+    pub(crate) fn grow_to(&mut self, count: usize) {
         while self.count < count {
             self.push();
         }
     }
 
-    /// Forgets all lines.
-    pub(super) fn clear(&mut self) {
+    /// Forgets all lines. Some of the memory is kept.
+    pub(crate) fn clear(&mut self) {
         self.blocks.truncate(KEPT_BLOCKS);
-        for block in &mut self.blocks {
-            let used = self.count.min(block.lines);
-            block.words[block.start..block.start + used * 8].fill(0);
-            self.count -= used;
-        }
+        let kept = self.blocks.iter().map(|block| block.lines).sum();
+        self.used = self.used.max(self.count).min(kept);
         self.count = 0;
     }
 
     /// A line.
     #[inline]
-    pub(super) fn line(&self, number: usize) -> &[u64; 8] {
+    pub(crate) fn line(&self, number: usize) -> &[u64; 8] {
         let (block, position) = locate(number);
         let Block { words, start, .. } = &self.blocks[block];
         words[start + position * 8..].first_chunk().expect("a line below the count")
@@ -88,7 +91,7 @@ impl Buckets {
 
     /// A line, to be changed.
     #[inline]
-    pub(super) fn line_mut(&mut self, number: usize) -> &mut [u64; 8] {
+    pub(crate) fn line_mut(&mut self, number: usize) -> &mut [u64; 8] {
         let (block, position) = locate(number);
         let Block { words, start, .. } = &mut self.blocks[block];
         words[*start + position * 8..].first_chunk_mut().expect("a line below the count")
@@ -101,20 +104,20 @@ mod tests {
 
     #[test]
     fn lines_are_aligned_distinct_and_stay() {
-        let mut buckets = Buckets::default();
+        let mut lines = Lines::default();
         for number in 0..20_000 {
-            assert_eq!(buckets.push(), number);
-            assert_eq!(buckets.line(number), &[0; 8]);
-            assert_eq!(buckets.line(number).as_ptr().addr() % 64, 0);
-            *buckets.line_mut(number) = [number as u64; 8];
+            assert_eq!(lines.push(), number);
+            assert_eq!(lines.line(number), &[0; 8]);
+            assert_eq!(lines.line(number).as_ptr().addr() % 64, 0);
+            *lines.line_mut(number) = [number as u64; 8];
         }
-        assert!((0..20_000).all(|number| *buckets.line(number) == [number as u64; 8]));
-        for count in [70_000, 5000, 1, 100] {
-            buckets.clear();
-            assert_eq!(buckets.count(), 0);
-            buckets.grow_to(count);
-            assert!((0..count).all(|number| *buckets.line(number) == [0; 8]));
-            (0..count).for_each(|number| *buckets.line_mut(number) = [7; 8]);
+        assert!((0..20_000).all(|number| *lines.line(number) == [number as u64; 8]));
+        for count in [300_000, 70_000, 400_000, 5000, 1, 100] {
+            lines.clear();
+            assert_eq!(lines.count(), 0);
+            lines.grow_to(count);
+            assert!((0..count).all(|number| *lines.line(number) == [0; 8]));
+            (0..count).for_each(|number| *lines.line_mut(number) = [7; 8]);
         }
     }
 }
