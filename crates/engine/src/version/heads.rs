@@ -204,14 +204,18 @@ impl Heads {
     }
 
     fn write(&mut self, slot: Slot, name: Resource, link: Link) -> Slot {
-        let ((partition, number), [place, commit], (line, lane)) = (name.as_record(), link.words(), lane(slot));
-        let Slot { bucket, position } = slot;
-        self.line_mut(bucket, NUMBERS)[position] = number;
+        let ((partition, number), (line, lane)) = (name.as_record(), lane(slot));
+        self.line_mut(slot.bucket, NUMBERS)[slot.position] = number;
+        let partitions = &mut self.line_mut(slot.bucket, line)[PARTITIONS];
+        *partitions = *partitions & !(0xffff << (16 * lane)) | u64::from(partition.0) << (16 * lane);
+        self.point(slot, link);
+        slot
+    }
+
+    fn point(&mut self, Slot { bucket, position }: Slot, link: Link) {
+        let [place, commit] = link.words();
         self.line_mut(bucket, PLACES)[position] = !place;
         self.line_mut(bucket, COMMITS)[position] = commit;
-        let partitions = &mut self.line_mut(bucket, line)[PARTITIONS];
-        *partitions = *partitions & !(0xffff << (16 * lane)) | u64::from(partition.0) << (16 * lane);
-        slot
     }
 
     /// An empty overflow bucket.
@@ -228,11 +232,8 @@ impl Heads {
 
     /// Has the chain whose entry is here begin with `link`; the record has none any more if that leads nowhere.
     pub(super) fn set(&mut self, slot: Slot, link: Link) {
-        let Slot { bucket, position } = slot;
         debug_assert_ne!(self.at(slot).target(), Target::Nowhere, "this is nobody's entry");
-        let [place, commit] = link.words();
-        self.line_mut(bucket, PLACES)[position] = !place;
-        self.line_mut(bucket, COMMITS)[position] = commit;
+        self.point(slot, link);
         if link.target() == Target::Nowhere {
             self.count -= 1;
         }
