@@ -6,6 +6,7 @@
 //! neither of them needs it.
 
 mod background;
+mod pace;
 mod pairs;
 mod quiesce;
 mod sweep;

@@ -403,6 +403,12 @@ impl Log {
         self.used() > self.limit
     }
 
+    /// Bytes that can be logged before only the reserve is left.
+    #[inline]
+    pub(crate) fn room(&self) -> u64 {
+        self.limit.saturating_sub(self.used())
+    }
+
     /// Whether too much of the log waits in memory to be written.
     #[inline]
     pub fn is_behind(&self) -> bool {

@@ -11,6 +11,7 @@ use entresol_engine::checkpoint::{Policy, Strategy, SweepSettings};
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, Transaction, log};
 use executor::{Executor, Order};
 use machine::run;
+use std::cell::Cell;
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, VirtualDriver};
 
 const RECORDS: u64 = 2_000;
@@ -295,6 +296,40 @@ fn sweeps_spread_their_writes_unless_somebody_waits() {
             assert!(executor.now().since_ns(began) < interval_ns / 4, "somebody waits");
         });
     }
+}
+
+/// A sweep of its own writes for its share of the time, another is through at once.
+#[test]
+fn sweeps_leave_the_device_to_others_unless_somebody_waits() {
+    let segment_ns = |device_percent: u8, is_awaited: bool| {
+        let sweep = SweepSettings { interval_ns: Some(0), device_percent, ..Default::default() };
+        let taken_ns = Cell::new(0);
+        run(&Media::new(), async |executor| {
+            let (database, stock, _) = create(executor, settings(sweep, Policy::OFF)).await;
+            let (under_load, own) = (database.clone(), executor.clone());
+            let load = executor.spawn(async move { run_clients(&own, &under_load, stock, 1_000).await });
+            let sweep_ends = async |count: u64| {
+                while database.statistics().sweeps.get() < count {
+                    executor.sleep_ns(MILLISECOND_NS / 100).await;
+                }
+            };
+            sweep_ends(2).await;
+            let (began, before) = (executor.now(), database.segments_written(stock));
+            if is_awaited {
+                database.checkpoint().await.expect("sweeps");
+            } else {
+                sweep_ends(3).await;
+            }
+            let written = database.segments_written(stock) - before;
+            assert!(written > 10, "{written} segments");
+            taken_ns.set(executor.now().since_ns(began) / written);
+            load.join().await;
+        });
+        taken_ns.get()
+    };
+    let (full_ns, tenth_ns) = (segment_ns(100, false), segment_ns(10, false));
+    assert!(tenth_ns > 5 * full_ns, "{tenth_ns} and {full_ns} ns for each segment");
+    assert!(segment_ns(10, true) < tenth_ns / 3, "somebody waits");
 }
 
 #[test]

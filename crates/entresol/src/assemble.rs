@@ -104,6 +104,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             quiesce: configuration.checkpoint.quiesce,
             interval_ns: configuration.checkpoint.sweep_interval_ns,
             spread_percent: configuration.checkpoint.sweep_spread_percent,
+            device_percent: configuration.checkpoint.sweep_device_percent,
             segments_in_flight: configuration.checkpoint.segments_in_flight,
             segment_interval_ns: configuration.checkpoint.segment_interval_ns,
         },

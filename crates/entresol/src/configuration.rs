@@ -44,6 +44,7 @@ mod tests;
 
 pub use engine::checkpoint::Strategy;
 pub use engine::log::{Acknowledged, SyncMethod};
+pub use engine::set::Logging;
 
 pub use choice::{
     Backend, Choice, DeviceKind, LockGranule, LockHold, Organization, Replacement, Residence, Update, Victim,
@@ -210,6 +211,9 @@ pub struct Checkpoint {
     pub sweep_interval_ns: Option<u64>,
     /// `sweep_spread_percent`: over how much of that interval such a checkpoint spreads its writes if nobody waits for it, 0 to 90.
     pub sweep_spread_percent: u8,
+    /// `sweep_device_percent`: for which share of the time such a checkpoint writes if nobody waits for it and it has no
+    /// interval to be spread over, 1 to 100.
+    pub sweep_device_percent: u8,
     /// `segments_in_flight`: how many segments a checkpoint of sets writes at once, 1 to 64.
     pub segments_in_flight: usize,
     /// `segment_interval`: the least time from one segment that is written to the next in nanoseconds, up to 10 s; 0 for
@@ -228,6 +232,7 @@ impl Checkpoint {
             quiesce: false,
             sweep_interval_ns: None,
             sweep_spread_percent: 50,
+            sweep_device_percent: 10,
             segments_in_flight: 8,
             segment_interval_ns: 0,
         }

@@ -124,6 +124,7 @@ impl Configuration {
             quiesce: random_sets.chance(0.3),
             interval_ns: random_sets.chance(0.3).then(|| random_sets.below(20) * MILLISECOND_NS),
             spread_percent: one_of(&mut Random::stream(seed, "spread"), &[0, 50, 90]),
+            device_percent: one_of(&mut Random::stream(seed, "sweep share"), &[1, 10, 100]),
             // Transactions meet a sweep half way only if it takes its time.
             segments_in_flight: one_of(random_sets, &[1, 1, 8]),
             segment_interval_ns: one_of(random_sets, &[0, 200, 5_000]) * MICROSECOND_NS,

@@ -5,13 +5,14 @@
 //! strategy decides of which moment (see [`Capture`]). What was committed since the sweep began is repeated from the log at a
 //! restart. A copy counts when it is durable, and the log up to the last image with it, and the home file names it.
 
+use super::pace::Pace;
 use crate::backup::{Current, DEPTH};
 use crate::canary::{self, Canary};
 use crate::database::{Database, Painting};
 use crate::set::{Capture, Logging, Unit};
 use crate::statistics::add;
 use crate::{Error, Result};
-use base::time::{MICROSECOND_NS, MILLISECOND_NS};
+use base::time::MICROSECOND_NS;
 use base::{Instant, Lsn, PartitionId, TransactionId};
 use driver::{Frame, Work};
 use executor::JoinHandle;
@@ -80,6 +81,10 @@ pub struct Settings {
     /// second, the fewer log writes find one before them at the device. What a restart has to repeat is two intervals of log
     /// at most in any case.
     pub spread_percent: u8,
+    /// For which share of the time a sweep that nobody waits for writes, in percent, 1 to 100, where it has no interval to be
+    /// spread over: after each write it rests, so that the log has the device to itself, unless the log would fill up meanwhile.
+    /// With 100 it writes as fast as copies allow, `segments_in_flight` at once.
+    pub device_percent: u8,
     /// How many segments are being written at once, at least 1; without spooling so many are locked. System M: 1.
     pub segments_in_flight: usize,
     /// The least time from taking one segment that is written to taking the next, in nanoseconds: 0 for as fast as the device
@@ -96,6 +101,7 @@ impl Default for Settings {
             quiesce: false,
             interval_ns: None,
             spread_percent: 50,
+            device_percent: 10,
             segments_in_flight: DEPTH,
             segment_interval_ns: 0,
         }
@@ -103,33 +109,24 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The least time from one write to the next of a sweep over so many segments that nobody waits for, in nanoseconds.
-    fn pause_ns(&self, segments: u64) -> u64 {
-        let spread_ns = u128::from(self.interval_ns.unwrap_or(0)) * u128::from(self.spread_percent) / 100;
-        PAUSE_NS_MAX.min((spread_ns / u128::from(segments.max(1))) as u64)
-    }
-
     /// # Errors
     /// [`Error::Setting`].
     pub(crate) fn check(&self) -> Result<()> {
-        if self.spread_percent <= 90 {
-            return Ok(());
+        let (spread, device) = (self.spread_percent, self.device_percent);
+        if spread > 90 {
+            let why = format!("a sweep spreads its writes over up to 90 percent of the interval, not {spread}");
+            return Err(Error::Setting(why));
         }
-        let percent = self.spread_percent;
-        Err(Error::Setting(format!("a sweep spreads its writes over up to 90 percent of the interval, not {percent}")))
+        if !(1..=100).contains(&device) {
+            let why = format!("a sweep writes for 1 to 100 percent of the time, not {device}");
+            return Err(Error::Setting(why));
+        }
+        Ok(())
     }
 }
 
 /// How long a sweep waits for transactions that keep every segment that is left from being taken, in nanoseconds.
 const BUSY_WAIT_NS: u64 = 20 * MICROSECOND_NS;
-
-/// For each nanosecond in which a sweep that nobody waits for has kept the thread of the transactions, it rests for so many:
-/// copies cost it one part in thirty-two, and about as much what the system does there for their writes. On described hardware,
-/// steps take no time of the thread but what they are charged with.
-const REST: u64 = 31;
-
-/// The longest time between two writes of a spread sweep, in nanoseconds, after which it sees that somebody waits for its end.
-const PAUSE_NS_MAX: u64 = 20 * MILLISECOND_NS;
 
 /// What is being written.
 enum Source {
@@ -144,7 +141,8 @@ enum Source {
 struct Written {
     segment: u32,
     source: Source,
-    write: JoinHandle<(Option<Frame>, Result<()>)>,
+    /// Ends with the segment's memory and how long it took, in nanoseconds.
+    write: JoinHandle<(Option<Frame>, Result<u64>)>,
 }
 
 /// A sweep over one set.
@@ -152,8 +150,7 @@ struct Sweep<'a> {
     database: &'a Database,
     partition: PartitionId,
     copy: usize,
-    /// The least time from one write to the next while nobody waits for the end, in nanoseconds.
-    pause_ns: u64,
+    pace: &'a mut Pace,
     under_way: VecDeque<Written>,
     spare: Vec<Frame>,
 }
@@ -206,10 +203,11 @@ impl Database {
         };
         let capturing = Capturing(self);
         drop(quiet);
-        let pause_ns = self.settings().sweep.pause_ns(counts.iter().map(|(_, count)| u64::from(*count)).sum());
+        let segments = counts.iter().map(|(_, count)| u64::from(*count)).sum();
+        let mut pace = Pace::new(&self.0.settings.sweep, (self.0.executor.now(), begin), segments);
         for (partition, count) in &counts {
             let (partition, under_way, spare) = (*partition, VecDeque::new(), Vec::new());
-            Sweep { database: self, partition, copy, pause_ns, under_way, spare }.pass(*count).await?;
+            Sweep { database: self, partition, copy, pace: &mut pace, under_way, spare }.pass(*count).await?;
         }
         drop(capturing);
         if !canary::is_planted(Canary::UnsyncedBackup)
@@ -250,8 +248,9 @@ impl Sweep<'_> {
                     outcome = self.take(segment);
                     let taken_ns = inner.executor.now().since_ns(began);
                     inner.executor.settle().await;
+                    self.pace.took();
                     if taken_ns > 0 && !self.is_urgent() {
-                        inner.executor.sleep_ns(REST * taken_ns).await;
+                        inner.executor.sleep_ns(Pace::after_copy_ns(taken_ns)).await;
                     }
                 } else {
                     busy.push(segment);
@@ -259,10 +258,11 @@ impl Sweep<'_> {
                 let written = self.under_way.get(under_way).map(|written| !matches!(written.source, Source::Snapshot));
                 if self.under_way.len() >= settings.segments_in_flight.max(1) {
                     let ended = self.end_first().await;
-                    outcome = outcome.and(ended);
+                    outcome = outcome.and(ended.map(drop));
                 }
                 if let Some(was_copied) = written {
-                    self.pause(began, was_copied).await;
+                    let ended = self.pause(began, was_copied).await;
+                    outcome = outcome.and(ended);
                 }
             }
             if busy.len() == before {
@@ -271,27 +271,36 @@ impl Sweep<'_> {
                     inner.executor.sleep_ns(BUSY_WAIT_NS).await;
                 } else {
                     let ended = self.end_first().await;
-                    outcome = outcome.and(ended);
+                    outcome = outcome.and(ended.map(drop));
                 }
             }
             left = busy;
         }
-        while !self.under_way.is_empty() {
-            let ended = self.end_first().await;
-            outcome = outcome.and(ended);
-        }
-        outcome
+        let ended = self.end_all().await;
+        outcome.and(ended.map(drop))
     }
 
     /// After a segment was taken at `began` and is being written: waits until the next one may be. What was copied long ago is
     /// not kept waiting, so that its memory is given back soon.
-    async fn pause(&self, began: Instant, was_copied: bool) {
+    async fn pause(&mut self, began: Instant, was_copied: bool) -> Result<()> {
         let inner = &self.database.0;
-        let spread_ns = if was_copied && !self.is_urgent() { self.pause_ns } else { 0 };
-        let pause_ns = spread_ns.max(inner.settings.sweep.segment_interval_ns);
+        let mut pause_ns = inner.settings.sweep.segment_interval_ns;
+        let mut outcome = Ok(());
+        if was_copied && !self.is_urgent() {
+            if let Some(spread_ns) = self.pace.spread_ns() {
+                pause_ns = pause_ns.max(spread_ns);
+            } else {
+                let ended = self.end_all().await;
+                let (now, end, room) = (inner.executor.now(), inner.log.end(), inner.log.room());
+                let rest_ns = ended.as_ref().map_or(0, |ns| self.pace.after_write_ns(*ns, (now, end), room));
+                pause_ns = pause_ns.max(now.since_ns(began) + rest_ns);
+                outcome = ended.map(drop);
+            }
+        }
         if pause_ns > 0 {
             inner.executor.sleep_until(began.plus_ns(pause_ns)).await;
         }
+        outcome
     }
 
     /// Whether somebody waits for the end of the sweep, or for segments that it has been lent. Transactions that would mix
@@ -351,15 +360,26 @@ impl Sweep<'_> {
 
     fn write(&mut self, segment: u32, source: Source, image: Frame) {
         let (database, place) = (self.database.clone(), (self.partition, self.copy));
-        let write = self
-            .database
-            .0
-            .executor
-            .spawn(async move { database.0.backup.write(&database.0.executor, place, segment, image).await });
+        let write = self.database.0.executor.spawn(async move {
+            let began = database.0.executor.now();
+            let (frame, result) = database.0.backup.write(&database.0.executor, place, segment, image).await;
+            (frame, result.map(|()| database.0.executor.now().since_ns(began)))
+        });
         self.under_way.push_back(Written { segment, source, write });
     }
 
-    async fn end_first(&mut self) -> Result<()> {
+    /// Ends all writes under way. Returns how long the last one took, in nanoseconds.
+    async fn end_all(&mut self) -> Result<u64> {
+        let mut outcome = Ok(0);
+        while !self.under_way.is_empty() {
+            let ended = self.end_first().await;
+            outcome = outcome.and(ended);
+        }
+        outcome
+    }
+
+    /// Ends the first write under way. Returns how long it took, in nanoseconds.
+    async fn end_first(&mut self) -> Result<u64> {
         let Written { segment, source, write } = self.under_way.pop_front().expect("a write is under way");
         let (frame, result) = write.join().await;
         let inner = &self.database.0;
@@ -374,7 +394,7 @@ impl Sweep<'_> {
             }
         }
         match &result {
-            Ok(()) => add(&inner.statistics.segments_written, 1),
+            Ok(_) => add(&inner.statistics.segments_written, 1),
             Err(_) => sets.mark_dirty(self.partition, segment, self.copy),
         }
         result

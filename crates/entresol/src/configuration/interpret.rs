@@ -284,6 +284,9 @@ fn read_checkpoint(section: &mut Section<'_>, log_size: u64) -> Checkpoint {
     }
     checkpoint.sweep_spread_percent =
         section.number("sweep_spread_percent", 0..=90).map_or(checkpoint.sweep_spread_percent, |percent| percent as u8);
+    checkpoint.sweep_device_percent = section
+        .number("sweep_device_percent", 1..=100)
+        .map_or(checkpoint.sweep_device_percent, |percent| percent as u8);
     checkpoint.segments_in_flight =
         section.number("segments_in_flight", 1..=64).map_or(checkpoint.segments_in_flight, |count| count as usize);
     let pace = MICROSECOND_NS..=10 * SECOND_NS;
