@@ -1,5 +1,6 @@
 //! Registered procedures: transactions that callers name, with their parameters as bytes.
 
+use crate::set::Logging;
 use crate::transaction::call::Stored;
 use crate::transaction::key_hash;
 use crate::{Database, Error, Isolation, Result, Transaction};
@@ -224,6 +225,13 @@ impl Database {
             found.body.run(tx, parameters).await
         };
         self.transaction(run).await
+    }
+
+    /// Whether the log would have a call of this procedure instead of what the call changes: a restart runs it again then.
+    pub fn logs_calls_of(&self, name: &str) -> bool {
+        let settings = self.settings();
+        let found = settings.procedures.bodies.get(name);
+        settings.logging == Logging::Procedures && found.is_some_and(|found| found.isolation == Isolation::Serializable)
     }
 
     /// Runs a procedure again that the log has at `lsn`.

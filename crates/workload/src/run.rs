@@ -126,7 +126,8 @@ pub trait Workload: 'static {
         0
     }
 
-    /// The registered procedures that run its transactions at a transaction server; none if there are none.
+    /// The registered procedures that run its transactions at a transaction server, or where the log of sets has calls of
+    /// procedures; none if there are none.
     fn procedures(&self) -> Vec<String> {
         Vec::new()
     }
@@ -199,6 +200,8 @@ struct Shared<W> {
     /// What the transactions go through, if not straight to the database.
     server: Option<TransactionServer>,
     workload: W,
+    /// The procedures that are called instead of running its transactions, where the log has their calls; else none.
+    calls: Vec<String>,
     plan: Plan,
     /// How long each batch of the measured part is.
     batch: Length,
@@ -389,9 +392,14 @@ impl<W: Workload> Shared<W> {
         plan: &Plan,
         batches: u64,
     ) -> Shared<W> {
+        let mut calls = workload.procedures();
+        if !calls.iter().all(|name| database.logs_calls_of(name)) {
+            calls.clear();
+        }
         Shared {
             database: database.clone(),
             server: server.cloned(),
+            calls,
             types: RefCell::new(Shared::types(&workload)),
             workload,
             plan: *plan,
@@ -547,7 +555,13 @@ impl<W: Workload> Shared<W> {
     async fn one(&self, arrival: Instant, input: W::Input) -> Instant {
         let kind = self.workload.type_of(&input);
         self.workload.foresee(&self.database, &input);
-        let result = self.database.transaction(async |tx| self.workload.run(tx, &input).await).await;
+        let result = if self.calls.is_empty() {
+            self.database.transaction(async |tx| self.workload.run(tx, &input).await).await
+        } else {
+            let mut parameters = Vec::new();
+            let name = &self.calls[self.workload.request(&input, &mut parameters)];
+            self.database.call(name, &parameters).await.map(drop)
+        };
         let now = self.database.executor().now();
         match result {
             Err(error) => self.fail(error),

@@ -10,7 +10,7 @@ use crate::table::{table, wrapped};
 use crate::{Failure, opening};
 use base::units::{format_size, grouped_decimal};
 use clap::Args;
-use entresol::configuration::{Checkpoint, Choice, Configuration, Strategy};
+use entresol::configuration::{Checkpoint, Choice, Configuration, Logging, Strategy};
 use entresol::{Database, Opening};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ use workload::{Length, Load, Plan};
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     entresol bench checkpoints\n  \
+    entresol bench checkpoints --strategies calc,tccou --log toper\n  \
     entresol bench checkpoints --strategies calc,tccou --clients 512 --rounds 5 --json")]
 pub struct Arguments {
     /// Directory of each round's database
@@ -34,15 +35,15 @@ pub struct Arguments {
     /// Clients, each with one transaction at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub clients: u32,
-    /// Run back to back and bounded
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_delimiter = ',',
-        default_value = "fuzzy,acbw,tcbw,accou,tccou,calc",
-        value_parser = strategy
-    )]
-    pub strategies: Vec<(String, Strategy)>,
+    /// Run back to back and bounded [default: all that the log goes with]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = named::<Strategy>)]
+    pub strategies: Vec<Strategy>,
+    /// What the log has of changes: value, aoper (actions) or toper (procedures)
+    #[arg(long, value_name = "NAME", default_value = "value", value_parser = named::<Logging>)]
+    pub log: Logging,
+    /// Configuration file, of which the sets, their log and their sweeps are set by this benchmark
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Log that the longer interval, 8 s at most, allows
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     pub bound: u64,
@@ -66,10 +67,29 @@ pub struct Arguments {
     pub json: bool,
 }
 
-fn strategy(text: &str) -> Result<(String, Strategy), String> {
-    let found = Strategy::WORDS.iter().find(|(word, _)| *word == text);
-    let known = || Strategy::WORDS.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
-    found.map(|(word, strategy)| ((*word).to_owned(), *strategy)).ok_or_else(|| format!("known are {}", known()))
+impl Arguments {
+    /// What is run.
+    ///
+    /// # Errors
+    /// A strategy was asked for that does not go with the log.
+    fn strategies(&self) -> Result<Vec<Strategy>, Failure> {
+        if self.strategies.is_empty() {
+            let all = Strategy::WORDS.iter().map(|(_, strategy)| *strategy);
+            return Ok(all.filter(|strategy| strategy.check(self.log).is_ok()).collect());
+        }
+        for strategy in &self.strategies {
+            let words = |why| format!("{} does not go with --log {}: {why}", strategy.word(), self.log.word());
+            strategy.check(self.log).map_err(words)?;
+        }
+        Ok(self.strategies.clone())
+    }
+}
+
+/// What a word of the configuration means.
+fn named<T: Choice>(text: &str) -> Result<T, String> {
+    let known = || T::WORDS.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+    let found = T::WORDS.iter().find(|(word, _)| *word == text);
+    found.map(|(_, choice)| *choice).ok_or_else(|| format!("known are {}", known()))
 }
 
 /// What checkpoints cost. The JSON has the fields' names as keys.
@@ -153,15 +173,16 @@ pub struct Figures {
 
 /// How a run is made.
 #[derive(Clone, Copy)]
-struct Manner<'a> {
-    /// The strategy and its name; none for no checkpoints at all.
-    strategy: Option<(&'a str, Strategy)>,
+struct Manner {
+    /// None for no checkpoints at all.
+    strategy: Option<Strategy>,
     interval_s: f64,
 }
 
 /// The runs of a round: each part begins with one without checkpoints.
 struct Rounds<'a> {
     arguments: &'a Arguments,
+    strategies: &'a [Strategy],
     progress: &'a Progress,
     /// The interval that bounds the log, in seconds, once it is known.
     bounded_s: Option<f64>,
@@ -179,9 +200,9 @@ const WARM_UP: f64 = 0.2;
 /// The longest interval, in seconds, or a slow machine would take an hour. A shorter one than the log allows costs more.
 const INTERVAL_MAX_S: f64 = 8.0;
 
-const NONE: Manner<'static> = Manner { strategy: None, interval_s: 0.0 };
+const NONE: Manner = Manner { strategy: None, interval_s: 0.0 };
 
-impl Manner<'_> {
+impl Manner {
     /// How long it warms up and measures, in seconds: whole intervals, so that no run has a sweep more or less than its share.
     fn seconds(&self, arguments: &Arguments) -> (f64, f64) {
         let (warm_up, measure) = (WARM_UP * arguments.seconds, arguments.seconds);
@@ -199,7 +220,16 @@ impl Manner<'_> {
 
 /// Makes a database for each round, loads it, and runs everything once on it.
 pub fn run(arguments: &Arguments, progress: &Progress) -> Result<CheckpointsReport, Failure> {
-    let mut rounds = Rounds { arguments, progress, bounded_s: None, done_ms: 0, total_ms: 0, runs: Vec::new() };
+    let strategies = arguments.strategies()?;
+    let mut rounds = Rounds {
+        arguments,
+        strategies: &strategies,
+        progress,
+        bounded_s: None,
+        done_ms: 0,
+        total_ms: 0,
+        runs: Vec::new(),
+    };
     let mut about = None;
     progress.phase("loading", 0);
     for round in 1..=arguments.rounds {
@@ -212,16 +242,20 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<CheckpointsRepo
     let durable = if arguments.not_durable { "not durable" } else { "durable" };
     let spool = if arguments.no_spool { "no spooling" } else { "spooling" };
     let workload = format!(
-        "debit-credit on sets, scale {}, {} clients, {durable}, {spool}, {} rounds of runs of {} s",
-        arguments.scale, arguments.clients, arguments.rounds, arguments.seconds
+        "debit-credit on sets, scale {}, {} clients, log {}, {durable}, {spool}, {} rounds of runs of {} s",
+        arguments.scale,
+        arguments.clients,
+        arguments.log.word(),
+        arguments.rounds,
+        arguments.seconds
     );
-    Ok(CheckpointsReport::of(arguments, (workload, driver), segment_bytes, rounds.runs))
+    Ok(CheckpointsReport::of((arguments, &strategies), (workload, driver), segment_bytes, rounds.runs))
 }
 
 impl Rounds<'_> {
     /// Runs everything once, after a run that does not count: first back to back, then bounded, each strategy in another place than in the round before.
     fn run(&mut self, round: u32, directory: &Path, scale: &Scale) -> Result<(), Failure> {
-        let mut strategies: Vec<_> = self.arguments.strategies.iter().map(|(name, found)| (&**name, *found)).collect();
+        let mut strategies = self.strategies.to_vec();
         let shift = round as usize % strategies.len();
         strategies.rotate_left(shift);
         // The device is still busy with the files that were made, and removed, just now.
@@ -242,12 +276,12 @@ impl Rounds<'_> {
     fn total_ms(&self) -> u64 {
         let of = |interval_s| Manner { strategy: None, interval_s }.milliseconds(self.arguments);
         let bounded_ms = of(self.bounded_s.unwrap_or(0.0));
-        let strategies = self.arguments.strategies.len() as u64;
+        let strategies = self.strategies.len() as u64;
         u64::from(self.arguments.rounds) * (3 * of(0.0) + strategies * (of(0.0) + bounded_ms))
     }
 
     /// Opens the database for one run, and closes it with a checkpoint.
-    fn measure(&mut self, round: u32, manner: Manner<'_>, directory: &Path, scale: &Scale) -> Result<Run, Failure> {
+    fn measure(&mut self, round: u32, manner: Manner, directory: &Path, scale: &Scale) -> Result<Run, Failure> {
         let arguments = self.arguments;
         let (warm_up, measure) = manner.seconds(arguments);
         let length = |seconds: f64| Length::Time((seconds * 1e9) as u64);
@@ -264,7 +298,7 @@ impl Rounds<'_> {
             workload::run::run(database, DebitCredit(tables), &plan, &mut span, look).await
         })?;
         store.close()?;
-        let strategy = manner.strategy.map(|(name, _)| name.to_owned());
+        let strategy = manner.strategy.map(|strategy| strategy.word().to_owned());
         let logged = figures.log_bytes_per_s.max(1.0);
         // Log is kept from the beginning of the sweep before the last: twice the interval.
         self.bounded_s.get_or_insert((arguments.bound as f64 / 2.0 / logged).min(INTERVAL_MAX_S));
@@ -284,23 +318,26 @@ fn load(arguments: &Arguments, directory: &Path) -> Result<(Scale, String, u64),
     Ok((scale, driver, segment_bytes))
 }
 
-fn opening_of(arguments: &Arguments, manner: Manner<'_>, directory: &Path) -> Result<Opening, Failure> {
-    let mut configuration = Configuration::read(None, None)?;
+fn opening_of(arguments: &Arguments, manner: Manner, directory: &Path) -> Result<Opening, Failure> {
+    let mut configuration = Configuration::read(arguments.config.as_deref(), None)?;
     bank::in_memory(&mut configuration);
     configuration.buffer.size = 64 << 20;
     // Room for all that runs without checkpoints log: 100 MB/s, and what a log keeps in reserve.
     let logged = (arguments.seconds * 1.5 * 100e6) as u64;
     configuration.log.size = (2 * arguments.bound).max(logged).next_multiple_of(1 << 20);
     configuration.log.durable = !arguments.not_durable;
+    configuration.log.sets = arguments.log;
     configuration.checkpoint = Checkpoint {
         interval_ns: None,
         log_bytes: None,
-        sets: manner.strategy.map_or(Strategy::default(), |(_, strategy)| strategy),
+        // CALC goes with every log, and takes the checkpoint that each run begins with.
+        sets: manner.strategy.unwrap_or(Strategy::StableVersions),
         spool: !arguments.no_spool,
         sweep_interval_ns: manner.strategy.map(|_| (manner.interval_s * 1e9) as u64),
         ..configuration.checkpoint
     };
-    Ok(Opening::new(directory, configuration).seed(arguments.seed))
+    let scale = Scale::tpc_b(arguments.scale.into());
+    Ok(Opening::new(directory, configuration).seed(arguments.seed).procedures(move || bank::procedures(&scale)))
 }
 
 impl Figures {
@@ -367,13 +404,13 @@ impl Cost {
 
 impl CheckpointsReport {
     fn of(
-        arguments: &Arguments,
+        (arguments, strategies): (&Arguments, &[Strategy]),
         (workload, driver): (String, String),
         segment_bytes: u64,
         runs: Vec<Run>,
     ) -> CheckpointsReport {
         let without = Figures::median(runs.iter().filter(|run| run.strategy.is_none()).map(|run| &run.figures));
-        let costs = |is_bounded| arguments.strategies.iter().map(move |(name, _)| (name, is_bounded));
+        let costs = |is_bounded| strategies.iter().map(move |strategy| (strategy.word(), is_bounded));
         let costs = costs(false).chain(costs(true)).map(|(name, is_bounded)| Cost::of(name, is_bounded, &runs));
         CheckpointsReport {
             workload,
@@ -465,7 +502,7 @@ mod tests {
 
     #[test]
     fn strategies_are_named_as_in_the_configuration() {
-        assert_eq!(strategy("calc"), Ok(("calc".to_owned(), Strategy::StableVersions)));
-        assert!(strategy("sharp").unwrap_err().contains("tccou"));
+        assert_eq!(named("calc"), Ok(Strategy::StableVersions));
+        assert!(named::<Strategy>("sharp").unwrap_err().contains("tccou"));
     }
 }

@@ -38,8 +38,7 @@ pub fn measure<W: Workload>(
     let mut meter = Meter::new(progress, &plan, store.is_virtual());
     let report = store.run(async |database| {
         let workload = Recorded::new(database, prepare(database).await?, recording.map(Recording::recorder));
-        // A transaction server does not say to whose transactions references belong.
-        let server = if recording.is_some() || workload.procedures().is_empty() { None } else { server };
+        let server = server.filter(|_| !workload.procedures().is_empty());
         let mut headline = Some(headline);
         let report = |measured| summary::report(database, headline.take().expect("one batch ends once"), &measured);
         let Some(server) = server else {

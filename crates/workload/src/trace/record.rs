@@ -151,6 +151,10 @@ impl<W: Workload> Workload for Recorded<W> {
         self.workload.draw(random)
     }
 
+    fn foresee(&self, database: &Database, input: &W::Input) {
+        self.workload.foresee(database, input);
+    }
+
     async fn run(&self, tx: &mut Transaction, input: &W::Input) -> Result<()> {
         if let Some(recorder) = &self.recorder {
             recorder.begin(tx.id(), self.workload.type_of(input));
@@ -162,8 +166,9 @@ impl<W: Workload> Workload for Recorded<W> {
         self.workload.types()
     }
 
+    /// None if it is recorded: a procedure does not say to which of the workload's transactions its references belong.
     fn procedures(&self) -> Vec<String> {
-        self.workload.procedures()
+        if self.recorder.is_some() { Vec::new() } else { self.workload.procedures() }
     }
 
     fn request(&self, input: &W::Input, parameters: &mut Vec<u8>) -> usize {
