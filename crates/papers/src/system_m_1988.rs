@@ -4,6 +4,7 @@ mod answers;
 mod locks;
 mod machine;
 mod response;
+mod stable_versions;
 mod throughput;
 
 #[cfg(test)]
@@ -103,11 +104,13 @@ impl Study for SystemM1988 {
              description and handle lost cards\") are 1 % each of changes of an address, reports of lost cards and cards that are found.",
             "A set's image leaves unfinished changes out, so that ours needs no quiesce; TCCOU quiesces here as the paper's does. An action is one \
              synchronous step, so that ACCOU has nothing to wait for.",
+            "CALC is of 2016. It runs beside the paper's strategies at the same prices: it locks a segment to take it, as they do, and \
+             copying a record before it is first changed costs what copying as many bytes of a segment does.",
         ]
     }
 
     fn claims(&self, results: &Results) -> Vec<Claim> {
-        let parts = [throughput::claims, locks::claims, response::claims, machine::claims];
+        let parts = [throughput::claims, locks::claims, response::claims, machine::claims, stable_versions::claims];
         parts.iter().flat_map(|claims| claims(results)).collect()
     }
 

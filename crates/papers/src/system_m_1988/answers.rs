@@ -1,5 +1,6 @@
 //! The paper's questions, answered from the runs.
 
+use super::stable_versions::PAIRS;
 use super::{TABLE, figure};
 use crate::{Answer, Results};
 
@@ -17,8 +18,8 @@ fn tps(results: &Results, name: &str) -> Option<f64> {
 
 fn pairs(results: &Results) -> Option<String> {
     let mut all = Vec::new();
-    for row in &TABLE {
-        all.push((row.name, tps(results, row.name)?));
+    for name in TABLE.iter().map(|row| row.name).chain(PAIRS) {
+        all.push((name, tps(results, name)?));
     }
     all.sort_by(|one, other| other.1.total_cmp(&one.1));
     let list: Vec<String> = all.iter().map(|(name, tps)| format!("{name} {tps:.1}")).collect();

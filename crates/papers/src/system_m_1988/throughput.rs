@@ -6,7 +6,7 @@ use crate::{Claim, Results};
 /// How far a prediction may be off.
 const TOLERANCE: f64 = 0.15;
 /// Within this share two throughputs are a tie.
-const TIE: f64 = 0.02;
+pub(super) const TIE: f64 = 0.02;
 /// CPU time without logging and checkpoints, in microseconds: "slightly over eight milliseconds".
 pub(super) const BASE_US: f64 = 8_000.0;
 
