@@ -34,6 +34,7 @@ mod loads;
 mod moments;
 mod own;
 mod pace;
+mod part;
 mod purge;
 mod read;
 mod settings;
@@ -63,6 +64,7 @@ use fences::Fences;
 use ghosts::Ghosts;
 use heads::Heads;
 use history::{Found, History};
+use keep::Image;
 use loads::Loads;
 use moments::Moments;
 use own::{Owners, Private};
@@ -173,15 +175,16 @@ impl Versions {
         (owner, change): (Owner, Change),
         name: Resource,
         (partition, key): (PartitionId, &[u8]),
-        (before, ghosts): (Before<'_>, Vec<Ghost>),
+        Image { before, mut part, ghosts }: Image<'_>,
     ) {
         let own = self.own.of(owner);
-        let is_patch = matches!(before, Before::Patch(..));
-        let here = Link::private(owner, own.versions.len(), is_patch);
-        let (head, below) = self.heads.find_or_add(name, here);
+        let number = own.versions.len();
+        let (head, below) = self.heads.find_or_add(name, Link::private(owner, number, part));
         if below.target() != Target::Nowhere {
             let is_committed = matches!(below.target(), Target::Extent(..) | Target::Added);
-            if self.is_lazy && is_committed && !below.is_patch() {
+            // What was between two changes is of no use to whoever goes back behind both.
+            let is_covered = below.covers(part);
+            if self.is_lazy && is_committed && is_covered {
                 // No snapshot lies behind the record's last commit. One that begins now looks into undo lists.
                 if self.snapshots.newest().is_none_or(|newest| newest < below.commit) {
                     own.leave_out(change);
@@ -204,17 +207,20 @@ impl Versions {
                         earlier.ghosts.push(ghost.clone());
                     }
                 }
-                // What the record was before the transaction's first change is known, unless that left only a part of it.
-                if !below.is_patch() {
+                if is_covered {
                     return;
                 }
             }
-            self.heads.set(head, here);
+            if !is_covered && matches!(before, Before::Value(_)) {
+                // All of it covers whatever is changed next: changes here and there leave no long chain.
+                part = None;
+            }
+            self.heads.set(head, Link::private(owner, number, part));
         }
         ghosts.iter().for_each(|ghost| self.ghosts.add(ghost));
         let start = own.bytes.len();
-        Version { below, partition, key, before }.encode(&mut own.bytes);
-        own.versions.push(Private { record: Some(name), start, change, ghosts });
+        Version { below, partition, key, before: before.narrowed(part) }.encode(&mut own.bytes);
+        own.versions.push(Private { record: Some(name), start, part, change, ghosts });
     }
 
     /// Has a record's chain begin with `link` if it begins with this one of a transaction's own versions.

@@ -7,14 +7,19 @@
 //! 32 key; for a patch its offset u32; bytes to the end
 //! ```
 
+use super::part::Part;
 use crate::lock::Owner;
 use base::{Lsn, PartitionId};
 
 /// Bytes before the key.
 pub(super) const HEAD: usize = 32;
 
+/// A place: whether it is private; the part that it is of, if it is one; then the owner and the number of its version, or the
+/// extent and the position in it.
 const PRIVATE: u64 = 1 << 63;
-const PATCH: u64 = 1 << 62;
+const PART_SHIFT: u32 = 54;
+const OWNER_SHIFT: u32 = 32;
+const EXTENT_SHIFT: u32 = 24;
 /// The record was added: there is nothing before, and nothing stored that says so.
 const ADDED: u64 = u64::MAX - 1;
 const NOWHERE: u64 = u64::MAX;
@@ -49,14 +54,15 @@ impl Link {
         Link { place: ADDED, commit }
     }
 
-    pub(super) fn private(owner: Owner, number: usize, is_patch: bool) -> Link {
-        let place = PRIVATE | u64::from(owner.0 & 0xf_ffff) << 32 | number as u64;
-        Link { place, commit: Lsn::MAX }.marked(is_patch)
+    pub(super) fn private(owner: Owner, number: usize, part: Option<Part>) -> Link {
+        let place = PRIVATE | u64::from(owner.0 & 0xf_ffff) << OWNER_SHIFT | number as u64;
+        Link { place, commit: Lsn::MAX }.with(part)
     }
 
-    pub(super) fn extent(extent: u32, at: usize, commit: Lsn, is_patch: bool) -> Link {
+    pub(super) fn extent(extent: u32, at: usize, commit: Lsn, part: Option<Part>) -> Link {
         debug_assert!(extent < 1 << 30, "extents are numbered in thirty bits");
-        Link { place: u64::from(extent) << 32 | at as u64, commit }.marked(is_patch)
+        debug_assert!(at < 1 << EXTENT_SHIFT, "only a version of its own is longer than the longest extent");
+        Link { place: u64::from(extent) << EXTENT_SHIFT | at as u64, commit }.with(part)
     }
 
     pub(super) fn words(self) -> [u64; 2] {
@@ -67,13 +73,19 @@ impl Link {
         Link { place, commit: Lsn(commit) }
     }
 
-    fn marked(self, is_patch: bool) -> Link {
-        Link { place: self.place | if is_patch { PATCH } else { 0 }, ..self }
+    fn with(self, part: Option<Part>) -> Link {
+        Link { place: self.place | part.map_or(0, Part::bits) << PART_SHIFT, ..self }
     }
 
-    /// Whether what it leads to is a part of the record, which needs the state after it.
-    pub(super) fn is_patch(self) -> bool {
-        self.place < ADDED && self.place & PATCH != 0
+    /// Which part of the record it leads to, if it is not all of it: a part needs the state after it.
+    pub(super) fn part(self) -> Option<Part> {
+        if self.place < ADDED { Part::of_bits(self.place >> PART_SHIFT) } else { None }
+    }
+
+    /// Whether nothing that a change of `part`, or of all, left as it was is missing in what it leads to: then nobody who goes
+    /// back behind both changes needs what was between them.
+    pub(super) fn covers(self, part: Option<Part>) -> bool {
+        self.part().is_none_or(|own| part.is_some_and(|part| own.covers(part)))
     }
 
     pub(super) fn target(self) -> Target {
@@ -82,11 +94,11 @@ impl Link {
             ADDED => return Target::Added,
             _ => {}
         }
-        let (high, low) = ((self.place & !(PRIVATE | PATCH)) >> 32, self.place as u32 as usize);
+        let place = self.place & ((1 << PART_SHIFT) - 1);
         if self.place & PRIVATE != 0 {
-            Target::Private(Owner(high as u32), low)
+            Target::Private(Owner((place >> OWNER_SHIFT) as u32), place as u32 as usize)
         } else {
-            Target::Extent(high as u32, low)
+            Target::Extent((place >> EXTENT_SHIFT) as u32, (place & ((1 << EXTENT_SHIFT) - 1)) as usize)
         }
     }
 }
@@ -105,6 +117,17 @@ pub(crate) enum Before<'a> {
 }
 
 impl Before<'_> {
+    /// Of a whole value this part alone, if there is one.
+    pub(super) fn narrowed(self, part: Option<Part>) -> Self {
+        match (self, part) {
+            (Before::Value(value), Some(part)) => {
+                let bytes = part.within(value.len());
+                Before::Patch(bytes.start as u32, &value[bytes])
+            }
+            _ => self,
+        }
+    }
+
     /// Takes the change back from the state after it.
     pub(super) fn put_back(&self, state: &mut Option<Vec<u8>>) {
         match *self {
@@ -200,7 +223,7 @@ mod tests {
 
     #[test]
     fn versions_survive_encoding_and_refuse_truncation() {
-        let below = Link::extent(3, 77, Lsn(9), true);
+        let below = Link::extent(3, 77, Lsn(9), Some(Part::UNKNOWN));
         for before in
             [Before::Absent, Before::Added, Before::Value(b"value"), Before::Value(b""), Before::Patch(4, b"old")]
         {
@@ -220,11 +243,21 @@ mod tests {
     fn links_tell_where_they_lead() {
         assert_eq!(Link::NOWHERE.target(), Target::Nowhere);
         assert_eq!(Link::added(Lsn(4)).target(), Target::Added);
-        assert!(!Link::NOWHERE.is_patch() && !Link::added(Lsn(4)).is_patch());
-        for is_patch in [false, true] {
-            let (private, extent) = (Link::private(Owner(7), 9, is_patch), Link::extent(1 << 29, 5, Lsn(1), is_patch));
-            assert_eq!((private.target(), private.is_patch()), (Target::Private(Owner(7), 9), is_patch));
-            assert_eq!((extent.target(), extent.is_patch()), (Target::Extent(1 << 29, 5), is_patch));
+        assert_eq!((Link::NOWHERE.part(), Link::added(Lsn(4)).part()), (None, None));
+        for part in [None, Some(Part::UNKNOWN), Part::around(0..1), Part::around(496..500)] {
+            let (owner, extent, at) = (Owner(0xf_ffff), (1 << 30) - 1, (16 << 20) - 1);
+            let link = Link::private(owner, u32::MAX as usize, part);
+            assert_eq!((link.target(), link.part()), (Target::Private(owner, u32::MAX as usize), part));
+            let link = Link::extent(extent, at, Lsn(1), part);
+            assert_eq!((link.target(), link.part()), (Target::Extent(extent, at), part));
         }
+    }
+
+    #[test]
+    fn all_of_a_record_covers_every_part_and_no_part_covers_all() {
+        let (all, part) = (Link::extent(0, 0, Lsn(1), None), Part::around(8..16));
+        assert!(all.covers(part) && all.covers(None) && Link::NOWHERE.covers(part) && Link::added(Lsn(1)).covers(None));
+        let link = Link::extent(0, 0, Lsn(1), part);
+        assert!(link.covers(part) && !link.covers(None) && !link.covers(Part::around(8..17)));
     }
 }

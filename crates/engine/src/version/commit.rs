@@ -46,7 +46,7 @@ impl Versions {
     /// Moves one version of a committed transaction, whose earlier ones are `moved`, and returns where it is now; if nobody
     /// needs it, where the chain goes on.
     fn commit_version(&mut self, own: &mut Own, number: usize, moved: &[Link], (commit, now): (Lsn, Instant)) -> Link {
-        let Private { record: Some(_), start, .. } = own.versions[number] else { return Link::NOWHERE };
+        let Private { record: Some(_), start, part, .. } = own.versions[number] else { return Link::NOWHERE };
         let ghosts = std::mem::take(&mut own.versions[number].ghosts);
         let length = own.stored(number).len();
         let stored = &mut own.bytes[start..start + length];
@@ -57,19 +57,17 @@ impl Versions {
         });
         chain::set_below(stored, below);
         let version = Version::decode(stored).expect("it was encoded");
-        let is_patch = matches!(version.before, Before::Patch(..));
         if is_addition(&version, below) {
             let is_seen = self.keeps_all() || self.snapshots.any_between(Lsn::ZERO, commit);
             return if is_seen { Link::added(commit) } else { Link::NOWHERE };
         }
-        let is_needed =
-            self.keeps_all() || is_patch || below.is_patch() || self.snapshots.any_between(below.commit, commit);
+        let is_needed = self.keeps_all() || !below.covers(part) || self.snapshots.any_between(below.commit, commit);
         if !is_needed {
             ghosts.iter().for_each(|ghost| self.settle(below, ghost));
             return below;
         }
         let (extent, at) = self.history.add(stored, (commit, now));
-        let link = Link::extent(extent, at, commit, is_patch);
+        let link = Link::extent(extent, at, commit, part);
         ghosts.iter().for_each(|ghost| self.settle(link, ghost));
         link
     }

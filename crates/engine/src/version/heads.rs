@@ -365,7 +365,7 @@ mod tests {
         let mut random = Random::stream(seed, "heads");
         let (mut heads, mut model) = (Heads::default(), BTreeMap::new());
         for step in 1..=steps {
-            let (name, link) = (name(&mut random, names), Link::extent(0, step as usize, Lsn(step), false));
+            let (name, link) = (name(&mut random, names), Link::extent(0, step as usize, Lsn(step), None));
             assert_eq!(heads.get(resource(name)), model.get(&name).copied().unwrap_or(Link::NOWHERE));
             let (slot, found) = heads.find_or_add(resource(name), link);
             assert_eq!(found, model.get(&name).copied().unwrap_or(Link::NOWHERE));
@@ -406,7 +406,7 @@ mod tests {
     fn a_round_finds_all_the_gone_and_none_begins_without_need() {
         let mut heads = Heads::default();
         let add = |heads: &mut Heads, number: u64| {
-            let link = Link::extent(0, 0, Lsn(number), false);
+            let link = Link::extent(0, 0, Lsn(number), None);
             heads.find_or_add(Resource::record(PartitionId(0), number), link);
         };
         let mut looked = 0;

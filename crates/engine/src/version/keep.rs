@@ -1,6 +1,7 @@
 //! What is kept, and from when on: the hooks of changes, and the first reader.
 
 use super::chain::Before;
+use super::part::Part;
 use super::{Change, Ghost};
 use crate::Database;
 use crate::catalog::{Locking, Organization};
@@ -13,6 +14,22 @@ use crate::transaction::{Isolation, State, key_hash, store_here};
 use crate::undo::UndoList;
 use base::{Lsn, PageId, PartitionId};
 
+/// What a record was before a change.
+pub(super) struct Image<'a> {
+    pub before: Before<'a>,
+    /// The part of it that the change is within, which is enough where nobody needs all of it.
+    pub part: Option<Part>,
+    /// What led scans to the record before and does not any more.
+    pub ghosts: Vec<Ghost>,
+}
+
+impl<'a> Image<'a> {
+    fn of(before: Before<'a>) -> Image<'a> {
+        let part = matches!(before, Before::Patch(..)).then_some(Part::UNKNOWN);
+        Image { before, part, ghosts: Vec::new() }
+    }
+}
+
 impl Database {
     /// Keeps what a record was before an update that is about to be made.
     #[cold]
@@ -24,7 +41,9 @@ impl Database {
         {
             return;
         }
-        let Undo::PatchValue { partition, key, .. } = *undo else { return self.keep_undo(state.owner, number, undo) };
+        let Undo::PatchValue { partition, key, offset, bytes: changed } = *undo else {
+            return self.keep_undo(state.owner, number, undo);
+        };
         let [Edit { page, change: page::Change::PatchValue { slot, .. } }] = *edits else {
             unreachable!("a part of a value is changed by one edit")
         };
@@ -32,7 +51,11 @@ impl Database {
         let bytes = pool.peek(page).expect("whoever planned the change saw the page");
         let value = slotted::value(bytes, slot);
         let name = Resource::record(partition, key_hash(key));
-        self.keep((state.owner, Change::Update(number)), name, (partition, key), (Before::Value(value), Vec::new()));
+        let from = usize::from(offset);
+        let part =
+            Part::around(from..from + changed.len()).filter(|part| part.within(value.len()).len() * 2 < value.len());
+        let image = Image { part, ..Image::of(Before::Value(value)) };
+        self.keep((state.owner, Change::Update(number)), name, (partition, key), image);
     }
 
     /// Keeps what an update has to put back: what the record was, or the part of it that has changed.
@@ -51,12 +74,12 @@ impl Database {
                 let record = append::number(Position { page, slot });
                 let (name, key) = (Resource::record(page.partition, record), record.to_be_bytes());
                 let change = (owner, Change::Update(number));
-                return self.keep(change, name, (page.partition, &key), (Before::Added, Vec::new()));
+                return self.keep(change, name, (page.partition, &key), Image::of(Before::Added));
             }
             Undo::FreePage { .. } => return,
         };
         let name = Resource::record(partition, key_hash(key));
-        self.keep((owner, Change::Update(number)), name, (partition, key), (before, ghosts));
+        self.keep((owner, Change::Update(number)), name, (partition, key), Image { ghosts, ..Image::of(before) });
     }
 
     /// Whether nobody needs to be told one by one that a record was added, because it stands behind a fence. Sets one where
@@ -89,16 +112,10 @@ impl Database {
         let slot = (usize::from(offset) - page::HEADER_SIZE) / record_size as usize;
         let object = u64::from(page.number) * u64::from(blocking_factor) + slot as u64;
         let (name, key) = (Resource::record(page.partition, object), object.to_be_bytes());
-        self.keep((owner, Change::Update(number)), name, (page.partition, &key), (Before::Value(bytes), Vec::new()));
+        self.keep((owner, Change::Update(number)), name, (page.partition, &key), Image::of(Before::Value(bytes)));
     }
 
-    fn keep(
-        &self,
-        change: (Owner, Change),
-        name: Resource,
-        record: (PartitionId, &[u8]),
-        before: (Before<'_>, Vec<Ghost>),
-    ) {
+    fn keep(&self, change: (Owner, Change), name: Resource, record: (PartitionId, &[u8]), image: Image<'_>) {
         // Nobody but who adds a record at the end of a partition can change it, so it needs no lock for that.
         let has_one_writer = {
             let partitions = self.0.partitions.borrow();
@@ -107,7 +124,7 @@ impl Database {
                 || matches!(found.organization, Organization::Append { .. } | Organization::Set { arrivals: true, .. })
         };
         if has_one_writer {
-            self.0.versions.borrow_mut().keep(change, name, record, before);
+            self.0.versions.borrow_mut().keep(change, name, record, image);
         }
     }
 
@@ -128,7 +145,8 @@ impl Database {
             }
             let name = Resource::record(partition, key_hash(&key));
             let before = before.as_deref().map_or(Before::Absent, Before::Value);
-            self.keep((owner, Change::OfSet(number)), name, (partition, &key), (before, ghosts));
+            let image = Image { ghosts, ..Image::of(before) };
+            self.keep((owner, Change::OfSet(number)), name, (partition, &key), image);
         }
         self.0.versions.borrow_mut().own.of(owner).of_sets = to;
     }

@@ -2,6 +2,7 @@
 
 use super::chain;
 use super::ghosts::Ghost;
+use super::part::Part;
 use crate::lock::{Owner, Resource};
 
 /// Which of a transaction's changes a version precedes, so that a rollback to a savepoint drops it.
@@ -20,6 +21,8 @@ pub(super) struct Private {
     pub(super) record: Option<Resource>,
     /// Where its stored form begins.
     pub(super) start: usize,
+    /// The part of the record that it is, if it is not all of it.
+    pub(super) part: Option<Part>,
     pub(super) change: Change,
     /// What led scans to the record before and does not any more.
     pub(super) ghosts: Vec<Ghost>,

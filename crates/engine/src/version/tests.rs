@@ -15,6 +15,7 @@ use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
 mod lazy;
 mod loads;
+mod parts;
 
 /// What is in a database: by partition and key.
 type State = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
