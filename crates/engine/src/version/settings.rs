@@ -64,7 +64,7 @@ impl Settings {
 
 impl Default for Settings {
     /// Clusters of 64 KiB, 64 MiB of memory, up to 16 GiB on the device of the home file, as long as a snapshot is held; readers
-    /// take 6 percent of the thread beside others: as a sweep's copies, a sixteenth.
+    /// take 3 percent of the thread beside others.
     fn default() -> Settings {
         Settings {
             device: None,
@@ -73,7 +73,7 @@ impl Default for Settings {
             age_ns: None,
             size: 16 << 30,
             retention_ns: 0,
-            reader_percent: 6,
+            reader_percent: 3,
             lazy_commits: LAZY_COMMITS,
         }
     }
