@@ -38,10 +38,10 @@ pub struct Arguments {
     /// Run back to back and bounded [default: all that the log goes with]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = named::<Strategy>)]
     pub strategies: Vec<Strategy>,
-    /// What the log has of changes: value, aoper (actions) or toper (procedures)
+    /// The log of sets: value, aoper, toper
     #[arg(long, value_name = "NAME", default_value = "value", value_parser = named::<Logging>)]
     pub log: Logging,
-    /// Configuration file, of which the sets, their log and their sweeps are set by this benchmark
+    /// Configuration file, but for what the options say
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Log that the longer interval, 8 s at most, allows
