@@ -1,16 +1,17 @@
 //! Running a workload: clients, arrivals, warm-up, measurement.
 
+mod measured;
 mod servers;
 mod stations;
 
+pub use measured::{Measured, TypeMeasured};
 pub use stations::{Saturation, check_little};
 
 use base::Instant;
 use base::Random;
 use base::statistics::{BatchMeans, Histogram};
 use base::time::SECOND_NS;
-use driver::{CacheReport, EventCount, StationReport};
-use engine::server::{self, TransactionServer};
+use engine::server::TransactionServer;
 use engine::{Database, Error, Result, Transaction};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -136,54 +137,6 @@ pub trait Workload: 'static {
     fn request(&self, _input: &Self::Input, _parameters: &mut Vec<u8>) -> usize {
         unreachable!("a workload without procedures is not asked for requests")
     }
-}
-
-/// What a run measured of one type of transaction.
-#[derive(Clone, Debug)]
-pub struct TypeMeasured {
-    /// The type's name.
-    pub name: String,
-    /// Times from arrival to acknowledgement; as many as transactions committed.
-    pub response: Histogram,
-    /// Their batch means, in nanoseconds.
-    pub means: BatchMeans,
-}
-
-impl TypeMeasured {
-    fn new(name: String) -> TypeMeasured {
-        TypeMeasured { name, response: Histogram::new(), means: BatchMeans::new() }
-    }
-}
-
-/// What a run measured.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    /// Transactions committed.
-    pub transactions: u64,
-    /// The measured time on the run's clock, in nanoseconds.
-    pub elapsed_ns: u64,
-    /// The same on the wall clock.
-    pub wall_ns: u64,
-    /// CPU time of the engine's thread, in nanoseconds; zero where the machine is described.
-    pub cpu_ns: u64,
-    /// CPU time of the whole process, in nanoseconds; zero where the machine is described.
-    pub process_cpu_ns: u64,
-    /// Times from arrival to acknowledgement.
-    pub response: Histogram,
-    /// Their batch means, in nanoseconds.
-    pub means: BatchMeans,
-    /// The same by type of transaction, if the workload has several.
-    pub types: Vec<TypeMeasured>,
-    /// Load of the driver's stations.
-    pub stations: Vec<StationReport>,
-    /// What the caches inside devices did.
-    pub caches: Vec<CacheReport>,
-    /// The simulation's events by sort; none on a real machine.
-    pub events: Vec<EventCount>,
-    /// What the transaction server did, if the transactions went through one.
-    pub server: Option<server::Report>,
-    /// What limited the run, if more arrived than could be served: then it may have ended early.
-    pub saturated: Option<Saturation>,
 }
 
 /// From so many transactions on that have arrived and not ended, or so many seconds' worth of arrivals if that is more, a
