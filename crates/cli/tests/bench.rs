@@ -271,6 +271,7 @@ fn reports_for_people_fit_the_width() {
         "point-reads --config small.toml --data d --seconds 0.05 --buffer 2MiB",
         "recovery --data r --scale 1 --log 1MiB --buffer 32MiB",
         "checkpoints --data c --scale 1 --clients 4 --seconds 0.1 --rounds 1 --bound 1MiB",
+        "checkpoints --data c --scale 1 --clients 4 --seconds 0.1 --rounds 1 --bound 1MiB --log toper --strategies calc",
         "update-commit --data u --config small.toml --records 1000 --clients 2 --seconds 0.1 --rounds 1",
     ];
     for line in lines {

@@ -1,12 +1,13 @@
 //! How much the log takes of Debit-Credit over memory-resident sets (Garcia-Molina and Salem, System M, 1988, section 4: the
 //! volume falls from VALUE by AOPER to TOPER).
 
-use base::Random;
 use engine::catalog::{Locking, Organization};
 use engine::checkpoint::{Strategy, SweepSettings};
 use engine::set::Logging;
 use engine::{Database, PartitionSpec, Procedures, Settings};
-use entresol_workload::debit_credit::{self, HISTORY, PROCEDURE, Parameters, Scale};
+use entresol_workload::debit_credit::{self, DebitCredit, HISTORY, Scale, Tables};
+use entresol_workload::run::Measured;
+use entresol_workload::{Length, Load, Plan, Unwatched, run};
 use executor::{Executor, Order};
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
@@ -16,7 +17,7 @@ fn scale() -> Scale {
     Scale { accounts_per_branch: 1_000, ..Scale::tpc_b(2) }
 }
 
-async fn run(executor: &Executor, logging: Logging, strategy: Strategy) -> engine::Result<f64> {
+async fn logged(executor: &Executor, logging: Logging, strategy: Strategy) -> engine::Result<f64> {
     let mut procedures = Procedures::new();
     debit_credit::register(&mut procedures, &scale());
     let sweep = SweepSettings { strategy, ..SweepSettings::default() };
@@ -27,19 +28,22 @@ async fn run(executor: &Executor, logging: Logging, strategy: Strategy) -> engin
         Ok(PartitionSpec::new(name, organization, locking))
     };
     debit_credit::load(&database, &scale(), spec, |_| {}).await?;
-    let mut random = Random::stream(1, "parameters");
-    let before = database.log().statistics().record_bytes;
-    for _ in 0..TRANSACTIONS {
-        database.call(PROCEDURE, &Parameters::draw(&scale(), &mut random).to_bytes()).await?;
-    }
-    Ok((database.log().statistics().record_bytes - before) as f64 / TRANSACTIONS as f64)
+    let plan = Plan {
+        load: Load::Closed { clients: 4 },
+        warm_up: Length::Transactions(10),
+        measure: Length::Transactions(TRANSACTIONS),
+        seed: 1,
+    };
+    let workload = DebitCredit(Tables::of(&database, &scale())?);
+    let logged = |measured: Measured| database.log().statistics().record_bytes as f64 / measured.transactions as f64;
+    run::run(&database, workload, &plan, &mut Unwatched, logged).await
 }
 
 /// Bytes of log records for each transaction.
 fn bytes(logging: Logging, strategy: Strategy) -> f64 {
     let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let bytes = executor.run(run(&executor, logging, strategy));
+    let bytes = executor.run(logged(&executor, logging, strategy));
     executor.stop();
     bytes.expect("the machine goes on").expect("runs")
 }

@@ -501,6 +501,25 @@ mod tests {
     }
 
     #[test]
+    fn a_strategy_that_does_not_go_with_the_log_is_refused_and_not_run_unasked() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            arguments: Arguments,
+        }
+        let strategies = |line: &str| {
+            let line: Line = clap::Parser::parse_from(line.split(' '));
+            line.arguments.strategies().map_err(|failure| failure.to_string())
+        };
+        use Strategy::{StableVersions, TransactionBlackWhite, TransactionCopyOnUpdate};
+        let all = [TransactionBlackWhite, TransactionCopyOnUpdate, StableVersions];
+        assert_eq!(strategies("checkpoints --log toper").as_deref(), Ok(&all[..]));
+        assert_eq!(strategies("checkpoints").map(|all| all.len()), Ok(Strategy::WORDS.len()));
+        let refused = strategies("checkpoints --log toper --strategies calc,fuzzy").unwrap_err();
+        assert!(refused.contains("fuzzy does not go with --log toper: a procedure has to find"), "{refused}");
+    }
+
+    #[test]
     fn strategies_are_named_as_in_the_configuration() {
         assert_eq!(named("calc"), Ok(Strategy::StableVersions));
         assert!(named::<Strategy>("sharp").unwrap_err().contains("tccou"));
