@@ -42,8 +42,8 @@ pub struct Settings {
     pub standbys: u8,
     /// How many requests the request queue holds; who submits more waits.
     pub queue: usize,
-    /// How long a transaction that was aborted by a conflict waits before it is run again, in nanoseconds (section 4.3:
-    /// "the delay between the abortion of a transaction ... and its restart").
+    /// How long a transaction that was aborted by a conflict waits before it is run again, in nanoseconds (section 4.3: "the
+    /// delay between the abortion of a transaction ... and its restart"); a microsecond at least.
     pub retry_interval_ns: u64,
 }
 

@@ -26,3 +26,9 @@ fn two_sweeps_that_would_begin_at_the_same_place_are_told_apart() {
     // Commits within the second were taken to be in the backup of the first one.
     assert_eq!(run_seed(602_445, Options::FULL).failure, None);
 }
+
+#[test]
+fn a_request_that_a_sweep_refuses_lets_the_sweep_go_on() {
+    // With a retry interval of nothing it was run again at once, for ever: no time passed for the sweep.
+    assert_eq!(run_seed(50_246, Options::FULL).failure, None);
+}

@@ -10,6 +10,7 @@ use super::requests::Request;
 use crate::procedure::Foresight;
 use crate::transaction::Committing;
 use crate::{Error, Result};
+use base::time::MICROSECOND_NS;
 use executor::{Executor, TaskId};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -183,7 +184,8 @@ impl Inner {
     fn put_back(&self, request: Request) {
         let executor = self.database.executor();
         self.statistics.restarted();
-        let at = executor.now().plus_ns(self.settings.retry_interval_ns);
+        // Where steps take no time, a request that were tried again at once would let none pass for what is in its way.
+        let at = executor.now().plus_ns(self.settings.retry_interval_ns.max(MICROSECOND_NS));
         self.restarts.add(executor, at, request);
     }
 
