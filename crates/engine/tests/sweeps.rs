@@ -301,8 +301,9 @@ fn sweeps_spread_their_writes_unless_somebody_waits() {
 /// A sweep of its own writes for its share of the time, another is through at once.
 #[test]
 fn sweeps_leave_the_device_to_others_unless_somebody_waits() {
-    let segment_ns = |device_percent: u8, is_awaited: bool| {
-        let sweep = SweepSettings { interval_ns: Some(0), device_percent, ..Default::default() };
+    let segment_ns = |device_percent: u8, segments_in_flight: usize, is_awaited: bool| {
+        let interval_ns = Some(0);
+        let sweep = SweepSettings { interval_ns, device_percent, segments_in_flight, ..Default::default() };
         let taken_ns = Cell::new(0);
         run(&Media::new(), async |executor| {
             let (database, stock, _) = create(executor, settings(sweep, Policy::OFF)).await;
@@ -327,9 +328,11 @@ fn sweeps_leave_the_device_to_others_unless_somebody_waits() {
         });
         taken_ns.get()
     };
-    let (full_ns, tenth_ns) = (segment_ns(100, false), segment_ns(10, false));
-    assert!(tenth_ns > 5 * full_ns, "{tenth_ns} and {full_ns} ns for each segment");
-    assert!(segment_ns(10, true) < tenth_ns / 3, "somebody waits");
+    for segments_in_flight in [1, 8] {
+        let (full_ns, tenth_ns) = (segment_ns(100, 8, false), segment_ns(10, segments_in_flight, false));
+        assert!(tenth_ns > 5 * full_ns, "{tenth_ns} and {full_ns} ns for each segment");
+        assert!(segment_ns(10, segments_in_flight, true) < tenth_ns / 3, "somebody waits");
+    }
 }
 
 #[test]

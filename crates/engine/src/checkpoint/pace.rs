@@ -23,6 +23,8 @@ pub(super) struct Pace {
     begin: Lsn,
     /// Segments that have still to be taken.
     left: u64,
+    /// How long the last write took, in nanoseconds.
+    write_ns: u64,
 }
 
 impl Pace {
@@ -38,12 +40,18 @@ impl Pace {
             began: now,
             begin,
             left: segments,
+            write_ns: 0,
         }
     }
 
     /// Notes that a segment has been taken.
     pub fn took(&mut self) {
         self.left = self.left.saturating_sub(1);
+    }
+
+    /// Notes that a write took so long, in nanoseconds.
+    pub fn wrote(&mut self, write_ns: u64) {
+        self.write_ns = write_ns;
     }
 
     /// How long it rests after a copy that kept the thread for so long, in nanoseconds.
@@ -57,11 +65,11 @@ impl Pace {
         self.spread_ns.or((self.percent >= 100).then_some(0))
     }
 
-    /// How long it rests after a write that took so long, in nanoseconds: as its share of the device's time says, but no
+    /// How long it rests after the last write, in nanoseconds: as its share of the device's time says, but no
     /// longer than the log, which is at `end` now, has `room` for, in bytes.
-    pub fn after_write_ns(&self, write_ns: u64, (now, end): (Instant, Lsn), room: u64) -> u64 {
-        let percent = u64::from(self.percent.max(1));
-        let rest_ns = write_ns.saturating_mul(100 - percent) / percent;
+    pub fn after_write_ns(&self, (now, end): (Instant, Lsn), room: u64) -> u64 {
+        let percent = u64::from(self.percent);
+        let rest_ns = self.write_ns.saturating_mul(100 - percent) / percent;
         rest_ns.min(self.room_ns((now, end), room)).min(REST_NS_MAX)
     }
 
@@ -92,10 +100,14 @@ mod tests {
 
     #[test]
     fn it_writes_for_its_share_of_the_time() {
-        let room = 1 << 40;
-        assert_eq!(pace(10, 0).after_write_ns(100 * MICROSECOND, at(5, 1_000), room), 900 * MICROSECOND);
-        assert_eq!(pace(50, 0).after_write_ns(100 * MICROSECOND, at(5, 1_000), room), 100 * MICROSECOND);
-        assert_eq!(pace(1, 0).after_write_ns(MILLISECOND_NS, at(5, 1_000), room), REST_NS_MAX);
+        let rest_ns = |percent, write_ns| {
+            let mut pace = pace(percent, 0);
+            pace.wrote(write_ns);
+            pace.after_write_ns(at(5, 1_000), 1 << 40)
+        };
+        assert_eq!(rest_ns(10, 100 * MICROSECOND), 900 * MICROSECOND);
+        assert_eq!(rest_ns(50, 100 * MICROSECOND), 100 * MICROSECOND);
+        assert_eq!(rest_ns(1, MILLISECOND_NS), REST_NS_MAX);
         assert_eq!((pace(10, 0).spread_ns(), pace(100, 0).spread_ns()), (None, Some(0)));
     }
 
@@ -108,13 +120,14 @@ mod tests {
     #[test]
     fn a_log_that_fills_up_makes_it_faster() {
         let mut pace = pace(10, 0);
+        pace.wrote(MILLISECOND_NS);
         // 10 MB in 100 ms; 100 MB are free, half of that lasts for 500 ms, and 1,000 segments are left, then 100.
-        let rest_ns = |pace: &Pace| pace.after_write_ns(MILLISECOND_NS, at(100, 10_000_000), 100_000_000);
+        let rest_ns = |pace: &Pace| pace.after_write_ns(at(100, 10_000_000), 100_000_000);
         assert_eq!(rest_ns(&pace), 500 * MICROSECOND);
         (0..900).for_each(|_| pace.took());
         assert_eq!(rest_ns(&pace), 5_000 * MICROSECOND);
         (0..99).for_each(|_| pace.took());
         assert_eq!(rest_ns(&pace), 9_000 * MICROSECOND, "its share");
-        assert_eq!(pace.after_write_ns(MILLISECOND_NS, at(100, 10_000_000), 0), 0, "the log is full");
+        assert_eq!(pace.after_write_ns(at(100, 10_000_000), 0), 0, "the log is full");
     }
 }

@@ -258,7 +258,7 @@ impl Sweep<'_> {
                 let written = self.under_way.get(under_way).map(|written| !matches!(written.source, Source::Snapshot));
                 if self.under_way.len() >= settings.segments_in_flight.max(1) {
                     let ended = self.end_first().await;
-                    outcome = outcome.and(ended.map(drop));
+                    outcome = outcome.and(ended);
                 }
                 if let Some(was_copied) = written {
                     let ended = self.pause(began, was_copied).await;
@@ -271,13 +271,13 @@ impl Sweep<'_> {
                     inner.executor.sleep_ns(BUSY_WAIT_NS).await;
                 } else {
                     let ended = self.end_first().await;
-                    outcome = outcome.and(ended.map(drop));
+                    outcome = outcome.and(ended);
                 }
             }
             left = busy;
         }
         let ended = self.end_all().await;
-        outcome.and(ended.map(drop))
+        outcome.and(ended)
     }
 
     /// After a segment was taken at `began` and is being written: waits until the next one may be. What was copied long ago is
@@ -290,11 +290,9 @@ impl Sweep<'_> {
             if let Some(spread_ns) = self.pace.spread_ns() {
                 pause_ns = pause_ns.max(spread_ns);
             } else {
-                let ended = self.end_all().await;
+                outcome = self.end_all().await;
                 let (now, end, room) = (inner.executor.now(), inner.log.end(), inner.log.room());
-                let rest_ns = ended.as_ref().map_or(0, |ns| self.pace.after_write_ns(*ns, (now, end), room));
-                pause_ns = pause_ns.max(now.since_ns(began) + rest_ns);
-                outcome = ended.map(drop);
+                pause_ns = pause_ns.max(now.since_ns(began) + self.pace.after_write_ns((now, end), room));
             }
         }
         if pause_ns > 0 {
@@ -368,9 +366,8 @@ impl Sweep<'_> {
         self.under_way.push_back(Written { segment, source, write });
     }
 
-    /// Ends all writes under way. Returns how long the last one took, in nanoseconds.
-    async fn end_all(&mut self) -> Result<u64> {
-        let mut outcome = Ok(0);
+    async fn end_all(&mut self) -> Result<()> {
+        let mut outcome = Ok(());
         while !self.under_way.is_empty() {
             let ended = self.end_first().await;
             outcome = outcome.and(ended);
@@ -378,8 +375,7 @@ impl Sweep<'_> {
         outcome
     }
 
-    /// Ends the first write under way. Returns how long it took, in nanoseconds.
-    async fn end_first(&mut self) -> Result<u64> {
+    async fn end_first(&mut self) -> Result<()> {
         let Written { segment, source, write } = self.under_way.pop_front().expect("a write is under way");
         let (frame, result) = write.join().await;
         let inner = &self.database.0;
@@ -394,9 +390,12 @@ impl Sweep<'_> {
             }
         }
         match &result {
-            Ok(_) => add(&inner.statistics.segments_written, 1),
+            Ok(write_ns) => {
+                self.pace.wrote(*write_ns);
+                add(&inner.statistics.segments_written, 1);
+            }
             Err(_) => sets.mark_dirty(self.partition, segment, self.copy),
         }
-        result
+        result.map(drop)
     }
 }
