@@ -201,6 +201,10 @@ impl Disks {
                 format!("a read to byte {end} of file '{}' ends beyond its {} bytes", file.name, file.length());
             return Err(Fault::new(FaultKind::EndOfFile, message));
         }
+        if let Some(fault) = file.unreadable(&self.devices[usize::from(opened.device.0)].0, offset, buffer.len() as u64)
+        {
+            return Err(fault);
+        }
         file.read(offset, buffer);
         Ok(Output::Done)
     }

@@ -1,7 +1,7 @@
-use crate::sparse::Sparse;
-use crate::unsynced::Unsynced;
+use crate::unsynced::{Medium, Unsynced};
 use crate::{PowerCut, Survival};
 use base::Random;
+use driver::{Fault, FaultKind};
 
 /// One file of a described device.
 #[derive(Clone, Debug)]
@@ -10,7 +10,7 @@ pub(crate) struct File {
     length: u64,
     /// The length that survives a power cut for certain.
     durable_length: u64,
-    bytes: Sparse,
+    medium: Medium,
     unsynced: Unsynced,
     /// The unit that is never torn, in bytes.
     unit: usize,
@@ -26,7 +26,7 @@ impl File {
             name,
             length: 0,
             durable_length: 0,
-            bytes: Sparse::default(),
+            medium: Medium::default(),
             unsynced: Unsynced::default(),
             unit: alignment.clamp(64, 512) as usize,
             atomic,
@@ -40,13 +40,21 @@ impl File {
 
     #[inline]
     pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) {
-        self.bytes.read(offset, buffer);
+        self.medium.bytes.read(offset, buffer);
+    }
+
+    /// Why these bytes cannot be read, if a sector among them cannot.
+    pub(crate) fn unreadable(&self, device: &str, offset: u64, length: u64) -> Option<Fault> {
+        let sector = self.medium.first_unreadable(self.unit, offset, length)?;
+        let first = sector * self.unit as u64;
+        let message = format!("the sector at byte {first} of file '{}' on device '{device}' is unreadable", self.name);
+        Some(Fault::new(FaultKind::Device, message))
     }
 
     /// A write that no power cut undoes.
     #[inline]
     pub(crate) fn write_durably(&mut self, offset: u64, data: &[u8]) {
-        self.bytes.write(offset, data);
+        self.medium.write(self.unit, offset, data);
         self.unsynced.settle(self.unit, offset, data.len() as u64);
         self.extend(offset + data.len() as u64);
         self.durable_length = self.durable_length.max(offset + data.len() as u64);
@@ -54,13 +62,13 @@ impl File {
 
     /// A write that a power cut may undo until it is synced.
     pub(crate) fn write_unsynced(&mut self, offset: u64, data: &[u8]) {
-        self.unsynced.write(&mut self.bytes, self.unit, offset, data);
+        self.unsynced.write(&mut self.medium, self.unit, offset, data);
         self.extend(offset + data.len() as u64);
     }
 
     /// A write that failed: some of it stands on the medium.
     pub(crate) fn write_partly(&mut self, offset: u64, data: &[u8], random: &mut Random) {
-        self.unsynced.write_partly(&mut self.bytes, self.unit, (offset, data), self.atomic, random);
+        self.unsynced.write_partly(&mut self.medium, self.unit, (offset, data), self.atomic, random);
         self.extend(offset + data.len() as u64);
     }
 
@@ -79,28 +87,36 @@ impl File {
 
     pub(crate) fn resize(&mut self, length: u64) {
         if length < self.length {
-            self.bytes.truncate(length);
+            self.medium.truncate(self.unit, length);
             self.unsynced.truncate(self.unit, length);
         }
         (self.length, self.durable_length) = (length, length);
     }
 
     pub(crate) fn remove(&mut self) {
-        (self.bytes, self.unsynced) = (Sparse::default(), Unsynced::default());
+        (self.medium, self.unsynced) = (Medium::default(), Unsynced::default());
         (self.length, self.durable_length, self.removed) = (0, 0, true);
     }
 
     pub(crate) fn flip(&mut self, offset: u64, mask: u8) {
         let mut byte = [0];
-        self.bytes.read(offset, &mut byte);
-        self.bytes.write(offset, &[byte[0] ^ mask]);
+        self.medium.bytes.read(offset, &mut byte);
+        self.medium.bytes.write(offset, &[byte[0] ^ mask]);
         self.unsynced.flip(self.unit, offset, mask);
     }
 
+    pub(crate) fn make_unreadable(&mut self, offset: u64, length: u64) {
+        let (first, end) = (offset / self.unit as u64, (offset + length).div_ceil(self.unit as u64));
+        for number in first..end {
+            self.medium.unreadable.insert(number);
+            self.unsynced.make_unreadable(number);
+        }
+    }
+
     pub(crate) fn power_cut(&mut self, random: &mut Random, policy: &PowerCut, survival: &mut Survival) {
-        let end = self.unsynced.power_cut(&mut self.bytes, (self.unit, self.atomic), random, policy, survival);
+        let end = self.unsynced.power_cut(&mut self.medium, (self.unit, self.atomic), random, policy, survival);
         self.length = self.durable_length.max(end);
         self.durable_length = self.length;
-        self.bytes.truncate(self.length);
+        self.medium.truncate(self.unit, self.length);
     }
 }

@@ -120,11 +120,15 @@ impl Media {
     /// Bytes of a file as a read would see them, without time passing; zeros beyond its end.
     ///
     /// # Errors
-    /// [`FaultKind::NotFound`] if there is no such file.
+    /// [`FaultKind::NotFound`] if there is no such file, [`FaultKind::Device`] if a sector among the bytes is unreadable.
     pub fn read(&self, device: &str, file: &str, offset: u64, buffer: &mut [u8]) -> Result<(), Fault> {
         let contents = self.0.borrow();
         let index = contents.find(device, file).ok_or_else(|| not_found(device, file))?;
-        contents.files[index].read(offset, buffer);
+        let found = &contents.files[index];
+        if let Some(fault) = found.unreadable(device, offset, buffer.len() as u64) {
+            return Err(fault);
+        }
+        found.read(offset, buffer);
         Ok(())
     }
 
@@ -137,13 +141,57 @@ impl Media {
     /// If `bit` is above 7.
     pub fn flip_bit(&self, device: &str, file: &str, offset: u64, bit: u8) -> Result<(), Fault> {
         assert!(bit < 8, "a byte has eight bits");
+        self.damage(device, file, (offset, 1), |file| file.flip(offset, 1 << bit))
+    }
+
+    /// Makes the sectors that hold these bytes unreadable: a read that touches one fails with [`FaultKind::Device`] until the
+    /// whole sector is written again. Power cuts do not mend them; one that undoes the write which mended a sector makes it
+    /// unreadable again.
+    ///
+    /// # Errors
+    /// [`FaultKind::NotFound`] if there is no such file, [`FaultKind::EndOfFile`] if bytes lie beyond its end.
+    ///
+    /// ```
+    /// # use driver::{Access, Driver, FaultKind, Frame, Op, Output, Token};
+    /// # use entresol_virtual::{Hardware, Media, Options, VirtualDriver};
+    /// # let media = Media::new();
+    /// # let mut driver = VirtualDriver::new(Hardware::ideal(), Options::default(), media.clone());
+    /// # let device = driver.device("disk").expect("the ideal machine has a disk");
+    /// # let mut perform = |op| {
+    /// #     let mut done = Vec::new();
+    /// #     driver.submit(Token(0), op);
+    /// #     driver.park(None, &mut done).expect("the machine goes on");
+    /// #     done.remove(0).result
+    /// # };
+    /// # let open = Op::Open { device, name: "data".into(), create: true };
+    /// # let Ok(Output::Opened { file, .. }) = perform(open) else { panic!() };
+    /// # perform(Op::Resize { file, length: 8192, prewrite: true }).expect("there is room");
+    /// media.make_unreadable("disk", "data", 4096, 1)?;
+    /// let buffer = Frame::allocate(1, 8192).remove(0);
+    /// let read = perform(Op::Read { file, offset: 0, length: 8192, buffer, access: Access::Asynchronous });
+    /// assert!(read.is_err_and(|fault| fault.kind == FaultKind::Device));
+    /// # Ok::<(), driver::Fault>(())
+    /// ```
+    pub fn make_unreadable(&self, device: &str, file: &str, offset: u64, length: u64) -> Result<(), Fault> {
+        self.damage(device, file, (offset, length), |file| file.make_unreadable(offset, length))
+    }
+
+    fn damage(
+        &self,
+        device: &str,
+        file: &str,
+        (offset, length): (u64, u64),
+        damage: impl FnOnce(&mut File),
+    ) -> Result<(), Fault> {
         let mut contents = self.0.borrow_mut();
         let index = contents.find(device, file).ok_or_else(|| not_found(device, file))?;
-        if offset >= contents.files[index].length() {
-            let message = format!("byte {offset} lies beyond the end of file '{file}' on device '{device}'");
+        let found = &mut contents.files[index];
+        if offset.checked_add(length).is_none_or(|end| end > found.length()) {
+            let what = format!("{length} bytes at {offset}");
+            let message = format!("{what} lie beyond the end of file '{file}' on device '{device}'");
             return Err(Fault::new(FaultKind::EndOfFile, message));
         }
-        contents.files[index].flip(offset, 1 << bit);
+        damage(found);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 use crate::sparse::Sparse;
 use crate::{PowerCut, Survival};
 use base::Random;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a power cut may undo in one file: for each sector (the unit that is never torn) the durable bytes and every later
 /// version that a completed or interrupted write gave it.
@@ -15,8 +15,60 @@ pub(crate) struct Unsynced {
 
 #[derive(Clone, Debug)]
 struct Sector {
-    durable: Box<[u8]>,
-    versions: Vec<(u64, Box<[u8]>)>,
+    durable: Image,
+    versions: Vec<(u64, Image)>,
+}
+
+/// What a sector holds.
+#[derive(Clone, Debug)]
+struct Image {
+    bytes: Box<[u8]>,
+    unreadable: bool,
+}
+
+/// What stands in a file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Medium {
+    pub(crate) bytes: Sparse,
+    /// The numbers of sectors that cannot be read until they are written again.
+    pub(crate) unreadable: BTreeSet<u64>,
+}
+
+impl Medium {
+    /// Writes; sectors that are written whole can be read again.
+    pub(crate) fn write(&mut self, unit: usize, offset: u64, data: &[u8]) {
+        self.bytes.write(offset, data);
+        if !self.unreadable.is_empty() {
+            let whole = offset.div_ceil(unit as u64)..(offset + data.len() as u64) / unit as u64;
+            self.unreadable.retain(|number| !whole.contains(number));
+        }
+    }
+
+    /// The first sector among these bytes that cannot be read.
+    pub(crate) fn first_unreadable(&self, unit: usize, offset: u64, length: u64) -> Option<u64> {
+        let (first, end) = (offset / unit as u64, offset.saturating_add(length).div_ceil(unit as u64));
+        self.unreadable.range(first..end.max(first)).next().copied()
+    }
+
+    /// Forgets everything from `length` on.
+    pub(crate) fn truncate(&mut self, unit: usize, length: u64) {
+        self.bytes.truncate(length);
+        self.unreadable.split_off(&length.div_ceil(unit as u64));
+    }
+
+    fn image(&self, unit: usize, number: u64) -> Image {
+        let mut bytes = vec![0; unit].into_boxed_slice();
+        self.bytes.read(number * unit as u64, &mut bytes);
+        Image { bytes, unreadable: self.unreadable.contains(&number) }
+    }
+
+    fn put(&mut self, unit: usize, number: u64, image: &Image) {
+        self.bytes.write(number * unit as u64, &image.bytes);
+        match image.unreadable {
+            true => self.unreadable.insert(number),
+            false => self.unreadable.remove(&number),
+        };
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,22 +85,28 @@ enum Fate {
     Torn,
 }
 
+impl Sector {
+    fn images(&mut self) -> impl Iterator<Item = &mut Image> {
+        std::iter::once(&mut self.durable).chain(self.versions.iter_mut().map(|(_, image)| image))
+    }
+}
+
 impl Unsynced {
     /// The number of the next write: all writes so far have smaller ones.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Writes to `bytes` what a power cut may undo. `unit` is the sector size.
-    pub(crate) fn write(&mut self, bytes: &mut Sparse, unit: usize, offset: u64, data: &[u8]) {
+    /// Writes to `medium` what a power cut may undo. `unit` is the sector size.
+    pub(crate) fn write(&mut self, medium: &mut Medium, unit: usize, offset: u64, data: &[u8]) {
         self.begin(offset, data.len());
-        self.write_sectors(bytes, unit, offset, data, |_| true);
+        self.write_sectors(medium, unit, offset, data, |_| true);
     }
 
     /// Like [`Unsynced::write`], but of each sector only if the coin says so; of the whole if it is never torn.
     pub(crate) fn write_partly(
         &mut self,
-        bytes: &mut Sparse,
+        medium: &mut Medium,
         unit: usize,
         (offset, data): (u64, &[u8]),
         atomic: u32,
@@ -56,7 +114,7 @@ impl Unsynced {
     ) {
         self.begin(offset, data.len());
         let whole = (data.len() as u64 <= u64::from(atomic)).then(|| random.chance(0.5));
-        self.write_sectors(bytes, unit, offset, data, |_| whole.unwrap_or_else(|| random.chance(0.5)));
+        self.write_sectors(medium, unit, offset, data, |_| whole.unwrap_or_else(|| random.chance(0.5)));
     }
 
     fn begin(&mut self, offset: u64, length: usize) {
@@ -66,7 +124,7 @@ impl Unsynced {
 
     fn write_sectors(
         &mut self,
-        bytes: &mut Sparse,
+        medium: &mut Medium,
         unit: usize,
         offset: u64,
         data: &[u8],
@@ -78,10 +136,10 @@ impl Unsynced {
             let number = from / unit as u64;
             let to = end.min((number + 1) * unit as u64);
             if lands(number) {
-                let durable = image(bytes, unit, number);
-                bytes.write(from, &data[(from - offset) as usize..(to - offset) as usize]);
+                let durable = medium.image(unit, number);
+                medium.write(unit, from, &data[(from - offset) as usize..(to - offset) as usize]);
                 let sector = self.sectors.entry(number).or_insert_with(|| Sector { durable, versions: Vec::new() });
-                sector.versions.push((self.next - 1, image(bytes, unit, number)));
+                sector.versions.push((self.next - 1, medium.image(unit, number)));
             }
             from = to;
         }
@@ -103,8 +161,8 @@ impl Unsynced {
     pub(crate) fn sync(&mut self, limit: u64) -> u64 {
         self.sectors.retain(|_, sector| {
             let synced = sector.versions.partition_point(|(number, _)| *number < limit);
-            if let Some((_, bytes)) = sector.versions.drain(..synced).next_back() {
-                sector.durable = bytes;
+            if let Some((_, image)) = sector.versions.drain(..synced).next_back() {
+                sector.durable = image;
             }
             !sector.versions.is_empty()
         });
@@ -118,8 +176,7 @@ impl Unsynced {
         self.sectors.split_off(&length.div_ceil(unit as u64));
         let inside = (length % unit as u64) as usize;
         if let Some(sector) = self.sectors.get_mut(&(length / unit as u64)) {
-            sector.durable[inside..].fill(0);
-            sector.versions.iter_mut().for_each(|(_, bytes)| bytes[inside..].fill(0));
+            sector.images().for_each(|image| image.bytes[inside..].fill(0));
         }
         self.writes.values_mut().for_each(|extent| extent.end = extent.end.min(length));
     }
@@ -128,15 +185,21 @@ impl Unsynced {
     pub(crate) fn flip(&mut self, unit: usize, offset: u64, mask: u8) {
         let inside = (offset % unit as u64) as usize;
         if let Some(sector) = self.sectors.get_mut(&(offset / unit as u64)) {
-            sector.durable[inside] ^= mask;
-            sector.versions.iter_mut().for_each(|(_, bytes)| bytes[inside] ^= mask);
+            sector.images().for_each(|image| image.bytes[inside] ^= mask);
+        }
+    }
+
+    /// A sector cannot be read any more, in whichever version.
+    pub(crate) fn make_unreadable(&mut self, number: u64) {
+        if let Some(sector) = self.sectors.get_mut(&number) {
+            sector.images().for_each(|image| image.unreadable = true);
         }
     }
 
     /// The power goes: every write is kept, lost or torn. Returns where the last surviving byte ends.
     pub(crate) fn power_cut(
         &mut self,
-        bytes: &mut Sparse,
+        medium: &mut Medium,
         (unit, atomic): (usize, u32),
         random: &mut Random,
         policy: &PowerCut,
@@ -172,7 +235,7 @@ impl Unsynced {
                     end = end.max(writes[&write].end.min((number + 1) * unit as u64));
                 }
             }
-            bytes.write(number * unit as u64, &image);
+            medium.put(unit, number, &image);
         }
         end
     }
@@ -186,10 +249,4 @@ fn draw(random: &mut Random, policy: &PowerCut, atomic: bool) -> Fate {
         (false, true) => *random.choose(&[Fate::Kept, Fate::Lost]).expect("two fates"),
         (false, false) => Fate::Kept,
     }
-}
-
-fn image(bytes: &Sparse, unit: usize, number: u64) -> Box<[u8]> {
-    let mut image = vec![0; unit].into_boxed_slice();
-    bytes.read(number * unit as u64, &mut image);
-    image
 }

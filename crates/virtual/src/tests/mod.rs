@@ -4,6 +4,7 @@ use devices::Hardware;
 use driver::{Access, Completion, Driver, FaultKind, FileId, Frame, Halt, Op, Output, Token};
 
 mod caches;
+mod damage;
 mod faults;
 mod power;
 mod timing;
