@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use virtual_driver::VirtualDriver;
+use virtual_driver::{Injury, VirtualDriver};
 
 /// What a life is about at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl Adversary {
         *self.counts.entry(step).or_default() += 1;
         let is = |target: &Target| target.step == step;
         if self.plan.errors.iter().any(|target| is(target) && self.meant(*target)) {
-            self.driver.fail(token);
+            self.driver.strike(token, Injury::Fail);
         }
         if let Some(Moment::Target(target, events)) = self.plan.cut
             && is(&target)

@@ -1,8 +1,8 @@
 //! What operations do to the contents of devices, apart from the time they take.
 
-use crate::Media;
 use crate::faults::Faults;
 use crate::media::{Contents, Interrupted, not_found};
+use crate::{Injury, Media};
 use devices::{Device, Hardware};
 use driver::{DeviceId, DeviceTraits, Fault, FaultKind, FileId, Frame, Op, OpKind, Output};
 
@@ -83,17 +83,18 @@ impl Disks {
                 (result, Some(buffer))
             }
             Op::Sync { file } => (self.sync(file, limit, cancelled, faults), None),
-            Op::Open { device, name, create } => (self.open(device, name, create), None),
-            Op::Resize { file, length, .. } => (self.resize(file, length), None),
+            Op::Open { device, name, create } => (self.open(device, name, create, faults), None),
+            Op::Resize { file, length, .. } => (self.resize(file, length, faults), None),
             Op::Remove { device, name } => {
-                let removed = self.known(device).map(|known| {
+                let removed = self.unhurt(device, &name, OpKind::Remove, faults).map(|known| {
                     self.media.0.borrow_mut().remove(known, &name);
                     Output::Done
                 });
                 (removed, None)
             }
             Op::List { device } => {
-                (self.known(device).map(|known| Output::Names(self.media.0.borrow().names(known))), None)
+                let known = self.unhurt(device, "", OpKind::List, faults);
+                (known.map(|known| Output::Names(self.media.0.borrow().names(known))), None)
             }
             Op::Cpu { .. } => (Ok(Output::Done), None),
             Op::Compute { run, .. } => {
@@ -142,6 +143,15 @@ impl Disks {
         self.name(device).ok_or_else(|| Fault::new(FaultKind::NotFound, format!("there is no device {}", device.0)))
     }
 
+    /// The device's name, unless the operation on this name there fails.
+    fn unhurt(&self, device: DeviceId, name: &str, kind: OpKind, faults: Option<&mut Faults>) -> Result<&str, Fault> {
+        let known = self.known(device)?;
+        match faults.and_then(|faults| faults.injury(kind, known)) {
+            Some(injury) => Err(refusal(injury, format!("{kind:?} of '{name}' on device '{known}'"))),
+            None => Ok(known),
+        }
+    }
+
     fn discards(&self, contents: &Contents, opened: Opened) -> bool {
         let name = &contents.files[opened.file].name;
         self.discard.iter().any(|prefix| name.starts_with(prefix.as_str()))
@@ -165,20 +175,25 @@ impl Disks {
         Ok(opened)
     }
 
-    fn failure(&self, contents: &Contents, opened: Opened, (kind, cancelled): (OpKind, bool)) -> Fault {
+    fn failure(&self, contents: &Contents, opened: Opened, kind: OpKind, injury: Option<Injury>) -> Fault {
         let device = &self.devices[usize::from(opened.device.0)].0;
         let what = format!("{kind:?} of file '{}' on device '{device}'", contents.files[opened.file].name);
-        if cancelled {
-            Fault::new(FaultKind::Cancelled, format!("{what} was cancelled"))
-        } else {
-            Fault::new(FaultKind::Device, format!("{what} failed (injected)"))
+        match injury {
+            Some(injury) => refusal(injury, what),
+            None => Fault::new(FaultKind::Cancelled, format!("{what} was cancelled")),
         }
     }
 
-    /// Whether an operation ends in failure: it was cancelled, or the plan says so.
-    fn fails(&self, opened: Opened, kind: OpKind, cancelled: bool, faults: &mut Option<&mut Faults>) -> bool {
+    /// What the plan does to an operation that was not cancelled.
+    fn injury(
+        &self,
+        opened: Opened,
+        kind: OpKind,
+        cancelled: bool,
+        faults: &mut Option<&mut Faults>,
+    ) -> Option<Injury> {
         let device = &self.devices[usize::from(opened.device.0)].0;
-        cancelled || faults.as_mut().is_some_and(|faults| faults.fails(kind, device))
+        faults.as_mut().filter(|_| !cancelled)?.injury(kind, device)
     }
 
     fn read(
@@ -189,23 +204,27 @@ impl Disks {
         cancelled: bool,
         mut faults: Option<&mut Faults>,
     ) -> Outcome {
-        let contents = &*self.media.0.borrow();
+        let contents = &mut *self.media.0.borrow_mut();
         let opened = self.usable(contents, file, offset, buffer.len())?;
-        if self.fails(opened, OpKind::Read, cancelled, &mut faults) {
-            return Err(self.failure(contents, opened, (OpKind::Read, cancelled)));
+        let injury = self.injury(opened, OpKind::Read, cancelled, &mut faults);
+        if cancelled || injury.is_some() {
+            return Err(self.failure(contents, opened, OpKind::Read, injury));
         }
-        let file = &contents.files[opened.file];
+        let file = &mut contents.files[opened.file];
         let end = offset.saturating_add(buffer.len() as u64);
         if end > file.length() {
             let message =
                 format!("a read to byte {end} of file '{}' ends beyond its {} bytes", file.name, file.length());
             return Err(Fault::new(FaultKind::EndOfFile, message));
         }
-        if let Some(fault) = file.unreadable(&self.devices[usize::from(opened.device.0)].0, offset, buffer.len() as u64)
-        {
+        let device = &self.devices[usize::from(opened.device.0)].0;
+        if let Some(fault) = file.unreadable(device, offset, buffer.len() as u64) {
             return Err(fault);
         }
-        file.read(offset, buffer);
+        let is_stale = file.read_or_stale(offset, buffer);
+        if let Some(faults) = faults {
+            faults.injected.stale_reads += u64::from(is_stale);
+        }
         Ok(Output::Done)
     }
 
@@ -224,21 +243,34 @@ impl Disks {
         if end > contents.files[opened.file].length() {
             contents.reserve(device, opened.file, end, description.capacity)?;
         }
-        let fails = self.fails(opened, OpKind::Write, cancelled, &mut faults);
+        let injury = self.injury(opened, OpKind::Write, cancelled, &mut faults);
+        let fails = cancelled || matches!(injury, Some(Injury::Fail | Injury::NoSpace));
         let discards = !self.discard.is_empty() && self.discards(contents, opened);
         let file = &mut contents.files[opened.file];
-        match &mut faults {
+        let mut place = Some(offset).filter(|_| injury != Some(Injury::Lose));
+        match (injury, &mut faults) {
+            (Some(Injury::Misdirect), Some(faults)) => {
+                place = file.elsewhere(offset, data.len() as u64, &mut faults.random);
+            }
+            (Some(Injury::Stale), _) => file.make_stale(offset, data.len()),
+            _ => {}
+        }
+        match (&mut faults, place) {
             _ if discards => file.extend(end),
-            Some(faults) if fails => file.write_partly(offset, data, &mut faults.random),
-            Some(_) if !durable && !description.keeps_completed_writes() => file.write_unsynced(offset, data),
-            _ => file.write_durably(offset, data),
+            (Some(_), _) if injury == Some(Injury::NoSpace) => {}
+            (Some(faults), _) if fails => file.write_partly(offset, data, &mut faults.random),
+            (_, None) => file.extend(end),
+            (Some(_), Some(place)) if !durable && !description.keeps_completed_writes() => {
+                file.write_unsynced(place, data);
+            }
+            (_, Some(place)) => file.write_durably(place, data),
         }
         let flip = faults.filter(|_| !discards).and_then(|faults| faults.flips(device, data.len() as u32));
         if let Some((byte, mask)) = flip {
             file.flip(offset + byte, mask);
         }
         if fails {
-            return Err(self.failure(contents, opened, (OpKind::Write, cancelled)));
+            return Err(self.failure(contents, opened, OpKind::Write, injury));
         }
         Ok(Output::Done)
     }
@@ -246,15 +278,19 @@ impl Disks {
     fn sync(&self, file: FileId, limit: u64, cancelled: bool, mut faults: Option<&mut Faults>) -> Outcome {
         let contents = &mut *self.media.0.borrow_mut();
         let opened = self.usable(contents, file, 0, 0)?;
-        if self.fails(opened, OpKind::Sync, cancelled, &mut faults) {
-            return Err(self.failure(contents, opened, (OpKind::Sync, cancelled)));
+        let injury = self.injury(opened, OpKind::Sync, cancelled, &mut faults);
+        if let (Some(Injury::Forget { cached }), Some(faults)) = (injury, faults) {
+            contents.files[opened.file].forget(limit, cached, &mut faults.random);
+        }
+        if cancelled || injury.is_some() {
+            return Err(self.failure(contents, opened, OpKind::Sync, injury));
         }
         contents.files[opened.file].sync(limit);
         Ok(Output::Done)
     }
 
-    fn open(&mut self, device: DeviceId, name: String, create: bool) -> Outcome {
-        self.known(device)?;
+    fn open(&mut self, device: DeviceId, name: String, create: bool, faults: Option<&mut Faults>) -> Outcome {
+        self.unhurt(device, &name, OpKind::Open, faults)?;
         let (known, description) = &self.devices[usize::from(device.0)];
         let contents = &mut *self.media.0.borrow_mut();
         let file = match contents.find(known, &name) {
@@ -266,12 +302,23 @@ impl Disks {
         Ok(Output::Opened { file: FileId(self.open.len() as u32 - 1), length: contents.files[file].length() })
     }
 
-    fn resize(&self, file: FileId, length: u64) -> Outcome {
+    fn resize(&self, file: FileId, length: u64, mut faults: Option<&mut Faults>) -> Outcome {
         let contents = &mut *self.media.0.borrow_mut();
         let opened = self.usable(contents, file, 0, 0)?;
+        if let Some(injury) = self.injury(opened, OpKind::Resize, false, &mut faults) {
+            return Err(self.failure(contents, opened, OpKind::Resize, Some(injury)));
+        }
         let (device, description) = &self.devices[usize::from(opened.device.0)];
         contents.reserve(device, opened.file, length, description.capacity)?;
         contents.files[opened.file].resize(length);
         Ok(Output::Done)
+    }
+}
+
+/// The fault of an operation that this injury keeps from succeeding.
+fn refusal(injury: Injury, what: String) -> Fault {
+    match injury {
+        Injury::NoSpace => Fault::new(FaultKind::NoSpace, format!("{what} found no room (injected)")),
+        _ => Fault::new(FaultKind::Device, format!("{what} failed (injected)")),
     }
 }

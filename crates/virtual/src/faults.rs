@@ -35,16 +35,42 @@ pub struct FaultPlan {
     pub slow: Vec<Slow>,
 }
 
-/// A read, write or sync fails with [`FaultKind::Device`](driver::FaultKind::Device); of a failed write some sectors may
-/// have been written.
+/// An operation on a device or a file fails with [`FaultKind::Device`](driver::FaultKind::Device); of a failed write some
+/// sectors may have been written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ErrorAt {
-    /// The kind of operation; [`OpKind::Read`], [`OpKind::Write`] or [`OpKind::Sync`].
+    /// The kind of operation; CPU steps and computations never fail.
     pub kind: OpKind,
     /// The device, or any.
     pub device: Option<String>,
     /// Which operation of this kind on this device fails, in the order of completion, counted from 1.
     pub nth: u64,
+}
+
+/// What becomes of one operation in place of what it asks for; see [`VirtualDriver::strike`].
+///
+/// An injury that does not suit the operation (a lost read) does nothing to it.
+///
+/// [`VirtualDriver::strike`]: crate::VirtualDriver::strike
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Injury {
+    /// It fails with [`FaultKind::Device`](driver::FaultKind::Device). Of a write some sectors may have been written; what a
+    /// sync was to make durable is left to the next sync; names and lengths stay as they were.
+    Fail,
+    /// It fails with [`FaultKind::NoSpace`](driver::FaultKind::NoSpace), and nothing has happened: writes, creations, resizes.
+    NoSpace,
+    /// A sync fails, and no later one tries again what it was to make durable ("fsyncgate"): of each sector the new version
+    /// is durable or gone, or, if `cached`, still read and lost with the power.
+    Forget {
+        /// Whether reads may go on to see what is lost: files that are not opened for direct input and output.
+        cached: bool,
+    },
+    /// A write is acknowledged and never happens.
+    Lose,
+    /// A write is acknowledged and lands at another place of the same file.
+    Misdirect,
+    /// A write is acknowledged, and the next read of any of it still gives what was there before.
+    Stale,
 }
 
 /// A random bit among those that a write has just written flips.
@@ -83,10 +109,26 @@ pub struct Injected {
     pub slowed: BTreeMap<OpKind, u64>,
     /// Operations under way when the power went.
     pub interrupted: BTreeMap<OpKind, u64>,
+    /// Writes that were acknowledged and lost, misdirected or hidden from the next read.
+    pub silent: BTreeMap<Injury, u64>,
+    /// Reads that were given what was there before the latest write.
+    pub stale_reads: u64,
     /// Bits flipped.
     pub flips: u64,
     /// Power cuts: 0 or 1.
     pub power_cuts: u64,
+}
+
+impl Injury {
+    /// Whether it does something to operations of this kind.
+    pub fn suits(self, kind: OpKind) -> bool {
+        match self {
+            Injury::Fail => !matches!(kind, OpKind::Cpu | OpKind::Compute),
+            Injury::NoSpace => matches!(kind, OpKind::Write | OpKind::Open | OpKind::Resize),
+            Injury::Forget { .. } => kind == OpKind::Sync,
+            Injury::Lose | Injury::Misdirect | Injury::Stale => kind == OpKind::Write,
+        }
+    }
 }
 
 /// A plan at work.
@@ -96,8 +138,8 @@ pub(crate) struct Faults {
     /// How many matching operations each entry of the plan still lets pass, plus one.
     errors_left: Vec<u64>,
     flips_left: Vec<u64>,
-    /// The operation that completes next fails.
-    pub(crate) condemned: bool,
+    /// What becomes of the operation that completes next.
+    pub(crate) injury: Option<Injury>,
     pub(crate) injected: Injected,
 }
 
@@ -118,7 +160,7 @@ impl Faults {
             random: Random::stream(seed, "faults"),
             errors_left: plan.errors.iter().map(|error| error.nth).collect(),
             flips_left: plan.flips.iter().map(|flip| flip.nth_write).collect(),
-            condemned: false,
+            injury: None,
             injected: Injected::default(),
             plan,
         }
@@ -134,18 +176,22 @@ impl Faults {
         self.plan.power_cut_at = Some(event);
     }
 
-    /// Counts an operation that completes, and says whether it fails.
-    pub(crate) fn fails(&mut self, kind: OpKind, device: &str) -> bool {
-        let mut fails = std::mem::take(&mut self.condemned);
+    /// Counts an operation that completes, and says what becomes of it.
+    pub(crate) fn injury(&mut self, kind: OpKind, device: &str) -> Option<Injury> {
+        let mut injury = std::mem::take(&mut self.injury);
         for (error, left) in self.plan.errors.iter().zip(&mut self.errors_left) {
-            if error.kind == kind && concerns(&error.device, device) {
-                fails |= strikes(left);
+            if error.kind == kind && concerns(&error.device, device) && strikes(left) {
+                injury = Some(Injury::Fail);
             }
         }
-        if fails {
-            *self.injected.errors.entry(kind).or_default() += 1;
+        let injury = injury.filter(|injury| injury.suits(kind))?;
+        match injury {
+            Injury::Fail | Injury::NoSpace | Injury::Forget { .. } => {
+                *self.injected.errors.entry(kind).or_default() += 1;
+            }
+            Injury::Lose | Injury::Misdirect | Injury::Stale => *self.injected.silent.entry(injury).or_default() += 1,
         }
-        fails
+        Some(injury)
     }
 
     /// Counts a write, and says which bit of its `length` bytes flips: byte and mask.

@@ -12,6 +12,8 @@ pub(crate) struct File {
     durable_length: u64,
     medium: Medium,
     unsynced: Unsynced,
+    /// What reads of these extents are still given: offset and bytes.
+    stale: Vec<(u64, Vec<u8>)>,
     /// The unit that is never torn, in bytes.
     unit: usize,
     /// Writes of up to this many bytes are never torn.
@@ -28,6 +30,7 @@ impl File {
             durable_length: 0,
             medium: Medium::default(),
             unsynced: Unsynced::default(),
+            stale: Vec::new(),
             unit: alignment.clamp(64, 512) as usize,
             atomic,
             removed: false,
@@ -41,6 +44,40 @@ impl File {
     #[inline]
     pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) {
         self.medium.bytes.read(offset, buffer);
+    }
+
+    /// What a read gives; true if that is not what was written last. An old version is given once.
+    pub(crate) fn read_or_stale(&mut self, offset: u64, buffer: &mut [u8]) -> bool {
+        self.medium.bytes.read(offset, buffer);
+        if self.stale.is_empty() {
+            return false;
+        }
+        let end = offset + buffer.len() as u64;
+        let touches = |(from, bytes): &(u64, Vec<u8>)| *from < end && offset < from + bytes.len() as u64;
+        let (given, kept) = std::mem::take(&mut self.stale).into_iter().partition(touches);
+        self.stale = kept;
+        for (from, bytes) in &given {
+            let (first, last) = (offset.max(*from), end.min(from + bytes.len() as u64));
+            let old = &bytes[(first - from) as usize..(last - from) as usize];
+            buffer[(first - offset) as usize..(last - offset) as usize].copy_from_slice(old);
+        }
+        !Vec::is_empty(&given)
+    }
+
+    /// The next read of any of these bytes is given what stands there now, whatever is written meanwhile.
+    pub(crate) fn make_stale(&mut self, offset: u64, length: usize) {
+        let mut bytes = vec![0; length];
+        self.medium.bytes.read(offset, &mut bytes);
+        self.stale.push((offset, bytes));
+    }
+
+    /// Another place in the file for a write of this length, if there is one.
+    pub(crate) fn elsewhere(&self, offset: u64, length: u64, random: &mut Random) -> Option<u64> {
+        let places = self.length.checked_div(length)?;
+        let other = (places > 1).then(|| random.below(places) * length)?;
+        let is_apart = |place: u64| place + length <= offset || offset + length <= place;
+        let neighbours = [other, offset.wrapping_add(length), offset.wrapping_sub(length)];
+        neighbours.into_iter().find(|place| is_apart(*place) && place.saturating_add(length) <= self.length)
     }
 
     /// Why these bytes cannot be read, if a sector among them cannot.
@@ -81,6 +118,11 @@ impl File {
         self.durable_length = self.durable_length.max(self.unsynced.sync(limit));
     }
 
+    /// A sync failed and what it was to make durable is given up; see [`Unsynced::forget`].
+    pub(crate) fn forget(&mut self, limit: u64, cached: bool, random: &mut Random) {
+        self.unsynced.forget(&mut self.medium, self.unit, limit, cached, random);
+    }
+
     pub(crate) fn extend(&mut self, end: u64) {
         self.length = self.length.max(end);
     }
@@ -89,12 +131,14 @@ impl File {
         if length < self.length {
             self.medium.truncate(self.unit, length);
             self.unsynced.truncate(self.unit, length);
+            self.stale.clear();
         }
         (self.length, self.durable_length) = (length, length);
     }
 
     pub(crate) fn remove(&mut self) {
         (self.medium, self.unsynced) = (Medium::default(), Unsynced::default());
+        self.stale.clear();
         (self.length, self.durable_length, self.removed) = (0, 0, true);
     }
 
@@ -115,6 +159,7 @@ impl File {
 
     pub(crate) fn power_cut(&mut self, random: &mut Random, policy: &PowerCut, survival: &mut Survival) {
         let end = self.unsynced.power_cut(&mut self.medium, (self.unit, self.atomic), random, policy, survival);
+        self.stale.clear();
         self.length = self.durable_length.max(end);
         self.durable_length = self.length;
         self.medium.truncate(self.unit, self.length);

@@ -26,7 +26,7 @@ mod simulation;
 mod sparse;
 mod unsynced;
 
-pub use faults::{BitFlip, ErrorAt, FaultPlan, Injected, Slow};
+pub use faults::{BitFlip, ErrorAt, FaultPlan, Injected, Injury, Slow};
 pub use media::{Media, PowerCut, Survival};
 pub use simulation::{Options, VirtualDriver};
 

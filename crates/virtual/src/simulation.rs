@@ -1,6 +1,6 @@
 use crate::effects::{Disks, Opened};
 use crate::faults::Faults;
-use crate::{FaultPlan, Injected, Media};
+use crate::{FaultPlan, Injected, Injury, Media};
 use base::Instant;
 use devices::{Class, Direction, Hardware, JobId, Machine, Transfer};
 use driver::{
@@ -34,8 +34,8 @@ struct Flight {
     /// Whether its device is slow: then it can be cancelled.
     slow: bool,
     cancelled: bool,
-    /// Whether it fails when it completes.
-    condemned: bool,
+    /// What becomes of it when it completes.
+    injury: Option<Injury>,
 }
 
 /// A driver on described hardware, under a virtual clock.
@@ -138,14 +138,14 @@ impl VirtualDriver {
         self.faults.as_ref().map(|faults| faults.injected.clone()).unwrap_or_default()
     }
 
-    /// Lets an operation under way fail when it completes, if it is a read, a write or a sync.
+    /// Decides what becomes of an operation under way when it completes.
     ///
     /// # Panics
     /// If the driver has no fault plan.
-    pub fn fail(&mut self, token: Token) {
+    pub fn strike(&mut self, token: Token, injury: Injury) {
         assert!(self.faults.is_some(), "faults need a plan, if only an empty one");
         for flight in self.flights.iter_mut().flatten().filter(|flight| flight.token == token) {
-            flight.condemned = true;
+            flight.injury = Some(injury);
         }
     }
 
@@ -227,10 +227,10 @@ impl VirtualDriver {
 
     /// The operation's effect and its completion.
     fn land(&mut self, flight: Flight) -> Completion {
-        let Flight { token, op, limit, cancelled, condemned, .. } = flight;
+        let Flight { token, op, limit, cancelled, injury, .. } = flight;
         self.in_flight -= 1;
         if let Some(faults) = &mut self.faults {
-            faults.condemned = condemned;
+            faults.injury = injury;
         }
         self.fold(self.machine.now().ns());
         self.fold(token.0);
@@ -271,7 +271,7 @@ impl Driver for VirtualDriver {
         }
         let limit = if let Op::Sync { file } = op { self.disks.write_limit(file) } else { 0 };
         let (job, slow) = self.start(&op);
-        self.board(job, Flight { token, op, limit, slow, cancelled: false, condemned: false });
+        self.board(job, Flight { token, op, limit, slow, cancelled: false, injury: None });
     }
 
     /// Faults count events and may cut them off, so with them every burst takes the long way.

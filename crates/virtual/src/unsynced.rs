@@ -16,7 +16,16 @@ pub(crate) struct Unsynced {
 #[derive(Clone, Debug)]
 struct Sector {
     durable: Image,
-    versions: Vec<(u64, Image)>,
+    versions: Vec<Version>,
+}
+
+#[derive(Clone, Debug)]
+struct Version {
+    /// The number of the write that gave it.
+    write: u64,
+    image: Image,
+    /// Whether a failed sync has marked it clean: reads see it, no sync makes it durable.
+    forgotten: bool,
 }
 
 /// What a sector holds.
@@ -87,7 +96,7 @@ enum Fate {
 
 impl Sector {
     fn images(&mut self) -> impl Iterator<Item = &mut Image> {
-        std::iter::once(&mut self.durable).chain(self.versions.iter_mut().map(|(_, image)| image))
+        std::iter::once(&mut self.durable).chain(self.versions.iter_mut().map(|version| &mut version.image))
     }
 }
 
@@ -139,7 +148,8 @@ impl Unsynced {
                 let durable = medium.image(unit, number);
                 medium.write(unit, from, &data[(from - offset) as usize..(to - offset) as usize]);
                 let sector = self.sectors.entry(number).or_insert_with(|| Sector { durable, versions: Vec::new() });
-                sector.versions.push((self.next - 1, medium.image(unit, number)));
+                let (write, image) = (self.next - 1, medium.image(unit, number));
+                sector.versions.push(Version { write, image, forgotten: false });
             }
             from = to;
         }
@@ -160,15 +170,41 @@ impl Unsynced {
     /// All writes numbered below `limit` are durable. Returns where the last of them ends.
     pub(crate) fn sync(&mut self, limit: u64) -> u64 {
         self.sectors.retain(|_, sector| {
-            let synced = sector.versions.partition_point(|(number, _)| *number < limit);
-            if let Some((_, image)) = sector.versions.drain(..synced).next_back() {
+            let due = sector.versions.partition_point(|version| version.write < limit);
+            let synced = sector.versions[..due].iter().rposition(|version| !version.forgotten);
+            if let Some(Version { image, .. }) = synced.and_then(|last| sector.versions.drain(..=last).next_back()) {
                 sector.durable = image;
             }
             !sector.versions.is_empty()
         });
+        self.end_writes(limit)
+    }
+
+    fn end_writes(&mut self, limit: u64) -> u64 {
         let later = self.writes.split_off(&limit);
-        let synced = std::mem::replace(&mut self.writes, later);
-        synced.values().map(|extent| extent.end).max().unwrap_or(0)
+        let ended = std::mem::replace(&mut self.writes, later);
+        ended.values().map(|extent| extent.end).max().unwrap_or(0)
+    }
+
+    /// A sync of all writes numbered below `limit` failed, and no later one will try them again: each sector's version is
+    /// durable, or gone, or (if `cached`) still seen by reads and never durable.
+    pub(crate) fn forget(&mut self, medium: &mut Medium, unit: usize, limit: u64, cached: bool, random: &mut Random) {
+        self.sectors.retain(|number, sector| {
+            let later = sector.versions.split_off(sector.versions.partition_point(|version| version.write < limit));
+            if let Some(latest) = sector.versions.pop() {
+                sector.versions.clear();
+                match random.below(if cached { 3 } else { 2 }) {
+                    0 => sector.durable = latest.image,
+                    1 => {}
+                    _ => sector.versions.push(Version { forgotten: true, ..latest }),
+                }
+            }
+            sector.versions.extend(later);
+            let seen = sector.versions.last().map_or(&sector.durable, |version| &version.image);
+            medium.put(unit, *number, seen);
+            !sector.versions.is_empty()
+        });
+        self.end_writes(limit);
     }
 
     /// Everything from `length` on is gone for good.
@@ -209,8 +245,8 @@ impl Unsynced {
             std::mem::replace(self, Unsynced { next: self.next, ..Unsynced::default() });
         let mut fates = BTreeMap::new();
         for sector in sectors.values() {
-            for (number, _) in &sector.versions {
-                fates.entry(*number).or_insert(Fate::Lost);
+            for version in sector.versions.iter().filter(|version| !version.forgotten) {
+                fates.entry(version.write).or_insert(Fate::Lost);
             }
         }
         for (number, fate) in &mut fates {
@@ -224,7 +260,9 @@ impl Unsynced {
         let mut end = 0;
         for (number, sector) in sectors {
             let mut image = sector.durable;
-            for (write, version) in sector.versions {
+            for Version { write, image: version, .. } in
+                sector.versions.into_iter().filter(|version| !version.forgotten)
+            {
                 let survives = match fates[&write] {
                     Fate::Kept => true,
                     Fate::Lost => false,

@@ -41,7 +41,7 @@ fn an_operation_under_way_can_be_condemned() {
     let file = bench.open("disk", "data");
     bench.write(file, 0, 1, 512, true);
     let (spared, condemned) = (bench.submit(read(file, 0, 512)), bench.submit(read(file, 0, 512)));
-    bench.driver.fail(condemned);
+    bench.driver.strike(condemned, crate::Injury::Fail);
     let mut done = Vec::new();
     while done.len() < 2 {
         bench.driver.park(None, &mut done).expect("operations are under way");

@@ -6,6 +6,7 @@ use driver::{Access, Completion, Driver, FaultKind, FileId, Frame, Halt, Op, Out
 mod caches;
 mod damage;
 mod faults;
+mod injuries;
 mod power;
 mod timing;
 
