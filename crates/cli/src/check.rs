@@ -38,11 +38,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     progress.finish();
     let listed: Vec<String> = report.findings.iter().map(|finding| describe(finding, store.database())).collect();
     let partitions = store.database().partitions().len();
-    let log = wrapped(&store.log_description());
+    let words = [store.page_write_description(), store.log_description()];
+    let words: Vec<String> = words.iter().filter(|words| !words.is_empty()).map(|words| wrapped(words)).collect();
     store.close()?;
     if report.is_clean() {
         let pages = grouped(report.pages);
-        return print(&format!("{pages} pages in {partitions} partitions, every one as it should be\n{log}"));
+        return print(&format!("{pages} pages in {partitions} partitions, every one as it should be\n{}", words.join("\n")));
     }
     Err(failure(&report, &listed).into())
 }

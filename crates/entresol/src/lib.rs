@@ -29,6 +29,7 @@ pub mod configuration;
 mod error;
 mod log_words;
 mod message_server;
+mod page_words;
 mod reply;
 mod server;
 mod store;

@@ -1,7 +1,7 @@
 //! A database on the calling thread.
 
 use crate::configuration::{Configuration, FILE_NAME};
-use crate::{OpenError, assemble, log_words};
+use crate::{OpenError, assemble, log_words, page_words};
 use driver::{Op, Output};
 use engine::server::TransactionServer;
 use engine::{Database, Error, Procedures};
@@ -370,6 +370,21 @@ impl Store {
     /// ```
     pub fn log_description(&self) -> String {
         log_words::describe(self.database())
+    }
+
+    /// Which devices may tear a page at a power cut, as this opening has found, and whether pages are written twice for that.
+    ///
+    /// ```
+    /// use entresol::{Opening, PartitionSpec, configuration::Configuration};
+    ///
+    /// let store = Opening::new("described", Configuration::parse("hardware = \"nvme-2026\"")?).open()?;
+    /// store.run(async |database| database.create_partition(PartitionSpec::b_tree("notes")).await)?;
+    /// let words = "pages of 8 KiB on device 'nvme': written twice (double-write), since its writes are whole by 4 KiB";
+    /// assert_eq!(store.page_write_description(), words);
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn page_write_description(&self) -> String {
+        page_words::describe(self.database())
     }
 
     /// What is configured and gains nothing, in words that say why.

@@ -29,6 +29,10 @@ impl Device {
             (None, None) => "direct".to_owned(),
             (None, Some(why)) => format!("buffered: {why}"),
         };
+        if self.mapped.is_none() && !self.medium.memory {
+            words += ", ";
+            words += &self.medium.tearing();
+        }
         if self.model.is_some() {
             words += ", with the delays of its description";
         }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::fault::fault_of;
+use base::units::format_size;
 use driver::{DeviceTraits, Fault};
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -25,6 +26,8 @@ pub(crate) struct Medium {
     pub(crate) buffered: Option<String>,
     /// Whether files are memory (tmpfs), so that reserved room is as good as written room.
     pub(crate) memory: bool,
+    /// Bytes that the file system would write untorn if a write asked for it (`RWF_ATOMIC`); 0 if it offers none.
+    pub(crate) untorn_on_request: u32,
 }
 
 impl Medium {
@@ -45,13 +48,19 @@ impl Medium {
             (true, false) => refusal_of_direct(&path),
         };
         let nature = nature(&path, buffered.is_none());
-        let traits = DeviceTraits {
-            atomic_write: nature.atomic_write.max(SECTOR),
-            alignment: nature.alignment.max(BLOCK),
-            synchronous: memory || nature.dax,
-            durable: !memory,
-        };
-        Ok(Medium { traits, buffered, memory })
+        Ok(Medium { traits: nature.traits(memory), buffered, memory, untorn_on_request: nature.untorn_on_request })
+    }
+
+    /// What a power cut leaves of a write, in words.
+    pub(crate) fn tearing(&self) -> String {
+        let whole = format_size(u64::from(self.traits.atomic_write));
+        match self.untorn_on_request {
+            0 => format!("writes are whole by {whole}"),
+            offered => {
+                let offered = format_size(u64::from(offered));
+                format!("writes are whole by {whole} (RWF_ATOMIC, offered up to {offered}, is not used)")
+            }
+        }
     }
 }
 
@@ -90,13 +99,27 @@ fn refusal_of_direct(path: &CStr) -> Option<String> {
 
 struct Nature {
     alignment: u32,
-    atomic_write: u32,
+    untorn_on_request: u32,
     dax: bool,
+}
+
+impl Nature {
+    /// What the engine must know. The unit of untorn writes holds for writes with `RWF_ATOMIC`, and none of ours has it: where
+    /// the file system makes them by copying on write, as XFS does on every device, they take as long as the double-write
+    /// area and scatter the file (`BENCHMARKS.md`). So a sector is all that is promised.
+    fn traits(&self, memory: bool) -> DeviceTraits {
+        DeviceTraits {
+            atomic_write: SECTOR,
+            alignment: self.alignment.max(BLOCK),
+            synchronous: memory || self.dax,
+            durable: !memory,
+        }
+    }
 }
 
 /// What `statx` says of a file in the directory; zeros where the kernel does not know.
 fn nature(path: &CStr, direct: bool) -> Nature {
-    let unknown = Nature { alignment: 0, atomic_write: 0, dax: false };
+    let unknown = Nature { alignment: 0, untorn_on_request: 0, dax: false };
     let Ok(file) = nameless(path, if direct { libc::O_DIRECT } else { 0 }) else { return unknown };
     // SAFETY: all-zero bytes are a valid `statx`.
     let mut status: libc::statx = unsafe { std::mem::zeroed() };
@@ -108,7 +131,22 @@ fn nature(path: &CStr, direct: bool) -> Nature {
     }
     Nature {
         alignment: if direct { status.stx_dio_offset_align.max(status.stx_dio_mem_align) } else { 0 },
-        atomic_write: if direct { status.stx_atomic_write_unit_max } else { 0 },
+        untorn_on_request: if direct { status.stx_atomic_write_unit_max } else { 0 },
         dax: status.stx_attributes & libc::STATX_ATTR_DAX as u64 != 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_of_untorn_writes_that_nobody_asks_for_is_no_promise() {
+        let xfs = Nature { alignment: 512, untorn_on_request: 2 << 20, dax: false };
+        assert_eq!(xfs.traits(false).atomic_write, 512);
+        let medium =
+            Medium { traits: xfs.traits(false), buffered: None, memory: false, untorn_on_request: xfs.untorn_on_request };
+        assert_eq!(medium.tearing(), "writes are whole by 512 B (RWF_ATOMIC, offered up to 2 MiB, is not used)");
+        assert_eq!(Medium { untorn_on_request: 0, ..medium }.tearing(), "writes are whole by 512 B");
     }
 }
