@@ -43,7 +43,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     store.close()?;
     if report.is_clean() {
         let pages = grouped(report.pages);
-        return print(&format!("{pages} pages in {partitions} partitions, every one as it should be\n{}", words.join("\n")));
+        return print(&format!(
+            "{pages} pages in {partitions} partitions, every one as it should be\n{}",
+            words.join("\n")
+        ));
     }
     Err(failure(&report, &listed).into())
 }

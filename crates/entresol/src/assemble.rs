@@ -12,15 +12,16 @@ use engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSetti
 use engine::lock::VictimPolicy;
 use engine::page::HEADER_SIZE;
 use engine::{Error, PartitionSpec, Procedures, Settings, buffer, checkpoint, log, temp, version};
+use real_driver::DirectoryLocks;
 use std::collections::BTreeMap;
 use std::path::Path;
 use virtual_driver::{Media, VirtualDriver};
 
 /// Opens the driver that the configuration names: this machine's over the directory `path`, or a described one's over
-/// `media`.
+/// `media`. A driver of this machine keeps `locks` until it has ended.
 pub fn driver(
     configuration: &Configuration,
-    path: &Path,
+    (path, locks): (&Path, &DirectoryLocks),
     seed: u64,
     media: &Media,
 ) -> Result<Box<dyn Driver>, OpenError> {
@@ -43,7 +44,9 @@ pub fn driver(
         Backend::ThreadPool => real_driver::Backend::ThreadPool,
     };
     let direct = configuration.driver.direct;
-    let options = real_driver::Options { devices, behaviour, backend, direct, ..real_driver::Options::default() };
+    let locks = locks.clone();
+    let options =
+        real_driver::Options { devices, behaviour, backend, direct, locks, ..real_driver::Options::default() };
     Ok(Box::new(real_driver::RealDriver::open(options)?))
 }
 

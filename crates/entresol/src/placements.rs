@@ -10,6 +10,7 @@ use driver::Driver;
 use engine::catalog::{Locking, Organization};
 use engine::{Database, PartitionSpec, Procedures};
 use executor::{Executor, Order};
+use real_driver::DirectoryLocks;
 use std::path::Path;
 use virtual_driver::{Media, Options, VirtualDriver};
 use workload::debit_credit::{self, ACCOUNT, BRANCH, HISTORY, Parameters, Scale, Tables};
@@ -198,7 +199,7 @@ fn walk_really(case: &Case, directory: &Path) {
     };
     let configuration = parse(case, &case.text("", lines));
     let driver = || {
-        assemble::driver(&configuration, directory, 1, &Media::new())
+        assemble::driver(&configuration, (directory, &DirectoryLocks::default()), 1, &Media::new())
             .unwrap_or_else(|error| panic!("{}: {error}", case.name))
     };
     walk(&configuration, 40, driver);

@@ -6,7 +6,7 @@ use driver::{Op, Output};
 use engine::server::TransactionServer;
 use engine::{Database, Error, Procedures};
 use executor::{Executor, Order};
-use real_driver::DirectoryLock;
+use real_driver::{DirectoryLock, DirectoryLocks};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -131,21 +131,24 @@ impl Opening {
             let detail = "there is no such directory".to_owned();
             return Err(Error::NotADatabase { path, detail }.into());
         }
-        let driver = assemble::driver(&self.configuration, &self.path, self.seed, &Media::new())?;
-        let executor = Executor::new(driver, Order::FirstInFirstOut);
+        let locks = DirectoryLocks::default();
+        let driver = assemble::driver(&self.configuration, (&self.path, &locks), self.seed, &Media::new())?;
+        // However this ends from here on, the machine stops before anybody else may have the directories.
+        let machine = Machine(Executor::new(driver, Order::FirstInFirstOut));
+        let executor = &machine.0;
         let settings = assemble::settings(&self.configuration, procedures);
         let home = settings.home_device.clone();
         let others = || self.configuration.devices.keys().filter(|name| real && **name != home);
-        self.refuse_foreign(&executor, &home, others(), create)?;
-        let locks = self.lock_directories()?;
+        self.refuse_foreign(executor, &home, others(), create)?;
+        self.lock_directories(&locks)?;
         // Only now that nobody else comes near does the answer stay true.
-        let found = executor.run(contents(&executor, &home))??;
+        let found = executor.run(contents(executor, &home))??;
         let opened = match found {
             Contents::Nothing | Contents::Foreign => None,
             Contents::Bare | Contents::Database => {
-                match executor.run(Database::open(&executor, settings.clone(), &path))? {
+                match executor.run(Database::open(executor, settings.clone(), &path))? {
                     Err(Error::Unfinished { .. }) if create && found == Contents::Bare => {
-                        self.refuse_occupied(&executor, others())?;
+                        self.refuse_occupied(executor, others())?;
                         None
                     }
                     result => Some(result?),
@@ -154,9 +157,9 @@ impl Opening {
         };
         let database = match opened {
             Some(database) => database,
-            None => executor.run(Database::create(&executor, settings))??,
+            None => executor.run(Database::create(executor, settings))??,
         };
-        Ok(Store { executor, database: Some(database), configuration: self.configuration, _locks: locks })
+        Ok(Store { database: Some(database), machine, configuration: self.configuration })
     }
 
     /// Nothing is created beside what another program or another database left.
@@ -198,9 +201,9 @@ impl Opening {
     }
 
     /// Locks the directory of every device, each once.
-    fn lock_directories(&self) -> Result<Vec<DirectoryLock>, OpenError> {
+    fn lock_directories(&self, locks: &DirectoryLocks) -> Result<(), OpenError> {
         if self.configuration.hardware.is_some() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let directories = self.configuration.devices.values().map(|device| {
             let directory = device.path.as_ref().unwrap_or(&self.path);
@@ -208,7 +211,7 @@ impl Opening {
             directory.canonicalize().unwrap_or_else(|_| directory.clone())
         });
         let directories: BTreeSet<PathBuf> = directories.collect();
-        Ok(directories.iter().map(|directory| DirectoryLock::acquire(directory)).collect::<Result<_, _>>()?)
+        Ok(directories.iter().try_for_each(|directory| locks.acquire(directory))?)
     }
 
     /// The configuration.
@@ -285,10 +288,19 @@ async fn contents(executor: &Executor, device: &str) -> Result<Contents, Error> 
 /// # Ok::<(), entresol::OpenError>(())
 /// ```
 pub struct Store {
-    executor: Executor,
     database: Option<Database>,
+    machine: Machine,
     configuration: Configuration,
-    _locks: Vec<DirectoryLock>,
+}
+
+/// Stops when it is dropped: what the driver has under way on the files ends, and then the directories' locks go, even if
+/// others still have the executor or the database.
+struct Machine(Executor);
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }
 
 impl Store {
@@ -321,7 +333,7 @@ impl Store {
     /// # Ok::<(), OpenError>(())
     /// ```
     pub fn run<T>(&self, work: impl AsyncFnOnce(&Database) -> engine::Result<T>) -> Result<T, OpenError> {
-        Ok(self.executor.run(work(self.database()))??)
+        Ok(self.machine.0.run(work(self.database()))??)
     }
 
     /// The database.
@@ -331,7 +343,7 @@ impl Store {
 
     /// The executor that it runs on.
     pub fn executor(&self) -> &Executor {
-        &self.executor
+        &self.machine.0
     }
 
     /// What it was opened with.
@@ -412,14 +424,7 @@ impl Store {
     /// The driver's. What was committed is safe all the same.
     pub fn close(mut self) -> Result<(), OpenError> {
         let database = self.database.take().expect("a store is closed once");
-        Ok(self.executor.run(database.close())??)
-    }
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        self.database = None;
-        self.executor.stop();
+        Ok(self.machine.0.run(database.close())??)
     }
 }
 

@@ -1,4 +1,5 @@
 pub(crate) mod groups;
+mod stop;
 mod work;
 
 use crate::join::{Job, Outcome};
@@ -97,6 +98,8 @@ struct Inner {
     round: Cell<Option<Instant>>,
     steps: RefCell<Option<Vec<Step>>>,
     recording: Cell<bool>,
+    /// Whether the driver is gone, so that no task runs any more.
+    stopped: Cell<bool>,
 }
 
 impl Executor {
@@ -128,6 +131,7 @@ impl Executor {
             round: Cell::new(None),
             steps: RefCell::new(None),
             recording: Cell::new(false),
+            stopped: Cell::new(false),
         }))
     }
 
@@ -157,6 +161,9 @@ impl Executor {
 
     fn spawn_as<T: 'static>(&self, member: Membership, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
         let outcome = Rc::new(Outcome { value: RefCell::new(None), waiters: WaitQueue::new() });
+        if self.0.stopped.get() {
+            return JoinHandle { executor: self.clone(), outcome };
+        }
         let job = Job { future, outcome: Rc::clone(&outcome), executor: self.clone() };
         let task = self.0.tasks.borrow_mut().insert(Box::pin(job), member);
         self.wake(task);
@@ -515,17 +522,6 @@ impl Executor {
     pub fn restart_statistics(&self) {
         self.0.groups.borrow_mut().restart(self.now());
         self.0.driver.borrow_mut().restart_statistics();
-    }
-
-    /// Drops every task, timer and handler: the machine is gone. Handles that the tasks held to this executor go with them.
-    pub fn stop(&self) {
-        let tasks = self.0.tasks.borrow_mut().drain();
-        drop(tasks);
-        let states = self.0.operations.borrow_mut().drain();
-        drop(states);
-        self.0.timers.borrow_mut().clear();
-        self.0.ready.borrow_mut().clear();
-        self.0.groups.borrow_mut().clear();
     }
 }
 

@@ -10,6 +10,7 @@ mod join;
 mod mailbox;
 mod operations;
 mod pricing;
+mod stopped;
 mod tasks;
 mod timers;
 mod turn;

@@ -1,7 +1,9 @@
 use crate::fault::fault_of;
 use driver::{Fault, FaultKind};
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
+use std::rc::Rc;
 
 /// Holds a database directory against other processes. The kernel lets go when the process ends, however it ends.
 ///
@@ -48,5 +50,43 @@ impl DirectoryLock {
             )),
             Err(TryLockError::Error(error)) => Err(fault_of(&format!("locking '{}'", path.display()), &error)),
         }
+    }
+}
+
+/// The locks of the directories that a driver writes to. The driver keeps a clone until it has nothing under way there any
+/// more, so that no late write lands in a database that somebody else has opened. If a device never answers, the locks stay
+/// until the process ends.
+///
+/// ```
+/// use entresol_real::{DirectoryLock, DirectoryLocks, Options, RealDriver};
+///
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// let locks = DirectoryLocks::default();
+/// let driver = RealDriver::open(Options { locks: locks.clone(), ..Options::new("disk", directory) })?;
+/// locks.acquire(directory)?;
+/// drop(locks);
+/// assert!(DirectoryLock::acquire(directory).is_err());
+/// drop(driver);
+/// assert!(DirectoryLock::acquire(directory).is_ok());
+/// # Ok::<(), driver::Fault>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct DirectoryLocks(Rc<RefCell<Vec<DirectoryLock>>>);
+
+impl DirectoryLocks {
+    /// Takes the lock of one more directory.
+    ///
+    /// # Errors
+    /// Those of [`DirectoryLock::acquire`].
+    pub fn acquire(&self, directory: &Path) -> Result<(), Fault> {
+        let lock = DirectoryLock::acquire(directory)?;
+        self.0.borrow_mut().push(lock);
+        Ok(())
+    }
+
+    /// Keeps the locks until the process ends.
+    pub(crate) fn keep_for_good(&self) {
+        std::mem::forget(self.clone());
     }
 }

@@ -7,6 +7,8 @@
 //!   processes with a [`DirectoryLock`].
 //! * **Direct I/O** is the default. A file system that refuses it is used through the page cache, and
 //!   [`driver::Driver::description`] says so.
+//! * **The end**: a driver that is dropped waits for what the kernel has begun, and only then lets its [`DirectoryLocks`] go.
+//!   Where a device does not answer for [`Options::patience`], buffers, files and locks are kept until the process ends.
 //! * **Durable writes** carry `RWF_DSYNC`; `Sync` is `fdatasync`; creating, resizing and removing sync the file and its
 //!   directory.
 //! * **Growth** of up to [`PREWRITE_MAX`] bytes in one resize is written with zeros where that is asked for: the first write
@@ -44,7 +46,7 @@ mod station;
 mod usage;
 mod workers;
 
-pub use directory_lock::DirectoryLock;
+pub use directory_lock::{DirectoryLock, DirectoryLocks};
 pub use heap::Heap;
 pub use job::PREWRITE_MAX;
 pub use measure::{MeasureOptions, Measurement, Point, Probe, Progress, measure};

@@ -49,14 +49,11 @@ impl Mechanism {
         }
     }
 
-    /// Waits for everything in flight and starts nothing more. False if requests may still be running.
-    pub(crate) fn shut_down(&mut self) -> bool {
+    /// Waits for everything in flight, at most for `patience`, and starts nothing more. False if requests may still be running.
+    pub(crate) fn shut_down(&mut self, patience: Duration) -> bool {
         match self {
-            Mechanism::Ring(ring) => ring.drain(),
-            Mechanism::Pool(pool) => {
-                pool.stop();
-                true
-            }
+            Mechanism::Ring(ring) => ring.drain(patience),
+            Mechanism::Pool(pool) => pool.stop_within(patience),
         }
     }
 }

@@ -144,8 +144,12 @@ mod tests {
     fn a_unit_of_untorn_writes_that_nobody_asks_for_is_no_promise() {
         let xfs = Nature { alignment: 512, untorn_on_request: 2 << 20, dax: false };
         assert_eq!(xfs.traits(false).atomic_write, 512);
-        let medium =
-            Medium { traits: xfs.traits(false), buffered: None, memory: false, untorn_on_request: xfs.untorn_on_request };
+        let medium = Medium {
+            traits: xfs.traits(false),
+            buffered: None,
+            memory: false,
+            untorn_on_request: xfs.untorn_on_request,
+        };
         assert_eq!(medium.tearing(), "writes are whole by 512 B (RWF_ATOMIC, offered up to 2 MiB, is not used)");
         assert_eq!(Medium { untorn_on_request: 0, ..medium }.tearing(), "writes are whole by 512 B");
     }

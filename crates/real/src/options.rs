@@ -1,5 +1,7 @@
+use crate::DirectoryLocks;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How transfers reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +39,10 @@ pub struct Options {
     pub direct: bool,
     /// The largest number of threads that the thread pool's transfers use; they are started as load demands.
     pub pool_threads: usize,
+    /// The locks of the directories, which the driver keeps for as long as it has anything under way there.
+    pub locks: DirectoryLocks,
+    /// How long a driver that is dropped waits for devices that do not answer.
+    pub patience: Duration,
 }
 
 impl Options {
@@ -54,6 +60,8 @@ impl Default for Options {
             backend: Backend::Automatic,
             direct: true,
             pool_threads: 64,
+            locks: DirectoryLocks::default(),
+            patience: Duration::from_secs(60),
         }
     }
 }

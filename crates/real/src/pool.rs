@@ -48,9 +48,9 @@ impl Pool {
         self.bell.withdraw();
     }
 
-    /// Waits for the requests that threads have begun and forgets the others.
-    pub(crate) fn stop(&mut self) {
-        self.workers.stop();
+    /// Waits for the requests that threads have begun, at most for `patience`, and forgets the others. False if some go on.
+    pub(crate) fn stop_within(&mut self, patience: Duration) -> bool {
+        self.workers.stop_within(patience)
     }
 
     /// The largest number of threads.

@@ -1,3 +1,6 @@
+mod end;
+
+use crate::DirectoryLocks;
 use crate::bell::{Bell, Doorbell, Waker};
 use crate::described::Model;
 use crate::fault::fault_of;
@@ -72,8 +75,11 @@ pub struct RealDriver {
     mailbox: Arc<Mailbox>,
     file_workers: Workers<(u32, Job)>,
     computers: Workers<Computation>,
+    patience: Duration,
     /// The ring accepts one thread.
     not_send: PhantomData<*const ()>,
+    /// Goes last, after everything that writes.
+    locks: DirectoryLocks,
 }
 
 /// The machine's clock.
@@ -137,7 +143,9 @@ impl RealDriver {
             mailbox,
             file_workers,
             computers,
+            patience: options.patience,
             not_send: PhantomData,
+            locks: options.locks,
         })
     }
 
@@ -585,15 +593,6 @@ impl Driver for RealDriver {
         for device in &mut self.devices {
             device.station.restart(now);
             device.model.iter_mut().for_each(Model::restart);
-        }
-    }
-}
-
-impl Drop for RealDriver {
-    /// Waits for the transfers in flight: their buffers are the kernel's until then.
-    fn drop(&mut self) {
-        if !self.mechanism.shut_down() {
-            self.flights.leak();
         }
     }
 }

@@ -179,13 +179,21 @@ impl Ring {
         let _ = self.ring.submitter().register_files_update(place, &[-1]);
     }
 
-    /// Waits for everything in flight, so that no buffer is freed under the kernel's hands. False if the kernel refuses.
-    pub(crate) fn drain(&mut self) -> bool {
+    /// Waits for everything in flight, at most for `patience`, so that no buffer is freed under the kernel's hands. False if the
+    /// kernel refuses, or something does not end.
+    pub(crate) fn drain(&mut self, patience: Duration) -> bool {
+        let start = crate::real_driver::wall_clock();
         self.backlog.clear();
         self.bell.kick();
         while self.in_flight > 0 {
-            match self.ring.submitter().submit_and_wait(1).map_err(|error| error.raw_os_error()) {
-                Ok(_) | Err(Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+            let left = patience.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return false;
+            }
+            let limit = Timespec::from(left);
+            let waited = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&limit));
+            match waited.map_err(|error| error.raw_os_error()) {
+                Ok(_) | Err(Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
                 Err(_) => return false,
             }
             self.in_flight -= self.ring.completion().count();
@@ -299,7 +307,7 @@ mod tests {
             ring.wait(None, &mut done);
         }
         assert_eq!(done, [(7, 4)]);
-        assert!(ring.drain());
+        assert!(ring.drain(Duration::from_secs(10)));
         assert_eq!(&bytes, b"four");
     }
 }

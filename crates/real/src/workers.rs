@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Up to `limit` threads that do jobs in the order of their arrival. A thread is started when a job waits and none is idle.
 pub(crate) struct Workers<J: Send + 'static> {
@@ -15,12 +16,16 @@ pub(crate) struct Workers<J: Send + 'static> {
 struct Shared<J> {
     queue: Mutex<Queue<J>>,
     arrival: Condvar,
+    /// Told when the last job that was begun has ended.
+    rest: Condvar,
     work: Box<dyn Fn(J) + Send + Sync>,
 }
 
 struct Queue<J> {
     jobs: VecDeque<J>,
     idle: usize,
+    /// Jobs that threads have begun.
+    begun: usize,
     closed: bool,
 }
 
@@ -34,9 +39,14 @@ impl<J> Shared<J> {
         let mut queue = self.lock();
         loop {
             if let Some(job) = queue.jobs.pop_front() {
+                queue.begun += 1;
                 drop(queue);
                 (self.work)(job);
                 queue = self.lock();
+                queue.begun -= 1;
+                if queue.begun == 0 {
+                    self.rest.notify_all();
+                }
             } else if queue.closed {
                 return;
             } else {
@@ -51,8 +61,8 @@ impl<J> Shared<J> {
 impl<J: Send + 'static> Workers<J> {
     /// Workers without threads yet. `work` must not panic.
     pub(crate) fn new(name: &'static str, limit: usize, work: impl Fn(J) + Send + Sync + 'static) -> Workers<J> {
-        let queue = Mutex::new(Queue { jobs: VecDeque::new(), idle: 0, closed: false });
-        let shared = Arc::new(Shared { queue, arrival: Condvar::new(), work: Box::new(work) });
+        let queue = Mutex::new(Queue { jobs: VecDeque::new(), idle: 0, begun: 0, closed: false });
+        let shared = Arc::new(Shared { queue, arrival: Condvar::new(), rest: Condvar::new(), work: Box::new(work) });
         Workers { name, limit: limit.max(1), shared, threads: Vec::new() }
     }
 
@@ -106,8 +116,8 @@ impl<J: Send + 'static> Workers<J> {
         self.limit
     }
 
-    /// Forgets waiting jobs and waits for those begun; the threads end.
-    pub(crate) fn stop(&mut self) {
+    /// Forgets waiting jobs and begins nothing more.
+    fn close(&self) {
         let waiting = {
             let mut queue = self.shared.lock();
             queue.closed = true;
@@ -115,6 +125,24 @@ impl<J: Send + 'static> Workers<J> {
         };
         drop(waiting);
         self.shared.arrival.notify_all();
+    }
+
+    /// Forgets waiting jobs and waits for those begun, at most for `patience`. False if some go on: their threads are left to
+    /// themselves.
+    pub(crate) fn stop_within(&mut self, patience: Duration) -> bool {
+        self.close();
+        let queue = self.shared.lock();
+        let waited = self.shared.rest.wait_timeout_while(queue, patience, |queue| queue.begun > 0);
+        let is_over = waited.unwrap_or_else(PoisonError::into_inner).0.begun == 0;
+        if !is_over {
+            self.threads.clear();
+        }
+        is_over
+    }
+
+    /// Forgets waiting jobs and waits for those begun; the threads end.
+    fn stop(&mut self) {
+        self.close();
         for thread in self.threads.drain(..) {
             // A panic inside a thread was reported where it happened.
             let _ = thread.join();
@@ -132,7 +160,6 @@ impl<J: Send + 'static> Drop for Workers<J> {
 mod tests {
     use super::*;
     use std::sync::mpsc;
-    use std::time::Duration;
 
     #[test]
     fn every_job_is_done_once_by_no_more_threads_than_allowed() {
@@ -163,5 +190,23 @@ mod tests {
         drop(go);
         drop(workers);
         assert!(done.recv().is_err());
+    }
+
+    #[test]
+    fn jobs_that_were_begun_are_waited_for_and_those_that_never_end_are_not() {
+        let (go, gate) = mpsc::channel::<()>();
+        let (sender, begun) = mpsc::channel();
+        let gate = Mutex::new(gate);
+        let mut workers = Workers::new("test", 1, move |(): ()| {
+            sender.send(()).expect("the test listens");
+            let _ = gate.lock().map(|gate| gate.recv());
+        });
+        workers.push([(), ()]);
+        begun.recv_timeout(Duration::from_secs(10)).expect("one is begun");
+        assert!(!workers.stop_within(Duration::from_millis(5)));
+        drop(go);
+        assert!(workers.stop_within(Duration::from_secs(10)));
+        drop(workers);
+        assert!(begun.recv().is_err(), "the other one was not begun");
     }
 }

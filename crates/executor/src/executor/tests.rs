@@ -220,3 +220,77 @@ fn an_abandoned_waiter_passes_its_wake_on() {
 }
 
 mod groups;
+
+#[test]
+fn a_stopped_executor_has_no_driver_any_more_though_others_still_have_it() {
+    struct Held(Rc<Cell<bool>>, Bench);
+    impl Drop for Held {
+        fn drop(&mut self) {
+            self.0.set(true);
+        }
+    }
+    impl Driver for Held {
+        fn now(&self) -> Instant {
+            self.1.now()
+        }
+        fn submit(&mut self, token: Token, op: Op) {
+            self.1.submit(token, op);
+        }
+        fn cancel(&mut self, token: Token) {
+            self.1.cancel(token);
+        }
+        fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
+            self.1.park(until, done)
+        }
+        fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
+            self.1.frames(count, size)
+        }
+        fn device(&self, name: &str) -> Option<DeviceId> {
+            self.1.device(name)
+        }
+        fn traits(&self, device: DeviceId) -> DeviceTraits {
+            self.1.traits(device)
+        }
+        fn prices(&self) -> Option<driver::Prices> {
+            self.1.prices()
+        }
+        fn doorbell(&self) -> Arc<dyn Doorbell> {
+            self.1.doorbell()
+        }
+        fn description(&self) -> String {
+            self.1.description()
+        }
+        fn stations(&self) -> Vec<StationReport> {
+            self.1.stations()
+        }
+        fn restart_statistics(&mut self) {}
+    }
+    /// Spawns a task when it is dropped, as a transaction does that is not ended.
+    struct Spawns(Executor);
+    impl Drop for Spawns {
+        fn drop(&mut self) {
+            let executor = self.0.clone();
+            self.0.spawn(async move { executor.sleep_ns(1).await });
+        }
+    }
+    let dropped = Rc::new(Cell::new(false));
+    let bench = Bench { now: Instant::START, pending: BTreeMap::new(), cancelled: 0 };
+    let executor = Executor::new(Box::new(Held(Rc::clone(&dropped), bench)), Order::FirstInFirstOut);
+    let spawns = Spawns(executor.clone());
+    executor.spawn(async move {
+        let _spawns = &spawns;
+        std::future::pending::<()>().await;
+    });
+    executor.run(executor.sleep_ns(5)).expect("time passes");
+    let other = executor.clone();
+    executor.stop();
+    assert!(dropped.get(), "what the driver has under way has ended");
+    assert_eq!(other.now(), Instant::from_ns(5));
+    let refused = other.run(other.perform(Op::Cpu { instructions: 1, class: Class::User })).expect("it is answered");
+    assert!(matches!(refused.result, Err(fault) if fault.kind == driver::FaultKind::Cancelled));
+    assert_eq!(other.run(std::future::pending::<()>()), Err(Halt::Idle));
+    drop(other);
+    let inner = Rc::downgrade(&executor.0);
+    drop(executor);
+    assert!(inner.upgrade().is_none(), "no task that was spawned later keeps it");
+}

@@ -1,0 +1,23 @@
+use super::Executor;
+use crate::stopped::Stopped;
+
+impl Executor {
+    /// Drops every task, timer and handler, and the driver, which waits for what it has under way: the machine is gone, and
+    /// nothing of it happens after this call, whoever still has this executor. Tasks that are spawned from now on are dropped,
+    /// operations are refused.
+    pub fn stop(&self) {
+        if self.0.stopped.replace(true) {
+            return;
+        }
+        let tasks = self.0.tasks.borrow_mut().drain();
+        drop(tasks);
+        let states = self.0.operations.borrow_mut().drain();
+        drop(states);
+        self.0.timers.borrow_mut().clear();
+        self.0.ready.borrow_mut().clear();
+        self.0.groups.borrow_mut().clear();
+        let stopped = Stopped::after(&**self.0.driver.borrow());
+        let driver = self.0.driver.replace(Box::new(stopped));
+        drop(driver);
+    }
+}
