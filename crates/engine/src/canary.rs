@@ -36,6 +36,8 @@ pub enum Canary {
     EarlyTruncation,
     /// Clusters of temporary space are taken as they are read.
     UnverifiedCluster,
+    /// Commits log whatever they have to log, room or not.
+    UnadmittedCommit,
 }
 
 #[cfg(feature = "canary")]

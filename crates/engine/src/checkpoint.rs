@@ -9,9 +9,11 @@ mod background;
 mod pace;
 mod pairs;
 mod quiesce;
+mod relief;
 mod sweep;
 
 pub use background::start;
+pub(crate) use relief::Relief;
 pub use sweep::{Settings as SweepSettings, Strategy};
 
 use crate::backup::Current;
@@ -65,8 +67,8 @@ pub struct Checkpointer {
     serves_sets: Cell<bool>,
     /// Whether a write of the home file failed, and none has succeeded since.
     home_unsure: Cell<bool>,
-    /// Whether checkpoints are being taken because the log is full.
-    relieving: Cell<bool>,
+    /// Checkpoints that are taken because somebody waits for room in the log.
+    relief: relief::State,
     /// Why the last checkpoint of pages failed, and why the last sweep did.
     failures: [RefCell<Option<Error>>; 2],
     /// How often either has failed.
@@ -100,7 +102,7 @@ impl Checkpointer {
             turn: Turn::new(),
             serves_sets: Cell::new(false),
             home_unsure: Cell::new(false),
-            relieving: Cell::new(false),
+            relief: relief::State::default(),
             failures: Default::default(),
             failed: Cell::new(0),
         }
@@ -145,31 +147,6 @@ impl Database {
         self.0.executor.spawn_in(group(&self.0.executor), 0, taken).join().await
     }
 
-    /// Waits until the log has room for new work. Where checkpoints are taken only when asked, a full log asks for them, lest
-    /// everybody wait for ever.
-    ///
-    /// # Errors
-    /// [`Error::LogNotRelieved`] if a checkpoint fails meanwhile and leaves the log full, [`Error::LogFailed`].
-    #[cold]
-    pub(crate) async fn wait_for_log(&self) -> Result<()> {
-        let (log, checkpointer) = (&self.0.log, &self.0.checkpointer);
-        let failed = checkpointer.failed.get();
-        while log.is_crowded() {
-            if log.is_full() {
-                if checkpointer.failed.get() > failed
-                    && let Some(cause) = checkpointer.failure()
-                {
-                    return Err(Error::not_relieved(cause));
-                }
-                if checkpointer.policy == Policy::OFF {
-                    self.relieve_log();
-                }
-            }
-            log.wait_for_room().await?;
-        }
-        Ok(())
-    }
-
     /// Notes how a checkpoint of pages or a sweep has ended. Whoever waits for the room that it was to make learns of a
     /// failure.
     fn note_end(&self, part: usize, result: &Result<()>) {
@@ -179,25 +156,6 @@ impl Database {
             checkpointer.failed.set(checkpointer.failed.get() + 1);
             self.0.log.wake_for_room();
         }
-    }
-
-    /// Starts to take checkpoints for as long as the log is full, unless that is under way.
-    fn relieve_log(&self) {
-        if self.0.checkpointer.relieving.replace(true) {
-            return;
-        }
-        let database = self.clone();
-        self.0.executor.spawn_in(group(&self.0.executor), 0, async move {
-            let inner = &*database.0;
-            while inner.log.is_full() && !inner.closing.get() && inner.log.failure().is_none() {
-                let _noted = database.take_checkpoint(true).await;
-                if inner.log.is_full() {
-                    // Transactions that go on hold it, or the checkpoint failed.
-                    inner.executor.sleep_ns(background::POLL_NS).await;
-                }
-            }
-            inner.checkpointer.relieving.set(false);
-        });
     }
 
     /// Runs in a task of its own, so that no write of the home file is abandoned.

@@ -119,6 +119,8 @@ pub(crate) struct Inner {
     pub admitted_max: Cell<usize>,
     /// Log bytes of updates by transactions that have not ended: about what rolling them all back would log.
     pub unfinished: Cell<u64>,
+    /// Who waits to be promised room in the log.
+    pub log_claims: Turn,
     pub closing: Cell<bool>,
     /// The places given out at the ends of partitions that records are appended to, by partition.
     pub places: RefCell<Vec<Option<Places>>>,

@@ -124,11 +124,23 @@ pub enum Error {
     },
     /// A transaction needs more log than there is.
     #[error(
-        "the transaction's records fill the log of {capacity} bytes; commit more often, or create the database with a larger log"
+        "the transaction's records and its rollback need {needed} bytes of a log of {capacity} bytes, which keeps some for \
+         others; commit more often, or create the database with a larger log"
     )]
     LogFull {
+        /// What the transaction needs at least, in bytes.
+        needed: u64,
         /// The size of the log's file in bytes.
         capacity: u64,
+    },
+    /// At a transaction's commit others held the room in the log that it needs, and may wait for its locks; it has to be
+    /// rolled back and may be tried again: begun at its age ([`crate::Database::begin_aged`]), it gets its room first.
+    #[error(
+        "the log had no room for the {needed} bytes of the transaction's commit beside what others hold of it; run it again"
+    )]
+    LogCrowded {
+        /// What the commit takes of the log, in bytes.
+        needed: u64,
     },
     /// The log is full, and the checkpoint that was to make room in it failed.
     #[error(
@@ -262,7 +274,7 @@ impl Error {
 
     /// Whether the transaction was in others' way, or the checkpoint's, and may be run again as it was.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Error::Deadlock | Error::Painted(_) | Error::WriteConflict(_))
+        matches!(self, Error::Deadlock | Error::Painted(_) | Error::WriteConflict(_) | Error::LogCrowded { .. })
     }
 }
 

@@ -16,6 +16,7 @@
 
 mod batches;
 mod buffer;
+mod claims;
 mod duplex;
 mod group_commit;
 mod measured;
@@ -95,6 +96,8 @@ pub struct Log {
     waiters: Waiters,
     /// Who waits for room.
     room: WaitQueue,
+    /// Room that is promised.
+    claims: claims::Claims,
     /// Wakes the writer.
     bell: Rc<WaitQueue>,
 }

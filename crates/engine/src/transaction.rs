@@ -9,6 +9,7 @@ mod fields;
 mod gaps;
 mod isolation;
 mod keyed;
+mod log_room;
 pub(crate) mod long_value;
 mod objects;
 mod observation;
@@ -57,6 +58,8 @@ pub struct State {
     pub wrote: bool,
     /// Bytes of its updates in the log.
     pub logged: u64,
+    /// Bytes of the log that it has been promised.
+    reserved: u64,
     /// What must be durable before its answer may leave: the commits whose updates it has read.
     dependency: Lsn,
     /// Its age for the choice of a deadlock's victim: the number of the first try.
@@ -101,6 +104,7 @@ impl State {
         self.call.end();
         self.wrote = false;
         self.logged = 0;
+        self.reserved = 0;
         self.dependency = Lsn::ZERO;
         self.isolation = Isolation::Serializable;
     }
@@ -217,14 +221,16 @@ impl Database {
         }
         inner.active.set(inner.active.get() + 1);
         let state = inner.registry.borrow_mut().begin(began);
-        let transaction = Transaction { database: self.clone(), state, ended: false };
+        let mut transaction = Transaction { database: self.clone(), state, ended: false };
         inner.executor.charge(Work::BeginTransaction);
         inner.executor.settle().await;
         if inner.keeps_versions.get() {
             self.wait_for_undo_room().await;
         }
-        if inner.log.is_crowded() {
-            self.wait_for_log().await?;
+        match began.and_then(|began| inner.registry.borrow_mut().take_refused(began)) {
+            Some(bytes) => transaction.claim_log(bytes).await?,
+            None if inner.log.is_crowded() || inner.log.is_claimed() => self.wait_for_log().await?,
+            None => {}
         }
         Ok(transaction)
     }
@@ -316,41 +322,6 @@ impl Transaction {
             return Err(Error::Deadlock);
         }
         self.log_room().await
-    }
-
-    /// Whether one more change has to wait for room in the log, or must not be made.
-    #[inline]
-    fn lacks_log(&self) -> bool {
-        let inner = &*self.database.0;
-        inner.log.is_behind() || (self.state.wrote && inner.log.free() < inner.rollback_room(inner.unfinished.get()))
-    }
-
-    /// Makes sure that the log has room for one more change.
-    ///
-    /// Room in the log is a resource that transactions hold (from their first record on) and wait for, so waiting for it in
-    /// the middle of a transaction could be for ever. When no more is left than rolling all of them back may take, the
-    /// oldest goes on, after a checkpoint if need be, which frees the log when it ends; others that hold log give up, as a
-    /// deadlock's victims, and begin again when there is room.
-    async fn log_room(&self) -> Result<()> {
-        let log = &self.database.0.log;
-        if log.is_behind() {
-            log.catch_up().await?;
-        }
-        if self.lacks_log() { self.yield_log().await } else { Ok(()) }
-    }
-
-    async fn yield_log(&self) -> Result<()> {
-        let inner = &*self.database.0;
-        if !inner.registry.borrow().is_oldest(self.state.owner) {
-            add(&inner.statistics.deadlocks, 1);
-            return Err(Error::Deadlock);
-        }
-        let is_short = || inner.log.free() < inner.rollback_room(self.state.logged);
-        if is_short() {
-            // Others' log may still be there for pages that are not written yet.
-            self.database.checkpoint().await.map_err(Error::not_relieved)?;
-        }
-        if is_short() { Err(Error::LogFull { capacity: inner.log.capacity() }) } else { Ok(()) }
     }
 
     /// Locks a resource, waiting if need be.

@@ -27,7 +27,8 @@ impl Database {
         self.0.admitted_max.set(0);
         let quiet = Quiet(self);
         let began = executor.now();
-        while !self.0.sets.borrow().is_unchanging() && executor.now().since_ns(began) < PATIENCE_NS {
+        let is_patient = || executor.now().since_ns(began) < PATIENCE_NS && !self.0.checkpointer.relief.is_awaited();
+        while !self.0.sets.borrow().is_unchanging() && is_patient() {
             executor.sleep_ns(LOOK_NS).await;
         }
         quiet

@@ -268,6 +268,7 @@ impl Sweep<'_> {
             if busy.len() == before {
                 // Whoever keeps a segment from being taken may wait for one that is lent.
                 if self.under_way.is_empty() {
+                    self.database.note_stall();
                     inner.executor.sleep_ns(BUSY_WAIT_NS).await;
                 } else {
                     let ended = self.end_first().await;

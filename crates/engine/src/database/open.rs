@@ -334,6 +334,7 @@ impl Database {
             active: Cell::new(0),
             admitted_max: Cell::new(settings.multiprogramming_level),
             unfinished: Cell::new(0),
+            log_claims: Turn::new(),
             closing: Cell::new(false),
             creation: Turn::new(),
             places: RefCell::default(),

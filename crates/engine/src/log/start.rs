@@ -100,6 +100,7 @@ impl Log {
             failed: RefCell::new(None),
             waiters: Waiters::default(),
             room: WaitQueue::new(),
+            claims: Default::default(),
             bell: Rc::new(WaitQueue::new()),
         })
     }

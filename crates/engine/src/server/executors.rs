@@ -162,14 +162,18 @@ impl Inner {
             Ok(()) => found.body.run(&mut transaction, &request.parameters).await,
             Err(error) => Err(error),
         };
-        match done {
+        let done = match done {
             Ok(answer) => {
                 transaction.pay_for_end().await;
-                match transaction.commit_early() {
-                    Ok(lsn) => self.release_at(lsn, request, answer),
-                    Err(committing) => self.release_after(committing, request, answer),
-                }
+                transaction.make_room_for_commit().await.map(|()| answer)
             }
+            failed => failed,
+        };
+        match done {
+            Ok(answer) => match transaction.commit_early() {
+                Ok(lsn) => self.release_at(lsn, request, answer),
+                Err(committing) => self.release_after(committing, request, answer),
+            },
             Err(error) => {
                 request.age = Some(transaction.began());
                 match transaction.rollback().await {

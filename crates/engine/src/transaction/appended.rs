@@ -70,6 +70,7 @@ impl Transaction {
         let mut place = None;
         loop {
             let step = database.refer(partition, || {
+                database.admit_change(&self.state)?;
                 let position = database.end_of(partition, record.len() + 1, blocking_factor, &mut place)?;
                 Ok(self.try_append(position, record, found.locking))
             });

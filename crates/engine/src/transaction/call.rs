@@ -115,6 +115,11 @@ impl Call {
         self.numbers.len()
     }
 
+    /// The length of the stored form in bytes.
+    pub fn stored_len(&self) -> usize {
+        8 + self.name.len() + self.parameters.len() + 8 * self.numbers.len()
+    }
+
     /// Appends the stored form.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_bytes(out, &self.name);
@@ -135,6 +140,7 @@ mod tests {
         call.give_number(1 << 40);
         let mut stored = Vec::new();
         call.encode(&mut stored);
+        assert_eq!(call.stored_len(), stored.len());
         let found = Stored::decode(&stored).expect("sound");
         assert_eq!((found.name, found.parameters), (&b"pay"[..], &b"parameters"[..]));
         let mut repeated = Call::default();

@@ -24,6 +24,10 @@ impl Transaction {
     /// [`crate::Error::LogFailed`]: whether the transaction is committed shows when the database is opened again. The
     /// error of a forced write, under FORCE.
     ///
+    /// Rolled back are those that the log has no room for: with [`crate::Error::LogFull`] if it is too small for them,
+    /// [`crate::Error::LogCrowded`] if others keep them from it and they may be run again, and
+    /// [`crate::Error::LogNotRelieved`] if the checkpoint failed that was to make room.
+    ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
     /// # use ground::*;
@@ -39,12 +43,17 @@ impl Transaction {
     /// ```
     pub async fn commit(self) -> Result<()> {
         self.pay_for_end().await;
+        if let Err(refused) = self.make_room_for_commit().await {
+            self.rollback().await?;
+            return Err(refused);
+        }
         self.decide().finish().await
     }
 
     /// Commits without waiting until that is durable: its locks are released, and its answer may leave when the log is durable
     /// up to the position returned. Where the end takes more than that (pages to force or to free, locks that are held until
-    /// then) what is left to do is returned in place of the position. [`Transaction::pay_for_end`] comes before.
+    /// then) what is left to do is returned in place of the position. [`Transaction::pay_for_end`] comes before, and then, in
+    /// the same step, [`Transaction::make_room_for_commit`].
     pub(crate) fn commit_early(self) -> Result<Lsn, Committing> {
         let mut ending = self.decide();
         if ending.only_read() {
@@ -269,6 +278,9 @@ impl Database {
         let inner = &*self.0;
         debug_assert_eq!(inner.locks.borrow().held(state.owner), 0, "an ended transaction holds no lock");
         inner.unfinished.set(inner.unfinished.get() - state.logged);
+        if state.reserved > 0 {
+            inner.log.release(state.reserved);
+        }
         let (isolation, at) = (state.isolation, state.at);
         if isolation != Isolation::Serializable {
             inner.readers.leave(&state.pace);

@@ -115,6 +115,7 @@ impl Transaction {
         let state = &mut self.state;
         database
             .complete(|| {
+                database.admit_change(state)?;
                 let (number, edits) = {
                     let pool = inner.buffer.pool().borrow();
                     let planned = overflow::add(&*pool, partition, next, part)?;

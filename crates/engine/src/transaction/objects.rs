@@ -85,6 +85,7 @@ impl Transaction {
         let state = &mut self.state;
         let answer = database
             .refer(partition, || {
+                database.admit_change(state)?;
                 let mut scratch = database.0.scratch.borrow_mut();
                 let (old, new) = &mut *scratch;
                 {

@@ -245,6 +245,7 @@ impl Transaction {
 
     fn try_write(&mut self, partition: PartitionId, key: &[u8], stored: &[u8]) -> Result<Passage<()>, Need> {
         let database = self.database.clone();
+        database.admit_change(&self.state)?;
         database.make_room(partition, key, stored.len())?;
         let (place, old) = {
             let pool = database.0.buffer.pool().borrow();
@@ -373,6 +374,7 @@ impl Transaction {
 
     fn try_delete(&mut self, partition: PartitionId, key: &[u8]) -> Result<Passage<bool>, Need> {
         let database = self.database.clone();
+        database.admit_change(&self.state)?;
         let (place, old) = {
             let pool = database.0.buffer.pool().borrow();
             let (place, leaf) = b_tree::find(&*pool, partition, key)?;
@@ -513,6 +515,7 @@ impl Database {
         (key, leaf): (&[u8], Option<PageId>),
         change: &mut Option<F>,
     ) -> Result<R, Need> {
+        self.admit_change(state)?;
         let mut scratch = self.0.scratch.borrow_mut();
         let (old, new) = &mut *scratch;
         let (place, answer, from, to) = {

@@ -6,6 +6,7 @@ use crate::undo::UndoList;
 use base::{Lsn, TransactionId};
 use executor::TaskId;
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 struct Slot {
@@ -24,12 +25,17 @@ pub struct Registry {
     slots: Vec<Slot>,
     /// States of ended transactions, each with its owner number, for reuse.
     spare: Vec<Active>,
+    /// By age, transactions that the log had no room for, and how many bytes they will be promised when they are run again.
+    refused: VecDeque<(u64, u64)>,
 }
+
+/// So many refused transactions are remembered: those that nobody runs again make room for others.
+const REFUSED_MAX: usize = 1_000;
 
 impl Registry {
     /// An empty table that numbers from `next` on.
     pub fn new(next: u64) -> Registry {
-        Registry { next, stranded: Lsn::MAX, slots: Vec::new(), spare: Vec::new() }
+        Registry { next, stranded: Lsn::MAX, slots: Vec::new(), spare: Vec::new(), refused: VecDeque::new() }
     }
 
     /// Greater than every number given out.
@@ -83,6 +89,26 @@ impl Registry {
     pub fn first_lsn(&self) -> Option<Lsn> {
         let active = self.slots.iter().map(|slot| slot.first_lsn);
         Some(active.fold(self.stranded, Lsn::min)).filter(|lsn| *lsn < Lsn::MAX)
+    }
+
+    /// From where a scan of the log finds all records of a transaction, if it has any.
+    pub fn first_lsn_of(&self, owner: Owner) -> Option<Lsn> {
+        Some(self.slots[owner.0 as usize].first_lsn).filter(|lsn| *lsn < Lsn::MAX)
+    }
+
+    /// Notes that the log had no room for `bytes` of the transaction of this age.
+    pub fn refuse(&mut self, began: u64, bytes: u64) {
+        self.refused.retain(|(age, _)| *age != began);
+        if self.refused.len() == REFUSED_MAX {
+            self.refused.pop_front();
+        }
+        self.refused.push_back((began, bytes));
+    }
+
+    /// What the transaction of this age was refused when it was last run, if it was.
+    pub fn take_refused(&mut self, began: u64) -> Option<u64> {
+        let place = self.refused.iter().position(|(age, _)| *age == began)?;
+        self.refused.remove(place).map(|(_, bytes)| bytes)
     }
 
     /// Whether no transaction's records begin before this one's.

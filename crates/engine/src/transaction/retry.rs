@@ -100,15 +100,14 @@ impl Database {
             if isolation != Isolation::Serializable {
                 Box::pin(transaction.isolate(isolation)).await?;
             }
-            match work(&mut transaction).await {
-                Ok(value) => {
-                    transaction.commit().await?;
-                    return Ok(value);
-                }
+            let age = transaction.began();
+            let done = match work(&mut transaction).await {
+                Ok(value) => transaction.commit().await.map(|()| value),
+                Err(error) => transaction.rollback().await.and(Err(error)),
+            };
+            match done {
                 Err(error) if error.is_conflict() => {
-                    let age = transaction.began();
                     began = Some(age);
-                    transaction.rollback().await?;
                     let tried_ns = tried.map_or(0, |tried| self.executor().now().since_ns(tried));
                     // Victims of different ages wait for different times, so that they do not meet again.
                     self.executor().sleep_ns(backoff_ns + backoff_ns * (age % 8) / 8).await;
@@ -116,10 +115,7 @@ impl Database {
                     backoff_ns = (2 * backoff_ns).min(tried_ns.max(BACKOFF_NS_MAX));
                     tried = Some(self.executor().now());
                 }
-                Err(error) => {
-                    transaction.rollback().await?;
-                    return Err(error);
-                }
+                done => return done,
             }
         }
     }

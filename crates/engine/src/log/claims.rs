@@ -1,0 +1,67 @@
+//! Room in the log that is promised: to a transaction that is run again because it had none at its commit.
+
+use super::{Log, page};
+use std::cell::Cell;
+
+/// Promises of room.
+#[derive(Default)]
+pub(super) struct Claims {
+    /// Bytes that are promised.
+    reserved: Cell<u64>,
+    /// How many wait for room that they will be promised.
+    waiting: Cell<u32>,
+}
+
+/// While this lives, new work waits.
+pub(crate) struct Claim<'a>(&'a Log);
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let waiting = &self.0.claims.waiting;
+        waiting.set(waiting.get() - 1);
+        self.0.wake_for_room();
+    }
+}
+
+impl Log {
+    /// At most what a record of `length` bytes takes in the log, with the page that it begins on and the rest of the last one.
+    pub(crate) fn bytes_for(&self, length: u64) -> u64 {
+        let page_size = self.settings.page_size as u64;
+        (length.div_ceil(page_size - page::HEADER_SIZE as u64) + 1) * page_size
+    }
+
+    /// Has new work wait.
+    pub(crate) fn claim(&self) -> Claim<'_> {
+        self.claims.waiting.set(self.claims.waiting.get() + 1);
+        Claim(self)
+    }
+
+    /// Whether new work has to wait for others that were refused room before, or have been promised it.
+    #[inline]
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.claims.waiting.get() > 0 || self.used() + self.reserved() > self.limit && self.reserved() > 0
+    }
+
+    /// Bytes that are promised.
+    #[inline]
+    pub(crate) fn reserved(&self) -> u64 {
+        self.claims.reserved.get()
+    }
+
+    /// Promises so many bytes, until [`Log::release`].
+    pub(crate) fn reserve(&self, bytes: u64) {
+        self.claims.reserved.set(self.claims.reserved.get() + bytes);
+    }
+
+    /// Takes a promise back, whether or not it was used.
+    pub(crate) fn release(&self, bytes: u64) {
+        self.claims.reserved.set(self.claims.reserved.get() - bytes);
+        self.wake_for_room();
+    }
+
+    /// Bytes that hold nothing that is needed and are not promised to others than who has `own` bytes promised.
+    #[inline]
+    pub(crate) fn free_beside(&self, own: u64) -> u64 {
+        (self.free() + own).saturating_sub(self.reserved())
+    }
+}

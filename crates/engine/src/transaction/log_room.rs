@@ -1,0 +1,165 @@
+//! Room in the log for what a transaction does, and for taking it back.
+//!
+//! Changes of pages are logged when they are made, so each makes sure that the log has room for it and for the rollback of
+//! all that is unfinished. Changes of sets are logged with the commit, all at once, and their rollback logs nothing; so a
+//! commit makes sure that its record leaves the room for others' rollbacks.
+
+use super::{State, Transaction};
+use crate::canary::{self, Canary};
+use crate::checkpoint::Relief;
+use crate::statistics::add;
+use crate::{Database, Error, Need, Result};
+
+/// More than a commit record takes beside its lists.
+const COMMIT_SIZE: u64 = 64;
+
+impl Transaction {
+    /// Whether one more change has to wait for room in the log, or must not be made.
+    #[inline]
+    pub(super) fn lacks_log(&self) -> bool {
+        let inner = &*self.database.0;
+        inner.log.is_behind() || (self.state.wrote && self.free_log() < inner.rollback_room(inner.unfinished.get()))
+    }
+
+    /// Bytes of the log that are free and not promised to others.
+    #[inline]
+    fn free_log(&self) -> u64 {
+        self.database.0.log.free_beside(self.state.reserved)
+    }
+
+    /// Makes sure that the log has room for one more change.
+    ///
+    /// Room in the log is a resource that transactions hold (from their first record on) and wait for, so waiting for it in
+    /// the middle of a transaction could be for ever. When no more is left than rolling all of them back may take, the
+    /// oldest goes on, after a checkpoint if need be, which frees the log when it ends; others that hold log give up, as a
+    /// deadlock's victims, and begin again when there is room.
+    pub(super) async fn log_room(&self) -> Result<()> {
+        let log = &self.database.0.log;
+        if log.is_behind() {
+            log.catch_up().await?;
+        }
+        if self.lacks_log() { self.yield_log().await } else { Ok(()) }
+    }
+
+    async fn yield_log(&self) -> Result<()> {
+        let inner = &*self.database.0;
+        if !inner.registry.borrow().is_oldest(self.state.owner) {
+            add(&inner.statistics.deadlocks, 1);
+            return Err(Error::Deadlock);
+        }
+        let has_room = || self.free_log() >= inner.rollback_room(inner.unfinished.get());
+        // Others' log may still be there for pages that are not written yet.
+        let relief = self.database.relieve(has_room).await?;
+        if relief == Relief::Room {
+            return Ok(());
+        }
+        let logged = self.state.logged;
+        if relief == Relief::Spent && 2 * logged > inner.unfinished.get() {
+            let needed = logged + inner.rollback_room(logged);
+            return Err(Error::LogFull { needed, capacity: inner.log.capacity() });
+        }
+        add(&inner.statistics.deadlocks, 1);
+        Err(Error::Deadlock)
+    }
+
+    /// Whether the commit has something to log.
+    fn has_end_to_log(&self) -> bool {
+        self.state.wrote || !self.database.0.sets.borrow().redo(self.state.owner).is_empty()
+    }
+
+    /// At most what the commit is going to take of the log, in bytes.
+    fn bytes_of_commit(&self) -> u64 {
+        let inner = &*self.database.0;
+        let sets = inner.sets.borrow();
+        let (redo, changes) = (sets.redo(self.state.owner).len(), sets.changes(self.state.owner));
+        let call = &self.state.call;
+        let of_sets = match (call.is_logged(), inner.painting.get()) {
+            (false, None) => redo,
+            (true, None) => call.stored_len(),
+            // A sweep that goes on decides which of them it is.
+            (_, Some(_)) => (redo + changes.div_ceil(8)).max(call.stored_len()),
+        };
+        inner.log.bytes_for(COMMIT_SIZE + of_sets as u64 + 8 * self.state.chains.len() as u64)
+    }
+
+    /// Whether the commit leaves the log the room that the rollbacks of others may take.
+    fn may_log(&self, bytes: u64) -> bool {
+        let inner = &*self.database.0;
+        self.free_log() >= bytes + inner.rollback_room(inner.unfinished.get() - self.state.logged)
+    }
+
+    /// Makes sure that the log has room for the commit, which follows in the same step. It waits for a checkpoint if that is
+    /// certain to make room or to fail.
+    ///
+    /// # Errors
+    /// [`Error::LogFull`] if the log is too small for the transaction; [`Error::LogCrowded`] if others keep room from it;
+    /// [`Error::LogNotRelieved`] and [`Error::LogFailed`]. The transaction has to be rolled back.
+    #[inline]
+    pub(crate) async fn make_room_for_commit(&self) -> Result<()> {
+        if canary::is_planted(Canary::UnadmittedCommit) {
+            return Ok(());
+        }
+        if self.has_end_to_log() && !self.may_log(self.bytes_of_commit()) { self.await_commit().await } else { Ok(()) }
+    }
+
+    #[cold]
+    async fn await_commit(&self) -> Result<()> {
+        let inner = &*self.database.0;
+        let (needed, capacity) = (self.bytes_of_commit(), inner.log.capacity());
+        let fits_alone = |bytes| bytes + inner.rollback_room(0) + inner.log.bytes_for(0) <= capacity;
+        if !fits_alone(needed + self.state.logged) {
+            return Err(Error::LogFull { needed: needed + self.state.logged, capacity });
+        }
+        // What was logged since its first record stays for as long as it does.
+        let held = match inner.registry.borrow().first_lsn_of(self.state.owner) {
+            Some(first) => inner.log.end().0 - first.0,
+            None => 0,
+        };
+        if fits_alone(needed + held)
+            && self.database.relieve(|| self.may_log(self.bytes_of_commit())).await? == Relief::Room
+        {
+            return Ok(());
+        }
+        add(&inner.statistics.deadlocks, 1);
+        // Three times: its changes of pages, and what taking them back may need.
+        inner.registry.borrow_mut().refuse(self.state.began, needed + 3 * self.state.logged);
+        Err(Error::LogCrowded { needed })
+    }
+
+    /// Before a transaction is run again that had no room in the log at its commit: gets it first. It holds nothing yet, so it
+    /// may wait for as long as that takes.
+    pub(super) async fn claim_log(&mut self, bytes: u64) -> Result<()> {
+        let inner = &*self.database.0;
+        let largest = inner.log.capacity() - inner.rollback_room(0) - inner.log.bytes_for(0);
+        let bytes = bytes.min(largest);
+        let _turn = inner.log_claims.take(&inner.executor).await;
+        let fits = || inner.log.free_beside(0) >= bytes + inner.rollback_room(inner.unfinished.get());
+        self.database.wait_for_claim(fits).await?;
+        inner.log.reserve(bytes);
+        self.state.reserved = bytes;
+        Ok(())
+    }
+}
+
+impl Database {
+    /// In the same step as a change of a page: whether the log has the room that taking back all that is unfinished may need.
+    /// What [`Transaction::log_room`] found before may be gone, because others have made their changes since.
+    ///
+    /// # Errors
+    /// [`Error::Deadlock`]: the transaction gives up, so that the oldest one can go on.
+    #[inline]
+    pub(super) fn admit_change(&self, state: &State) -> Result<(), Need> {
+        let inner = &*self.0;
+        let free = inner.log.free_beside(state.reserved);
+        if free >= inner.rollback_room(inner.unfinished.get()) { Ok(()) } else { self.refuse_change(state) }
+    }
+
+    #[cold]
+    fn refuse_change(&self, state: &State) -> Result<(), Need> {
+        if self.0.registry.borrow().is_oldest(state.owner) {
+            return Ok(());
+        }
+        add(&self.0.statistics.deadlocks, 1);
+        Err(Need::Fail(Error::Deadlock))
+    }
+}
