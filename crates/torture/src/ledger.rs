@@ -84,6 +84,11 @@ impl Ledger {
         self.next
     }
 
+    /// Enters a transaction of a client that numbers its own.
+    pub fn enter(&mut self, id: u64, transfer: Transfer, fate: Fate) {
+        self.transfers.insert(id, (transfer, fate));
+    }
+
     /// Notes what the client knows now.
     pub fn note(&mut self, id: u64, fate: Fate) {
         if let Some((_, known)) = self.transfers.get_mut(&id) {

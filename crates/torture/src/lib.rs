@@ -23,7 +23,7 @@ mod coverage;
 mod debit_credit;
 pub mod history;
 mod isolation;
-mod ledger;
+pub mod ledger;
 mod life;
 mod plan;
 mod procedure;

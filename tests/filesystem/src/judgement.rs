@@ -1,0 +1,122 @@
+use crate::description::NOTES;
+use crate::service::Injected;
+use std::collections::{BTreeMap, BTreeSet};
+use torture::ledger::{Fate, Found, Ledger, Transfer};
+
+/// What the processes of one database said, and what must hold after them.
+#[derive(Default)]
+pub(crate) struct Judgement {
+    ledger: Ledger,
+    /// Whether a process said that the database was open.
+    pub(crate) created: bool,
+    pub(crate) acknowledged: u64,
+    /// How often everything was compared.
+    pub(crate) looks: u64,
+}
+
+/// What one process said.
+#[derive(Default)]
+pub(crate) struct Said {
+    pub(crate) opened: bool,
+    pub(crate) looked: bool,
+    pub(crate) closed: bool,
+    pub(crate) errors: BTreeSet<String>,
+    pub(crate) wrong: Vec<String>,
+}
+
+impl Judgement {
+    /// Takes in what a process said that these faults were done to.
+    pub(crate) fn hear(&mut self, lines: &[String], injected: &Injected) -> Said {
+        let mut said = Said::default();
+        let mut found = Found::default();
+        let mut notes = BTreeMap::new();
+        let mut log_failed = None;
+        let mut tried_later = BTreeSet::new();
+        for line in lines {
+            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+            let numbers: Vec<i64> = rest.split(' ').map_while(|word| word.parse().ok()).collect();
+            match (word, &numbers[..]) {
+                ("opened", _) => (said.opened, self.created) = (true, true),
+                ("history", _) => found.history.push(bytes(rest)),
+                ("row", [kind, number, balance]) => {
+                    found.balances[*kind as usize].insert(*number as u64, *balance);
+                }
+                ("note", [id]) => {
+                    notes.insert(*id as u64 % NOTES, (*id as u64, rest.ends_with("true")));
+                }
+                ("finding", _) => excuse(&mut said.wrong, injected, || format!("check: {rest}")),
+                ("looked", _) => {
+                    said.looked = true;
+                    self.looks += 1;
+                    self.settle(&found, &notes, &mut said.wrong);
+                }
+                ("try", [id, account, teller, branch, delta]) => {
+                    let [id, account, teller, branch] = [*id, *account, *teller, *branch].map(|word| word as u64);
+                    self.ledger.enter(id, Transfer { account, teller, branch, delta: *delta }, Fate::InDoubt);
+                    if log_failed.is_some() {
+                        tried_later.insert(id);
+                    }
+                }
+                ("done", [id]) => {
+                    self.ledger.note(*id as u64, Fate::Acknowledged);
+                    self.acknowledged += 1;
+                    if tried_later.contains(&(*id as u64)) {
+                        said.wrong.push(format!("transfer {id} commits though the log has failed: {log_failed:?}"));
+                    }
+                }
+                ("failed", _) => {
+                    let (_, error) = rest.split_once(' ').unwrap_or_default();
+                    if error.starts_with("LogFailed") {
+                        log_failed.get_or_insert_with(|| rest.to_owned());
+                    }
+                    judge(error, injected, &mut said);
+                }
+                ("error" | "unopened", _) => judge(rest, injected, &mut said),
+                ("loaded", _) => {}
+                ("closed", _) => said.closed = true,
+                _ => said.wrong.push(format!("it says '{line}'")),
+            }
+        }
+        said
+    }
+
+    fn settle(&mut self, found: &Found, notes: &BTreeMap<u64, (u64, bool)>, wrong: &mut Vec<String>) {
+        wrong.extend(self.ledger.settle(found).err().unwrap_or_default());
+        // Of two transactions that change a note the later one comes later in the history: it waits for the other's lock.
+        let mut expected = BTreeMap::new();
+        for (id, _) in found.history.iter().filter_map(|record| Transfer::decode(record)) {
+            match id % 5 {
+                0 => expected.remove(&(id % NOTES)),
+                _ => expected.insert(id % NOTES, (id, true)),
+            };
+        }
+        if expected != *notes {
+            wrong.push(format!("the notes are {notes:?}, should be {expected:?}"));
+        }
+    }
+}
+
+/// Whether a process may meet this error, which begins with its sort.
+fn judge(error: &str, injected: &Injected, said: &mut Said) {
+    let sort = error.split(' ').next().unwrap_or_default();
+    said.errors.insert(sort.to_owned());
+    let of_input = ["Device", "LogFailed", "LogNotRelieved/Device", "LogCopyMissing", "BufferExhausted"];
+    let of_room = ["NoSpace", "LogNotRelieved/NoSpace", "TempFull", "BufferExhausted"];
+    let is_excused =
+        injected.errors() > 0 && of_input.contains(&sort) || injected.no_space > 0 && of_room.contains(&sort);
+    if !is_excused {
+        said.wrong.push(format!("{error}; injected: {injected:?}"));
+    }
+}
+
+/// What a check finds may be a read that failed on purpose.
+fn excuse(wrong: &mut Vec<String>, injected: &Injected, what: impl FnOnce() -> String) {
+    if injected.errors() == 0 {
+        wrong.push(what());
+    }
+}
+
+fn bytes(hexadecimal: &str) -> Vec<u8> {
+    let digit = |byte: u8| (byte as char).to_digit(16).map_or(0, |digit| digit as u8);
+    hexadecimal.as_bytes().as_chunks::<2>().0.iter().map(|[high, low]| digit(*high) << 4 | digit(*low)).collect()
+}

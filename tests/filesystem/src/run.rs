@@ -1,0 +1,267 @@
+//! Processes of one database after the other, each with its plan, and what is found after each.
+
+use crate::description::Backend;
+use crate::judgement::{Judgement, Said};
+use crate::mounted::Mounted;
+use crate::plan::{Effect, End, Plan, Step};
+use crate::service::Injected;
+use base::Random;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program that takes the orders of a process: `filesystem-torture`.
+    pub program: PathBuf,
+    /// The way to the kernel.
+    pub backend: Backend,
+    /// From which every plan is drawn.
+    pub seed: u64,
+    /// How many processes come to their end by a plan.
+    pub cuts: u64,
+}
+
+/// What a run has seen.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Kills.
+    pub kills: u64,
+    /// Power cuts.
+    pub power_cuts: u64,
+    /// Databases.
+    pub databases: u64,
+    /// Ends before the database was open.
+    pub before_open: u64,
+    /// How often everything was compared.
+    pub looks: u64,
+    /// Transactions acknowledged.
+    pub acknowledged: u64,
+    /// Requests served.
+    pub requests: u64,
+    /// Requests under way at an end.
+    pub under_way: u64,
+    /// Requests for room that was not there.
+    pub no_space: u64,
+    /// Requests hurt, by what they do and what became of them.
+    pub hurt: BTreeMap<(Step, &'static str), u64>,
+    /// The sorts of errors that processes met.
+    pub errors: BTreeSet<String>,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Replays the plans, not the course of events.
+    pub seed: u64,
+    /// Which process of the run, from 0, and of its database.
+    pub life: (u64, u64),
+    /// What happened to it.
+    pub plan: String,
+    /// Everything that is wrong.
+    pub wrong: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (run, database) = self.life;
+        writeln!(f, "seed {}, process {run} ({database} of its database): {}", self.seed, self.plan)?;
+        self.wrong.iter().take(12).try_for_each(|what| writeln!(f, "  {what}"))
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} power cuts and {} kills over {} databases ({} before they were open); compared {} times",
+            self.power_cuts, self.kills, self.databases, self.before_open, self.looks
+        )?;
+        writeln!(
+            f,
+            "{} transactions acknowledged; {} requests, {} under way at an end, {} without room",
+            self.acknowledged, self.requests, self.under_way, self.no_space
+        )?;
+        for ((step, effect), count) in &self.hurt {
+            writeln!(f, "  {effect:5} {step:?}: {count}")?;
+        }
+        write!(f, "errors met: {}", self.errors.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// Processes of one database, at most.
+const LIVES_MAX: u64 = 12;
+/// After this long a process has had its life, whatever it has not reached.
+const LIFE_MAX: Duration = Duration::from_millis(1_500);
+/// Whoever opens a database without any fault is done by then.
+const LOOK_MAX: Duration = Duration::from_secs(60);
+
+struct Process {
+    child: Child,
+    out: JoinHandle<Vec<String>>,
+    err: JoinHandle<String>,
+}
+
+/// Runs processes until so many have been cut.
+///
+/// # Errors
+/// What went wrong first.
+pub fn run(options: &Options, volume: &Mounted, mut told: impl FnMut(&Summary)) -> Result<Summary, Box<Failure>> {
+    let mut summary = Summary::default();
+    let mut random = Random::stream(options.seed, "lives");
+    while summary.kills + summary.power_cuts < options.cuts {
+        let name = format!("database-{}", summary.databases);
+        summary.databases += 1;
+        database(options, volume, &name, &mut random, &mut summary)?;
+        told(&summary);
+    }
+    Ok(summary)
+}
+
+fn database(
+    options: &Options,
+    volume: &Mounted,
+    name: &str,
+    random: &mut Random,
+    summary: &mut Summary,
+) -> Result<(), Box<Failure>> {
+    let seed = random.below(u64::MAX);
+    let mut judgement = Judgement::default();
+    let lives = random.between(3, LIVES_MAX);
+    for life in 0..=lives {
+        let cuts = summary.kills + summary.power_cuts;
+        let looks = life == lives || cuts == options.cuts;
+        let mut plan = Plan::draw(random, looks);
+        if looks {
+            (plan.at, plan.overtaken) = (u64::MAX, 0.0);
+        }
+        let orders = Orders { options, volume, name, seed, life, existing: judgement.created, looks };
+        let (lines, error, injected) = live(&orders, &plan);
+        let mut said = judgement.hear(&lines, &injected);
+        said.wrong.extend(error);
+        if looks && !said.closed {
+            said.wrong.push("nothing is in its way, and it does not come to its end".to_owned());
+        }
+        summary.note(&plan, &said, &injected, looks);
+        if !said.wrong.is_empty() {
+            let plan = format!("{plan:?}; {injected:?}");
+            return Err(Box::new(Failure { seed: options.seed, life: (cuts, life), plan, wrong: said.wrong }));
+        }
+        if looks {
+            break;
+        }
+    }
+    summary.looks += judgement.looks;
+    summary.acknowledged += judgement.acknowledged;
+    Ok(())
+}
+
+impl Summary {
+    fn note(&mut self, plan: &Plan, said: &Said, injected: &Injected, looks: bool) {
+        match plan.end {
+            _ if looks => {}
+            End::Kill => self.kills += 1,
+            End::PowerCut => self.power_cuts += 1,
+        }
+        self.before_open += u64::from(!said.opened);
+        self.requests += injected.requests;
+        self.under_way += injected.under_way;
+        self.no_space += injected.no_space;
+        for ((step, _, effect), count) in &injected.hurt {
+            let effect = match effect {
+                Effect::Error => "EIO",
+                Effect::Slow(_) => "slow",
+                Effect::Hung => "hung",
+            };
+            *self.hurt.entry((*step, effect)).or_default() += count;
+        }
+        self.errors.extend(said.errors.iter().cloned());
+    }
+}
+
+struct Orders<'a> {
+    options: &'a Options,
+    volume: &'a Mounted,
+    name: &'a str,
+    seed: u64,
+    life: u64,
+    existing: bool,
+    looks: bool,
+}
+
+/// Has a process live under the plan. Gives what it said, what it should not have done, and what was done to it.
+fn live(orders: &Orders<'_>, plan: &Plan) -> (Vec<String>, Option<String>, Injected) {
+    let over = orders.volume.begin(plan.clone());
+    let mut process = Process::start(orders);
+    let early = process.wait(&over, if orders.looks { LOOK_MAX } else { LIFE_MAX });
+    orders.volume.halt();
+    // SIGKILL: no destructor runs, nothing is flushed. It dies once its requests are answered.
+    let _ = process.child.kill();
+    let injected = orders.volume.end(plan.end);
+    let (lines, error) = process.finish();
+    let ended = lines.iter().any(|line| line.starts_with("unopened") || line == "closed");
+    let died = (early && !ended).then(|| format!("it ended by itself: {error}"));
+    let panicked = error.contains("panicked at").then(|| error.clone());
+    (lines, died.or(panicked), injected)
+}
+
+impl Process {
+    #[allow(clippy::disallowed_methods, reason = "what a process says is read beside it")]
+    fn start(orders: &Orders<'_>) -> Process {
+        let Orders { options, volume, name, seed, life, existing, looks } = orders;
+        let mut child = Command::new(&options.program)
+            .args(["process", options.backend.name(), &volume.path().display().to_string(), name])
+            .args([seed.to_string(), life.to_string(), existing.to_string(), looks.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program is there");
+        let out = BufReader::new(child.stdout.take().expect("piped"));
+        let mut err = child.stderr.take().expect("piped");
+        let out = std::thread::spawn(move || whole_lines(out));
+        let err = std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = err.read_to_string(&mut text);
+            text
+        });
+        Process { child, out, err }
+    }
+
+    /// Waits until its time has come; true if it has ended by itself.
+    fn wait(&mut self, over: &Receiver<()>, most: Duration) -> bool {
+        const LOOK: Duration = Duration::from_millis(10);
+        for _ in 0..most.as_millis() / LOOK.as_millis() {
+            if !matches!(over.recv_timeout(LOOK), Err(RecvTimeoutError::Timeout)) {
+                return false;
+            }
+            if self.child.try_wait().expect("it is our child").is_some() {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn finish(mut self) -> (Vec<String>, String) {
+        self.child.wait().expect("it is our child");
+        (self.out.join().expect("reads to the end"), self.err.join().expect("reads to the end"))
+    }
+}
+
+/// The lines that came whole: a number that lost its end would be another's.
+fn whole_lines(mut out: impl BufRead) -> Vec<String> {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        match out.read_line(&mut line) {
+            Ok(_) if line.ends_with('\n') => lines.push(line.trim_end().to_owned()),
+            _ => return lines,
+        }
+    }
+}
