@@ -12,6 +12,8 @@ pub(crate) struct Judgement {
     pub(crate) acknowledged: u64,
     /// How often everything was compared.
     pub(crate) looks: u64,
+    /// Whether its creation was cut off and is refused since: what it left on another device might be somebody's.
+    pub(crate) refused: bool,
 }
 
 /// What one process said.
@@ -71,6 +73,7 @@ impl Judgement {
                     }
                     judge(error, injected, &mut said);
                 }
+                ("unopened", _) if !self.created && rest.ends_with("give it an empty directory") => self.refused = true,
                 ("error" | "unopened", _) => judge(rest, injected, &mut said),
                 ("loaded", _) => {}
                 ("closed", _) => said.closed = true,

@@ -1,6 +1,7 @@
 use crate::front::Front;
 use crate::plan::{End, Plan};
 use crate::service::{Injected, Message, Service};
+use crate::volume::Volume;
 use fuser::{BackgroundSession, Config, MountOption};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,14 +23,22 @@ impl Mounted {
     ///
     /// # Errors
     /// The system's, if there is no `/dev/fuse` or this user may not mount.
-    #[allow(clippy::disallowed_methods, reason = "the volume has a thread of its own")]
     pub fn new(seed: u64) -> io::Result<Mounted> {
+        Mounted::with(move || Volume::new(seed), seed)
+    }
+
+    /// Mounts the volume that is made so, on the thread that will have it.
+    ///
+    /// # Errors
+    /// As [`Mounted::new`].
+    #[allow(clippy::disallowed_methods, reason = "the volume has a thread of its own")]
+    pub fn with(make: impl FnOnce() -> Volume + Send + 'static, seed: u64) -> io::Result<Mounted> {
         let directory = tempfile::tempdir()?;
         let (messages, received) = channel();
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("entresol-torture".into())];
         let session = fuser::spawn_mount(Front(messages.clone()), directory.path(), &config)?;
-        let service = std::thread::spawn(move || Service::new(seed).run(&received));
+        let service = std::thread::spawn(move || Service::new(make(), seed).run(&received));
         Ok(Mounted { directory, messages, session: Some(session), service: Some(service) })
     }
 

@@ -37,6 +37,8 @@ pub struct Summary {
     pub power_cuts: u64,
     /// Databases.
     pub databases: u64,
+    /// Databases whose creation was cut off and refused since, because of what it had left on another device.
+    pub refused: u64,
     /// Ends before the database was open.
     pub before_open: u64,
     /// How often everything was compared.
@@ -47,7 +49,7 @@ pub struct Summary {
     pub requests: u64,
     /// Requests under way at an end.
     pub under_way: u64,
-    /// Requests for room that was not there.
+    /// Requests for room that was limited.
     pub no_space: u64,
     /// Requests hurt, by what they do and what became of them.
     pub hurt: BTreeMap<(Step, &'static str), u64>,
@@ -80,8 +82,9 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} power cuts and {} kills over {} databases ({} before they were open); compared {} times",
-            self.power_cuts, self.kills, self.databases, self.before_open, self.looks
+            "{} power cuts and {} kills over {} databases ({} before they were open, {} creations refused since); \
+             compared {} times",
+            self.power_cuts, self.kills, self.databases, self.before_open, self.refused, self.looks
         )?;
         writeln!(
             f,
@@ -131,6 +134,10 @@ fn database(
     random: &mut Random,
     summary: &mut Summary,
 ) -> Result<(), Box<Failure>> {
+    for device in [name.to_owned(), format!("{name}-second")] {
+        std::fs::create_dir(volume.path().join(device)).expect("TEMPORARY");
+    }
+    std::fs::File::open(volume.path()).and_then(|d| d.sync_all()).expect("TEMPORARY");
     let seed = random.below(u64::MAX);
     let mut judgement = Judgement::default();
     let lives = random.between(3, LIVES_MAX);
@@ -145,7 +152,7 @@ fn database(
         let (lines, error, injected) = live(&orders, &plan);
         let mut said = judgement.hear(&lines, &injected);
         said.wrong.extend(error);
-        if looks && !said.closed {
+        if looks && !said.closed && !judgement.refused {
             said.wrong.push("nothing is in its way, and it does not come to its end".to_owned());
         }
         summary.note(&plan, &said, &injected, looks);
@@ -153,10 +160,11 @@ fn database(
             let plan = format!("{plan:?}; {injected:?}");
             return Err(Box::new(Failure { seed: options.seed, life: (cuts, life), plan, wrong: said.wrong }));
         }
-        if looks {
+        if looks || judgement.refused {
             break;
         }
     }
+    summary.refused += u64::from(judgement.refused);
     summary.looks += judgement.looks;
     summary.acknowledged += judgement.acknowledged;
     Ok(())

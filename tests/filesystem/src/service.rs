@@ -25,7 +25,7 @@ pub(crate) enum Message {
 pub struct Injected {
     /// Requests hurt, by what they do, the file and what became of them.
     pub hurt: BTreeMap<(Step, String, Effect), u64>,
-    /// Requests for room that was not there.
+    /// Requests for room that was not there, and questions how much there is where it is limited.
     pub no_space: u64,
     /// Requests that were under way at the end.
     pub under_way: u64,
@@ -68,9 +68,9 @@ const ENDLESS: u64 = 1 << 40;
 const NUMBER_BITS: u32 = 40;
 
 impl Service {
-    pub(crate) fn new(seed: u64) -> Service {
+    pub(crate) fn new(volume: Volume, seed: u64) -> Service {
         Service {
-            volume: Volume::new(seed),
+            volume,
             random: Random::stream(seed, "service"),
             plan: None,
             met: Vec::new(),
@@ -369,6 +369,8 @@ impl Service {
             Call::List { reply, .. } if fails => reply.error(Errno::EIO),
             Call::List { inode, offset, reply } => self.list(inode, offset, reply),
             Call::Room { reply } => {
+                // Some ask before they take, and do without.
+                self.injected.no_space += u64::from(self.volume.free().is_some());
                 let used = self.volume.used() / SECTOR;
                 let free = self.volume.free().unwrap_or(ENDLESS) / SECTOR;
                 reply.statfs(used + free, free, free, 1 << 20, 1 << 20, SECTOR as u32, 255, SECTOR as u32);

@@ -19,6 +19,8 @@ pub struct Volume {
     cuts: u64,
     /// The room for files' bytes, if it is limited.
     capacity: Option<u64>,
+    /// Whether syncs of files do what they say.
+    honest: bool,
 }
 
 pub(crate) type Result<T> = std::result::Result<T, Errno>;
@@ -78,7 +80,12 @@ impl Volume {
         let (driver, device) = machine(&media, seed);
         let root = Inode { name: "/".into(), node: Node::Directory(Directory::default()), handles: 1 };
         let (inodes, random) = (BTreeMap::from([(Volume::ROOT, root)]), Random::stream(seed, "volume"));
-        Volume { media, driver, device, random, inodes, next: Volume::ROOT + 1, cuts: 0, capacity: None }
+        Volume { media, driver, device, random, inodes, next: Volume::ROOT + 1, cuts: 0, capacity: None, honest: true }
+    }
+
+    /// A device that says that bytes are durable when they are not.
+    pub fn lying(self) -> Volume {
+        Volume { honest: false, ..self }
     }
 
     /// Limits the room for files' bytes to this many more than are used now, or to none.
@@ -198,18 +205,20 @@ impl Volume {
     /// Reads; short at the end of the file. With `fails` the device fails.
     ///
     /// # Errors
-    /// `EIO`, `EINVAL` if the extent is not aligned to sectors.
+    /// `EIO`.
     pub fn read(&mut self, number: u64, offset: u64, size: u64, fails: bool) -> Result<Vec<u8>> {
         let file = self.file(number)?;
-        let length = size.min(self.stored_length(number).saturating_sub(offset)) as usize;
-        aligned(offset, size)?;
-        if length == 0 {
+        let end = (offset + size).min(self.stored_length(number));
+        let first = offset / SECTOR * SECTOR;
+        if offset >= end {
             return Ok(Vec::new());
         }
+        let length = (end.next_multiple_of(SECTOR) - first) as usize;
         let buffer = Frame::allocate(1, length).remove(0);
-        let op = Op::Read { file, offset, length: length as u32, buffer, access: Access::Asynchronous };
+        let op = Op::Read { file, offset: first, length: length as u32, buffer, access: Access::Asynchronous };
         let (_, buffer) = self.perform(op, fails)?;
-        Ok(buffer.expect("a read brings its buffer back").to_vec())
+        let buffer = buffer.expect("a read brings its buffer back");
+        Ok(buffer[(offset - first) as usize..(end - first) as usize].to_vec())
     }
 
     /// Writes; durable at once if so asked, else once the file is synced. With `fails` the device fails, after some sectors.
@@ -219,7 +228,7 @@ impl Volume {
     pub fn write(&mut self, number: u64, offset: u64, data: &[u8], durable: bool, fails: bool) -> Result<()> {
         aligned(offset, data.len() as u64)?;
         self.admit(number, offset + data.len() as u64)?;
-        let op = self.write_op(number, offset, data, durable)?;
+        let op = self.write_op(number, offset, data, durable && self.honest)?;
         self.perform(op, fails).map(drop)
     }
 
@@ -252,7 +261,9 @@ impl Volume {
     /// `EIO`.
     pub fn sync(&mut self, number: u64, fails: bool) -> Result<()> {
         let file = self.file(number)?;
-        self.perform(Op::Sync { file }, fails)?;
+        if self.honest {
+            self.perform(Op::Sync { file }, fails)?;
+        }
         if let Node::File { cut_off, .. } = &mut self.inode_mut(number)?.node {
             *cut_off = None;
         }
