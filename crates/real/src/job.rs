@@ -134,7 +134,7 @@ fn open_with(options: &mut OpenOptions, path: &Path, direct: bool) -> io::Result
 }
 
 #[allow(clippy::disallowed_methods, reason = "this is the driver that the fence points to")]
-fn sync_directory(directory: &Path) -> io::Result<()> {
+pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 

@@ -1,9 +1,10 @@
 //! What a directory's file system is like.
 #![allow(unsafe_code)]
 
-use crate::fault::fault_of;
+use crate::fault::{fault_of, kind_of};
+use crate::job::sync_directory;
 use base::units::format_size;
-use driver::{DeviceTraits, Fault};
+use driver::{DeviceTraits, Fault, FaultKind};
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
@@ -37,9 +38,7 @@ impl Medium {
     /// A [`Fault`] naming the directory if it cannot be created, reached or written.
     pub(crate) fn probe(directory: &Path, direct: bool) -> Result<Medium, Fault> {
         let fail = |error: io::Error| fault_of(&format!("opening the directory '{}'", directory.display()), &error);
-        if !directory.is_dir() {
-            std::fs::create_dir_all(directory).map_err(fail)?;
-        }
+        create_durably(directory).map_err(fail)?;
         let path = CString::new(directory.as_os_str().as_bytes()).map_err(|error| fail(error.into()))?;
         let memory = is_memory(&path).map_err(fail)?;
         let buffered = match (direct, memory) {
@@ -61,6 +60,24 @@ impl Medium {
                 format!("writes are whole by {whole} (RWF_ATOMIC, offered up to {offered}, is not used)")
             }
         }
+    }
+}
+
+/// Creates what is missing of the path. Its name survives a power cut when this returns.
+fn create_durably(directory: &Path) -> io::Result<()> {
+    let parent = |of: &Path| of.parent().map(|parent| parent.join(".")).unwrap_or_else(|| of.to_owned());
+    let missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.join(".").is_dir()).collect();
+    std::fs::create_dir_all(directory)?;
+    missing.iter().try_for_each(|created| sync_directory(&parent(created)))?;
+    if !missing.is_empty() {
+        return Ok(());
+    }
+    // Whoever made it was perhaps killed before its name was durable. Not every parent can be synced by everybody.
+    match sync_directory(&parent(directory)) {
+        Err(error) if matches!(kind_of(error.raw_os_error().unwrap_or(0)), FaultKind::Device | FaultKind::NoSpace) => {
+            Err(error)
+        }
+        _ => Ok(()),
     }
 }
 

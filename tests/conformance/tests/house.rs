@@ -28,6 +28,10 @@ const BELOW: &[(&str, &[&str])] = &[
         ],
     ),
     ("conformance", &["driver", "base"]),
+    (
+        "filesystem",
+        &["torture", "entresol", "workload", "engine", "virtual", "real", "devices", "executor", "driver", "base"],
+    ),
 ];
 
 /// Crates that never name the world outside.

@@ -25,8 +25,10 @@ pub enum Step {
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
-    /// It fails with EIO.
+    /// It fails with EIO; of a write some sectors may have been written.
     Error,
+    /// A sync fails with EIO, and no later one tries again what it was to make durable.
+    Forgotten,
     /// It takes as long.
     Slow(Duration),
     /// It has no answer while the program lives.
@@ -46,6 +48,13 @@ pub struct Rule {
     pub count: u64,
     /// What becomes of them.
     pub effect: Effect,
+}
+
+impl Effect {
+    /// Whether the request fails.
+    pub fn is_error(self) -> bool {
+        matches!(self, Effect::Error | Effect::Forgotten)
+    }
 }
 
 /// How a life ends.
@@ -115,6 +124,8 @@ fn rule(random: &mut Random, effect: Effect) -> Rule {
     let (step, file) = *random.choose(&steps).expect("there are some");
     let rare = matches!(step, Step::Create | Step::Resize | Step::Remove | Step::SyncDirectory | Step::List);
     let first = if rare { random.between(1, 6) } else { 1 << random.below(8) };
+    let forgets = effect == Effect::Error && step == Step::Sync && random.chance(0.6);
+    let effect = if forgets { Effect::Forgotten } else { effect };
     let count = if random.chance(0.6) { 1 } else { u64::MAX };
     Rule { step, file, first, count, effect }
 }

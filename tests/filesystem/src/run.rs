@@ -92,7 +92,7 @@ impl fmt::Display for Summary {
             self.acknowledged, self.requests, self.under_way, self.no_space
         )?;
         for ((step, effect), count) in &self.hurt {
-            writeln!(f, "  {effect:5} {step:?}: {count}")?;
+            writeln!(f, "  {effect:14} {step:?}: {count}")?;
         }
         write!(f, "errors met: {}", self.errors.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
     }
@@ -134,10 +134,6 @@ fn database(
     random: &mut Random,
     summary: &mut Summary,
 ) -> Result<(), Box<Failure>> {
-    for device in [name.to_owned(), format!("{name}-second")] {
-        std::fs::create_dir(volume.path().join(device)).expect("TEMPORARY");
-    }
-    std::fs::File::open(volume.path()).and_then(|d| d.sync_all()).expect("TEMPORARY");
     let seed = random.below(u64::MAX);
     let mut judgement = Judgement::default();
     let lives = random.between(3, LIVES_MAX);
@@ -184,6 +180,7 @@ impl Summary {
         for ((step, _, effect), count) in &injected.hurt {
             let effect = match effect {
                 Effect::Error => "EIO",
+                Effect::Forgotten => "EIO, forgotten",
                 Effect::Slow(_) => "slow",
                 Effect::Hung => "hung",
             };

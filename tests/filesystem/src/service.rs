@@ -8,6 +8,7 @@ use fuser::{Errno, FileAttr, FileHandle, FileType, Generation, INodeNo};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant, UNIX_EPOCH};
+use virtual_driver::Injury;
 
 /// What the thread hears.
 pub(crate) enum Message {
@@ -36,7 +37,7 @@ pub struct Injected {
 impl Injected {
     /// Whether anything failed on purpose.
     pub fn errors(&self) -> u64 {
-        self.hurt.iter().filter(|((_, _, effect), _)| *effect == Effect::Error).map(|(_, count)| count).sum()
+        self.hurt.iter().filter(|((_, _, effect), _)| effect.is_error()).map(|(_, count)| count).sum()
     }
 }
 
@@ -44,7 +45,7 @@ impl Injected {
 struct Held {
     due: Option<Instant>,
     call: Call,
-    fails: bool,
+    injury: Option<Injury>,
 }
 
 pub(crate) struct Service {
@@ -116,7 +117,7 @@ impl Service {
     /// Takes a request in: it waits for its turn, for the end, or is answered at once.
     fn admit(&mut self, call: Call) {
         let Some((step, name)) = self.step(&call).filter(|_| !self.still) else {
-            return if self.still { self.hold(call, None, false) } else { self.answer(call, false) };
+            return if self.still { self.hold(call, None, None) } else { self.answer(call, None) };
         };
         self.injected.requests += 1;
         let (effect, overtaken) = self.struck(step, &name);
@@ -124,16 +125,21 @@ impl Service {
             *self.injected.hurt.entry((step, name, effect)).or_default() += 1;
         }
         let wait = match effect {
-            Some(Effect::Hung) => return self.hold_and_count(call, None, false),
+            Some(Effect::Hung) => return self.hold_and_count(call, None, None),
             Some(Effect::Slow(delay)) => delay,
             _ if self.random.chance(overtaken) => Duration::from_micros(self.random.below(OVERTAKEN_US_MAX)),
             _ => Duration::ZERO,
         };
-        self.hold_and_count(call, Some(now() + wait), effect == Some(Effect::Error));
+        let injury = match effect {
+            Some(Effect::Error) => Some(Injury::Fail),
+            Some(Effect::Forgotten) => Some(Injury::Forget { cached: false }),
+            _ => None,
+        };
+        self.hold_and_count(call, Some(now() + wait), injury);
     }
 
-    fn hold_and_count(&mut self, call: Call, due: Option<Instant>, fails: bool) {
-        self.hold(call, due, fails);
+    fn hold_and_count(&mut self, call: Call, due: Option<Instant>, injury: Option<Injury>) {
+        self.hold(call, due, injury);
         self.counted += 1;
         if let Some((plan, told)) = &self.plan
             && self.counted == plan.at
@@ -143,8 +149,8 @@ impl Service {
         }
     }
 
-    fn hold(&mut self, call: Call, due: Option<Instant>, fails: bool) {
-        self.held.push(Held { due, call, fails });
+    fn hold(&mut self, call: Call, due: Option<Instant>, injury: Option<Injury>) {
+        self.held.push(Held { due, call, injury });
     }
 
     /// What the plan does to this request, and the share of requests that others may overtake.
@@ -167,8 +173,8 @@ impl Service {
             let now = now();
             let due = self.held.iter().position(|held| held.due.is_some_and(|due| due <= now));
             let Some(index) = due else { return };
-            let Held { call, fails, .. } = self.held.remove(index);
-            self.answer(call, fails);
+            let Held { call, injury, .. } = self.held.remove(index);
+            self.answer(call, injury);
         }
     }
 
@@ -181,15 +187,15 @@ impl Service {
         // Whatever was under way may come in any order.
         while !held.is_empty() {
             let index = self.random.below(held.len() as u64) as usize;
-            let Held { call, fails, .. } = held.swap_remove(index);
+            let Held { call, injury, .. } = held.swap_remove(index);
             match (end, call) {
-                (End::Kill, call) => self.answer(call, fails),
+                (End::Kill, call) => self.answer(call, injury),
                 (End::PowerCut, Call::Write { inode, offset, data, reply, .. }) => {
                     under_way.extend(self.number(inode).ok().map(|number| (number, offset, data)));
                     reply.error(Errno::EIO);
                 }
                 // Of what else was under way, the device had done some.
-                (End::PowerCut, call) if self.random.chance(0.5) => self.answer(call, false),
+                (End::PowerCut, call) if self.random.chance(0.5) => self.answer(call, None),
                 (End::PowerCut, call) => drop(call),
             }
         }
@@ -282,7 +288,8 @@ impl Service {
     }
 
     /// Does what is asked, or fails it, and tells the kernel.
-    fn answer(&mut self, call: Call, fails: bool) {
+    fn answer(&mut self, call: Call, injury: Option<Injury>) {
+        let fails = injury.is_some();
         let failing = |result: Result<()>| if fails { Err(Errno::EIO) } else { result };
         let empty = |reply: fuser::ReplyEmpty, result: Result<()>| match result {
             Ok(()) => reply.ok(),
@@ -339,14 +346,14 @@ impl Service {
                 reply.ok();
             }
             Call::Read { inode, offset, size, reply } => {
-                match self.number(inode).and_then(|number| self.volume.read(number, offset, size, fails)) {
+                match self.number(inode).and_then(|number| self.volume.read(number, offset, size, injury)) {
                     Ok(bytes) => reply.data(&bytes),
                     Err(error) => reply.error(error),
                 }
             }
             Call::Write { inode, offset, data, durable, reply } => {
                 let number = self.number(inode);
-                let written = number.and_then(|number| self.volume.write(number, offset, &data, durable, fails));
+                let written = number.and_then(|number| self.volume.write(number, offset, &data, durable, injury));
                 match self.noting(written) {
                     Ok(()) => reply.written(data.len() as u32),
                     Err(error) => reply.error(error),
@@ -358,7 +365,7 @@ impl Service {
                 empty(reply, self.noting(reserved));
             }
             Call::Sync { inode, reply } => {
-                empty(reply, self.number(inode).and_then(|number| self.volume.sync(number, fails)));
+                empty(reply, self.number(inode).and_then(|number| self.volume.sync(number, injury)));
             }
             Call::SyncDirectory { inode, reply } => {
                 // A failed sync leaves the names as they are: lost or kept at a cut.

@@ -3,7 +3,7 @@ use base::Random;
 use driver::{Access, DeviceId, Driver, Fault, FaultKind, FileId, Frame, Op, Output, Token};
 use fuser::Errno;
 use std::collections::BTreeMap;
-use virtual_driver::{FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
+use virtual_driver::{FaultPlan, Hardware, Injury, Media, Options, PowerCut, VirtualDriver};
 
 /// Directories and files on the virtual driver's media, and what a power cut does to each: of a file that was not synced,
 /// writes are lost, kept or torn and its growth is lost or kept; of a directory that was not synced, names are lost or kept.
@@ -202,11 +202,11 @@ impl Volume {
         self.forget_nameless();
     }
 
-    /// Reads; short at the end of the file. With `fails` the device fails.
+    /// Reads; short at the end of the file. An injury may strike it.
     ///
     /// # Errors
     /// `EIO`.
-    pub fn read(&mut self, number: u64, offset: u64, size: u64, fails: bool) -> Result<Vec<u8>> {
+    pub fn read(&mut self, number: u64, offset: u64, size: u64, injury: Option<Injury>) -> Result<Vec<u8>> {
         let file = self.file(number)?;
         let end = (offset + size).min(self.stored_length(number));
         let first = offset / SECTOR * SECTOR;
@@ -216,20 +216,27 @@ impl Volume {
         let length = (end.next_multiple_of(SECTOR) - first) as usize;
         let buffer = Frame::allocate(1, length).remove(0);
         let op = Op::Read { file, offset: first, length: length as u32, buffer, access: Access::Asynchronous };
-        let (_, buffer) = self.perform(op, fails)?;
+        let (_, buffer) = self.perform(op, injury)?;
         let buffer = buffer.expect("a read brings its buffer back");
         Ok(buffer[(offset - first) as usize..(end - first) as usize].to_vec())
     }
 
-    /// Writes; durable at once if so asked, else once the file is synced. With `fails` the device fails, after some sectors.
+    /// Writes; durable at once if so asked, else once the file is synced. An injury may strike it.
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`, `EINVAL` if the extent is not aligned to sectors.
-    pub fn write(&mut self, number: u64, offset: u64, data: &[u8], durable: bool, fails: bool) -> Result<()> {
+    pub fn write(
+        &mut self,
+        number: u64,
+        offset: u64,
+        data: &[u8],
+        durable: bool,
+        injury: Option<Injury>,
+    ) -> Result<()> {
         aligned(offset, data.len() as u64)?;
         self.admit(number, offset + data.len() as u64)?;
         let op = self.write_op(number, offset, data, durable && self.honest)?;
-        self.perform(op, fails).map(drop)
+        self.perform(op, injury).map(drop)
     }
 
     /// Sets a file's length; durable once it is synced.
@@ -243,11 +250,11 @@ impl Volume {
             self.admit(number, length)?;
             // Its last sector stands for the growth: lost or kept with it, durable with it.
             let op = self.write_op(number, length - SECTOR, &[0; SECTOR as usize], false)?;
-            return self.perform(op, false).map(drop);
+            return self.perform(op, None).map(drop);
         }
         if length < present {
-            let bytes = self.read(number, length, present - length, false)?;
-            self.perform(Op::Resize { file, length, prewrite: false }, false)?;
+            let bytes = self.read(number, length, present - length, None)?;
+            self.perform(Op::Resize { file, length, prewrite: false }, None)?;
             if let Node::File { cut_off, .. } = &mut self.inode_mut(number)?.node {
                 *cut_off = Some(CutOff { length, bytes });
             }
@@ -255,14 +262,14 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes a file's bytes and length durable. With `fails` the device fails.
+    /// Makes a file's bytes and length durable. An injury may strike it.
     ///
     /// # Errors
     /// `EIO`.
-    pub fn sync(&mut self, number: u64, fails: bool) -> Result<()> {
+    pub fn sync(&mut self, number: u64, injury: Option<Injury>) -> Result<()> {
         let file = self.file(number)?;
         if self.honest {
-            self.perform(Op::Sync { file }, fails)?;
+            self.perform(Op::Sync { file }, injury)?;
         }
         if let Node::File { cut_off, .. } = &mut self.inode_mut(number)?.node {
             *cut_off = None;
@@ -308,7 +315,7 @@ impl Volume {
         for (number, CutOff { length, bytes }) in cut_off {
             let is_here = self.inodes.contains_key(&number) && self.stored_length(number) == length;
             if is_here && self.random.chance(0.5) {
-                self.write(number, length, &bytes, true, false).expect("it had this length before");
+                self.write(number, length, &bytes, true, None).expect("it had this length before");
             }
         }
     }
@@ -342,14 +349,14 @@ impl Volume {
                 self.inodes.remove(&number);
                 if !directory {
                     let op = Op::Remove { device: self.device, name: stored(number) };
-                    self.perform(op, false).expect("what is not open can be removed");
+                    self.perform(op, None).expect("what is not open can be removed");
                 }
             }
         }
     }
 
     fn open_stored(&mut self, number: u64, create: bool) -> Result<FileId> {
-        match self.perform(Op::Open { device: self.device, name: stored(number), create }, false)? {
+        match self.perform(Op::Open { device: self.device, name: stored(number), create }, None)? {
             (Output::Opened { file, .. }, _) => Ok(file),
             _ => unreachable!("an open answers with the file"),
         }
@@ -372,11 +379,11 @@ impl Volume {
         if growth > 0 && self.free().is_some_and(|free| growth > free) { Err(Errno::ENOSPC) } else { Ok(()) }
     }
 
-    fn perform(&mut self, op: Op, fails: bool) -> Result<(Output, Option<Frame>)> {
+    fn perform(&mut self, op: Op, injury: Option<Injury>) -> Result<(Output, Option<Frame>)> {
         let mut done = Vec::new();
         self.driver.submit(Token(0), op);
-        if fails {
-            self.driver.fail(Token(0));
+        if let Some(injury) = injury {
+            self.driver.strike(Token(0), injury);
         }
         while done.is_empty() {
             self.driver.park(None, &mut done).expect("the power is there");
