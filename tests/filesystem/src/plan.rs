@@ -84,7 +84,7 @@ pub struct Plan {
 impl Plan {
     /// Draws a plan; nothing but its end hurts where `gentle`.
     pub fn draw(random: &mut Random, gentle: bool) -> Plan {
-        let magnitude = random.between(3, 11);
+        let magnitude = random.between(4, 12);
         let end = if random.chance(0.3) { End::Kill } else { End::PowerCut };
         let at = random.between(1 << (magnitude - 1), 1 << magnitude);
         let overtaken = *random.choose(&[0.0, 0.1, 0.5]).expect("three shares");
