@@ -3,7 +3,7 @@
 use crate::Kind;
 use crate::coverage::pairs;
 use crate::isolation::Contention;
-use crate::spill;
+use crate::{partitions, spill};
 use base::Random;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use engine::buffer::replacement::Policy;
@@ -68,7 +68,9 @@ pub struct Configuration {
     pub debit_clients: usize,
     /// Clients that each change their own records.
     pub record_clients: usize,
-    /// How many different keys such a client uses.
+    /// Clients that each create, load and change their own partitions.
+    pub partition_clients: usize,
+    /// How many different keys a client with records of its own uses.
     pub keys: u64,
     /// The longest value in bytes.
     pub value_max: u64,
@@ -179,6 +181,7 @@ impl Configuration {
             accounts: random.between(10, 150),
             debit_clients,
             record_clients,
+            partition_clients: if contention.is_some() { 0 } else { partitions::clients(seed) },
             keys: if tiny { 60 } else { random.between(5, 60) },
             value_max: if capacity < 1 << 20 { 4_000 } else { 20_000 },
             long_transactions: if tiny {

@@ -25,6 +25,7 @@ pub mod history;
 mod isolation;
 pub mod ledger;
 mod life;
+mod partitions;
 mod plan;
 mod procedure;
 mod records;

@@ -5,14 +5,14 @@ use crate::adversary::{Adversary, Phase, Scene};
 use crate::coverage::pairs;
 use crate::plan::Plan;
 use crate::procedure::procedures;
-use crate::stage::Stage;
+use crate::stage::{After, Stage};
 use crate::truth::Truth;
-use crate::{Configuration, debit_credit, isolation, records, spill, verify};
+use crate::{Configuration, debit_credit, isolation, partitions, records, spill, verify};
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Halt;
 use engine::server::{self, TransactionServer};
-use engine::{Database, Error, Result, Settings, hierarchy, log};
+use engine::{Database, Error, PartitionSpec, Result, Settings, hierarchy, log};
 use executor::{Executor, Order};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,6 +54,9 @@ pub struct Ended {
 
 /// How long clients may take, in virtual nanoseconds.
 const WORK_MAX_NS: u64 = 60 * SECOND_NS;
+
+/// How often the creation of a partition is tried: more often than operations fail in a life.
+const CREATIONS_MAX: u64 = 1;
 
 /// Lives one life.
 pub fn live(world: &World, life: u64, plan: Plan, purpose: Purpose) -> Ended {
@@ -114,7 +117,11 @@ fn machine(world: &World, life: u64, plan: Plan, scene: &Rc<Scene>) -> Executor 
 async fn act(stage: &Rc<Stage>, purpose: Purpose) {
     let Some(database) = open(stage).await else { return };
     stage.scene.phase.set(Phase::Running);
-    let known = async { prepare(stage, &database).await && verify::contents(stage, &database).await };
+    let known = async {
+        prepare(stage, &database).await
+            && verify::contents(stage, &database).await
+            && partitions::contents(stage, &database).await
+    };
     match within(&stage.executor, WORK_MAX_NS, known).await {
         Some(true) => {}
         Some(false) => return,
@@ -200,8 +207,7 @@ async fn prepare(stage: &Stage, database: &Database) -> bool {
                 stage.wrong(format!("partition '{name}' is lost"));
                 return false;
             }
-            if let Err(error) = database.create_partition(spec).await {
-                stage.judge(&error, "creating a partition");
+            if !create(stage, database, &spec).await {
                 return false;
             }
         }
@@ -215,6 +221,17 @@ async fn prepare(stage: &Stage, database: &Database) -> bool {
         stage.truth.borrow_mut().loaded = true;
     }
     true
+}
+
+/// Creates a partition, again if that fails; false if the life is over.
+async fn create(stage: &Stage, database: &Database, spec: &PartitionSpec) -> bool {
+    for _ in 0..CREATIONS_MAX {
+        let Err(error) = database.create_partition(spec.clone()).await else { return true };
+        if stage.judge(&error, "creating a partition") == After::Reopen {
+            return false;
+        }
+    }
+    false
 }
 
 /// What a row holds besides its balance.
@@ -270,6 +287,9 @@ async fn work(stage: &Rc<Stage>, database: &Database, random: &mut Random) {
     }
     for number in 0..configuration.record_clients {
         employ(stage, records::client(Rc::clone(stage), database.clone(), number));
+    }
+    for number in 0..configuration.partition_clients {
+        employ(stage, partitions::client(Rc::clone(stage), database.clone(), number));
     }
     if configuration.spills {
         employ(stage, spill::client(Rc::clone(stage), database.clone()));

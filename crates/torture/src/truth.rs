@@ -2,8 +2,9 @@
 
 use crate::history::History;
 use crate::ledger::Ledger;
+use crate::partitions::Known;
 use crate::records::Owner;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of the database's contents, from one life to the next.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +19,8 @@ pub struct Truth {
     pub ledger: Ledger,
     /// The records, by client.
     pub owners: Vec<Owner>,
+    /// The partitions that clients create themselves, by name.
+    pub own: BTreeMap<String, Known>,
     /// What clients that meet on few records were shown.
     pub history: History,
     /// Transactions acknowledged, of all kinds.

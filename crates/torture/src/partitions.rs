@@ -1,0 +1,26 @@
+//! Clients that create, load and use partitions of every organization beside the others, each client its own. What was done
+//! to a partition and not answered leaves several states that it may be in: each life compares.
+
+mod client;
+mod held;
+mod known;
+mod read;
+mod shape;
+mod transaction;
+
+pub use client::client;
+pub use known::Known;
+pub use read::contents;
+
+use base::Random;
+
+/// How many such clients a seed has.
+pub fn clients(seed: u64) -> usize {
+    let random = &mut Random::stream(seed, "partitions");
+    if random.chance(0.2) { random.between(1, 2) as usize } else { 0 }
+}
+
+/// The names that a client's partitions have, one after another.
+fn name(client: usize, number: u64) -> String {
+    format!("own-{client}-{number}")
+}

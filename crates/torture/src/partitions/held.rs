@@ -1,0 +1,71 @@
+//! A snapshot that is held while partitions are created, loaded and changed.
+
+use super::client::Client;
+use super::known::difference;
+use super::read::{find, read, with_known};
+use super::shape::{Contents, Shape};
+use crate::stage::After;
+use base::PartitionId;
+use engine::{Result, Snapshot};
+use std::rc::Rc;
+
+/// A snapshot, and what it must show.
+pub struct Held {
+    snapshot: Snapshot,
+    then: Vec<Then>,
+}
+
+/// A partition at the moment of a snapshot, unless it was absent.
+struct Then {
+    name: String,
+    present: Option<(PartitionId, Rc<Shape>)>,
+}
+
+impl Client {
+    /// Looks at what is held, and takes a new snapshot now and then.
+    pub(super) async fn look_back(&mut self) -> After {
+        let result = match self.held.take() {
+            Some(held) => self.compare_held(held).await,
+            None => self.hold().await,
+        };
+        result.map_or_else(|error| self.stage.judge(&error, "reading the past of a partition"), |()| After::Retry)
+    }
+
+    async fn hold(&mut self) -> Result<()> {
+        let snapshot = self.database.snapshot().await?;
+        let mut then = Vec::new();
+        for name in self.usable_names() {
+            match with_known(&self.stage, &name, |known| known.state().cloned()) {
+                Some(Some(shape)) => {
+                    let Some(partition) = find(&self.database, &name) else { continue };
+                    then.push(Then { name, present: Some((partition.id(), shape)) });
+                }
+                Some(None) => then.push(Then { name, present: None }),
+                None => {}
+            }
+        }
+        self.held = Some(Held { snapshot, then });
+        Ok(())
+    }
+
+    async fn compare_held(&mut self, held: Held) -> Result<()> {
+        let Held { mut snapshot, then } = held;
+        for Then { name, present } in &then {
+            let Some(partition) = find(&self.database, name) else { continue };
+            // Nothing of a partition that was created later is seen.
+            let expected = match present {
+                Some((id, shape)) if *id == partition.id() => shape.contents.clone(),
+                _ => Contents::new(),
+            };
+            let found = read(&self.stage, &mut snapshot, &partition).await?;
+            if found != expected {
+                let what = difference(&expected, &found);
+                self.stage.wrong(format!("a snapshot of '{name}' at {} moves: it {what}", snapshot.moment()));
+            }
+        }
+        if self.random.chance(0.7) {
+            self.held = Some(Held { snapshot, then });
+        }
+        Ok(())
+    }
+}

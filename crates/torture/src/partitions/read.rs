@@ -1,0 +1,170 @@
+//! Reading all of a partition, and comparing it with what is known.
+
+use super::known::Known;
+use super::shape::{Contents, arrival, group, stored_key};
+use crate::stage::Stage;
+use engine::catalog::{Organization, Partition};
+use engine::{Database, Direction, Error, PartitionSpec, Result, Snapshot, Transaction};
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::rc::Rc;
+
+/// The partition of this name, if there is one.
+pub fn find(database: &Database, name: &str) -> Option<Rc<Partition>> {
+    database.partitions().into_iter().find(|partition| partition.name == name)
+}
+
+/// What a partition was created as.
+pub fn spec_of(partition: &Partition) -> PartitionSpec {
+    let spec = PartitionSpec::new(&partition.name, partition.organization, partition.locking);
+    let record = partition.schema.as_ref().map(|schema| schema.record.clone());
+    PartitionSpec { device: partition.device.clone(), record, ..spec }
+}
+
+fn number_of(key: &[u8]) -> u64 {
+    key.try_into().map_or(u64::MAX, u64::from_be_bytes)
+}
+
+/// All that a snapshot sees of a partition.
+pub async fn read(stage: &Stage, snapshot: &mut Snapshot, partition: &Partition) -> Result<Contents> {
+    let (id, mut found) = (partition.id(), Contents::new());
+    let mut twice = None;
+    let mut keep = |number: u64, value: &[u8]| {
+        if found.insert(number, value.into()).is_some() {
+            twice = Some(number);
+        }
+        true
+    };
+    match partition.organization {
+        Organization::Direct { objects, .. } => {
+            for number in 0..objects {
+                let object = snapshot.read_object(id, number, <[u8]>::to_vec).await?;
+                if object.iter().any(|byte| *byte != 0) {
+                    keep(number, &object);
+                }
+            }
+        }
+        Organization::BTree => {
+            let mut cursor = snapshot.cursor(id, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+            while let Some((key, value)) = snapshot.next(&mut cursor).await? {
+                keep(number_of(&key), &value);
+            }
+        }
+        Organization::Append { .. } | Organization::Set { arrivals: true, .. } => {
+            snapshot.scan_appended(id, |_, record| keep(arrival(record), record)).await?;
+        }
+        Organization::Set { .. } => {
+            snapshot.scan_set(id, |key, value| keep(number_of(key), value)).await?;
+        }
+    }
+    if let Some(number) = twice {
+        stage.wrong(format!("record {number} of '{}' is there twice", partition.name));
+    }
+    if partition.schema.is_some() {
+        compare_index(stage, snapshot, partition, &found).await?;
+    }
+    Ok(found)
+}
+
+/// The secondary index shows the same records in its order.
+async fn compare_index(stage: &Stage, snapshot: &mut Snapshot, partition: &Partition, found: &Contents) -> Result<()> {
+    let (mut shown, mut groups) = (Contents::new(), Vec::new());
+    let keep = |key: &[u8], value: &[u8]| {
+        shown.insert(number_of(key), value.into());
+        groups.push(group(value));
+        true
+    };
+    snapshot.range(partition.id(), 0, (Bound::Unbounded, Bound::Unbounded), keep).await?;
+    if shown != *found || groups.len() != found.len() || !groups.is_sorted() {
+        let (records, name) = (found.len(), &partition.name);
+        stage.wrong(format!("the index of '{name}' shows {} of {records} records: {groups:?}", groups.len()));
+    }
+    Ok(())
+}
+
+/// All that a transaction with locks sees, if the partition has keys or numbers.
+async fn read_locked(tx: &mut Transaction, partition: &Partition, expected: &Contents) -> Result<Contents> {
+    let (id, mut found) = (partition.id(), Contents::new());
+    match partition.organization {
+        Organization::Direct { objects, .. } => {
+            for number in 0..objects {
+                let object = tx.read_object(id, number, <[u8]>::to_vec).await?;
+                if object.iter().any(|byte| *byte != 0) {
+                    found.insert(number, object.into());
+                }
+            }
+        }
+        Organization::BTree => {
+            let mut cursor = tx.cursor(id, Bound::Unbounded, Bound::Unbounded, Direction::Backward);
+            while let Some((key, value)) = tx.next(&mut cursor).await? {
+                found.insert(number_of(&key), value.into());
+            }
+        }
+        Organization::Set { arrivals: false, .. } => {
+            for number in expected.keys() {
+                if let Some(value) = tx.get(id, &stored_key(*number)).await? {
+                    found.insert(*number, value.into());
+                }
+            }
+        }
+        Organization::Append { .. } | Organization::Set { .. } => {
+            tx.scan_appended(id, |_, record| {
+                found.insert(arrival(record), record.into());
+                true
+            })
+            .await?;
+        }
+    }
+    Ok(found)
+}
+
+/// Compares every partition that is there with what is known; false if the life is over. To be called while nobody works.
+pub async fn contents(stage: &Stage, database: &Database) -> bool {
+    if stage.configuration.partition_clients == 0 {
+        return true;
+    }
+    match compare_all(stage, database).await {
+        Ok(()) => {}
+        Err(error @ Error::BufferExhausted { .. }) => stage.wrong(format!("reading partitions alone: {error}")),
+        Err(error) => {
+            stage.judge(&error, "reading all partitions");
+            return false;
+        }
+    }
+    !stage.over.get()
+}
+
+async fn compare_all(stage: &Stage, database: &Database) -> Result<()> {
+    let names: BTreeSet<String> = stage.truth.borrow().own.keys().cloned().collect();
+    for partition in database.partitions() {
+        let name = &partition.name;
+        if !names.contains(name) && !stage.truth.borrow().partitions.contains(name) {
+            stage.wrong(format!("partition '{name}' is there and nobody created it"));
+        }
+    }
+    let mut snapshot = database.snapshot().await?;
+    let mut tx = database.begin().await?;
+    for name in &names {
+        let settled = match find(database, name) {
+            Some(partition) => {
+                let found = read(stage, &mut snapshot, &partition).await?;
+                let locked = read_locked(&mut tx, &partition, &found).await?;
+                if locked != found {
+                    let what = super::known::difference(&found, &locked);
+                    stage.wrong(format!("a snapshot of '{name}' is not what a transaction reads: {what}"));
+                }
+                with_known(stage, name, |known| known.settle(&spec_of(&partition), &found))
+            }
+            None => with_known(stage, name, Known::settle_absent),
+        };
+        if let Err(what) = settled {
+            stage.wrong(format!("partition '{name}': {what}"));
+        }
+    }
+    tx.commit().await
+}
+
+/// Hands what is known of a partition to `change`.
+pub fn with_known<T>(stage: &Stage, name: &str, change: impl FnOnce(&mut Known) -> T) -> T {
+    change(stage.truth.borrow_mut().own.entry(name.to_owned()).or_default())
+}

@@ -1,0 +1,176 @@
+//! What a partition is made of: its organization, and records that a number tells apart.
+
+use crate::configuration::SEGMENT_SIZE;
+use base::Random;
+use engine::PartitionSpec;
+use engine::catalog::{Locking, Organization};
+use engine::organization::append;
+use engine::page::HEADER_SIZE;
+use engine::set::{FieldType, FieldValue, RecordType};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Records by number, as they are stored. Objects of a direct partition that are all zeros are left out.
+pub type Contents = BTreeMap<u64, Rc<[u8]>>;
+
+/// How a partition's records are found, and what they look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A b-tree.
+    Tree,
+    /// Objects found by number.
+    Direct,
+    /// Records in the order of their arrival; each begins with its number.
+    Append,
+    /// A set.
+    Set,
+    /// A set of arrivals; each record begins with its number.
+    Arrivals,
+    /// A set of typed records with a secondary index.
+    Typed,
+}
+
+/// A partition that is there, or may be.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    pub kind: Kind,
+    pub spec: PartitionSpec,
+    pub contents: Contents,
+}
+
+/// A typed record has so many bytes besides its filler, at most.
+const TYPED_OVERHEAD: usize = 40;
+
+/// What the header of a segment, that of a record and a key of eight bytes take of it, in bytes.
+const SEGMENT_OVERHEAD: usize = 64 + 16 + 8;
+
+impl Kind {
+    const ALL: [Kind; 6] = [Kind::Tree, Kind::Direct, Kind::Append, Kind::Set, Kind::Arrivals, Kind::Typed];
+
+    /// Whether a partition of this kind can be loaded at once.
+    pub fn is_loaded(self) -> bool {
+        matches!(self, Kind::Tree | Kind::Set | Kind::Typed)
+    }
+
+    /// Whether its records stay as they were added, at the end.
+    pub fn is_appended(self) -> bool {
+        matches!(self, Kind::Append | Kind::Arrivals)
+    }
+
+    /// A random partition of this name and of some kind.
+    pub fn draw(name: &str, page_size: usize, random: &mut Random) -> Shape {
+        let kind = *random.choose(&Kind::ALL).expect("there are some");
+        let set = |arrivals| Organization::Set { arrivals, segment_size: SEGMENT_SIZE, reserve_percent: 10 };
+        let any = *random.choose(&[Locking::None, Locking::Page, Locking::Record]).expect("there are some");
+        let spec = match kind {
+            Kind::Tree => PartitionSpec::b_tree(name),
+            Kind::Direct => {
+                let room = page_size - HEADER_SIZE;
+                let record_size = random.between(8, (room as u64).min(200)) as u32;
+                let blocking_factor = (room as u32 / record_size).min(random.between(1, 8) as u32);
+                let objects = random.between(1, 40);
+                let locking = if random.chance(0.5) { Locking::Record } else { Locking::Page };
+                PartitionSpec::new(name, Organization::Direct { objects, blocking_factor, record_size }, locking)
+            }
+            Kind::Append => {
+                let blocking_factor = *random.choose(&[0, 0, 1, 3]).expect("there are some");
+                PartitionSpec::new(name, Organization::Append { blocking_factor }, any)
+            }
+            Kind::Set => PartitionSpec::new(name, set(false), Locking::Record),
+            Kind::Arrivals => {
+                let locking = if any == Locking::Page { Locking::Record } else { any };
+                PartitionSpec::new(name, set(true), locking)
+            }
+            Kind::Typed => {
+                let spec = PartitionSpec::new(name, set(false), Locking::Record).record(typed());
+                spec.secondary("by_group", &["group"])
+            }
+        };
+        let device = if random.chance(0.3) { "flash" } else { "disk" };
+        Shape { kind, spec: PartitionSpec { device: device.into(), ..spec }, contents: Contents::new() }
+    }
+}
+
+impl Shape {
+    /// The same with other contents.
+    pub fn with(&self, contents: Contents) -> Shape {
+        Shape { contents, ..self.clone() }
+    }
+
+    /// How many objects it has, if they are found by number.
+    pub fn objects(&self) -> u64 {
+        match self.spec.organization {
+            Organization::Direct { objects, .. } => objects,
+            _ => 0,
+        }
+    }
+
+    /// The longest value in bytes that its record may have within a page, or a segment.
+    pub fn length_max(&self, page_size: usize) -> usize {
+        match self.kind {
+            Kind::Tree => engine::organization::b_tree::value_len_max(page_size, 8),
+            Kind::Direct => self.object_size(),
+            Kind::Append => append::length_max(page_size),
+            Kind::Set | Kind::Arrivals | Kind::Typed => SEGMENT_SIZE as usize - SEGMENT_OVERHEAD,
+        }
+    }
+
+    fn object_size(&self) -> usize {
+        match self.spec.organization {
+            Organization::Direct { record_size, .. } => record_size as usize,
+            _ => 0,
+        }
+    }
+
+    /// A value of about `length` bytes for the record of this number.
+    pub fn value(&self, number: u64, length: usize, random: &mut Random) -> Rc<[u8]> {
+        let fill = |random: &mut Random, length: usize| {
+            let mut bytes = vec![0; length];
+            random.fill(&mut bytes);
+            bytes
+        };
+        match self.kind {
+            Kind::Tree | Kind::Set => fill(random, length).into(),
+            Kind::Direct => {
+                let mut object = fill(random, self.object_size());
+                // No object is all zeros: those are the ones that nobody has written.
+                object[0] |= 1;
+                object.into()
+            }
+            Kind::Append | Kind::Arrivals => {
+                let mut record = number.to_be_bytes().to_vec();
+                record.extend_from_slice(&fill(random, length.saturating_sub(8)));
+                record.into()
+            }
+            Kind::Typed => {
+                let filler = fill(random, length.saturating_sub(TYPED_OVERHEAD));
+                let fields = [FieldValue::U32(random.below(5) as u32), FieldValue::Bytes(&filler)];
+                let mut record = Vec::new();
+                typed().encode(&fields, &mut record).expect("it is of the type");
+                record.into()
+            }
+        }
+    }
+}
+
+/// The number of a record that begins with it.
+pub fn arrival(record: &[u8]) -> u64 {
+    record.first_chunk().map_or(u64::MAX, |first| u64::from_be_bytes(*first))
+}
+
+/// The key of a record.
+pub fn stored_key(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+/// The group of a typed record: where the secondary index has it.
+pub fn group(record: &[u8]) -> Option<u32> {
+    match typed().decode(record, 0).ok()? {
+        FieldValue::U32(group) => Some(group),
+        _ => None,
+    }
+}
+
+fn typed() -> RecordType {
+    RecordType::new([("group", FieldType::U32), ("filler", FieldType::Bytes)]).expect("different names")
+}

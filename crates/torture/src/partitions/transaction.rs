@@ -1,0 +1,248 @@
+//! Transactions on a client's own partitions: records near the limits of pages and segments, and now and then changes nearly
+//! as large as the log.
+
+use super::client::Client;
+use super::known::difference;
+use super::read::with_known;
+use super::shape::{Contents, Kind, Shape, stored_key};
+use crate::abandon::at_most;
+use crate::debit_credit::roll_back;
+use crate::stage::After;
+use base::PartitionId;
+use engine::{Error, Isolation, Result, Transaction};
+use std::rc::Rc;
+
+/// A partition that a transaction changes.
+struct Changed {
+    name: String,
+    id: PartitionId,
+    shape: Rc<Shape>,
+    /// What is there now, as the transaction sees it.
+    contents: Contents,
+}
+
+/// What a transaction has done.
+struct Work {
+    changed: Vec<Changed>,
+    /// Bytes of values written.
+    written: u64,
+    /// Whether it writes as much as it may.
+    is_large: bool,
+}
+
+const LEVELS: [Isolation; 4] =
+    [Isolation::Serializable, Isolation::Serializable, Isolation::Snapshot, Isolation::ReadCommitted];
+
+impl Client {
+    /// One transaction on this partition, and perhaps others.
+    pub(super) async fn transact(&mut self, name: &str) -> After {
+        let mut names = vec![name.to_owned()];
+        if self.random.chance(0.4) {
+            names.extend(self.random.choose(&self.usable_names()).filter(|other| *other != name).cloned());
+        }
+        let mut changed = Vec::new();
+        for name in names {
+            let state = with_known(&self.stage, &name, |known| {
+                known.is_used = true;
+                known.state().cloned()
+            });
+            let Some(Some(shape)) = state else { continue };
+            let Some(id) = self.number_of(&name) else { return After::Reopen };
+            let contents = shape.contents.clone();
+            changed.push(Changed { name, id, shape, contents });
+        }
+        let level = *self.random.choose(&LEVELS).expect("there are some");
+        let mut tx = match self.database.begin_at(level).await {
+            Ok(tx) => tx,
+            Err(error) => return self.stage.judge(&error, "begin"),
+        };
+        let capacity = self.stage.configuration.settings.log.capacity;
+        let is_large = false;
+        let bytes_max = if is_large { self.random.between(capacity / 8, 5 * capacity / 4) } else { u64::MAX };
+        let changes_max = if is_large { 300 } else { self.random.between(1, 8) };
+        let mut work = Work { changed, written: 0, is_large };
+        for _ in 0..changes_max {
+            let polls = if self.random.chance(0.01) { self.random.between(1, 4) } else { u64::MAX };
+            match at_most(polls, self.change(&mut tx, &mut work)).await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    if self.judge(&error, &work, "changing a partition") == After::Reopen {
+                        return After::Reopen;
+                    }
+                    return self.undo(tx).await;
+                }
+                None => return self.undo(tx).await,
+            }
+            if self.stage.over.get() {
+                return After::Reopen;
+            }
+            if work.written > bytes_max {
+                break;
+            }
+        }
+        if self.random.chance(0.15) { self.undo(tx).await } else { self.commit(tx, work).await }
+    }
+
+    /// A transaction that is large beside the log may be told that it is too large; nobody else may.
+    fn judge(&self, error: &Error, work: &Work, doing: &str) -> After {
+        if self.is_too_large(error, work) { After::Retry } else { self.stage.judge(error, doing) }
+    }
+
+    fn is_too_large(&self, error: &Error, work: &Work) -> bool {
+        let capacity = self.stage.configuration.settings.log.capacity;
+        matches!(error, Error::LogFull { .. }) && work.is_large && work.written > capacity / 16
+    }
+
+    async fn undo(&mut self, tx: Transaction) -> After {
+        let stage = Rc::clone(&self.stage);
+        if roll_back(&stage, tx, &mut self.random).await { After::Retry } else { After::Reopen }
+    }
+
+    async fn commit(&mut self, tx: Transaction, work: Work) -> After {
+        let failed = self.database.log().failure().is_some();
+        let polls = if self.random.chance(0.08) { self.random.between(1, 4) } else { u64::MAX };
+        for changed in &work.changed {
+            with_known(&self.stage, &changed.name, |known| known.may_become(Some(changed.after())));
+        }
+        match at_most(polls, tx.commit()).await {
+            Some(Ok(())) => {
+                for changed in &work.changed {
+                    with_known(&self.stage, &changed.name, |known| known.is(Some(changed.after())));
+                }
+                self.stage.truth.borrow_mut().acknowledged += 1;
+                if failed && work.changed.iter().any(|changed| changed.shape.contents != changed.contents) {
+                    self.stage.wrong("a transaction on partitions commits though the log has failed");
+                }
+                After::Retry
+            }
+            Some(Err(error)) if error.is_conflict() || self.is_too_large(&error, &work) => {
+                for changed in work.changed {
+                    with_known(&self.stage, &changed.name, |known| known.is(Some(changed.shape)));
+                }
+                After::Retry
+            }
+            Some(Err(error)) => {
+                self.avoid(work);
+                self.stage.judge(&error, "commit")
+            }
+            None => {
+                self.avoid(work);
+                After::Retry
+            }
+        }
+    }
+
+    /// Whether the commit was made the next restart tells.
+    fn avoid(&mut self, work: Work) {
+        self.avoided.extend(work.changed.into_iter().map(|changed| changed.name));
+    }
+
+    /// One call.
+    async fn change(&mut self, tx: &mut Transaction, work: &mut Work) -> Result<()> {
+        let index = self.random.below(work.changed.len() as u64) as usize;
+        let changed = &mut work.changed[index];
+        let (kind, objects) = (changed.shape.kind, changed.shape.objects());
+        if kind.is_appended() {
+            let number = changed.contents.last_key_value().map_or(0, |(last, _)| last + 1);
+            let value = self.value(changed, number, work.is_large);
+            if self.fits(tx.append(changed.id, &value).await.map(|_| ()), changed, &value)? {
+                work.written += value.len() as u64;
+                changed.contents.insert(number, value);
+            }
+            return Ok(());
+        }
+        let number = match kind {
+            Kind::Direct => self.random.below(objects),
+            _ => self.random.below(30.max(changed.contents.len() as u64)),
+        };
+        let value = self.value(changed, number, work.is_large);
+        let key = stored_key(number);
+        let reads = self.random.below(8);
+        if kind == Kind::Direct {
+            if reads < 2 {
+                let found = tx.read_object(changed.id, number, <[u8]>::to_vec).await?;
+                let found = found.iter().any(|byte| *byte != 0).then_some(found);
+                return self.compare(changed, number, found);
+            }
+            tx.modify_object(changed.id, number, |object| object.copy_from_slice(&value)).await?;
+            work.written += value.len() as u64;
+            changed.contents.insert(number, value);
+            return Ok(());
+        }
+        match if work.is_large { 7 } else { reads } {
+            0 => {
+                let deleted = tx.delete(changed.id, &key).await?;
+                if deleted != changed.contents.remove(&number).is_some() {
+                    self.stage.wrong(format!("a delete of record {number} of '{}' says {deleted}", changed.name));
+                }
+            }
+            1 => {
+                let found = tx.get(changed.id, &key).await?;
+                self.compare(changed, number, found)?;
+            }
+            2 => {
+                let inserted = match tx.insert(changed.id, &key, &value).await {
+                    Err(Error::Duplicate(_)) if changed.contents.contains_key(&number) => return Ok(()),
+                    inserted => self.fits(inserted, changed, &value)?,
+                };
+                if inserted && changed.contents.insert(number, value).is_some() {
+                    self.stage.wrong(format!("an insert replaced record {number} of '{}'", changed.name));
+                }
+            }
+            _ => {
+                if self.fits(tx.put(changed.id, &key, &value).await, changed, &value)? {
+                    work.written += value.len() as u64;
+                    changed.contents.insert(number, value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A value for the record of this number: short, or near the limit of a page or a segment, or beyond it.
+    fn value(&mut self, changed: &Changed, number: u64, is_large: bool) -> Rc<[u8]> {
+        let configuration = &self.stage.configuration;
+        let limit = changed.shape.length_max(configuration.settings.buffer.page_size) as u64;
+        let long = if changed.shape.kind == Kind::Tree { configuration.value_max.min(8_000) } else { limit };
+        let length = match self.random.below(24) {
+            _ if is_large => self.random.between(long / 2, long),
+            0 | 1 => limit.saturating_sub(self.random.below(3)),
+            2 => limit + self.random.between(1, 3),
+            3 => self.random.between(0, long),
+            _ => self.random.between(0, limit.min(120)),
+        };
+        changed.shape.value(number, length as usize, &mut self.random)
+    }
+
+    /// Whether a value was taken; one over the limit is refused, and the transaction goes on.
+    fn fits(&self, result: Result<()>, changed: &Changed, value: &[u8]) -> Result<bool> {
+        let limit = changed.shape.length_max(self.stage.configuration.settings.buffer.page_size);
+        let is_over = changed.shape.kind != Kind::Tree && value.len() > limit;
+        match result {
+            Err(Error::TooLarge { .. }) if is_over => Ok(false),
+            Ok(()) if is_over => {
+                self.stage.wrong(format!("'{}' takes a value of {} bytes", changed.name, value.len()));
+                Ok(true)
+            }
+            result => result.map(|()| true),
+        }
+    }
+
+    fn compare(&self, changed: &Changed, number: u64, found: Option<Vec<u8>>) -> Result<()> {
+        let expected = changed.contents.get(&number);
+        if found.as_deref() != expected.map(|value| &value[..]) {
+            let found: Contents = found.into_iter().map(|value| (number, value.into())).collect();
+            let expected: Contents = expected.into_iter().map(|value| (number, Rc::clone(value))).collect();
+            let what = difference(&expected, &found);
+            self.stage.wrong(format!("a transaction on '{}' reads another record: it {what}", changed.name));
+        }
+        Ok(())
+    }
+}
+
+impl Changed {
+    /// The partition as the transaction leaves it.
+    fn after(&self) -> Rc<Shape> {
+        Rc::new(self.shape.with(self.contents.clone()))
+    }
+}
