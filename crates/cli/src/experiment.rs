@@ -1,5 +1,6 @@
 //! `entresol experiment`: an experiment of the user's own.
 
+mod head;
 mod point;
 mod runs;
 mod view;
@@ -12,8 +13,9 @@ use crate::progress::Progress;
 use crate::{Failure, print};
 use clap::Args;
 use entresol::configuration::Configuration;
+use papers::Extent;
 use papers::outcome::Results;
-use papers::{Extent, report};
+use papers::report::{self, Head};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -59,9 +61,9 @@ impl Output {
     }
 
     /// Writes the report, if one is asked for, and says where.
-    pub fn write(&self, page: impl FnOnce() -> String, results: &Results) -> Result<(), Failure> {
+    pub fn write(&self, page: impl FnOnce(&Head) -> String, results: &Results) -> Result<(), Failure> {
         let Some(directory) = &self.report else { return Ok(()) };
-        let file = write_report(directory, &page(), &report::to_json(results))?;
+        let file = write_report(directory, &page(&head::head(self.extent())), &report::to_json(results))?;
         eprintln!("report: {}", file.display());
         Ok(())
     }
@@ -78,7 +80,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     progress.warn(&Vec::from_iter(warnings));
     let results = run_all(vec![experiment], &progress)?;
     progress.finish();
-    arguments.output.write(|| report::experiments(&results), &results)?;
+    arguments.output.write(|head| report::experiments(head, &results), &results)?;
     print(&if arguments.output.json { to_json(&results) } else { text(&results) })
 }
 

@@ -40,12 +40,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let progress = Progress::start("reproduce");
     let results = run_all(experiments, &progress)?;
     progress.finish();
-    let (claims, answers) = (study.claims(&results), study.answers(&results));
-    arguments.output.write(|| report::study(study, &claims, &answers, &results), &results)?;
+    let claims = study::judge(study, &results, arguments.output.extent());
+    let answers = study.answers(&results);
+    arguments.output.write(|head| report::study(head, study, &claims, &answers, &results), &results)?;
     let failures = failures(&results);
     if arguments.output.json {
-        let json =
-            serde_json::json!({"study": study.id(), "claims": claims, "answers": answers, "failed_runs": failures});
+        let json = serde_json::json!({
+            "study": study.id(), "claims": claims, "tables": study.tables(&results), "answers": answers,
+            "failed_runs": failures,
+        });
         return print(&serde_json::to_string_pretty(&json).expect("claims hold nothing that JSON cannot"));
     }
     print(&text(study, &claims, &answers, &failures))
@@ -75,19 +78,21 @@ fn text(study: &dyn Study, claims: &[Claim], answers: &[papers::Answer], failure
             Some([low, high]) => format!("{} [{}, {}]", claim.ours, figure(low), figure(high)),
             None => claim.ours.clone(),
         };
-        vec![claim.id.clone(), claim.verdict().word().to_owned(), claim.paper.clone(), ours]
+        vec![claim.id.clone(), claim.verdict.word().to_owned(), claim.paper.clone(), ours]
     });
     parts.push(table(&["claim", "", "paper", "here [90 % interval]"], 4, rows));
     for claim in claims {
-        parts.push(wrapped(&format!("{} {}: {}\n{}", claim.id, claim.verdict().word(), claim.claim, claim.reason)));
+        parts.push(wrapped(&format!("{} {}: {}\n{}", claim.id, claim.verdict.word(), claim.claim, claim.reason)));
     }
     for answer in answers {
         parts.push(wrapped(&format!("{}\n{}", answer.question, answer.answer)));
     }
     parts.extend(failures.iter().map(|failure| wrapped(&format!("Failed: {failure}"))));
-    let count = |verdict| claims.iter().filter(|claim| claim.verdict() == verdict).count();
-    let [holds, differs, missing] = [Verdict::Holds, Verdict::Differs, Verdict::NotRun].map(count);
-    parts.push(format!("{} claims: {holds} hold, {differs} differ, {missing} not run", claims.len()));
+    let count = |verdict: Verdict| {
+        let count = claims.iter().filter(|claim| claim.verdict == verdict).count();
+        format!("{count} {}", verdict.word())
+    };
+    parts.push(format!("{} claims: {}", claims.len(), Verdict::ALL.map(count).join(", ")));
     parts.join("\n\n")
 }
 

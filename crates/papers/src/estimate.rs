@@ -1,8 +1,9 @@
 //! A measured figure with its confidence interval, and what follows from several of them.
 
+use crate::Verdict;
 use base::statistics::Interval;
 use base::units::grouped_decimal;
-use std::ops::{Add, Div, Mul, Sub};
+use std::ops::{Add, Div, Mul, RangeInclusive, Sub};
 
 /// A mean with half the width of its 90 % confidence interval. Sums and quotients take their parts as independent, and the
 /// interval of a quotient to first order.
@@ -48,6 +49,27 @@ impl Estimate {
     /// The interval's ends.
     pub fn interval(&self) -> Option<[f64; 2]> {
         self.half_width.map(|width| [self.mean - width, self.mean + width])
+    }
+
+    /// Whether the figure lies in a range: it does if its whole interval does, it does not if none of its interval does, and else
+    /// that is undecided. Without an interval the mean decides.
+    pub fn within(self, range: RangeInclusive<f64>) -> Verdict {
+        let [low, high] = self.interval().unwrap_or([self.mean; 2]);
+        match (range.contains(&low) && range.contains(&high), high < *range.start() || low > *range.end()) {
+            (true, _) => Verdict::Holds,
+            (_, true) => Verdict::Differs,
+            _ => Verdict::Undecided,
+        }
+    }
+
+    /// Whether the figure is at least this; see [`Estimate::within`].
+    pub fn at_least(self, limit: f64) -> Verdict {
+        self.within(limit..=f64::INFINITY)
+    }
+
+    /// Whether the figure is at most this; see [`Estimate::within`].
+    pub fn at_most(self, limit: f64) -> Verdict {
+        self.within(f64::NEG_INFINITY..=limit)
     }
 
     /// Whether this is the greater figure by more than chance explains: the interval of the difference lies above zero.

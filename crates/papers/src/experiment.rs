@@ -92,8 +92,10 @@ pub struct Axis {
     pub name: String,
     /// Its places in ascending order as they were written, with their labels.
     pub values: Vec<(f64, String)>,
-    /// Whether the labels are names of things rather than numbers.
+    /// Whether the labels are names of things rather than quantities.
     pub named: bool,
+    /// Whether equal ratios take equal room on it: the values grow by about the same factor, or `axis` says so.
+    pub is_logarithmic: bool,
 }
 
 /// One output to plot.
@@ -109,6 +111,23 @@ pub struct Output {
     pub y_max: Option<f64>,
     /// Of an output that is a table: at which place of the abscissa its composition is shown; `None`: in the middle.
     pub at: Option<f64>,
+    /// The picture or table of the paper that shows the same, such as "figure 4.1".
+    pub figure: Option<String>,
+    /// `[[paper]]`: values that the paper gives.
+    pub marks: Vec<Mark>,
+}
+
+/// A value that the paper gives for a place of a curve.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// The curve.
+    pub line: String,
+    /// The place on the abscissa.
+    pub x: f64,
+    /// The value, in the unit of the plot.
+    pub y: f64,
+    /// Where the paper says so.
+    pub source: String,
 }
 
 /// One run of an experiment.
@@ -163,6 +182,6 @@ impl Output {
             _ => (1.0, ""),
         };
         let label = named.unwrap_or_else(|| format!("{}{unit}", path.replace(['_', '.'], " ")));
-        Output { path: path.to_owned(), label, factor, y_max: None, at: None }
+        Output { path: path.to_owned(), label, factor, y_max: None, at: None, figure: None, marks: Vec::new() }
     }
 }

@@ -10,7 +10,7 @@ mod tpc_b;
 #[cfg(test)]
 mod tests;
 
-use crate::{Answer, Claim, Results, Study};
+use crate::{Answer, Claim, Results, Study, Table};
 
 /// The study.
 pub(crate) struct Lee2008;
@@ -87,6 +87,10 @@ impl Study for Lee2008 {
     fn claims(&self, results: &Results) -> Vec<Claim> {
         let parts = [commit::claims, tpc_b::claims, rollback::claims, temporary::claims, machine::claims];
         parts.iter().flat_map(|claims| claims(results)).collect()
+    }
+
+    fn tables(&self, results: &Results) -> Vec<Table> {
+        commit::tables(results).into_iter().chain(tpc_b::tables(results)).collect()
     }
 
     fn answers(&self, results: &Results) -> Vec<Answer> {

@@ -18,7 +18,7 @@ mod system_m_1988;
 pub use estimate::Estimate;
 pub use experiment::{Experiment, ExperimentError, Extent};
 pub use outcome::{Outcome, Results};
-pub use study::{Answer, Claim, STUDIES, Study, Verdict};
+pub use study::{Answer, Cell, Claim, Row, STUDIES, Study, Table, Verdict};
 
 /// The configurations that an experiment may name as its `base`, besides files.
 const BASES: [(&str, &str); 3] = [

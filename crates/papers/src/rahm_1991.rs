@@ -12,7 +12,7 @@ mod trace;
 #[cfg(test)]
 mod tests;
 
-use crate::{Answer, Claim, Results, Study};
+use crate::{Answer, Claim, Results, Study, Table};
 
 /// The study.
 pub(crate) struct Rahm1991;
@@ -79,6 +79,10 @@ impl Study for Rahm1991 {
             contention::claims,
         ];
         sections.iter().flat_map(|claims| claims(results)).collect()
+    }
+
+    fn tables(&self, results: &Results) -> Vec<Table> {
+        caching::tables(results)
     }
 
     fn answers(&self, results: &Results) -> Vec<Answer> {

@@ -1,6 +1,6 @@
 //! Studies that can be reproduced: experiments, and what a paper claims of them.
 
-use crate::{Estimate, Results};
+use crate::{Estimate, Extent, Results};
 use serde::Serialize;
 
 /// A paper's study. A new one is one file that implements this, and one line in [`STUDIES`].
@@ -11,7 +11,7 @@ use serde::Serialize;
 /// let rahm = study::named("rahm-1991").expect("it is one of them");
 /// println!("{}: {} experiments", rahm.source(), rahm.experiments().len());
 /// let claims = rahm.claims(&Results::default());
-/// assert!(claims.iter().all(|claim| claim.verdict() == Verdict::NotRun), "nothing was run yet");
+/// assert!(claims.iter().all(|claim| claim.verdict == Verdict::NotRun), "nothing was run yet");
 /// ```
 pub trait Study: Sync {
     /// Its name, such as `rahm-1991`.
@@ -29,6 +29,12 @@ pub trait Study: Sync {
     /// Each claim of the paper, judged by what came out.
     fn claims(&self, results: &Results) -> Vec<Claim>;
 
+    /// Tables of the paper, beside what came out. Without runs their cells are empty.
+    fn tables(&self, results: &Results) -> Vec<Table> {
+        let _ = results;
+        Vec::new()
+    }
+
     /// The questions that the paper asks, answered by what came out.
     fn answers(&self, results: &Results) -> Vec<Answer>;
 }
@@ -42,25 +48,67 @@ pub fn named(id: &str) -> Option<&'static dyn Study> {
     STUDIES.into_iter().find(|study| study.id() == id)
 }
 
+/// The claims of a study, judged by what came out; of those that were not run it is said whether the extent left them out.
+pub fn judge(study: &dyn Study, results: &Results, extent: Extent) -> Vec<Claim> {
+    let has_failed = |name: &String| results.trial(name).is_some_and(|trial| trial.failures().next().is_some());
+    let mut claims = study.claims(results);
+    for claim in claims.iter_mut().filter(|claim| claim.verdict == Verdict::NotRun) {
+        if extent == Extent::Quick && !claim.experiments.iter().any(has_failed) {
+            claim.reason = "not in the quick run".to_owned();
+        }
+    }
+    claims
+}
+
 /// Whether what a paper says is found here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// It is.
     Holds,
     /// It is not.
     Differs,
+    /// The interval of the figure that decides reaches over the limit.
+    Undecided,
+    /// It follows from a parameter that was calibrated on it, or from another claim: shown, and not counted.
+    Calibrated,
     /// The run that would tell failed or was not made.
     NotRun,
 }
 
 impl Verdict {
+    /// Every verdict, in the order in which they are counted.
+    pub const ALL: [Verdict; 5] =
+        [Verdict::Holds, Verdict::Differs, Verdict::Undecided, Verdict::Calibrated, Verdict::NotRun];
+
     /// The verdict as a word.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
             Verdict::Differs => "differs",
+            Verdict::Undecided => "undecided",
+            Verdict::Calibrated => "calibrated",
             Verdict::NotRun => "not run",
         }
+    }
+
+    /// What several conditions say together: one that differs decides, then one that is undecided.
+    pub fn all(verdicts: impl IntoIterator<Item = Verdict>) -> Verdict {
+        let mut all = Verdict::Holds;
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Differs => return Verdict::Differs,
+                Verdict::Undecided => all = Verdict::Undecided,
+                Verdict::Holds | Verdict::Calibrated | Verdict::NotRun => {}
+            }
+        }
+        all
+    }
+}
+
+impl From<bool> for Verdict {
+    fn from(holds: bool) -> Verdict {
+        if holds { Verdict::Holds } else { Verdict::Differs }
     }
 }
 
@@ -71,9 +119,10 @@ impl Verdict {
 ///
 /// let ours = Estimate::of(&[1.9, 2.0, 2.1]);
 /// let claim = Claim::new("R-1", "group commit doubles throughput", "2")
-///     .judged(ours.with_unit("times"), (ours.mean - 2.0).abs() < 0.3, "the same within 15 %")
+///     .judged(ours.with_unit("times"), ours.within(1.7..=2.3), "the same within 15 %")
 ///     .with_interval(ours);
-/// assert_eq!((claim.verdict(), claim.ours.as_str()), (Verdict::Holds, "2.00 times"));
+/// assert_eq!((claim.verdict, claim.ours.as_str()), (Verdict::Holds, "2.00 times"));
+/// assert_eq!(ours.within(2.05..=2.3), Verdict::Undecided, "the interval reaches over the limit");
 /// ```
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
@@ -88,23 +137,26 @@ pub struct Claim {
     /// The 90 % confidence interval of ours, in the unit of `ours`; `None` (null) where no single figure decides or one run
     /// alone gave it.
     pub interval: Option<[f64; 2]>,
-    /// Whether the claim holds; `None` (null) if it was not run.
-    pub holds: Option<bool>,
+    /// Whether the claim holds.
+    pub verdict: Verdict,
     /// Why it differs, or how the verdict was reached.
     pub reason: String,
+    /// The experiments by which it is judged.
+    pub experiments: Vec<String>,
 }
 
 impl Claim {
     /// A claim about which nothing is known yet.
     pub fn new(id: &str, claim: &str, paper: &str) -> Claim {
-        let reason = "a run that it needs failed or does not exist".to_owned();
+        let reason = "a run that it needs failed".to_owned();
         let [id, claim, paper] = [id, claim, paper].map(str::to_owned);
-        Claim { id, claim, paper, ours: "-".to_owned(), interval: None, holds: None, reason }
+        let (ours, verdict) = ("-".to_owned(), Verdict::NotRun);
+        Claim { id, claim, paper, ours, interval: None, verdict, reason, experiments: Vec::new() }
     }
 
     /// Judged: what was found, whether that agrees, and how the verdict was reached.
-    pub fn judged(self, ours: impl Into<String>, holds: bool, reason: impl Into<String>) -> Claim {
-        Claim { ours: ours.into(), holds: Some(holds), reason: reason.into(), ..self }
+    pub fn judged(self, ours: impl Into<String>, verdict: impl Into<Verdict>, reason: impl Into<String>) -> Claim {
+        Claim { ours: ours.into(), verdict: verdict.into(), reason: reason.into(), ..self }
     }
 
     /// With the interval of the figure that decides.
@@ -117,13 +169,72 @@ impl Claim {
         judge(self.clone()).unwrap_or(self)
     }
 
-    /// Whether it holds.
-    pub fn verdict(&self) -> Verdict {
-        match self.holds {
-            Some(true) => Verdict::Holds,
-            Some(false) => Verdict::Differs,
-            None => Verdict::NotRun,
+    /// Not to be counted where it holds, because it holds by calibration or follows from another claim, as `why` says. Where it
+    /// does not hold even so, that counts.
+    pub fn calibrated(mut self, why: &str) -> Claim {
+        if self.verdict == Verdict::Holds {
+            self.verdict = Verdict::Calibrated;
         }
+        self.reason = format!("{} {why}", self.reason).trim().to_owned();
+        self
+    }
+
+    /// With one more experiment by which it is judged.
+    pub fn seen_in(mut self, experiment: &str) -> Claim {
+        self.experiments.push(experiment.to_owned());
+        self
+    }
+}
+
+/// A table of a paper, with what came out here beside each of its cells.
+#[derive(Clone, Debug, Serialize)]
+pub struct Table {
+    /// Its name in the list of claims, or a word.
+    pub id: String,
+    /// What it shows, with the unit, and which table of the paper it is.
+    pub title: String,
+    /// The names of its columns of figures.
+    pub columns: Vec<String>,
+    /// Its rows.
+    pub rows: Vec<Row>,
+    /// How many places its figures have.
+    pub places: usize,
+}
+
+/// A row of a [`Table`].
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// A cell for each column.
+    pub cells: Vec<Cell>,
+}
+
+/// A cell of a [`Table`].
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Cell {
+    /// The mean that came out; `None` (null) if the run is missing.
+    pub ours: Option<f64>,
+    /// Half the width of its 90 % confidence interval.
+    pub half_width90: Option<f64>,
+    /// The paper's figure.
+    pub paper: Option<f64>,
+    /// How far they may be apart, if that was asked.
+    pub tolerance: Option<f64>,
+}
+
+impl Cell {
+    /// A figure beside the paper's.
+    pub fn new(ours: Option<Estimate>, paper: f64) -> Cell {
+        let half_width90 = ours.and_then(|ours| ours.half_width);
+        Cell { ours: ours.map(|ours| ours.mean), half_width90, paper: Some(paper), tolerance: None }
+    }
+
+    /// Whether it is as near to the paper's as was asked; `None` if nothing was asked or it is missing.
+    pub fn verdict(&self) -> Option<Verdict> {
+        let (ours, paper, tolerance) = (self.ours?, self.paper?, self.tolerance?);
+        let ours = Estimate { mean: ours, half_width: self.half_width90 };
+        Some(ours.within(paper - tolerance..=paper + tolerance))
     }
 }
 

@@ -11,7 +11,7 @@ mod throughput;
 mod tests;
 
 use crate::outcome::Trial;
-use crate::{Answer, Claim, Estimate, Results, Study};
+use crate::{Answer, Claim, Estimate, Results, Study, Table};
 
 /// The study.
 pub(crate) struct SystemM1988;
@@ -112,6 +112,10 @@ impl Study for SystemM1988 {
     fn claims(&self, results: &Results) -> Vec<Claim> {
         let parts = [throughput::claims, locks::claims, response::claims, machine::claims, stable_versions::claims];
         parts.iter().flat_map(|claims| claims(results)).collect()
+    }
+
+    fn tables(&self, results: &Results) -> Vec<Table> {
+        throughput::tables(results)
     }
 
     fn answers(&self, results: &Results) -> Vec<Answer> {

@@ -2,7 +2,7 @@
 
 use super::document::{Document, overlay, set};
 use super::setting::{self, Sources};
-use super::{Axis, Experiment, ExperimentError, Extent, Output, Point, ReadFile};
+use super::{Axis, Experiment, ExperimentError, Extent, Mark, Output, Point, ReadFile};
 use base::units::{grouped_decimal, parse_duration_ns, parse_size};
 use entresol::configuration::Problem;
 use toml::{Table, Value};
@@ -19,6 +19,8 @@ struct Vary {
     parameters: Vec<String>,
     name: String,
     steps: Vec<Step>,
+    /// Whether its axis is to be logarithmic; `None`: if its values grow so.
+    logarithmic: Option<bool>,
 }
 
 /// One of a parameter's values.
@@ -36,7 +38,7 @@ pub(super) fn experiment(
     read_file: ReadFile<'_>,
 ) -> Result<Experiment, ExperimentError> {
     let document = Document::parse(file, text)?;
-    let mut known = vec!["title", "about", "base", "outputs", "series", "vary", "quick"];
+    let mut known = vec!["title", "about", "base", "outputs", "series", "vary", "quick", "paper"];
     known.extend(TREES);
     only(&document, "", "an experiment", &known)?;
     only(&document, "quick", "[quick]", &setting::RUN_KEYS)?;
@@ -80,8 +82,10 @@ pub(super) fn experiment(
     let name = stem.strip_suffix(".toml").unwrap_or(stem).to_owned();
     let title = text_at(&document, "title")?.unwrap_or_else(|| name.clone());
     let about = text_at(&document, "about")?.unwrap_or_default();
-    let outputs = read_outputs(&document, outputs)?;
-    Ok(Experiment { name, title, about, x: axis(x), lines, outputs, points })
+    let mut outputs = read_outputs(&document, outputs)?;
+    let x = axis(&document, x)?;
+    paper(&document, &x, &lines, &mut outputs)?;
+    Ok(Experiment { name, title, about, x, lines, outputs, points })
 }
 
 /// What every run begins with: the base configuration under the experiment's own tables.
@@ -150,7 +154,7 @@ fn vary(
     extent: Extent,
 ) -> Result<Vary, ExperimentError> {
     let path = format!("vary.{index}");
-    only(document, &path, "[[vary]]", &["parameter", "values", "quick", "labels", "name", "unit"])?;
+    only(document, &path, "[[vary]]", &["parameter", "values", "quick", "labels", "name", "unit", "axis"])?;
     let at = |key: &str| format!("{path}.{key}");
     let parameters = series.iter().map(|(name, _)| parameter(document, &at("parameter"), name));
     let parameters: Vec<String> = parameters.collect::<Result<_, _>>()?;
@@ -192,7 +196,16 @@ fn vary(
         steps.push(Step { value, number, label });
     }
     let name = text_at(document, &at("name"))?.unwrap_or_else(|| parameters[0].clone());
-    Ok(Vary { parameters, name, steps })
+    let logarithmic = match text_at(document, &at("axis"))?.as_deref() {
+        None => None,
+        Some("linear") => Some(false),
+        Some("logarithmic") => Some(true),
+        Some(other) => {
+            let problem = Problem::Conflict(format!("there is no axis '{other}'"));
+            return Err(document.at_value(&at("axis"), problem, "linear, logarithmic", None));
+        }
+    };
+    Ok(Vary { parameters, name, steps, logarithmic })
 }
 
 /// The parameter that stands at `path` for the series of this name.
@@ -275,13 +288,84 @@ fn parameters<'a>(x: &'a Vary, others: &'a [Vary], series: usize) -> Vec<&'a str
     std::iter::once(x).chain(others).map(|vary| vary.parameters[series].as_str()).collect()
 }
 
-fn axis(x: Vary) -> Axis {
-    let named = x.steps.iter().any(|step| step.number.is_none());
-    let place = |(index, step): (usize, Step)| {
-        let number = if named { None } else { step.number };
-        (number.unwrap_or(index as f64), step.label)
-    };
-    Axis { name: x.name, named, values: x.steps.into_iter().enumerate().map(place).collect() }
+/// The abscissa: of numbers, of sizes or durations that are written with their units, or of names.
+fn axis(document: &Document, x: Vary) -> Result<Axis, ExperimentError> {
+    let quantities: Option<Vec<f64>> =
+        x.steps.iter().map(|step| step.number.or_else(|| quantity(&step.label))).collect();
+    let named = quantities.is_none();
+    let numbers = quantities.unwrap_or_else(|| (0..x.steps.len()).map(|index| index as f64).collect());
+    let is_logarithmic = !named && x.logarithmic.unwrap_or_else(|| crate::plot::grows_by_a_factor(&numbers));
+    if is_logarithmic && numbers.iter().any(|number| *number <= 0.0) {
+        let problem = Problem::Conflict("a logarithmic axis has no place for zero and less".to_owned());
+        return Err(document.at_value("vary.0.axis", problem, "linear, or values above zero", None));
+    }
+    let values = numbers.into_iter().zip(x.steps).map(|(number, step)| (number, step.label)).collect();
+    Ok(Axis { name: x.name, named, is_logarithmic, values })
+}
+
+/// A size in bytes or a duration in nanoseconds.
+fn quantity(label: &str) -> Option<f64> {
+    if !label.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
+    }
+    parse_size(label).or_else(|_| parse_duration_ns(label)).ok().map(|number| number as f64)
+}
+
+/// Gives the outputs the values of the paper.
+fn paper(document: &Document, x: &Axis, lines: &[String], outputs: &mut [Output]) -> Result<(), ExperimentError> {
+    for index in 0..elements(document, "paper")? {
+        let at = |key: &str| format!("paper.{index}.{key}");
+        only(document, &format!("paper.{index}"), "[[paper]]", &["output", "line", "source", "points"])?;
+        let text = |key: &str| {
+            let missing = || {
+                let problem = Problem::Conflict(format!("[[paper]] has no '{key}'"));
+                document.at_key(&format!("paper.{index}"), problem, "output, line, source, points", None)
+            };
+            text_at(document, &at(key))?.ok_or_else(missing)
+        };
+        let (path, line, source) = (text("output")?, text("line")?, text("source")?);
+        let near = |name: &str, allowed: &[&str]| {
+            entresol::configuration::nearest(name, allowed.iter().copied()).map(str::to_owned)
+        };
+        if !lines.contains(&line) {
+            let allowed: Vec<&str> = lines.iter().map(String::as_str).collect();
+            let problem = Problem::Conflict(format!("there is no curve '{line}'"));
+            return Err(document.at_value(&at("line"), problem, &allowed.join(", "), near(&line, &allowed)));
+        }
+        let found: Vec<usize> = (0..outputs.len()).filter(|number| outputs[*number].path == path).collect();
+        if found.is_empty() {
+            let allowed: Vec<&str> = outputs.iter().map(|output| output.path.as_str()).collect();
+            let problem = Problem::Conflict(format!("'{path}' is not plotted"));
+            return Err(document.at_value(&at("output"), problem, &allowed.join(", "), near(&path, &allowed)));
+        }
+        let marks = points(document, &at("points"), x)?;
+        for number in found {
+            let mark = |(x, y): &(f64, f64)| Mark { line: line.clone(), x: *x, y: *y, source: source.clone() };
+            outputs[number].marks.extend(marks.iter().map(mark));
+        }
+    }
+    Ok(())
+}
+
+/// Pairs of a place on the abscissa and a value. Places that this run leaves out are left out where they have no number.
+fn points(document: &Document, path: &str, x: &Axis) -> Result<Vec<(f64, f64)>, ExperimentError> {
+    let allowed = "a list of pairs of a place on the abscissa and a value: [[100, 52.5], [700, 55]]";
+    let fail = || document.at_value(path, Problem::Conflict("these are no points".to_owned()), allowed, None);
+    let Some(Value::Array(pairs)) = document.value(path) else { return Err(fail()) };
+    let mut found = Vec::new();
+    for pair in pairs {
+        let [place, value] = pair.as_array().map(Vec::as_slice).ok_or_else(fail)? else { return Err(fail()) };
+        let value = number(value).ok_or_else(fail)?;
+        let place = match place {
+            Value::String(label) => {
+                let known = x.values.iter().find(|(_, known)| known == label).map(|(number, _)| *number);
+                known.or_else(|| quantity(label).filter(|_| !x.named))
+            }
+            place => Some(number(place).ok_or_else(fail)?),
+        };
+        found.extend(place.map(|place| (place, value)));
+    }
+    Ok(found)
 }
 
 fn read_outputs(document: &Document, known: &[&str]) -> Result<Vec<Output>, ExperimentError> {
@@ -295,7 +379,7 @@ fn read_outputs(document: &Document, known: &[&str]) -> Result<Vec<Output>, Expe
         let (path, place) = match document.value(&at) {
             Some(Value::String(path)) => (path.clone(), at.clone()),
             Some(Value::Table(_)) => {
-                only(document, &at, "an output", &["path", "label", "factor", "y_max", "at"])?;
+                only(document, &at, "an output", &["path", "label", "factor", "y_max", "at", "figure"])?;
                 let place = format!("{at}.path");
                 (text_at(document, &place)?.unwrap_or_default(), place)
             }
@@ -314,6 +398,7 @@ fn read_outputs(document: &Document, known: &[&str]) -> Result<Vec<Output>, Expe
         let option = |key: &str| document.value(&format!("{at}.{key}")).and_then(number);
         output.factor = option("factor").unwrap_or(output.factor);
         (output.y_max, output.at) = (option("y_max"), option("at"));
+        output.figure = text_at(document, &format!("{at}.figure"))?;
         outputs.push(output);
     }
     Ok(outputs)

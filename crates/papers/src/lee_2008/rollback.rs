@@ -1,14 +1,15 @@
 //! Section 5: snapshots read from rollback segments on either device (L-5), and what of the overall factors they have (L-7).
 
 use super::DEVICES;
-use crate::{Claim, Estimate, Results};
+use crate::{Claim, Estimate, Results, Verdict};
 
 pub(super) const TRIAL: &str = "5-snapshots";
 /// Updates arrive so often in the experiment.
 const RATE_PER_S: f64 = 300.0;
 
 pub(super) fn claims(results: &Results) -> Vec<Claim> {
-    vec![read(results), no_locks(results), time_travel(results), factor(results)]
+    let claims = [read(results), no_locks(results), time_travel(results), factor(results)];
+    claims.map(|claim| claim.seen_in(TRIAL)).into()
 }
 
 /// How long the table takes to be read in a snapshot of so many seconds.
@@ -46,7 +47,7 @@ fn read(results: &Results) -> Claim {
              images, because its snapshot grows older meanwhile.",
             parts.join("; ")
         );
-        Some(claim.judged(least.with_unit("times at least"), least.mean >= 10.0, reason).with_interval(least))
+        Some(claim.judged(least.with_unit("times at least"), least.at_least(10.0), reason).with_interval(least))
     })
 }
 
@@ -71,8 +72,8 @@ fn no_locks(results: &Results) -> Claim {
             lock_us * 1e-3,
             response.join(" and ")
         );
-        let holds = slowest.mean >= 0.98 * RATE_PER_S && lock_us < 100.0;
-        Some(claim.judged(slowest.with_unit("updates/s at least"), holds, reason).with_interval(slowest))
+        let verdict = Verdict::all([slowest.at_least(0.98 * RATE_PER_S), (lock_us < 100.0).into()]);
+        Some(claim.judged(slowest.with_unit("updates/s at least"), verdict, reason).with_interval(slowest))
     })
 }
 
@@ -96,6 +97,6 @@ fn factor(results: &Results) -> Claim {
         let best = ratios(results)?.into_iter().map(|(_, ratio)| ratio).max_by(by_mean)?;
         let reason = "The time to read a table in a snapshot, at the age at which it differs most. Records read per second of \
                       reading follow from it, so that throughput has the same factor.";
-        Some(claim.judged(best.with_unit("times"), best.mean > 10.0, reason).with_interval(best))
+        Some(claim.judged(best.with_unit("times"), best.at_least(10.0), reason).with_interval(best))
     })
 }

@@ -26,11 +26,11 @@ fn claim(results: &Results, id: &str) -> Claim {
 }
 
 fn verdict(results: &Results, id: &str) -> Verdict {
-    claim(results, id).verdict()
+    claim(results, id).verdict
 }
 
 fn judged(results: &Results) -> Vec<Claim> {
-    Lee2008.claims(results).into_iter().filter(|claim| claim.verdict() != Verdict::NotRun).collect()
+    Lee2008.claims(results).into_iter().filter(|claim| claim.verdict != Verdict::NotRun).collect()
 }
 
 /// Table 2 as it is, but for what `change` makes of a throughput.
@@ -63,7 +63,7 @@ fn table_2_holds_against_itself() {
     let results = table_2(|_, _, tps| tps);
     // CPUs that are busy for 74 % at 64 of 5,701 tps are below what counts as saturated.
     for claim in judged(&results).iter().filter(|claim| claim.id != "L-2 saturation") {
-        assert_eq!(claim.verdict(), Verdict::Holds, "{claim:?}");
+        assert_eq!(claim.verdict, Verdict::Holds, "{claim:?}");
     }
     assert_eq!(judged(&results).len(), 10 + 3 + 2);
     assert_eq!(claim(&results, "L-7 log, throughput").ours, "11.3 times", "that at 4 is calibrated");
@@ -73,7 +73,7 @@ fn table_2_holds_against_itself() {
 fn a_row_that_is_off_differs_and_says_by_how_much() {
     let off = table_2(|line, n, tps| if line == "flash" && n >= 32.0 { tps * 1.25 } else { tps });
     let flash = claim(&off, "L-2 flash 64");
-    assert!(flash.verdict() == Verdict::Differs && flash.reason.starts_with("+25.0 %"), "{flash:?}");
+    assert!(flash.verdict == Verdict::Differs && flash.reason.starts_with("+25.0 %"), "{flash:?}");
     assert!(flash.reason.contains("would allow 6787 tps"), "{flash:?}");
     assert!(flash.reason.contains("Run with the 295 us that table 2 implies at 64, 64 at once do 6,000 tps (+5.2 %)"));
     let saturation = claim(&off, "L-2 saturation");
@@ -120,14 +120,14 @@ fn table_3_is_judged_figure_by_figure() {
     let claims = judged(&same);
     assert_eq!(claims.len(), 7);
     for claim in &claims {
-        assert_eq!(claim.verdict(), Verdict::Holds, "{claim:?}");
+        assert_eq!(claim.verdict, Verdict::Holds, "{claim:?}");
     }
     let other = Results { trials: vec![table_3(660.0, 4_500.0)] };
     let disk = claim(&other, "L-3 disk");
-    assert!(disk.verdict() == Verdict::Differs && disk.reason.contains("864 tps (+0.0 %)"), "{disk:?}");
+    assert!(disk.verdict == Verdict::Differs && disk.reason.contains("864 tps (+0.0 %)"), "{disk:?}");
     assert!(disk.reason.contains("these times that make the difference"), "{disk:?}");
     let factor = claim(&other, "L-3 factor");
-    assert!(factor.verdict() == Verdict::Differs && factor.reason.contains("of its size: 3.52 times"), "{factor:?}");
+    assert!(factor.verdict == Verdict::Differs && factor.reason.contains("of its size: 3.52 times"), "{factor:?}");
     let size = claim(&other, "L-3 log write size").reason;
     assert!(size.contains("10.0 on disk (the paper's 7.0 to 20, so 0.8 to 2.3 KB"), "{size}");
     assert!(size.contains("10.0 on flash (the paper's 4.0 to 20, so 0.8 to 3.9 KB"), "{size}");
@@ -160,7 +160,7 @@ fn figure_3_is_judged_by_its_shape() {
         assert_eq!(verdict(&same, id), Verdict::Holds, "{id}");
     }
     let low = claim(&figure_3(2_000.0), "L-4 disk");
-    assert_eq!(low.verdict(), Verdict::Differs, "two thirds of the ceiling");
+    assert_eq!(low.verdict, Verdict::Differs, "two thirds of the ceiling");
     assert!(low.reason.contains("2250 tps with the 8.0 ms of a write"), "{low:?}");
     let answers = Lee2008.answers(&same);
     assert!(answers[1].answer.contains("the log on flash: processors 100 %, device 30 %"), "{answers:?}");
@@ -183,7 +183,7 @@ fn sorts_and_joins_are_judged_by_the_best_clusters_of_each_device() {
         assert_eq!(verdict(&fast, id), Verdict::Holds, "{id}");
     }
     let narrow = claim(&spills(0.2e-3, 20e6), "L-6 hash join");
-    assert!(narrow.verdict() == Verdict::Differs && narrow.reason.contains("19.9 at 2 KiB"), "{narrow:?}");
+    assert!(narrow.verdict == Verdict::Differs && narrow.reason.contains("19.9 at 2 KiB"), "{narrow:?}");
     assert!(narrow.reason.contains("4.91 s are 100 MB written and read at its bandwidths"), "{narrow:?}");
     let slow = spills(6e-3, 110e6);
     assert_eq!(verdict(&slow, "L-6 clusters"), Verdict::Differs, "as sensitive as a disk");
@@ -243,7 +243,7 @@ fn commits_on_this_machine_are_shown_beside_the_described_ones() {
     let tps = |line: &str, n| if line == "disk" { n * 45.0 } else { n * 500.0 };
     results.trials.push(on_this_machine(machine::COMMITS, tps, 10.0));
     let claim = claim(&results, "L-7 log, this machine");
-    assert_eq!((claim.verdict(), &*claim.ours), (Verdict::Holds, "11.1 times"));
+    assert_eq!((claim.verdict, &*claim.ours), (Verdict::Holds, "11.1 times"));
     assert!(
         claim.reason.contains("with 8 at once 360 and 4,000 tps (virtually 358 and 4,050), a log write"),
         "{claim:?}"
@@ -257,10 +257,10 @@ fn tpc_b_on_this_machine_is_judged_by_its_factor_and_by_the_load_of_one_core() {
     let results =
         |cpu_us| Results { trials: vec![table_3(665.0, 4_500.0), on_this_machine(machine::TPC_B, tps, cpu_us)] };
     let factor = claim(&results(20.0), "L-3 factor, this machine");
-    assert_eq!((factor.verdict(), &*factor.ours), (Verdict::Differs, "1.33 times"));
+    assert_eq!((factor.verdict, &*factor.ours), (Verdict::Differs, "1.33 times"));
     assert!(factor.reason.contains("1,500 and 2,000 tps (virtually 665 and 4,500)"), "{factor:?}");
     let idle = claim(&results(20.0), "L-4 flash, this machine");
-    assert_eq!((idle.verdict(), &*idle.ours), (Verdict::Differs, "32.0 % of a core"));
+    assert_eq!((idle.verdict, &*idle.ours), (Verdict::Differs, "32.0 % of a core"));
     for part in ["would allow 50,000 tps", "18,000 tps at 1.00 ms each and 9,000 at the 2.00 ms"] {
         assert!(idle.reason.contains(part), "{part}: {idle:?}");
     }
@@ -291,7 +291,7 @@ fn scans_sorts_and_joins_on_this_machine_are_shown_beside_the_virtual_ones() {
 #[test]
 fn what_was_not_run_is_no_verdict_and_every_experiment_can_be_read() {
     let claims = Lee2008.claims(&Results::default());
-    assert!(claims.iter().all(|claim| claim.verdict() == Verdict::NotRun && claim.interval.is_none()));
+    assert!(claims.iter().all(|claim| claim.verdict == Verdict::NotRun && claim.interval.is_none()));
     assert!(Lee2008.answers(&Results::default()).iter().all(|answer| answer.answer.contains("missing")));
     study::assert_readable(&Lee2008, &KEYS);
 }

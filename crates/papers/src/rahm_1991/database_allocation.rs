@@ -2,7 +2,7 @@
 
 use super::log_allocation::HISTORY;
 use crate::outcome::Trial;
-use crate::{Claim, Estimate, Results};
+use crate::{Claim, Estimate, Results, Verdict};
 
 const TRIAL: &str = "4-3-database";
 pub(super) const DISK: &str = "disk";
@@ -14,7 +14,8 @@ pub(super) const MEMORY: &str = "memory-resident, log on disk";
 pub(super) const MEMORY_NVEM: &str = "memory-resident, log in NVEM";
 
 pub(super) fn claims(results: &Results) -> Vec<Claim> {
-    vec![hit_ratios(results), transfers(results), write_buffers(results), order(results)]
+    let claims = [hit_ratios(results), transfers(results), write_buffers(results), order(results)];
+    claims.map(|claim| claim.seen_in(TRIAL)).into()
 }
 
 fn hit_ratios(results: &Results) -> Claim {
@@ -45,8 +46,8 @@ fn hit_ratios(results: &Results) -> Claim {
         );
         let near = |ours: f64, paper: f64| (ours - paper).abs() <= 1.0;
         let parts = near(account, 0.0) && near(history, 95.0) && near(branch, 95.0);
-        let holds = near(ours.mean, 72.5) && parts && spread(&ratios) <= 1.0;
-        Some(claim.judged(ours.with_unit("%"), holds, reason).with_interval(ours))
+        let verdict = Verdict::all([ours.within(71.5..=73.5), parts.into(), (spread(&ratios) <= 1.0).into()]);
+        Some(claim.judged(ours.with_unit("%"), verdict, reason).with_interval(ours))
     })
 }
 
@@ -68,8 +69,9 @@ fn transfers(results: &Results) -> Claim {
             log.with_unit("")
         );
         let database = reads + writes;
-        let holds = (delay.mean - 40.0).abs() <= 4.0 && (1.8..=2.3).contains(&database.mean) && (log.mean - 1.0).abs() < 0.05;
-        Some(claim.judged(delay.with_unit("ms"), holds, reason).with_interval(delay))
+        let verdict =
+            Verdict::all([delay.within(36.0..=44.0), database.within(1.8..=2.3), log.within(0.95..=1.05)]);
+        Some(claim.judged(delay.with_unit("ms"), verdict, reason).with_interval(delay))
     })
 }
 
@@ -87,8 +89,8 @@ fn write_buffers(results: &Results) -> Claim {
             buffered.with_unit("ms")
         );
         let slightly = buffered.mean < cached.mean && buffered.mean > 0.8 * cached.mean;
-        let holds = (1.7..=2.3).contains(&factor.mean) && slightly;
-        Some(claim.judged(format!("a factor of {}", factor.with_unit("")), holds, reason).with_interval(factor))
+        let verdict = Verdict::all([factor.within(1.7..=2.3), slightly.into()]);
+        Some(claim.judged(format!("a factor of {}", factor.with_unit("")), verdict, reason).with_interval(factor))
     })
 }
 
@@ -106,12 +108,13 @@ fn order(results: &Results) -> Claim {
             ("NVEM < memory-resident with the log on disk", moderate.nvem / moderate.memory),
             ("memory-resident < SSD at 700 TPS", high.memory / high.ssd),
         ];
-        let mut wrong: Vec<&str> =
-            orders.iter().filter(|(_, share)| share.mean >= 1.0).map(|(what, _)| *what).collect();
         let like = both / moderate.nvem;
-        if (like.mean - 1.0).abs() > 0.1 {
-            wrong.push("memory-resident with the log in NVEM within 10 % of NVEM");
-        }
+        let mut verdicts: Vec<(&str, Verdict)> =
+            orders.iter().map(|(what, share)| (*what, share.at_most(1.0))).collect();
+        verdicts.push(("memory-resident with the log in NVEM within 10 % of NVEM", like.within(0.9..=1.1)));
+        let verdict = Verdict::all(verdicts.iter().map(|(_, verdict)| *verdict));
+        let open = verdicts.iter().filter(|(_, verdict)| *verdict != Verdict::Holds);
+        let wrong: Vec<String> = open.map(|(what, verdict)| format!("{what} ({})", verdict.word())).collect();
         let (closest, share) = orders.into_iter().max_by(|a, b| a.1.mean.total_cmp(&b.1.mean))?;
         let mut reason = format!(
             "At 300 TPS: NVEM {}, SSD {}, memory-resident with the log on disk {}, in NVEM {}. At 700 TPS: SSD {}, \
@@ -124,13 +127,13 @@ fn order(results: &Results) -> Claim {
             high.memory.with_unit("ms"),
         );
         if !wrong.is_empty() {
-            reason = format!("{reason} Not so: {}. {HISTORY}", wrong.join("; "));
+            reason = format!("{reason} Not, or not beyond chance: {}. {HISTORY}", wrong.join("; "));
         }
         reason = format!(
             "{reason} Given is the closest of the orders, {closest}, as the share that the one is of the other."
         );
         let ours = format!("{} of 4 hold; the closest: {:.2} times", 4 - wrong.len(), share.mean);
-        Some(claim.judged(ours, wrong.is_empty(), reason).with_interval(share))
+        Some(claim.judged(ours, verdict, reason).with_interval(share))
     })
 }
 

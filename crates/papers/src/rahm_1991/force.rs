@@ -1,12 +1,14 @@
 //! Section 4.4: FORCE and NOFORCE.
 
-use crate::{Claim, Estimate, Results};
+use crate::outcome::Trial;
+use crate::{Claim, Estimate, Results, Verdict};
 
 const TRIAL: &str = "4-4-force";
+const SINGLE: &str = "4-4-single-disk";
 pub(super) const STORAGE: [&str; 3] = ["disk", "disk with write buffer", "NVEM"];
 
 pub(super) fn claims(results: &Results) -> Vec<Claim> {
-    vec![penalty(results), single_disk(results)]
+    vec![penalty(results).seen_in(TRIAL), single_disk(results).seen_in(SINGLE)]
 }
 
 /// FORCE's and NOFORCE's mean response time in milliseconds on a kind of storage, where both are steady.
@@ -21,11 +23,11 @@ fn penalty(results: &Results) -> Claim {
                 to write-buffer NOFORCE and better than disk NOFORCE. About two more database writes per transaction.";
     Claim::new("R-4.3a", what, "two more writes; penalty shrinks").judge(|claim| {
         let trial = results.trial(TRIAL)?;
-        // Where FORCE is faster by more than both intervals, at moderate rates.
+        // Where FORCE is faster by more than both intervals, at every rate that both can serve.
         let mut faster = Vec::new();
         for storage in STORAGE {
-            for rate in trial.places().filter(|rate| *rate <= 500.0) {
-                let (force, noforce) = pair(results, storage, rate)?;
+            for rate in trial.places() {
+                let Some((force, noforce)) = pair(results, storage, rate) else { continue };
                 let gain = noforce - force;
                 if gain.mean > gain.half_width.unwrap_or(0.0) {
                     faster.push(format!("{storage} at {rate} TPS by {}", gain.with_unit("ms")));
@@ -35,10 +37,8 @@ fn penalty(results: &Results) -> Claim {
         let [disk, buffer, nvem] = STORAGE.map(|storage| pair(results, storage, 100.0));
         let (disk, buffer, nvem) = (disk?, buffer?, nvem?);
         let penalty = |pair: (Estimate, Estimate)| pair.0 - pair.1;
-        let writes = |update: &str| {
-            trial.figure(&format!("disk, {update}"), 10.0, "io_per_transaction.disk.writes")
-        };
-        let more = writes("FORCE")? - writes("NOFORCE")?;
+        let more = more_writes(trial);
+        let farthest = *more.iter().max_by(|a, b| (a.mean - 2.0).abs().total_cmp(&(b.mean - 2.0).abs()))?;
         let shrinks = penalty(disk).mean > penalty(buffer).mean.max(penalty(nvem).mean);
         let close = (penalty(buffer).mean / buffer.1.mean).abs() <= 0.15 && buffer.0.mean < disk.1.mean;
         let mut reason = format!(
@@ -58,15 +58,23 @@ fn penalty(results: &Results) -> Claim {
                 faster.join(", ")
             );
         }
-        let holds = faster.is_empty() && shrinks && close && (1.5..=2.3).contains(&more.mean);
-        Some(claim.judged(format!("{} more writes", more.with_unit("")), holds, reason).with_interval(more))
+        let about_two = Verdict::all(more.iter().map(|more| more.within(1.5..=2.5)));
+        let verdict = Verdict::all([faster.is_empty().into(), shrinks.into(), close.into(), about_two]);
+        reason += " Of the rates, the one whose additional writes are farthest from two is given; 'about two' is 1.5 to 2.5.";
+        Some(claim.judged(format!("{} more writes", farthest.with_unit("")), verdict, reason).with_interval(farthest))
     })
+}
+
+/// How many more database writes a transaction has with FORCE on disk, at each rate that both can serve.
+fn more_writes(trial: &Trial) -> Vec<Estimate> {
+    let writes = |update: &str, rate| trial.figure(&format!("disk, {update}"), rate, "io_per_transaction.disk.writes");
+    trial.places().filter_map(|rate| Some(writes("FORCE", rate)? - writes("NOFORCE", rate)?)).collect()
 }
 
 fn single_disk(results: &Results) -> Claim {
     let what = "With BRANCH and TELLER on a single disk FORCE is limited, with a write buffer as without.";
     Claim::new("R-4.3b", what, "under 70 TPS").judge(|claim| {
-        let trial = results.trial("4-4-single-disk")?;
+        let trial = results.trial(SINGLE)?;
         let (disk, buffer) = (trial.throughput_max("disk")?, trial.throughput_max("disk with write buffer")?);
         let reason = format!(
             "The highest throughput of all runs: {} on disk, {} with a write buffer.",
@@ -74,7 +82,7 @@ fn single_disk(results: &Results) -> Claim {
             buffer.with_unit("TPS")
         );
         let most = if disk.mean > buffer.mean { disk } else { buffer };
-        let holds = (50.0..70.0).contains(&disk.mean) && (50.0..70.0).contains(&buffer.mean);
-        Some(claim.judged(most.with_unit("TPS"), holds, reason).with_interval(most))
+        let verdict = Verdict::all([disk, buffer].map(|limit| limit.within(50.0..=70.0)));
+        Some(claim.judged(most.with_unit("TPS"), verdict, reason).with_interval(most))
     })
 }

@@ -1,7 +1,7 @@
 //! What section 4.5 suggests and does not measure: other disk caches, and caching at three levels.
 
 use crate::outcome::Trial;
-use crate::{Claim, Estimate, Results};
+use crate::{Claim, Estimate, Results, Verdict};
 
 const TRIAL: &str = "4-5-suggested";
 const VOLATILE: &str = "volatile disk cache";
@@ -16,7 +16,7 @@ const THREE_NON_VOLATILE: &str = "NVEM cache 500, non-volatile disk cache";
 const MAIN: f64 = 500.0;
 
 pub(super) fn claims(results: &Results) -> Vec<Claim> {
-    vec![disk_caches(results), three_levels(results)]
+    [disk_caches(results), three_levels(results)].map(|claim| claim.seen_in(TRIAL)).into()
 }
 
 /// Hits beyond main memory, in % of all references, and response time in milliseconds.
@@ -62,7 +62,7 @@ fn three_levels(results: &Results) -> Claim {
              taken as within 1.0 point, no longer necessary as a response time that is not longer by 5 % and more than chance.",
             listed(trial, &[NVEM, THREE_VOLATILE, THREE_WRITES, THREE_NON_VOLATILE])?
         );
-        let holds = gain.mean.abs() <= 1.0 && !three.1.exceeds(non_volatile.1 * 1.05);
-        Some(claim.judged(format!("{:+.1} points", gain.mean), holds, reason).with_interval(gain))
+        let verdict = Verdict::all([gain.within(-1.0..=1.0), (!three.1.exceeds(non_volatile.1 * 1.05)).into()]);
+        Some(claim.judged(format!("{:+.1} points", gain.mean), verdict, reason).with_interval(gain))
     })
 }

@@ -47,16 +47,16 @@ fn claim(results: &Results, id: &str) -> Claim {
 #[test]
 fn a_log_disk_as_in_the_paper_holds_and_a_faster_one_differs() {
     let as_in_the_paper = claim(&log_disk(180.0), "R-4.1a");
-    assert_eq!(as_in_the_paper.verdict(), Verdict::Holds, "{as_in_the_paper:?}");
+    assert_eq!(as_in_the_paper.verdict, Verdict::Holds, "{as_in_the_paper:?}");
     assert_eq!(as_in_the_paper.ours, "190 TPS");
-    assert_eq!(claim(&log_disk(800.0), "R-4.1a").verdict(), Verdict::Differs);
-    assert_eq!(claim(&log_disk(180.0), "R-4.1b").verdict(), Verdict::Holds);
+    assert_eq!(claim(&log_disk(800.0), "R-4.1a").verdict, Verdict::Differs);
+    assert_eq!(claim(&log_disk(180.0), "R-4.1b").verdict, Verdict::Holds);
 }
 
 #[test]
 fn what_was_not_run_is_no_verdict() {
     let claims = Rahm1991.claims(&Results::default());
-    assert!(claims.iter().all(|claim| claim.verdict() == Verdict::NotRun && claim.interval.is_none()));
+    assert!(claims.iter().all(|claim| claim.verdict == Verdict::NotRun && claim.interval.is_none()));
     let ids = [
         "R-4.1a",
         "R-4.1b",
@@ -108,11 +108,11 @@ fn table(error: f64) -> Results {
 fn every_cell_of_the_table_counts() {
     let exact = table(0.0);
     assert!(claim(&exact, "R-4.2t").ours.starts_with("36 of 36 cells"));
-    assert_eq!(claim(&exact, "R-4.2t").verdict(), Verdict::Holds);
+    assert_eq!(claim(&exact, "R-4.2t").verdict, Verdict::Holds);
     let off = table(1.2);
     assert_eq!(claim(&off, "R-4.2t").ours, "0 of 36 cells, the farthest +1.2 points off");
     let cell = claim(&off, "R-4.2t FORCE, NVEM cache 1,000, buffer 2000");
-    assert_eq!((cell.paper.as_str(), cell.ours.as_str(), cell.verdict()), ("0.6 %", "1.8 %", Verdict::Differs));
+    assert_eq!((cell.paper.as_str(), cell.ours.as_str(), cell.verdict), ("0.6 %", "1.8 %", Verdict::Differs));
 }
 
 #[test]

@@ -51,16 +51,16 @@ fn claim(results: &Results, id: &str) -> Claim {
 }
 
 fn verdict(results: &Results, id: &str) -> Verdict {
-    claim(results, id).verdict()
+    claim(results, id).verdict
 }
 
 #[test]
 fn the_papers_own_table_holds_throughout() {
     let results = paper(|_, tps| tps);
     let claims = SystemM1988.claims(&results);
-    let judged: Vec<&Claim> = claims.iter().filter(|claim| claim.verdict() != Verdict::NotRun).collect();
+    let judged: Vec<&Claim> = claims.iter().filter(|claim| claim.verdict != Verdict::NotRun).collect();
     for claim in &judged {
-        assert_eq!(claim.verdict(), Verdict::Holds, "{claim:?}");
+        assert_eq!(claim.verdict, Verdict::Holds, "{claim:?}");
     }
     // Eleven rows, their order, CPU only, recovery; locks, spooling, volume; four responses, TCBW's two; CALC's two.
     assert_eq!(judged.len(), 11 + 3 + 3 + 4 + 2 + 2);
@@ -86,7 +86,7 @@ fn a_row_that_is_off_and_rows_in_another_order_differ() {
 fn calc_is_held_against_every_pair_and_against_those_with_the_same_log() {
     let best = paper(|name, tps| if name == "ACBW/AOPER" { 76.0 } else { tps });
     let found = claim(&best, "CALC");
-    assert_eq!(found.verdict(), Verdict::Differs, "{found:?}");
+    assert_eq!(found.verdict, Verdict::Differs, "{found:?}");
     assert!(found.reason.contains("ACBW/AOPER 76.0 tps"), "{found:?}");
     assert_eq!(verdict(&best, "CALC, same log"), Verdict::Holds, "76 and 75 are a tie");
     let ahead = paper(|name, tps| if name == "TCBW/TOPER" { 77.0 } else { tps });
@@ -133,7 +133,7 @@ fn one_seed_that_fails_is_enough_and_stops_that_were_not_met_are_named() {
     };
     let sound = claim(&crashes(0), "S-5");
     assert_eq!(
-        (sound.verdict(), &*sound.ours),
+        (sound.verdict, &*sound.ours),
         (Verdict::Holds, "0 wrong in 3,000 lives of 1,000 seeds, 18,000 transactions")
     );
     assert!(sound.reason.contains("all 2 valid pairs") && sound.reason.contains("3 of 4 such stops were met"));
@@ -167,7 +167,7 @@ fn a_shorter_queue_and_a_longer_interval_are_judged() {
 #[test]
 fn what_was_not_run_is_no_verdict_and_every_experiment_can_be_read() {
     let claims = SystemM1988.claims(&Results::default());
-    assert!(claims.iter().all(|claim| claim.verdict() == Verdict::NotRun && claim.interval.is_none()));
+    assert!(claims.iter().all(|claim| claim.verdict == Verdict::NotRun && claim.interval.is_none()));
     assert_eq!(claims.len(), 2 + 10 + 3 + 3 + 4 + 4 + 4 + 2);
     assert!(SystemM1988.answers(&Results::default()).iter().all(|answer| answer.answer.contains("missing")));
     study::assert_readable(&SystemM1988, &KEYS);

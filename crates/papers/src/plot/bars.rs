@@ -1,0 +1,119 @@
+//! Bars: of categories, and of what a figure consists of.
+
+use super::scale::Scale;
+use super::svg::{Anchor, Shape, Svg};
+use super::{Curve, Dot, WIDTH, broken, figure_text, label_of, place_class};
+use crate::Estimate;
+use crate::experiment::{Experiment, Output};
+
+/// Where bars begin and end, in pixels.
+const LEFT: f64 = 250.0;
+const RIGHT: f64 = WIDTH - 70.0;
+/// The height of a bar and the room that it takes.
+const BAR: f64 = 15.0;
+const ROW: f64 = 20.0;
+/// The room between two groups of bars.
+const GAP: f64 = 16.0;
+
+/// A bar for each curve at each category.
+pub(super) fn categories(experiment: &Experiment, output: &Output, curves: &[Curve]) -> String {
+    let places = &experiment.x.values;
+    let is_alone = curves.len() == 1;
+    let group = if is_alone { ROW } else { ROW * curves.len() as f64 + GAP };
+    let heading = if is_alone { 0.0 } else { ROW };
+    let height = 40.0 + (group + heading) * places.len() as f64 + 20.0;
+    let highest = curves.iter().flat_map(|curve| &curve.dots).map(|dot| dot.y + dot.half_width);
+    let highest = highest.chain(output.marks.iter().map(|mark| mark.y)).fold(0.0, f64::max);
+    let top = output.y_max.unwrap_or(if highest > 0.0 { highest } else { 1.0 });
+    let scale = Scale { values: [0.0, top], pixels: [LEFT, RIGHT], is_logarithmic: false };
+    let mut svg = Svg::new(WIDTH, height);
+    svg.text("name", [LEFT, 12.0], Anchor::Start, &output.label);
+    let mut y = 34.0;
+    for (x, label) in places {
+        if !is_alone {
+            svg.text("group", [LEFT - 10.0, y], Anchor::End, label);
+            y += ROW;
+        }
+        for (number, curve) in curves.iter().enumerate() {
+            let name = if is_alone { label } else { &curve.name };
+            row_label(&mut svg, name, y);
+            let dot = curve.dots.iter().find(|dot| dot.x == *x);
+            let tip = format!("{}, {label}", curve.name);
+            match dot {
+                Some(dot) => bar(&mut svg, &scale, number, dot, (y, &tip)),
+                None => svg.text("tick", [LEFT + 6.0, y], Anchor::Start, missing(curve, *x)),
+            }
+            for mark in output.marks.iter().filter(|mark| mark.line == curve.name && mark.x == *x) {
+                let tip = format!("{tip}: {} in the paper ({})", figure_text(mark.y), mark.source);
+                let at = [scale.at(mark.y.min(top)), y];
+                svg.mark(&format!("paper {}", place_class(number)), Shape::Diamond, at, &tip);
+            }
+            y += ROW;
+        }
+        y += if is_alone { 0.0 } else { GAP };
+    }
+    svg.finish(&format!("{}: {}", experiment.title, output.label))
+}
+
+fn missing(curve: &Curve, x: f64) -> &'static str {
+    if curve.saturated.as_ref().is_some_and(|(from, _)| *from <= x) { "saturated" } else { "no run" }
+}
+
+fn bar(svg: &mut Svg, scale: &Scale, number: usize, dot: &Dot, (y, what): (f64, &str)) {
+    let interval = if dot.half_width > 0.0 { format!(" ± {}", figure_text(dot.half_width)) } else { String::new() };
+    let top = scale.values[1];
+    let end = scale.at(dot.y.min(top));
+    let tip = format!("{what}: {}{interval}", figure_text(dot.y));
+    svg.bar(&format!("fill {}", place_class(number)), [LEFT, y - BAR / 2.0], [(end - LEFT).max(0.5), BAR], &tip);
+    let [low, high] = [dot.y - dot.half_width, dot.y + dot.half_width].map(|value| scale.at(value.clamp(0.0, top)));
+    if dot.half_width > 0.0 {
+        svg.line("whisker", [low, y], [high, y]);
+    }
+    let beyond = if dot.y > top { " →" } else { "" };
+    svg.text("value", [high.max(end) + 8.0, y], Anchor::Start, &format!("{}{beyond}", figure_text(dot.y)));
+}
+
+fn row_label(svg: &mut Svg, name: &str, y: f64) {
+    let mut lines = broken(name, 38);
+    if lines.len() > 1 {
+        lines = broken(name, 46);
+    }
+    let class = if lines.len() > 1 { "row small" } else { "row" };
+    for (index, line) in lines.iter().enumerate() {
+        let offset = 10.0 * index as f64 - 5.0 * (lines.len() - 1) as f64;
+        svg.text(class, [LEFT - 10.0, y + offset], Anchor::End, line);
+    }
+}
+
+/// What a bar consists of: the name of a curve, and its parts.
+pub(super) type Parts = (String, Vec<(String, Estimate)>);
+
+/// A bar for each curve, of the parts of a figure where the abscissa is `x`.
+pub(super) fn composition(experiment: &Experiment, output: &Output, rows: &[Parts], x: f64) -> Option<String> {
+    let sum = |(_, parts): &Parts| parts.iter().map(|(_, part)| part.mean.max(0.0)).sum::<f64>();
+    let longest = rows.iter().map(sum).fold(0.0, f64::max) * output.factor;
+    if longest <= 0.0 {
+        return None;
+    }
+    const HIGH: f64 = 28.0;
+    let scale = Scale { values: [0.0, longest], pixels: [LEFT, RIGHT], is_logarithmic: false };
+    let mut svg = Svg::new(WIDTH, 36.0 + HIGH * rows.len() as f64);
+    let at = format!("{}, {}: {}", output.label, experiment.x.name, label_of(experiment, x));
+    svg.text("name", [LEFT, 12.0], Anchor::Start, &at);
+    for (index, (name, parts)) in rows.iter().enumerate() {
+        let y = 40.0 + HIGH * index as f64;
+        row_label(&mut svg, name, y);
+        let mut from = 0.0;
+        for (number, (part, figure)) in parts.iter().enumerate() {
+            let length = figure.mean.max(0.0) * output.factor;
+            let [begin, end] = [from, from + length].map(|value| scale.at(value));
+            let tip = format!("{name}: {} {}", part.replace('_', " "), figure_text(length));
+            if length > 0.0 {
+                svg.bar(&format!("fill {}", place_class(number)), [begin, y - 10.0], [end - begin, 20.0], &tip);
+            }
+            from += length;
+        }
+        svg.text("value", [scale.at(from) + 8.0, y], Anchor::Start, &figure_text(from));
+    }
+    Some(svg.finish(&format!("{}: {}", experiment.title, output.label)))
+}
