@@ -136,8 +136,8 @@ fn order(results: &Results) -> Claim {
         }
         if !reversed.is_empty() || !together.is_empty() {
             reason += " In the paper copy-on-update by action or transaction (ACCOU, TCCOU) costs about a tenth of the throughput with \
-                       VALUE and AOPER; here it costs less, because an image leaves unfinished changes out and a segment is saved once \
-                       a sweep whoever changes it first; and sweeps are paced (one segment each 257 ms, calibrated on FUZZY), where the \
+                       VALUE and AOPER; here it costs less, because an image leaves unfinished changes out and a segment is copied \
+                       once a sweep; and sweeps are paced (one segment each 257 ms, calibrated on FUZZY), where the \
                        paper's follow each other as quickly as their disk permits.";
         }
         let found = format!("{} of {pairs} pairs reversed, {} not separated", reversed.len(), together.len());
