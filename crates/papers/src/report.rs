@@ -30,6 +30,13 @@ pub struct Head {
     pub date: String,
 }
 
+/// A head for tests.
+#[cfg(test)]
+pub(crate) fn head(extent: Extent) -> Head {
+    let [command, version, machine, date] = ["entresol", "0", "none", "2026-11-23 12:00 UTC"].map(str::to_owned);
+    Head { command, version, extent, machine, date }
+}
+
 /// The report of a study.
 pub fn study(head: &Head, study: &dyn Study, claims: &[Claim], answers: &[Answer], results: &Results) -> String {
     let mut body = format!("<h1>Reproduction: {}</h1><p>{}</p>", text(study.id()), text(study.source()));

@@ -14,16 +14,14 @@ fn lock_requests(warm_up: u64) -> f64 {
     let run = async {
         let scale = Scale { accounts_per_branch: 100, ..Scale::tpc_b(2) };
         let database = Database::create(&executor, Settings::default()).await?;
-        let spec = |name: &str| {
-            Ok(if name == HISTORY { PartitionSpec::append(name) } else { PartitionSpec::b_tree(name) })
-        };
+        let spec =
+            |name: &str| Ok(if name == HISTORY { PartitionSpec::append(name) } else { PartitionSpec::b_tree(name) });
         debit_credit::load(&database, &scale, spec, |_| {}).await?;
         let workload = DebitCredit(Tables::of(&database, &scale)?);
         let (warm_up, measure) = (Length::Transactions(warm_up), Length::Transactions(200));
         let plan = Plan { load: Load::Closed { clients: 1 }, warm_up, measure, seed: 1 };
-        let requests = |measured: Measured| {
-            database.locks().borrow().statistics().requests as f64 / measured.transactions as f64
-        };
+        let requests =
+            |measured: Measured| database.locks().borrow().statistics().requests as f64 / measured.transactions as f64;
         run::run(&database, workload, &plan, &mut Unwatched, requests).await
     };
     let requests = executor.run(run);
