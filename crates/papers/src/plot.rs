@@ -49,11 +49,11 @@ pub fn html(trial: &Trial, output: &Output) -> Option<String> {
     if curves.iter().all(|curve| curve.dots.is_empty() && curve.saturated.is_none()) {
         return None;
     }
-    let svg = match experiment.x.named {
-        true => bars::categories(experiment, output, &curves),
-        false => curves::svg(experiment, output, &curves),
-    };
-    if curves.len() == 1 {
+    if experiment.x.named {
+        return Some(bars::categories(experiment, output, &curves));
+    }
+    let svg = curves::svg(experiment, output, &curves);
+    if curves.len() == 1 && curves[0].saturated.is_none() {
         return Some(svg);
     }
     let names = curves.iter().map(|curve| {

@@ -50,7 +50,7 @@ pub fn study(head: &Head, study: &dyn Study, claims: &[Claim], answers: &[Answer
         body += "</dl>";
     }
     body += "<h2>Claims</h2>";
-    body += &claims::table(claims);
+    body += &claims::table(claims, results);
     let tables = study.tables(results);
     if !tables.is_empty() {
         body += "<h2>Tables of the paper</h2>";

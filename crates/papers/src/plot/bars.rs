@@ -39,14 +39,16 @@ pub(super) fn categories(experiment: &Experiment, output: &Output, curves: &[Cur
             row_label(&mut svg, name, y);
             let dot = curve.dots.iter().find(|dot| dot.x == *x);
             let tip = format!("{}, {label}", curve.name);
+            let marks: Vec<_> = output.marks.iter().filter(|mark| mark.line == curve.name && mark.x == *x).collect();
+            let free = marks.iter().map(|mark| scale.at(mark.y.min(top)) + 6.0).fold(LEFT, f64::max);
             match dot {
-                Some(dot) => bar(&mut svg, &scale, number, dot, (y, &tip)),
+                Some(dot) => bar(&mut svg, &scale, number, dot, (y, free, &tip)),
                 None => svg.text("tick", [LEFT + 6.0, y], Anchor::Start, missing(curve, *x)),
             }
-            for mark in output.marks.iter().filter(|mark| mark.line == curve.name && mark.x == *x) {
+            for mark in marks {
                 let tip = format!("{tip}: {} in the paper ({})", figure_text(mark.y), mark.source);
                 let at = [scale.at(mark.y.min(top)), y];
-                svg.mark(&format!("paper {}", place_class(number)), Shape::Diamond, at, &tip);
+                svg.mark("paper beside", Shape::Diamond, at, &tip);
             }
             y += ROW;
         }
@@ -59,7 +61,8 @@ fn missing(curve: &Curve, x: f64) -> &'static str {
     if curve.saturated.as_ref().is_some_and(|(from, _)| *from <= x) { "saturated" } else { "no run" }
 }
 
-fn bar(svg: &mut Svg, scale: &Scale, number: usize, dot: &Dot, (y, what): (f64, &str)) {
+/// One bar at `y`, whose value is written behind `free`, where the paper's marks end.
+fn bar(svg: &mut Svg, scale: &Scale, number: usize, dot: &Dot, (y, free, what): (f64, f64, &str)) {
     let interval = if dot.half_width > 0.0 { format!(" ± {}", figure_text(dot.half_width)) } else { String::new() };
     let top = scale.values[1];
     let end = scale.at(dot.y.min(top));
@@ -70,7 +73,7 @@ fn bar(svg: &mut Svg, scale: &Scale, number: usize, dot: &Dot, (y, what): (f64, 
         svg.line("whisker", [low, y], [high, y]);
     }
     let beyond = if dot.y > top { " →" } else { "" };
-    svg.text("value", [high.max(end) + 8.0, y], Anchor::Start, &format!("{}{beyond}", figure_text(dot.y)));
+    svg.text("value", [high.max(end).max(free) + 8.0, y], Anchor::Start, &format!("{}{beyond}", figure_text(dot.y)));
 }
 
 fn row_label(svg: &mut Svg, name: &str, y: f64) {

@@ -1,7 +1,7 @@
 //! Claims, and the paper's tables beside ours, as HTML.
 
 use super::{figure, text};
-use crate::{Cell, Claim, Table, Verdict};
+use crate::{Cell, Claim, Results, Table, Verdict};
 use base::units::grouped_decimal;
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub(super) fn links<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Str
 }
 
 /// Every claim with its verdict, and a switch that leaves the ones that hold out.
-pub(super) fn table(claims: &[Claim]) -> String {
+pub(super) fn table(claims: &[Claim], results: &Results) -> String {
     let mut table =
         "<p class=filter><label><input type=checkbox id=differs> Show only what differs or is undecided</label></p>\
                      <table class=claims><thead><tr><th>Claim<th><th>Paper<th>Here<th>90 % interval</thead>"
@@ -39,8 +39,9 @@ pub(super) fn table(claims: &[Claim]) -> String {
             text(&claim.ours),
             text(&claim.reason),
         );
-        if !claim.experiments.is_empty() {
-            let plots = links("plot", claim.experiments.iter().map(String::as_str));
+        let shown = claim.experiments.iter().map(String::as_str).filter(|name| results.trial(name).is_some());
+        let plots = links("plot", shown);
+        if !plots.is_empty() {
             let _ = write!(table, " <span class=links>Plots: {plots}</span>");
         }
         table += "</tbody>";
