@@ -26,6 +26,9 @@ pub enum Canary {
     UnlockedRead,
     /// A transaction at snapshot level changes what others have changed since its moment.
     LostUpdate,
+    /// A transaction at snapshot level changes records although nobody knows any more whether they were changed since its
+    /// moment, because versions were given up.
+    UncheckedHorizon,
     /// A snapshot shows what is committed at each read.
     MovingSnapshot,
     /// A restart reads the second copy of a log on two devices alone.

@@ -56,6 +56,7 @@ pub use settings::{FILE, Settings};
 pub use snapshot::Snapshot;
 
 use crate::Error;
+use crate::canary::{self, Canary};
 use crate::lock::{Owner, Resource};
 use crate::transaction::{Stored, read_stored};
 use base::{Instant, Lsn, PartitionId};
@@ -346,8 +347,14 @@ impl Versions {
     }
 
     /// Whether the latest change of a partition's record was committed after the view's moment, by another.
-    pub(crate) fn is_changed_since(&self, view: View, partition: PartitionId, name: Resource) -> bool {
-        !Versions::has(view, self.heads.get(name)) || self.loads.first_after(partition, view.at) > view.at
+    ///
+    /// # Errors
+    /// [`Error::SnapshotTooOld`] if nobody can tell any more, because versions since that moment have been given up.
+    pub(crate) fn is_changed_since(&self, view: View, partition: PartitionId, name: Resource) -> Result<bool, Error> {
+        if !canary::is_planted(Canary::UncheckedHorizon) {
+            self.check(view)?;
+        }
+        Ok(!Versions::has(view, self.heads.get(name)) || self.loads.first_after(partition, view.at) > view.at)
     }
 
     /// Checks that every chain leads backward in time and comes to an end.

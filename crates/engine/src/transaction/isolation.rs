@@ -23,7 +23,8 @@ pub enum Isolation {
     /// Each call sees what was committed when it began. A cursor is one call.
     ReadCommitted,
     /// All calls see what was committed when the transaction began, and what it has done itself. Of two that change the same
-    /// record, the second gives up.
+    /// record, the second gives up. One whose moment is too long ago ([`Error::SnapshotTooOld`]) can change no more than it
+    /// can read, because nobody knows any more what was changed since then.
     Snapshot,
     /// As if transactions ran one after the other, in the order of their commits.
     #[default]
@@ -165,11 +166,11 @@ impl Transaction {
         }
         let view = View { at: self.state.at, owner: self.state.owner };
         let found = self.database.describe(partition)?;
-        if found.locking != Locking::None && self.database.0.versions.borrow().is_changed_since(view, partition, record)
-        {
-            return Err(Error::WriteConflict(found.name.clone()));
+        if found.locking == Locking::None {
+            return Ok(());
         }
-        Ok(())
+        let is_changed = self.database.0.versions.borrow().is_changed_since(view, partition, record)?;
+        if is_changed { Err(Error::WriteConflict(found.name.clone())) } else { Ok(()) }
     }
 
     /// The value of `key` that the view sees.

@@ -1,0 +1,6 @@
+//! What a transaction may still do once something has gone wrong for it, and when its answers may leave.
+
+#[path = "../ground/machine.rs"]
+mod machine;
+
+mod lost_updates;
