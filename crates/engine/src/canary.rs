@@ -29,6 +29,10 @@ pub enum Canary {
     /// A transaction at snapshot level changes records although nobody knows any more whether they were changed since its
     /// moment, because versions were given up.
     UncheckedHorizon,
+    /// A transaction that rolls back is over, and its error told, before what it has read is durable.
+    EarlyRefusal,
+    /// A deadlock's victim, or one that a conflict refuses, may go on and commit.
+    RevivedVictim,
     /// A snapshot shows what is committed at each read.
     MovingSnapshot,
     /// A restart reads the second copy of a log on two devices alone.

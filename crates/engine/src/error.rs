@@ -97,6 +97,13 @@ pub enum Error {
     /// back; it may be tried again, on a new snapshot.
     #[error("a record of '{0}' was changed after the transaction's snapshot; run it again")]
     WriteConflict(String),
+    /// A call of the transaction has failed before with a conflict ([`Error::is_conflict`]), so nothing more can be done in it
+    /// and nothing of it is committed; it has to be rolled back and may be tried again.
+    #[error("the transaction was aborted before: {cause}")]
+    Aborted {
+        /// What it was told then.
+        cause: Box<Error>,
+    },
     /// What the snapshot sees is not there any more: versions took more room than they have, or the moment is too long ago.
     #[error(
         "the snapshot is too old, the oldest moment that can be read is {oldest}; take a new one, or give [undo] more room"
@@ -274,7 +281,14 @@ impl Error {
 
     /// Whether the transaction was in others' way, or the checkpoint's, and may be run again as it was.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Error::Deadlock | Error::Painted(_) | Error::WriteConflict(_) | Error::LogCrowded { .. })
+        matches!(
+            self,
+            Error::Deadlock
+                | Error::Painted(_)
+                | Error::WriteConflict(_)
+                | Error::LogCrowded { .. }
+                | Error::Aborted { .. }
+        )
     }
 }
 

@@ -1,5 +1,6 @@
 //! Transactions: strict two-phase locking, commit, rollback, savepoints.
 
+mod abort;
 mod add;
 mod appended;
 pub(crate) mod call;
@@ -38,7 +39,7 @@ use base::{Lsn, PageId, PartitionId, TransactionId};
 use call::Call;
 use driver::Work;
 use foldhash::fast::FixedState;
-use std::cell::RefCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::hash::BuildHasher;
 use std::ops::{Deref, DerefMut};
@@ -60,8 +61,8 @@ pub struct State {
     pub logged: u64,
     /// Bytes of the log that it has been promised.
     reserved: u64,
-    /// What must be durable before its answer may leave: the commits whose updates it has read.
-    dependency: Lsn,
+    /// What must be durable before its answer may leave, also one that says no: the commits whose updates it has read.
+    dependency: Cell<Lsn>,
     /// Its age for the choice of a deadlock's victim: the number of the first try.
     began: u64,
     /// Long values that it deleted.
@@ -75,6 +76,8 @@ pub struct State {
     isolation: Isolation,
     /// The moment that it sees, at snapshot level.
     at: Lsn,
+    /// Why it has to give up, once its caller was told so.
+    aborted: OnceCell<Error>,
     /// How fast it reads the past.
     pace: Rc<Pace>,
 }
@@ -88,6 +91,12 @@ impl State {
     /// The transaction's level.
     pub(crate) fn isolation(&self) -> Isolation {
         self.isolation
+    }
+
+    /// It has seen what was committed up to `lsn`, or some of it.
+    #[inline]
+    fn depend_on(&self, lsn: Lsn) {
+        self.dependency.set(self.dependency.get().max(lsn));
     }
 
     /// How many updates it would have to take back.
@@ -105,8 +114,9 @@ impl State {
         self.wrote = false;
         self.logged = 0;
         self.reserved = 0;
-        self.dependency = Lsn::ZERO;
+        self.dependency.set(Lsn::ZERO);
         self.isolation = Isolation::Serializable;
+        self.aborted.take();
     }
 }
 
@@ -146,7 +156,8 @@ pub struct Savepoint {
     sets: set::Position,
 }
 
-/// A transaction. It is rolled back if it is dropped before its commit.
+/// A transaction. It is rolled back if it is dropped before its commit. What it has read may be told to others as soon as
+/// [`Transaction::commit`] or [`Transaction::rollback`] has returned: until then a power cut may take back what it has seen.
 ///
 /// ```
 /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -318,9 +329,7 @@ impl Transaction {
     async fn delayed_reference(&self) -> Result<()> {
         let inner = &*self.database.0;
         inner.executor.settle().await;
-        if inner.registry.borrow().is_doomed(self.state.owner) {
-            return Err(Error::Deadlock);
-        }
+        self.check_active()?;
         self.log_room().await
     }
 
@@ -339,7 +348,7 @@ impl Transaction {
         let mut locks = self.database.0.locks.borrow_mut();
         let outcome = locks.request(self.state.owner, resource, mode, self.state.began);
         if outcome == Outcome::Granted {
-            self.state.dependency = self.state.dependency.max(locks.dependency(resource));
+            self.state.depend_on(locks.dependency(resource));
         }
         outcome
     }
@@ -350,7 +359,7 @@ impl Transaction {
         if let Outcome::Deadlock { victim } = outcome {
             add(&inner.statistics.deadlocks, 1);
             if victim == owner {
-                return Err(Error::Deadlock);
+                return Err(self.abort(Error::Deadlock));
             }
             if let Some(task) = inner.registry.borrow_mut().doom(victim) {
                 inner.executor.wake(task);
@@ -359,8 +368,8 @@ impl Transaction {
         let began = inner.executor.now();
         let granted = Waiting { database: &self.database, owner }.granted().await;
         add(&inner.statistics.lock_wait_ns, inner.executor.now().since_ns(began));
-        self.state.dependency = self.state.dependency.max(inner.locks.borrow().dependency(resource));
-        granted
+        self.state.depend_on(inner.locks.borrow().dependency(resource));
+        granted.map_err(|denied| self.abort(denied))
     }
 
     /// Whether the locks that `partition` asks for are records'.

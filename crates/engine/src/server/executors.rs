@@ -162,7 +162,7 @@ impl Inner {
             Ok(()) => found.body.run(&mut transaction, &request.parameters).await,
             Err(error) => Err(error),
         };
-        let done = match done {
+        let done = match transaction.heed(done) {
             Ok(answer) => {
                 transaction.pay_for_end().await;
                 transaction.make_room_for_commit().await.map(|()| answer)
@@ -171,15 +171,15 @@ impl Inner {
         };
         match done {
             Ok(answer) => match transaction.commit_early() {
-                Ok(lsn) => self.release_at(lsn, request, answer),
+                Ok(lsn) => self.release_at(lsn, request, Ok(answer)),
                 Err(committing) => self.release_after(committing, request, answer),
             },
             Err(error) => {
                 request.age = Some(transaction.began());
-                match transaction.rollback().await {
+                match transaction.rollback_early().await {
                     Err(failed) => self.respond(request, Err(failed)),
-                    Ok(()) if error.is_conflict() => self.put_back(request),
-                    Ok(()) => self.respond(request, Err(error)),
+                    Ok(_) if error.is_conflict() => self.put_back(request),
+                    Ok(dependency) => self.release_at(dependency, request, Err(error)),
                 }
             }
         }

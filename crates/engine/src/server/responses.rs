@@ -12,13 +12,13 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// A committed transaction's answer.
+/// An ended transaction's answer.
 struct Held {
     /// What must be durable before it may leave.
     lsn: Lsn,
     request: Request,
-    answer: Vec<u8>,
-    committed: Instant,
+    answer: Result<Vec<u8>>,
+    ended: Instant,
 }
 
 /// The responses that wait, by position in the log.
@@ -46,17 +46,17 @@ impl Responses {
 
 impl Inner {
     /// Answers when the log is durable up to `lsn`.
-    pub(super) fn release_at(&self, lsn: Lsn, request: Request, answer: Vec<u8>) {
+    pub(super) fn release_at(&self, lsn: Lsn, request: Request, answer: Result<Vec<u8>>) {
         let log = self.database.log();
         if !self.database.settings().log.durable {
             let failed = log.failure();
-            return self.respond(request, failed.map_or(Ok(answer), Err));
+            return self.respond(request, failed.map_or(answer, Err));
         }
         if lsn <= log.durable() {
-            return self.respond(request, Ok(answer));
+            return self.respond(request, answer);
         }
-        let committed = self.database.executor().round_now();
-        let held = Held { lsn, request, answer, committed };
+        let ended = self.database.executor().round_now();
+        let held = Held { lsn, request, answer, ended };
         let mut all = self.responses.held.borrow_mut();
         let was_empty = all.is_empty();
         // Whoever only read may depend on an older commit than those before it.
@@ -74,9 +74,9 @@ impl Inner {
 
     fn release(&self, up_to: Lsn, outcome: &Result<(), Error>) {
         let now = self.database.executor().round_now();
-        while let Some(Held { request, answer, committed, .. }) = self.responses.pop_up_to(up_to) {
-            add(&self.database.statistics().commit_wait_ns, now.since_ns(committed));
-            self.respond(request, outcome.clone().map(|()| answer));
+        while let Some(Held { request, answer, ended, .. }) = self.responses.pop_up_to(up_to) {
+            add(&self.database.statistics().commit_wait_ns, now.since_ns(ended));
+            self.respond(request, outcome.clone().and(answer));
         }
     }
 }

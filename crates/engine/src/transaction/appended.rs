@@ -130,6 +130,7 @@ impl Transaction {
         partition: PartitionId,
         mut look: impl FnMut(Position, &[u8]) -> bool,
     ) -> Result<()> {
+        self.check_active()?;
         let found = self.database.describe(partition)?;
         if let Organization::Set { arrivals: true, .. } = found.organization {
             let number = |key: &[u8]| u64::from_be_bytes(key.try_into().expect("the key of an arrival is its number"));

@@ -22,7 +22,8 @@ impl Transaction {
     ///
     /// # Errors
     /// [`crate::Error::LogFailed`]: whether the transaction is committed shows when the database is opened again. The
-    /// error of a forced write, under FORCE.
+    /// error of a forced write, under FORCE. [`crate::Error::Aborted`] if one of its calls has failed with
+    /// [`crate::Error::Deadlock`], [`crate::Error::WriteConflict`] or [`crate::Error::Painted`]: it is rolled back then.
     ///
     /// Rolled back are those that the log has no room for: with [`crate::Error::LogFull`] if it is too small for them,
     /// [`crate::Error::LogCrowded`] if others keep them from it and they may be run again, and
@@ -42,6 +43,10 @@ impl Transaction {
     /// # });
     /// ```
     pub async fn commit(self) -> Result<()> {
+        if let Err(aborted) = self.check_active() {
+            self.rollback().await?;
+            return Err(aborted);
+        }
         self.pay_for_end().await;
         if let Err(refused) = self.make_room_for_commit().await {
             self.rollback().await?;
@@ -58,7 +63,7 @@ impl Transaction {
         let mut ending = self.decide();
         if ending.only_read() {
             ending.database.0.sets.borrow_mut().commit(ending.state.owner);
-            return Ok(ending.dependency());
+            return Ok(ending.state.dependency.get());
         }
         let settings = &ending.database.0.settings;
         let at_once = settings.force || settings.hold_locks || !ending.state.chains.is_empty();
@@ -67,6 +72,7 @@ impl Transaction {
         }
         let lsn = ending.append();
         ending.database.0.log.begin_commit(lsn);
+        ending.is_demanded = true;
         Ok(lsn)
     }
 
@@ -95,7 +101,7 @@ impl Transaction {
         if let Some(observer) = statistics.observer() {
             observer.ended(state.id, true);
         }
-        Ending { database: self.database.clone(), state, lsn: None, freeing: false }
+        Ending { database: self.database.clone(), state, lsn: None, is_demanded: false, freeing: false }
     }
 }
 
@@ -124,6 +130,8 @@ struct Ending {
     state: Active,
     /// Its commit record, once it has one. Whoever gets its locks depends on that, however it ends.
     lsn: Option<Lsn>,
+    /// Whether the log was asked to make that durable.
+    is_demanded: bool,
     /// While it has pages to free: the log from its beginning is needed until that is done.
     freeing: bool,
 }
@@ -131,6 +139,10 @@ struct Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         let state = std::mem::take(&mut self.state);
+        if let Some(lsn) = self.lsn.filter(|_| !self.is_demanded) {
+            // Abandoned before that: others wait for it who have read its updates.
+            self.database.0.log.request(lsn);
+        }
         self.database.release_locks(&state, self.lsn);
         if self.freeing {
             self.database.0.registry.borrow_mut().strand(state.owner);
@@ -145,19 +157,11 @@ impl Ending {
         !self.state.wrote && self.database.0.sets.borrow().redo(self.state.owner).is_empty()
     }
 
-    /// What must be durable before the answer of who has only read may leave.
-    fn dependency(&self) -> Lsn {
-        match self.state.isolation {
-            Isolation::ReadCommitted => self.database.present(),
-            Isolation::Snapshot | Isolation::Serializable => self.state.dependency,
-        }
-    }
-
     async fn finish(mut self) -> Result<()> {
         if self.only_read() {
             self.database.0.sets.borrow_mut().commit(self.state.owner);
-            self.state.dependency = self.dependency();
-            return self.database.commit_read(&self.state).await;
+            self.database.release_locks(&self.state, None);
+            return self.database.confirm_reads(self.state.dependency.get()).await;
         }
         if self.state.chains.is_empty() {
             return self.commit_update().await;
@@ -175,6 +179,9 @@ impl Ending {
 
     async fn commit_update(&mut self) -> Result<()> {
         let lsn = self.append();
+        // The pages of the log that the record has filled, and what it made a sweep save.
+        self.database.0.executor.settle().await;
+        self.is_demanded = true;
         self.database.make_durable(&self.state, lsn).await
     }
 
@@ -219,12 +226,12 @@ impl Ending {
 }
 
 impl Database {
-    async fn commit_read(&self, state: &State) -> Result<()> {
-        self.release_locks(state, None);
+    /// Waits until an answer may leave that follows from what was committed up to `dependency`.
+    pub(super) async fn confirm_reads(&self, dependency: Lsn) -> Result<()> {
         let inner = &*self.0;
-        if inner.settings.log.durable && state.dependency > inner.log.durable() {
+        if inner.settings.log.durable && dependency > inner.log.durable() {
             let began = inner.executor.now();
-            inner.log.wait_durable(state.dependency).await?;
+            inner.log.wait_durable(dependency).await?;
             add(&inner.statistics.commit_wait_ns, inner.executor.now().since_ns(began));
         }
         Ok(())
@@ -232,8 +239,6 @@ impl Database {
 
     async fn make_durable(&self, state: &State, lsn: Lsn) -> Result<()> {
         let inner = &*self.0;
-        // The pages of the log that the record has filled, and what it made a sweep save.
-        inner.executor.settle().await;
         if !inner.settings.log.durable {
             return inner.log.commit(lsn).await;
         }

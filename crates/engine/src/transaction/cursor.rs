@@ -167,6 +167,7 @@ impl Transaction {
     /// [`crate::Error::Deadlock`], [`crate::Error::NoPartition`], [`crate::Error::WrongOrganization`], a damaged page, or
     /// the driver's.
     pub async fn next(&mut self, cursor: &mut Cursor) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.check_active()?;
         self.database.check_keyed(cursor.partition)?;
         if self.database.is_set(cursor.partition) {
             return Err(self.database.describe(cursor.partition)?.wrong_organization("a set has no order; scan it"));
@@ -375,7 +376,7 @@ impl Transaction {
         if locks.try_request(self.state.owner, resource, Mode::Shared) == Attempt::Denied {
             return Ok(Some(resource));
         }
-        self.state.dependency = self.state.dependency.max(locks.dependency(resource));
+        self.state.depend_on(locks.dependency(resource));
         Ok(None)
     }
 }

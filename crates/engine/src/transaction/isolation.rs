@@ -101,7 +101,7 @@ impl Transaction {
         self.state.isolation = isolation;
         if isolation == Isolation::Snapshot {
             self.state.at = self.database.present();
-            self.state.dependency = self.state.at;
+            self.state.depend_on(self.state.at);
             self.database.enter_snapshot(self.state.at);
         } else {
             self.database.enter_reader();
@@ -150,7 +150,9 @@ impl Transaction {
         if self.state.isolation == Isolation::Snapshot && !canary::is_planted(Canary::MovingSnapshot) {
             return Viewing::of(View { at: self.state.at, owner });
         }
-        Viewing::held(&self.database, View { at: self.database.present(), owner })
+        let at = self.database.present();
+        self.state.depend_on(at);
+        Viewing::held(&self.database, View { at, owner })
     }
 
     /// Whether a lock that was just granted is for a change of what was changed since the transaction's moment.
@@ -170,7 +172,7 @@ impl Transaction {
             return Ok(());
         }
         let is_changed = self.database.0.versions.borrow().is_changed_since(view, partition, record)?;
-        if is_changed { Err(Error::WriteConflict(found.name.clone())) } else { Ok(()) }
+        if is_changed { Err(self.abort(Error::WriteConflict(found.name.clone()))) } else { Ok(()) }
     }
 
     /// The value of `key` that the view sees.

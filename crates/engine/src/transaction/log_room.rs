@@ -45,7 +45,7 @@ impl Transaction {
         let inner = &*self.database.0;
         if !inner.registry.borrow().is_oldest(self.state.owner) {
             add(&inner.statistics.deadlocks, 1);
-            return Err(Error::Deadlock);
+            return Err(self.abort(Error::Deadlock));
         }
         let has_room = || self.free_log() >= inner.rollback_room(inner.unfinished.get());
         // Others' log may still be there for pages that are not written yet.
@@ -59,7 +59,7 @@ impl Transaction {
             return Err(Error::LogFull { needed, capacity: inner.log.capacity() });
         }
         add(&inner.statistics.deadlocks, 1);
-        Err(Error::Deadlock)
+        Err(self.abort(Error::Deadlock))
     }
 
     /// Whether the commit has something to log.
@@ -160,6 +160,6 @@ impl Database {
             return Ok(());
         }
         add(&self.0.statistics.deadlocks, 1);
-        Err(Need::Fail(Error::Deadlock))
+        Err(Need::Fail(self.abort(state, Error::Deadlock)))
     }
 }

@@ -26,8 +26,8 @@ impl Database {
     }
 
     /// Runs `work` as a transaction: commits if it succeeds, rolls back if it fails. A deadlock's victim, or one that a
-    /// black/white sweep refuses, is run again after a while, lest it take its locks again before the others get through,
-    /// and keeps its age, so that it is not the youngest for ever.
+    /// black/white sweep refuses, is run again after a while, also if `work` takes no notice, so that it does not take its
+    /// locks again before the others get through. It keeps its age, so that it is not the youngest for ever.
     ///
     /// # Errors
     /// Those of `work`, and those of [`Database::begin`] and [`Transaction::commit`].
@@ -101,8 +101,11 @@ impl Database {
                 Box::pin(transaction.isolate(isolation)).await?;
             }
             let age = transaction.began();
-            let done = match work(&mut transaction).await {
+            let done = work(&mut transaction).await;
+            let done = match transaction.heed(done) {
                 Ok(value) => transaction.commit().await.map(|()| value),
+                // Nobody hears of this one.
+                Err(error) if error.is_conflict() => transaction.rollback_early().await.and(Err(error)),
                 Err(error) => transaction.rollback().await.and(Err(error)),
             };
             match done {

@@ -2,6 +2,7 @@
 //! itself. A restart goes on where a rollback was cut off, because each compensation says how many updates are left.
 
 use super::{Active, Savepoint, State, Transaction, long_value};
+use crate::canary::{self, Canary};
 use crate::database::Database;
 use crate::log::record::{Body, Undo};
 use crate::organization::{allocator, append, b_tree};
@@ -9,15 +10,17 @@ use crate::page::{Change, Edit, OwnedEdit, Pages, slotted};
 use crate::statistics::add;
 use crate::undo::UndoList;
 use crate::{Error, Need, Result};
-use base::{PageId, PartitionId};
+use base::{Lsn, PageId, PartitionId};
 use driver::Work;
 use executor::JoinHandle;
 
 impl Transaction {
-    /// Takes everything back and ends the transaction.
+    /// Takes everything back and ends the transaction. When this returns, what it has read of others is durable, so that the
+    /// reason for the rollback may be told.
     ///
     /// # Errors
-    /// A damaged page or the driver's. Opening the database again completes the rollback.
+    /// A damaged page or the driver's. Opening the database again completes the rollback. [`Error::LogFailed`] if something
+    /// that the transaction has read may be lost.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -31,8 +34,18 @@ impl Transaction {
     /// # Ok(())
     /// # });
     /// ```
-    pub async fn rollback(mut self) -> Result<()> {
-        self.spawn_rollback().join().await
+    pub async fn rollback(self) -> Result<()> {
+        let database = self.database.clone();
+        let dependency = self.rollback_early().await?;
+        database.confirm_reads(dependency).await
+    }
+
+    /// The same without waiting for what it has read: an answer that follows from that may leave when the log is durable up
+    /// to the position returned.
+    pub(crate) async fn rollback_early(mut self) -> Result<Lsn> {
+        let dependency = self.state.dependency.get();
+        self.spawn_rollback().join().await?;
+        Ok(if canary::is_planted(Canary::EarlyRefusal) { Lsn::ZERO } else { dependency })
     }
 
     /// The rollback goes on even if nobody waits for it. One that fails is completed when the database is opened again; its
@@ -44,10 +57,11 @@ impl Transaction {
         executor.spawn(async move { database.roll_back(state).await })
     }
 
-    /// Takes back what was done since `savepoint`. Locks are kept.
+    /// Takes back what was done since `savepoint`. Locks are kept. It does not help a transaction that has to give up: what
+    /// it has seen does not go together with what it was refused, whatever it takes back.
     ///
     /// # Errors
-    /// As [`Transaction::rollback`].
+    /// As [`Transaction::rollback`]; [`Error::Aborted`].
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -68,6 +82,7 @@ impl Transaction {
     /// # });
     /// ```
     pub async fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        self.check_active()?;
         self.database.0.sets.borrow_mut().roll_back_to(self.state.owner, savepoint.sets);
         let database = self.database.clone();
         database.undo(&mut self.state, savepoint.undo).await?;

@@ -125,6 +125,7 @@ impl Transaction {
         bounds: (Bound<&[FieldValue<'_>]>, Bound<&[FieldValue<'_>]>),
         mut look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
+        self.check_active()?;
         let found = self.database.describe(partition)?;
         let span = Span::new(&found, secondary, bounds)?;
         if span.is_empty() {
@@ -143,7 +144,7 @@ impl Transaction {
                 self.delayed_reference().await?;
             }
             match self.read_entry(&found, secondary, &span, last.as_ref(), &mut value) {
-                Step::Refused(refusal) => self.database.overcome_refusal(partition, refusal).await?,
+                Step::Refused(refusal) => self.overcome_refusal(partition, refusal).await?,
                 Step::Met(Passage::Blocked(resource, mode)) => self.lock(resource, mode).await?,
                 Step::Met(Passage::Done(None)) => return Ok(()),
                 Step::Met(Passage::Done(Some(entry))) => {
@@ -214,7 +215,7 @@ impl Transaction {
                     if locks.try_request(self.state.owner, resource, Mode::Shared) == Attempt::Denied {
                         return Step::Met(Passage::Blocked(resource, Mode::Shared));
                     }
-                    self.state.dependency = self.state.dependency.max(locks.dependency(resource));
+                    self.state.depend_on(locks.dependency(resource));
                 }
             }
             let Some((of, key)) = entry else { return Step::Met(Passage::Done(None)) };
@@ -252,7 +253,7 @@ impl Transaction {
         }
         loop {
             match self.try_write_typed(found, key, value, replace) {
-                Step::Refused(refusal) => self.database.overcome_refusal(found.id(), refusal).await?,
+                Step::Refused(refusal) => self.overcome_refusal(found.id(), refusal).await?,
                 Step::Met(Passage::Blocked(resource, mode)) => self.lock(resource, mode).await?,
                 Step::Met(Passage::Done(written)) => {
                     self.keep_set_changes();
@@ -287,6 +288,12 @@ impl Transaction {
         }
     }
 
+    /// Brings what a set lacks for the transaction; a refusal for good may take all of it along.
+    #[cold]
+    pub(super) async fn overcome_refusal(&self, partition: PartitionId, refusal: Refusal) -> Result<()> {
+        self.database.overcome_refusal(partition, refusal).await.map_err(|error| self.abort_by(error))
+    }
+
     /// After a change: keeps what records were before, if that is wanted.
     pub(super) fn keep_set_changes(&self) {
         if self.database.0.keeps_versions.get() {
@@ -300,7 +307,7 @@ impl Transaction {
         schema.record.verify(value).map_err(|error| found.field_error(error))?;
         loop {
             match self.try_append_typed(found, value) {
-                Step::Refused(refusal) => self.database.overcome_refusal(found.id(), refusal).await?,
+                Step::Refused(refusal) => self.overcome_refusal(found.id(), refusal).await?,
                 Step::Met(Passage::Blocked(resource, mode)) => self.lock(resource, mode).await?,
                 Step::Met(Passage::Done(number)) => {
                     self.keep_set_changes();

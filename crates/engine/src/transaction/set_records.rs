@@ -117,10 +117,12 @@ impl Transaction {
         if found.set_settings().is_none() {
             return Err(found.wrong_organization("use a cursor, object numbers or scan_appended"));
         }
+        self.check_active()?;
         self.depart()?;
         if let Some(viewing) = self.viewing() {
             return self.database.scan_set_at(viewing.view, partition, &self.state.pace, look).await;
         }
+        self.state.depend_on(self.database.present());
         let sets = self.database.0.sets.borrow();
         let _ended = sets.iterate(partition).find(|(key, value)| !look(key, value));
         Ok(())
@@ -139,7 +141,7 @@ impl Transaction {
                 Ok(answer) => break answer,
                 Err(refusal) => refusal,
             };
-            database.overcome_refusal(partition, refusal).await?;
+            self.overcome_refusal(partition, refusal).await?;
         };
         self.keep_set_changes();
         database.0.statistics.count_reference(usize::from(partition.0), true);

@@ -3,4 +3,6 @@
 #[path = "../ground/machine.rs"]
 mod machine;
 
+mod aborted;
+mod answers;
 mod lost_updates;

@@ -1,0 +1,61 @@
+//! Transactions that have to give up: a deadlock's victims, and those that a conflict or a sweep refuses. Such a one is never
+//! committed, whatever its caller does with the error: what was refused is missing from it.
+
+use super::{State, Transaction};
+use crate::canary::{self, Canary};
+use crate::{Database, Error, Result};
+
+impl Transaction {
+    /// Notes that the transaction has to give up because of `cause`, which its caller is told.
+    #[cold]
+    pub(super) fn abort(&self, cause: Error) -> Error {
+        self.database.abort(&self.state, cause)
+    }
+
+    /// The same, if the error is one that takes the whole transaction along.
+    #[cold]
+    pub(super) fn abort_by(&self, error: Error) -> Error {
+        if error.is_conflict() { self.abort(error) } else { error }
+    }
+
+    /// Whether something may still be done in the transaction.
+    ///
+    /// # Errors
+    /// [`Error::Deadlock`] if it became a victim and has not heard of it, [`Error::Aborted`] once it has heard.
+    #[inline]
+    pub(super) fn check_active(&self) -> Result<()> {
+        let is_doomed = self.database.0.registry.borrow().is_doomed(self.state.owner);
+        if is_doomed { self.refuse() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refuse(&self) -> Result<()> {
+        if canary::is_planted(Canary::RevivedVictim) {
+            return Ok(());
+        }
+        Err(match self.state.aborted.get() {
+            Some(cause) => Error::Aborted { cause: Box::new(cause.clone()) },
+            None => self.abort(Error::Deadlock),
+        })
+    }
+
+    /// What its caller's work in the transaction has come to: a failure if that takes no notice of having been refused.
+    pub(crate) fn heed<T>(&self, done: Result<T>) -> Result<T> {
+        if done.is_ok() {
+            self.check_active()?;
+        }
+        done
+    }
+}
+
+impl Database {
+    /// As [`Transaction::abort`], in a step that has the transaction's state alone.
+    #[cold]
+    pub(super) fn abort(&self, state: &State, cause: Error) -> Error {
+        if !canary::is_planted(Canary::RevivedVictim) {
+            self.0.registry.borrow_mut().doom(state.owner);
+            state.aborted.get_or_init(|| cause.clone());
+        }
+        cause
+    }
+}

@@ -1,0 +1,265 @@
+//! Answers that say no: they, too, leave only when what they follow from can no longer be lost.
+
+use base::PartitionId;
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use devices::Hardware;
+use driver::OpKind;
+use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::server::{self, TransactionServer};
+use entresol_engine::{
+    Database, Direction, Error, Isolation, PartitionSpec, Procedures, Result, Settings, Transaction, checkpoint,
+};
+use executor::{Executor, Order};
+use std::ops::Bound;
+use virtual_driver::{ErrorAt, FaultPlan, Media, Options, VirtualDriver};
+
+/// A log write takes so long.
+const WRITE_NS: u64 = 10 * MILLISECOND_NS;
+
+/// Runs `work` with a database of a tree and a set, each with a record, whose log is slow.
+fn run(procedures: Procedures, work: impl AsyncFnOnce(&Database, [PartitionId; 2]) -> Result<()>) {
+    let text = "[device.disk]\nmedium.service = \"1 us\"\n[device.log]\nmedium.service = \"10 ms\"\n";
+    let hardware = Hardware::parse(text, "test").expect("a description");
+    let driver = VirtualDriver::new(hardware, Options::default(), Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let done: Result<()> = executor
+        .run(async {
+            let settings = Settings { procedures, log_device: "log".into(), ..Settings::default() };
+            let database = Database::create(&executor, settings).await?;
+            let set = Organization::Set { arrivals: false, segment_size: 16 << 10, reserve_percent: 10 };
+            let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+            let set = database.create_partition(PartitionSpec::new("set", set, Locking::Record)).await?;
+            let load = async |tx: &mut Transaction| {
+                tx.put(tree, b"old", &[1]).await?;
+                tx.put(set, b"old", &[1]).await
+            };
+            database.transaction(load).await?;
+            work(&database, [tree, set]).await
+        })
+        .expect("the machine goes on");
+    executor.stop();
+    done.expect("nothing else fails");
+}
+
+/// Commits `work` in the background, so far that its locks are free.
+async fn commit_meanwhile(
+    database: &Database,
+    work: impl AsyncFnOnce(&mut Transaction) -> Result<()> + 'static,
+) -> executor::JoinHandle<Result<()>> {
+    let (background, before) = (database.clone(), database.log().end());
+    let committed = database.executor().spawn(async move {
+        let mut tx = background.begin().await?;
+        work(&mut tx).await?;
+        tx.commit().await
+    });
+    database.executor().sleep_ns(1_000).await;
+    assert!(database.log().end() > before, "its commit record stands in the log");
+    committed
+}
+
+/// What `work` in a transaction of its own comes to while `change` is committed and not yet durable: it must not be told before.
+async fn refused<T: std::fmt::Debug>(
+    database: &Database,
+    isolation: Isolation,
+    change: impl AsyncFnOnce(&mut Transaction) -> Result<()> + 'static,
+    work: impl AsyncFnMut(&mut Transaction) -> Result<T>,
+) -> Result<T> {
+    let committed = commit_meanwhile(database, change).await;
+    let depends_on = database.log().end();
+    let answer = database.transaction_at(isolation, work).await;
+    assert!(database.log().durable() >= depends_on, "it was told {answer:?} before that is durable");
+    committed.join().await?;
+    answer
+}
+
+#[test]
+fn a_refusal_waits_for_the_commits_that_it_follows_from() {
+    run(Procedures::new(), async |database, [tree, set]| {
+        for isolation in Isolation::ALL {
+            for (partition, name) in [(tree, "tree"), (set, "set")] {
+                let insert = async move |tx: &mut Transaction| tx.insert(partition, b"new", &[2]).await;
+                let duplicate = refused(database, isolation, insert, insert).await;
+                assert_eq!(duplicate, Err(Error::Duplicate(name.into())));
+                let delete = async move |tx: &mut Transaction| tx.delete(partition, b"new").await.map(|_| ());
+                let modify = async |tx: &mut Transaction| tx.modify(partition, b"new", |_| ()).await;
+                assert_eq!(refused(database, isolation, delete, modify).await, Err(Error::NoRecord(name.into())));
+                let value = 10 + isolation as u8;
+                let put = async move |tx: &mut Transaction| tx.put(partition, b"old", &[value]).await;
+                let own = async |tx: &mut Transaction| match tx.get(partition, b"old").await? {
+                    Some(value) => Err::<(), _>(Error::RolledBack(format!("it is {}", value[0]))),
+                    None => Ok(()),
+                };
+                assert_eq!(
+                    refused(database, isolation, put, own).await,
+                    Err(Error::RolledBack(format!("it is {value}")))
+                );
+            }
+            let scan = async |tx: &mut Transaction| {
+                let mut cursor = tx.cursor(tree, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+                let mut count = 0;
+                while tx.next(&mut cursor).await?.is_some() {
+                    count += 1;
+                }
+                Err::<(), _>(Error::RolledBack(format!("{count}")))
+            };
+            let insert = async move |tx: &mut Transaction| tx.insert(tree, b"scanned", &[2]).await;
+            assert_eq!(refused(database, isolation, insert, scan).await, Err(Error::RolledBack("2".into())));
+            let delete = async move |tx: &mut Transaction| tx.delete(tree, b"scanned").await.map(|_| ());
+            assert_eq!(refused(database, isolation, delete, scan).await, Err(Error::RolledBack("1".into())));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn so_does_a_rollback_that_the_caller_asks_for() {
+    run(Procedures::new(), async |database, [tree, _]| {
+        for isolation in Isolation::ALL {
+            let put = async move |tx: &mut Transaction| tx.put(tree, b"old", &[7]).await;
+            let committed = commit_meanwhile(database, put).await;
+            let depends_on = database.log().end();
+            let mut tx = database.begin_at(isolation).await?;
+            assert_eq!(tx.get(tree, b"old").await?, Some(vec![7]));
+            tx.rollback().await?;
+            assert!(database.log().durable() >= depends_on, "{isolation:?}");
+            committed.join().await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_refusal_that_follows_from_nothing_new_waits_for_nothing() {
+    run(Procedures::new(), async |database, [tree, set]| {
+        for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {
+            let value = 10 + isolation as u8;
+            let put = async move |tx: &mut Transaction| tx.put(set, b"old", &[value]).await;
+            let committed = commit_meanwhile(database, put).await;
+            let began = database.executor().now();
+            let insert = async |tx: &mut Transaction| tx.insert(tree, b"old", &[2]).await;
+            assert_eq!(database.transaction_at(isolation, insert).await, Err(Error::Duplicate("tree".into())));
+            database.begin_at(isolation).await?.rollback().await?;
+            database.begin_at(isolation).await?.commit().await?;
+            assert!(database.executor().now().since_ns(began) < WRITE_NS / 10, "{isolation:?}");
+            committed.join().await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_refusal_whose_reasons_are_lost_with_the_log_is_none() {
+    let text = "[device.disk]\nmedium.service = \"1 us\"\n[device.log]\nmedium.service = \"10 ms\"\n";
+    for nth in 1.. {
+        let hardware = Hardware::parse(text, "test").expect("a description");
+        let errors = (nth..nth + 1_000).map(|nth| ErrorAt { kind: OpKind::Write, device: Some("log".into()), nth });
+        let faults = Some(FaultPlan { errors: errors.collect(), ..FaultPlan::default() });
+        let driver = VirtualDriver::new(hardware, Options { faults, ..Options::default() }, Media::new());
+        let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+        let answers = executor.run(async {
+            let settings = Settings { log_device: "log".into(), ..Settings::default() };
+            let database = Database::create(&executor, settings).await?;
+            let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+            let insert = async move |tx: &mut Transaction| tx.insert(tree, b"new", &[2]).await;
+            let committed = commit_meanwhile(&database, insert).await;
+            let refused = database.transaction(insert).await;
+            Ok::<_, Error>((committed.join().await, refused))
+        });
+        executor.stop();
+        // Until then the log has failed during the creation.
+        let Ok((committed, refused)) = answers.expect("the machine goes on") else { continue };
+        if committed.is_ok() {
+            assert_eq!(refused, Err(Error::Duplicate("tree".into())));
+            return;
+        }
+        assert!(matches!(refused, Err(Error::LogFailed(_))), "{refused:?}");
+    }
+}
+
+/// Procedures that insert the record `new` into the tree, and that say no when it is there.
+fn procedures() -> Procedures {
+    let mut procedures = Procedures::new();
+    for (name, isolation) in
+        [("insert", Isolation::Serializable), ("insert at read committed", Isolation::ReadCommitted)]
+    {
+        let insert = procedures.register(name, async |tx, _| {
+            let tree = tx.database().partition("tree")?;
+            tx.insert(tree, b"new", &[2]).await.map(|()| Vec::new())
+        });
+        insert.at(isolation);
+    }
+    procedures
+}
+
+#[test]
+fn a_server_answers_no_only_when_that_can_be_told() {
+    for name in ["insert", "insert at read committed"] {
+        for is_served in [false, true] {
+            run(procedures(), async |database, [tree, _]| {
+                let server = TransactionServer::start(database, server::Settings::default())?;
+                let insert = async move |tx: &mut Transaction| tx.insert(tree, b"new", &[2]).await;
+                let committed = commit_meanwhile(database, insert).await;
+                let depends_on = database.log().end();
+                let answer = if is_served {
+                    let (messages, mut responses) = (server.message_server(), Vec::new());
+                    messages.submit(server.procedure(name)?, 0, Vec::new()).await?;
+                    messages.receive(&mut responses).await;
+                    responses.remove(0).answer
+                } else {
+                    database.call(name, &[]).await
+                };
+                assert_eq!(answer, Err(Error::Duplicate("tree".into())));
+                assert!(database.log().durable() >= depends_on, "{name}, served: {is_served}");
+                committed.join().await?;
+                server.close().await;
+                Ok(())
+            });
+        }
+    }
+}
+
+#[test]
+fn an_abandoned_commit_keeps_nobody_waiting_who_has_read_it() {
+    let text = "[cpu]\ncount = 1\nmips = 1\n[cpu.instructions]\nbegin_transaction = 0\nobject_reference = 0\nend_transaction = 0\n\
+                input_output = 0\nnvem_access = 0\nlog_page = 5000\n[device.disk]\nmedium.service = \"20 us\"\n";
+    let hardware = Hardware::parse(text, "test").expect("a description");
+    let options = Options { faults: Some(FaultPlan::default()), ..Options::default() };
+    let driver = VirtualDriver::new(hardware, options, Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let done: Result<()> = executor
+        .run(async {
+            let settings = Settings { checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
+            let database = Database::create(&executor, settings).await?;
+            let set = Organization::Set { arrivals: false, segment_size: 16 << 10, reserve_percent: 10 };
+            let set = database.create_partition(PartitionSpec::new("set", set, Locking::Record)).await?;
+            let mut tx = database.begin().await?;
+            for key in 0..10_u8 {
+                tx.put(set, &[key], &[7; 1_000]).await?;
+            }
+            let before = database.log().end();
+            {
+                // Its record fills pages of the log, which cost CPU time: the caller gives up while that is paid.
+                let mut commits = std::pin::pin!(tx.commit());
+                while database.log().end() == before {
+                    std::future::poll_fn(|context| {
+                        assert!(commits.as_mut().poll(context).is_pending());
+                        std::task::Poll::Ready(())
+                    })
+                    .await;
+                    executor.yield_now().await;
+                }
+            }
+            let read = async |tx: &mut Transaction| tx.get(set, &[3]).await;
+            let mut read = std::pin::pin!(database.transaction(read));
+            let mut patience = std::pin::pin!(executor.sleep_ns(SECOND_NS));
+            let read = std::future::poll_fn(|context| match read.as_mut().poll(context) {
+                std::task::Poll::Ready(read) => std::task::Poll::Ready(Some(read)),
+                std::task::Poll::Pending => patience.as_mut().poll(context).map(|()| None),
+            });
+            assert!(read.await == Some(Ok(Some(vec![7; 1_000]))), "it waits for what nobody writes");
+            Ok(())
+        })
+        .expect("the machine goes on");
+    executor.stop();
+    done.expect("nothing else fails");
+}
