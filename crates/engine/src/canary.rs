@@ -29,6 +29,8 @@ pub enum Canary {
     /// A transaction at snapshot level changes records although nobody knows any more whether they were changed since its
     /// moment, because versions were given up.
     UncheckedHorizon,
+    /// A cursor shows what it had read before its own transaction changed it.
+    StaleCursor,
     /// A transaction that rolls back is over, and its error told, before what it has read is durable.
     EarlyRefusal,
     /// A deadlock's victim, or one that a conflict refuses, may go on and commit.

@@ -112,6 +112,14 @@ pub enum Error {
         /// The oldest moment that can be read.
         oldest: base::Lsn,
     },
+    /// A snapshot was asked for of a moment that is still to come.
+    #[error("{moment} is still to come, it is {now} now; read as of now or of a moment before")]
+    FutureMoment {
+        /// The moment that was asked for: a time, or a position of the log.
+        moment: String,
+        /// The present time, or the end of the log.
+        now: String,
+    },
     /// The log could not be written; nothing commits until the database is opened again.
     #[error("the log failed ({0}); no transaction commits until the database is opened again")]
     LogFailed(String),

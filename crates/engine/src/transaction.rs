@@ -61,6 +61,8 @@ pub struct State {
     pub logged: u64,
     /// Bytes of the log that it has been promised.
     reserved: u64,
+    /// How often it has gone back to a savepoint.
+    rollbacks: u64,
     /// What must be durable before its answer may leave, also one that says no: the commits whose updates it has read.
     dependency: Cell<Lsn>,
     /// Its age for the choice of a deadlock's victim: the number of the first try.
@@ -114,6 +116,7 @@ impl State {
         self.wrote = false;
         self.logged = 0;
         self.reserved = 0;
+        self.rollbacks = 0;
         self.dependency.set(Lsn::ZERO);
         self.isolation = Isolation::Serializable;
         self.aborted.take();

@@ -27,8 +27,14 @@ impl UndoList {
 
     /// The stored forms, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let ends = self.starts.iter().skip(1).copied().chain([self.bytes.len()]);
-        self.starts.iter().zip(ends).map(|(start, end)| &self.bytes[*start..end])
+        self.since(0)
+    }
+
+    /// The stored forms of all but the first `count`, which are there.
+    pub fn since(&self, count: usize) -> impl Iterator<Item = &[u8]> {
+        let starts = &self.starts[count..];
+        let ends = starts.iter().skip(1).copied().chain([self.bytes.len()]);
+        starts.iter().zip(ends).map(|(start, end)| &self.bytes[*start..end])
     }
 
     /// How many updates there are to undo.

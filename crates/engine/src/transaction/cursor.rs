@@ -6,11 +6,13 @@ use super::{Transaction, key_hash};
 use crate::canary::{self, Canary};
 use crate::database::Database;
 use crate::lock::{Attempt, Mode, Resource};
+use crate::log::record::Undo;
 use crate::organization::b_tree;
 use crate::page::{Pages, slotted};
+use crate::undo::UndoList;
 use crate::version::{Past, Viewing};
-use crate::{Need, Result};
-use base::PartitionId;
+use crate::{Error, Need, Result};
+use base::{PartitionId, TransactionId};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::rc::Rc;
@@ -24,9 +26,11 @@ pub enum Direction {
     Backward,
 }
 
-/// A position in a range of keys; [`Transaction::cursor`] shows its use.
+/// A position in a range of keys; [`Transaction::cursor`] shows its use. It shows what its own transaction has made of the
+/// records before it, those included that are added there: to add records in the direction of a cursor's way may go on for ever.
 #[derive(Clone, Debug)]
 pub struct Cursor {
+    transaction: TransactionId,
     partition: PartitionId,
     direction: Direction,
     locks: bool,
@@ -36,6 +40,14 @@ pub struct Cursor {
     began: bool,
     /// Where reading goes on; `None` at the end.
     from: Option<Bound<Vec<u8>>>,
+    /// Behind what has been shown.
+    behind: Bound<Vec<u8>>,
+    /// How often its transaction had gone back, and how many updates that had, when it was last looked at.
+    changes: (u64, usize),
+    /// Whether a record was taken out and not shown: its call has failed, or was given up.
+    is_lost: bool,
+    /// Whether the end of the range has been reported.
+    ended: bool,
     /// Where the range ends, on the far side.
     to: Bound<Vec<u8>>,
     /// Records read and locked, not yet shown.
@@ -54,6 +66,36 @@ impl Cursor {
     pub fn without_locks(mut self) -> Cursor {
         self.locks = false;
         self
+    }
+
+    /// Whether a key lies in its direction from a bound on.
+    fn lies_ahead(&self, bound: &Bound<Vec<u8>>, key: &[u8]) -> bool {
+        match self.direction {
+            Direction::Forward => is_after(key, bound),
+            Direction::Backward => is_before(key, bound),
+        }
+    }
+
+    /// Whether the key is of what has been read and not been shown.
+    fn has_read(&self, key: &[u8]) -> bool {
+        self.lies_ahead(&self.behind, key) && self.from.as_ref().is_none_or(|from| !self.lies_ahead(from, key))
+    }
+
+    /// Has everything that was not shown be read again.
+    fn read_again(&mut self) {
+        self.ready.clear();
+        self.from = Some(self.behind.clone());
+    }
+
+    /// The record of this key is shown.
+    fn pass(&mut self, key: &[u8]) {
+        match &mut self.behind {
+            Bound::Excluded(last) => {
+                last.clear();
+                last.extend_from_slice(key);
+            }
+            first => *first = Bound::Excluded(key.to_vec()),
+        }
     }
 
     /// What its view sees of the share of a leaf that was just read.
@@ -157,31 +199,92 @@ impl Transaction {
             Direction::Backward => (own(upper), own(lower)),
         };
         let viewing = self.viewing().map(Rc::new);
-        let locks = viewing.is_none();
-        Cursor { partition, direction, locks, viewing, began: false, from: Some(from), to, ready: VecDeque::new() }
+        Cursor {
+            transaction: self.state.id,
+            partition,
+            direction,
+            locks: viewing.is_none(),
+            viewing,
+            began: false,
+            behind: from.clone(),
+            from: Some(from),
+            changes: self.changes(),
+            is_lost: false,
+            ended: false,
+            to,
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// What tells a cursor whether its transaction has changed anything.
+    fn changes(&self) -> (u64, usize) {
+        (self.state.rollbacks, self.state.updates())
+    }
+
+    /// Has a cursor read again what its transaction has changed since it was read.
+    #[cold]
+    fn heed_changes(&self, cursor: &mut Cursor) {
+        let (rollbacks, updates) = cursor.changes;
+        cursor.changes = self.changes();
+        let undo = self.state.undo.borrow();
+        let is_outdated = cursor.changes.0 != rollbacks
+            || undo.since(updates).any(|stored| match UndoList::decode(stored) {
+                Undo::Remove { partition, key }
+                | Undo::Insert { partition, key, .. }
+                | Undo::Replace { partition, key, .. }
+                | Undo::PatchValue { partition, key, .. } => partition == cursor.partition && cursor.has_read(key),
+                Undo::PatchPage { .. } | Undo::EraseAppended { .. } | Undo::FreePage { .. } => false,
+            });
+        if is_outdated && !canary::is_planted(Canary::StaleCursor) {
+            cursor.read_again();
+        }
     }
 
     /// The cursor's next record, key and value; `None` at the end of the range.
     ///
     /// # Errors
     /// [`crate::Error::Deadlock`], [`crate::Error::NoPartition`], [`crate::Error::WrongOrganization`], a damaged page, or
-    /// the driver's.
+    /// the driver's. [`crate::Error::Setting`] if the cursor was made by another transaction.
     pub async fn next(&mut self, cursor: &mut Cursor) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         self.check_active()?;
         self.database.check_keyed(cursor.partition)?;
         if self.database.is_set(cursor.partition) {
             return Err(self.database.describe(cursor.partition)?.wrong_organization("a set has no order; scan it"));
         }
+        if cursor.transaction != self.state.id {
+            return Err(Error::Setting(
+                "a cursor goes with the transaction that has made it, and with no other".into(),
+            ));
+        }
         self.depart()?;
+        if cursor.ended {
+            return Ok(None);
+        }
+        if cursor.changes != self.changes() {
+            self.heed_changes(cursor);
+        }
+        if std::mem::take(&mut cursor.is_lost) {
+            cursor.read_again();
+        }
         loop {
             if let Some((key, past)) = cursor.ready.pop_front() {
-                match self.resolve(cursor, &key, past).await? {
-                    Some(value) => return Ok(Some((key, value))),
+                cursor.is_lost = true;
+                let value = self.resolve(cursor, &key, past).await?;
+                cursor.is_lost = false;
+                match value {
+                    Some(value) => {
+                        cursor.pass(&key);
+                        return Ok(Some((key, value)));
+                    }
                     None => continue,
                 }
             }
             if cursor.from.is_none() {
+                cursor.ended = true;
                 return Ok(None);
+            }
+            if !cursor.locks && cursor.viewing.is_none() {
+                self.state.depend_on(self.database.present());
             }
             if self.reference() {
                 self.delayed_reference().await?;

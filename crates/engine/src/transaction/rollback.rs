@@ -84,6 +84,7 @@ impl Transaction {
     pub async fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         self.check_active()?;
         self.database.0.sets.borrow_mut().roll_back_to(self.state.owner, savepoint.sets);
+        self.state.rollbacks += 1;
         let database = self.database.clone();
         database.undo(&mut self.state, savepoint.undo).await?;
         let of_sets = database.0.sets.borrow().changes(self.state.owner);

@@ -46,7 +46,7 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::SnapshotTooOld`] if that is longer ago than `[undo] retention` says, or before the database was opened, and no
-    /// snapshot of that moment is held; [`Error::Setting`] if it is still to come; [`Error::LogFailed`].
+    /// snapshot of that moment is held; [`Error::FutureMoment`] if it is still to come; [`Error::LogFailed`].
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -66,7 +66,7 @@ impl Database {
     pub async fn as_of(&self, moment: Lsn) -> Result<Snapshot> {
         self.refuse_while_repeating()?;
         if moment > self.log().end() {
-            return Err(Error::Setting(format!("{moment} is still to come: the log ends at {}", self.log().end())));
+            return Err(Error::FutureMoment { moment: moment.to_string(), now: self.log().end().to_string() });
         }
         self.await_segments().await;
         let oldest = self.0.versions.borrow().oldest_moment(self.present());
@@ -83,6 +83,10 @@ impl Database {
     /// # Errors
     /// As [`Database::as_of`].
     pub async fn as_of_time(&self, time: Instant) -> Result<Snapshot> {
+        let now = self.executor().now();
+        if time > now {
+            return Err(Error::FutureMoment { moment: time.to_string(), now: now.to_string() });
+        }
         let moment = self.0.versions.borrow().moment_at(time);
         match moment {
             Some(moment) => self.as_of(moment).await,

@@ -5,4 +5,6 @@ mod machine;
 
 mod aborted;
 mod answers;
+mod cursors;
 mod lost_updates;
+mod moments;

@@ -1,0 +1,34 @@
+//! Moments that are still to come cannot be read.
+
+use crate::machine::run;
+use base::Lsn;
+use base::time::SECOND_NS;
+use entresol_engine::{Database, Error, PartitionSpec, Settings, version};
+use virtual_driver::Media;
+
+#[test]
+fn the_future_cannot_be_read() {
+    for retention_ns in [0, 3600 * SECOND_NS] {
+        run(&Media::new(), async |executor| {
+            let undo = version::Settings { retention_ns, ..version::Settings::default() };
+            let database = Database::create(executor, Settings { undo, ..Settings::default() }).await?;
+            let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
+            database.transaction(async |tx| tx.put(tree, b"a", &[1]).await).await?;
+            executor.sleep_ns(SECOND_NS).await;
+            let (now, end) = (executor.now(), database.log().end());
+            for later_ns in [1, SECOND_NS] {
+                let read = database.as_of_time(now.plus_ns(later_ns)).await.map(|snapshot| snapshot.moment());
+                assert!(matches!(read, Err(Error::FutureMoment { .. })), "{read:?}");
+            }
+            let read = database.as_of(Lsn(end.0 + 1)).await.map(|snapshot| snapshot.moment());
+            assert!(matches!(read, Err(Error::FutureMoment { .. })), "{read:?}");
+            if retention_ns > 0 {
+                let mut present = database.as_of_time(now).await?;
+                assert_eq!(present.get(tree, b"a").await?, Some(vec![1]));
+                assert_eq!(database.as_of(present.moment()).await?.get(tree, b"a").await?, Some(vec![1]));
+            }
+            Ok::<(), Error>(())
+        })
+        .expect("nothing fails");
+    }
+}
