@@ -1,5 +1,6 @@
 //! Running a workload: clients, arrivals, warm-up, measurement.
 
+mod clients;
 mod measured;
 mod servers;
 mod stations;
@@ -37,9 +38,11 @@ pub enum Load {
 /// How long a part of a run lasts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
-    /// So many transactions.
+    /// So many transactions, neither more nor fewer. Clients begin no others, and all have ended before the next part begins, so
+    /// that what the engine counted is theirs alone. Arrivals at a rate behind a warm-up are measured in their steady state: they
+    /// go on until so many have ended.
     Transactions(u64),
-    /// So many nanoseconds of the run's clock.
+    /// So many nanoseconds of the run's clock. Transactions under way at its beginning and its end belong to it in part.
     Time(u64),
 }
 
@@ -49,6 +52,16 @@ impl Length {
         match self {
             Length::Transactions(count) => Length::Transactions(count / parts),
             Length::Time(ns) => Length::Time(ns / parts),
+        }
+    }
+
+    /// The `number`th of `parts` of nearly equal length, counted from 1; together they are this length.
+    fn part(self, number: u64, parts: u64) -> Length {
+        let end = |all: u64, number: u64| (u128::from(all) * u128::from(number) / u128::from(parts)) as u64;
+        let part = |all| end(all, number) - end(all, number - 1);
+        match self {
+            Length::Transactions(count) => Length::Transactions(part(count)),
+            Length::Time(ns) => Length::Time(part(ns)),
         }
     }
 }
@@ -127,6 +140,12 @@ pub trait Workload: 'static {
         0
     }
 
+    /// Whether its transactions are counted beforehand, as those of a trace are: then no more begin than the plan asks for,
+    /// at whatever rate they arrive.
+    fn is_counted(&self) -> bool {
+        false
+    }
+
     /// The registered procedures that run its transactions at a transaction server, or where the log of sets has calls of
     /// procedures; none if there are none.
     fn procedures(&self) -> Vec<String> {
@@ -156,11 +175,21 @@ struct Shared<W> {
     /// The procedures that are called instead of running its transactions, where the log has their calls; else none.
     calls: Vec<String>,
     plan: Plan,
-    /// How long each batch of the measured part is.
-    batch: Length,
+    /// How long the present part is.
+    part: Cell<Length>,
+    /// How many transactions may still begin; arrivals at a rate excepted.
+    permits: Cell<u64>,
+    /// Told when more may begin.
+    permitted: executor::WaitQueue,
     completed: Cell<u64>,
+    /// When the last transaction of the present part ended, if all have.
+    ended: Cell<Option<Instant>>,
+    /// Transactions that ended behind it: those of the next part. Their types, arrivals and ends.
+    late: RefCell<Vec<(usize, Instant, Instant)>>,
     measuring: Cell<bool>,
     finished: Cell<bool>,
+    /// Transactions of clients and requests to a server that have begun and not ended.
+    active: Cell<usize>,
     /// Clients, or arrivals with their transactions, that have not ended.
     running: Cell<usize>,
     /// When the present part began, and when it ends if its length is a time.
@@ -174,6 +203,8 @@ struct Shared<W> {
     unfinished_max: Cell<usize>,
     /// Whether more were in any part.
     overflowed: Cell<bool>,
+    /// How many had not ended when the last of all came, where their number is limited.
+    unfinished_at_last: Cell<usize>,
     /// Told when a part of the run ends.
     part_ended: executor::WaitQueue,
 }
@@ -207,7 +238,8 @@ struct Shared<W> {
 /// };
 /// let workload = DebitCredit(Tables::of(&database, &scale)?);
 /// let measured = run::run(&database, workload, &plan, &mut Unwatched, |measured| measured).await?;
-/// assert!(measured.transactions >= 1_000 && measured.response.mean_ns() > 0.0);
+/// assert_eq!(measured.transactions, 1_000);
+/// assert!(measured.response.mean_ns() > 0.0);
 /// assert!(totals(&database, &Tables::of(&database, &scale)?).await?.agree());
 /// # Ok::<(), engine::Error>(())
 /// # });
@@ -274,10 +306,12 @@ async fn measure<W: Workload, T>(
         Length::Time(_) => u64::from(batches),
     };
     let batches = batches.max(1);
-    let shared = Rc::new(Shared::new((database, server), workload, plan, batches));
+    let shared = Rc::new(Shared::new((database, server), workload, plan));
+    shared.permit(plan.warm_up).await;
     shared.begin_part(plan.warm_up);
     shared.begin_load()?;
     shared.wait_for_end(plan.warm_up, watch).await?;
+    shared.permit(plan.measure).await;
     shared.measuring.set(true);
     let unfinished = shared.running.get();
     // A run whose warm-up was cut off still measures what the saturated machine does.
@@ -287,18 +321,19 @@ async fn measure<W: Workload, T>(
     for batch in 1..=batches {
         restart_statistics(database);
         server.inspect(|server| server.restart_statistics());
-        shared.begin_part(shared.batch);
+        let length = plan.measure.part(batch, batches);
+        shared.begin_part(length);
         // The process's time is read around the thread's, so that it is never the smaller one.
         let (wall, process_cpu, cpu) = (watch.wall_ns(), watch.process_cpu_ns(), watch.cpu_ns());
-        let result = shared.wait_for_end(shared.batch, watch).await;
+        let result = shared.wait_for_end(length, watch).await;
         let (cpu, process_cpu, wall) =
             (watch.cpu_ns() - cpu, watch.process_cpu_ns() - process_cpu, watch.wall_ns() - wall);
         result?;
-        let elapsed_ns = executor.now().since_ns(shared.began.get());
+        let elapsed_ns = shared.ended.get().unwrap_or_else(|| executor.now()).since_ns(shared.began.get());
         completed += shared.completed.get();
         let is_last = batch == batches || shared.running.get() > shared.unfinished_max.get();
         if is_last {
-            shared.finished.set(true);
+            shared.finish();
         }
         let measured = Measured {
             transactions: shared.completed.get(),
@@ -316,7 +351,7 @@ async fn measure<W: Workload, T>(
             saturated: if is_last { shared.saturation(unfinished, completed, elapsed_ns) } else { None },
         };
         if let Err(error) = check_little(&measured.stations) {
-            shared.finished.set(true);
+            shared.finish();
             return Err(error);
         }
         answers.push(at_end(measured));
@@ -340,12 +375,7 @@ pub fn restart_statistics(database: &Database) {
 }
 
 impl<W: Workload> Shared<W> {
-    fn new(
-        (database, server): (&Database, Option<&TransactionServer>),
-        workload: W,
-        plan: &Plan,
-        batches: u64,
-    ) -> Shared<W> {
+    fn new((database, server): (&Database, Option<&TransactionServer>), workload: W, plan: &Plan) -> Shared<W> {
         let mut calls = workload.procedures();
         if !calls.iter().all(|name| database.logs_calls_of(name)) {
             calls.clear();
@@ -357,10 +387,15 @@ impl<W: Workload> Shared<W> {
             types: RefCell::new(Shared::types(&workload)),
             workload,
             plan: *plan,
-            batch: plan.measure.share(batches),
+            part: Cell::new(plan.warm_up),
+            permits: Cell::new(0),
+            permitted: executor::WaitQueue::new(),
             completed: Cell::new(0),
+            ended: Cell::new(None),
+            late: RefCell::default(),
             measuring: Cell::new(false),
             finished: Cell::new(false),
+            active: Cell::new(0),
             running: Cell::new(0),
             began: Cell::new(Instant::START),
             deadline: Cell::new(Instant::NEVER),
@@ -369,6 +404,7 @@ impl<W: Workload> Shared<W> {
             failure: RefCell::new(None),
             unfinished_max: Cell::new(usize::MAX),
             overflowed: Cell::new(false),
+            unfinished_at_last: Cell::new(0),
             part_ended: executor::WaitQueue::new(),
         }
     }
@@ -421,14 +457,54 @@ impl<W: Workload> Shared<W> {
         }
     }
 
+    /// Has as many transactions begin as `length` says, in as many parts as may be. Where they are counted, those before have
+    /// all ended by then: what the engine counts from now on is not theirs.
+    async fn permit(&self, length: Length) {
+        let open = matches!(self.plan.load, Load::Open { .. });
+        match length {
+            Length::Transactions(count) if !open => {
+                self.permits.set(0);
+                while self.active.get() > 0 && !self.finished.get() {
+                    self.part_ended.wait(self.database.executor()).await;
+                }
+                self.permits.set(count);
+            }
+            _ => self.permits.set(u64::MAX),
+        }
+    }
+
+    /// Whether another transaction may begin at this moment; it counts as begun.
+    fn take_permit(&self, now: Instant) -> bool {
+        let permits = self.permits.get();
+        if self.finished.get() || permits == 0 || now >= self.deadline.get() {
+            return false;
+        }
+        self.permits.set(permits - u64::from(permits != u64::MAX));
+        self.active.set(self.active.get() + 1);
+        true
+    }
+
     fn begin_part(&self, length: Length) {
-        let now = self.database.executor().now();
+        let executor = self.database.executor();
+        let now = executor.now();
+        self.part.set(length);
         self.completed.set(0);
         self.began.set(now);
         self.deadline.set(match length {
             Length::Transactions(_) => Instant::NEVER,
             Length::Time(ns) => now.plus_ns(ns),
         });
+        self.ended.set((length == Length::Transactions(0)).then_some(now));
+        for (kind, arrival, end) in self.late.take() {
+            self.count(kind, arrival, end);
+        }
+        self.permitted.wake_all(executor);
+    }
+
+    /// No transaction begins any more.
+    fn finish(&self) {
+        self.finished.set(true);
+        self.permitted.wake_all(self.database.executor());
     }
 
     /// Waits until the present part of the run is over, showing progress on the way.
@@ -436,12 +512,12 @@ impl<W: Workload> Shared<W> {
         let executor = self.database.executor();
         loop {
             if let Some(error) = self.failure.take() {
-                self.finished.set(true);
+                self.finish();
                 return Err(error);
             }
             let elapsed = executor.now().since_ns(self.began.get());
             let over = match length {
-                Length::Transactions(count) => self.completed.get() >= count,
+                Length::Transactions(_) => self.ended.get().is_some(),
                 Length::Time(ns) => elapsed >= ns,
             };
             let overflows = self.running.get() > self.unfinished_max.get();
@@ -459,84 +535,32 @@ impl<W: Workload> Shared<W> {
         }
     }
 
-    async fn client(self: Rc<Self>, client: u32) {
-        let mut random = Random::stream(self.plan.seed, &format!("client {client}"));
-        let executor = self.database.executor();
-        let mut arrival = executor.now();
-        while !self.finished.get() {
-            let input = self.workload.draw(&mut random);
-            // The next request comes when the last one is answered.
-            arrival = self.one(arrival, input).await;
-            // A client that never waits would keep all others, and the run's end, from their turn.
-            if self.completed.get().is_multiple_of(64) {
-                executor.yield_now().await;
-                arrival = executor.now();
-            }
-        }
-    }
-
-    async fn arrivals(self: Rc<Self>, rate_per_s: f64) {
-        let executor = self.database.executor().clone();
-        let mut times = Random::stream(self.plan.seed, "arrivals");
-        let mut inputs = Random::stream(self.plan.seed, "inputs");
-        let mut next = executor.now();
-        while !self.finished.get() {
-            next = next.plus_ns(times.exponential(SECOND_NS as f64 / rate_per_s) as u64);
-            executor.sleep_until(next).await;
-            let input = self.workload.draw(&mut inputs);
-            self.spawn(async move |shared| {
-                shared.one(next, input).await;
-            });
-            if self.running.get() == self.unfinished_max.get().saturating_add(1) {
-                self.part_ended.wake_all(&executor);
-            }
-        }
-    }
-
     /// What limited the run, if it was saturated. So many were unfinished `before` the measured part, so many `completed` in
     /// it; the counters stand for its last batch, which took so long.
     fn saturation(&self, before: usize, completed: u64, elapsed_ns: u64) -> Option<Saturation> {
-        let growth = self.running.get().saturating_sub(before);
+        let running = self.running.get().max(self.unfinished_at_last.get());
+        let growth = running.saturating_sub(before);
         let arrivals = completed + growth as u64;
         let grew = growth > GROWTH_MIN && growth as f64 > GROWTH_MAX * arrivals as f64;
         let open = matches!(self.plan.load, Load::Open { .. });
         // One of those that run is the source of the arrivals.
-        let unfinished = self.running.get().saturating_sub(1) as u64;
+        let unfinished = running.saturating_sub(1) as u64;
         (self.overflowed.get() || open && grew).then(|| Saturation::find(&self.database, unfinished, elapsed_ns))
-    }
-
-    /// Runs one transaction and counts it. Returns when it ended.
-    async fn one(&self, arrival: Instant, input: W::Input) -> Instant {
-        let kind = self.workload.type_of(&input);
-        self.workload.foresee(&self.database, &input);
-        let result = if self.calls.is_empty() {
-            self.database.transaction(async |tx| self.workload.run(tx, &input).await).await
-        } else {
-            let mut parameters = Vec::new();
-            let name = &self.calls[self.workload.request(&input, &mut parameters)];
-            self.database.call(name, &parameters).await.map(drop)
-        };
-        let now = self.database.executor().now();
-        match result {
-            Err(error) => self.fail(error),
-            Ok(()) => self.count(kind, arrival, now),
-        }
-        now
     }
 
     fn fail(&self, error: Error) {
         self.failure.borrow_mut().get_or_insert(error);
-        self.finished.set(true);
+        self.finish();
         self.part_ended.wake_all(self.database.executor());
     }
 
-    /// Counts a transaction that committed.
+    /// Counts a transaction that committed, in the present part or, if that has all of its transactions, in the next one.
     fn count(&self, kind: usize, arrival: Instant, now: Instant) {
-        let completed = self.completed.get() + 1;
+        if self.ended.get().is_some() {
+            self.late.borrow_mut().push((kind, arrival, now));
+            return;
+        }
         if self.measuring.get() {
-            if now > self.deadline.get() {
-                return;
-            }
             let response = now.since_ns(arrival);
             self.response.borrow_mut().record(response);
             self.means.borrow_mut().record(response as f64);
@@ -545,14 +569,17 @@ impl<W: Workload> Shared<W> {
                 measured.means.record(response as f64);
             }
         }
+        let completed = self.completed.get() + 1;
         self.completed.set(completed);
-        if self.is_over(completed) || completed.is_multiple_of(4096) {
+        let over = self.part.get() == Length::Transactions(completed);
+        if over {
+            self.ended.set(Some(now.max(self.began.get())));
+        }
+        if over || completed.is_multiple_of(4096) {
             self.part_ended.wake_all(self.database.executor());
         }
     }
-
-    fn is_over(&self, completed: u64) -> bool {
-        let length = if self.measuring.get() { self.batch } else { self.plan.warm_up };
-        matches!(length, Length::Transactions(count) if completed >= count)
-    }
 }
+
+#[cfg(test)]
+mod tests;

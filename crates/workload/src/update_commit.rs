@@ -109,7 +109,7 @@ mod tests {
                 tx.rollback().await?;
                 Ok((updates, commits))
             });
-            assert!(transactions >= 900);
+            assert_eq!(transactions, 900);
             assert_eq!(updates, transactions);
         }
     }

@@ -2,7 +2,7 @@
 //! continuously create requests, driving the performance experiments" (Garcia-Molina and Salem 1988, section 2.2).
 
 use super::{Load, Shared, Workload};
-use base::Random;
+use base::{Instant, Random};
 use engine::server::{MessageServer, ProcedureId, TransactionServer};
 use engine::{Error, Result};
 use executor::WaitQueue;
@@ -20,6 +20,8 @@ struct Generator<W> {
     /// How many requests may be under way.
     limit: u32,
     open: Cell<u32>,
+    /// When the latest response came, or requests were permitted again.
+    latest: Cell<Instant>,
     /// Told when fewer are under way.
     answered: WaitQueue,
     /// Memory for parameters.
@@ -47,6 +49,7 @@ pub(super) fn begin<W: Workload>(run: &Rc<Shared<W>>, server: &TransactionServer
         procedures,
         limit,
         open: Cell::new(0),
+        latest: Cell::new(run.database.executor().now()),
         answered: WaitQueue::new(),
         spare: RefCell::default(),
     });
@@ -75,6 +78,11 @@ impl<W: Workload> Generator<W> {
                 self.answered.wait(executor).await;
                 continue;
             }
+            if !self.run.take_permit(self.latest.get()) {
+                self.run.permitted.wait(executor).await;
+                self.latest.set(executor.now());
+                continue;
+            }
             let input = self.run.workload.draw(&mut random);
             let mut parameters = self.spare.borrow_mut().pop().unwrap_or_default();
             let procedure = self.procedures[self.run.workload.request(&input, &mut parameters)];
@@ -82,6 +90,7 @@ impl<W: Workload> Generator<W> {
             self.open.set(self.open.get() + 1);
             if let Err(error) = self.messages.submit(procedure, kind, parameters).await {
                 self.open.set(self.open.get() - 1);
+                self.run.end_one();
                 self.run.fail(error);
                 failed = true;
             }
@@ -97,12 +106,14 @@ impl<W: Workload> Generator<W> {
         loop {
             self.messages.receive(&mut batch).await;
             let now = executor.now();
+            self.latest.set(now);
             self.open.set(self.open.get() - batch.len() as u32);
             for mut response in batch.drain(..) {
                 match response.answer {
                     Ok(_) => self.run.count(response.tag as usize, response.submitted, now),
                     Err(error) => self.run.fail(error),
                 }
+                self.run.end_one();
                 response.parameters.clear();
                 self.spare.borrow_mut().push(response.parameters);
             }

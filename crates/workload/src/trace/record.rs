@@ -178,4 +178,8 @@ impl<W: Workload> Workload for Recorded<W> {
     fn type_of(&self, input: &W::Input) -> usize {
         self.workload.type_of(input)
     }
+
+    fn is_counted(&self) -> bool {
+        self.workload.is_counted()
+    }
 }

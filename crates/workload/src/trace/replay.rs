@@ -57,7 +57,7 @@ use std::rc::Rc;
 /// })
 /// .await?;
 /// let measured = run::run(&database, replay, &plan, &mut Unwatched, |measured| measured).await?;
-/// assert!(measured.transactions >= 50);
+/// assert_eq!(measured.transactions, 50);
 /// # Ok::<(), engine::Error>(())
 /// # });
 /// # other.stop();
@@ -214,5 +214,9 @@ impl Workload for Replay {
 
     fn type_of(&self, position: &usize) -> usize {
         self.trace.transaction(*position).kind.into()
+    }
+
+    fn is_counted(&self) -> bool {
+        true
     }
 }

@@ -34,11 +34,15 @@ fn measured(hardware: &str, load: Load, settings_of: server::Settings) -> Result
         let server = TransactionServer::start(&database, settings_of)?;
         let plan = Plan { load, warm_up: Length::Transactions(200), measure: Length::Transactions(2_000), seed: 1 };
         let tables = Tables::of(&database, &small())?;
-        let found = run_through(&server, DebitCredit(tables.clone()), &plan, 1, &mut Unwatched, |found| found).await?;
+        let at_end = |found| (found, database.statistics().commits.get());
+        let found = run_through(&server, DebitCredit(tables.clone()), &plan, 1, &mut Unwatched, at_end).await?;
         server.close().await;
         let sums = totals(&database, &tables).await?;
-        assert!(sums.agree() && sums.transactions >= 2_200, "{sums:?}");
-        Ok(found.into_iter().next().expect("one batch"))
+        assert!(sums.agree() && sums.transactions == 2_200, "{sums:?}");
+        for (measured, commits) in &found {
+            assert_eq!((measured.transactions, measured.response.count(), *commits), (2_000, 2_000, 2_000));
+        }
+        Ok(found.into_iter().map(|(measured, _)| measured).next().expect("one batch"))
     };
     let result = executor.run(work).expect("the machine goes on");
     executor.stop();
