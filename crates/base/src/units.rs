@@ -115,7 +115,8 @@ pub fn grouped_decimal(number: f64, decimals: usize) -> String {
         Some(dot) => text.split_at(dot),
         None => (text.as_str(), ""),
     };
-    let sign = if number < 0.0 { "-" } else { "" };
+    // What rounds to zero has no sign.
+    let sign = if number < 0.0 && text.contains(|digit| matches!(digit, '1'..='9')) { "-" } else { "" };
     let whole = whole.parse::<u64>().map_or_else(|_| whole.to_owned(), grouped);
     format!("{sign}{whole}{rest}")
 }
@@ -134,11 +135,11 @@ pub fn format_size(bytes: u64) -> String {
 
 /// A duration with a unit that suits it: `1_400_000` ns is `"1.40 ms"`.
 pub fn format_duration_ns(ns: f64) -> String {
-    match ns {
-        n if n < 1e3 => format!("{n:.0} ns"),
-        n if n < 1e6 => format!("{:.2} us", n / 1e3),
-        n if n < 1e9 => format!("{:.2} ms", n / 1e6),
-        n => format!("{} s", grouped_decimal(n / 1e9, 2)),
+    match ns.abs() {
+        n if n < 1e3 => format!("{} ns", grouped_decimal(ns, 0)),
+        n if n < 1e6 => format!("{:.2} us", ns / 1e3),
+        n if n < 1e9 => format!("{:.2} ms", ns / 1e6),
+        _ => format!("{} s", grouped_decimal(ns / 1e9, 2)),
     }
 }
 
@@ -167,5 +168,9 @@ mod tests {
         assert_eq!(grouped_decimal(-12_345.678, 1), "-12,345.7");
         assert_eq!(format_size(65_536), "64 KiB");
         assert_eq!(format_duration_ns(1_400_000.0), "1.40 ms");
+        for (ns, text) in [(-0.0, "0 ns"), (-0.4, "0 ns"), (-1_400_000.0, "-1.40 ms"), (-3e9, "-3.00 s")] {
+            assert_eq!(format_duration_ns(ns), text);
+        }
+        assert_eq!([-0.0, -0.04].map(|number| grouped_decimal(number, 1)), ["0.0", "0.0"]);
     }
 }

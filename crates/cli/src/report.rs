@@ -1,10 +1,12 @@
 //! What a run reports, on either clock: as text and as JSON.
 
 mod machine;
+mod references;
 mod servers;
 mod tiers;
 
 pub use machine::{DiskCache, Saturated, Simulation};
+pub use references::References;
 pub use servers::{Locks, ServerUse};
 pub use tiers::TierUse;
 
@@ -67,7 +69,10 @@ pub struct RunReport {
     pub log_record_bytes_per_transaction: f64,
     /// Requests for locks and their conflicts.
     pub locks: Locks,
-    /// The share (0 to 1) of page references found in main memory, by partition.
+    /// References by partition. In a run of so many transactions they are those of these transactions, tries that were rolled
+    /// back included; in a run of some time, and where arrivals go on, all that were made within it.
+    pub references: BTreeMap<String, References>,
+    /// The share (0 to 1) of references found in main memory, by partition; 0 if there were none.
     pub hit_ratio: BTreeMap<String, f64>,
     /// The share (0 to 1) of them that the second-level cache served, by partition; empty if there is none.
     pub hit_ratio_second_level: BTreeMap<String, f64>,
@@ -206,16 +211,8 @@ impl RunReport {
         if !self.types.is_empty() {
             parts.push(self.by_type());
         }
-        if !self.hit_ratio.is_empty() {
-            let second = |name: &String| self.hit_ratio_second_level.get(name).map(|ratio| percent(*ratio));
-            let rows = self.hit_ratio.iter().map(|(name, ratio)| {
-                let mut row = vec![name.clone(), percent(*ratio)];
-                row.extend(second(name));
-                row
-            });
-            let header = ["partition", "hits in main memory", "in the second-level cache"];
-            let columns = if self.hit_ratio_second_level.is_empty() { 2 } else { 3 };
-            parts.push(table(&header[..columns], 1, rows));
+        if !self.references.is_empty() {
+            parts.push(References::table(&self.references, !self.hit_ratio_second_level.is_empty()));
         }
         if !self.tiers.is_empty() {
             parts.push(TierUse::table(&self.tiers));
@@ -390,7 +387,14 @@ mod tests {
             process_cpu_us_per_transaction: (clock == Clock::Real).then_some(7.75),
             log_bytes_per_transaction: 512.4,
             log_record_bytes_per_transaction: 400.5,
-            locks: Locks { requests: 1_234_567_890, conflicts: 0.01, restarts_by_colour: 0 },
+            locks: Locks { requests: 1_234_567_890, waits: 12_345_679, conflicts: 0.01, restarts_by_colour: 0 },
+            references: BTreeMap::from([
+                ("account".to_owned(), References { hits: 725, misses: 275, second_level_hits: 125 }),
+                (
+                    "a-partition-of-a-very-".repeat(5),
+                    References { hits: 12_345_678_901, misses: 0, second_level_hits: 0 },
+                ),
+            ]),
             hit_ratio: BTreeMap::from([("account".to_owned(), 0.725), ("a-partition-of-a-very-".repeat(5), 1.0)]),
             hit_ratio_second_level: BTreeMap::from([
                 ("account".to_owned(), 0.125),
@@ -401,6 +405,9 @@ mod tests {
                 device: "nvem".repeat(20),
                 pages: 1_000_000,
                 volatile: false,
+                reads: 617_283,
+                writes: 1_524_066_961,
+                modified_writes: 1_504_254_090,
                 reads_per_transaction: 0.5,
                 writes_per_transaction: 1_234.5,
                 modified: 0.987,
@@ -449,6 +456,7 @@ mod tests {
         assert_eq!(json["process_cpu_us_per_transaction"], 7.75);
         assert_eq!(json["io_per_s"]["disk"]["reads"], 154_320.9);
         assert_eq!(json["hit_ratio"]["account"], 0.725);
+        assert_eq!(json["references"]["account"]["misses"], 275);
         assert_eq!(json["hit_ratio_second_level"]["account"], 0.125);
         assert_eq!(json["tiers"][0]["fallbacks"], 1_234_567);
         assert_eq!(json["io_per_transaction"]["disk"]["reads"], 1.25);

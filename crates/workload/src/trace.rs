@@ -136,7 +136,11 @@ impl Trace {
     /// # Errors
     /// [`TraceError`] that names the place and what is allowed there.
     pub fn read(file: &str, bytes: &[u8]) -> Result<Trace, TraceError> {
-        if bytes.starts_with(&binary::MAGIC) { binary::read(file, bytes) } else { text::read(file, bytes) }
+        if bytes.starts_with(&binary::MAGIC) {
+            binary::read(file, bytes)
+        } else {
+            text::read(file, without_mark(bytes))
+        }
     }
 
     /// Adds a partition; returns its position.
@@ -267,6 +271,11 @@ impl Trace {
         self.transactions.truncate(count);
         self.references.truncate(self.transactions.last().map_or(0, |span| span.end));
     }
+}
+
+/// A text without the byte order mark that some editors put before it.
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }
 
 /// What a partition's locks are called in traces.

@@ -1,12 +1,12 @@
 //! From what a run measured and the database counted to a report.
 
 use crate::report::{
-    Clock, Composition, DiskCache, Locks, Response, RunReport, Saturated, ServerUse, Simulation, Station, TierUse,
-    Transfers, TypeResponse,
+    Clock, Composition, DiskCache, Locks, References, Response, RunReport, Saturated, ServerUse, Simulation, Station,
+    TierUse, Transfers, TypeResponse,
 };
 use entresol::Database;
 use entresol::catalog::Partition;
-use entresol::statistics::References;
+use entresol::statistics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use workload::Measured;
@@ -31,7 +31,8 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
     let response = Response::new(&measured.response, measured.means.interval());
     let cpu_us = if described {
         let cpu = measured.stations.iter().filter(|station| station.name == "cpu");
-        cpu.map(|cpu| cpu.utilization * f64::from(cpu.servers)).sum::<f64>() * seconds * 1e6 / count
+        // An empty sum would be -0.
+        cpu.fold(0.0, |sum, cpu| sum + cpu.utilization * f64::from(cpu.servers)) * seconds * 1e6 / count
     } else {
         measured.cpu_ns as f64 / 1e3 / count
     };
@@ -47,6 +48,7 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
     notes.extend(not_durable(database));
     notes.extend(database.log().lost_device().map(|why| format!("the log lost one of its two devices: {why}")));
     notes.extend(measured.saturated.as_ref().map(|saturation| format!("the run was {saturation}")));
+    let references = references(database);
     RunReport {
         workload: headline.workload,
         driver: database.executor().description(),
@@ -67,8 +69,12 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
         log_bytes_per_transaction: database.log().statistics().bytes_written as f64 / count,
         log_record_bytes_per_transaction: database.log().statistics().record_bytes as f64 / count,
         locks: Locks::new(database),
-        hit_ratio: hit_ratios(database),
-        hit_ratio_second_level: second_level(database),
+        hit_ratio: references.iter().map(|(name, seen)| (name.clone(), seen.hit_ratio())).collect(),
+        hit_ratio_second_level: match database.tiers().iter().any(|tier| tier.name == "cache") {
+            true => references.iter().map(|(name, seen)| (name.clone(), seen.second_level_ratio())).collect(),
+            false => BTreeMap::new(),
+        },
+        references,
         tiers: database.tiers().into_iter().map(|tier| TierUse::new(tier, count)).collect(),
         server: measured.server.as_ref().map(ServerUse::new),
         io_per_transaction: transfers(database, count),
@@ -108,28 +114,14 @@ fn composition(database: &Database, mean_us: f64, transactions: f64) -> Composit
     parts
 }
 
-fn hit_ratios(database: &Database) -> BTreeMap<String, f64> {
-    let references = database.statistics().references();
-    database
-        .partitions()
-        .iter()
-        .zip(references)
-        .map(|(partition, seen)| (partition.name.clone(), seen.hit_ratio()))
-        .collect()
-}
-
-/// The shares of references that the second-level cache served; none if there is none.
-fn second_level(database: &Database) -> BTreeMap<String, f64> {
-    if !database.tiers().iter().any(|tier| tier.name == "cache") {
-        return BTreeMap::new();
-    }
-    let references = database.statistics().references();
-    let ratio = |(partition, seen): (Rc<Partition>, References)| {
+/// What became of the references to each partition.
+fn references(database: &Database) -> BTreeMap<String, References> {
+    let counted = |(partition, seen): (Rc<Partition>, statistics::References)| {
         let is_paged = partition.set_settings().is_none();
-        let served = if is_paged { database.buffer().file(partition.id()).cache_hits.get() } else { 0 };
-        (partition.name.clone(), served as f64 / (seen.hits + seen.misses).max(1) as f64)
+        let second_level_hits = if is_paged { database.buffer().file(partition.id()).cache_hits.get() } else { 0 };
+        (partition.name.clone(), References { hits: seen.hits, misses: seen.misses, second_level_hits })
     };
-    database.partitions().into_iter().zip(references).map(ratio).collect()
+    database.partitions().into_iter().zip(database.statistics().references()).map(counted).collect()
 }
 
 /// Transfers of each device, by so many transactions or seconds.

@@ -10,7 +10,8 @@ use base::statistics::{BatchMeans, Histogram};
 use entresol::{Handle, Opening, Server};
 use real_driver::{process_cpu_ns, thread_cpu_ns, wall_ns};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::Thread;
 use std::time::Duration;
 use workload::debit_credit::{PROCEDURE, Parameters, Scale};
 use workload::{Length, Load, Measured, Plan};
@@ -55,6 +56,15 @@ struct Clients<'a> {
     scale: &'a Scale,
     plan: &'a Plan,
     phase: AtomicU8,
+    /// How many transactions may still begin in the present phase; `u64::MAX` where a time ends it.
+    permits: AtomicU64,
+    /// Told, under the lock, when there are permits again or none will come.
+    permitted: (Mutex<()>, Condvar),
+    /// How many transactions are done when the present phase ends, and when that was.
+    target: AtomicU64,
+    ended_ns: AtomicU64,
+    /// The thread that leads the clients through the phases.
+    leader: Thread,
     /// Transactions that are done and the sum of their response times, in any phase.
     completed: AtomicU64,
     response_ns: AtomicU64,
@@ -64,7 +74,19 @@ struct Clients<'a> {
 impl<'a> Clients<'a> {
     fn new(scale: &'a Scale, plan: &'a Plan) -> Clients<'a> {
         let (completed, response_ns) = (AtomicU64::new(0), AtomicU64::new(0));
-        Clients { scale, plan, phase: AtomicU8::new(WARM_UP), completed, response_ns, failure: Mutex::new(None) }
+        Clients {
+            scale,
+            plan,
+            phase: AtomicU8::new(WARM_UP),
+            permits: AtomicU64::new(0),
+            permitted: (Mutex::new(()), Condvar::new()),
+            target: AtomicU64::new(u64::MAX),
+            ended_ns: AtomicU64::new(0),
+            leader: std::thread::current(),
+            completed,
+            response_ns,
+            failure: Mutex::new(None),
+        }
     }
 
     /// Starts the clients, waits for the end of the run and joins them.
@@ -101,22 +123,66 @@ impl<'a> Clients<'a> {
     fn client(&self, number: u32, handle: &Handle) -> Histogram {
         let mut random = Random::stream(self.plan.seed, &format!("client {number}"));
         let mut times = Histogram::new();
-        while self.phase.load(Ordering::Relaxed) != OVER {
+        while self.take_permit() {
             let parameters = Parameters::draw(self.scale, &mut random).to_bytes();
             let began = wall_ns();
             if let Err(error) = handle.call(PROCEDURE, &parameters) {
                 self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                self.phase.store(OVER, Ordering::Relaxed);
+                self.end();
                 break;
             }
-            let response = wall_ns() - began;
-            self.completed.fetch_add(1, Ordering::Relaxed);
-            self.response_ns.fetch_add(response, Ordering::Relaxed);
+            let end = wall_ns();
             if self.phase.load(Ordering::Relaxed) == MEASURED {
-                times.record(response);
+                times.record(end - began);
+            }
+            self.response_ns.fetch_add(end - began, Ordering::Relaxed);
+            let target = self.target.load(Ordering::Relaxed);
+            if target != u64::MAX {
+                self.ended_ns.fetch_max(end, Ordering::Relaxed);
+            }
+            // The leader that sees the last one counted sees when it ended, too.
+            if self.completed.fetch_add(1, Ordering::AcqRel) + 1 == target {
+                self.leader.unpark();
             }
         }
         times
+    }
+
+    /// Waits until another transaction may begin; false if none may any more.
+    fn take_permit(&self) -> bool {
+        let one_less = |left| if left == u64::MAX { Some(left) } else { u64::checked_sub(left, 1) };
+        loop {
+            if self.phase.load(Ordering::Relaxed) == OVER {
+                return false;
+            }
+            if self.permits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+                return true;
+            }
+            let (lock, permitted) = &self.permitted;
+            let none =
+                |_: &mut ()| self.permits.load(Ordering::Relaxed) == 0 && self.phase.load(Ordering::Relaxed) != OVER;
+            let locked = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(permitted.wait_while(locked, none).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Lets as many transactions begin as the phase is long.
+    fn permit(&self, length: Length) {
+        let _locked = self.permitted.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (target, permits) = match length {
+            Length::Transactions(count) => (self.completed.load(Ordering::Relaxed) + count, count),
+            Length::Time(_) => (u64::MAX, u64::MAX),
+        };
+        self.target.store(target, Ordering::Relaxed);
+        self.permits.store(permits, Ordering::Relaxed);
+        self.permitted.1.notify_all();
+    }
+
+    /// No transaction begins any more.
+    fn end(&self) {
+        let _locked = self.permitted.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.phase.store(OVER, Ordering::Relaxed);
+        self.permitted.1.notify_all();
     }
 
     /// Leads the clients through the phases. The response times themselves come with the clients.
@@ -127,7 +193,8 @@ impl<'a> Clients<'a> {
             Ok(thread_cpu_ns())
         })?;
         let (wall, process_cpu) = (wall_ns(), process_cpu_ns());
-        self.advance(WARM_UP, MEASURED);
+        // A run that failed is over already, and shall stay so.
+        let _ = self.phase.compare_exchange(WARM_UP, MEASURED, Ordering::Relaxed, Ordering::Relaxed);
         let total = match self.plan.measure {
             Length::Transactions(count) => count,
             Length::Time(ns) => ns / 1_000_000,
@@ -138,8 +205,12 @@ impl<'a> Clients<'a> {
             progress.advance_to(done);
             means.record(mean_ns);
         })?;
-        self.advance(MEASURED, OVER);
-        let (elapsed_ns, process_cpu_ns) = (wall_ns() - wall, process_cpu_ns() - process_cpu);
+        self.end();
+        let end = match self.plan.measure {
+            Length::Transactions(_) => self.ended_ns.load(Ordering::Relaxed).max(wall),
+            Length::Time(_) => wall_ns(),
+        };
+        let (elapsed_ns, process_cpu_ns) = (end - wall, process_cpu_ns() - process_cpu);
         let end = async |database: &entresol::Database| Ok((thread_cpu_ns(), database.executor().stations()));
         let (cpu, stations) = handle.with_database(end)?;
         workload::run::check_little(&stations)?;
@@ -160,18 +231,13 @@ impl<'a> Clients<'a> {
         })
     }
 
-    /// Goes to the next phase unless a failure ended the run already.
-    fn advance(&self, from: u8, to: u8) {
-        // A failed exchange means that the run is over, which is where it shall stay.
-        let _ = self.phase.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    /// Waits until the phase is over. `look` is told at every look what is done, in transactions or milliseconds, and the
+    /// Lets the phase begin and waits until it is over. `look` is told at every look what is done, in transactions or milliseconds, and the
     /// mean response time since the look before.
     fn wait(&self, length: Length, mut look: impl FnMut(u64, f64)) -> Result<(), Failure> {
-        let counts = || (self.completed.load(Ordering::Relaxed), self.response_ns.load(Ordering::Relaxed));
+        let counts = || (self.completed.load(Ordering::Acquire), self.response_ns.load(Ordering::Relaxed));
         let (began, first) = (wall_ns(), counts());
         let mut before = first;
+        self.permit(length);
         loop {
             if let Some(error) = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
                 return Err(error.into());
@@ -190,7 +256,7 @@ impl<'a> Clients<'a> {
             if over {
                 return Ok(());
             }
-            // Nobody unparks this thread: it is a sleep that the fence against sleeping tasks does not mean.
+            // The last client unparks this thread; else it is a sleep that the fence against sleeping tasks does not mean.
             std::thread::park_timeout(left.min(LOOK));
         }
     }
@@ -201,6 +267,6 @@ struct Over<'a, 'b>(&'a Clients<'b>);
 
 impl Drop for Over<'_, '_> {
     fn drop(&mut self) {
-        self.0.phase.store(OVER, Ordering::Relaxed);
+        self.0.end();
     }
 }

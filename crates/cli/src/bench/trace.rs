@@ -43,7 +43,7 @@ pub struct Arguments {
     /// Each type so often: TYPE=TPS,...; without a value, as recorded
     #[arg(long, value_name = "RATES", num_args = 0..=1, default_missing_value = "")]
     pub rate_per_type: Option<String>,
-    /// What is cut off before measuring: so many transactions
+    /// What is cut off before measuring: so many transactions; not all of the trace
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub warm_up: u64,
     /// Locks other than the trace's
@@ -114,6 +114,20 @@ fn configure(arguments: &Arguments, trace: &Trace, configuration: &mut Configura
     }
 }
 
+/// How many transactions the trace has behind the warm-up.
+fn rest(trace: &Trace, arguments: &Arguments) -> Result<u64, Failure> {
+    let (transactions, warm_up) = (trace.len() as u64, arguments.warm_up);
+    match transactions.checked_sub(warm_up).filter(|rest| *rest > 0 || transactions == 0) {
+        Some(rest) => Ok(rest),
+        None => Err(format!(
+            "--warm-up {warm_up} leaves nothing of the trace '{}', which has {transactions} transactions; name fewer, or \
+             replay it more than once with --transactions or --seconds",
+            arguments.trace.display()
+        )
+        .into()),
+    }
+}
+
 pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Failure> {
     progress.phase("reading", 0);
     let trace = Rc::new(crate::trace::read(&arguments.trace)?);
@@ -127,8 +141,10 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
         (None, None) => Load::Closed { clients: arguments.clients },
     };
     let by_types = if rates.is_some() { " by types" } else { "" };
-    let whole = (trace.len() as u64).saturating_sub(arguments.warm_up).max(1);
-    let measure = arguments.terms.length().unwrap_or(Length::Transactions(whole));
+    let measure = match arguments.terms.length() {
+        Some(length) => length,
+        None => Length::Transactions(rest(&trace, arguments)?),
+    };
     let plan = Plan { load, warm_up: Length::Transactions(arguments.warm_up), measure, seed: arguments.terms.seed };
     let name = format!("trace '{}'{by_types}", arguments.trace.display());
     let unfit = |problem| entresol::Error::Setting(format!("{problem}"));

@@ -26,7 +26,7 @@ use workload::trace::replay::{self, Replay};
 use workload::{Measured, Plan};
 
 /// What a run's report has at its top, and so may be plotted.
-pub const KEYS: [&str; 22] = [
+pub const KEYS: [&str; 23] = [
     "response_us",
     "throughput_per_s",
     "transactions",
@@ -38,6 +38,7 @@ pub const KEYS: [&str; 22] = [
     "log_record_bytes_per_transaction",
     "locks",
     "server",
+    "references",
     "hit_ratio",
     "hit_ratio_all",
     "hit_ratio_second_level_all",

@@ -90,6 +90,8 @@ impl ServerUse {
 pub struct Locks {
     /// Requests for locks.
     pub requests: u64,
+    /// How many of them had to wait, for another transaction or for a sweep that was writing the segment.
+    pub waits: u64,
     /// The share of them (0 to 1) that had to wait, for another transaction or for a sweep that was writing the segment.
     pub conflicts: f64,
     /// Transactions that were restarted because they would have mixed the colours of a black/white sweep.
@@ -103,6 +105,7 @@ impl Locks {
         let waits = counted.waits + database.statistics().segment_waits.get();
         Locks {
             requests: counted.requests,
+            waits,
             conflicts: waits as f64 / counted.requests.max(1) as f64,
             restarts_by_colour: database.statistics().restarts_by_colour.get(),
         }

@@ -83,9 +83,11 @@ fn to_text(trace: &Trace, statistics: &Statistics) -> String {
     let header = ["partition", "objects", "on a page", "references", "writes", "pages referenced"];
     let partitions = table(&header, 1, partitions);
     let ratios = FRAMES.iter().map(|frames| {
-        vec![grouped(*frames as u64), format!("{:.2} %", 100.0 * statistics.distances.hit_ratio(*frames))]
+        let distances = &statistics.distances;
+        let share = format!("{:.2} %", 100.0 * distances.hit_ratio(*frames));
+        vec![grouped(*frames as u64), grouped(distances.hits(*frames)), share]
     });
-    let ratios = table(&["LRU buffer, pages", "hits"], 0, ratios);
+    let ratios = table(&["LRU buffer, pages", "hits", "share"], 0, ratios);
     [summary, types, partitions, ratios].join("\n\n")
 }
 
@@ -116,6 +118,7 @@ fn to_json(trace: &Trace, statistics: &Statistics) -> Result<String, Failure> {
         })
         .collect();
     let ratios = FRAMES.map(|frames| (frames.to_string(), json!(statistics.distances.hit_ratio(frames))));
+    let hits = FRAMES.map(|frames| (frames.to_string(), json!(statistics.distances.hits(frames))));
     let report = json!({
         "transactions": statistics.transactions,
         "update_transactions": statistics.update_transactions,
@@ -125,6 +128,7 @@ fn to_json(trace: &Trace, statistics: &Statistics) -> Result<String, Failure> {
         "largest": statistics.largest,
         "types": types,
         "partitions": partitions,
+        "lru_hits": serde_json::Map::from_iter(hits),
         "lru_hit_ratio": serde_json::Map::from_iter(ratios),
     });
     Ok(serde_json::to_string_pretty(&report)?)

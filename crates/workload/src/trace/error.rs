@@ -29,6 +29,9 @@ pub enum Problem {
     /// It is of a version that is unknown here.
     #[error("the trace has version {0}")]
     Version(String),
+    /// A block trace has no line of its own.
+    #[error("there is no request in it")]
+    NoRequests,
     /// It ends too early.
     #[error("the trace is cut off: {0}")]
     CutOff(&'static str),
@@ -136,7 +139,9 @@ impl Problem {
             Problem::UnknownPartition { known, .. } | Problem::UnknownType { known, .. } => known.clone(),
             Problem::NoSuchPartition { known, .. } | Problem::NoSuchType { known, .. } => numbers(known),
             Problem::BadName(_) => "1 to 64 of the characters a-z A-Z 0-9 _ -, a letter first".to_owned(),
-            Problem::UnexpectedWord(_) | Problem::Fields(_) | Problem::WrongField { .. } => String::new(),
+            Problem::NoRequests | Problem::UnexpectedWord(_) | Problem::Fields(_) | Problem::WrongField { .. } => {
+                String::new()
+            }
             Problem::Checksum(_) | Problem::Count { .. } | Problem::Repeated { .. } | Problem::TooMany(_) => {
                 String::new()
             }

@@ -45,7 +45,7 @@ struct Disk {
 /// Reads a block trace; `page_size` in bytes says what a page is.
 ///
 /// # Errors
-/// [`TraceError`] with the line.
+/// [`TraceError`] with the line; [`Problem::NoRequests`] if there is none but a header.
 ///
 /// # Panics
 /// If `page_size` is below 512 or above 1 MiB.
@@ -67,7 +67,7 @@ pub fn import(file: &str, bytes: &[u8], page_size: u64) -> Result<Trace, TraceEr
     let mut requests: Vec<(u16, bool, u64, u32)> = Vec::new();
     let (mut first, mut last) = (u64::MAX, 0);
     let mut number = 0;
-    for line in bytes.split(|byte| *byte == b'\n') {
+    for line in super::without_mark(bytes).split(|byte| *byte == b'\n') {
         number += 1;
         let fail = |(problem, allowed): Wrong| TraceError::new(file, Place::Line(number), problem, allowed);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -85,6 +85,9 @@ pub fn import(file: &str, bytes: &[u8], page_size: u64) -> Result<Trace, TraceEr
     }
     let seconds = last.saturating_sub(first) as f64 / TICKS_PER_S;
     let place = |problem| TraceError::new(file, Place::Line(number.max(1)), problem, "");
+    if requests.is_empty() {
+        return Err(TraceError::new(file, Place::Line(number), Problem::NoRequests, FIELDS));
+    }
     assemble(&disks, &requests, seconds).map_err(place)
 }
 
@@ -204,6 +207,9 @@ mod tests {
             assert!(error.to_string().contains(what), "{error}");
         }
         assert!(import("usr.csv", b"\xff\xfe", 4096).is_err());
-        assert!(import("usr.csv", b"", 4096).unwrap().is_empty());
+        for nothing in ["", "\n", "\u{feff}", "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n"] {
+            let error = import("usr.csv", nothing.as_bytes(), 4096).unwrap_err();
+            assert_eq!(error.problem, Problem::NoRequests, "{error}");
+        }
     }
 }

@@ -83,7 +83,9 @@ impl Point {
         let log_bytes_per_write = log.bytes_written as f64 / writes;
         let latency_ns = log.write_latency.mean_ns();
         let cpu = if is_virtual {
-            measured.stations.iter().filter(|station| station.name == "cpu").map(|cpu| cpu.utilization).sum()
+            // An empty sum would be -0.
+            let cpu = measured.stations.iter().filter(|station| station.name == "cpu");
+            cpu.fold(0.0, |sum, cpu| sum + cpu.utilization)
         } else {
             measured.cpu_ns as f64 / 1e9 / seconds
         };
