@@ -27,13 +27,13 @@ use crate::log::Log;
 use crate::page::header;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
-use driver::{Completion, FaultKind, Frame, Op};
+use driver::{Access, Completion, FaultKind, Frame, Op};
 use executor::{Executor, WaitQueue};
 use replacement::Policy;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use tiered::Reason;
-use wanted::Wanted;
+use wanted::{Bringing, Wanted};
 
 /// How the buffer works.
 #[derive(Clone, Copy, Debug)]
@@ -231,7 +231,10 @@ impl Buffer {
                         return Err(error);
                     }
                     match self.want(id) {
-                        Some(_turn) => missed |= self.start_load(id).await?,
+                        Some(turn) => {
+                            let started = self.start_load(id, turn).await?;
+                            (missed, waited) = (missed || started, waited || started);
+                        }
                         None => std::future::poll_fn(Self::once()).await,
                     }
                 }
@@ -257,11 +260,16 @@ impl Buffer {
         let mut started = Vec::new();
         for id in ids {
             if self.pool.borrow().presence(id) == Presence::Absent {
-                self.start_load(id).await?;
+                if let Some(turn) = self.want(id) {
+                    self.start_load(id, turn).await?;
+                }
                 started.push(id);
             }
         }
         for id in started {
+            while self.joins_waiters(id) {
+                std::future::poll_fn(Self::once()).await;
+            }
             while let Presence::Loading(frame) = { self.pool.borrow().presence(id) } {
                 if self.await_load(frame).await {
                     self.unpin(frame);
@@ -271,55 +279,50 @@ impl Buffer {
         Ok(())
     }
 
-    /// Takes a frame and starts the read into it. False if another task did so meanwhile.
-    async fn start_load(self: &Rc<Self>, id: PageId) -> Result<bool> {
+    /// Has a page read, for as long as `turn` lasts at least. False if another task did so meanwhile, or it moved between the
+    /// tiers: then the caller begins again.
+    async fn start_load(self: &Rc<Self>, id: PageId, turn: Bringing) -> Result<bool> {
         if let Some(error) = &*self.broken.borrow() {
             return Err(error.clone());
         }
         let file = self.file(id.partition);
+        if let Some(tier) = self.tier_of(id) {
+            let access = self.tiers().expect("a tier has the page").file(tier).access(&self.executor).await;
+            return self.load_from_tier(&file, (tier, access), turn);
+        }
         let resident = file.placement().resident;
-        let frame = if resident { self.lasting_frame()? } else { self.acquire().await? };
-        let spare = Spare { buffer: self, frame: Some(frame) };
-        let tier = self.tier_of(id);
-        if tier.is_none() && id.number >= file.written() {
+        let spare = self.frame_for(&file).await?;
+        if self.tier_of(id).is_none() && id.number >= file.written() {
             // A page that stays in memory and never was elsewhere is not missed.
             return Ok(self.format_new(spare.take(), id, &file) && !resident);
         }
-        let access = match tier {
-            Some(tier) => self.tiers().expect("a tier has the page").file(tier).access(&self.executor).await,
-            None => file.access(&self.executor).await,
-        };
-        let frame = spare.take();
-        if self.pool.borrow().presence(id) == Presence::Absent && self.tier_of(id) != tier {
-            // The page moved between the tiers meanwhile: begin again.
-            self.pool.borrow_mut().give_free(frame);
-            self.freed.wake_one(&self.executor);
-            return Ok(false);
-        }
-        if let Some(tier) = tier
-            && self.pool.borrow().presence(id) == Presence::Absent
-        {
-            self.failures.borrow_mut().retain(|(page, _)| *page != id);
-            self.load_from_tier(frame, id, &file, (tier, access));
-            return Ok(true);
-        }
+        let access = file.access(&self.executor).await;
+        Ok(self.tier_of(id).is_none() && self.read_page(spare, id, &file, access))
+    }
+
+    /// A free frame for a page of this file.
+    async fn frame_for(self: &Rc<Self>, file: &DataFile) -> Result<Spare<'_>> {
+        let frame = if file.placement().resident { self.lasting_frame()? } else { self.acquire().await? };
+        Ok(Spare { buffer: self, frame: Some(frame) })
+    }
+
+    /// Starts to read a page from its own device. False if it is here, or is being read, already.
+    fn read_page(self: &Rc<Self>, frame: Spare<'_>, id: PageId, file: &Rc<DataFile>, access: Access) -> bool {
         let mut pool = self.pool.borrow_mut();
         if pool.presence(id) != Presence::Absent {
-            pool.give_free(frame);
-            drop(pool);
-            self.freed.wake_one(&self.executor);
-            return Ok(false);
+            return false;
         }
         self.failures.borrow_mut().retain(|(page, _)| *page != id);
+        let frame = frame.take();
         let buffer = pool.begin_load(frame, id);
         drop(pool);
         self.in_flight.set(self.in_flight.get() + 1);
         file.reads.set(file.reads.get() + 1);
         let (offset, length) = (file.offset(id), self.settings.page_size as u32);
-        let this = Rc::clone(self);
+        let (this, file) = (Rc::clone(self), Rc::clone(file));
         let op = Op::Read { file: file.file, offset, length, buffer, access };
         self.executor.submit(op, move |completion| this.finish_load(frame, id, &file, completion));
-        Ok(true)
+        true
     }
 
     /// A page that was never written needs no read. False if another task formatted it meanwhile.

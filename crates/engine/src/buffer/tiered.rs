@@ -1,5 +1,6 @@
 //! The buffer's side of the tiers below it: pages that leave main memory, are forced or missed.
 
+use super::wanted::Bringing;
 use super::write_back::Run;
 use super::{Buffer, DataFile, Presence};
 use crate::canary::{self, Canary};
@@ -8,7 +9,7 @@ use crate::page::header;
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::{Lsn, PageId};
-use driver::{Access, Completion, FaultKind, Frame, Op};
+use driver::{Access, Completion, Frame, Op};
 use std::rc::Rc;
 
 /// Why pages are written.
@@ -308,19 +309,25 @@ impl Buffer {
         slots.lookup(id).map(|slot| slots.place(slot).0)
     }
 
-    /// Starts to read a missed page from the tier that holds it.
+    /// Starts to read a missed page from the tier that holds it. It comes home before a frame is emptied for it: so the page that
+    /// leaves main memory for the cache finds the slot of this one there, and both levels together hold as many pages as they
+    /// have room for. False if the page is not there any more.
     pub(super) fn load_from_tier(
         self: &Rc<Self>,
-        frame: u32,
-        id: PageId,
         file: &Rc<DataFile>,
         (tier, access): (Tier, Access),
-    ) {
-        let tiers = Rc::clone(self.tiers.get().expect("only tiers have slots"));
-        let slot = tiers.slots.borrow().lookup(id).expect("the caller has just seen it");
+        turn: Bringing,
+    ) -> Result<bool> {
+        let id = turn.page();
+        if self.pool.borrow().presence(id) != Presence::Absent || self.tier_of(id) != Some(tier) {
+            return Ok(false);
+        }
+        let tiers = self.tiers.get().expect("only tiers have slots");
+        let buffer = self.copy_buffer(1)?;
+        self.failures.borrow_mut().retain(|(page, _)| *page != id);
+        let slot = tiers.slots.borrow().lookup(id).expect("it was just seen");
         let (_, number) = tiers.slots.borrow().place(slot);
         tiers.slots.borrow_mut().begin_read(slot);
-        let buffer = self.pool.borrow_mut().begin_load(frame, id);
         self.in_flight.set(self.in_flight.get() + 1);
         let source = tiers.file(tier);
         add(&source.statistics.reads, 1);
@@ -330,54 +337,70 @@ impl Buffer {
         let (offset, length) = (source.offset(number), self.settings.page_size as u32);
         let op = Op::Read { file: source.file, offset, length, buffer, access };
         let (this, file) = (Rc::clone(self), Rc::clone(file));
-        self.executor.submit(op, move |completion| this.finish_tier_load(frame, (id, slot), file, completion));
+        self.executor.submit(op, move |completion| this.finish_tier_load(slot, file, completion, turn));
+        Ok(true)
     }
 
-    fn finish_tier_load(
-        self: Rc<Self>,
-        frame: u32,
-        (id, slot): (PageId, u32),
-        file: Rc<DataFile>,
-        completion: Completion,
-    ) {
+    fn finish_tier_load(self: Rc<Self>, slot: u32, file: Rc<DataFile>, completion: Completion, turn: Bringing) {
         let tiers = self.tiers.get().expect("only tiers have slots");
+        let id = turn.page();
         let bytes = completion.buffer.expect("a read gives its buffer back");
         let sound = completion.result.is_ok() && header::verify(&bytes, id) == Ok(true);
         tiers.slots.borrow_mut().end_read(slot, !tiers.replicates || !sound);
         if !sound {
             let (tier, _) = tiers.slots.borrow().place(slot);
             add(&tiers.file(tier).statistics.damaged, 1);
-            let this = Rc::clone(&self);
-            self.executor.spawn(async move { this.load_instead(frame, id, file, bytes).await });
-            return;
         }
         self.in_flight.set(self.in_flight.get() - 1);
+        self.tell_freed(0);
+        let this = Rc::clone(&self);
+        self.executor.spawn(async move {
+            let result = match sound {
+                true => this.install(&file, bytes, turn).await,
+                false => this.load_instead(&file, bytes, turn).await,
+            };
+            if let Err(error) = result {
+                this.failures.borrow_mut().push((id, error));
+            }
+        });
+    }
+
+    /// Puts a page that came from a tier into a frame, and keeps it there until those who wait for it have seen it.
+    async fn install(self: &Rc<Self>, file: &DataFile, bytes: Frame, turn: Bringing) -> Result<()> {
+        let spare = self.frame_for(file).await;
+        let placed = spare.map(|spare| self.place(spare.take(), turn.page(), &bytes));
+        self.copies.borrow_mut().push(bytes);
+        let frame = placed?;
+        drop(turn);
+        self.executor.yield_now().await;
+        self.unpin(frame);
+        Ok(())
+    }
+
+    /// Puts a page that is nowhere in main memory into a free frame, and pins it.
+    fn place(&self, frame: u32, id: PageId, bytes: &[u8]) -> u32 {
+        let mut pool = self.pool.borrow_mut();
+        let mut home = pool.begin_load(frame, id);
+        home.copy_from_slice(bytes);
         let mut woken = Vec::new();
-        self.pool.borrow_mut().loaded(frame, bytes, &mut woken);
-        woken.into_iter().for_each(|task| self.executor.wake(task));
-        self.tell_freed(1);
+        pool.loaded(frame, home, &mut woken);
+        debug_assert!(woken.is_empty(), "nobody waits for what takes no time");
+        pool.pin(frame);
+        frame
     }
 
     /// The copy in the tier is unreadable: the page is read from its own device, once that has it.
-    async fn load_instead(self: Rc<Self>, frame: u32, id: PageId, file: Rc<DataFile>, bytes: Frame) {
-        if let Err(error) = self.settle(id).await {
-            let fault = match error {
-                Error::Input(fault) => fault,
-                other => driver::Fault::new(FaultKind::Device, other.to_string()),
-            };
-            let token = driver::Token(0);
-            self.finish_load(frame, id, &file, Completion { token, result: Err(fault), buffer: Some(bytes) });
-            return;
-        }
+    async fn load_instead(self: &Rc<Self>, file: &Rc<DataFile>, bytes: Frame, turn: Bringing) -> Result<()> {
+        let id = turn.page();
+        self.copies.borrow_mut().push(bytes);
+        self.settle(id).await?;
         if let Some(tiers) = self.tiers.get() {
             tiers.slots.borrow_mut().forget(id);
         }
+        let spare = self.frame_for(file).await?;
         let access = file.access(&self.executor).await;
-        file.reads.set(file.reads.get() + 1);
-        let (offset, length) = (file.offset(id), self.settings.page_size as u32);
-        let op = Op::Read { file: file.file, offset, length, buffer: bytes, access };
-        let this = Rc::clone(&self);
-        self.executor.submit(op, move |completion| this.finish_load(frame, id, &file, completion));
+        self.read_page(spare, id, file, access);
+        Ok(())
     }
 
     /// Reads the pages of partitions that stay in main memory.

@@ -30,13 +30,13 @@ impl Engine {
             let frame = self.memory.remove(at);
             self.memory.push(frame);
         } else {
-            if self.memory.len() == self.frames {
-                self.replace();
-            }
             if let Some(slot) = self.slots.lookup(page(number)) {
                 self.slots.begin_read(slot);
                 self.slots.end_read(slot, !self.force);
                 served = true;
+            }
+            if self.memory.len() == self.frames {
+                self.replace();
             }
             self.memory.push(Frame { page: number, dirty: false, modified: false });
         }
@@ -120,6 +120,12 @@ impl Naive {
         if let Some(at) = self.memory.iter().position(|frame| frame.page == number) {
             frame = self.memory.remove(at);
         } else {
+            served = self.cache.contains(&number);
+            if served && self.force {
+                self.enter(number);
+            } else {
+                self.cache.retain(|cached| *cached != number);
+            }
             if self.memory.len() == self.frames {
                 let Frame { page: left, dirty, modified } = self.memory.remove(0);
                 if dirty {
@@ -127,12 +133,6 @@ impl Naive {
                 } else if self.cache.contains(&left) || self.admits(modified) {
                     self.enter(left);
                 }
-            }
-            served = self.cache.contains(&number);
-            if served && self.force {
-                self.enter(number);
-            } else {
-                self.cache.retain(|cached| *cached != number);
             }
         }
         frame.modified |= write;
@@ -175,10 +175,7 @@ fn every_design_agrees_with_plain_lists() {
                         assert!(!both, "a page is in memory or in the cache: {what}");
                     }
                 }
-                assert!(
-                    size == 1 || served > 50,
-                    "{design:?}, force {force}, {frames} frames, {size} slots: {served} served"
-                );
+                assert!(served > 50, "{design:?}, force {force}, {frames} frames, {size} slots: {served} served");
             }
         }
     }
