@@ -17,6 +17,8 @@ pub enum FaultKind {
     EndOfFile,
     /// The device failed to read, write or make durable.
     Device,
+    /// No more files can be open at once: a limit of the process, of the machine or of the driver.
+    TooManyFiles,
     /// Memory could not be had.
     NoMemory,
     /// The operation was given up on request.

@@ -1,3 +1,4 @@
+use crate::descriptors;
 use driver::{Fault, FaultKind};
 use std::io;
 
@@ -9,7 +10,8 @@ pub(crate) fn kind_of(errno: i32) -> FaultKind {
         libc::ENOSPC | libc::EDQUOT | libc::EFBIG => FaultKind::NoSpace,
         libc::EACCES | libc::EPERM | libc::EROFS | libc::EISDIR => FaultKind::Denied,
         libc::EBUSY | libc::ETXTBSY => FaultKind::Busy,
-        libc::ENOMEM | libc::EMFILE | libc::ENFILE => FaultKind::NoMemory,
+        libc::ENOMEM => FaultKind::NoMemory,
+        libc::EMFILE | libc::ENFILE => FaultKind::TooManyFiles,
         libc::ECANCELED => FaultKind::Cancelled,
         libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS => FaultKind::Unsupported,
         _ => FaultKind::Device,
@@ -19,7 +21,10 @@ pub(crate) fn kind_of(errno: i32) -> FaultKind {
 /// The fault of an attempt that the system refused: `attempt` says what was tried and names the file.
 pub(crate) fn fault_of(attempt: &str, error: &io::Error) -> Fault {
     let kind = error.raw_os_error().map_or(FaultKind::Device, kind_of);
-    Fault::new(kind, format!("{attempt}: {error}"))
+    match error.raw_os_error().and_then(descriptors::advice) {
+        Some(advice) => Fault::new(kind, format!("{attempt}: {error}; {advice}")),
+        None => Fault::new(kind, format!("{attempt}: {error}")),
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@
 //!
 //! * A **device** is a directory; its files lie directly in it. The caller locks a database's directory against other
 //!   processes with a [`DirectoryLock`].
+//! * **Open files**: every file of a device keeps a descriptor. Opening a driver raises the process's limit of them
+//!   (`RLIMIT_NOFILE`) to its hard limit; programs that still call `select` should not use descriptors above 1,023. A limit that
+//!   is reached is a [`driver::FaultKind::TooManyFiles`] that says which one, and what is open goes on.
 //! * **Direct I/O** is the default. A file system that refuses it is used through the page cache, and
 //!   [`driver::Driver::description`] says so.
 //! * **The end**: a driver that is dropped waits for what the kernel has begun, and only then lets its [`DirectoryLocks`] go.
@@ -23,6 +26,7 @@
 
 mod bell;
 mod described;
+mod descriptors;
 mod directory_lock;
 mod fault;
 mod files;

@@ -3,6 +3,7 @@ mod end;
 use crate::DirectoryLocks;
 use crate::bell::{Bell, Doorbell, Waker};
 use crate::described::Model;
+use crate::descriptors;
 use crate::fault::fault_of;
 use crate::files::{Device, FileTable, OpenFile, index_of};
 use crate::flight::{Flight, FlightTable, Progress, Transfer};
@@ -89,13 +90,14 @@ pub(crate) fn wall_clock() -> std::time::Instant {
 }
 
 impl RealDriver {
-    /// Opens a driver for the calling thread.
+    /// Opens a driver for the calling thread. Raises the limit of files that this process may have open as far as it may.
     ///
     /// # Errors
     /// A [`Fault`] naming the directory that cannot be created or reached, or saying why io_uring is refused if
     /// [`Backend::IoUring`] was asked for.
     pub fn open(options: Options) -> Result<RealDriver, Fault> {
         let start = wall_clock();
+        descriptors::raise_limit();
         let mut devices = Vec::with_capacity(options.devices.len());
         for (name, directory) in options.devices {
             let behaviour = options.behaviour.get(&name).cloned().unwrap_or_default();
@@ -361,10 +363,7 @@ impl RealDriver {
         if !direct && buffered.is_none() {
             *buffered = Some(format!("direct I/O refused for '{name}'"));
         }
-        let id = self
-            .files
-            .insert(device, name, file)
-            .map_err(|_| Fault::new(FaultKind::NoMemory, "65,536 files are open: no more can be"))?;
+        let id = self.files.insert(device, name, file).map_err(|_| descriptors::table_is_full(&path))?;
         let place = index_of(id) as u32;
         let open = self.files.get(id).expect("just entered");
         open.mapping = mapping;
