@@ -43,7 +43,7 @@ pub struct Arguments {
     /// Each type so often: TYPE=TPS,...; without a value, as recorded
     #[arg(long, value_name = "RATES", num_args = 0..=1, default_missing_value = "")]
     pub rate_per_type: Option<String>,
-    /// What is cut off before measuring: so many transactions; not all of the trace
+    /// Transactions cut off before measuring, not all
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub warm_up: u64,
     /// Locks other than the trace's
