@@ -43,6 +43,8 @@ pub(crate) struct Description {
 pub(crate) const KINDS: [&str; 3] = ["account", "teller", "branch"];
 /// How many records the partition of notes has at most.
 pub(crate) const NOTES: u64 = 13;
+/// How many records a partition gets that is created by the way.
+pub(crate) const EXTRA_RECORDS: u64 = 20;
 
 impl Description {
     /// The database `name` in `directory`, whose devices are directories there.

@@ -1,4 +1,4 @@
-use crate::description::NOTES;
+use crate::description::{EXTRA_RECORDS, NOTES};
 use crate::service::Injected;
 use std::collections::{BTreeMap, BTreeSet};
 use torture::ledger::{Fate, Found, Ledger, Transfer};
@@ -14,6 +14,17 @@ pub(crate) struct Judgement {
     pub(crate) looks: u64,
     /// Whether its creation was cut off and is refused since: what it left on another device might be somebody's.
     pub(crate) refused: bool,
+    /// Partitions that were created by the way.
+    extras: BTreeMap<String, Extra>,
+}
+
+/// What is known of a partition: the later ones are known to be there, and the last to be filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Extra {
+    Creating,
+    Created,
+    Filling,
+    Filled,
 }
 
 /// What one process said.
@@ -32,6 +43,7 @@ impl Judgement {
         let mut said = Said::default();
         let mut found = Found::default();
         let mut notes = BTreeMap::new();
+        let mut extras = BTreeMap::new();
         let mut log_failed = None;
         let mut tried_later = BTreeSet::new();
         for line in lines {
@@ -51,6 +63,7 @@ impl Judgement {
                     said.looked = true;
                     self.looks += 1;
                     self.settle(&found, &notes, &mut said.wrong);
+                    self.settle_extras(&extras, &mut said.wrong);
                 }
                 ("try", [id, account, teller, branch, delta]) => {
                     let [id, account, teller, branch] = [*id, *account, *teller, *branch].map(|word| word as u64);
@@ -75,12 +88,43 @@ impl Judgement {
                 }
                 ("unopened", _) if !self.created && rest.ends_with("give it an empty directory") => self.refused = true,
                 ("error" | "unopened", _) => judge(rest, injected, &mut said),
+                ("extra", _) => {
+                    let (name, whole) = rest.rsplit_once(' ').unwrap_or_default();
+                    extras.insert(name.to_owned(), whole.parse().unwrap_or(u64::MAX));
+                }
+                ("creating", _) => self.know(rest, Extra::Creating),
+                ("created", _) => self.know(rest, Extra::Created),
+                ("filling", _) => self.know(rest, Extra::Filling),
+                ("filled", _) => self.know(rest, Extra::Filled),
                 ("loaded", _) => {}
                 ("closed", _) => said.closed = true,
                 _ => said.wrong.push(format!("it says '{line}'")),
             }
         }
         said
+    }
+
+    fn know(&mut self, extra: &str, what: Extra) {
+        self.extras.insert(extra.to_owned(), what);
+    }
+
+    /// Compares the partitions that were created by the way; then what is there is known to be.
+    fn settle_extras(&mut self, found: &BTreeMap<String, u64>, wrong: &mut Vec<String>) {
+        for name in found.keys().filter(|name| !self.extras.contains_key(*name)) {
+            wrong.push(format!("partition '{name}' is there, and nobody created it"));
+        }
+        for (name, known) in &mut self.extras {
+            let is_sound = match (found.get(name), *known) {
+                (None, known) => known == Extra::Creating,
+                (Some(0), known) => known < Extra::Filled,
+                (Some(whole), known) => *whole == EXTRA_RECORDS && known >= Extra::Filling,
+            };
+            if !is_sound {
+                wrong.push(format!("partition '{name}': {known:?}, and its whole records are {:?}", found.get(name)));
+            }
+            *known = if found.get(name) == Some(&EXTRA_RECORDS) { Extra::Filled } else { Extra::Created };
+        }
+        self.extras.retain(|name, _| found.contains_key(name));
     }
 
     fn settle(&mut self, found: &Found, notes: &BTreeMap<u64, (u64, bool)>, wrong: &mut Vec<String>) {

@@ -63,6 +63,9 @@ fn main() -> ExitCode {
         .fold(ExitCode::SUCCESS, |code, way| if torture(way.into(), seed, cuts) { code } else { ExitCode::FAILURE })
 }
 
+/// A run of so many ends meets everything, or fails.
+const LONG: u64 = 200;
+
 fn torture(backend: Backend, seed: u64, cuts: u64) -> bool {
     if !backend.is_available() {
         println!("{}: not on this machine", backend.name());
@@ -82,7 +85,12 @@ fn torture(backend: Backend, seed: u64, cuts: u64) -> bool {
     match done {
         Ok(summary) => {
             println!("{}: {summary}", backend.name());
-            true
+            let missing = summary.missing();
+            let is_long = cuts >= LONG;
+            if is_long && !missing.is_empty() {
+                println!("never met: {}", missing.join(", "));
+            }
+            !is_long || missing.is_empty()
         }
         Err(failure) => {
             println!("{}: {failure}", backend.name());

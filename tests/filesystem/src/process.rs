@@ -1,7 +1,7 @@
 //! The process that is tortured: opens a database, shows what it holds, and changes it until it is killed. What it says on its
 //! standard output is kept whatever happens to it.
 
-use crate::description::{Backend, Description, KINDS, NOTES};
+use crate::description::{Backend, Description, EXTRA_RECORDS, KINDS, NOTES};
 use base::Random;
 use engine::catalog::{Locking, Organization};
 use entresol::configuration::Configuration;
@@ -33,6 +33,8 @@ pub struct Orders {
 }
 
 const ROW: usize = 60;
+/// How many partitions a process creates by the way.
+const EXTRAS_MAX: u64 = 3;
 
 /// Runs as ordered, until killed if it does not only look.
 pub fn run(orders: &Orders) {
@@ -171,6 +173,7 @@ async fn look(database: &Database, description: &Description) -> Result<()> {
         let is_whole = value == note(id);
         println!("note {id} {is_whole}");
     }
+    look_at_extras(database, &mut tx).await?;
     tx.commit().await?;
     for finding in database.check(|_| ()).await?.findings {
         println!("finding {}", finding.to_string().replace('\n', " "));
@@ -190,9 +193,43 @@ fn note(id: u64) -> Vec<u8> {
     value
 }
 
+/// Says of each partition that was created by the way how many of its records are whole.
+async fn look_at_extras(database: &Database, tx: &mut Transaction) -> Result<()> {
+    for partition in database.partitions().iter().filter(|partition| partition.name.starts_with("extra-")) {
+        let mut whole = 0;
+        for number in 0..EXTRA_RECORDS {
+            whole += u64::from(tx.get(partition.id(), &key(number)).await? == Some(note(number)));
+        }
+        println!("extra {} {whole}", partition.name);
+    }
+    Ok(())
+}
+
+/// Creates partitions beside the clients, b-trees and sets, and fills each in one transaction.
+async fn create_extras(database: &Database, life: u64) -> Result<()> {
+    for number in 0..EXTRAS_MAX {
+        database.executor().sleep_ns(30_000_000).await;
+        let name = format!("extra-{life}-{number}");
+        let spec = if number % 2 == 0 { PartitionSpec::b_tree(&name) } else { PartitionSpec::set(&name) };
+        println!("creating {name}");
+        let partition = database.create_partition(spec).await?;
+        println!("created {name}");
+        let mut tx = database.begin().await?;
+        for number in 0..EXTRA_RECORDS {
+            tx.put(partition, &key(number), &note(number)).await?;
+        }
+        println!("filling {name}");
+        tx.commit().await?;
+        println!("filled {name}");
+    }
+    Ok(())
+}
+
 /// Has clients change the database for ever.
 async fn change(database: &Database, orders: &Orders, description: &Description) {
     let next = Rc::new(Cell::new(orders.life << 32 | 1));
+    let (beside, life) = (database.clone(), orders.life);
+    let extras = database.executor().spawn(async move { create_extras(&beside, life).await });
     let clients: Vec<_> = (0..description.clients)
         .map(|client| {
             let (database, next, rows) = (database.clone(), Rc::clone(&next), description.rows);
@@ -200,6 +237,9 @@ async fn change(database: &Database, orders: &Orders, description: &Description)
             database.executor().clone().spawn(async move { client_of(&database, &next, rows, random).await })
         })
         .collect();
+    if let Err(error) = extras.join().await {
+        say("error", &engine_kind(&error), &error);
+    }
     for client in clients {
         client.join().await;
     }

@@ -98,6 +98,8 @@ impl fmt::Display for Summary {
     }
 }
 
+/// What may become of a request, in words.
+const EFFECTS: [&str; 4] = ["EIO", "EIO, forgotten", "slow", "hung"];
 /// Processes of one database, at most.
 const LIVES_MAX: u64 = 12;
 /// After this long a process has had its life, whatever it has not reached.
@@ -167,6 +169,15 @@ fn database(
 }
 
 impl Summary {
+    /// What a long run should have met, and this one has not.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let hurt = |name: &str| self.hurt.keys().any(|(_, effect)| *effect == name);
+        let mut missing: Vec<_> = EFFECTS.into_iter().filter(|name| !hurt(name)).collect();
+        let others = [("a kill", self.kills), ("a power cut", self.power_cuts), ("no room", self.no_space)];
+        missing.extend(others.into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name));
+        missing
+    }
+
     fn note(&mut self, plan: &Plan, said: &Said, injected: &Injected, looks: bool) {
         match plan.end {
             _ if looks => {}
@@ -179,10 +190,10 @@ impl Summary {
         self.no_space += injected.no_space;
         for ((step, _, effect), count) in &injected.hurt {
             let effect = match effect {
-                Effect::Error => "EIO",
-                Effect::Forgotten => "EIO, forgotten",
-                Effect::Slow(_) => "slow",
-                Effect::Hung => "hung",
+                Effect::Error => EFFECTS[0],
+                Effect::Forgotten => EFFECTS[1],
+                Effect::Slow(_) => EFFECTS[2],
+                Effect::Hung => EFFECTS[3],
             };
             *self.hurt.entry((*step, effect)).or_default() += count;
         }
