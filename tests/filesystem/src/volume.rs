@@ -35,7 +35,15 @@ struct Inode {
 
 enum Node {
     Directory(Directory),
-    File { file: FileId, cut_off: Option<CutOff> },
+    File { file: FileId, unsynced: Lengths },
+}
+
+/// Lengths that were set and not synced.
+#[derive(Default)]
+struct Lengths {
+    cut_off: Option<CutOff>,
+    /// From which length to which the file has grown, apart from writes.
+    grown: Option<(u64, u64)>,
 }
 
 /// The end of a file that was made shorter, until that is durable.
@@ -154,7 +162,7 @@ impl Volume {
         let number = self.next;
         let node = match directory {
             true => Node::Directory(Directory::default()),
-            false => Node::File { file: self.open_stored(number, true)?, cut_off: None },
+            false => Node::File { file: self.open_stored(number, true)?, unsynced: Lengths::default() },
         };
         self.next += 1;
         self.inodes.insert(number, Inode { name: name.to_owned(), node, handles: 0 });
@@ -250,14 +258,14 @@ impl Volume {
             self.admit(number, length)?;
             // Its last sector stands for the growth: lost or kept with it, durable with it.
             let op = self.write_op(number, length - SECTOR, &[0; SECTOR as usize], false)?;
-            return self.perform(op, None).map(drop);
+            self.perform(op, None)?;
+            let grown = &mut self.unsynced_mut(number)?.grown;
+            *grown = Some((grown.map_or(present, |(from, _)| from), length));
         }
         if length < present {
             let bytes = self.read(number, length, present - length, None)?;
             self.perform(Op::Resize { file, length, prewrite: false }, None)?;
-            if let Node::File { cut_off, .. } = &mut self.inode_mut(number)?.node {
-                *cut_off = Some(CutOff { length, bytes });
-            }
+            *self.unsynced_mut(number)? = Lengths { cut_off: Some(CutOff { length, bytes }), grown: None };
         }
         Ok(())
     }
@@ -271,9 +279,7 @@ impl Volume {
         if self.honest {
             self.perform(Op::Sync { file }, injury)?;
         }
-        if let Node::File { cut_off, .. } = &mut self.inode_mut(number)?.node {
-            *cut_off = None;
-        }
+        *self.unsynced_mut(number)? = Lengths::default();
         Ok(())
     }
 
@@ -302,21 +308,37 @@ impl Volume {
         self.media.power_cut(&mut self.random, &PowerCut::default());
         self.cuts += 1;
         (self.driver, self.device) = machine(&self.media, self.random.below(u64::MAX));
-        let mut cut_off = Vec::new();
+        let mut lengths = Vec::new();
         for (number, inode) in &mut self.inodes {
             inode.handles = u64::from(*number == Volume::ROOT);
             match &mut inode.node {
                 Node::Directory(directory) => directory.power_cut(&mut self.random),
-                Node::File { cut_off: end, .. } => cut_off.extend(end.take().map(|end| (*number, end))),
+                Node::File { unsynced, .. } => lengths.push((*number, std::mem::take(unsynced))),
             }
         }
         self.forget_nameless();
         self.reopen_stored();
-        for (number, CutOff { length, bytes }) in cut_off {
-            let is_here = self.inodes.contains_key(&number) && self.stored_length(number) == length;
-            if is_here && self.random.chance(0.5) {
-                self.write(number, length, &bytes, true, None).expect("it had this length before");
-            }
+        lengths.retain(|(number, _)| self.inodes.contains_key(number));
+        for (number, lengths) in lengths {
+            self.settle_length(number, lengths);
+        }
+    }
+
+    /// What a power cut leaves of lengths that were set: all or nothing, and all if a later write is there.
+    fn settle_length(&mut self, number: u64, Lengths { cut_off, grown }: Lengths) {
+        let present = self.stored_length(number);
+        if let Some((from, to)) = grown
+            && from < present
+            && present < to
+        {
+            let sector = [0; SECTOR as usize];
+            self.write(number, to - SECTOR, &sector, true, None).expect("it had this length before");
+        }
+        if let Some(CutOff { length, bytes }) = cut_off
+            && length == present
+            && self.random.chance(0.5)
+        {
+            self.write(number, length, &bytes, true, None).expect("it had this length before");
         }
     }
 
@@ -325,7 +347,8 @@ impl Volume {
             self.inodes.iter().filter(|(_, inode)| !inode.is_directory()).map(|(number, _)| *number).collect();
         for number in files {
             let opened = self.open_stored(number, false).expect("the media have every file that a directory names");
-            self.inodes.get_mut(&number).expect("listed").node = Node::File { file: opened, cut_off: None };
+            self.inodes.get_mut(&number).expect("listed").node =
+                Node::File { file: opened, unsynced: Lengths::default() };
         }
     }
 
@@ -398,6 +421,13 @@ impl Volume {
 
     fn inode_mut(&mut self, number: u64) -> Result<&mut Inode> {
         self.inodes.get_mut(&number).ok_or(stale())
+    }
+
+    fn unsynced_mut(&mut self, number: u64) -> Result<&mut Lengths> {
+        match &mut self.inode_mut(number)?.node {
+            Node::File { unsynced, .. } => Ok(unsynced),
+            Node::Directory(_) => Err(Errno::EISDIR),
+        }
     }
 
     fn file(&self, number: u64) -> Result<FileId> {
