@@ -11,6 +11,8 @@ use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -109,8 +111,21 @@ const LOOK_MAX: Duration = Duration::from_secs(60);
 
 struct Process {
     child: Child,
+    /// How many transactions it has acknowledged so far.
+    acknowledged: Arc<AtomicU64>,
     out: JoinHandle<Vec<String>>,
     err: JoinHandle<String>,
+}
+
+/// How waiting for a process came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// What was waited for has come.
+    Over,
+    /// The process has ended by itself.
+    Ended,
+    /// Neither.
+    Vain,
 }
 
 /// Runs processes until so many have been cut.
@@ -215,16 +230,24 @@ struct Orders<'a> {
 fn live(orders: &Orders<'_>, plan: &Plan) -> (Vec<String>, Option<String>, Injected) {
     let over = orders.volume.begin(plan.clone());
     let mut process = Process::start(orders);
-    let early = process.wait(&over, if orders.looks { LOOK_MAX } else { LIFE_MAX });
+    let mut wait = process.wait(&over, 0, if orders.looks { LOOK_MAX } else { LIFE_MAX });
+    let is_unhurt = plan.rules.is_empty() && plan.room.is_none() && !orders.looks;
+    let hangs = wait == Wait::Vain && is_unhurt && {
+        // A process that nothing hurts goes on: it commits once more.
+        let more = process.acknowledged.load(Ordering::Relaxed) + 1;
+        wait = process.wait(&over, more, LOOK_MAX);
+        wait == Wait::Vain
+    };
     orders.volume.halt();
     // SIGKILL: no destructor runs, nothing is flushed. It dies once its requests are answered.
     let _ = process.child.kill();
     let injected = orders.volume.end(plan.end);
     let (lines, error) = process.finish();
     let ended = lines.iter().any(|line| line.starts_with("unopened") || line == "closed");
-    let died = (early && !ended).then(|| format!("it ended by itself: {error}"));
+    let died = (wait == Wait::Ended && !ended).then(|| format!("it ended by itself: {error}"));
     let panicked = error.contains("panicked at").then(|| error.clone());
-    (lines, died.or(panicked), injected)
+    let hangs = hangs.then(|| format!("nothing hurts it, and it does not go on in {LOOK_MAX:?}"));
+    (lines, died.or(panicked).or(hangs), injected)
 }
 
 impl Process {
@@ -241,27 +264,32 @@ impl Process {
             .expect("the program is there");
         let out = BufReader::new(child.stdout.take().expect("piped"));
         let mut err = child.stderr.take().expect("piped");
-        let out = std::thread::spawn(move || whole_lines(out));
+        let acknowledged = Arc::default();
+        let counted = Arc::clone(&acknowledged);
+        let out = std::thread::spawn(move || whole_lines(out, &counted));
         let err = std::thread::spawn(move || {
             let mut text = String::new();
             let _ = err.read_to_string(&mut text);
             text
         });
-        Process { child, out, err }
+        Process { child, acknowledged, out, err }
     }
 
-    /// Waits until its time has come; true if it has ended by itself.
-    fn wait(&mut self, over: &Receiver<()>, most: Duration) -> bool {
+    /// Waits until its time has come, or until it has acknowledged so many transactions, if that is not zero.
+    fn wait(&mut self, over: &Receiver<()>, transactions: u64, most: Duration) -> Wait {
         const LOOK: Duration = Duration::from_millis(10);
         for _ in 0..most.as_millis() / LOOK.as_millis() {
             if !matches!(over.recv_timeout(LOOK), Err(RecvTimeoutError::Timeout)) {
-                return false;
+                return Wait::Over;
             }
             if self.child.try_wait().expect("it is our child").is_some() {
-                return true;
+                return Wait::Ended;
+            }
+            if transactions > 0 && self.acknowledged.load(Ordering::Relaxed) >= transactions {
+                return Wait::Over;
             }
         }
-        false
+        Wait::Vain
     }
 
     fn finish(mut self) -> (Vec<String>, String) {
@@ -271,12 +299,15 @@ impl Process {
 }
 
 /// The lines that came whole: a number that lost its end would be another's.
-fn whole_lines(mut out: impl BufRead) -> Vec<String> {
+fn whole_lines(mut out: impl BufRead, acknowledged: &AtomicU64) -> Vec<String> {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
         match out.read_line(&mut line) {
-            Ok(_) if line.ends_with('\n') => lines.push(line.trim_end().to_owned()),
+            Ok(_) if line.ends_with('\n') => {
+                acknowledged.fetch_add(u64::from(line.starts_with("done ")), Ordering::Relaxed);
+                lines.push(line.trim_end().to_owned());
+            }
             _ => return lines,
         }
     }
