@@ -47,6 +47,8 @@ pub enum Canary {
     UnverifiedCluster,
     /// Commits log whatever they have to log, room or not.
     UnadmittedCommit,
+    /// A bulk load of a set that fails leaves in memory what it has brought.
+    HalfLoad,
 }
 
 #[cfg(feature = "canary")]

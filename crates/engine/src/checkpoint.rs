@@ -212,13 +212,20 @@ impl Database {
             return Ok(());
         }
         let _turn = checkpointer.sweeping.take(&self.0.executor).await;
+        self.write_backup_in_turn(false).await?;
+        self.give_up_log().await
+    }
+
+    /// The same for whom it is the turn to sweep; also if nothing was logged, where `unlogged` says that sets have changed.
+    async fn write_backup_in_turn(&self, unlogged: bool) -> Result<()> {
+        let checkpointer = &self.0.checkpointer;
         if checkpointer.home_unsure.get() {
             // The home file may name the copy that this sweep is about to write.
             let _turn = checkpointer.turn.take(&self.0.executor).await;
             self.store_home(self.pages_begin(), News::default()).await?;
         }
         let began = self.0.executor.now();
-        let backup = self.sweep().await?;
+        let backup = self.sweep(unlogged).await?;
         let begin = backup.as_ref().map(|backup| Lsn(backup.begin));
         {
             let _turn = checkpointer.turn.take(&self.0.executor).await;
@@ -226,7 +233,31 @@ impl Database {
         }
         begin.into_iter().for_each(|begin| checkpointer.swept.set(begin));
         add(&self.0.statistics.sweep_ns, self.0.executor.now().since_ns(began));
-        self.give_up_log().await
+        Ok(())
+    }
+
+    /// Writes what a bulk load has brought, for whom it is the turn to sweep. If that fails, the next opening finds nothing of
+    /// it.
+    pub(crate) async fn back_up_load(&self) -> Result<()> {
+        let checkpointer = &self.0.checkpointer;
+        checkpointer.urgent.set(checkpointer.urgent.get() + 1);
+        let result = self.write_backup_in_turn(true).await;
+        checkpointer.urgent.set(checkpointer.urgent.get() - 1);
+        self.note_end(SETS, &result);
+        if result.is_err() {
+            let restated = self.persist(async || {
+                let _turn = checkpointer.turn.take(&self.0.executor).await;
+                if !checkpointer.home_unsure.get() {
+                    return Ok(());
+                }
+                self.store_home(self.pages_begin(), News::default()).await
+            });
+            if let Err(error) = restated.await {
+                // What is acknowledged from now on would rest on a backup that may be another at the next opening.
+                self.0.log.fail(&format!("a load failed, and the home file cannot say so: {error}"));
+            }
+        }
+        result
     }
 
     /// Where the recovery of pages begins, as the home file says.
@@ -235,7 +266,7 @@ impl Database {
     }
 
     /// Gives up the log as far as neither pages nor sets need it.
-    async fn give_up_log(&self) -> Result<()> {
+    pub(crate) async fn give_up_log(&self) -> Result<()> {
         let needed = self.0.contents.borrow().scan_start();
         self.0.log.drain_before(needed).await?;
         self.0.log.truncate(needed);

@@ -3,6 +3,7 @@
 mod attempt;
 mod growth;
 mod load;
+mod load_set;
 mod log_files;
 mod open;
 mod partition;

@@ -61,6 +61,7 @@ mod secondary;
 mod segment;
 mod spread;
 mod stable;
+mod unload;
 mod versions;
 mod visit;
 

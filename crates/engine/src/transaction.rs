@@ -268,6 +268,11 @@ impl Transaction {
         self.state.id
     }
 
+    /// Its place in the lock table.
+    pub(crate) fn owner(&self) -> Owner {
+        self.state.owner
+    }
+
     /// The number of its first try, to be handed to [`Database::begin_aged`] when it is tried again.
     pub fn began(&self) -> u64 {
         self.state.began

@@ -49,6 +49,7 @@ mod tests;
 pub(crate) use chain::Before;
 pub(crate) use entries::Rest;
 pub(crate) use ghosts::Ghost;
+pub(crate) use loads::Loading;
 pub(crate) use own::Change;
 pub(crate) use pace::{Pace, Readers};
 pub(crate) use read::{Past, Viewing};

@@ -54,6 +54,20 @@ impl Turn {
     }
 }
 
+impl Holding<'_> {
+    /// Keeps the turn beyond this value: until [`Turn::give_back`].
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Turn {
+    /// Ends a turn that was kept by [`Holding::keep`].
+    pub fn give_back(&self, executor: &Executor) {
+        drop(Holding { turn: self, executor });
+    }
+}
+
 impl Drop for Holding<'_> {
     fn drop(&mut self) {
         self.turn.taken.set(false);

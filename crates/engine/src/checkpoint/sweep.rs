@@ -167,11 +167,11 @@ impl Drop for Capturing<'_> {
 
 impl Database {
     /// Brings the older copy of the sets' backup up to date. Returns what the home file is to say of it; `None` if there are
-    /// no sets.
+    /// no sets. `unlogged`: sets have changed beside the log.
     ///
     /// # Errors
     /// The driver's or the log's. The other copy stays valid.
-    pub(super) async fn sweep(&self) -> Result<Option<Current>> {
+    pub(super) async fn sweep(&self, unlogged: bool) -> Result<Option<Current>> {
         let Some(current) = self.0.contents.borrow().backup.clone() else { return Ok(None) };
         let Settings { strategy, quiesce, .. } = self.0.settings.sweep;
         let quiet = match strategy {
@@ -179,7 +179,7 @@ impl Database {
             _ => None,
         };
         if self.0.log.end() == Lsn(current.begin) {
-            if self.0.log.is_full() {
+            if self.0.log.is_full() && !unlogged {
                 // Nothing was logged since the last sweep began, so its copy has everything; and each sweep would take a page
                 // of the reserve, for as long as something else keeps the log from being given up.
                 return Ok(Some(current));

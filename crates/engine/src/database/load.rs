@@ -98,44 +98,6 @@ impl Database {
         self.0.log.flush(self.0.log.end()).await
     }
 
-    /// Fills an empty set with records, past the log, and writes its backup; nobody else may use it meanwhile, but readers of
-    /// earlier moments, for whom it stays as it was. A load that is cut off leaves an empty set. `progress` is told how many
-    /// records are loaded.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] if the set is not empty, [`Error::WrongOrganization`], and those of an insert.
-    pub async fn load_set<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-        &self,
-        partition: PartitionId,
-        records: impl IntoIterator<Item = (K, V)>,
-        mut progress: impl FnMut(u64),
-    ) -> Result<()> {
-        let found = self.describe(partition)?;
-        match self.set_records(partition) {
-            Some(0) => {}
-            Some(_) => return Err(Error::Setting(format!("set '{}' is not empty; load into a new one", found.name))),
-            None => return Err(found.wrong_organization("only a set is loaded record by record")),
-        }
-        // A black/white sweep would refuse a transaction that touches the whole set.
-        let unswept = self.0.checkpointer.sweeping.take(&self.0.executor).await;
-        let _loading = self.begin_load(partition);
-        let mut transaction = self.begin().await?;
-        for (loaded, (key, value)) in (1_u64..).zip(records) {
-            if let Some(schema) = &found.schema {
-                schema.record.verify(value.as_ref()).map_err(|error| found.field_error(error))?;
-            }
-            transaction.write_in_set(partition, key.as_ref(), value.as_ref(), false).await?;
-            if loaded % 1024 == 0 {
-                transaction.commit_unlogged();
-                progress(loaded);
-            }
-        }
-        transaction.commit_unlogged();
-        transaction.rollback().await?;
-        drop(unswept);
-        self.checkpoint().await
-    }
-
     /// Adds a finished page to the run of pages that is written next.
     async fn add_loaded(&self, file: &DataFile, run: &mut Run, edit: &OwnedEdit) -> Result<()> {
         let page_size = self.0.settings.buffer.page_size;

@@ -268,7 +268,7 @@ impl Log {
     }
 
     /// Nothing becomes durable any more: everybody who waits learns so.
-    pub(super) fn fail(&self, why: &str) {
+    pub(crate) fn fail(&self, why: &str) {
         self.failed.borrow_mut().get_or_insert_with(|| why.to_owned());
         self.waiters.wake_up_to(&self.executor, Lsn::MAX);
         self.wake_alarm();

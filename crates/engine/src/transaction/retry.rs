@@ -15,7 +15,7 @@ const DELAY_NS: u64 = 50 * MILLISECOND_NS;
 impl Database {
     /// Tries a step again for a while if it fails for a reason that may pass: others have all frames of the buffer, or an
     /// operation failed. Nobody else can take it: locks, or pages, would be lost until the next restart.
-    pub(super) async fn persist<T>(&self, mut step: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+    pub(crate) async fn persist<T>(&self, mut step: impl AsyncFnMut() -> Result<T>) -> Result<T> {
         for _ in 1..TRIES {
             match step().await {
                 Err(Error::Input(_) | Error::BufferExhausted { .. }) => self.0.executor.sleep_ns(DELAY_NS).await,

@@ -23,21 +23,21 @@ impl Loads {
     }
 }
 
-/// A load that goes on. What it has brought is seen by those who begin to read after its end, also if that is a failure.
-pub(crate) struct Loading<'a> {
-    database: &'a Database,
+/// A load that goes on. What it has brought is seen by those who begin to read after its end.
+pub(crate) struct Loading {
+    database: Database,
     partition: PartitionId,
 }
 
 impl Database {
     /// A bulk load of a partition begins.
-    pub(crate) fn begin_load(&self, partition: PartitionId) -> Loading<'_> {
+    pub(crate) fn begin_load(&self, partition: PartitionId) -> Loading {
         self.0.versions.borrow_mut().loads.0.push((partition, Lsn::MAX));
-        Loading { database: self, partition }
+        Loading { database: self.clone(), partition }
     }
 }
 
-impl Drop for Loading<'_> {
+impl Drop for Loading {
     fn drop(&mut self) {
         // An empty record makes a moment of its own, which no commit shares.
         let (_, end) = self.database.log_and_apply(TransactionId::SYSTEM, &Body::System, &[]);

@@ -1,0 +1,101 @@
+//! Bulk loading an empty set: records come into memory, past the log, then a sweep writes them, and the home file names its
+//! backup. Up to that a restart finds the set empty; so whatever ends the load before takes everything out of memory again.
+
+use super::Database;
+use crate::canary::{self, Canary};
+use crate::catalog::{Organization, Partition};
+use crate::transaction::Transaction;
+use crate::version::Loading;
+use crate::{Error, Result};
+use base::PartitionId;
+use std::rc::Rc;
+
+/// After so many records those before are final in memory, and others run.
+const BATCH: u64 = 1_024;
+
+/// A load that goes on. Dropped before its end it leaves an empty set.
+struct SetLoad {
+    database: Database,
+    partition: PartitionId,
+    transaction: Transaction,
+    is_durable: bool,
+    /// Ends when the set is as it will be.
+    _loading: Loading,
+}
+
+impl Drop for SetLoad {
+    fn drop(&mut self) {
+        let inner = &*self.database.0;
+        if !self.is_durable && !canary::is_planted(Canary::HalfLoad) {
+            inner.sets.borrow_mut().unload(self.transaction.owner(), self.partition);
+        }
+        inner.checkpointer.sweeping.give_back(&inner.executor);
+    }
+}
+
+impl SetLoad {
+    /// Begins to load a partition once no sweep is under way; none is until the end.
+    async fn begin(database: &Database, found: &Partition) -> Result<SetLoad> {
+        let inner = &*database.0;
+        // Sweeps make the room in the log that this may have to wait for.
+        let transaction = database.begin().await?;
+        let sweeping = inner.checkpointer.sweeping.take(&inner.executor).await;
+        if inner.sets.borrow().records(found.id()) > 0 {
+            return Err(Error::Setting(format!("set '{}' is not empty; load into a new one", found.name)));
+        }
+        sweeping.keep();
+        let (database, partition, _loading) = (database.clone(), found.id(), database.begin_load(found.id()));
+        Ok(SetLoad { database, partition, transaction, is_durable: false, _loading })
+    }
+
+    /// Has the records written and named by the home file.
+    async fn end(mut self) -> Result<()> {
+        self.transaction.commit_unlogged();
+        let database = self.database.clone();
+        database.back_up_load().await?;
+        self.is_durable = true;
+        drop(self);
+        database.give_up_log().await
+    }
+}
+
+impl Database {
+    /// Fills an empty set with records, past the log, and writes its backup; nobody else may use it meanwhile, but readers of
+    /// earlier moments, for whom it stays as it was. A load that fails or is cut off leaves an empty set; so does one whose
+    /// future is dropped before the last record is there. `progress` is told how many records are loaded.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if the set is not empty, [`Error::WrongOrganization`] for what is no set with keys of the caller's,
+    /// those of an insert, and those of [`Database::checkpoint`].
+    pub async fn load_set<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        partition: PartitionId,
+        records: impl IntoIterator<Item = (K, V)>,
+        mut progress: impl FnMut(u64),
+    ) -> Result<()> {
+        let found = self.describe(partition)?;
+        let mut load = self.begin_set_load(&found).await?;
+        for (loaded, (key, value)) in (1_u64..).zip(records) {
+            if let Some(schema) = &found.schema {
+                schema.record.verify(value.as_ref()).map_err(|error| found.field_error(error))?;
+            }
+            if !load.transaction.write_in_set(partition, key.as_ref(), value.as_ref(), false).await? {
+                return Err(Error::Duplicate(found.name.clone()));
+            }
+            if loaded % BATCH == 0 {
+                load.transaction.commit_unlogged();
+                progress(loaded);
+                self.0.executor.yield_now().await;
+            }
+        }
+        // In a task of its own, so that no write of the home file is abandoned.
+        self.0.executor.spawn(load.end()).join().await
+    }
+
+    async fn begin_set_load(&self, found: &Rc<Partition>) -> Result<SetLoad> {
+        match found.organization {
+            Organization::Set { arrivals: false, .. } => SetLoad::begin(self, found).await,
+            _ => Err(found.wrong_organization("only a set with keys of the caller's is loaded record by record")),
+        }
+    }
+}
