@@ -2,6 +2,8 @@
 
 mod attempt;
 mod growth;
+#[cfg(test)]
+mod last_page;
 mod load;
 mod load_set;
 mod log_files;

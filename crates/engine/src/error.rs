@@ -179,6 +179,28 @@ pub enum Error {
         /// What does suit it.
         detail: String,
     },
+    /// A transaction has changed so much in sets, or its call has such parameters, that no log record can hold it.
+    #[error(
+        "the transaction's commit record of {found} bytes is over the limit of {limit} bytes; commit more often, or load in \
+         bulk"
+    )]
+    RecordTooLong {
+        /// Bytes of the record at most.
+        found: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A partition has all the pages that it can have, and none of them has room.
+    #[error(
+        "the partition in file '{file}' has all the {pages} pages that it can have; delete records of it, or create another \
+         one, in a database with larger pages if need be"
+    )]
+    PartitionFull {
+        /// The file that holds it.
+        file: String,
+        /// How many pages it has.
+        pages: u32,
+    },
     /// A key or value does not fit.
     #[error("{what} of {found} bytes is over the limit of {limit} bytes in partition '{partition}'")]
     TooLarge {

@@ -44,7 +44,7 @@ mod space;
 mod spares;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use chain::Before;
 pub(crate) use entries::Rest;

@@ -178,9 +178,12 @@ impl DataFile {
     /// Makes the file longer by a quarter, within limits, unless another task did so while this one waited for its turn.
     ///
     /// # Errors
-    /// The driver's; the file keeps its length.
+    /// The driver's, or [`Error::PartitionFull`]; the file keeps its length.
     pub async fn grow(&self, executor: &Executor) -> Result<()> {
         let before = self.capacity.get();
+        if before == u32::MAX {
+            return Err(Error::PartitionFull { file: self.name.clone(), pages: before });
+        }
         let _turn = self.growth.take(executor).await;
         if self.capacity.get() > before {
             return Ok(());

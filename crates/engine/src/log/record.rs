@@ -134,6 +134,9 @@ pub enum Body<'a> {
     RolledBack,
 }
 
+/// The longest record in bytes: a restart, which reads several megabytes together, counts their bytes in 32 bits.
+pub const SIZE_MAX: u64 = u32::MAX as u64 - (64 << 20);
+
 /// Appends the stored form of an undo.
 pub fn encode_undo(undo: &Undo<'_>, out: &mut Vec<u8>) {
     match *undo {

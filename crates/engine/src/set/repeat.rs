@@ -83,7 +83,7 @@ impl Sorted {
             if self.0.len() <= number {
                 self.0.resize_with(number + 1, Vec::new);
             }
-            let at = u32::try_from(at).expect("the log is read in small pieces");
+            let at = u32::try_from(at).map_err(|_| Malformed(at))?;
             self.0[number].push(Repeat { hash: key_hash(key), at });
         }
         Ok(())
@@ -261,5 +261,20 @@ impl Set {
             return self.replace(changes, place, key, hash, value);
         }
         self.modify(changes, scratch, (place, hash), None, |old| old.copy_from_slice(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_beyond_four_gibibytes_is_malformed() {
+        let at = (1 << 32) + 8;
+        // No memory is touched but the last page.
+        let mut bytes = vec![0; at];
+        Redo { partition: PartitionId(1), key: b"k", action: Action::Delete }.encode(&mut bytes);
+        let added = Sorted::default().add(&bytes, (at, bytes.len()), |_| false);
+        assert_eq!(added, Err(Malformed(at)));
     }
 }

@@ -129,6 +129,14 @@ impl Call {
 }
 
 #[cfg(test)]
+impl Call {
+    /// A call that is logged with these parameters.
+    pub fn with_parameters(parameters: Vec<u8>) -> Call {
+        Call { parameters, state: Cell::new(Kind::Logged), ..Call::default() }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -7,6 +7,7 @@
 use super::{State, Transaction};
 use crate::canary::{self, Canary};
 use crate::checkpoint::Relief;
+use crate::log::record;
 use crate::statistics::add;
 use crate::{Database, Error, Need, Result};
 
@@ -67,7 +68,7 @@ impl Transaction {
         self.state.wrote || !self.database.0.sets.borrow().redo(self.state.owner).is_empty()
     }
 
-    /// At most what the commit is going to take of the log, in bytes.
+    /// At most how long the commit's record is, in bytes.
     fn bytes_of_commit(&self) -> u64 {
         let inner = &*self.database.0;
         let sets = inner.sets.borrow();
@@ -79,20 +80,22 @@ impl Transaction {
             // A sweep that goes on decides which of them it is.
             (_, Some(_)) => (redo + changes.div_ceil(8)).max(call.stored_len()),
         };
-        inner.log.bytes_for(COMMIT_SIZE + of_sets as u64 + 8 * self.state.chains.len() as u64)
+        COMMIT_SIZE + of_sets as u64 + 8 * self.state.chains.len() as u64
     }
 
-    /// Whether the commit leaves the log the room that the rollbacks of others may take.
-    fn may_log(&self, bytes: u64) -> bool {
+    /// Whether a commit record of so many bytes leaves the log the room that the rollbacks of others may take.
+    fn may_log(&self, length: u64) -> bool {
         let inner = &*self.database.0;
-        self.free_log() >= bytes + inner.rollback_room(inner.unfinished.get() - self.state.logged)
+        length <= record::SIZE_MAX
+            && self.free_log()
+                >= inner.log.bytes_for(length) + inner.rollback_room(inner.unfinished.get() - self.state.logged)
     }
 
     /// Makes sure that the log has room for the commit, which follows in the same step. It waits for a checkpoint if that is
     /// certain to make room or to fail.
     ///
     /// # Errors
-    /// [`Error::LogFull`] if the log is too small for the transaction; [`Error::LogCrowded`] if others keep room from it;
+    /// [`Error::RecordTooLong`]; [`Error::LogFull`] if the log is too small for the transaction; [`Error::LogCrowded`] if others keep room from it;
     /// [`Error::LogNotRelieved`] and [`Error::LogFailed`]. The transaction has to be rolled back.
     #[inline]
     pub(crate) async fn make_room_for_commit(&self) -> Result<()> {
@@ -105,7 +108,11 @@ impl Transaction {
     #[cold]
     async fn await_commit(&self) -> Result<()> {
         let inner = &*self.database.0;
-        let (needed, capacity) = (self.bytes_of_commit(), inner.log.capacity());
+        let found = self.bytes_of_commit();
+        if found > record::SIZE_MAX {
+            return Err(Error::RecordTooLong { found, limit: record::SIZE_MAX });
+        }
+        let (needed, capacity) = (inner.log.bytes_for(found), inner.log.capacity());
         let fits_alone = |bytes| bytes + inner.rollback_room(0) + inner.log.bytes_for(0) <= capacity;
         if !fits_alone(needed + self.state.logged) {
             return Err(Error::LogFull { needed: needed + self.state.logged, capacity });
@@ -161,5 +168,37 @@ impl Database {
         }
         add(&self.0.statistics.deadlocks, 1);
         Err(Need::Fail(self.abort(state, Error::Deadlock)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::call::Call;
+    use super::*;
+    use crate::version::tests::on_a_machine;
+    use crate::{PartitionSpec, Settings, log};
+
+    #[test]
+    fn a_call_whose_record_would_be_too_long_is_refused_before_its_commit() {
+        let log = log::Settings { capacity: 64 << 30, ..log::Settings::default() };
+        let done = on_a_machine(async |executor| {
+            let database = Database::create(executor, Settings { log, ..Settings::default() }).await?;
+            let set = database.create_partition(PartitionSpec::set("stock")).await?;
+            for length in [record::SIZE_MAX as usize, 5 << 30] {
+                let mut tx = database.begin().await?;
+                tx.put(set, b"key", b"value").await?;
+                // No memory is touched.
+                tx.state.call = Call::with_parameters(vec![0; length]);
+                let refused = tx.commit().await;
+                let length = length as u64;
+                assert!(
+                    matches!(refused, Err(Error::RecordTooLong { found, .. }) if (length..length + 200).contains(&found)),
+                    "{refused:?}"
+                );
+                assert_eq!(database.set_records(set), Some(0), "it was rolled back");
+            }
+            database.transaction(async |tx| tx.put(set, b"key", b"value").await).await
+        });
+        assert_eq!(done, Ok(()));
     }
 }

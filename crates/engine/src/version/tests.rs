@@ -325,7 +325,7 @@ async fn history(executor: &Executor, seed: u64) -> Result<u64> {
 }
 
 /// Runs `work` on an ideal machine.
-pub(super) fn on_a_machine<T>(work: impl AsyncFnOnce(&Executor) -> Result<T>) -> Result<T> {
+pub(crate) fn on_a_machine<T>(work: impl AsyncFnOnce(&Executor) -> Result<T>) -> Result<T> {
     let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let done = executor.run(work(&executor));
