@@ -43,6 +43,8 @@ pub enum Canary {
     LostCopyRead,
     /// Checkpoints give up log that dirty pages and active transactions need.
     EarlyTruncation,
+    /// After a failed sync of pages another one is tried, and believed.
+    SyncTriedAgain,
     /// Clusters of temporary space are taken as they are read.
     UnverifiedCluster,
     /// Commits log whatever they have to log, room or not.

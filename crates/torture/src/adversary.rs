@@ -1,7 +1,8 @@
 //! The world against the engine: the virtual driver, watched and made hostile.
 
 use crate::coverage::Pair;
-use crate::plan::{Moment, Plan, Target};
+use crate::hurt::Hurt;
+use crate::plan::{Damage, Hang, Moment, Plan, Target};
 use crate::{Coverage, FaultKind, Step};
 use base::{Instant, Random};
 use driver::{
@@ -35,10 +36,16 @@ pub struct Scene {
     pub coverage: RefCell<Coverage>,
     /// Operations failed on purpose.
     pub errors: Cell<u64>,
-    /// Whether a bit was flipped, so that damage may show.
-    pub flipped: Cell<bool>,
-    /// Whether one was flipped in temporary space, so that a sort or a join may find damage.
-    pub temp_flipped: Cell<bool>,
+    /// Whether a sync was among them: what it was to make durable nobody relies on any more.
+    pub sync_failed: Cell<bool>,
+    /// What was hurt on the media, in this life and before.
+    pub hurts: RefCell<Vec<Hurt>>,
+    /// Whether a device has hung, for a while or for ever.
+    pub is_hung: Cell<bool>,
+    /// Whether a device hangs for ever that nothing else serves for.
+    pub is_deaf: Cell<bool>,
+    /// How far the clock has jumped, in nanoseconds.
+    pub jumped_ns: Cell<u64>,
     /// The driver's hash of all events.
     pub hash: Cell<u64>,
     /// How many events there were.
@@ -50,10 +57,22 @@ pub struct Scene {
 /// An operation under way.
 struct Flight {
     step: Option<Step>,
+    kind: OpKind,
     file: Option<u32>,
     opens: Option<(DeviceId, String)>,
-    /// Device, file, offset and length of a write of which a bit is to flip.
-    flip: Option<(DeviceId, String, u64, u32)>,
+    injury: Option<Injury>,
+    /// Device, file, offset and length of a write, if something is to be hurt by it.
+    write: Option<Place>,
+    damage: Option<Damage>,
+}
+
+type Place = (DeviceId, String, u64, u32);
+
+/// A file that gets no answers.
+struct Hung {
+    file: u32,
+    until: Option<Instant>,
+    withheld: Vec<Completion>,
 }
 
 /// A driver that hurts as planned.
@@ -66,10 +85,11 @@ pub struct Adversary {
     files: BTreeMap<u32, (DeviceId, String)>,
     flights: BTreeMap<Token, Flight>,
     counts: BTreeMap<Step, u64>,
-    /// The log's file that gets no answers any more.
-    hung: Option<u32>,
+    hung: Option<Hung>,
+    stale_reads: u64,
     log_opened: bool,
     parks: u64,
+    allocations: u64,
 }
 
 /// No life takes so many parks.
@@ -82,7 +102,22 @@ impl Adversary {
             driver.cut_power_after(event);
         }
         let (files, flights, counts, hung) = Default::default();
-        Adversary { driver, scene, plan, random, devices, files, flights, counts, hung, log_opened: false, parks: 0 }
+        let (stale_reads, log_opened, parks, allocations) = Default::default();
+        Adversary {
+            driver,
+            scene,
+            plan,
+            random,
+            devices,
+            files,
+            flights,
+            counts,
+            hung,
+            stale_reads,
+            log_opened,
+            parks,
+            allocations,
+        }
     }
 
     fn step(&mut self, op: &Op) -> Option<Step> {
@@ -144,41 +179,72 @@ impl Adversary {
         })
     }
 
-    /// Counts an operation of a step and says whether the plan means it.
-    fn meant(&self, target: Target) -> bool {
-        self.counts.get(&target.step) == Some(&target.nth)
+    /// Whether the plan means the latest operation of a step.
+    fn meant(&self, target: Target, step: Step) -> bool {
+        target.step == step && self.counts.get(&step) == Some(&target.nth)
     }
 
     /// Does to an operation just submitted what is planned for it.
-    fn strike(&mut self, token: Token, step: Step) -> bool {
+    fn strike(&mut self, token: Token, step: Step, flight: &mut Flight) {
         *self.counts.entry(step).or_default() += 1;
-        let is = |target: &Target| target.step == step;
-        if self.plan.errors.iter().any(|target| is(target) && self.meant(*target)) {
-            self.driver.strike(token, Injury::Fail);
+        let planned = self.plan.injuries.iter().find(|(target, _)| self.meant(*target, step));
+        if let Some((_, injury)) = planned.filter(|(_, injury)| injury.suits(flight.kind)) {
+            flight.injury = Some(*injury);
+            self.driver.strike(token, *injury);
         }
         if let Some(Moment::Target(target, events)) = self.plan.cut
-            && is(&target)
-            && self.meant(target)
+            && self.meant(target, step)
         {
             self.driver.cut_power_after(events);
         }
-        self.plan.flip.is_some_and(|target| is(&target) && self.meant(target))
-    }
-
-    /// Lets the log device that this operation is for hang, if that is planned and the other one is there. Nothing else is on
-    /// the second device.
-    fn hang(&mut self, file: u32, step: Step) {
-        let has = |name: &str| self.files.values().any(|(_, file)| file == name);
-        let meant = self.plan.hung.is_some_and(|target| target.step == step && self.meant(target));
-        if meant && self.scene.phase.get() == Phase::Running && has("log") && has("log-2") {
-            self.hung = Some(file);
+        flight.damage =
+            self.plan.damage.iter().find(|(target, _)| self.meant(*target, step)).map(|(_, damage)| *damage);
+        if let (Some(hang), Some(file), None) = (self.plan.hang, flight.file, &self.hung)
+            && self.meant(hang.target, step)
+            && self.scene.phase.get() == Phase::Running
+        {
+            self.hang(hang, file);
         }
     }
 
-    /// Whether the completion is one that a hung device never gives.
+    /// Lets a file's device hang from now on.
+    fn hang(&mut self, hang: Hang, file: u32) {
+        let has = |name: &str| self.files.values().any(|(_, file)| file == name);
+        let is_log = matches!(hang.target.step, Step::LogWrite | Step::LogSync);
+        let is_paired = is_log && has("log") && has("log-2");
+        if hang.paired && !is_paired {
+            return;
+        }
+        self.scene.is_hung.set(true);
+        self.scene.is_deaf.set(hang.ns.is_none() && !is_paired);
+        let until = hang.ns.map(|ns| self.driver.now().plus_ns(ns));
+        self.hung = Some(Hung { file, until, withheld: Vec::new() });
+    }
+
+    /// Whether the completion is one that a hung device does not give now.
     fn is_withheld(&self, completion: &Completion) -> bool {
         let flight = self.flights.get(&completion.token);
-        self.hung.is_some() && flight.is_some_and(|flight| flight.file == self.hung && flight.step.is_some())
+        let is_hung = |flight: &Flight, hung: &Hung| flight.file == Some(hung.file) && flight.step.is_some();
+        self.hung.as_ref().zip(flight).is_some_and(|(hung, flight)| is_hung(flight, hung))
+    }
+
+    /// What a device that hung gives when it answers again.
+    fn released(&mut self) -> Vec<Completion> {
+        let now = self.driver.now();
+        let is_over = self.hung.as_ref().is_some_and(|hung| hung.until.is_some_and(|until| until <= now));
+        let hung = if is_over { self.hung.take() } else { None };
+        if hung.is_some() {
+            self.plan.hang = None;
+        }
+        hung.map_or_else(Vec::new, |hung| hung.withheld)
+    }
+
+    fn jump(&mut self) {
+        if let Some(jump) = self.plan.jump.filter(|jump| jump.park == self.parks) {
+            self.scene.jumped_ns.set(jump.ns);
+            let mut coverage = self.scene.coverage.borrow_mut();
+            self.flights.values().filter_map(|flight| flight.step).for_each(|step| coverage.hit(FaultKind::Jump, step));
+        }
     }
 
     fn note_slowness(&self, op: &Op, step: Step) {
@@ -195,29 +261,62 @@ impl Adversary {
 
     fn landed(&mut self, completion: &Completion) {
         let Some(flight) = self.flights.remove(&completion.token) else { return };
-        if let (Some(opens), Ok(Output::Opened { file, .. })) = (flight.opens, &completion.result) {
-            self.files.insert(file.0, opens);
+        if let (Some(opens), Ok(Output::Opened { file, .. })) = (&flight.opens, &completion.result) {
+            self.files.insert(file.0, opens.clone());
         }
         let Some(step) = flight.step else { return };
         match &completion.result {
-            Err(fault) if fault.kind == Refusal::Device => {
+            Err(fault) if matches!(fault.kind, Refusal::Device | Refusal::NoSpace) && flight.injury.is_some() => {
                 self.scene.errors.set(self.scene.errors.get() + 1);
-                self.scene.coverage.borrow_mut().hit(FaultKind::Error, step);
+                self.scene.sync_failed.set(self.scene.sync_failed.get() || flight.kind == OpKind::Sync);
+                let kind = match flight.injury {
+                    Some(Injury::NoSpace) => FaultKind::NoSpace,
+                    Some(Injury::Forget { .. }) => FaultKind::LostSync,
+                    _ => FaultKind::Error,
+                };
+                self.hit(kind, step);
             }
-            Ok(_) => {
-                if let Some((device, file, offset, length)) = flight.flip {
-                    let byte = offset + self.random.below(u64::from(length));
-                    let device = &self.devices[usize::from(device.0)];
-                    let bit = self.random.below(8) as u8;
-                    if self.driver.media().flip_bit(device, &file, byte, bit).is_ok() {
-                        let flipped = if step.is_temporary() { &self.scene.temp_flipped } else { &self.scene.flipped };
-                        flipped.set(true);
-                        self.scene.coverage.borrow_mut().hit(FaultKind::Flip, step);
-                    }
+            Ok(_) if flight.kind == OpKind::Write => self.hurt(step, flight),
+            Ok(_) if flight.kind == OpKind::Read => {
+                let stale_reads = self.driver.stale_reads();
+                if std::mem::replace(&mut self.stale_reads, stale_reads) != stale_reads {
+                    self.hit(FaultKind::StaleRead, step);
                 }
             }
-            Err(_) => {}
+            _ => {}
         }
+    }
+
+    /// Notes what a write that was acknowledged has left, and damages it as planned.
+    fn hurt(&mut self, step: Step, flight: Flight) {
+        let Some((device, file, offset, length)) = flight.write else { return };
+        let kind = match (flight.injury, flight.damage) {
+            (Some(Injury::Lose), _) => FaultKind::LostWrite,
+            (Some(Injury::Misdirect), _) => FaultKind::Misdirected,
+            (Some(Injury::Stale), _) => FaultKind::StaleRead,
+            (_, Some(damage)) => {
+                let byte = offset + self.random.below(u64::from(length));
+                let (media, device) = (self.driver.media(), &self.devices[usize::from(device.0)]);
+                let damaged = match damage {
+                    Damage::Flip => media.flip_bit(device, &file, byte, self.random.below(8) as u8),
+                    Damage::Unreadable => media.make_unreadable(device, &file, byte, 1),
+                };
+                if damaged.is_err() {
+                    return;
+                }
+                if damage == Damage::Flip { FaultKind::Flip } else { FaultKind::Unreadable }
+            }
+            _ => return,
+        };
+        // A stale read is hit when it is read.
+        if kind != FaultKind::StaleRead {
+            self.hit(kind, step);
+        }
+        self.scene.hurts.borrow_mut().push(Hurt { kind, step, file, is_redundant: false });
+    }
+
+    fn hit(&self, kind: FaultKind, step: Step) {
+        self.scene.coverage.borrow_mut().hit(kind, step);
     }
 
     fn note_cut(&mut self) {
@@ -231,7 +330,7 @@ impl Adversary {
 
 impl Driver for Adversary {
     fn now(&self) -> Instant {
-        self.driver.now()
+        self.driver.now().plus_ns(self.scene.jumped_ns.get())
     }
 
     fn submit(&mut self, token: Token, op: Op) {
@@ -241,7 +340,7 @@ impl Driver for Adversary {
             _ => None,
         };
         let file = match op {
-            Op::Write { file, .. } | Op::Sync { file } => Some(file.0),
+            Op::Read { file, .. } | Op::Write { file, .. } | Op::Sync { file } => Some(file.0),
             _ => None,
         };
         let write = match op {
@@ -253,12 +352,12 @@ impl Driver for Adversary {
         if let Some(step) = step {
             self.note_slowness(&op, step);
         }
+        let mut flight = Flight { step, kind: op.kind(), file, opens, injury: None, write, damage: None };
         self.driver.submit(token, op);
-        let flip = step.is_some_and(|step| self.strike(token, step));
-        if let (Some(file), Some(step)) = (file, step) {
-            self.hang(file, step);
+        if let Some(step) = step {
+            self.strike(token, step, &mut flight);
         }
-        self.flights.insert(token, Flight { step, file, opens, flip: write.filter(|_| flip) });
+        self.flights.insert(token, flight);
     }
 
     fn cancel(&mut self, token: Token) {
@@ -270,16 +369,25 @@ impl Driver for Adversary {
         if self.parks > PARKS_MAX {
             return Err(Halt::Idle);
         }
+        self.jump();
+        let own = until.map(|until| Instant::from_ns(until.ns().saturating_sub(self.scene.jumped_ns.get())));
+        let release = self.hung.as_ref().and_then(|hung| hung.until);
+        let limit = own.into_iter().chain(release).min();
         let mut all = Vec::new();
-        let parked = self.driver.park(until, &mut all);
+        let parked = self.driver.park(limit, &mut all);
         for completion in all {
             if self.is_withheld(&completion) {
                 let step = self.flights.get(&completion.token).and_then(|flight| flight.step);
-                step.into_iter().for_each(|step| self.scene.coverage.borrow_mut().hit(FaultKind::Hung, step));
+                step.into_iter().for_each(|step| self.hit(FaultKind::Hung, step));
+                self.hung.as_mut().expect("what is withheld is hung").withheld.push(completion);
             } else {
                 self.landed(&completion);
                 done.push(completion);
             }
+        }
+        for completion in self.released() {
+            self.landed(&completion);
+            done.push(completion);
         }
         if parked == Err(Halt::PowerCut) {
             self.note_cut();
@@ -290,6 +398,15 @@ impl Driver for Adversary {
     }
 
     fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
+        self.allocations += 1;
+        if self.plan.memory == Some(self.allocations) {
+            self.scene.errors.set(self.scene.errors.get() + 1);
+            self.hit(FaultKind::Error, Step::Memory);
+            return Err(Fault::new(
+                Refusal::NoMemory,
+                format!("no memory for {count} frames of {size} bytes (injected)"),
+            ));
+        }
         self.driver.frames(count, size)
     }
 

@@ -2,9 +2,14 @@
 //!
 //! One seed is one story: a database of a random configuration lives several lives on the same media. In each life clients
 //! work (Debit-Credit on shared rows; records of all sizes, each client its own) while an [adversary](crate::Plan) cuts the
-//! power, kills the program, fails reads, writes and syncs, flips bits and slows devices, in restart as well as in normal
-//! operation. Some seeds sort and join beside that, in temporary space that is hurt as well. At the beginning of each life, and at the end of the story, everything is compared with what the clients were
-//! told: every acknowledged transaction is there, no other half there.
+//! power, kills the program, fails operations and allocations, lets syncs forget, devices hang and the clock jump, in restart
+//! as well as in normal operation. What is written is damaged as well: bits flip, sectors become unreadable, writes vanish,
+//! land elsewhere or are hidden from the next read; and what lies there decays between two lives. Some seeds sort and join
+//! beside that, in temporary space that is hurt as well. At the beginning of each life, and at the end of the story,
+//! everything is compared with what the clients were told: every acknowledged transaction is there, no other half there.
+//!
+//! What was injected decides what is excused (`hurt.rs`): an error must name what was hurt, and what is stored twice must
+//! serve. Nothing of one life excuses that a later one does not open.
 //!
 //! A seed of the [other kind](Kind::Isolation) has its clients meet on few records, records what they are shown, and looks for
 //! what their [isolation](history) forbids.
@@ -22,6 +27,7 @@ mod configuration;
 mod coverage;
 mod debit_credit;
 pub mod history;
+mod hurt;
 mod isolation;
 pub mod ledger;
 mod life;

@@ -3,6 +3,7 @@
 use crate::abandon::{at_most, within};
 use crate::adversary::{Adversary, Phase, Scene};
 use crate::coverage::pairs;
+use crate::hurt::{self, Hurt};
 use crate::plan::Plan;
 use crate::procedure::procedures;
 use crate::stage::{After, Stage};
@@ -29,8 +30,8 @@ pub struct World {
     pub media: Media,
     /// What is known of them.
     pub truth: Rc<RefCell<Truth>>,
-    /// Whether a bit was flipped.
-    pub flipped: bool,
+    /// What was hurt on them.
+    pub hurts: Vec<Hurt>,
 }
 
 /// What a life is for.
@@ -61,8 +62,9 @@ const CREATIONS_MAX: u64 = 1;
 /// Lives one life.
 pub fn live(world: &World, life: u64, plan: Plan, purpose: Purpose) -> Ended {
     let scene = Rc::new(Scene::default());
-    scene.flipped.set(world.flipped);
+    scene.hurts.replace(world.hurts.clone());
     let (wrong, detected) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(false)));
+    let reopened_after = plan.reopened_after;
     let executor = machine(world, life, plan, &scene);
     let stage = Rc::new(Stage {
         executor: executor.clone(),
@@ -75,6 +77,7 @@ pub fn live(world: &World, life: u64, plan: Plan, purpose: Purpose) -> Ended {
         working: Cell::new(0),
         life,
         seed: world.seed,
+        reopened_after,
     });
     let result = catch_unwind(AssertUnwindSafe(|| {
         let result = executor.run(act(&stage, purpose));
@@ -85,6 +88,7 @@ pub fn live(world: &World, life: u64, plan: Plan, purpose: Purpose) -> Ended {
     }));
     match result {
         Ok(Ok(()) | Err(Halt::PowerCut)) => {}
+        Ok(Err(Halt::Idle)) if scene.is_deaf.get() => {}
         Ok(Err(Halt::Idle)) => wrong.borrow_mut().push("everybody waits for ever".to_owned()),
         Err(panic) => {
             wrong.borrow_mut().push(format!("panic: {}", message(&*panic)));
@@ -93,7 +97,12 @@ pub fn live(world: &World, life: u64, plan: Plan, purpose: Purpose) -> Ended {
         }
     }
     let mut wrong = wrong.take();
-    wrong.extend(world.truth.borrow().history.anomalies().iter().take(3).map(ToString::to_string));
+    let anomalies = world.truth.borrow().history.anomalies();
+    if hurt::has_undetectable(&scene.hurts.borrow()) {
+        detected.set(detected.get() || !anomalies.is_empty());
+    } else {
+        wrong.extend(anomalies.iter().take(3).map(ToString::to_string));
+    }
     Ended { wrong, detected: detected.get(), scene }
 }
 
@@ -126,7 +135,9 @@ async fn act(stage: &Rc<Stage>, purpose: Purpose) {
         Some(true) => {}
         Some(false) => return,
         None => {
-            stage.wrong("loading and reading take for ever");
+            if !stage.scene.is_deaf.get() {
+                stage.wrong("loading and reading take for ever");
+            }
             return;
         }
     }
@@ -162,6 +173,10 @@ async fn open(stage: &Stage) -> Option<Database> {
     settings.procedures = procedures(&stage.configuration);
     let created = stage.truth.borrow().created;
     stage.scene.phase.set(if created { Phase::Opening } else { Phase::Creating });
+    if let Some(polls) = stage.reopened_after.filter(|_| created) {
+        // What it began is under way when the next one begins.
+        at_most(polls, open_or_do_without(stage, &settings)).await;
+    }
     let opened = match open_or_do_without(stage, &settings).await {
         Err(Error::NotADatabase { .. } | Error::Unfinished { .. }) if !created => {
             Database::create(&stage.executor, settings).await
@@ -187,7 +202,9 @@ async fn open(stage: &Stage) -> Option<Database> {
 /// Opens the database, now and then without one of two log devices, unless that would not be safe.
 async fn open_or_do_without(stage: &Stage, settings: &Settings) -> Result<Database> {
     let random = &mut stage.random("log devices");
-    if let Some(second) = settings.log.second.as_ref().filter(|_| random.chance(0.3)) {
+    // What one of them lacks is on the other.
+    let is_needed = stage.scene.hurts.borrow().iter().any(|hurt| hurt.is_redundant);
+    if let Some(second) = settings.log.second.as_ref().filter(|_| random.chance(0.3) && !is_needed) {
         let name = if random.chance(0.5) { &settings.log_device } else { &second.device };
         let log = log::Settings { without: Some(name.clone()), ..settings.log.clone() };
         match Database::open(&stage.executor, Settings { log, ..settings.clone() }, "torture").await {
@@ -204,7 +221,7 @@ async fn prepare(stage: &Stage, database: &Database) -> bool {
         let name = spec.name.clone();
         if database.partition(&name).is_err() {
             if stage.truth.borrow().partitions.contains(&name) {
-                stage.wrong(format!("partition '{name}' is lost"));
+                stage.differs(format!("partition '{name}' is lost"));
                 return false;
             }
             if !create(stage, database, &spec).await {
@@ -294,10 +311,11 @@ async fn work(stage: &Rc<Stage>, database: &Database, random: &mut Random) {
     if configuration.spills {
         employ(stage, spill::client(Rc::clone(stage), database.clone()));
     }
-    let deadline = stage.executor.now().plus_ns(WORK_MAX_NS);
+    let began = stage.executor.now();
+    let deadline = || began.plus_ns(WORK_MAX_NS + stage.scene.jumped_ns.get());
     while stage.working.get() > 0 && !stage.over.get() {
-        if stage.executor.now() >= deadline {
-            if !stage.is_hurt() {
+        if stage.executor.now() >= deadline() {
+            if !stage.is_crippled(database) {
                 stage.wrong(format!("{} clients wait for ever", stage.working.get()));
             }
             stage.over.set(true);
@@ -342,11 +360,11 @@ fn employ(stage: &Rc<Stage>, client: impl Future<Output = ()> + 'static) {
 
 /// Waits until what goes on in the background has ended; false if it does not, for a reason.
 async fn end_quietly(stage: &Stage, database: &Database) -> bool {
-    let deadline = stage.executor.now().plus_ns(10 * SECOND_NS);
+    let (began, jumped_ns) = (stage.executor.now(), stage.scene.jumped_ns.get());
     let busy = || (database.active_transactions(), database.buffer().pool().borrow().taken_count());
     while busy() != (0, 0) {
-        if stage.executor.now() >= deadline {
-            if !stage.is_hurt() {
+        if stage.executor.now() >= began.plus_ns(10 * SECOND_NS + stage.scene.jumped_ns.get() - jumped_ns) {
+            if !stage.is_crippled(database) {
                 let (transactions, frames) = busy();
                 stage.wrong(format!("{transactions} transactions never end, {frames} frames are taken for ever"));
             }

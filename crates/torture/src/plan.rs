@@ -1,8 +1,8 @@
 //! What goes wrong in one life.
 
-use crate::{Kind, Step};
+use crate::{FaultKind, Kind, Step};
 use base::{Instant, Random};
-use virtual_driver::Slow;
+use virtual_driver::{Injury, Slow};
 
 /// The n-th operation of a step, counted from 1 in each life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,35 @@ pub enum Moment {
     Target(Target, u64),
 }
 
+/// A device that answers nothing from an operation on: those of the same file complete and are not told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hang {
+    /// From which operation on.
+    pub target: Target,
+    /// For how long, in nanoseconds; `None` for ever.
+    pub ns: Option<u64>,
+    /// Whether it hangs only if the log has a second device, which can do without it.
+    pub paired: bool,
+}
+
+/// What becomes of a sector of something that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// One of its bits flips.
+    Flip,
+    /// It cannot be read any more until it is written again.
+    Unreadable,
+}
+
+/// A leap of the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jump {
+    /// At which wait for the driver, counted from 1.
+    pub park: u64,
+    /// How far ahead, in nanoseconds.
+    pub ns: u64,
+}
+
 /// What goes wrong in one life.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
@@ -29,26 +58,34 @@ pub struct Plan {
     pub cut: Option<Moment>,
     /// Whether it is cut off by a kill; otherwise, and also when it ends by itself, by the power.
     pub kill: bool,
-    /// Operations that fail.
-    pub errors: Vec<Target>,
-    /// A write of which a bit flips.
-    pub flip: Option<Target>,
+    /// What becomes of operations in place of what they ask for.
+    pub injuries: Vec<(Target, Injury)>,
+    /// Writes of which a sector is damaged.
+    pub damage: Vec<(Target, Damage)>,
     /// When a device is slow.
     pub slow: Vec<Slow>,
-    /// From which write or sync of the log on, in normal operation, one of two log devices answers nothing.
-    pub hung: Option<Target>,
+    /// A device that hangs.
+    pub hang: Option<Hang>,
+    /// Which allocation of frames fails, counted from 1.
+    pub memory: Option<u64>,
+    /// When the clock jumps.
+    pub jump: Option<Jump>,
+    /// After so many polls the opening is given up, and another one begins while operations of the first are under way.
+    pub reopened_after: Option<u64>,
 }
 
 fn target(random: &mut Random, kind: Kind, admitted: impl Fn(Step) -> bool) -> Target {
-    let steps: Vec<Step> =
-        Step::ALL.into_iter().filter(|step| step.is_met_by(kind) && admitted(*step) && !step.is_temporary()).collect();
+    let steps: Vec<Step> = Step::ALL
+        .into_iter()
+        .filter(|step| step.is_met_by(kind) && admitted(*step) && !step.is_temporary() && *step != Step::Memory)
+        .collect();
     let step = *random.choose(&steps).expect("some step is admitted");
     // Operations of some steps are few in a life; of a frequent one the first are as interesting as the hundredth.
     let mean = match step {
         Step::HomeRead | Step::LogOpening => 0.5,
         Step::LogWrite | Step::LogSync | Step::PageRead | Step::PageWrite | Step::Staging => 20.0,
         Step::TierRead | Step::TierWrite | Step::LogBuffer => 10.0,
-        Step::Create | Step::RedoRead => 6.0,
+        Step::Create | Step::RedoRead | Step::Open => 6.0,
         _ => 2.0,
     };
     let nth = random.exponential(mean) as u64 + 1;
@@ -61,14 +98,65 @@ impl Plan {
         let at = |random: &mut Random, step| Target { step, nth: random.exponential(15.0) as u64 + 1 };
         if random.chance(0.3) {
             let step = if random.chance(0.5) { Step::TempWrite } else { Step::TempRead };
-            self.errors.push(at(random, step));
+            self.injuries.push((at(random, step), Injury::Fail));
         }
         if random.chance(0.3) {
             let step = if random.chance(0.5) { Step::TempWrite } else { Step::TempRead };
             self.cut = Some(Moment::Target(at(random, step), random.below(3)));
         }
-        if self.flip.is_none() && random.chance(0.4) {
-            self.flip = Some(at(random, Step::TempWrite));
+        if self.damage.is_empty() && random.chance(0.4) {
+            self.damage.push((at(random, Step::TempWrite), Damage::Flip));
+        }
+        self
+    }
+
+    /// The same with sectors of temporary space that are unreadable, and writes there that are lost, besides.
+    pub fn with_more_temporary(mut self, random: &mut Random) -> Plan {
+        let target = Target { step: Step::TempWrite, nth: random.exponential(15.0) as u64 + 1 };
+        match random.below(6) {
+            0 => self.damage.push((target, Damage::Unreadable)),
+            1 => self.injuries.push((target, Injury::Lose)),
+            2 => self.injuries.push((target, Injury::Misdirect)),
+            3 => self.injuries.push((target, Injury::Stale)),
+            _ => {}
+        }
+        self
+    }
+
+    /// The same with syncs that forget, full devices, failing changes of names and lengths, devices that hang, memory that
+    /// runs out and a clock that jumps; `damage` allows writes to become unreadable or to vanish.
+    pub fn with_more(mut self, random: &mut Random, kind: Kind, damage: bool) -> Plan {
+        if random.chance(0.25) {
+            let injury = Injury::Forget { cached: false };
+            self.injuries.push((target(random, kind, Step::syncs), injury));
+        }
+        if random.chance(0.2) {
+            self.injuries.push((target(random, kind, |step| step.admits(FaultKind::NoSpace)), Injury::NoSpace));
+        }
+        if random.chance(0.25) {
+            let step = if random.chance(0.5) { Step::Open } else { Step::Resize };
+            self.injuries.push((target(random, kind, |admitted| admitted == step), Injury::Fail));
+        }
+        if random.chance(0.15) {
+            let target = target(random, kind, |step| step.admits(FaultKind::Hung));
+            let ns = random.chance(0.7).then(|| 1_000 + random.exponential(200e6) as u64);
+            self.hang = self.hang.or(Some(Hang { target, ns, paired: false }));
+        }
+        self.memory = random.chance(0.1).then(|| 1 + random.exponential(4.0) as u64);
+        self.jump = random.chance(0.15).then(|| Jump {
+            park: 1 + random.exponential(150.0) as u64,
+            ns: 10u64.pow(random.between(3, 9) as u32) * random.between(1, 9),
+        });
+        self.reopened_after = random.chance(0.1).then(|| 1 << random.below(10));
+        if damage && random.chance(0.6) {
+            match random.below(5) {
+                0 | 1 => self
+                    .damage
+                    .push((target(random, kind, |step| step.admits(FaultKind::Unreadable)), Damage::Unreadable)),
+                2 => self.injuries.push((target(random, kind, Step::may_vanish), Injury::Lose)),
+                3 => self.injuries.push((target(random, kind, Step::may_vanish), Injury::Misdirect)),
+                _ => self.injuries.push((target(random, kind, Step::may_vanish), Injury::Stale)),
+            }
         }
         self
     }
@@ -93,10 +181,10 @@ impl Plan {
         Plan {
             cut,
             kill: random.chance(0.3),
-            errors: (0..errors).map(|_| target(random, kind, Step::transfers)).collect(),
-            flip: flips.then(|| target(random, kind, Step::flips)),
+            injuries: (0..errors).map(|_| (target(random, kind, Step::transfers), Injury::Fail)).collect(),
+            damage: flips.then(|| (target(random, kind, Step::flips), Damage::Flip)).into_iter().collect(),
             slow: slow.into_iter().collect(),
-            hung: None,
+            ..Plan::default()
         }
     }
 
@@ -104,6 +192,7 @@ impl Plan {
     pub fn with_two_logs(self, random: &mut Random) -> Plan {
         let step = if random.chance(0.7) { Step::LogWrite } else { Step::LogSync };
         let target = Target { step, nth: random.exponential(20.0) as u64 + 1 };
-        Plan { hung: random.chance(0.2).then_some(target), ..self }
+        let hang = Hang { target, ns: None, paired: true };
+        Plan { hang: random.chance(0.2).then_some(hang), ..self }
     }
 }

@@ -1,55 +1,143 @@
-//! Bits that flip while nothing runs.
+//! What the media lose while nothing runs: bits that flip, sectors that become unreadable, in every copy of what is kept.
 
 use crate::configuration::SEGMENT_SIZE;
-use crate::{Configuration, Step};
+use crate::hurt::Hurt;
+use crate::{Configuration, FaultKind, Step};
 use base::{Lsn, Random};
-use engine::log::page;
+use engine::log::{Acknowledged, page};
+use engine::page::header;
 use virtual_driver::Media;
 
-/// Flips a bit of what `step` wrote, if there is something that would show it; true if so.
-pub fn decay(media: &Media, configuration: &Configuration, step: Step, random: &mut Random) -> bool {
-    let place = match step {
-        Step::HomeWrite => Some(("disk", "entresol.home".to_owned(), random.below(2) * 65_536 + random.below(200))),
-        Step::Staging => stored_page(media, "double-write", configuration.settings.buffer.page_size, random),
-        Step::LogWrite => vouched_log_page(media, configuration, random),
-        Step::SegmentWrite => stored_in(media, ".backup-", SEGMENT_SIZE as usize, random),
-        _ => stored_in(media, ".pages", configuration.settings.buffer.page_size, random),
-    };
-    let Some((device, file, offset)) = place else { return false };
-    media.flip_bit(device, &file, offset, random.below(8) as u8).is_ok()
+/// A byte of something that is stored.
+struct Place {
+    device: &'static str,
+    file: String,
+    offset: u64,
+    /// Whether there is, for certain, another copy that serves.
+    is_redundant: bool,
 }
 
-type Place = (&'static str, String, u64);
+impl Place {
+    fn alone(device: &'static str, file: &str, offset: u64) -> Place {
+        Place { device, file: file.to_owned(), offset, is_redundant: false }
+    }
+}
+
+/// Flips a bit of what `step` wrote, if there is something that would show it; says what was hurt.
+pub fn decay(media: &Media, configuration: &Configuration, step: Step, random: &mut Random) -> Option<Hurt> {
+    let page_size = configuration.settings.buffer.page_size;
+    let place = match step {
+        Step::HomeWrite => Some(home_copy(media, random.below(2), random.below(200))),
+        Step::Staging => stored_page(media, ("disk", "double-write"), page_size, random)
+            .map(|place| with_page_in_place(media, configuration, place)),
+        Step::LogWrite => vouched_log_page(media, configuration, false, random),
+        Step::SegmentWrite => stored_in(media, ("disk", ".backup-"), SEGMENT_SIZE as usize, random),
+        _ => stored_in(media, ("disk", ".pages"), page_size, random),
+    };
+    hurt(media, place?, step, FaultKind::Decay, random)
+}
+
+/// Makes a sector unreadable, or flips a bit, of what `step` wrote, on whichever device and in whichever copy; says what was
+/// hurt.
+pub fn rot(media: &Media, configuration: &Configuration, step: Step, random: &mut Random) -> Option<Hurt> {
+    let is_unreadable = step.admits(FaultKind::Rot) && random.chance(0.6);
+    let kind = if is_unreadable { FaultKind::Rot } else { FaultKind::Decay };
+    let page_size = configuration.settings.buffer.page_size;
+    let place = match step {
+        Step::HomeWrite => Some(home_copy(media, random.below(2), random.below(200))),
+        Step::Staging => stored_page(media, ("disk", "double-write"), page_size, random)
+            .map(|place| with_page_in_place(media, configuration, place)),
+        Step::LogWrite => {
+            let is_second = configuration.settings.log.second.is_some() && random.chance(0.7);
+            let place = vouched_log_page(media, configuration, is_second, random)?;
+            // Where one device is enough for an acknowledgement, a sector that cannot be read may hold what only it has.
+            let acknowledged = configuration.settings.log.second.as_ref().map(|second| second.acknowledged);
+            let is_enough = kind == FaultKind::Decay || acknowledged == Some(Acknowledged::Both);
+            Some(Place { is_redundant: place.is_redundant && is_enough, ..place })
+        }
+        Step::TierWrite => stored_in(media, ("nvem", ".tier"), page_size, random),
+        Step::SegmentWrite => stored_in(media, ("disk", ".backup-"), SEGMENT_SIZE as usize, random),
+        _ => stored_in(media, ("disk", ".pages"), page_size, random),
+    };
+    hurt(media, place?, step, kind, random)
+}
+
+fn hurt(media: &Media, place: Place, step: Step, kind: FaultKind, random: &mut Random) -> Option<Hurt> {
+    let Place { device, file, offset, is_redundant } = place;
+    match kind {
+        FaultKind::Rot => media.make_unreadable(device, &file, offset, 1),
+        _ => media.flip_bit(device, &file, offset, random.below(8) as u8),
+    }
+    .ok()?;
+    let step = if file == "log-buffer.tier" { Step::LogBuffer } else { step };
+    Some(Hurt { kind, step, file, is_redundant })
+}
+
+const HOME_FILE: &str = "entresol.home";
+const HOME_COPY: u64 = 65_536;
+
+/// A byte of a copy of the home file. The other one serves if it is the same.
+fn home_copy(media: &Media, copy: u64, offset: u64) -> Place {
+    let mut copies = [vec![0; HOME_COPY as usize], vec![0; HOME_COPY as usize]];
+    let read =
+        (0..).zip(&mut copies).all(|(number, bytes)| media.read("disk", HOME_FILE, number * HOME_COPY, bytes).is_ok());
+    let is_redundant = read && copies[0] == copies[1];
+    Place { is_redundant, ..Place::alone("disk", HOME_FILE, copy * HOME_COPY + offset) }
+}
+
+/// A place in the double-write area. Nobody needs what is staged there if the page is sound in its own place.
+fn with_page_in_place(media: &Media, configuration: &Configuration, place: Place) -> Place {
+    let page_size = configuration.settings.buffer.page_size;
+    let mut bytes = vec![0; page_size];
+    let first = place.offset / page_size as u64 * page_size as u64;
+    let is_sound = media.read(place.device, &place.file, first, &mut bytes).is_ok() && {
+        let id = header::id(&bytes);
+        let partitions = configuration.partitions();
+        partitions.get(usize::from(id.partition.0)).is_some_and(|partition| {
+            let (file, offset) = (format!("{}.pages", partition.name), u64::from(id.number) * page_size as u64);
+            let read = media.read("disk", &file, offset, &mut bytes);
+            read.is_ok() && header::verify(&bytes, id) == Ok(true)
+        })
+    };
+    Place { is_redundant: is_sound, ..place }
+}
 
 /// A byte of some page, or segment, of this size that was written to a file with such a name.
-fn stored_in(media: &Media, names: &str, size: usize, random: &mut Random) -> Option<Place> {
-    let found: Vec<String> = media.names("disk").into_iter().filter(|name| name.contains(names)).collect();
-    random.choose(&found).and_then(|name| stored_page(media, name, size, random))
+fn stored_in(media: &Media, (device, names): (&'static str, &str), size: usize, random: &mut Random) -> Option<Place> {
+    let found: Vec<String> = media.names(device).into_iter().filter(|name| name.contains(names)).collect();
+    random.choose(&found).and_then(|name| stored_page(media, (device, name), size, random))
 }
 
 /// A byte of some page that was written.
-fn stored_page(media: &Media, file: &str, page_size: usize, random: &mut Random) -> Option<Place> {
-    let pages = media.length("disk", file)? / page_size as u64;
-    let mut bytes = vec![0; page_size];
+fn stored_page(media: &Media, (device, file): (&'static str, &str), size: usize, random: &mut Random) -> Option<Place> {
+    let pages = media.length(device, file)? / size as u64;
+    let mut bytes = vec![0; size];
     let written: Vec<u64> = (0..pages.min(200))
         .filter(|number| {
-            let read = media.read("disk", file, number * page_size as u64, &mut bytes);
+            let read = media.read(device, file, number * size as u64, &mut bytes);
             read.is_ok() && bytes.iter().any(|byte| *byte != 0)
         })
         .collect();
     let number = random.choose(&written)?;
-    Some(("disk", file.to_owned(), number * page_size as u64 + random.below(page_size as u64)))
+    Some(Place::alone(device, file, number * size as u64 + random.below(size as u64)))
 }
 
-/// A byte of a log page that a later page says is durable: its loss is no crash.
-fn vouched_log_page(media: &Media, configuration: &Configuration, random: &mut Random) -> Option<Place> {
-    let device = if configuration.settings.log_device == "disk" { "disk" } else { "flash" };
+/// A byte of a log page that a later page says is durable: its loss is no crash. The other device serves if it has the page.
+fn vouched_log_page(
+    media: &Media,
+    configuration: &Configuration,
+    is_second: bool,
+    random: &mut Random,
+) -> Option<Place> {
+    let first = (if configuration.settings.log_device == "disk" { "disk" } else { "flash" }, "log");
+    let second = ("second", "log-2");
+    let ((device, file), other) = if is_second { (second, first) } else { (first, second) };
     let size = configuration.settings.log.page_size;
-    let capacity = media.length(device, "log")?;
+    let capacity = media.length(device, file)?;
     let mut bytes = vec![0; size];
     let mut pages = Vec::new();
     for offset in (0..capacity).step_by(size) {
-        media.read(device, "log", offset, &mut bytes).ok()?;
+        media.read(device, file, offset, &mut bytes).ok()?;
         let position = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
         if position % capacity == offset
             && let Ok(header) = page::verify(&bytes, position)
@@ -65,6 +153,10 @@ fn vouched_log_page(media: &Media, configuration: &Configuration, random: &mut R
         .collect();
     // The latest are the likeliest to be needed.
     let recent = &vouched[vouched.len().saturating_sub(12)..];
-    let position = random.choose(recent)?;
-    Some((device, "log".to_owned(), position % capacity + random.below(size as u64)))
+    let position = *random.choose(recent)?;
+    let offset = position % capacity;
+    media.read(device, file, offset, &mut bytes).ok()?;
+    let mut twin = vec![0; size];
+    let is_redundant = media.read(other.0, other.1, offset, &mut twin).is_ok() && twin == bytes;
+    Some(Place { is_redundant, ..Place::alone(device, file, offset + random.below(size as u64)) })
 }

@@ -2,6 +2,7 @@
 //! model says or an error that what was done explains, and the space comes back.
 
 use crate::abandon::at_most;
+use crate::hurt;
 use crate::stage::Stage;
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
@@ -54,9 +55,8 @@ pub async fn client(stage: Rc<Stage>, database: Database) {
 fn judge(stage: &Stage, error: &Error) {
     let is_explained = match error {
         Error::TempFull { .. } => stage.configuration.settings.temp.size < 1 << 20,
-        Error::DamagedTemp { .. } => stage.scene.temp_flipped.get(),
-        Error::Input(_) => stage.scene.errors.get() > 0,
-        _ => false,
+        error if hurt::is_injected(&error.to_string()) => true,
+        error => hurt::explain(&stage.scene.hurts.borrow(), error),
     };
     if !is_explained {
         stage.wrong(format!("spilling: {error}"));

@@ -2,6 +2,7 @@
 
 use crate::Configuration;
 use crate::adversary::Scene;
+use crate::hurt;
 use crate::truth::Truth;
 use base::{PartitionId, Random};
 use engine::{Database, Error};
@@ -21,7 +22,7 @@ pub struct Stage {
     pub scene: Rc<Scene>,
     /// What is wrong with the engine.
     pub wrong: Rc<RefCell<Vec<String>>>,
-    /// Whether damage after a flipped bit was reported as it should be.
+    /// Whether damage was reported as it should be.
     pub detected: Rc<Cell<bool>>,
     /// Whether this life is over: going on makes no sense.
     pub over: Cell<bool>,
@@ -31,6 +32,8 @@ pub struct Stage {
     pub life: u64,
     /// The story's seed.
     pub seed: u64,
+    /// After how many polls an opening is given up for another one, if one is.
+    pub reopened_after: Option<u64>,
 }
 
 /// What becomes of a transaction after an error.
@@ -49,33 +52,48 @@ impl Stage {
         self.over.set(true);
     }
 
-    /// Whether something was done to the database that may keep a transaction from ending: one whose rollback fails holds its
-    /// locks until the next restart.
-    pub fn is_hurt(&self) -> bool {
-        self.scene.errors.get() > 0 || self.scene.flipped.get()
+    /// Notes that the database shows something else than it should, and ends the life. If an older state may have been taken
+    /// for what was written, that is what it looks like.
+    pub fn differs(&self, what: impl Into<String>) {
+        if hurt::has_undetectable(&self.scene.hurts.borrow()) {
+            self.note_damage();
+        } else {
+            self.wrong(what);
+        }
+    }
+
+    /// Notes that damage was reported as it should be, and ends the life.
+    pub fn note_damage(&self) {
+        self.detected.set(true);
+        self.over.set(true);
+    }
+
+    /// Whether something was done to the database that may keep a transaction from ending before it is opened again.
+    pub fn is_crippled(&self, database: &Database) -> bool {
+        self.scene.is_deaf.get() || self.scene.sync_failed.get() || database.log().failure().is_some()
+    }
+
+    /// Whether no device of the log may have answered for long: one of two hangs and the other one was made to fail, or the
+    /// clock jumped.
+    fn may_log_be_silent(&self) -> bool {
+        let scene = &self.scene;
+        scene.jumped_ns.get() > 0 || (scene.is_hung.get() && scene.errors.get() > 0)
     }
 
     /// Judges an error: is it one that what was done to the database explains?
     pub fn judge(&self, error: &Error, doing: &str) -> After {
-        let hurt = self.scene.errors.get() > 0;
         match error {
             error if error.is_conflict() => After::Retry,
             Error::BufferExhausted { .. } | Error::SnapshotTooOld { .. } => After::Retry,
-            Error::Input(_) if hurt => After::Retry,
-            Error::LogFailed(_) | Error::LogNotRelieved { .. } if hurt => After::Reopen,
-            Error::DamagedPage { .. }
-            | Error::DamagedBackup { .. }
-            | Error::DamagedLog { .. }
-            | Error::DamagedTemp { .. }
-            | Error::NotADatabase { .. }
-                if self.scene.flipped.get() =>
-            {
-                self.detected.set(true);
-                self.over.set(true);
+            Error::Input(_) if hurt::is_injected(&error.to_string()) => After::Retry,
+            error if hurt::is_injected(&error.to_string()) => After::Reopen,
+            Error::LogFailed(why) if why.contains("has not answered") && self.may_log_be_silent() => After::Reopen,
+            error if hurt::explain(&self.scene.hurts.borrow(), error) => {
+                self.note_damage();
                 After::Reopen
             }
             error => {
-                self.wrong(format!("{doing}: {error}"));
+                self.differs(format!("{doing}: {error}"));
                 After::Reopen
             }
         }

@@ -12,27 +12,59 @@ pub enum FaultKind {
     Kill,
     /// An operation fails.
     Error,
-    /// A bit flips as it is written.
-    Flip,
-    /// A bit flips while nothing runs.
-    Decay,
+    /// A write, a creation or a resize finds no room.
+    NoSpace,
+    /// A sync fails and what it was to make durable is gone; the next one succeeds.
+    LostSync,
     /// A device is slow.
     Slow,
-    /// One of two log devices answers nothing any more.
+    /// A device answers nothing for a while, or ever.
     Hung,
+    /// The clock jumps ahead.
+    Jump,
+    /// A bit flips as it is written.
+    Flip,
+    /// A sector that was written cannot be read until it is written again.
+    Unreadable,
+    /// A write is acknowledged and never happens.
+    LostWrite,
+    /// A write is acknowledged and lands elsewhere in its file.
+    Misdirected,
+    /// A read is given what was there before the latest write.
+    StaleRead,
+    /// A bit flips while nothing runs.
+    Decay,
+    /// A sector becomes unreadable while nothing runs.
+    Rot,
 }
 
 impl FaultKind {
-    /// Every kind.
-    pub const ALL: [FaultKind; 7] = [
+    /// What interrupts the engine or refuses it something.
+    pub const DISTURBANCES: [FaultKind; 8] = [
         FaultKind::PowerCut,
         FaultKind::Kill,
         FaultKind::Error,
-        FaultKind::Flip,
-        FaultKind::Decay,
+        FaultKind::NoSpace,
+        FaultKind::LostSync,
         FaultKind::Slow,
         FaultKind::Hung,
+        FaultKind::Jump,
     ];
+    /// What makes a medium hold or show something else than was written.
+    pub const DAMAGE: [FaultKind; 7] = [
+        FaultKind::Flip,
+        FaultKind::Unreadable,
+        FaultKind::LostWrite,
+        FaultKind::Misdirected,
+        FaultKind::StaleRead,
+        FaultKind::Decay,
+        FaultKind::Rot,
+    ];
+
+    /// Every kind.
+    pub fn all() -> impl Iterator<Item = FaultKind> {
+        FaultKind::DISTURBANCES.into_iter().chain(FaultKind::DAMAGE)
+    }
 
     /// The kind in a few words.
     pub fn name(self) -> &'static str {
@@ -40,11 +72,24 @@ impl FaultKind {
             FaultKind::PowerCut => "power cut",
             FaultKind::Kill => "kill",
             FaultKind::Error => "error",
-            FaultKind::Flip => "flipped bit",
-            FaultKind::Decay => "decay",
+            FaultKind::NoSpace => "no space",
+            FaultKind::LostSync => "lost sync",
             FaultKind::Slow => "slow",
             FaultKind::Hung => "hung",
+            FaultKind::Jump => "clock jump",
+            FaultKind::Flip => "flipped bit",
+            FaultKind::Unreadable => "unreadable",
+            FaultKind::LostWrite => "lost write",
+            FaultKind::Misdirected => "misdirected",
+            FaultKind::StaleRead => "stale read",
+            FaultKind::Decay => "decay",
+            FaultKind::Rot => "unreadable rot",
         }
+    }
+
+    /// Whether the medium answers as if nothing were wrong.
+    pub fn is_silent(self) -> bool {
+        matches!(self, FaultKind::LostWrite | FaultKind::Misdirected | FaultKind::StaleRead)
     }
 }
 
@@ -109,11 +154,13 @@ pub enum Step {
     UndoSpaceRead,
     /// What records were leaves memory for the undo space.
     UndoSpaceWrite,
+    /// Frames are allocated.
+    Memory,
 }
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 29] = [
+    pub const ALL: [Step; 30] = [
         Step::Create,
         Step::Open,
         Step::HomeRead,
@@ -143,6 +190,7 @@ impl Step {
         Step::Resize,
         Step::UndoSpaceRead,
         Step::UndoSpaceWrite,
+        Step::Memory,
     ];
 
     /// The step in a few words.
@@ -177,6 +225,7 @@ impl Step {
             Step::Resize => "resize",
             Step::UndoSpaceRead => "undo space read",
             Step::UndoSpaceWrite => "undo space write",
+            Step::Memory => "memory",
         }
     }
 
@@ -200,9 +249,9 @@ impl Step {
         }
     }
 
-    /// Whether the step reads, writes or syncs, and so can fail or be slow.
+    /// Whether the step reads, writes or syncs, and so can be slow.
     pub fn transfers(self) -> bool {
-        !matches!(self, Step::Open | Step::Resize)
+        !matches!(self, Step::Open | Step::Resize | Step::Memory)
     }
 
     /// Whether the step is one of temporary space, which few seeds use.
@@ -210,19 +259,57 @@ impl Step {
         matches!(self, Step::TempWrite | Step::TempRead)
     }
 
+    /// Whether the step makes something durable by a sync.
+    pub fn syncs(self) -> bool {
+        matches!(self, Step::LogSync | Step::DataSync | Step::SegmentSync)
+    }
+
+    /// Whether a write of this step may be acknowledged and lost, or misdirected.
+    pub fn may_vanish(self) -> bool {
+        self.flips() || matches!(self, Step::LogWrite | Step::LogBuffer)
+    }
+
+    /// Whether the step reads what a page or a cluster that was written before may still show.
+    pub fn may_be_stale(self) -> bool {
+        matches!(self, Step::PageRead | Step::TierRead | Step::TempRead)
+    }
+
+    /// Whether the step waits where a device hangs.
+    fn hangs(self) -> bool {
+        let log = matches!(self, Step::LogWrite | Step::LogSync | Step::HomeWrite | Step::Staging);
+        let pages =
+            matches!(self, Step::PageRead | Step::PageWrite | Step::TierRead | Step::TierWrite | Step::DataSync);
+        log || pages || matches!(self, Step::SegmentWrite | Step::SegmentSync)
+    }
+
+    /// Whether the step may find no room.
+    fn takes_room(self) -> bool {
+        let names = matches!(self, Step::Create | Step::Open | Step::Resize);
+        names || matches!(self, Step::LogWrite | Step::PageWrite | Step::SegmentWrite | Step::HomeWrite)
+    }
+
     /// Whether what the step wrote is let decay.
     pub fn decays(self) -> bool {
-        matches!(self, Step::HomeWrite | Step::LogWrite | Step::Staging | Step::PageWrite | Step::SegmentWrite)
+        let pages = matches!(self, Step::HomeWrite | Step::Staging | Step::PageWrite | Step::SegmentWrite);
+        pages || matches!(self, Step::LogWrite | Step::TierWrite)
     }
 
     /// Whether this kind of fault can hit the step.
     pub fn admits(self, kind: FaultKind) -> bool {
         match kind {
-            FaultKind::PowerCut | FaultKind::Kill => true,
-            FaultKind::Error | FaultKind::Slow => self.transfers(),
+            FaultKind::PowerCut | FaultKind::Kill => self != Step::Memory,
+            FaultKind::Error => true,
+            FaultKind::Slow => self.transfers(),
+            FaultKind::NoSpace => self.takes_room(),
+            FaultKind::LostSync => self.syncs(),
+            FaultKind::Hung => self.hangs(),
+            FaultKind::Jump => matches!(self, Step::LogWrite | Step::LogScan | Step::PageRead | Step::PageWrite),
             FaultKind::Flip => self.flips(),
+            FaultKind::Unreadable => self.flips() && !matches!(self, Step::HomeWrite | Step::Staging),
+            FaultKind::LostWrite | FaultKind::Misdirected => self.may_vanish(),
+            FaultKind::StaleRead => self.may_be_stale(),
             FaultKind::Decay => self.decays(),
-            FaultKind::Hung => matches!(self, Step::LogWrite | Step::LogSync),
+            FaultKind::Rot => self.decays() && !matches!(self, Step::HomeWrite | Step::Staging),
         }
     }
 }

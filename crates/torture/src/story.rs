@@ -1,12 +1,13 @@
 //! A seed's story from the first life to the last, and many seeds one after another.
 
 use crate::configuration::Rows;
+use crate::hurt::Hurt;
 use crate::isolation::Contention;
 use crate::life::{Ended, Purpose, World, live};
 use crate::plan::Plan;
 use crate::records::Owner;
 use crate::truth::Truth;
-use crate::{Configuration, Coverage, FaultKind, Kind, Options, Step, rot};
+use crate::{Configuration, Coverage, Kind, Options, Step, rot};
 use base::Random;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,6 +25,8 @@ pub struct Failure {
     pub life: u64,
     /// What had been planned against that life.
     pub plan: String,
+    /// What had been damaged by then and what is known to serve in its place.
+    pub hurts: String,
     /// The seed's configuration.
     pub configuration: String,
     /// What is wrong.
@@ -37,6 +40,7 @@ impl fmt::Display for Failure {
             writeln!(f, "  {what}")?;
         }
         writeln!(f, "plan: {}", self.plan)?;
+        writeln!(f, "damage: {}", self.hurts)?;
         write!(f, "configuration: {}", self.configuration)
     }
 }
@@ -56,7 +60,7 @@ pub struct Outcome {
     pub levels: Option<String>,
     /// What hit what.
     pub coverage: Coverage,
-    /// Whether damage was found where a bit had flipped.
+    /// Whether damage was found where something had been hurt.
     pub detected: bool,
     /// What is wrong with the engine, if anything is.
     pub failure: Option<Failure>,
@@ -73,7 +77,7 @@ pub struct Summary {
     pub transactions: u64,
     /// How many seeds had transactions meet on few records, by the levels of these.
     pub levels: BTreeMap<String, u64>,
-    /// Seeds in which damage after a flipped bit was found.
+    /// Seeds in which damage was found where something had been hurt.
     pub detected: u64,
     /// What hit what.
     pub coverage: Coverage,
@@ -112,7 +116,8 @@ pub fn run_range(seeds: Range<u64>, options: Options, mut progress: impl FnMut(&
 pub fn run_seed(seed: u64, options: Options) -> Outcome {
     let configuration = Rc::new(Configuration::draw(seed, options));
     let truth = Truth { owners: vec![Owner::default(); configuration.record_clients], ..Truth::default() };
-    let world = World { seed, media: Media::new(), truth: Rc::new(RefCell::new(truth)), flipped: false, configuration };
+    let world =
+        World { seed, media: Media::new(), truth: Rc::new(RefCell::new(truth)), hurts: Vec::new(), configuration };
     let outcome = Outcome {
         seed,
         hash: 0,
@@ -123,7 +128,8 @@ pub fn run_seed(seed: u64, options: Options) -> Outcome {
         detected: false,
         failure: None,
     };
-    let mut story = Story { world, outcome, random: Random::stream(seed, "story") };
+    let more = Random::stream(seed, "more faults").chance(0.6);
+    let mut story = Story { world, outcome, random: Random::stream(seed, "story"), more };
     story.tell();
     let mut outcome = story.outcome;
     outcome.transactions = story.world.truth.borrow().acknowledged;
@@ -134,6 +140,8 @@ struct Story {
     world: World,
     outcome: Outcome,
     random: Random,
+    /// Whether its lives meet faults of more kinds.
+    more: bool,
 }
 
 impl Story {
@@ -150,11 +158,22 @@ impl Story {
                 plan =
                     plan.with_temporary(&mut Random::stream(self.world.seed, &format!("temporary space, life {life}")));
             }
+            if self.more {
+                let random = &mut Random::stream(self.world.seed, &format!("more faults, life {life}"));
+                plan = plan.with_more(random, kind, life + 2 >= lives);
+                if self.world.configuration.spills {
+                    plan = plan.with_more_temporary(random);
+                }
+            }
             if !self.live(plan, Purpose::Work) {
                 return;
             }
         }
-        if !self.world.flipped && self.random.chance(0.4) && !self.decay() {
+        let is_sound = self.world.hurts.is_empty();
+        if is_sound && self.random.chance(0.4) && !self.decay() {
+            return;
+        }
+        if is_sound && self.more && !self.rot() {
             return;
         }
         let _ = self.live(Plan::default(), Purpose::Work) && self.live(Plan::default(), Purpose::Inspection);
@@ -164,8 +183,8 @@ impl Story {
     fn live(&mut self, plan: Plan, purpose: Purpose) -> bool {
         let kill = plan.kill;
         let ended = live(&self.world, self.outcome.lives, plan.clone(), purpose);
-        self.world.flipped |= ended.scene.flipped.get();
-        if !self.note(&ended, &plan) {
+        self.world.hurts = ended.scene.hurts.borrow().iter().filter(|hurt| !hurt.is_passing()).cloned().collect();
+        if !self.note(&ended, &format!("{plan:?}")) {
             return false;
         }
         if kill {
@@ -185,7 +204,7 @@ impl Story {
     }
 
     /// Notes how a life ended; false if the story is over.
-    fn note(&mut self, ended: &Ended, plan: &Plan) -> bool {
+    fn note(&mut self, ended: &Ended, plan: &str) -> bool {
         let outcome = &mut self.outcome;
         for word in [ended.scene.hash.get(), ended.scene.events.get(), ended.wrong.len() as u64] {
             outcome.hash = (outcome.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
@@ -199,7 +218,8 @@ impl Story {
             outcome.failure = Some(Failure {
                 seed: outcome.seed,
                 life: outcome.lives,
-                plan: format!("{plan:?}"),
+                plan: plan.to_owned(),
+                hurts: format!("{:?}", ended.scene.hurts.borrow()),
                 configuration: format!("{:?}", self.world.configuration),
                 wrong: ended.wrong.clone(),
             });
@@ -208,26 +228,43 @@ impl Story {
         outcome.failure.is_none() && !ended.detected
     }
 
-    /// Lets a copy of the media decay: the damage is reported or does no harm. False if the story is over.
+    /// Lets a copy of the media decay: the damage is reported or does no harm, and where another copy serves it does none.
+    /// False if the story is over.
     fn decay(&mut self) -> bool {
-        let steps: Vec<Step> = Step::ALL.into_iter().filter(|step| step.decays()).collect();
-        let step = *self.random.choose(&steps).expect("some steps' writes decay");
+        const FLIPPED: [Step; 5] =
+            [Step::HomeWrite, Step::LogWrite, Step::Staging, Step::PageWrite, Step::SegmentWrite];
+        let step = *self.random.choose(&FLIPPED).expect("some steps' writes decay");
         let media = self.world.media.copy();
-        if !rot::decay(&media, &self.world.configuration, step, &mut self.random) {
-            return true;
-        }
-        self.outcome.coverage.hit(FaultKind::Decay, step);
+        let hurt = rot::decay(&media, &self.world.configuration, step, &mut self.random);
+        self.inspect(media, hurt)
+    }
+
+    /// The same with sectors that become unreadable besides, on any device.
+    fn rot(&mut self) -> bool {
+        let random = &mut Random::stream(self.world.seed, "rot");
+        let steps: Vec<Step> = Step::ALL.into_iter().filter(|step| step.decays()).collect();
+        let step = *random.choose(&steps).expect("some steps' writes decay");
+        let media = self.world.media.copy();
+        let hurt = rot::rot(&media, &self.world.configuration, step, random);
+        self.inspect(media, hurt)
+    }
+
+    /// Lives on a copy of the media that was hurt, without the knowledge of the original. False if the story is over.
+    fn inspect(&mut self, media: Media, hurt: Option<Hurt>) -> bool {
+        let Some(hurt) = hurt else { return true };
+        self.outcome.coverage.hit(hurt.kind, if hurt.step == Step::LogBuffer { Step::TierWrite } else { hurt.step });
         let truth = self.world.truth.borrow().clone();
         if !truth.created {
             return true;
         }
         let configuration = Rc::clone(&self.world.configuration);
         let truth = Rc::new(RefCell::new(truth));
-        let world = World { seed: self.world.seed, configuration, media, truth, flipped: true };
+        let told = format!("after {hurt:?}");
+        let world = World { seed: self.world.seed, configuration, media, truth, hurts: vec![hurt] };
         let ended = live(&world, self.outcome.lives, Plan::default(), Purpose::Inspection);
         let detected = ended.detected;
         // The original goes on, whatever came of the copy.
-        self.note(&Ended { detected: false, ..ended }, &Plan::default());
+        self.note(&Ended { detected: false, ..ended }, &told);
         self.outcome.detected |= detected;
         self.outcome.failure.is_none()
     }

@@ -71,6 +71,11 @@ fn a_slot_reused_before_its_page_is_written_back_is_found() {
     first_failure(Canary::EarlyReuse, 600);
 }
 
+#[test]
+fn a_sync_that_is_tried_again_and_believed_is_found() {
+    first_failure(Canary::SyncTriedAgain, 600);
+}
+
 /// The same, among seeds that keep sets and suit.
 fn first_failure_with_sets(canary: Canary, seeds: usize, suits: impl Fn(&Configuration) -> bool) {
     let is_suitable = |seed: &u64| {

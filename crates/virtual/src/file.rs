@@ -120,7 +120,7 @@ impl File {
 
     /// A sync failed and what it was to make durable is given up; see [`Unsynced::forget`].
     pub(crate) fn forget(&mut self, limit: u64, cached: bool, random: &mut Random) {
-        self.unsynced.forget(&mut self.medium, self.unit, limit, cached, random);
+        self.unsynced.forget(&mut self.medium, (self.unit, self.atomic), limit, cached, random);
     }
 
     pub(crate) fn extend(&mut self, end: u64) {

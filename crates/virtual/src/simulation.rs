@@ -138,6 +138,11 @@ impl VirtualDriver {
         self.faults.as_ref().map(|faults| faults.injected.clone()).unwrap_or_default()
     }
 
+    /// How many reads were given what was there before the latest write; see [`Injury::Stale`].
+    pub fn stale_reads(&self) -> u64 {
+        self.faults.as_ref().map_or(0, |faults| faults.injected.stale_reads)
+    }
+
     /// Decides what becomes of an operation under way when it completes.
     ///
     /// # Panics

@@ -186,20 +186,34 @@ impl Unsynced {
         ended.values().map(|extent| extent.end).max().unwrap_or(0)
     }
 
-    /// A sync of all writes numbered below `limit` failed, and no later one will try them again: each sector's version is
-    /// durable, or gone, or (if `cached`) still seen by reads and never durable.
-    pub(crate) fn forget(&mut self, medium: &mut Medium, unit: usize, limit: u64, cached: bool, random: &mut Random) {
+    /// A sync of all writes numbered below `limit` failed, and no later one will try them again: what each wrote is durable, or
+    /// gone, or (if `cached`) still seen by reads and never durable; each of its sectors by itself unless it is never torn.
+    pub(crate) fn forget(
+        &mut self,
+        medium: &mut Medium,
+        (unit, atomic): (usize, u32),
+        limit: u64,
+        cached: bool,
+        random: &mut Random,
+    ) {
+        let mut draw = || random.below(if cached { 3 } else { 2 });
+        let whole = self.writes.range(..limit).filter(|(_, extent)| extent.length <= atomic);
+        let whole: BTreeMap<u64, u64> = whole.map(|(number, _)| (*number, draw())).collect();
         self.sectors.retain(|number, sector| {
-            let later = sector.versions.split_off(sector.versions.partition_point(|version| version.write < limit));
-            if let Some(latest) = sector.versions.pop() {
-                sector.versions.clear();
-                match random.below(if cached { 3 } else { 2 }) {
-                    0 => sector.durable = latest.image,
+            for version in std::mem::take(&mut sector.versions) {
+                if version.write >= limit || version.forgotten {
+                    sector.versions.push(version);
+                    continue;
+                }
+                match whole.get(&version.write).copied().unwrap_or_else(&mut draw) {
+                    0 => {
+                        sector.durable = version.image;
+                        sector.versions.clear();
+                    }
                     1 => {}
-                    _ => sector.versions.push(Version { forgotten: true, ..latest }),
+                    _ => sector.versions.push(Version { forgotten: true, ..version }),
                 }
             }
-            sector.versions.extend(later);
             let seen = sector.versions.last().map_or(&sector.durable, |version| &version.image);
             medium.put(unit, *number, seen);
             !sector.versions.is_empty()

@@ -1,7 +1,7 @@
 //! How transactions depend on each other, and what a single read shows to be wrong.
 
 use super::fates::{Fate, Fates, Installed};
-use super::transaction::{Act, Transaction};
+use super::transaction::{Act, End, Transaction};
 use super::{Anomaly, History, Key, Phenomenon, Span, Version};
 use std::collections::BTreeMap;
 
@@ -55,8 +55,7 @@ impl Dependencies {
                 }
             }
         }
-        for (number, transaction) in
-            history.transactions.iter().enumerate().filter(|(number, _)| fates.committed[*number])
+        for (number, transaction) in history.transactions.iter().enumerate().filter(|(number, _)| fates.judged[*number])
         {
             Reader { history, fates, number, transaction, own: Vec::new(), found: &mut found }.read();
         }
@@ -64,7 +63,7 @@ impl Dependencies {
     }
 }
 
-/// A committed transaction whose reads are looked at.
+/// A transaction whose reads are looked at.
 struct Reader<'a> {
     history: &'a History,
     fates: &'a Fates,
@@ -85,6 +84,15 @@ impl Reader<'_> {
                 Act::Scanned { store, span, found } => self.scan(store, *span, found),
             }
         }
+    }
+
+    fn is_committed(&self) -> bool {
+        self.fates.committed[self.number]
+    }
+
+    /// Whether nobody knows what became of a transaction, but that it is not there.
+    fn is_lost(&self, writer: Option<usize>) -> bool {
+        writer.is_some_and(|writer| self.history.transactions[writer].end == End::Open)
     }
 
     fn scan(&mut self, store: &str, span: Span, found: &[(Key, Version)]) {
@@ -135,6 +143,8 @@ impl Reader<'_> {
         match self.fates.fate(self.history, key, version) {
             Fate::Unknown => self.wrong(Phenomenon::Garbage, told("nobody wrote there")),
             _ if is_own => self.wrong(Phenomenon::Internal, told("itself had not written by then, or not any more")),
+            // A commit that a restart has lost was shown to those who were not acknowledged either.
+            Fate::TakenBack if !self.is_committed() && self.is_lost(writer) => {}
             Fate::TakenBack => self.wrong(Phenomenon::G1a, told("took back or never wrote")),
             Fate::Intermediate => self.wrong(Phenomenon::G1b, told("replaced before it committed")),
             Fate::Installed(position) => {

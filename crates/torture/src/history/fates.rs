@@ -1,6 +1,6 @@
 //! Who is committed, and in which order the versions of each key followed each other.
 
-use super::transaction::{Act, End, Key, Moment, Version};
+use super::transaction::{Act, End, Key, Moment, Transaction, Version};
 use super::{History, Span};
 use std::collections::BTreeMap;
 
@@ -31,6 +31,9 @@ pub enum Fate {
 pub struct Fates {
     /// By transaction.
     pub committed: Vec<bool>,
+    /// By transaction: whether what it was shown has to be explained. That of those which were rolled back, too: they may have
+    /// acted on it before.
+    pub judged: Vec<bool>,
     /// Each key's versions, the initial one first.
     orders: BTreeMap<Key, Vec<Installed>>,
     /// Versions of commits in doubt that nobody has seen; but a deletion, for one, cannot be seen.
@@ -73,7 +76,10 @@ impl Fates {
                 fates[installed.version.0 as usize] = Fate::Installed(position);
             }
         }
-        Fates { committed, orders, doubtful, fates }
+        let is_judged =
+            |(number, transaction): (usize, &Transaction)| committed[number] || transaction.end == End::Aborted;
+        let judged = history.transactions.iter().enumerate().map(is_judged).collect();
+        Fates { committed, judged, orders, doubtful, fates }
     }
 
     /// The versions of a key in their order.

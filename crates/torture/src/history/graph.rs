@@ -38,7 +38,7 @@ pub struct Arc {
     pub reason: Reason,
 }
 
-/// The points of all committed transactions.
+/// The points of all transactions whose reads have to be explained.
 pub struct Graph {
     arcs: Vec<Vec<Arc>>,
 }
@@ -71,11 +71,11 @@ impl Graph {
             graph.arcs[from].push(Arc { to, reason: Reason::Dependency(index) });
         }
         let mut intervals = Vec::new();
-        for (number, transaction) in
-            history.transactions.iter().enumerate().filter(|(number, _)| fates.committed[*number])
+        for (number, transaction) in history.transactions.iter().enumerate().filter(|(number, _)| fates.judged[*number])
         {
             let acknowledged = transaction.acknowledged().unwrap_or(Moment::MAX);
-            let asked = transaction.asked.expect("a commit was asked for");
+            // One that was rolled back may have asked for its commit, or not.
+            let asked = transaction.asked.unwrap_or(transaction.begun);
             let begun = transaction.begun;
             if level(number) == Level::Serializable {
                 intervals.push((commit(number), Interval { from: begun, to: acknowledged }));

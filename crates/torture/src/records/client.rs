@@ -119,7 +119,7 @@ impl Client {
                 Ok(found) => {
                     let settled = self.stage.truth.borrow_mut().owners[self.number].settle(&found);
                     if let Err(what) = settled {
-                        self.stage.wrong(format!("client {} after an abandoned commit: {what}", self.number));
+                        self.stage.differs(format!("client {} after an abandoned commit: {what}", self.number));
                         return After::Reopen;
                     }
                     return After::Retry;
@@ -182,7 +182,7 @@ impl Client {
             result => result?,
         }
         if work.contents.insert(key, value).is_some() {
-            self.stage.wrong("an insert replaced a record");
+            self.stage.differs("an insert replaced a record");
         }
         Ok(())
     }
@@ -191,7 +191,7 @@ impl Client {
         let key = self.any_key();
         let deleted = work.tx.delete(self.partition, &key).await?;
         if deleted != work.contents.remove(&key).is_some() {
-            self.stage.wrong(format!("a delete says {deleted}"));
+            self.stage.differs(format!("a delete says {deleted}"));
         }
         Ok(())
     }
@@ -215,7 +215,7 @@ impl Client {
         let key = self.any_key();
         let found = work.tx.get(self.partition, &key).await?;
         if found.as_deref() != work.contents.get(&key).map(|value| &value[..]) {
-            self.stage.wrong(format!("client {} reads another value of {key:?} than it wrote", self.number));
+            self.stage.differs(format!("client {} reads another value of {key:?} than it wrote", self.number));
         }
         Ok(())
     }
@@ -246,7 +246,7 @@ impl Client {
         let found = work.tx.get(self.partition, &key).await?;
         let new = (!deletes).then_some(&value[..]);
         if found.as_deref() != new && found.as_deref() != work.contents.get(&key).map(|value| &value[..]) {
-            self.stage.wrong(format!("client {} finds neither the old nor the new value of {key:?}", self.number));
+            self.stage.differs(format!("client {} finds neither the old nor the new value of {key:?}", self.number));
         }
         match found {
             Some(found) => work.contents.insert(key, found.into()),
@@ -270,7 +270,7 @@ impl Client {
         let found = self.read_own(&mut work.tx, bounds, direction).await?;
         if found != expected {
             let what = difference(&expected, &found);
-            self.stage.wrong(format!("client {} scans {direction:?} and finds: {what}", self.number));
+            self.stage.differs(format!("client {} scans {direction:?} and finds: {what}", self.number));
         }
         Ok(())
     }
@@ -292,7 +292,7 @@ impl Client {
         while let Some((key, value)) = tx.next(&mut cursor).await? {
             let ordered = last.is_none_or(|last| (last < key) == (direction == Direction::Forward) && last != key);
             if !ordered {
-                self.stage.wrong(format!("a scan {direction:?} shows {key:?} out of order"));
+                self.stage.differs(format!("a scan {direction:?} shows {key:?} out of order"));
             }
             last = Some(key.clone());
             found.insert(key, value.into());
@@ -312,12 +312,12 @@ impl Client {
             scans.push(found);
         }
         if scans[0] != scans[1] {
-            self.stage.wrong(format!("a repeated scan differs: {}", difference(&scans[0], &scans[1])));
+            self.stage.differs(format!("a repeated scan differs: {}", difference(&scans[0], &scans[1])));
         }
         let own = |key: &Vec<u8>| owner_of(key) == self.number;
         let mine: Contents = scans[0].iter().filter(|(key, _)| own(key)).map(|(k, v)| (k.clone(), v.clone())).collect();
         if mine != work.contents {
-            self.stage.wrong(format!("a scan of everything: {}", difference(&work.contents, &mine)));
+            self.stage.differs(format!("a scan of everything: {}", difference(&work.contents, &mine)));
         }
         for (key, value) in scans[0].iter().filter(|(key, _)| !own(key)) {
             self.note_shown(work, owner_of(key), value);
@@ -330,7 +330,7 @@ impl Client {
         let fair = self.stage.truth.borrow().owners.get(owner).is_some_and(|owner| owner.may_show(version));
         if !fair {
             self.stage
-                .wrong(format!("client {} is shown version {version} of client {owner}, uncommitted", self.number));
+                .differs(format!("client {} is shown version {version} of client {owner}, uncommitted", self.number));
         }
         let latest = work.shown.entry(owner).or_default();
         *latest = version.max(*latest);

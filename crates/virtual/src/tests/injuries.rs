@@ -56,6 +56,21 @@ fn a_failed_sync_may_forget_what_it_was_to_make_durable() {
 }
 
 #[test]
+fn a_sync_that_forgets_tears_no_write_that_is_never_torn() {
+    let mut torn = 0;
+    for seed in 0..40 {
+        let (_, mut bench, file) = bench(seed);
+        bench.write(file, 0, 2, 4_096, false);
+        bench.write(file, 8_192, 2, 8_192, false);
+        bench.strike(Op::Sync { file }, Injury::Forget { cached: false });
+        let found = bench.read(file, 0, 16_384).expect("readable");
+        assert!(found[..4_096] == [1; 4_096] || found[..4_096] == [2; 4_096]);
+        torn += usize::from(found[8_192..].contains(&1) && found[8_192..].contains(&2));
+    }
+    assert!(torn > 20, "{torn} of 40 longer ones are torn");
+}
+
+#[test]
 fn what_a_sync_forgot_is_durable_once_it_is_written_again() {
     for seed in 0..20 {
         let (media, mut bench, file) = bench(seed);

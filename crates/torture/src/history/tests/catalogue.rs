@@ -40,6 +40,24 @@ fn every_anomaly_is_found_where_it_is_forbidden() {
 }
 
 #[test]
+fn what_was_shown_to_those_who_were_rolled_back_counts_too() {
+    let not_committed = |phenomenon| [None, Some(phenomenon), Some(phenomenon)];
+    for (script, expected) in [
+        ("w1x1 r2x1 a1 a2", [Some(G1a); 3]),
+        ("w1x1 r2x1 w1x2 c1 a2", [Some(G1b); 3]),
+        ("r1x- w2x1 w2y1 c2 r1y1 a1", not_committed(GSingle)),
+        ("r1x- w2x1 w2y1 c2 r1y- a1", [None; 3]),
+        // Its writes bind nobody.
+        ("b1 b2 r1x- r2x- w1x1 w2x2 a2 c1", [None; 3]),
+        ("b1 b2 r1x- r2y- w1y1 w2x1 c1 a2", [None; 3]),
+        // A restart may lose a commit that was shown to others before it was durable, and was acknowledged to nobody.
+        ("w1x1 q1 r2x1 a2 r3x- c3", [None; 3]),
+    ] {
+        assert_found(script, expected);
+    }
+}
+
+#[test]
 fn real_time_is_kept() {
     let in_real_time = |script: &str, level| {
         let anomalies = history(script, level).anomalies();

@@ -1,0 +1,104 @@
+//! What was hurt, and what that explains.
+//!
+//! Whatever was injected excuses what it must cause and nothing else:
+//!
+//! * A *flipped bit* or an *unreadable sector* of something that is stored once (a page, the log on one device, the latest copy
+//!   of a backup) is reported by an error that names the file which was hurt. What is stored twice has to serve: one copy of
+//!   the home file, a page staged against tearing, a page in a tier, the log on two devices.
+//! * A *lost*, *misdirected* or *stale* write leaves something older that is sound by itself. A page says which page it is and
+//!   how many changes it has seen, so a page of another place is found at once, and one that is too old as soon as redo meets
+//!   a later change of it. Between two checkpoints nothing remembers what a page that left the buffer had seen: a table of
+//!   that would have an entry for each page of the medium. So such a page may be taken for what it shows, and what depends on
+//!   it is not judged. The log's end is where nothing follows: pages lost there are not missed, those before are.
+//!   Clusters of temporary space and versions name their place and their use, so there every such write is found.
+//! * An *error* excuses the operation, what had to be given up for it, and nothing after the next opening.
+
+use crate::{FaultKind, Step};
+use driver::FaultKind as Refusal;
+use engine::Error;
+use engine::check::Finding;
+
+/// One thing that was hurt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hurt {
+    /// How.
+    pub kind: FaultKind,
+    /// What was being written.
+    pub step: Step,
+    /// Where.
+    pub file: String,
+    /// Whether there is, for certain, another copy that serves.
+    pub is_redundant: bool,
+}
+
+impl Hurt {
+    /// Whether it is gone when the database is opened again.
+    pub fn is_passing(&self) -> bool {
+        self.step.is_temporary() || self.step == Step::UndoSpaceWrite
+    }
+
+    fn is_of_pages(&self) -> bool {
+        matches!(self.step, Step::RedoWrite | Step::UndoWrite | Step::PageWrite)
+    }
+
+    fn is_of_log(&self) -> bool {
+        matches!(self.step, Step::LogWrite | Step::LogBuffer)
+    }
+
+    /// Whether it was there for pages that a power cut has torn in their own places.
+    fn serves_torn_pages(&self) -> bool {
+        let is_at_rest = matches!(self.kind, FaultKind::Decay | FaultKind::Rot);
+        self.step == Step::Staging || (self.step == Step::TierWrite && is_at_rest)
+    }
+
+    /// Whether something older may be taken for what was written.
+    fn is_undetectable(&self) -> bool {
+        let is_alone = self.is_of_pages() || self.is_of_log();
+        self.kind.is_silent() && (is_alone || matches!(self.step, Step::TierWrite | Step::SegmentWrite))
+    }
+
+    fn explains(&self, error: &Error) -> bool {
+        let is_log = self.is_of_log() && self.kind.is_silent();
+        match error {
+            _ if self.is_redundant => false,
+            Error::DamagedPage { file, .. } => *file == self.file || self.serves_torn_pages() || is_log,
+            Error::DamagedBackup { file, .. } => *file == self.file || is_log,
+            Error::DamagedTemp { file, .. } => *file == self.file,
+            Error::DamagedLog { .. } => self.is_of_log(),
+            Error::NotADatabase { .. } => self.step == Step::HomeWrite,
+            Error::Input(fault) => {
+                let is_unreadable = matches!(self.kind, FaultKind::Unreadable | FaultKind::Rot);
+                is_unreadable && fault.kind == Refusal::Device && fault.message.contains(&format!("'{}'", self.file))
+            }
+            Error::TierMissing { .. } => self.file.ends_with(".tier"),
+            Error::LogNotRelieved { cause } => self.explains(cause),
+            _ => false,
+        }
+    }
+
+    fn explains_finding(&self, finding: &Finding) -> bool {
+        let is_log = self.is_of_log() && self.kind.is_silent();
+        !self.is_redundant
+            && (self.file == format!("{}.pages", finding.partition) || self.serves_torn_pages() || is_log)
+    }
+}
+
+/// Whether something that was hurt explains the error.
+pub fn explain(hurts: &[Hurt], error: &Error) -> bool {
+    hurts.iter().any(|hurt| hurt.explains(error))
+}
+
+/// Whether something that was hurt explains what a check has found.
+pub fn explain_finding(hurts: &[Hurt], finding: &Finding) -> bool {
+    has_undetectable(hurts) || hurts.iter().any(|hurt| hurt.explains_finding(finding))
+}
+
+/// Whether something older may be taken for what was written.
+pub fn has_undetectable(hurts: &[Hurt]) -> bool {
+    hurts.iter().any(Hurt::is_undetectable)
+}
+
+/// Whether an error says that it was injected.
+pub fn is_injected(text: &str) -> bool {
+    text.contains("(injected)")
+}
