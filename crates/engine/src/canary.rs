@@ -51,6 +51,8 @@ pub enum Canary {
     UnadmittedCommit,
     /// A bulk load of a set that fails leaves in memory what it has brought.
     HalfLoad,
+    /// A rollback that fails is tried no more, and nobody who waits for it learns of that.
+    AbandonedRollback,
 }
 
 #[cfg(feature = "canary")]

@@ -166,6 +166,15 @@ pub enum Error {
         /// Why the checkpoint failed; names the file.
         cause: Box<Error>,
     },
+    /// A transaction that is being rolled back holds the lock, or the log, that is waited for, and its rollback fails.
+    #[error(
+        "a transaction that is being rolled back holds what this one waits for, and fails: {cause}; mend that device: the \
+         rollback is tried again until it succeeds, and the next opening completes it"
+    )]
+    RollbackStalled {
+        /// Why the rollback failed; names the file.
+        cause: Box<Error>,
+    },
     /// No partition of this name exists.
     #[error("there is no partition '{0}'; create it or correct the name")]
     NoPartition(String),

@@ -372,6 +372,11 @@ impl Log {
         }
     }
 
+    /// Whether everything was given up that may be while `position` is needed.
+    pub(crate) fn is_kept_for(&self, position: Lsn) -> bool {
+        self.oldest.get().0 + self.settings.page_size as u64 > position.0
+    }
+
     /// The oldest position that is still kept.
     pub fn oldest(&self) -> Lsn {
         self.oldest.get()

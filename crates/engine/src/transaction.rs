@@ -21,6 +21,7 @@ mod rollback;
 mod secondary;
 mod set_log;
 mod set_records;
+mod stall;
 
 pub(crate) use commit::Committing;
 pub use cursor::{Cursor, Direction};
@@ -401,6 +402,9 @@ impl Waiting<'_> {
             }
             if inner.locks.borrow().waiting(self.owner).is_none() {
                 return Poll::Ready(Ok(()));
+            }
+            if let Some(error) = self.database.stalled_before(self.owner) {
+                return Poll::Ready(Err(error));
             }
             inner.registry.borrow_mut().set_waiter(self.owner, inner.executor.current());
             Poll::Pending

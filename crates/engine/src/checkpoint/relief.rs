@@ -137,6 +137,12 @@ impl Database {
 
     fn learn_of_failure(&self, before: u64) -> Result<()> {
         let checkpointer = &self.0.checkpointer;
+        let stalled = self.0.registry.borrow().oldest_stalled();
+        if let Some((first, cause)) = stalled
+            && self.0.log.is_kept_for(first)
+        {
+            return Err(Error::RollbackStalled { cause: Box::new(cause) });
+        }
         match checkpointer.failure() {
             Some(cause) if checkpointer.failed.get() > before => Err(Error::not_relieved(cause)),
             _ => Ok(()),

@@ -96,6 +96,13 @@ impl LockTable {
         marked[requester.0 as usize]
     }
 
+    /// Whether one owner waits for the other, not by way of third ones.
+    pub fn waits_for(&self, owner: Owner, other: Owner) -> bool {
+        let mut found = Vec::new();
+        self.waited_for(owner, &mut found);
+        found.contains(&other)
+    }
+
     /// Whom an owner waits for: the waits-for graph by definition.
     pub(super) fn waited_for(&self, owner: Owner, out: &mut Vec<Owner>) {
         let Some((waiting, head)) = self.undoomed_wait(owner) else { return };

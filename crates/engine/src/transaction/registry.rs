@@ -1,6 +1,7 @@
 //! The active transactions: numbers, first log positions, who waits, who must give up.
 
 use super::{Active, State};
+use crate::Error;
 use crate::lock::Owner;
 use crate::undo::UndoList;
 use base::{Lsn, TransactionId};
@@ -27,6 +28,8 @@ pub struct Registry {
     spare: Vec<Active>,
     /// By age, transactions that the log had no room for, and how many bytes they will be promised when they are run again.
     refused: VecDeque<(u64, u64)>,
+    /// Transactions whose rollback fails, and why.
+    stalled: Vec<(Owner, Error)>,
 }
 
 /// So many refused transactions are remembered: those that nobody runs again make room for others.
@@ -35,7 +38,14 @@ const REFUSED_MAX: usize = 1_000;
 impl Registry {
     /// An empty table that numbers from `next` on.
     pub fn new(next: u64) -> Registry {
-        Registry { next, stranded: Lsn::MAX, slots: Vec::new(), spare: Vec::new(), refused: VecDeque::new() }
+        Registry {
+            next,
+            stranded: Lsn::MAX,
+            slots: Vec::new(),
+            spare: Vec::new(),
+            refused: VecDeque::new(),
+            stalled: Vec::new(),
+        }
     }
 
     /// Greater than every number given out.
@@ -94,6 +104,29 @@ impl Registry {
     /// From where a scan of the log finds all records of a transaction, if it has any.
     pub fn first_lsn_of(&self, owner: Owner) -> Option<Lsn> {
         Some(self.slots[owner.0 as usize].first_lsn).filter(|lsn| *lsn < Lsn::MAX)
+    }
+
+    /// Notes that the transaction's rollback fails. Returns the tasks of all that wait for locks: one of its own may be among
+    /// those.
+    pub fn stall(&mut self, owner: Owner, cause: Error) -> Vec<TaskId> {
+        self.stalled.push((owner, cause));
+        self.slots.iter_mut().filter_map(|slot| slot.waiter.take()).collect()
+    }
+
+    /// The transaction's rollback is tried no more, or has succeeded.
+    pub fn end_stall(&mut self, owner: Owner) {
+        self.stalled.retain(|(stalled, _)| *stalled != owner);
+    }
+
+    /// Transactions whose rollback fails, and why.
+    pub fn stalled(&self) -> &[(Owner, Error)] {
+        &self.stalled
+    }
+
+    /// Why the rollback of the transaction fails whose records are the oldest in the log, if it does.
+    pub fn oldest_stalled(&self) -> Option<(Lsn, Error)> {
+        let oldest = self.stalled.iter().find(|(owner, _)| self.is_oldest(*owner))?;
+        Some((self.first_lsn_of(oldest.0)?, oldest.1.clone()))
     }
 
     /// Notes that the log had no room for `bytes` of the transaction of this age.

@@ -19,8 +19,9 @@ impl Transaction {
     /// reason for the rollback may be told.
     ///
     /// # Errors
-    /// A damaged page or the driver's. Opening the database again completes the rollback. [`Error::LogFailed`] if something
-    /// that the transaction has read may be lost.
+    /// A damaged page or the driver's. The rollback is tried again until it succeeds; until then it keeps its locks and its
+    /// part of the log, and whoever waits for these gets [`Error::RollbackStalled`]. Opening the database again completes it.
+    /// [`Error::LogFailed`] if something that the transaction has read may be lost.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -48,8 +49,7 @@ impl Transaction {
         Ok(if canary::is_planted(Canary::EarlyRefusal) { Lsn::ZERO } else { dependency })
     }
 
-    /// The rollback goes on even if nobody waits for it. One that fails is completed when the database is opened again; its
-    /// locks stay held until then.
+    /// The rollback goes on even if nobody waits for it.
     fn spawn_rollback(&mut self) -> JoinHandle<Result<()>> {
         self.ended = true;
         let (database, state) = (self.database.clone(), std::mem::take(&mut self.state));
@@ -104,7 +104,17 @@ impl Drop for Transaction {
 impl Database {
     async fn roll_back(&self, mut state: Active) -> Result<()> {
         self.0.sets.borrow_mut().roll_back(state.owner);
-        self.undo(&mut state, 0).await?;
+        if let Err(error) = self.undo(&mut state, 0).await {
+            if !canary::is_planted(Canary::AbandonedRollback) {
+                self.stall(state, error.clone());
+            }
+            return Err(error);
+        }
+        self.end_rollback(state).await;
+        Ok(())
+    }
+
+    pub(super) async fn end_rollback(&self, state: Active) {
         if state.wrote {
             self.0.log.append(state.id, &Body::RolledBack, std::iter::empty());
         }
@@ -117,7 +127,6 @@ impl Database {
         self.forget_versions(&state, 0, 0);
         self.release_locks(&state, None);
         self.retire(state);
-        Ok(())
     }
 
     /// Takes back all but the first `remaining` updates.

@@ -1,0 +1,180 @@
+//! Rollbacks that fail, because the device of their pages does: whoever waits for their locks or their log is told, they are
+//! tried again until the device is back, and a restart completes those that are not.
+
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::{PartitionId, Random};
+use devices::Hardware;
+use driver::OpKind;
+use entresol_engine::checkpoint::Policy;
+use entresol_engine::{Database, Direction, Error, PartitionSpec, Settings, Transaction, buffer, log};
+use executor::{Executor, Order};
+use std::ops::Bound;
+use virtual_driver::{ErrorAt, FaultPlan, Media, Options, PowerCut, VirtualDriver};
+
+const ROWS: u32 = 200;
+
+fn settings() -> Settings {
+    Settings {
+        buffer: buffer::Settings { frames: 64, page_size: 1024, cleaner: false, ..buffer::Settings::default() },
+        log: log::Settings { capacity: 256 << 10, ..log::Settings::default() },
+        checkpoint: Policy::OFF,
+        multiprogramming_level: 2,
+        ..Settings::default()
+    }
+}
+
+/// Runs `work` on a machine whose device `data` fails at these reads, then takes its power away.
+fn on<T>(media: &Media, failing: std::ops::Range<u64>, work: impl AsyncFnOnce(&Executor) -> T) -> T {
+    let device = |name: &str| format!("[device.{name}]\nmedium.service = \"20 us\"\n");
+    let text: String = ["disk", "data"].into_iter().map(device).collect();
+    let error = |nth| ErrorAt { kind: OpKind::Read, device: Some("data".into()), nth };
+    let faults = Some(FaultPlan { errors: failing.map(error).collect(), ..FaultPlan::default() });
+    let hardware = Hardware::parse(&text, "test").expect("a description");
+    let driver = VirtualDriver::new(hardware, Options { faults, ..Options::default() }, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let result = executor.run(work(&executor));
+    executor.stop();
+    media.power_cut(&mut Random::stream(1, "cut"), &PowerCut { lost: 1.0, torn: 0.0 });
+    result.expect("the machine goes on")
+}
+
+fn key(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
+}
+
+/// Trees `rows` and `filler` on the device that will fail, `notes` on another one; and a transaction that has changed rows
+/// which are not in memory any more.
+async fn prepare(executor: &Executor) -> (Database, [PartitionId; 2], Transaction) {
+    let database = Database::create(executor, settings()).await.expect("creates");
+    let mut trees = Vec::new();
+    for (name, device) in [("rows", "data"), ("filler", "data"), ("notes", "disk")] {
+        let spec = PartitionSpec { device: device.into(), ..PartitionSpec::b_tree(name) };
+        trees.push(database.create_partition(spec).await.expect("creates a tree"));
+    }
+    let [rows, filler, notes] = trees[..] else { unreachable!("three were created") };
+    for tree in [rows, filler] {
+        let records = (0..ROWS * if tree == filler { 3 } else { 1 }).map(|number| (key(number), [1; 150]));
+        database.load_b_tree(tree, records, |_| {}).await.expect("loads");
+    }
+    let mut tx = database.begin().await.expect("begins");
+    for number in (0..ROWS).step_by(40) {
+        tx.modify(rows, &key(number), |value| value.fill(9)).await.expect("changes");
+    }
+    let mut scan = database.begin().await.expect("begins");
+    let mut cursor = scan.cursor(filler, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+    while scan.next(&mut cursor).await.expect("reads").is_some() {}
+    scan.commit().await.expect("ends");
+    (database, [rows, notes], tx)
+}
+
+/// How many reads the device has done when the rollback begins.
+fn reads_before() -> u64 {
+    on(&Media::new(), 0..0, async |executor| {
+        let (database, ..) = prepare(executor).await;
+        ["rows", "filler"]
+            .map(|name| database.buffer().file(database.partition(name).expect("there")).reads.get())
+            .iter()
+            .sum()
+    })
+}
+
+/// Every row is as it was before.
+async fn check_rows(database: &Database) {
+    let rows = database.partition("rows").expect("it exists");
+    for number in 0..ROWS {
+        let found = database.transaction(async |tx| tx.get(rows, &key(number)).await).await.expect("reads");
+        assert_eq!(found, Some(vec![1; 150]), "row {number}");
+    }
+}
+
+fn is_stalled<T: std::fmt::Debug>(result: &Result<T, Error>) -> bool {
+    let Err(error @ Error::RollbackStalled { .. }) = result else { return false };
+    let text = error.to_string();
+    assert!(text.contains("'rows.pages'") && text.contains("tried again"), "{text}");
+    true
+}
+
+fn failing(lasts: u64, work: impl AsyncFnOnce(&Executor, &Database, [PartitionId; 2])) {
+    let (media, first) = (Media::new(), reads_before() + 1);
+    on(&media, first..first + lasts, async |executor| {
+        let (database, [rows, notes], tx) = prepare(executor).await;
+        let waiting = {
+            let database = database.clone();
+            let write = async move |tx: &mut Transaction| tx.put(rows, &key(40), b"another's").await;
+            executor.spawn(async move { database.transaction(write).await })
+        };
+        executor.sleep_ns(MILLISECOND_NS).await;
+        let began = executor.now();
+        let failed = tx.rollback().await;
+        assert!(matches!(failed, Err(Error::Input(_))), "{failed:?}");
+        let deadline = executor.now().plus_ns(3 * SECOND_NS);
+        while !waiting.is_finished() {
+            assert!(executor.now() < deadline, "who waits for a lock is not told");
+            executor.sleep_ns(MILLISECOND_NS).await;
+        }
+        let told = waiting.join().await;
+        assert!(is_stalled(&told), "{told:?}");
+        assert!(executor.now().since_ns(began) < 4 * SECOND_NS);
+        // Others go on, as many at once as before.
+        let mut one = database.begin().await.expect("begins");
+        let mut two = database.begin().await.expect("begins");
+        one.put(notes, b"one", b"1").await.expect("puts");
+        two.put(notes, b"two", b"2").await.expect("puts");
+        one.commit().await.expect("commits");
+        two.commit().await.expect("commits");
+        work(executor, &database, [rows, notes]).await;
+    });
+    on(&media, 0..0, async |executor| {
+        let database = Database::open(executor, settings(), "test").await.expect("opens");
+        check_rows(&database).await;
+        let notes = database.partition("notes").expect("it exists");
+        let found = database.transaction(async |tx| tx.get(notes, b"two").await).await;
+        assert_eq!(found, Ok(Some(b"2".to_vec())));
+    });
+}
+
+#[test]
+fn a_rollback_that_fails_for_a_while_is_completed_later() {
+    failing(70, async |executor, database, [rows, _]| {
+        let locked = async |tx: &mut Transaction| tx.put(rows, &key(0), b"another's").await;
+        let told = database.transaction(locked).await;
+        assert!(is_stalled(&told), "{told:?}");
+        executor.sleep_ns(20 * SECOND_NS).await;
+        assert_eq!(database.active_transactions(), 0, "it has ended");
+        check_rows(database).await;
+        assert_eq!(database.statistics().rollbacks.get(), 3, "its own, and two of those who were told");
+        let mut tx = database.begin().await.expect("begins");
+        tx.put(rows, &key(0), b"another's").await.expect("the lock is free");
+        tx.rollback().await.expect("this one succeeds");
+        database.checkpoint().await.expect("writes back");
+        assert!(database.log().used() < 32 << 10, "the log was given up");
+    });
+}
+
+#[test]
+fn a_rollback_that_fails_for_good_is_completed_by_a_restart() {
+    failing(5_000, async |executor, database, [_, notes]| {
+        executor.sleep_ns(20 * SECOND_NS).await;
+        // It keeps the log; whoever waits for that is told, too.
+        let deadline = executor.now().plus_ns(20 * SECOND_NS);
+        let filling = {
+            let database = database.clone();
+            executor.spawn(async move {
+                for number in 0_u32.. {
+                    let add = async |tx: &mut Transaction| tx.put(notes, &key(number), &[7; 200]).await;
+                    if let Err(error) = database.transaction(add).await {
+                        return error;
+                    }
+                }
+                unreachable!("the log is full some time")
+            })
+        };
+        while !filling.is_finished() {
+            assert!(executor.now() < deadline, "who waits for the log is not told");
+            executor.sleep_ns(MILLISECOND_NS).await;
+        }
+        let told = Err::<(), _>(filling.join().await);
+        assert!(is_stalled(&told), "{told:?}");
+        assert_eq!(database.log().failure(), None);
+    });
+}
