@@ -71,7 +71,7 @@ impl Hurt {
                 is_unreadable && fault.kind == Refusal::Device && fault.message.contains(&format!("'{}'", self.file))
             }
             Error::TierMissing { .. } => self.file.ends_with(".tier"),
-            Error::LogNotRelieved { cause } => self.explains(cause),
+            Error::LogNotRelieved { cause } | Error::RollbackStalled { cause } => self.explains(cause),
             _ => false,
         }
     }

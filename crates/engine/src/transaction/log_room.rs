@@ -72,13 +72,12 @@ impl Transaction {
     fn bytes_of_commit(&self) -> u64 {
         let inner = &*self.database.0;
         let sets = inner.sets.borrow();
-        let (redo, changes) = (sets.redo(self.state.owner).len(), sets.changes(self.state.owner));
-        let call = &self.state.call;
+        let (redo, call) = (sets.redo(self.state.owner).len(), &self.state.call);
         let of_sets = match (call.is_logged(), inner.painting.get()) {
             (false, None) => redo,
             (true, None) => call.stored_len(),
             // A sweep that goes on decides which of them it is.
-            (_, Some(_)) => (redo + changes.div_ceil(8)).max(call.stored_len()),
+            (_, Some(_)) => (redo + sets.changes(self.state.owner).div_ceil(8)).max(call.stored_len()),
         };
         COMMIT_SIZE + of_sets as u64 + 8 * self.state.chains.len() as u64
     }
@@ -102,11 +101,14 @@ impl Transaction {
         if canary::is_planted(Canary::UnadmittedCommit) {
             return Ok(());
         }
-        if self.has_end_to_log() && !self.may_log(self.bytes_of_commit()) { self.await_commit().await } else { Ok(()) }
+        if self.may_log(self.bytes_of_commit()) { Ok(()) } else { self.await_commit().await }
     }
 
     #[cold]
     async fn await_commit(&self) -> Result<()> {
+        if !self.has_end_to_log() {
+            return Ok(());
+        }
         let inner = &*self.database.0;
         let found = self.bytes_of_commit();
         if found > record::SIZE_MAX {
