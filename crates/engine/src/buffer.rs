@@ -235,18 +235,10 @@ impl Buffer {
                             let started = self.start_load(id, turn).await?;
                             (missed, waited) = (missed || started, waited || started);
                         }
-                        None => std::future::poll_fn(Self::once()).await,
+                        None => self.await_turn(id).await,
                     }
                 }
             }
-        }
-    }
-
-    /// A poll function that is pending once: the task was registered elsewhere.
-    fn once() -> impl FnMut(&mut std::task::Context<'_>) -> std::task::Poll<()> {
-        let mut polled = false;
-        move |_| {
-            if std::mem::replace(&mut polled, true) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
         }
     }
 
@@ -267,8 +259,8 @@ impl Buffer {
             }
         }
         for id in started {
-            while self.joins_waiters(id) {
-                std::future::poll_fn(Self::once()).await;
+            while self.is_wanted(id) {
+                self.await_turn(id).await;
             }
             while let Presence::Loading(frame) = { self.pool.borrow().presence(id) } {
                 if self.await_load(frame).await {

@@ -47,7 +47,7 @@ use batches::Batches;
 use buffer::{Buffer, Piece};
 use driver::{FileId, Work};
 use duplex::Duplex;
-use executor::{Executor, WaitQueue};
+use executor::{Executor, Relay, WaitQueue};
 use group_commit::{Decision, Group};
 use record::Body;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -330,16 +330,17 @@ impl Log {
     /// # Errors
     /// [`Error::LogFailed`] if a log write failed before that.
     pub async fn wait_durable(&self, lsn: Lsn) -> Result<()> {
-        let mut registered = false;
-        poll_fn(|_| {
+        let (mut registered, mut relay) = (None, Relay::default());
+        poll_fn(|context| {
             if lsn <= self.durable.get() {
                 return Poll::Ready(Ok(()));
             }
             if let Some(why) = &*self.failed.borrow() {
                 return Poll::Ready(Err(Error::LogFailed(why.clone())));
             }
-            if !std::mem::replace(&mut registered, true) {
-                self.waiters.register(&self.executor, lsn);
+            let task = self.executor.waiter(context, &mut relay);
+            if registered.replace(task) != Some(task) {
+                self.waiters.register(task, lsn);
             }
             Poll::Pending
         })

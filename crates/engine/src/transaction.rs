@@ -39,6 +39,7 @@ use crate::{Error, Result};
 use base::{Lsn, PageId, PartitionId, TransactionId};
 use call::Call;
 use driver::Work;
+use executor::Relay;
 use foldhash::fast::FixedState;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
@@ -378,7 +379,7 @@ impl Transaction {
         let granted = Waiting { database: &self.database, owner }.granted().await;
         add(&inner.statistics.lock_wait_ns, inner.executor.now().since_ns(began));
         self.state.depend_on(inner.locks.borrow().dependency(resource));
-        granted.map_err(|denied| self.abort(denied))
+        granted.map_err(|denied| self.abort_by(denied))
     }
 
     /// Whether the locks that `partition` asks for are records'.
@@ -396,7 +397,8 @@ struct Waiting<'a> {
 impl Waiting<'_> {
     async fn granted(self) -> Result<()> {
         let inner = &*self.database.0;
-        poll_fn(|_| {
+        let mut relay = Relay::default();
+        poll_fn(|context| {
             if inner.registry.borrow().is_doomed(self.owner) {
                 return Poll::Ready(Err(Error::Deadlock));
             }
@@ -406,7 +408,8 @@ impl Waiting<'_> {
             if let Some(error) = self.database.stalled_before(self.owner) {
                 return Poll::Ready(Err(error));
             }
-            inner.registry.borrow_mut().set_waiter(self.owner, inner.executor.current());
+            let task = inner.executor.waiter(context, &mut relay);
+            inner.registry.borrow_mut().set_waiter(self.owner, task);
             Poll::Pending
         })
         .await

@@ -1,4 +1,4 @@
-use crate::{Executor, TaskId};
+use crate::{Executor, Relay, TaskId};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -102,7 +102,7 @@ impl<T> BoundedQueue<T> {
 
     /// Adds an item as soon as there is room for it. Abandoned before that, it adds nothing.
     pub fn push<'a>(&'a self, executor: &'a Executor, item: T) -> Push<'a, T> {
-        Push { queue: self, executor, item: Some(item), ticket: None }
+        Push { queue: self, executor, item: Some(item), ticket: None, relay: Relay::default() }
     }
 
     /// Shows the item before which so many others will be taken to `look`, if there is one.
@@ -139,6 +139,7 @@ pub struct Push<'a, T> {
     executor: &'a Executor,
     item: Option<T>,
     ticket: Option<u64>,
+    relay: Relay,
 }
 
 // The item is moved, never pinned.
@@ -147,7 +148,7 @@ impl<T> Unpin for Push<'_, T> {}
 impl<T> Future for Push<'_, T> {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         let item = this.item.take().expect("polled after completion");
         let entered = match this.ticket {
@@ -162,7 +163,8 @@ impl<T> Future for Push<'_, T> {
             if this.ticket.is_none() {
                 let ticket = this.queue.tickets.get();
                 this.queue.tickets.set(ticket + 1);
-                this.queue.waiters.borrow_mut().push_back((ticket, this.executor.current()));
+                let task = this.executor.waiter(context, &mut this.relay);
+                this.queue.waiters.borrow_mut().push_back((ticket, task));
                 this.ticket = Some(ticket);
             }
             return Poll::Pending;

@@ -3,11 +3,12 @@ mod stop;
 mod work;
 
 use crate::join::{Job, Outcome};
+use crate::mailbox::with_bell;
 use crate::operations::{Operations, Reaction, State};
 use crate::pricing::Pricing;
 use crate::tasks::{Taken, Tasks, Wake};
 use crate::timers::Timers;
-use crate::{JoinHandle, Perform, TaskId, WaitQueue};
+use crate::{JoinHandle, Mailbox, Perform, Relay, TaskId, WaitQueue};
 use base::{Instant, Random};
 use driver::{
     CacheReport, Completion, DeviceId, DeviceTraits, Doorbell, Driver, EventCount, Fault, FileId, Frame, Halt,
@@ -20,6 +21,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use std::task::{Context, Poll, Waker};
 
 /// How many tasks run before the driver is asked again: few enough that a device waits some ten microseconds at most, enough
@@ -86,6 +88,10 @@ struct Inner {
     priced: bool,
     bell: WaitQueue,
     current: Cell<TaskId>,
+    /// Which waker is that of the task that is being polled.
+    polled: Cell<*const ()>,
+    /// Tasks that were woken by their wakers.
+    called: Mailbox<TaskId>,
     groups: RefCell<Groups>,
     /// The place of the task that is being polled.
     member: Cell<Membership>,
@@ -106,13 +112,14 @@ impl Executor {
     /// An executor above `driver`.
     pub fn new(driver: Box<dyn Driver>, order: Order) -> Executor {
         let prices = driver.prices();
+        let (caller, called) = with_bell(driver.doorbell());
         let order = match order {
             Order::FirstInFirstOut => None,
             Order::Seeded(seed) => Some(Random::stream(seed, "task order")),
         };
         Executor(Rc::new(Inner {
             driver: RefCell::new(driver),
-            tasks: RefCell::default(),
+            tasks: RefCell::new(Tasks::new(caller)),
             ready: RefCell::default(),
             behind: RefCell::default(),
             waited: Cell::new(0),
@@ -123,6 +130,8 @@ impl Executor {
             priced: prices.is_some(),
             bell: WaitQueue::new(),
             current: Cell::new(TaskId::MAIN),
+            polled: Cell::new(std::ptr::null()),
+            called,
             groups: RefCell::default(),
             member: Cell::new(Membership::NONE),
             account: Cell::new(Membership::NONE.group),
@@ -176,6 +185,7 @@ impl Executor {
     /// [`Halt`] if the machine stops first.
     pub fn run<F: Future>(&self, future: F) -> Result<F::Output, Halt> {
         let mut main = pin!(future);
+        let waker = self.0.tasks.borrow().main_waker();
         let mut done = Vec::new();
         self.0.round.set(None);
         self.wake(TaskId::MAIN);
@@ -186,7 +196,7 @@ impl Executor {
             for _ in 0..round {
                 let Some(task) = self.next_ready() else { break };
                 if task == TaskId::MAIN {
-                    if let Poll::Ready(output) = self.poll_main(main.as_mut()) {
+                    if let Poll::Ready(output) = self.poll_main(main.as_mut(), &waker) {
                         return Ok(output);
                     }
                 } else {
@@ -209,32 +219,37 @@ impl Executor {
         }
     }
 
-    fn poll_main<F: Future>(&self, main: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    fn poll_main<F: Future>(&self, main: std::pin::Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
         self.0.current.set(TaskId::MAIN);
+        self.0.polled.set(waker.data());
         self.0.debt.set(self.0.tasks.borrow_mut().take_main_debt());
-        let poll = main.poll(&mut Context::from_waker(Waker::noop()));
+        let poll = main.poll(&mut Context::from_waker(waker));
         self.0.tasks.borrow_mut().set_main_debt(self.0.debt.get());
         poll
     }
 
     fn poll_task(&self, task: TaskId) {
-        let Some(Taken { mut future, debt, member }) = self.0.tasks.borrow_mut().take(task) else { return };
+        let Some(Taken { mut future, waker, debt, member }) = self.0.tasks.borrow_mut().take(task) else { return };
         if member.group != self.0.account.get() {
             self.switch_account(member.group);
         }
         self.0.current.set(task);
+        self.0.polled.set(waker.data());
         self.0.member.set(member);
         self.0.debt.set(debt);
         self.0.computing.set(false);
-        let poll = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let poll = future.as_mut().poll(&mut Context::from_waker(&waker));
         self.0.current.set(TaskId::MAIN);
         self.0.member.set(Membership::NONE);
         match poll {
-            Poll::Pending => self.0.tasks.borrow_mut().put_back(task, future, self.0.debt.get()),
+            Poll::Pending => {
+                let left = self.0.tasks.borrow_mut().put_back(task, future, waker, self.0.debt.get());
+                drop(left);
+            }
             Poll::Ready(()) => {
                 // The future is dropped before its slot is free: its destructors may still wake or spawn.
                 drop(future);
-                self.0.tasks.borrow_mut().remove(task);
+                self.0.tasks.borrow_mut().remove(task, Some(waker));
                 self.0.computing.set(false);
             }
         }
@@ -249,13 +264,23 @@ impl Executor {
         if self.0.account.get() != Membership::NONE.group {
             self.switch_account(Membership::NONE.group);
         }
+        if self.0.called.has_items() {
+            self.wake_called();
+        }
         let is_waited_for = !self.0.behind.borrow().is_empty();
         let busy = is_waited_for || !self.0.ready.borrow().is_empty();
         let idle_driver = self.0.operations.borrow().in_flight() == 0 && self.0.bell.is_empty();
         if !(busy && idle_driver) {
             let until = if busy { Some(Instant::START) } else { self.0.timers.borrow().next() };
-            if idle_driver && until.is_none() {
-                return Err(Halt::Idle);
+            // Who has a waker may be on another thread, of which the driver hears by its doorbell.
+            if idle_driver && until.is_none() && !self.0.tasks.borrow().is_any_waker_out() {
+                // Whoever had the last one may have used it just before: what was sent then is visible after this fence.
+                fence(Ordering::Acquire);
+                if !self.0.called.has_items() {
+                    return Err(Halt::Idle);
+                }
+                self.wake_called();
+                return Ok(());
             }
             self.0.driver.borrow_mut().park(until, done)?;
             for completion in done.drain(..) {
@@ -278,7 +303,7 @@ impl Executor {
     fn react(&self, completion: Completion) {
         if completion.token == Token::DOORBELL {
             self.0.bell.wake_all(self);
-            return;
+            return self.wake_called();
         }
         let reaction = self.0.operations.borrow_mut().complete(completion);
         match reaction {
@@ -286,6 +311,36 @@ impl Executor {
             Reaction::Wake(task) => self.wake(task),
             Reaction::Run(handler, completion) => handler(completion),
         }
+    }
+
+    /// Wakes the tasks whose wakers were used.
+    #[cold]
+    fn wake_called(&self) {
+        for task in self.0.called.take() {
+            self.wake(task);
+        }
+    }
+
+    /// Whom to wake for a future of ours that waits in this context: the task that is being polled, if the context is its own,
+    /// and otherwise one that stands for the context's waker as long as `relay` is kept.
+    #[inline]
+    pub fn waiter(&self, context: &Context<'_>, relay: &mut Relay) -> TaskId {
+        if std::ptr::eq(context.waker().data(), self.0.polled.get()) { self.current() } else { relay.to(self, context) }
+    }
+
+    /// A task that wakes with this waker whenever it is woken itself.
+    pub(crate) fn stand_for(&self, waker: Waker) -> TaskId {
+        let wakes = poll_fn(move |_| {
+            waker.wake_by_ref();
+            Poll::Pending
+        });
+        self.0.tasks.borrow_mut().insert(Box::pin(wakes), Membership::NONE)
+    }
+
+    /// Ends a task before its end.
+    pub(crate) fn discard(&self, task: TaskId) {
+        let future = self.0.tasks.borrow_mut().discard(task);
+        drop(future);
     }
 
     /// The task that is being polled.
@@ -311,12 +366,12 @@ impl Executor {
     /// Waits until nobody else is ready and the driver has nothing to report, but not for long: for those who have much to do
     /// and can wait.
     pub async fn give_way(&self) {
-        let mut gone = false;
-        poll_fn(|_| {
+        let (mut gone, mut relay) = (false, Relay::default());
+        poll_fn(|context| {
             if std::mem::replace(&mut gone, true) {
                 return Poll::Ready(());
             }
-            self.0.behind.borrow_mut().push_back(self.current());
+            self.0.behind.borrow_mut().push_back(self.waiter(context, &mut relay));
             Poll::Pending
         })
         .await;
@@ -338,12 +393,12 @@ impl Executor {
 
     /// Lets every other ready task run first.
     pub async fn yield_now(&self) {
-        let mut yielded = false;
-        poll_fn(|_| {
+        let (mut yielded, mut relay) = (false, Relay::default());
+        poll_fn(|context| {
             if std::mem::replace(&mut yielded, true) {
                 return Poll::Ready(());
             }
-            self.wake(self.current());
+            self.wake(self.waiter(context, &mut relay));
             Poll::Pending
         })
         .await;
@@ -351,13 +406,14 @@ impl Executor {
 
     /// Waits until the clock reaches `deadline`.
     pub async fn sleep_until(&self, deadline: Instant) {
-        let mut set = false;
-        poll_fn(|_| {
+        let (mut set, mut relay) = (None, Relay::default());
+        poll_fn(|context| {
             if self.now() >= deadline {
                 return Poll::Ready(());
             }
-            if !std::mem::replace(&mut set, true) {
-                self.0.timers.borrow_mut().add(deadline, self.current());
+            let task = self.waiter(context, &mut relay);
+            if set.replace(task) != Some(task) {
+                self.0.timers.borrow_mut().add(deadline, task);
             }
             Poll::Pending
         })

@@ -1,7 +1,8 @@
 //! Single-threaded asynchronous execution above one driver: tasks, timers, operations in flight, the price of CPU steps.
 //!
-//! There is one copy of this for the real and the virtual driver. Wakers carry no atomics: a leaf future registers the
-//! current task's id, and waking only enqueues it. Leaf futures tolerate being polled without cause.
+//! There is one copy of this for the real and the virtual driver. Leaf futures need no wakers: they register the current
+//! task's id, and waking only enqueues it. They tolerate being polled without cause. Other futures get wakers that may be
+//! cloned and used anywhere (`wakers.rs`).
 
 mod bounded;
 mod compute;
@@ -15,6 +16,7 @@ mod tasks;
 mod timers;
 mod turn;
 mod wait;
+mod wakers;
 
 pub use bounded::{BoundedQueue, Push};
 pub use executor::groups::{Group, Members};
@@ -25,3 +27,4 @@ pub use operations::Perform;
 pub use tasks::TaskId;
 pub use turn::{Holding, Turn};
 pub use wait::{Wait, WaitQueue};
+pub use wakers::Relay;

@@ -2,10 +2,13 @@
 
 use crate::Executor;
 use driver::Doorbell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 struct Shared<T> {
     queue: Mutex<Queue<T>>,
+    /// Whether the queue may have items: asked without its lock.
+    has_items: AtomicBool,
     bell: Arc<dyn Doorbell>,
 }
 
@@ -56,8 +59,13 @@ pub struct Sender<T> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn mailbox<T: Send>(executor: &Executor) -> (Sender<T>, Mailbox<T>) {
+    with_bell(executor.doorbell())
+}
+
+/// The same with the driver's doorbell.
+pub(crate) fn with_bell<T>(bell: Arc<dyn Doorbell>) -> (Sender<T>, Mailbox<T>) {
     let queue = Mutex::new(Queue { items: Vec::new(), senders: 1, closed: false });
-    let shared = Arc::new(Shared { queue, bell: executor.doorbell() });
+    let shared = Arc::new(Shared { queue, has_items: AtomicBool::new(false), bell });
     (Sender { shared: Arc::clone(&shared) }, Mailbox { shared })
 }
 
@@ -71,6 +79,7 @@ impl<T> Sender<T> {
                 return drop(item);
             }
             queue.items.push(item);
+            self.shared.has_items.store(true, Ordering::Release);
             queue.items.len() == 1
         };
         if first {
@@ -112,6 +121,19 @@ impl<T> Drop for Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
+    /// Whether something was sent and not taken out.
+    #[inline]
+    pub(crate) fn has_items(&self) -> bool {
+        self.shared.has_items.load(Ordering::Acquire)
+    }
+
+    /// Takes out what was sent.
+    pub(crate) fn take(&self) -> Vec<T> {
+        let mut queue = self.shared.lock();
+        self.shared.has_items.store(false, Ordering::Release);
+        std::mem::take(&mut queue.items)
+    }
+
     /// Waits for items and moves all of them into `batch`, which is empty when called. Returns false when no sender is left
     /// and the queue is empty.
     pub async fn receive(&self, executor: &Executor, batch: &mut Vec<T>) -> bool {
@@ -121,6 +143,7 @@ impl<T> Mailbox<T> {
                 let mut queue = self.shared.lock();
                 if !queue.items.is_empty() {
                     std::mem::swap(&mut queue.items, batch);
+                    self.shared.has_items.store(false, Ordering::Release);
                     return true;
                 }
                 if queue.senders == 0 {

@@ -1,6 +1,6 @@
 //! Operations in flight: who waits for each, and what happens when it completes.
 
-use crate::{Executor, TaskId};
+use crate::{Executor, Relay, TaskId};
 use driver::{Completion, Op, Token};
 use std::future::Future;
 use std::pin::Pin;
@@ -138,6 +138,7 @@ pub(crate) enum Reaction {
 pub struct Perform<'a> {
     executor: &'a Executor,
     state: Progress,
+    relay: Relay,
 }
 
 enum Progress {
@@ -152,21 +153,21 @@ enum Progress {
 
 impl<'a> Perform<'a> {
     pub(crate) fn new(executor: &'a Executor, op: Op) -> Perform<'a> {
-        Perform { executor, state: Progress::New(Some(op)) }
+        Perform { executor, state: Progress::New(Some(op)), relay: Relay::default() }
     }
 }
 
 impl Future for Perform<'_> {
     type Output = Completion;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Completion> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completion> {
         let this = &mut *self;
         let executor = this.executor;
         match &mut this.state {
             Progress::New(op) => {
                 let op = op.take().expect("polled once before submission");
                 let computing = op.holds_cpu();
-                let token = executor.start(op, State::Awaited(executor.current()));
+                let token = executor.start(op, State::Awaited(executor.waiter(context, &mut this.relay)));
                 this.state = Progress::Submitted { token, computing };
                 if computing {
                     executor.keep_turn();
@@ -174,7 +175,8 @@ impl Future for Perform<'_> {
                 Poll::Pending
             }
             Progress::Submitted { token, computing } => {
-                let fetched = executor.operations().fetch(*token, executor.current());
+                let task = executor.waiter(context, &mut this.relay);
+                let fetched = executor.operations().fetch(*token, task);
                 match fetched {
                     None => {
                         if *computing {

@@ -1,8 +1,12 @@
 //! The table of tasks.
 
+use crate::Sender;
 use crate::executor::groups::Membership;
+use crate::wakers::Call;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Waker;
 
 /// Names a task. The number is reused after the task's end, the generation tells the uses apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +32,16 @@ struct Slot {
     debt: u64,
     /// Absent while the task is being polled.
     future: Option<BoxedTask>,
+    /// What its waker does.
+    call: Arc<Call>,
+    /// Absent while the task is being polled.
+    waker: Option<Waker>,
 }
 
 /// A task that was taken out of the table for polling.
 pub(crate) struct Taken {
     pub future: BoxedTask,
+    pub waker: Waker,
     pub debt: u64,
     pub member: Membership,
 }
@@ -47,8 +56,10 @@ pub(crate) enum Wake {
     InTurn(Membership),
 }
 
-#[derive(Default)]
 pub(crate) struct Tasks {
+    /// Where wakers send the tasks that they wake.
+    sender: Arc<Sender<TaskId>>,
+    main: Arc<Call>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     main_queued: bool,
@@ -56,6 +67,22 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
+    pub fn new(sender: Sender<TaskId>) -> Tasks {
+        let sender = Arc::new(sender);
+        let main = Call::new(TaskId::MAIN, &sender);
+        Tasks { sender, main, slots: Vec::new(), free: Vec::new(), main_queued: false, main_debt: 0 }
+    }
+
+    /// The waker of the future that is given to `Executor::run`.
+    pub fn main_waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.main))
+    }
+
+    /// Whether somebody has a waker of a task that has not ended.
+    pub fn is_any_waker_out(&self) -> bool {
+        self.main.is_out() || self.slots.iter().any(|slot| slot.live && slot.call.is_out())
+    }
+
     pub fn insert(&mut self, future: BoxedTask, member: Membership) -> TaskId {
         if let Some(slot) = self.free.pop() {
             let entry = &mut self.slots[slot as usize];
@@ -63,11 +90,31 @@ impl Tasks {
             entry.member = member;
             entry.debt = 0;
             entry.future = Some(future);
-            return TaskId { slot, generation: entry.generation };
+            let task = TaskId { slot, generation: entry.generation };
+            if entry.call.is_out() || entry.waker.is_none() {
+                entry.call = Call::new(task, &self.sender);
+                entry.waker = Some(Waker::from(Arc::clone(&entry.call)));
+            } else {
+                entry.call.turn_to(task.generation);
+            }
+            return task;
         }
-        let slot = self.slots.len() as u32;
-        self.slots.push(Slot { generation: 0, queued: false, live: true, member, debt: 0, future: Some(future) });
-        TaskId { slot, generation: 0 }
+        let task = TaskId { slot: self.slots.len() as u32, generation: 0 };
+        let call = Call::new(task, &self.sender);
+        let waker = Some(Waker::from(Arc::clone(&call)));
+        let (member, future) = (member, Some(future));
+        self.slots.push(Slot { generation: 0, queued: false, live: true, member, debt: 0, future, call, waker });
+        task
+    }
+
+    /// Ends a task, which may be under way. Returns its future, to be dropped.
+    pub fn discard(&mut self, task: TaskId) -> Option<BoxedTask> {
+        if !self.is_live(task) {
+            return None;
+        }
+        let future = self.slots[task.slot as usize].future.take();
+        self.remove(task, None);
+        future
     }
 
     /// Marks the task as queued, unless it is gone or queued already.
@@ -106,7 +153,9 @@ impl Tasks {
             return None;
         }
         slot.queued = false;
-        Some(Taken { future: slot.future.take()?, debt: slot.debt, member: slot.member })
+        let future = slot.future.take()?;
+        let waker = slot.waker.take().expect("a task that is not being polled has its waker");
+        Some(Taken { future, waker, debt: slot.debt, member: slot.member })
     }
 
     pub fn take_main_debt(&mut self) -> u64 {
@@ -118,14 +167,24 @@ impl Tasks {
         self.main_debt = debt;
     }
 
-    pub fn put_back(&mut self, task: TaskId, future: BoxedTask, debt: u64) {
+    /// Puts a task back that goes on. Returns what there is no task for any more, to be dropped.
+    #[inline]
+    pub fn put_back(&mut self, task: TaskId, future: BoxedTask, waker: Waker, debt: u64) -> Option<(BoxedTask, Waker)> {
         let slot = &mut self.slots[task.slot as usize];
+        if slot.generation != task.generation {
+            return Some((future, waker));
+        }
         slot.future = Some(future);
+        slot.waker = Some(waker);
         slot.debt = debt;
+        None
     }
 
-    pub fn remove(&mut self, task: TaskId) {
+    pub fn remove(&mut self, task: TaskId, waker: Option<Waker>) {
         let slot = &mut self.slots[task.slot as usize];
+        if waker.is_some() {
+            slot.waker = waker;
+        }
         slot.generation = slot.generation.wrapping_add(1);
         slot.live = false;
         slot.queued = false;

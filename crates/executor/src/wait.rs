@@ -1,4 +1,4 @@
-use crate::{Executor, TaskId};
+use crate::{Executor, Relay, TaskId};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -45,7 +45,7 @@ impl WaitQueue {
 
     /// Waits for one wake.
     pub fn wait<'a>(&'a self, executor: &'a Executor) -> Wait<'a> {
-        Wait { queue: self, executor, ticket: None }
+        Wait { queue: self, executor, ticket: None, relay: Relay::default() }
     }
 
     /// Wakes every waiter.
@@ -84,12 +84,13 @@ pub struct Wait<'a> {
     queue: &'a WaitQueue,
     executor: &'a Executor,
     ticket: Option<u64>,
+    relay: Relay,
 }
 
 impl Future for Wait<'_> {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         match self.ticket.take() {
             Some(ticket) => {
                 self.queue.leave(ticket);
@@ -98,7 +99,8 @@ impl Future for Wait<'_> {
             None => {
                 let ticket = self.queue.tickets.get();
                 self.queue.tickets.set(ticket + 1);
-                self.queue.waiters.borrow_mut().push_back((ticket, self.executor.current()));
+                let task = self.executor.waiter(context, &mut self.relay);
+                self.queue.waiters.borrow_mut().push_back((ticket, task));
                 self.ticket = Some(ticket);
                 Poll::Pending
             }

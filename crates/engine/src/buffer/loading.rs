@@ -2,7 +2,7 @@
 //! frames, another one would take the frame before, and all would read for ever.
 
 use super::Buffer;
-use executor::TaskId;
+use executor::{Relay, TaskId};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::task::Poll;
@@ -62,10 +62,19 @@ impl Buffer {
     /// Waits for the read into a frame. Returns whether the page is there, pinned once for the caller; the task may have been
     /// woken for another reason.
     pub(super) async fn await_load(&self, frame: u32) -> bool {
-        let ticket = self.pool.borrow_mut().begin_wait(frame, self.executor.current());
-        let waiting = Waiting { buffer: self, frame, ticket };
-        let mut polled = false;
-        poll_fn(|_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+        let (mut waiting, mut relay) = (None, Relay::default());
+        poll_fn(|context| {
+            if waiting.is_some() {
+                return Poll::Ready(());
+            }
+            let task = self.executor.waiter(context, &mut relay);
+            let ticket = self.pool.borrow_mut().begin_wait(frame, task);
+            waiting = Some(Waiting { buffer: self, frame, ticket });
+            Poll::Pending
+        })
+        .await;
+        let waiting = waiting.expect("it waits since it was polled first");
+        let ticket = waiting.ticket;
         std::mem::forget(waiting);
         self.pool.borrow_mut().end_wait(frame, ticket)
     }

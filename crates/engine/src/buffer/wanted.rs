@@ -3,10 +3,12 @@
 
 use super::Buffer;
 use base::PageId;
-use executor::TaskId;
+use executor::{Relay, TaskId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 
 /// The pages, and who else waits for each.
 #[derive(Default)]
@@ -19,20 +21,35 @@ pub(super) struct Bringing {
 }
 
 impl Buffer {
-    /// The turn to bring a page; `None` if another task has it: then the current one will be woken.
+    /// The turn to bring a page; `None` if another task has it.
     pub(super) fn want(self: &Rc<Self>, page: PageId) -> Option<Bringing> {
-        if self.joins_waiters(page) {
+        if self.is_wanted(page) {
             return None;
         }
         self.wanted.0.borrow_mut().insert(page, Vec::new());
         Some(Bringing { buffer: Rc::clone(self), page })
     }
 
-    /// Whether some task has the turn to bring this page: then the current one will be woken when that is over.
-    pub(super) fn joins_waiters(&self, page: PageId) -> bool {
-        let mut wanted = self.wanted.0.borrow_mut();
-        let waiters = wanted.get_mut(&page);
-        waiters.map(|waiters| waiters.push(self.executor.current())).is_some()
+    /// Whether some task has the turn to bring this page.
+    pub(super) fn is_wanted(&self, page: PageId) -> bool {
+        self.wanted.0.borrow().contains_key(&page)
+    }
+
+    /// Waits until another task's turn to bring a page is over, or until the task is woken for another reason.
+    pub(super) async fn await_turn(&self, page: PageId) {
+        let (mut waits, mut relay) = (false, Relay::default());
+        poll_fn(|context| {
+            if std::mem::replace(&mut waits, true) {
+                return Poll::Ready(());
+            }
+            let task = self.executor.waiter(context, &mut relay);
+            match self.wanted.0.borrow_mut().get_mut(&page) {
+                Some(waiters) => waiters.push(task),
+                None => return Poll::Ready(()),
+            }
+            Poll::Pending
+        })
+        .await;
     }
 }
 

@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 pub(super) struct Waiters(RefCell<VecDeque<(Lsn, TaskId)>>);
 
 impl Waiters {
-    /// Registers the current task.
-    pub fn register(&self, executor: &Executor, lsn: Lsn) {
+    /// Has a task wait.
+    pub fn register(&self, task: TaskId, lsn: Lsn) {
         let mut queue = self.0.borrow_mut();
-        let entry = (lsn, executor.current());
+        let entry = (lsn, task);
         if queue.back().is_none_or(|(last, _)| *last <= lsn) {
             queue.push_back(entry);
         } else {

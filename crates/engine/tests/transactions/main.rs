@@ -5,6 +5,7 @@ mod machine;
 
 mod aborted;
 mod answers;
+mod combined;
 mod cursors;
 mod lost_updates;
 mod moments;

@@ -1,0 +1,73 @@
+//! Wakers, for futures that are not ours: another runtime's, and combinators that poll their parts when these were woken.
+//!
+//! Our own futures name the task that waits and need no waker. One that was cloned may be used on any thread and at any time,
+//! also when its task has long ended. So it only sends the task's name through a mailbox into the executor's thread, which
+//! takes it out before it asks the driver, or when the doorbell rings.
+
+use crate::{Executor, Sender, TaskId};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Wake, Waker};
+
+/// What a waker does: calls the task that is in a slot of the table.
+pub(crate) struct Call {
+    slot: u32,
+    generation: AtomicU32,
+    sender: Arc<Sender<TaskId>>,
+}
+
+impl Call {
+    pub fn new(task: TaskId, sender: &Arc<Sender<TaskId>>) -> Arc<Call> {
+        let generation = AtomicU32::new(task.generation);
+        Arc::new(Call { slot: task.slot, generation, sender: Arc::clone(sender) })
+    }
+
+    /// Whether somebody has cloned its waker, of which the executor has one.
+    pub fn is_out(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > 2
+    }
+
+    /// From now on another task of its slot is called. Nobody may have its waker then.
+    pub fn turn_to(&self, generation: u32) {
+        self.generation.store(generation, Ordering::Relaxed);
+    }
+}
+
+impl Wake for Call {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.sender.send(TaskId { slot: self.slot, generation: self.generation.load(Ordering::Relaxed) });
+    }
+}
+
+/// A future's wait in a context that is not its task's own: wakes of that task would not reach it there, so a name of its own
+/// stands for the context's waker as long as this is kept.
+#[derive(Default)]
+pub struct Relay(Option<Box<Standing>>);
+
+struct Standing {
+    executor: Executor,
+    task: TaskId,
+    waker: Waker,
+}
+
+impl Relay {
+    /// The name that stands for the context's waker.
+    pub(crate) fn to(&mut self, executor: &Executor, context: &Context<'_>) -> TaskId {
+        let standing = self.0.take().filter(|standing| standing.waker.will_wake(context.waker()));
+        let standing = standing.unwrap_or_else(|| {
+            let waker = context.waker().clone();
+            Box::new(Standing { executor: executor.clone(), task: executor.stand_for(waker.clone()), waker })
+        });
+        self.0.insert(standing).task
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        self.executor.discard(self.task);
+    }
+}
