@@ -334,6 +334,18 @@ impl Buffer {
         true
     }
 
+    /// Begins a page anew that cannot be read: the caller goes on to make every change of it again.
+    ///
+    /// # Errors
+    /// The driver's, or a buffer without a frame to spare.
+    pub async fn make_anew(self: &Rc<Self>, id: PageId) -> Result<()> {
+        let file = self.file(id.partition);
+        let frame = if file.placement().resident { self.lasting_frame()? } else { self.acquire().await? };
+        self.failures.borrow_mut().retain(|(page, _)| *page != id);
+        self.format_new(frame, id, &file);
+        Ok(())
+    }
+
     fn finish_load(&self, frame: u32, id: PageId, file: &DataFile, completion: Completion) {
         self.in_flight.set(self.in_flight.get() - 1);
         let mut bytes = completion.buffer.expect("a read gives its buffer back");

@@ -53,6 +53,8 @@ pub enum Canary {
     HalfLoad,
     /// A rollback that fails is tried no more, and nobody who waits for it learns of that.
     AbandonedRollback,
+    /// A restart gives up where a sector cannot be read, though others have what it held or nobody needs it.
+    NoSalvage,
 }
 
 #[cfg(feature = "canary")]

@@ -318,6 +318,15 @@ impl Error {
         }
     }
 
+    /// Whether a page could not be had because its bytes cannot be read, or are not what was written.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        match self {
+            Error::Input(fault) => fault.kind == driver::FaultKind::Device,
+            Error::DamagedPage { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Whether the transaction was in others' way, or the checkpoint's, and may be run again as it was.
     pub fn is_conflict(&self) -> bool {
         matches!(

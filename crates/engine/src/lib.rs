@@ -23,6 +23,7 @@ pub mod organization;
 pub mod page;
 mod procedure;
 mod recovery;
+mod salvage;
 pub mod server;
 pub mod set;
 pub mod statistics;

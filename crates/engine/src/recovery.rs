@@ -90,7 +90,11 @@ async fn redo_pages(buffer: &Rc<Buffer>, decoded: &Decoded) -> Result<()> {
             for (sequence, edit) in record.edits().filter(|(_, edit)| exists(buffer, edit.page)) {
                 while let Err(need) = redo_edit(buffer, sequence, &edit, start, end) {
                     let mut pins = Pins::new(buffer);
-                    buffer.satisfy(need, &mut pins).await?;
+                    match buffer.satisfy(need, &mut pins).await {
+                        // The log has all that ever happened to this page.
+                        Err(error) if sequence == 1 && error.is_unreadable() => buffer.make_anew(edit.page).await?,
+                        brought => drop(brought?),
+                    }
                 }
             }
         }

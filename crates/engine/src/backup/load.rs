@@ -6,7 +6,7 @@ use crate::database::touched_frames;
 use crate::set::{Sets, Share, Verified, Verifier};
 use crate::{Error, Result};
 use base::PartitionId;
-use driver::{Access, Fault, Frame, Op, Work};
+use driver::{Access, Fault, FaultKind, Frame, Op, Work};
 use executor::{Executor, JoinHandle};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -136,9 +136,15 @@ async fn bring(
     executor.settle().await;
     let op = Op::Read { file: own.file, offset, length, buffer, access: Access::Asynchronous };
     let completion = executor.perform(op).await;
-    completion.result?;
+    let damaged = |detail| Error::DamagedBackup { file: own.name.clone(), segment, detail };
+    match completion.result {
+        Err(fault) if matches!(fault.kind, FaultKind::Device | FaultKind::EndOfFile) => {
+            return Err(damaged(fault.message));
+        }
+        result => result?,
+    };
     let frame = completion.buffer.expect("a read gives its buffer back");
     let instructions = u64::from(length) / 64 * VERIFY_INSTRUCTIONS;
     let verified = executor.compute(instructions, move || verifier.verify(frame)).await?;
-    verified.map_err(|damage| Error::DamagedBackup { file: own.name.clone(), segment, detail: damage.0 })
+    verified.map_err(|damage| damaged(damage.0))
 }

@@ -6,7 +6,7 @@
 
 use super::Buffer;
 use crate::page::header;
-use crate::{Error, Result};
+use crate::{Error, Result, salvage};
 use base::{Lsn, PageId};
 use driver::{Access, DeviceId, Fault, FaultKind, FileId, Frame, Op};
 use executor::{Executor, WaitQueue};
@@ -138,7 +138,7 @@ impl DoubleWrite {
         }
     }
 
-    /// Writes whole copies over pages that a power cut has torn, before anything is staged again. A torn page was being
+    /// Writes whole copies over pages that a power cut has torn, or that cannot be read, before anything is staged again. A torn page was being
     /// written after the checkpoint that set `redo_start`, so a copy that is older belongs to a page that something else
     /// has damaged: that page stays as it is, to be found and reported. Returns how many pages were repaired.
     ///
@@ -156,11 +156,10 @@ impl DoubleWrite {
             }
             let mut frame = executor.frame(self.page_size)?;
             let (offset, length, access) = (file.offset(id), self.page_size as u32, Access::Asynchronous);
-            let op = Op::Read { file: file.file, offset, length, buffer: frame, access };
-            let completion = executor.perform(op).await;
-            completion.result?;
-            frame = completion.buffer.expect("a read gives its buffer back");
-            if header::verify(&frame, id).is_ok() {
+            let place = (offset, self.page_size);
+            let read = salvage::read(executor, file.file, place, self.page_size, frame).await?;
+            frame = read.frame;
+            if read.unreadable.is_empty() && header::verify(&frame, id).is_ok() {
                 continue;
             }
             frame.copy_from_slice(&copy);
@@ -179,12 +178,9 @@ impl DoubleWrite {
         let mut found: BTreeMap<PageId, Vec<u8>> = BTreeMap::new();
         for region in 0..REGIONS {
             let (buffer, length) = (self.frame(executor)?, PAGES_PER_REGION * self.page_size);
-            let offset = (region * length) as u64;
-            let access = Access::Asynchronous;
-            let op = Op::Read { file: self.file, offset, length: length as u32, buffer, access };
-            let completion = executor.perform(op).await;
-            completion.result?;
-            let buffer = completion.buffer.expect("a read gives its buffer back");
+            let place = ((region * length) as u64, length);
+            // What cannot be read has no copies; only a page that is torn in its place lacks them.
+            let buffer = salvage::read(executor, self.file, place, self.page_size, buffer).await?.frame;
             for page in buffer.chunks(self.page_size) {
                 let id = header::id(page);
                 let newer = found.get(&id).is_none_or(|old| header::sequence(old) < header::sequence(page));

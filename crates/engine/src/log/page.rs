@@ -43,6 +43,8 @@ pub struct Header {
 pub enum Flaw {
     /// Never written, torn, overwritten or rotten: there is no such page.
     Missing,
+    /// The device cannot read it: what is there is unknown.
+    Unreadable,
     /// A sound page of another place in the log: written on an earlier lap around the file.
     Elsewhere,
     /// A sound page of a newer release.

@@ -3,7 +3,8 @@
 
 use super::page::{self, Flaw, Header};
 use crate::Result;
-use driver::{Access, Completion, Fault, FileId, Frame, Op, Work};
+use crate::salvage::{self, Salvaged};
+use driver::{Access, Completion, Fault, FaultKind, FileId, Frame, Op, Work};
 use executor::{Executor, JoinHandle, WaitQueue};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -38,15 +39,21 @@ pub(super) struct Chunk {
 
 impl Chunk {
     /// A chunk whose pages have been looked at.
-    fn verified(frame: Frame, position: u64, length: usize, page_size: usize) -> Chunk {
+    fn verified(Salvaged { frame, unreadable }: Salvaged, position: u64, length: usize, page_size: usize) -> Chunk {
         let pages = frame[..length].chunks_exact(page_size).zip((position..).step_by(page_size));
-        let pages = pages.map(|(page, position)| page::verify(page, position)).collect();
+        let mut pages: Vec<_> = pages.map(|(page, position)| page::verify(page, position)).collect();
+        unreadable.into_iter().for_each(|page| pages[page] = Err(Flaw::Unreadable));
         Chunk { position, length, frame, pages, page_size, held: Vec::new(), conflict: None }
     }
 
     /// Of two copies of a chunk, of which one may be unreadable, every page that either has: the one that was written later.
-    fn merged([first, second]: [Option<Frame>; 2], position: u64, length: usize, page_size: usize) -> Chunk {
-        let verified = |frame| Chunk::verified(frame, position, length, page_size);
+    /// `tolerant`: what one copy cannot read and the other lacks was never acknowledged.
+    fn merged(
+        [first, second]: [Option<Salvaged>; 2],
+        (position, length, page_size): (u64, usize, usize),
+        tolerant: bool,
+    ) -> Chunk {
+        let verified = |copy| Chunk::verified(copy, position, length, page_size);
         let (mut chunk, other) = match (first.map(verified), second.map(verified)) {
             (Some(first), Some(second)) => (first, second),
             (one, other) => {
@@ -69,8 +76,16 @@ impl Chunk {
                 (Ok(one), Ok(two)) => [one.epoch > two.epoch, one.epoch < two.epoch],
                 (one, two) => [one.is_ok(), two.is_ok()],
             };
-            // Of two pages that are none the one that says more: of a newer release, of another size.
-            let says_more = held == [false, false] && chunk.pages[index] == Err(Flaw::Missing);
+            // Of two pages that are none the one that says more: of a newer release, of another size. What cannot be read may
+            // have been acknowledged, unless the other copy would have it then.
+            let weight = |page: Result<Header, Flaw>| match page {
+                Err(Flaw::Unreadable) if tolerant => 0,
+                Err(Flaw::Missing) => 1,
+                Err(Flaw::Elsewhere) => 2,
+                Err(Flaw::Unreadable) => 3,
+                Ok(_) | Err(Flaw::Newer(_) | Flaw::Size(_)) => 4,
+            };
+            let says_more = held == [false, false] && weight(other.pages[index]) > weight(chunk.pages[index]);
             if held == [false, true] || says_more {
                 chunk.frame[place.clone()].copy_from_slice(&other.frame[place]);
                 chunk.pages[index] = other.pages[index];
@@ -210,9 +225,9 @@ impl ReadAhead {
     /// Waits for the first read and has it verified.
     async fn verify_first(&mut self) -> Result<()> {
         let Some((position, length, pending)) = self.in_flight.pop_front() else { return Ok(()) };
-        let mut frames = [None, None];
-        let (count, mut failure) = (pending.len(), None);
-        for (pending, frame) in pending.into_iter().zip(&mut frames) {
+        let mut copies = [None, None];
+        let (count, mut failures) = (pending.len(), Vec::new());
+        for (index, pending) in pending.into_iter().enumerate() {
             let completion = loop {
                 if let Some(completion) = pending.completion.borrow_mut().take() {
                     break completion;
@@ -220,20 +235,26 @@ impl ReadAhead {
                 pending.waiters.wait(&self.executor).await;
             };
             match completion.result {
-                Ok(_) => *frame = completion.buffer,
-                Err(fault) => failure = Some(fault),
+                Ok(_) => {
+                    let frame = completion.buffer.expect("a read gives its buffer back");
+                    copies[index] = Some(Salvaged { frame, unreadable: Vec::new() });
+                }
+                Err(fault) if fault.kind == FaultKind::Device => failures.push((index, completion.buffer)),
+                Err(fault) => return Err(fault.into()),
             }
         }
-        let is_bearable = self.sources.tolerant && frames.iter().any(Option::is_some);
-        if let Some(fault) = failure.filter(|_| !is_bearable) {
-            return Err(fault.into());
+        // Page by page where the other copy does not have it all.
+        let is_bearable = self.sources.tolerant && copies.iter().any(Option::is_some);
+        for (index, frame) in failures.into_iter().filter(|_| !is_bearable) {
+            let file = self.sources.read[index];
+            let place = (position % self.capacity, length);
+            let frame = frame.expect("a read gives its buffer back");
+            copies[index] = Some(salvage::read(&self.executor, file, place, self.page_size, frame).await?);
         }
-        let page_size = self.page_size;
-        let verified = move || match (count, frames) {
-            (1, [frame, _]) => {
-                Chunk::verified(frame.expect("a read gives its buffer back"), position, length, page_size)
-            }
-            (_, frames) => Chunk::merged(frames, position, length, page_size),
+        let (page_size, tolerant) = (self.page_size, self.sources.tolerant);
+        let verified = move || match (count, copies) {
+            (1, [copy, _]) => Chunk::verified(copy.expect("it was read"), position, length, page_size),
+            (_, copies) => Chunk::merged(copies, (position, length, page_size), tolerant),
         };
         let instructions = (count * length) as u64 / 64 * VERIFY_INSTRUCTIONS;
         self.verified.push_back(self.executor.begin_compute(instructions, verified));

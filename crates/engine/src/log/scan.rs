@@ -289,6 +289,16 @@ impl Scan {
         Error::DamagedLog { lsn: Lsn(position), file, detail }
     }
 
+    /// The page that the log goes on with, if it does, cannot be read.
+    fn end_unknown(&self, position: u64) -> Error {
+        let (offset, size) = (position % self.capacity, self.settings.page_size);
+        let detail = format!(
+            "the read of {size} bytes at {offset} failed, and nothing tells whether commits were acknowledged there; if none \
+             were, write zeros to these bytes"
+        );
+        self.damaged(position, &detail)
+    }
+
     /// Goes on to the next page; false at the end of the log.
     async fn enter_next_page(&mut self) -> Result<bool> {
         if self.tail.is_some() {
@@ -310,12 +320,17 @@ impl Scan {
                 self.settings.file, self.settings.page_size
             ))),
             missing => {
+                let is_unreadable = matches!(missing, Some(Err(Flaw::Unreadable)));
                 if position < self.known_durable.0 {
-                    let known = format!("the log is known to have been durable up to {}", self.known_durable);
+                    let flaw = if is_unreadable { "the device cannot read it, and " } else { "" };
+                    let known = format!("{flaw}the log is known to have been durable up to {}", self.known_durable);
                     return Err(self.damaged(position, &known));
                 }
                 if missing.is_some() {
                     self.search_beyond(position).await?;
+                }
+                if is_unreadable {
+                    return Err(self.end_unknown(position));
                 }
                 self.tail = Some(position);
                 Ok(false)

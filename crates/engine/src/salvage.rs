@@ -1,0 +1,63 @@
+//! Reads that survive unreadable sectors: where there are other copies, or nothing may be needed, the rest is worth having.
+
+use crate::Result;
+use crate::canary::{self, Canary};
+use driver::{Access, FaultKind, FileId, Frame, Op};
+use executor::Executor;
+
+/// What could be read of a stretch of a file.
+pub struct Salvaged {
+    /// Holds the bytes at its front; zeros stand for what could not be read.
+    pub frame: Frame,
+    /// The pieces that could not be read, by number, in ascending order.
+    pub unreadable: Vec<usize>,
+}
+
+/// Reads `length` bytes at `offset` into the front of `frame`: at once if that is possible, else piece by piece.
+///
+/// # Errors
+/// The driver's, but for [`FaultKind::Device`].
+pub async fn read(
+    executor: &Executor,
+    file: FileId,
+    (offset, length): (u64, usize),
+    piece_size: usize,
+    frame: Frame,
+) -> Result<Salvaged> {
+    let (mut frame, readable) = attempt(executor, file, (offset, length), frame).await?;
+    if readable {
+        return Ok(Salvaged { frame, unreadable: Vec::new() });
+    }
+    let mut unreadable = Vec::new();
+    let mut piece = executor.frame(piece_size)?;
+    for (number, start) in (0..length).step_by(piece_size).enumerate() {
+        let size = piece_size.min(length - start);
+        let (read, readable) = attempt(executor, file, (offset + start as u64, size), piece).await?;
+        piece = read;
+        let target = &mut frame[start..start + size];
+        if readable {
+            target.copy_from_slice(&piece[..size]);
+        } else {
+            target.fill(0);
+            unreadable.push(number);
+        }
+    }
+    Ok(Salvaged { frame, unreadable })
+}
+
+/// One read; whether the device could.
+async fn attempt(
+    executor: &Executor,
+    file: FileId,
+    (offset, length): (u64, usize),
+    buffer: Frame,
+) -> Result<(Frame, bool)> {
+    let op = Op::Read { file, offset, length: length as u32, buffer, access: Access::Asynchronous };
+    let completion = executor.perform(op).await;
+    let readable = match completion.result {
+        Ok(_) => true,
+        Err(fault) if fault.kind == FaultKind::Device && !canary::is_planted(Canary::NoSalvage) => false,
+        Err(fault) => return Err(fault.into()),
+    };
+    Ok((completion.buffer.expect("a read gives its buffer back"), readable))
+}
