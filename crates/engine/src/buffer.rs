@@ -11,6 +11,7 @@ mod loading;
 mod page_table;
 mod pool;
 pub mod replacement;
+mod syncs;
 mod tiered;
 mod wanted;
 mod write_back;
@@ -278,6 +279,9 @@ impl Buffer {
             return Err(error.clone());
         }
         let file = self.file(id.partition);
+        if let Some(error) = file.failure() {
+            return Err(error);
+        }
         if let Some(tier) = self.tier_of(id) {
             let access = self.tiers().expect("a tier has the page").file(tier).access(&self.executor).await;
             return self.load_from_tier(&file, (tier, access), turn);

@@ -1,5 +1,6 @@
 //! A partition's file: where its pages lie, how much room it has, what is known to have been written.
 
+use super::syncs::Syncs;
 use crate::hierarchy::Placement;
 use crate::page::{PageKind, header};
 use crate::{Error, Result};
@@ -7,6 +8,7 @@ use base::{PageId, PartitionId};
 use driver::{Access, DeviceId, DeviceTraits, FileId, Op, Work};
 use executor::{Executor, Turn};
 use std::cell::Cell;
+use std::rc::Rc;
 
 /// An open file of pages. Page `n` lies at byte `n * page size`.
 pub struct DataFile {
@@ -30,9 +32,7 @@ pub struct DataFile {
     /// Reads that the second-level cache served since the start.
     pub cache_hits: Cell<u64>,
     placement: Cell<Placement>,
-    /// Writes that completed, and how many of them are known durable.
-    completed: Cell<u64>,
-    synced: Cell<u64>,
+    syncs: Rc<Syncs>,
 }
 
 /// The least and the most that a file grows by at once, in bytes.
@@ -70,8 +70,7 @@ impl DataFile {
             cache_hits: Cell::new(0),
             placement: Cell::new(Placement::default()),
             // A program that was killed may have left pages that can be read and are not durable.
-            completed: Cell::new(u64::from(pages > 0)),
-            synced: Cell::new(0),
+            syncs: Syncs::after(u64::from(pages > 0)),
         })
     }
 
@@ -120,20 +119,21 @@ impl DataFile {
 
     /// Notes that a write completed.
     pub fn note_written(&self) {
-        self.completed.set(self.completed.get() + 1);
+        self.syncs.note_written();
     }
 
     /// Makes every write durable that completed before this call.
     ///
     /// # Errors
-    /// The driver's. What became of the writes is then unknown: the caller must not rely on the file's contents any more.
+    /// The driver's, also if an earlier sync has failed. What became of the writes is then unknown: nobody must rely on the
+    /// file's contents any more.
     pub async fn sync(&self, executor: &Executor) -> Result<()> {
-        let completed = self.completed.get();
-        if completed > self.synced.get() {
-            executor.perform(Op::Sync { file: self.file }).await.result?;
-            self.synced.set(self.synced.get().max(completed));
-        }
-        Ok(())
+        self.syncs.sync(executor, self.file).await
+    }
+
+    /// Why the file's contents cannot be relied on, if a sync has failed.
+    pub fn failure(&self) -> Option<Error> {
+        self.syncs.failure()
     }
 
     /// The size of its pages in bytes.

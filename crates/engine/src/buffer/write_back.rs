@@ -1,7 +1,7 @@
 //! Writing dirty pages back: copy, make the log durable, stage against tearing, write in place.
 
-use super::Buffer;
 use super::tiered::Reason;
+use super::{Buffer, DataFile};
 use crate::canary::{self, Canary};
 use crate::page::header;
 use crate::{Error, Result};
@@ -259,13 +259,22 @@ impl Buffer {
             return Err(error.clone());
         }
         for file in self.files() {
-            if let Err(error) = file.sync(&self.executor).await {
-                if !canary::is_planted(Canary::SyncTriedAgain) {
-                    self.broken.borrow_mut().get_or_insert(error.clone());
-                }
-                return Err(error);
-            }
+            self.sync_file(&file).await?;
         }
         Ok(())
+    }
+
+    /// Makes durable what was written to one file before this call.
+    ///
+    /// # Errors
+    /// As [`Buffer::sync`].
+    pub async fn sync_file(&self, file: &DataFile) -> Result<()> {
+        let synced = file.sync(&self.executor).await;
+        if let Err(error) = &synced
+            && !canary::is_planted(Canary::SyncTriedAgain)
+        {
+            self.broken.borrow_mut().get_or_insert_with(|| error.clone());
+        }
+        synced
     }
 }

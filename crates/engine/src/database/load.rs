@@ -84,7 +84,7 @@ impl Database {
             self.add_loaded(&file, &mut run, &edit).await?;
         }
         self.write_loaded(&file, &mut run).await?;
-        file.sync(&self.0.executor).await?;
+        self.0.buffer.sync_file(&file).await?;
         self.complete(|| {
             for edit in &top {
                 self.0.buffer.pool().borrow().page(edit.page)?;

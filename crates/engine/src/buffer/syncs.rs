@@ -1,0 +1,74 @@
+//! Syncs of one file: one at a time, and none that succeeds after one has failed.
+//!
+//! After a sync that fails, what was written before it may be gone for good, and the system says so once, to one caller; the
+//! next sync succeeds. So a failure is kept with the file and told to everybody whose writes it may have taken.
+
+use crate::canary::{self, Canary};
+use crate::{Error, Result};
+use driver::{FileId, Op};
+use executor::{Executor, WaitQueue};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Which writes of a file completed, and which of them are durable.
+#[derive(Default)]
+pub struct Syncs {
+    /// Writes that completed, and how many of them are known durable.
+    completed: Cell<u64>,
+    synced: Cell<u64>,
+    /// Whether a sync is under way.
+    under_way: Cell<bool>,
+    /// The error of a failed sync: what the medium holds is unknown since.
+    failure: RefCell<Option<Error>>,
+    ended: WaitQueue,
+}
+
+impl Syncs {
+    /// Of a file that has `completed` writes which may not be durable.
+    pub fn after(completed: u64) -> Rc<Syncs> {
+        Rc::new(Syncs { completed: Cell::new(completed), ..Syncs::default() })
+    }
+
+    /// Notes that a write completed.
+    pub fn note_written(&self) {
+        self.completed.set(self.completed.get() + 1);
+    }
+
+    /// Why the file's contents cannot be relied on, if a sync has failed.
+    pub fn failure(&self) -> Option<Error> {
+        self.failure.borrow().clone()
+    }
+
+    /// Makes every write durable that completed before this call. A sync goes on to its end even if nobody waits for it, since
+    /// nobody else would be told that it failed.
+    ///
+    /// # Errors
+    /// The driver's, also if an earlier sync has failed.
+    pub async fn sync(self: &Rc<Self>, executor: &Executor, file: FileId) -> Result<()> {
+        if canary::is_planted(Canary::SyncTriedAgain) {
+            executor.perform(Op::Sync { file }).await.result?;
+            return Ok(());
+        }
+        let wanted = self.completed.get();
+        loop {
+            if let Some(error) = self.failure() {
+                return Err(error);
+            }
+            if self.synced.get() >= wanted {
+                return Ok(());
+            }
+            if !self.under_way.replace(true) {
+                let (syncs, covered, other) = (Rc::clone(self), self.completed.get(), executor.clone());
+                executor.submit(Op::Sync { file }, move |completion| {
+                    syncs.under_way.set(false);
+                    match completion.result {
+                        Ok(_) => syncs.synced.set(covered),
+                        Err(fault) => drop(syncs.failure.replace(Some(Error::Input(fault)))),
+                    }
+                    syncs.ended.wake_all(&other);
+                });
+            }
+            self.ended.wait(executor).await;
+        }
+    }
+}

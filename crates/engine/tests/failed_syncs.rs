@@ -1,0 +1,125 @@
+//! Syncs that fail once and then succeed, though what was written before them is gone.
+
+#[path = "ground/machine.rs"]
+mod machine;
+
+use base::PartitionId;
+use driver::{Access, FaultKind, Op, OpKind};
+use entresol_engine::buffer::DataFile;
+use entresol_engine::page::PageKind;
+use entresol_engine::{Database, Error, PartitionSpec, Settings, checkpoint, log};
+use executor::{Executor, Order};
+use std::rc::Rc;
+use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, VirtualDriver};
+
+/// Runs `work` where these syncs of the device `flash` fail.
+fn failing<T>(media: &Media, syncs: &[u64], work: impl AsyncFnOnce(&Executor) -> T) -> T {
+    let fail = |nth: &u64| ErrorAt { kind: OpKind::Sync, device: Some("flash".into()), nth: *nth };
+    let faults = Some(FaultPlan { errors: syncs.iter().map(fail).collect(), ..FaultPlan::default() });
+    let driver = VirtualDriver::new(Hardware::ideal(), Options { faults, ..Options::default() }, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let result = executor.run(work(&executor)).expect("the machine goes on");
+    executor.stop();
+    result
+}
+
+fn is_device_fault(error: &Error) -> bool {
+    matches!(error, Error::Input(fault) if fault.kind == FaultKind::Device)
+}
+
+async fn open(executor: &Executor) -> Rc<DataFile> {
+    let device = executor.device("flash").expect("the ideal machine has it");
+    let place = ("file", PartitionId(0));
+    let file = DataFile::open(executor, device, place, 1024, true, PageKind::Empty).await.expect("creates");
+    file.reserve(executor, 8).await.expect("there is room");
+    Rc::new(file)
+}
+
+async fn write(executor: &Executor, file: &DataFile) {
+    let buffer = executor.frame(1024).expect("memory");
+    let (durable, access) = (false, Access::Asynchronous);
+    let op = Op::Write { file: file.file, offset: 0, length: 1024, buffer, durable, access };
+    executor.perform(op).await.result.expect("writes");
+    file.note_written();
+}
+
+#[test]
+fn whoever_syncs_beside_or_after_a_failure_is_told_of_it() {
+    failing(&Media::new(), &[1], async |executor| {
+        let file = open(executor).await;
+        write(executor, &file).await;
+        let mut syncs = Vec::new();
+        for _ in 0..3 {
+            let (own, other) = (Rc::clone(&file), executor.clone());
+            syncs.push(executor.spawn(async move { own.sync(&other).await }));
+            // The write that comes last is durable by no sync that was under way before.
+            write(executor, &file).await;
+        }
+        for (number, sync) in syncs.into_iter().enumerate() {
+            let error = sync.join().await.expect_err("its writes may be gone");
+            assert!(is_device_fault(&error), "sync {number}: {error}");
+        }
+        assert!(file.sync(executor).await.is_err_and(|error| is_device_fault(&error)));
+    });
+}
+
+#[test]
+fn a_sync_that_nobody_waits_for_any_more_is_heard_all_the_same() {
+    failing(&Media::new(), &[1], async |executor| {
+        let file = open(executor).await;
+        write(executor, &file).await;
+        {
+            let mut sync = std::pin::pin!(file.sync(executor));
+            let polled = std::future::poll_fn(|context| std::task::Poll::Ready(sync.as_mut().poll(context))).await;
+            assert!(polled.is_pending());
+        }
+        executor.sleep_ns(1_000_000_000).await;
+        assert!(file.sync(executor).await.is_err_and(|error| is_device_fault(&error)));
+    });
+}
+
+#[test]
+fn one_sync_serves_all_who_wrote_before_it() {
+    failing(&Media::new(), &[], async |executor| {
+        let file = open(executor).await;
+        write(executor, &file).await;
+        executor.record_steps();
+        let (one, other) = (Rc::clone(&file), executor.clone());
+        let beside = executor.spawn(async move { one.sync(&other).await });
+        file.sync(executor).await.expect("syncs");
+        beside.join().await.expect("syncs");
+        file.sync(executor).await.expect("nothing was written since");
+        assert_eq!(executor.take_steps().len(), 1);
+    });
+}
+
+#[test]
+fn a_load_whose_sync_fails_lets_no_checkpoint_pass() {
+    let settings = Settings {
+        log: log::Settings { capacity: 1 << 20, ..log::Settings::default() },
+        checkpoint: checkpoint::Policy::OFF,
+        ..Settings::default()
+    };
+    let media = Media::new();
+    failing(&media, &[1], async |executor| {
+        let database = Database::create(executor, settings.clone()).await.expect("creates");
+        let spec = PartitionSpec { device: "flash".into(), ..PartitionSpec::b_tree("notes") };
+        let notes = database.create_partition(spec).await.expect("creates");
+        let put = database.transaction(async |tx| tx.put(notes, b"key", b"value").await);
+        put.await.expect("commits");
+        database.transaction(async |tx| tx.delete(notes, b"key").await).await.expect("commits");
+        // What the buffer has written of the file so far goes with the load's pages.
+        database.buffer().write_back_before(database.log().end()).await.expect("writes");
+        let records = (0..500_u32).map(|number| (number.to_be_bytes(), [0; 100]));
+        let loaded = database.load_b_tree(notes, records, |_| {}).await;
+        assert!(loaded.is_err_and(|error| is_device_fault(&error)));
+        let checkpoint = database.checkpoint().await;
+        assert!(checkpoint.is_err_and(|error| is_device_fault(&error)), "redo must begin where it did");
+    });
+    machine::run(&media, async |executor| {
+        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+        let notes = database.partition("notes").expect("it was created");
+        let read = database.transaction(async |tx| tx.get(notes, b"key").await).await;
+        assert_eq!(read, Ok(None));
+    });
+}
