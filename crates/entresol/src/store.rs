@@ -140,7 +140,7 @@ impl Opening {
         let home = settings.home_device.clone();
         let others = || self.configuration.devices.keys().filter(|name| real && **name != home);
         self.refuse_foreign(executor, &home, others(), create)?;
-        self.lock_directories(&locks)?;
+        let directories = self.lock_directories(&locks)?;
         // Only now that nobody else comes near does the answer stay true.
         let found = executor.run(contents(executor, &home))??;
         let opened = match found {
@@ -159,7 +159,7 @@ impl Opening {
             Some(database) => database,
             None => executor.run(Database::create(executor, settings))??,
         };
-        Ok(Store { database: Some(database), machine, configuration: self.configuration })
+        Ok(Store { database: Some(database), machine, configuration: self.configuration, directories })
     }
 
     /// Nothing is created beside what another program or another database left.
@@ -201,9 +201,9 @@ impl Opening {
     }
 
     /// Locks the directory of every device, each once.
-    fn lock_directories(&self, locks: &DirectoryLocks) -> Result<(), OpenError> {
+    fn lock_directories(&self, locks: &DirectoryLocks) -> Result<BTreeSet<PathBuf>, OpenError> {
         if self.configuration.hardware.is_some() {
-            return Ok(());
+            return Ok(BTreeSet::new());
         }
         let directories = self.configuration.devices.values().map(|device| {
             let directory = device.path.as_ref().unwrap_or(&self.path);
@@ -211,7 +211,8 @@ impl Opening {
             directory.canonicalize().unwrap_or_else(|_| directory.clone())
         });
         let directories: BTreeSet<PathBuf> = directories.collect();
-        Ok(directories.iter().try_for_each(|directory| locks.acquire(directory))?)
+        directories.iter().try_for_each(|directory| locks.acquire(directory))?;
+        Ok(directories)
     }
 
     /// The configuration.
@@ -291,6 +292,8 @@ pub struct Store {
     database: Option<Database>,
     machine: Machine,
     configuration: Configuration,
+    /// Those that are locked.
+    directories: BTreeSet<PathBuf>,
 }
 
 /// Stops when it is dropped: what the driver has under way on the files ends, and then the directories' locks go, even if
@@ -399,7 +402,8 @@ impl Store {
         page_words::describe(self.database())
     }
 
-    /// What is configured and gains nothing, in words that say why.
+    /// What is configured and gains nothing, in words that say why, and directories that cannot be locked against other
+    /// machines.
     ///
     /// ```
     /// use entresol::{Opening, configuration::Configuration};
@@ -410,7 +414,9 @@ impl Store {
     /// # Ok::<(), entresol::OpenError>(())
     /// ```
     pub fn warnings(&self) -> Vec<String> {
-        self.configuration.warnings()
+        let mut warnings = self.configuration.warnings();
+        warnings.extend(self.directories.iter().filter_map(|directory| DirectoryLock::doubt(directory)));
+        warnings
     }
 
     /// Whether it runs on described hardware under the virtual clock.

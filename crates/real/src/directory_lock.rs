@@ -1,8 +1,11 @@
 use crate::fault::fault_of;
 use crate::job::sync_directory;
+use crate::medium::file_system;
 use driver::{Fault, FaultKind};
 use std::cell::RefCell;
+use std::ffi::CString;
 use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -54,6 +57,38 @@ impl DirectoryLock {
     }
 }
 
+/// File systems on which a lock may be known to one machine alone: it depends on the server or on options of the mount.
+const REMOTE: [(libc::c_long, &str); 8] = [
+    (0x6969, "NFS"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB"),
+    (0x6573_5546, "FUSE"),
+    (0x0102_1997, "9P"),
+    (0x00c3_6400, "Ceph"),
+    (0x5346_414f, "AFS"),
+    (0x0bd0_0bd0, "Lustre"),
+];
+
+impl DirectoryLock {
+    /// Why a lock of this directory may not keep other machines out, in words for people; `None` if it does, or if that cannot
+    /// be found out. Such a directory is not refused: one machine alone uses it as safely as any other.
+    pub fn doubt(directory: &Path) -> Option<String> {
+        let path = CString::new(directory.as_os_str().as_bytes()).ok()?;
+        let name = remote(file_system(&path).ok()?)?;
+        let directory = directory.display();
+        Some(format!(
+            "'{directory}' is on {name}, where a lock may be known to this machine alone: see to it that no other machine opens \
+             the database meanwhile"
+        ))
+    }
+}
+
+fn remote(file_system: libc::c_long) -> Option<&'static str> {
+    // Some kernels give the number as a negative one of 32 bits.
+    let number = file_system & 0xffff_ffff;
+    REMOTE.iter().find(|(magic, _)| *magic == number).map(|(_, name)| *name)
+}
+
 /// The locks of the directories that a driver writes to. The driver keeps a clone until it has nothing under way there any
 /// more, so that no late write lands in a database that somebody else has opened. If a device never answers, the locks stay
 /// until the process ends.
@@ -89,5 +124,19 @@ impl DirectoryLocks {
     /// Keeps the locks until the process ends.
     pub(crate) fn keep_for_good(&self) {
         std::mem::forget(self.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_of_network_file_systems_are_doubted_and_no_others() {
+        assert_eq!(remote(0x6969), Some("NFS"));
+        assert_eq!(remote(0xff53_4d42_u32 as i32 as libc::c_long), Some("CIFS"));
+        assert_eq!(remote(libc::EXT4_SUPER_MAGIC), None);
+        assert_eq!(DirectoryLock::doubt(Path::new("/proc")), None);
+        assert_eq!(DirectoryLock::doubt(Path::new("/there/is/no/such/directory")), None);
     }
 }

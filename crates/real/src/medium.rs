@@ -32,7 +32,7 @@ pub(crate) struct Medium {
 }
 
 impl Medium {
-    /// Creates the directory if it is missing and asks what it is like.
+    /// Creates the directory if it is missing, so that a power cut cannot take it, and asks what it is like.
     ///
     /// # Errors
     /// A [`Fault`] naming the directory if it cannot be created, reached or written.
@@ -81,14 +81,19 @@ fn create_durably(directory: &Path) -> io::Result<()> {
     }
 }
 
-fn is_memory(path: &CStr) -> io::Result<bool> {
+/// Which file system a path lies on, as a magic number.
+pub(crate) fn file_system(path: &CStr) -> io::Result<libc::c_long> {
     // SAFETY: all-zero bytes are a valid `statfs`.
     let mut status: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: the path ends with a zero byte and `status` is written before it is read.
     if unsafe { libc::statfs(path.as_ptr(), &mut status) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(status.f_type == libc::TMPFS_MAGIC || status.f_type == RAMFS_MAGIC)
+    Ok(status.f_type)
+}
+
+fn is_memory(path: &CStr) -> io::Result<bool> {
+    Ok(matches!(file_system(path)?, libc::TMPFS_MAGIC | RAMFS_MAGIC))
 }
 
 /// A file without a name in the directory, where the file system has such.
