@@ -7,6 +7,7 @@
 mod cleaner;
 mod double_write;
 mod file;
+mod fresh;
 mod loading;
 mod page_table;
 mod pool;
@@ -286,6 +287,9 @@ impl Buffer {
             let access = self.tiers().expect("a tier has the page").file(tier).access(&self.executor).await;
             return self.load_from_tier(&file, (tier, access), turn);
         }
+        if self.tier_of(id).is_none() && id.number >= file.written() && !self.is_new_page(id, &file).await? {
+            return Err(file.missing(id));
+        }
         let resident = file.placement().resident;
         let spare = self.frame_for(&file).await?;
         if self.tier_of(id).is_none() && id.number >= file.written() {
@@ -350,24 +354,28 @@ impl Buffer {
         Ok(())
     }
 
-    fn finish_load(&self, frame: u32, id: PageId, file: &DataFile, completion: Completion) {
-        self.in_flight.set(self.in_flight.get() - 1);
-        let mut bytes = completion.buffer.expect("a read gives its buffer back");
+    fn finish_load(self: &Rc<Self>, frame: u32, id: PageId, file: &Rc<DataFile>, completion: Completion) {
+        let bytes = completion.buffer.expect("a read gives its buffer back");
         let outcome = match completion.result {
-            Ok(_) => header::verify(&bytes, id).map_err(|detail| file.damaged(id, detail)),
+            Ok(_) => match header::verify(&bytes, id) {
+                Ok(true) => Ok(()),
+                Ok(false) => return self.finish_blank(frame, id, file, bytes),
+                Err(detail) => Err(file.damaged(id, detail)),
+            },
             Err(fault) if fault.kind == FaultKind::EndOfFile => {
                 Err(file.damaged(id, "it lies beyond the end of the file".to_owned()))
             }
             Err(fault) => Err(Error::Input(fault)),
         };
+        self.end_load(frame, id, bytes, outcome);
+    }
+
+    /// A read has given a page, or why there is none.
+    fn end_load(&self, frame: u32, id: PageId, bytes: Frame, outcome: Result<()>) {
+        self.in_flight.set(self.in_flight.get() - 1);
         let mut woken = Vec::new();
         match outcome {
-            Ok(sound) => {
-                if !sound {
-                    file.format(&mut bytes, id);
-                }
-                self.pool.borrow_mut().loaded(frame, bytes, &mut woken);
-            }
+            Ok(()) => self.pool.borrow_mut().loaded(frame, bytes, &mut woken),
             Err(error) => {
                 self.failures.borrow_mut().push((id, error));
                 self.pool.borrow_mut().load_failed(frame, bytes, &mut woken);

@@ -55,6 +55,8 @@ pub enum Canary {
     AbandonedRollback,
     /// A restart gives up where a sector cannot be read, though others have what it held or nobody needs it.
     NoSalvage,
+    /// A page that should be in its file and is not there is taken for one that was never written.
+    MissingPageNew,
 }
 
 #[cfg(feature = "canary")]

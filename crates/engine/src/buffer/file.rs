@@ -22,6 +22,8 @@ pub struct DataFile {
     traits: DeviceTraits,
     page_size: usize,
     fresh_kind: PageKind,
+    /// Whether it was made in this life of the database.
+    is_new: bool,
     capacity: Cell<u32>,
     written: Cell<u32>,
     growth: Turn,
@@ -62,6 +64,7 @@ impl DataFile {
             traits: executor.traits(device),
             page_size,
             fresh_kind,
+            is_new: create,
             capacity: Cell::new(pages),
             written: Cell::new(pages),
             growth: Turn::new(),
@@ -97,6 +100,25 @@ impl DataFile {
     /// Pages from this number on were never written, so they need no read.
     pub fn written(&self) -> u32 {
         self.written.get()
+    }
+
+    /// Whether it was made in this life of the database, so that no earlier one wrote any of its pages.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Whether its pages are there from its creation on, and count as empty before they are written.
+    pub fn is_direct(&self) -> bool {
+        self.fresh_kind == PageKind::Direct
+    }
+
+    /// The error of a page that was there once: the file was cut off, or the page was taken out of it.
+    pub fn missing(&self, page: PageId) -> Error {
+        let pages = self.capacity.get();
+        self.damaged(
+            page,
+            format!("it is in use, and the file of {pages} pages does not hold it: it is not there or blank"),
+        )
     }
 
     /// States that every page counts as written: described contents (Rahm's five million account pages) are read although

@@ -22,6 +22,10 @@ impl Examiner<'_> {
         let page_size = self.database.settings().buffer.page_size;
         let step = (READ_SIZE / page_size).max(1);
         let end = page_count(self.database, self.partition.id());
+        let capacity = self.database.buffer().file(self.partition.id()).capacity();
+        if count > capacity {
+            self.report(capacity, format!("the file was cut off: it ends here, of {count} pages"));
+        }
         let mut frame = None;
         for first in (0..end).step_by(step) {
             let pages = (end - first).min(step as u32);

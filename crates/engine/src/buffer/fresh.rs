@@ -1,0 +1,75 @@
+//! Pages that were never written. They are formatted and not read; but a page that an earlier life has used is not one of them,
+//! though its file may be blank there: cut off, or punched out by a tool that frees what it takes for unused.
+
+use super::{Buffer, DataFile, Presence};
+use crate::Result;
+use crate::canary::{self, Canary};
+use crate::organization::allocator;
+use base::PageId;
+use driver::Frame;
+use std::rc::Rc;
+
+impl Buffer {
+    /// Whether a page that its file does not hold may be one that was never written; `None` if page 0 would have to be read for
+    /// that. During redo every page may be: what the log says of it shows whether it is. A direct partition's pages may be as
+    /// far as its file goes, and which of them were written is not known; those of any other partition are written before they
+    /// are needed again, but for those that page 0 does not count yet.
+    fn is_known_new(&self, id: PageId, file: &DataFile) -> Option<bool> {
+        if self.log.get().is_none() || file.is_new() || canary::is_planted(Canary::MissingPageNew) {
+            return Some(true);
+        }
+        if file.is_direct() {
+            return Some(id.number < file.capacity());
+        }
+        let first = PageId { number: 0, ..id };
+        if id == first {
+            return Some(false);
+        }
+        let pool = self.pool.borrow();
+        let Presence::Resident(frame) = pool.presence(first) else { return None };
+        Some(id.number >= allocator::read(pool.bytes(frame)).page_count)
+    }
+
+    /// Whether a page that its file does not hold may be one that was never written.
+    ///
+    /// # Errors
+    /// Those of fetching page 0.
+    pub(super) async fn is_new_page(self: &Rc<Self>, id: PageId, file: &DataFile) -> Result<bool> {
+        loop {
+            if let Some(known) = self.is_known_new(id, file) {
+                return Ok(known);
+            }
+            let (frame, _) = Box::pin(self.fetch(PageId { number: 0, ..id })).await?;
+            let known = self.is_known_new(id, file);
+            self.unpin(frame);
+            if let Some(known) = known {
+                return Ok(known);
+            }
+        }
+    }
+
+    /// A page was read that nobody has written.
+    pub(super) fn finish_blank(self: &Rc<Self>, frame: u32, id: PageId, file: &Rc<DataFile>, mut bytes: Frame) {
+        let end = move |this: &Buffer, file: &DataFile, known: Result<bool>| {
+            let outcome = match known {
+                Ok(true) => {
+                    file.format(&mut bytes, id);
+                    Ok(())
+                }
+                Ok(false) => Err(file.missing(id)),
+                Err(error) => Err(error),
+            };
+            this.end_load(frame, id, bytes, outcome);
+        };
+        match self.is_known_new(id, file) {
+            Some(known) => end(self, file, Ok(known)),
+            None => {
+                let (this, file) = (Rc::clone(self), Rc::clone(file));
+                self.executor.spawn(async move {
+                    let known = this.is_new_page(id, &file).await;
+                    end(&this, &file, known);
+                });
+            }
+        }
+    }
+}
