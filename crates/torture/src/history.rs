@@ -54,12 +54,12 @@ mod transaction;
 mod tests;
 
 pub use anomaly::{Anomaly, Phenomenon};
-pub use transaction::{Key, Level, Span, Version};
+pub use transaction::{Key, Level, Moment, Span, Version};
 
 use dependencies::Dependencies;
 use fates::Fates;
 use graph::Graph;
-use transaction::{Act, End, Moment, Transaction};
+use transaction::{Act, End, Transaction};
 
 /// What clients asked for and what they were shown, in the order in which that happened.
 #[derive(Clone, Debug, Default)]
@@ -152,6 +152,18 @@ impl History {
     /// Notes that the transaction was rolled back. One that never asked for its commit counts as such without that.
     pub fn aborted(&mut self, transaction: usize) {
         self.transactions[transaction].end = End::Aborted;
+    }
+
+    /// Notes that a client asked for a rollback at this moment and was told that it is done: what it was shown leaves with it.
+    pub fn rolled_back(&mut self, transaction: usize, asked: Moment) {
+        let at = self.tick();
+        let transaction = &mut self.transactions[transaction];
+        (transaction.asked, transaction.end) = (Some(asked), End::RolledBack(at));
+    }
+
+    /// This moment.
+    pub fn moment(&mut self) -> Moment {
+        self.tick()
     }
 
     /// How many transactions began.

@@ -8,10 +8,12 @@ mod actor;
 mod client;
 mod contention;
 mod everything;
+mod flood;
 mod past;
 mod store;
 
 pub use client::client;
 pub use contention::Contention;
 pub use everything::{load, read};
+pub use flood::flood;
 pub use store::Store;

@@ -287,6 +287,9 @@ async fn work(stage: &Rc<Stage>, database: &Database, random: &mut Random) {
         for number in 0..contention.clients {
             employ(stage, isolation::client(Rc::clone(stage), database.clone(), number));
         }
+        if contention.flood.is_some() {
+            employ(stage, isolation::flood(Rc::clone(stage), database.clone()));
+        }
     }
     let server = if configuration.contention.is_none() { serve(stage, database) } else { None };
     let callers = Rc::new(Cell::new(configuration.debit_clients));

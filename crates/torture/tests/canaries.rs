@@ -86,6 +86,27 @@ fn first_failure_with_sets(canary: Canary, seeds: usize, suits: impl Fn(&Configu
     first_failure_among(canary, suitable);
 }
 
+/// The same, among seeds whose clients have partitions of their own and that suit.
+fn first_failure_with_partitions(canary: Canary, seeds: usize, suits: impl Fn(&Configuration) -> bool) -> Failure {
+    let is_suitable = |seed: &u64| {
+        let configuration = Configuration::draw(*seed, Options::QUICK);
+        configuration.partition_clients > 0 && suits(&configuration)
+    };
+    first_failure_among(canary, (0..).filter(is_suitable).take(seeds))
+}
+
+#[test]
+fn a_commit_of_more_than_the_log_has_left_is_found() {
+    let suits = |drawn: &Configuration| drawn.settings.log.capacity <= 1 << 20;
+    let failure = first_failure_with_partitions(Canary::UnadmittedCommit, 100, suits);
+    assert!(failure.wrong[0].contains("is full"), "{failure}");
+}
+
+#[test]
+fn a_cursor_that_shows_what_its_transaction_has_changed_since_is_found() {
+    first_failure_with_partitions(Canary::StaleCursor, 150, |_| true);
+}
+
 #[test]
 fn a_cluster_that_nobody_verifies_is_found() {
     let is_suitable = |seed: &u64| Configuration::draw(*seed, Options::QUICK).spills;

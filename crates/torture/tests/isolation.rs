@@ -67,6 +67,23 @@ fn an_update_of_what_was_updated_since_the_snapshot_is_found() {
 }
 
 #[test]
+fn a_change_of_what_may_have_changed_since_the_snapshot_is_found() {
+    let suits = |drawn: &Contention| drawn.flood.is_some() && drawn.levels == [Level::Snapshot];
+    first_failure(Canary::UncheckedHorizon, 60, suits);
+}
+
+#[test]
+fn a_victim_that_commits_all_the_same_is_found() {
+    let failure = first_failure(Canary::RevivedVictim, 60, |_| true);
+    assert!(failure.wrong[0].contains("after an error"), "{failure}");
+}
+
+#[test]
+fn a_refusal_told_before_its_reason_is_durable_is_found() {
+    first_failure(Canary::EarlyRefusal, 200, |_| true);
+}
+
+#[test]
 fn a_snapshot_that_moves_on_is_found() {
     let failure = first_failure(Canary::MovingSnapshot, 100, |drawn| drawn.levels == [Level::Snapshot]);
     assert!(failure.wrong[0].starts_with('G'), "{failure}");

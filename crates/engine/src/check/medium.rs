@@ -69,14 +69,16 @@ impl Examiner<'_> {
     }
 
     fn check_stored(&mut self, number: u32, page: &[u8], count: u32, kind: PageKind) {
+        // A load that was cut off leaves pages behind that count for nothing, and may be torn.
+        if number >= count {
+            return;
+        }
         if self.is_dirty(number) {
             // It is about to be replaced, and may be half so at this moment.
             return;
         }
         match header::verify(page, self.id(number)) {
             Err(what) => self.report(number, what),
-            // A load that was cut off leaves pages behind that count for nothing.
-            Ok(_) if number >= count => {}
             Ok(true) => self.check_kind(number, page, kind),
             // Objects that never changed are nowhere; every other page is written before it is used.
             Ok(false) if kind == PageKind::Direct => {}

@@ -86,8 +86,9 @@ impl Reader<'_> {
         }
     }
 
-    fn is_committed(&self) -> bool {
-        self.fates.committed[self.number]
+    /// Whether its client may go by what it was shown.
+    fn is_told(&self) -> bool {
+        self.fates.committed[self.number] || self.transaction.acknowledged().is_some()
     }
 
     /// Whether nobody knows what became of a transaction, but that it is not there.
@@ -144,7 +145,7 @@ impl Reader<'_> {
             Fate::Unknown => self.wrong(Phenomenon::Garbage, told("nobody wrote there")),
             _ if is_own => self.wrong(Phenomenon::Internal, told("itself had not written by then, or not any more")),
             // A commit that a restart has lost was shown to those who were not acknowledged either.
-            Fate::TakenBack if !self.is_committed() && self.is_lost(writer) => {}
+            Fate::TakenBack if !self.is_told() && self.is_lost(writer) => {}
             Fate::TakenBack => self.wrong(Phenomenon::G1a, told("took back or never wrote")),
             Fate::Intermediate => self.wrong(Phenomenon::G1b, told("replaced before it committed")),
             Fate::Installed(position) => {

@@ -76,8 +76,9 @@ impl Fates {
                 fates[installed.version.0 as usize] = Fate::Installed(position);
             }
         }
-        let is_judged =
-            |(number, transaction): (usize, &Transaction)| committed[number] || transaction.end == End::Aborted;
+        let is_judged = |(number, transaction): (usize, &Transaction)| {
+            committed[number] || matches!(transaction.end, End::Aborted | End::RolledBack(_))
+        };
         let judged = history.transactions.iter().enumerate().map(is_judged).collect();
         Fates { committed, judged, orders, doubtful, fates }
     }
@@ -113,7 +114,9 @@ impl Fates {
 fn committed(history: &History) -> Vec<bool> {
     let mut committed: Vec<bool> =
         history.transactions.iter().map(|transaction| matches!(transaction.end, End::Committed(_))).collect();
-    let mut fresh: Vec<usize> = (0..committed.len()).filter(|number| committed[*number]).collect();
+    // A rollback that was acknowledged lets its client go by what it was shown.
+    let is_told = |number: &usize| history.transactions[*number].acknowledged().is_some();
+    let mut fresh: Vec<usize> = (0..committed.len()).filter(is_told).collect();
     while let Some(number) = fresh.pop() {
         for version in history.transactions[number].seen() {
             let Some((writer, _)) = version.0.checked_sub(1).and_then(|index| history.versions.get(index as usize))

@@ -98,6 +98,8 @@ pub enum End {
     Committed(Moment),
     /// It was rolled back.
     Aborted,
+    /// It was rolled back, and the client was told so: what it was shown counts as if it had only read.
+    RolledBack(Moment),
 }
 
 /// One transaction.
@@ -109,7 +111,7 @@ pub struct Transaction {
     /// When it was there.
     pub started: Option<Moment>,
     pub acts: Vec<(Moment, Act)>,
-    /// When its commit was asked for.
+    /// When its commit was asked for, or a rollback that was acknowledged.
     pub asked: Option<Moment>,
     pub end: End,
 }
@@ -133,10 +135,10 @@ impl Transaction {
         self.asked.is_some() && self.end == End::Open
     }
 
-    /// When its acknowledgement came, if it came.
+    /// When the acknowledgement of its end came, if it came.
     pub fn acknowledged(&self) -> Option<Moment> {
         match self.end {
-            End::Committed(at) => Some(at),
+            End::Committed(at) | End::RolledBack(at) => Some(at),
             _ => None,
         }
     }

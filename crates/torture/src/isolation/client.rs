@@ -8,11 +8,15 @@ use crate::abandon::at_most;
 use crate::debit_credit::roll_back;
 use crate::history::{History, Level, Span};
 use crate::stage::{After, Stage};
+use base::time::MILLISECOND_NS;
 use base::{Lsn, Random};
 use engine::catalog::Locking;
-use engine::{Database, Direction, Isolation, Result, Transaction};
+use engine::{Database, Direction, Error, Isolation, Result, Transaction};
 use std::cell::RefMut;
 use std::rc::Rc;
+
+/// For how long one that is patient rests at most, in nanoseconds.
+const PATIENCE_NS_MAX: u64 = 3 * MILLISECOND_NS;
 
 /// One client at work.
 struct Client<'a> {
@@ -20,6 +24,8 @@ struct Client<'a> {
     contention: &'a Contention,
     database: Database,
     random: Random,
+    /// For what is done after an error.
+    afterwards: Random,
     /// Moments that were read: their log positions, and who read first.
     moments: Vec<(Lsn, usize)>,
     /// The age of a transaction that was in others' way and is to be tried again.
@@ -30,7 +36,9 @@ struct Client<'a> {
 pub async fn client(stage: Rc<Stage>, database: Database, number: usize) {
     let Some(contention) = &stage.configuration.contention else { return };
     let random = stage.random(&format!("contention {number}"));
-    let mut client = Client { stage: &stage, contention, database, random, moments: Vec::new(), began: None };
+    let afterwards = stage.random(&format!("contention {number} afterwards"));
+    let (moments, began) = (Vec::new(), None);
+    let mut client = Client { stage: &stage, contention, database, random, afterwards, moments, began };
     for _ in 0..stage.configuration.transactions {
         stage.pause(&mut client.random).await;
         if stage.over.get() || client.run().await == After::Reopen {
@@ -65,16 +73,33 @@ impl Client<'_> {
         };
         self.history().started(number);
         let mut actor = Actor::new(tx, number, Rc::clone(&self.stage.truth));
-        for _ in 0..self.random.between(1, self.contention.acts_max) {
+        // One that grows so old that what it saw is given up, and then only writes.
+        let is_patient = self.contention.flood.is_some() && level == Level::Snapshot && self.afterwards.chance(0.4);
+        // One that looks at a few records and takes back what little it has done.
+        let is_glance = self.afterwards.chance(0.12);
+        let acts = self.random.between(1, if is_glance { 2 } else { self.contention.acts_max });
+        for number in 0..acts {
             self.rest().await;
+            if is_patient && number == 1 {
+                self.stage.executor.sleep_ns(self.afterwards.below(PATIENCE_NS_MAX)).await;
+            }
             if self.stage.over.get() {
                 return After::Reopen;
             }
             let polls = if self.random.chance(0.01) { self.random.between(1, 4) } else { u64::MAX };
-            match at_most(polls, self.act(&mut actor)).await {
+            let act = async {
+                match is_patient && number > 0 {
+                    true => self.write(&mut actor).await,
+                    false => self.act(&mut actor).await,
+                }
+            };
+            match at_most(polls, act).await {
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
                     self.began = error.is_conflict().then(|| actor.tx.began());
+                    if error.is_conflict() && self.afterwards.chance(0.3) {
+                        return self.go_on(actor, &error).await;
+                    }
                     if self.stage.judge(&error, "contention") == After::Reopen {
                         return After::Reopen;
                     }
@@ -83,6 +108,9 @@ impl Client<'_> {
                 // Whether what was abandoned was done, nobody knows.
                 None => return self.undo(actor).await,
             }
+        }
+        if is_glance {
+            return self.turn_away(actor).await;
         }
         self.rest().await;
         if self.random.chance(0.12) { self.undo(actor).await } else { self.commit(actor).await }
@@ -145,8 +173,54 @@ impl Client<'_> {
     }
 
     async fn undo(&mut self, actor: Actor) -> After {
+        if self.afterwards.chance(0.5) {
+            self.history().aborted(actor.number);
+            return if roll_back(self.stage, actor.tx, &mut self.random).await { After::Retry } else { After::Reopen };
+        }
+        self.turn_away(actor).await
+    }
+
+    /// Rolls back and waits for the answer, with which what the transaction was shown leaves.
+    async fn turn_away(&mut self, actor: Actor) -> After {
+        let asked = self.history().moment();
+        match actor.tx.rollback().await {
+            Ok(()) => {
+                self.history().rolled_back(actor.number, asked);
+                After::Retry
+            }
+            Err(error) => {
+                self.stage.judge(&error, "rollback");
+                self.stage.over.set(true);
+                After::Reopen
+            }
+        }
+    }
+
+    /// Goes on with a transaction that was in others' way: nothing of it may be committed.
+    async fn go_on(&mut self, mut actor: Actor, error: &Error) -> After {
         self.history().aborted(actor.number);
-        if roll_back(self.stage, actor.tx, &mut self.random).await { After::Retry } else { After::Reopen }
+        if self.afterwards.chance(0.5) {
+            let written = self.write(&mut actor).await;
+            if written.is_ok() {
+                self.stage.wrong(format!("a transaction goes on after an error: {error}"));
+            }
+        }
+        match actor.tx.commit().await {
+            Ok(()) => self.stage.wrong(format!("a transaction commits after an error: {error}")),
+            Err(_) => return After::Retry,
+        }
+        After::Reopen
+    }
+
+    /// Writes some record without a look at it.
+    async fn write(&mut self, actor: &mut Actor) -> Result<()> {
+        let store = *self.afterwards.choose(&self.contention.stores).expect("there are some");
+        let number = self.afterwards.below(self.contention.keys);
+        let new = New { place: if store == Store::Index { 0 } else { number }, length: 10 };
+        match store {
+            Store::Appended => actor.append(store, new).await,
+            _ => actor.put(store, number, new).await,
+        }
     }
 
     async fn commit(&mut self, actor: Actor) -> After {

@@ -1,4 +1,4 @@
-use super::store::Store;
+use super::store::{Store, set};
 use crate::history::Level;
 use base::Random;
 use base::time::MICROSECOND_NS;
@@ -62,6 +62,38 @@ pub struct Contention {
     pub appended_locking: Locking,
     /// How many of them are on a page; 0 for as many as fit.
     pub appended_per_page: u32,
+    /// What somebody changes of whom nobody takes notice, so that versions take more room than they have.
+    pub flood: Option<Flood>,
+}
+
+/// Changes of many records that nobody else looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct Flood {
+    /// How many records there are.
+    pub records: u64,
+    /// How many of them a transaction changes.
+    pub together: u64,
+    /// Whether they are in a set; in a b-tree otherwise.
+    pub in_set: bool,
+}
+
+impl Flood {
+    /// The name of their partition.
+    pub const NAME: &str = "flood";
+
+    /// Every sixth seed has one: with it, versions may take this many bytes.
+    fn draw(seed: u64) -> Option<(Flood, u64)> {
+        let random = &mut Random::stream(seed, "flood");
+        // The table of the latest versions is swept when it has grown by thousands.
+        let is_wide = random.chance(0.2);
+        let (records, size) = if is_wide {
+            (random.between(4_500, 6_000), 256 << 10)
+        } else {
+            (random.between(200, 1_000), random.between(1, 4) * (8 << 10))
+        };
+        let flood = Flood { records, together: random.between(20, 200), in_set: is_wide || random.chance(0.5) };
+        random.chance(0.17).then_some((flood, size))
+    }
 }
 
 impl Contention {
@@ -87,7 +119,12 @@ impl Contention {
             past: *random.choose(&[0.0, 0.2, 0.5]).expect("there are some"),
             appended_locking: *random.choose(&[Locking::None, Locking::Page, Locking::Record]).expect("three"),
             appended_per_page: *random.choose(&[0, 1, 1, 3]).expect("four"),
+            flood: None,
         };
+        if let Some((flood, size)) = Flood::draw(seed) {
+            drawn.flood = Some(flood);
+            drawn.undo = version::Settings { size, memory: drawn.undo.memory.min(size), ..drawn.undo };
+        }
         if random.chance(0.3) {
             drawn.stores.push(Store::Appended);
         }
@@ -96,7 +133,11 @@ impl Contention {
 
     /// The partitions, in the order of their creation.
     pub fn partitions(&self) -> Vec<PartitionSpec> {
-        self.stores.iter().map(|store| store.spec(self)).collect()
+        let flood = self.flood.map(|flood| match flood.in_set {
+            true => PartitionSpec::new(Flood::NAME, set(), Locking::Record),
+            false => PartitionSpec::b_tree(Flood::NAME),
+        });
+        self.stores.iter().map(|store| store.spec(self)).chain(flood).collect()
     }
 
     /// How the levels are called together.

@@ -54,7 +54,6 @@ impl Store {
 
     /// The partition.
     pub fn spec(self, contention: &Contention) -> PartitionSpec {
-        let set = Organization::Set { arrivals: false, segment_size: SEGMENT_SIZE, reserve_percent: 10 };
         match self {
             Store::Tree => PartitionSpec::b_tree(self.name()),
             Store::Direct => {
@@ -62,9 +61,9 @@ impl Store {
                 let organization = Organization::Direct { objects, blocking_factor, record_size: RECORD_SIZE };
                 PartitionSpec::new(self.name(), organization, contention.locking)
             }
-            Store::Set => PartitionSpec::new(self.name(), set, Locking::Record),
+            Store::Set => PartitionSpec::new(self.name(), set(), Locking::Record),
             Store::Index => {
-                let spec = PartitionSpec::new(self.name(), set, Locking::Record).record(typed());
+                let spec = PartitionSpec::new(self.name(), set(), Locking::Record).record(typed());
                 spec.secondary("by_group", &["group"])
             }
             Store::Appended => {
@@ -124,6 +123,11 @@ impl Store {
             _ => value.len().saturating_sub(8),
         }
     }
+}
+
+/// A set of records with keys.
+pub fn set() -> Organization {
+    Organization::Set { arrivals: false, segment_size: SEGMENT_SIZE, reserve_percent: 10 }
 }
 
 /// The stored key of a record.

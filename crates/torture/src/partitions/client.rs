@@ -158,7 +158,7 @@ impl Client {
         let mut records = self.records(shape);
         let full = Rc::new(shape.with(records.iter().cloned().collect()));
         // A record that does not suit ends the load.
-        let is_spoiled = false;
+        let is_spoiled = shape.kind != Kind::Tree && self.random.chance(0.3);
         if is_spoiled {
             let at = self.random.below(records.len() as u64) as usize;
             records[at].1 = vec![0; 1 << 16].into();
@@ -166,11 +166,7 @@ impl Client {
             with_known(&self.stage, name, |known| known.may_become(Some(Rc::clone(&full))));
         }
         let polls_max = *self.random.choose(&[3, 12, 40]).expect("there are some");
-        let polls = if shape.kind == Kind::Tree && self.random.chance(0.25) {
-            self.random.between(1, polls_max)
-        } else {
-            u64::MAX
-        };
+        let polls = if self.random.chance(0.25) { self.random.between(1, polls_max) } else { u64::MAX };
         match at_most(polls, self.load_all(id, shape.kind, &records)).await {
             Some(Ok(())) if is_spoiled => {
                 self.stage.wrong(format!("'{name}' is loaded with a record that does not suit"));
@@ -186,18 +182,17 @@ impl Client {
                 self.settle(name).await
             }
             Some(Err(error)) => match self.stage.judge(&error, "loading a partition") {
-                After::Retry if shape.kind == Kind::Tree => self.settle(name).await,
-                _ => {
-                    self.stage.over.set(true);
-                    After::Reopen
-                }
+                After::Retry => self.settle(name).await,
+                After::Reopen => After::Reopen,
             },
             None if self.random.chance(0.5) => {
                 self.avoided.insert(name.to_owned());
                 After::Retry
             }
             None => {
-                self.stage.executor.sleep_ns(TAKING_BACK_NS).await;
+                if shape.kind != Kind::Tree {
+                    self.stage.executor.sleep_ns(TAKING_BACK_NS).await;
+                }
                 self.settle(name).await
             }
         }

@@ -9,7 +9,8 @@ use crate::abandon::at_most;
 use crate::debit_credit::roll_back;
 use crate::stage::After;
 use base::PartitionId;
-use engine::{Error, Isolation, Result, Transaction};
+use engine::{Direction, Error, Isolation, Result, Transaction};
+use std::ops::Bound;
 use std::rc::Rc;
 
 /// A partition that a transaction changes.
@@ -57,7 +58,7 @@ impl Client {
             Err(error) => return self.stage.judge(&error, "begin"),
         };
         let capacity = self.stage.configuration.settings.log.capacity;
-        let is_large = false;
+        let is_large = capacity <= 1 << 20 && self.random.chance(0.1);
         let bytes_max = if is_large { self.random.between(capacity / 8, 5 * capacity / 4) } else { u64::MAX };
         let changes_max = if is_large { 300 } else { self.random.between(1, 8) };
         let mut work = Work { changed, written: 0, is_large };
@@ -151,6 +152,9 @@ impl Client {
             }
             return Ok(());
         }
+        if kind == Kind::Tree && !work.is_large && self.random.chance(0.08) {
+            return self.scan(tx, changed).await;
+        }
         let number = match kind {
             Kind::Direct => self.random.below(objects),
             _ => self.random.below(30.max(changed.contents.len() as u64)),
@@ -197,6 +201,45 @@ impl Client {
             }
         }
         Ok(())
+    }
+
+    /// A cursor meets what its own transaction changes before it comes there.
+    async fn scan(&mut self, tx: &mut Transaction, changed: &mut Changed) -> Result<()> {
+        let direction = if self.random.chance(0.5) { Direction::Forward } else { Direction::Backward };
+        let mut cursor = tx.cursor(changed.id, Bound::Unbounded, Bound::Unbounded, direction);
+        let mut last: Option<u64> = None;
+        loop {
+            let expected = match (direction, last) {
+                (Direction::Forward, None) => changed.contents.first_key_value(),
+                (Direction::Backward, None) => changed.contents.last_key_value(),
+                (Direction::Forward, Some(last)) => changed.contents.range(last + 1..).next(),
+                (Direction::Backward, Some(last)) => changed.contents.range(..last).next_back(),
+            };
+            let expected = expected.map(|(number, value)| (stored_key(*number).to_vec(), value.to_vec()));
+            let found = tx.next(&mut cursor).await?;
+            if found != expected {
+                let name = |record: &Option<(Vec<u8>, Vec<u8>)>| {
+                    record.as_ref().map(|(key, value)| (key.clone(), value.len()))
+                };
+                let (found, expected) = (name(&found), name(&expected));
+                self.stage.wrong(format!("a scan of '{}' shows {found:?} in place of {expected:?}", changed.name));
+                return Ok(());
+            }
+            let Some((key, _)) = expected else { return Ok(()) };
+            let number = key.try_into().map_or(0, u64::from_be_bytes);
+            last = Some(number);
+            if self.random.chance(0.3) {
+                let near = (number + self.random.below(7)).saturating_sub(3);
+                let value = changed.shape.value(near, 10, &mut self.random);
+                if self.random.chance(0.5) {
+                    tx.delete(changed.id, &stored_key(near)).await?;
+                    changed.contents.remove(&near);
+                } else if near < 60 {
+                    tx.put(changed.id, &stored_key(near), &value).await?;
+                    changed.contents.insert(near, value);
+                }
+            }
+        }
     }
 
     /// A value for the record of this number: short, or near the limit of a page or a segment, or beyond it.

@@ -1,0 +1,59 @@
+//! A load of a b-tree that is cut off leaves an empty tree, which is sound.
+
+use base::Random;
+use driver::Halt;
+use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer};
+use executor::{Executor, Order};
+use virtual_driver::{FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
+
+fn settings() -> Settings {
+    Settings { buffer: buffer::Settings { frames: 32, page_size: 1024, ..Default::default() }, ..Settings::default() }
+}
+
+/// Runs `work` on a machine whose power goes at this event, if at any.
+fn run<T>(media: &Media, power_cut_at: Option<u64>, work: impl AsyncFnOnce(&Executor) -> T) -> Result<T, Halt> {
+    let faults = Some(FaultPlan { power_cut_at, ..FaultPlan::default() });
+    let mut hardware = Hardware::ideal();
+    hardware.device_mut("disk").atomic_write = 512;
+    let driver = VirtualDriver::new(hardware, Options { faults, ..Options::default() }, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let result = executor.run(work(&executor));
+    executor.stop();
+    result
+}
+
+fn records() -> impl Iterator<Item = ([u8; 8], [u8; 40])> {
+    (0..100_u64).map(|number| (number.to_be_bytes(), [number as u8; 40]))
+}
+
+#[test]
+fn a_load_cut_off_by_the_power_leaves_an_empty_tree_that_is_sound() {
+    let mut left = [0; 2];
+    for event in 1.. {
+        let media = Media::new();
+        let partition = run(&media, None, async |executor| {
+            let database = Database::create(executor, settings()).await?;
+            let tree = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+            database.close().await.map(|()| tree)
+        });
+        let tree = partition.expect("nothing is cut off").expect("nothing fails");
+        let loaded = run(&media, Some(event), async |executor| {
+            let database = Database::open(executor, settings(), "here").await?;
+            database.load_b_tree(tree, records(), |_| {}).await
+        });
+        media.power_cut(&mut Random::stream(event, "load"), &PowerCut { lost: 0.0, torn: 1.0 });
+        let checked = run(&media, None, async |executor| {
+            let database = Database::open(executor, settings(), "here").await?;
+            let report = database.check(|_| {}).await?;
+            assert!(report.is_clean(), "event {event}: {:?}", report.findings);
+            let found = database.transaction(async |tx| tx.get(tree, &7_u64.to_be_bytes()).await).await?;
+            left[usize::from(found.is_some())] += 1;
+            Ok::<(), Error>(())
+        });
+        assert_eq!(checked, Ok(Ok(())), "event {event}");
+        if loaded == Ok(Ok(())) {
+            break;
+        }
+    }
+    assert!(left[0] > 8 && left[1] > 0, "{left:?}");
+}

@@ -1,0 +1,61 @@
+//! A client that changes so many records that versions are given up beside those who read the past.
+
+use super::contention::Flood;
+use super::store::stored_key;
+use crate::debit_credit::roll_back;
+use crate::stage::{After, Stage};
+use base::Random;
+use base::time::MICROSECOND_NS;
+use engine::{Database, Isolation, Result, Transaction};
+use std::rc::Rc;
+
+/// So many changes in a life are enough.
+const CHANGES_MAX: u64 = 6_000;
+
+/// How long a flood rests between two transactions at most, in nanoseconds.
+const REST_NS_MAX: u64 = 50 * MICROSECOND_NS;
+
+/// Changes all records of a flood, again and again.
+pub async fn flood(stage: Rc<Stage>, database: Database) {
+    let Some(flood) = stage.configuration.contention.as_ref().and_then(|contention| contention.flood) else { return };
+    let random = &mut stage.random("flood");
+    let mut changed = 0;
+    // As long as others work.
+    while stage.working.get() > 1 && changed < CHANGES_MAX {
+        for number in (0..flood.records).step_by(flood.together as usize) {
+            if stage.over.get() || change(&stage, &database, flood, number, random).await == After::Reopen {
+                return;
+            }
+            stage.executor.sleep_ns(random.below(REST_NS_MAX)).await;
+        }
+        changed += flood.records;
+    }
+}
+
+/// One transaction.
+async fn change(stage: &Stage, database: &Database, flood: Flood, first: u64, random: &mut Random) -> After {
+    let mut tx = match database.begin_at(Isolation::ReadCommitted).await {
+        Ok(tx) => tx,
+        Err(error) => return stage.judge(&error, "begin"),
+    };
+    match put(&mut tx, flood, first, random).await {
+        Ok(()) => match tx.commit().await {
+            Ok(()) => After::Retry,
+            Err(error) => stage.judge(&error, "commit"),
+        },
+        Err(error) => match stage.judge(&error, "a flood") {
+            After::Retry if roll_back(stage, tx, random).await => After::Retry,
+            _ => After::Reopen,
+        },
+    }
+}
+
+async fn put(tx: &mut Transaction, flood: Flood, first: u64, random: &mut Random) -> Result<()> {
+    let partition = tx.database().partition(Flood::NAME)?;
+    for number in first..flood.records.min(first + flood.together) {
+        let mut value = vec![0; random.between(8, 40) as usize];
+        random.fill(&mut value);
+        tx.put(partition, &stored_key(number), &value).await?;
+    }
+    Ok(())
+}
