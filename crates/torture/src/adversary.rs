@@ -40,6 +40,8 @@ pub struct Scene {
     pub sync_failed: Cell<bool>,
     /// What was hurt on the media, in this life and before.
     pub hurts: RefCell<Vec<Hurt>>,
+    /// How many operations are under way.
+    pub under_way: Cell<usize>,
     /// Whether a device has hung, for a while or for ever.
     pub is_hung: Cell<bool>,
     /// Whether a device hangs for ever that nothing else serves for.
@@ -358,6 +360,7 @@ impl Driver for Adversary {
             self.strike(token, step, &mut flight);
         }
         self.flights.insert(token, flight);
+        self.scene.under_way.set(self.flights.len());
     }
 
     fn cancel(&mut self, token: Token) {
@@ -392,6 +395,7 @@ impl Driver for Adversary {
         if parked == Err(Halt::PowerCut) {
             self.note_cut();
         }
+        self.scene.under_way.set(self.flights.len());
         self.scene.hash.set(self.driver.event_hash());
         self.scene.events.set(self.driver.events());
         parked

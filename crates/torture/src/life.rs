@@ -174,8 +174,11 @@ async fn open(stage: &Stage) -> Option<Database> {
     let created = stage.truth.borrow().created;
     stage.scene.phase.set(if created { Phase::Opening } else { Phase::Creating });
     if let Some(polls) = stage.reopened_after.filter(|_| created) {
-        // What it began is under way when the next one begins.
         at_most(polls, open_or_do_without(stage, &settings)).await;
+        // What it began may still change the media: a driver keeps its directory locked until that has ended.
+        while stage.scene.under_way.get() > 0 {
+            stage.executor.sleep_ns(MILLISECOND_NS).await;
+        }
     }
     let opened = match open_or_do_without(stage, &settings).await {
         Err(Error::NotADatabase { .. } | Error::Unfinished { .. }) if !created => {

@@ -70,7 +70,7 @@ pub struct Plan {
     pub memory: Option<u64>,
     /// When the clock jumps.
     pub jump: Option<Jump>,
-    /// After so many polls the opening is given up, and another one begins while operations of the first are under way.
+    /// After so many polls the opening is given up, and another one begins when what the first had begun has ended.
     pub reopened_after: Option<u64>,
 }
 

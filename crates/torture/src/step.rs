@@ -305,11 +305,11 @@ impl Step {
             FaultKind::Hung => self.hangs(),
             FaultKind::Jump => matches!(self, Step::LogWrite | Step::LogScan | Step::PageRead | Step::PageWrite),
             FaultKind::Flip => self.flips(),
-            FaultKind::Unreadable => self.flips() && !matches!(self, Step::HomeWrite | Step::Staging),
+            FaultKind::Unreadable => self.flips() && self != Step::HomeWrite,
             FaultKind::LostWrite | FaultKind::Misdirected => self.may_vanish(),
             FaultKind::StaleRead => self.may_be_stale(),
             FaultKind::Decay => self.decays(),
-            FaultKind::Rot => self.decays() && !matches!(self, Step::HomeWrite | Step::Staging),
+            FaultKind::Rot => self.decays() && self != Step::HomeWrite,
         }
     }
 }
