@@ -26,7 +26,7 @@ pub struct Current {
     pub copy: u8,
     /// What it lacks is in the log from here on.
     pub begin: u64,
-    /// How many segments of each partition it has; others have none.
+    /// How many segments of each partition it has, in the order of their numbers; others have none.
     pub segments: Vec<(u16, u32)>,
 }
 
@@ -37,7 +37,8 @@ impl Current {
     }
 
     fn segments_of(&self, partition: PartitionId) -> u32 {
-        self.segments.iter().find(|(id, _)| *id == partition.0).map_or(0, |(_, segments)| *segments)
+        let found = self.segments.binary_search_by_key(&partition.0, |(id, _)| *id);
+        found.map_or(0, |at| self.segments[at].1)
     }
 }
 
@@ -58,7 +59,7 @@ pub struct Backup {
 }
 
 /// The name of a partition's file in a copy.
-fn file_name(partition: &Partition, copy: usize) -> String {
+pub(crate) fn file_name(partition: &Partition, copy: usize) -> String {
     format!("{}.backup-{copy}", partition.name)
 }
 
@@ -86,6 +87,18 @@ impl Backup {
         }
         files[number] = Some(Rc::new([first, second]));
         Ok(())
+    }
+
+    /// Takes a set's files out.
+    pub fn detach(&self, partition: PartitionId) {
+        if let Some(files) = self.files.borrow_mut().get_mut(usize::from(partition.0)) {
+            *files = None;
+        }
+    }
+
+    /// Whether there is any set.
+    pub fn has_files(&self) -> bool {
+        self.files.borrow().iter().any(Option::is_some)
     }
 
     fn files(&self, partition: PartitionId) -> Rc<[CopyFile; 2]> {

@@ -5,6 +5,7 @@
 //! double-write area first.
 
 mod cleaner;
+mod detach;
 mod double_write;
 mod file;
 mod fresh;
@@ -161,6 +162,12 @@ impl Buffer {
         Rc::clone(files[usize::from(partition.0)].as_ref().expect("every partition in use is attached"))
     }
 
+    /// The same, or the error that there is no such partition.
+    pub(crate) fn find_file(&self, partition: PartitionId) -> Result<Rc<DataFile>> {
+        let found = self.files.borrow().get(usize::from(partition.0)).cloned().flatten();
+        found.ok_or_else(|| crate::catalog::missing(partition))
+    }
+
     /// Whether the partition's file was attached.
     pub fn is_attached(&self, partition: PartitionId) -> bool {
         self.files.borrow().get(usize::from(partition.0)).is_some_and(Option::is_some)
@@ -274,12 +281,12 @@ impl Buffer {
     }
 
     /// Has a page read, for as long as `turn` lasts at least. False if another task did so meanwhile, or it moved between the
-    /// tiers: then the caller begins again.
+    /// tiers: then the caller begins again. Whenever this waits, the partition may be dropped.
     async fn start_load(self: &Rc<Self>, id: PageId, turn: Bringing) -> Result<bool> {
         if let Some(error) = &*self.broken.borrow() {
             return Err(error.clone());
         }
-        let file = self.file(id.partition);
+        let file = self.find_file(id.partition)?;
         if let Some(error) = file.failure() {
             return Err(error);
         }
@@ -292,11 +299,13 @@ impl Buffer {
         }
         let resident = file.placement().resident;
         let spare = self.frame_for(&file).await?;
+        self.find_file(id.partition)?;
         if self.tier_of(id).is_none() && id.number >= file.written() {
             // A page that stays in memory and never was elsewhere is not missed.
             return Ok(self.format_new(spare.take(), id, &file) && !resident);
         }
         let access = file.access(&self.executor).await;
+        self.find_file(id.partition)?;
         Ok(self.tier_of(id).is_none() && self.read_page(spare, id, &file, access))
     }
 
@@ -438,7 +447,7 @@ impl Buffer {
 
     /// Makes the partition's file longer.
     async fn grow(self: &Rc<Self>, partition: PartitionId) -> Result<()> {
-        let file = self.file(partition);
+        let file = self.find_file(partition)?;
         file.grow(&self.executor).await?;
         self.pool.borrow_mut().set_capacity(partition, file.capacity());
         Ok(())

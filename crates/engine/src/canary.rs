@@ -57,6 +57,12 @@ pub enum Canary {
     NoSalvage,
     /// A page that should be in its file and is not there is taken for one that was never written.
     MissingPageNew,
+    /// A number of a partition that never came to be is given to the next one.
+    ReusedNumber,
+    /// A partition is dropped while transactions use it.
+    HastyDrop,
+    /// The catalog is written anew over what the superblock names.
+    CatalogInPlace,
 }
 
 #[cfg(feature = "canary")]

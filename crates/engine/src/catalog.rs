@@ -1,5 +1,9 @@
 //! What partitions a database has and how each is organized.
 
+mod partitions;
+
+pub(crate) use partitions::{Partitions, missing};
+
 use crate::set::{FieldError, RecordType};
 use crate::{Error, Result, set};
 use base::PartitionId;
@@ -125,7 +129,7 @@ impl Schema {
 pub struct Partition {
     /// Its name, unique in the database.
     pub name: String,
-    /// Its number: its position in the catalog.
+    /// Its number, which no other partition of the database ever has.
     pub id: u16,
     /// Its organization.
     pub organization: Organization,
@@ -171,9 +175,17 @@ impl Partition {
         Error::Field { partition: self.name.clone(), error }
     }
 
-    /// The name of its file.
+    /// The name of its file of pages.
     pub fn file_name(&self) -> String {
         format!("{}.pages", self.name)
+    }
+
+    /// The names of all its files.
+    pub(crate) fn file_names(&self) -> Vec<String> {
+        match self.organization {
+            Organization::Set { .. } => (0..2).map(|copy| crate::backup::file_name(self, copy)).collect(),
+            _ => vec![self.file_name()],
+        }
     }
 
     /// Checks that the name can be a file's and that sizes fit pages of `page_size` bytes.

@@ -82,6 +82,7 @@ impl Database {
     /// ```
     pub async fn check(&self, mut progress: impl FnMut(Progress)) -> Result<Report> {
         self.checkpoint().await?;
+        let _visit = self.visit();
         let partitions = self.partitions();
         let paged = partitions.iter().filter(|partition| partition.set_settings().is_none());
         let total = paged.map(|partition| u64::from(medium::page_count(self, partition.id()))).sum();

@@ -20,6 +20,7 @@ use crate::backup::Current;
 use crate::canary::{self, Canary};
 use crate::catalog::Partition;
 use crate::database::Database;
+use crate::home::Change;
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::Lsn;
@@ -57,6 +58,8 @@ pub struct Checkpointer {
     swept: Cell<Lsn>,
     /// Who checkpoints pages.
     paging: Turn,
+    /// What the next write of the home file says of partitions.
+    changes: RefCell<Vec<Change>>,
     /// Who sweeps over sets.
     pub(crate) sweeping: Turn,
     /// How many wait for a sweep to end.
@@ -80,9 +83,7 @@ const SETS: usize = 1;
 
 /// What the home file is to say anew.
 #[derive(Default)]
-struct News<'a> {
-    /// One more partition.
-    partition: Option<&'a Partition>,
+struct News {
     /// Another copy of the sets' backup.
     backup: Option<Current>,
     /// A log device that was lost.
@@ -97,6 +98,7 @@ impl Checkpointer {
             last_begin: Cell::new(Lsn::ZERO),
             swept: Cell::new(Lsn::ZERO),
             paging: Turn::new(),
+            changes: RefCell::default(),
             sweeping: Turn::new(),
             urgent: Cell::new(0),
             turn: Turn::new(),
@@ -200,7 +202,7 @@ impl Database {
 
     /// Brings the older copy of the sets' backup up to date and lets the home file name it. Nothing if there are no sets. If it
     /// fails, the other copy stays valid, and the next sweep writes what this one has not.
-    async fn checkpoint_sets(&self) -> Result<()> {
+    pub(crate) async fn checkpoint_sets(&self) -> Result<()> {
         let result = self.write_backup().await;
         self.note_end(SETS, &result);
         result
@@ -310,34 +312,44 @@ impl Database {
         }
     }
 
-    /// Makes a new partition one of the database's: durable first, then visible.
-    pub(crate) async fn enter(&self, partition: Partition) -> Result<()> {
-        let database = self.clone();
-        self.0.executor.spawn(async move { database.enter_alone(partition).await }).join().await
+    /// States in the home file what becomes of partitions. If that fails, the next write of the home file states it.
+    ///
+    /// # Errors
+    /// Those of a write of the home file: an opening may find one state or the other.
+    pub(crate) async fn state_catalog(&self, changes: Vec<Change>) -> Result<()> {
+        self.note_catalog(changes);
+        let _turn = self.0.checkpointer.turn.take(&self.0.executor).await;
+        self.store_home(self.pages_begin(), News::default()).await
     }
 
-    async fn enter_alone(&self, partition: Partition) -> Result<()> {
-        let _turn = self.0.checkpointer.turn.take(&self.0.executor).await;
-        self.store_home(self.pages_begin(), News { partition: Some(&partition), ..News::default() }).await?;
+    /// The next write of the home file states what becomes of partitions.
+    pub(crate) fn note_catalog(&self, changes: impl IntoIterator<Item = Change>) {
+        self.0.checkpointer.changes.borrow_mut().extend(changes);
+    }
+
+    /// Makes a new partition one of the database's: durable first, then visible.
+    ///
+    /// # Errors
+    /// As [`Database::state_catalog`].
+    pub(crate) async fn enter(&self, partition: Rc<Partition>) -> Result<()> {
+        self.state_catalog(vec![Change::Enter(partition.id)]).await?;
         self.0.statistics.reserve(usize::from(partition.id) + 1);
-        self.0.partitions.borrow_mut().push(Rc::new(partition));
+        self.0.partitions.borrow_mut().insert(partition);
         background::start_sweeping(self);
         Ok(())
     }
 
     /// Writes the home file. Only one task does so at a time.
-    async fn store_home(&self, redo_start: Lsn, news: News<'_>) -> Result<()> {
+    async fn store_home(&self, redo_start: Lsn, news: News) -> Result<()> {
         let mut contents = self.0.contents.borrow().clone();
         contents.redo_start = redo_start.0;
         contents.log_durable = if self.0.settings.log.durable { self.0.log.durable().0 } else { redo_start.0 };
         contents.next_transaction = self.0.registry.borrow().next();
-        contents.partitions = self.partitions().iter().map(|partition| (**partition).clone()).collect();
-        contents.partitions.extend(news.partition.cloned());
         contents.backup = news.backup.or(contents.backup);
         if let Some(second) = &mut contents.second_log {
             second.lost = news.lost_log.or(second.lost);
         }
-        if contents.backup.is_none() && contents.partitions.iter().any(|found| found.set_settings().is_some()) {
+        if contents.backup.is_none() && self.0.backup.has_files() {
             contents.backup = Some(Current::empty(self.0.log.end()));
         }
         if contents.scan_start() >= self.0.log.opened_at() {
@@ -345,6 +357,7 @@ impl Database {
         }
         self.0.checkpointer.home_unsure.set(true);
         let mut home = self.0.home.take().expect("only one task writes the home file");
+        home.change(self.0.checkpointer.changes.take());
         let result = home.write(&self.0.executor, &contents).await;
         self.0.home.replace(Some(home));
         result?;

@@ -1,6 +1,7 @@
 //! The database: its parts, its partitions, and the synchronous core through which every change of a page goes.
 
 mod attempt;
+mod drop;
 mod growth;
 #[cfg(test)]
 mod last_page;
@@ -10,6 +11,7 @@ mod log_files;
 mod open;
 mod partition;
 
+pub(crate) use drop::Visit;
 pub(crate) use growth::touched_frames;
 pub use open::Settings;
 pub(crate) use open::device;
@@ -17,7 +19,7 @@ pub use partition::PartitionSpec;
 
 use crate::backup::Backup;
 use crate::buffer::Buffer;
-use crate::catalog::Partition;
+use crate::catalog::{Partition, Partitions};
 use crate::checkpoint::Checkpointer;
 use crate::hierarchy::TierReport;
 use crate::home::{Contents, Home, SecondLog};
@@ -104,7 +106,7 @@ pub(crate) struct Inner {
     /// The last commit record.
     pub last_commit: Cell<Lsn>,
     pub registry: RefCell<Registry>,
-    pub partitions: RefCell<Vec<Rc<Partition>>>,
+    pub partitions: RefCell<Partitions>,
     pub home: RefCell<Option<Home>>,
     pub contents: RefCell<Contents>,
     pub statistics: Statistics,
@@ -242,9 +244,9 @@ impl Database {
         &self.0.settings
     }
 
-    /// Every partition, by number.
+    /// Every partition, in the order of their numbers, of which some may lead to none any more ([`Database::describe`]).
     pub fn partitions(&self) -> Vec<Rc<Partition>> {
-        self.0.partitions.borrow().clone()
+        self.0.partitions.borrow().iter().cloned().collect()
     }
 
     /// The partition of this name.
@@ -252,19 +254,15 @@ impl Database {
     /// # Errors
     /// [`Error::NoPartition`].
     pub fn partition(&self, name: &str) -> Result<PartitionId> {
-        let partitions = self.0.partitions.borrow();
-        let found = partitions.iter().find(|partition| partition.name == name);
-        found.map(|partition| partition.id()).ok_or_else(|| Error::NoPartition(name.to_owned()))
+        self.0.partitions.borrow().named(name).ok_or_else(|| Error::NoPartition(name.to_owned()))
     }
 
     /// The partition's description.
     ///
     /// # Errors
-    /// [`Error::NoPartition`] if the number is not one of this database's.
-    pub(crate) fn describe(&self, id: PartitionId) -> Result<Rc<Partition>> {
-        let partitions = self.0.partitions.borrow();
-        let found = partitions.get(usize::from(id.0)).cloned();
-        found.ok_or_else(|| Error::NoPartition(format!("number {}", id.0)))
+    /// [`Error::NoPartition`] if the number is not one of this database's: never was, or its partition was dropped.
+    pub fn describe(&self, id: PartitionId) -> Result<Rc<Partition>> {
+        self.0.partitions.borrow().find(id).cloned()
     }
 
     /// Logs a transaction's update as one record and makes its edits.

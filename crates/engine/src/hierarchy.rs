@@ -20,6 +20,7 @@ mod tiers;
 
 pub use design::{Admission, Design};
 pub use header::Record;
+pub(crate) use slots::Discarded;
 pub use slots::{Filled, Slots, Tier};
 pub use statistics::{Statistics, TierReport};
 pub use tiers::{TierFile, Tiers};

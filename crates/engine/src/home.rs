@@ -1,35 +1,51 @@
-//! The home file: what a database is, what partitions it has, where recovery begins. Two copies, written one after the
-//! other: a power cut tears at most one of them, and later decay of one leaves the other.
+//! The home file (superblock): what a database is, what partitions it has, where recovery begins.
+//!
+//! The file is a sequence of stretches of 64 KiB, each followed by its mirror ([`mirror`]). The first one is the superblock:
 //!
 //! ```text
-//! each copy, at 0 and at 64 KiB:
 //!  0 magic "ENTRESOL"   8 format u32   12 length u32   16 CRC-32C of the rest u32   20 zero u32   24 generation u64
 //! 32 contents (postcard), `length` bytes
 //! ```
+//!
+//! The others hold the catalog, as a journal ([`journal`]) of which the superblock says where it begins and ends. Rules:
+//!
+//! 1. The superblock decides. What it does not name is not there, however whole it is; so the journal is appended first, to
+//!    both copies, and no byte is overwritten that one of the last superblocks may name.
+//! 2. A superblock is written to one copy and made durable, then to the other. The first is never the only whole one, so a
+//!    power cut, a lost write or an unreadable sector leaves one. The greater generation counts.
+//! 3. A write counts when both copies have it. If it fails, either state may be found by the next opening, so whoever wrote
+//!    does nothing that one of them forbids: no file of a partition is removed that one of them has, no log is given up that
+//!    one of them needs, nothing is acknowledged that only one of two lost log devices would have.
+//! 4. What one copy lacks an opening takes from the other one, and writes it there again.
+//! 5. A checkpoint writes the superblock alone, a block or two, however many partitions there are.
+//! 6. A number is given to one partition, for ever: it is durable before anything of that is logged or created.
+
+mod journal;
+mod mirror;
+mod superblock;
+
+pub(crate) use journal::Change;
 
 use crate::backup::Current;
-use crate::catalog::{Partition, Schema};
-use crate::checksum::checksum;
+use crate::catalog::{Partition, Partitions};
 use crate::hierarchy::Record;
 use crate::log::Measured;
 use crate::{Error, Result};
 use base::Lsn;
-use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op};
+use driver::{DeviceId, FaultKind, Op};
 use executor::Executor;
+use journal::Journal;
+use mirror::{BLOCK, COPIES, Mirror, STRETCH};
 use serde::{Deserialize, Serialize};
+use std::rc::Rc;
 
-const MAGIC: &[u8; 8] = b"ENTRESOL";
 /// The format that this release writes and the newest that it reads.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 /// The home file's name: a directory that holds it is a database.
 pub const HOME_FILE: &str = "entresol.home";
-const COPY_SIZE: usize = 64 << 10;
-/// What every device can read at once, in bytes.
-const BLOCK: u64 = 4096;
-const CONTENTS: usize = 32;
 
-/// The contents of the home file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The contents of the home file, but for the partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contents {
     /// The size of every page in bytes.
     pub page_size: u32,
@@ -45,14 +61,10 @@ pub struct Contents {
     pub log_epoch: u32,
     /// Greater than every transaction number in use when this was written.
     pub next_transaction: u64,
-    /// The partitions, at the positions of their numbers.
-    pub partitions: Vec<Partition>,
     /// The tiers that survive power cuts.
     pub tiers: Vec<Record>,
     /// The backup of the memory-resident sets, once there are any.
     pub backup: Option<Current>,
-    /// Numbers of partitions and what their records consist of, as in the file: [`Partition::schema`] says the same.
-    pub schemas: Vec<(u16, Schema)>,
     /// What was measured of the log's device when the database was created, if anything was.
     pub log_measured: Option<Measured>,
     /// The log's second device, if it has one.
@@ -87,9 +99,11 @@ impl Contents {
 
 /// The open home file.
 pub struct Home {
-    file: FileId,
+    mirror: Mirror,
     generation: u64,
-    frame: Option<Frame>,
+    /// The copy of the superblock that is written first: never the only whole one.
+    first: u64,
+    journal: Journal,
 }
 
 impl Home {
@@ -99,9 +113,11 @@ impl Home {
     /// The driver's.
     pub async fn create(executor: &Executor, device: DeviceId, contents: &Contents) -> Result<Home> {
         let (file, _) = executor.open(device, HOME_FILE, true).await?;
-        executor.perform(Op::Resize { file, length: 2 * COPY_SIZE as u64, prewrite: true }).await.result?;
-        let frame = executor.frames(1, COPY_SIZE)?.pop();
-        let mut home = Home { file, generation: 0, frame };
+        let length = 2 * STRETCH;
+        executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
+        let mirror = Mirror::new(executor, file, length)?;
+        // An opening takes a blank first copy for a creation that was cut off.
+        let mut home = Home { mirror, generation: 0, first: 1, journal: Journal::default() };
         home.write(executor, contents).await?;
         Ok(home)
     }
@@ -120,48 +136,88 @@ impl Home {
             }
             Err(fault) => return Err(Error::Input(fault)),
         };
-        let mut frame = executor.frames(1, COPY_SIZE)?.pop();
-        if length < 2 * COPY_SIZE as u64 {
-            let front = (length.min(COPY_SIZE as u64) / BLOCK * BLOCK) as u32;
-            let bytes = read_copy(executor, file, (0, front), &mut frame).await?;
-            let short = || foreign(&format!("its file '{}' is too short", HOME_FILE));
-            return Err(if length % BLOCK == 0 && is_blank(bytes) {
+        let mut mirror = Mirror::new(executor, file, length)?;
+        if length < 2 * STRETCH {
+            let front = mirror.read(executor, 0, (0, length.min(STRETCH) / BLOCK * BLOCK)).await;
+            if let Some(fault) = front.fault {
+                return Err(Error::Input(fault));
+            }
+            return Err(if length % BLOCK == 0 && is_blank(&front.bytes) {
                 Error::Unfinished { path: path.into() }
             } else {
-                short()
+                foreign(&format!("its file '{}' is too short", HOME_FILE))
             });
         }
         // A program that was killed may have left a copy that can be read and is not durable.
-        executor.perform(Op::Sync { file }).await.result?;
-        let mut best: Option<(u64, Contents)> = None;
-        let mut flaw = None;
+        mirror.sync(executor).await?;
+        let mut best: Option<(u64, u64, superblock::Found)> = None;
+        let mut copies = Vec::new();
+        let (mut flaw, mut fault) = (None, None);
         let mut unfinished = false;
-        for copy in 0..2_u64 {
-            let place = (copy * COPY_SIZE as u64, COPY_SIZE as u32);
-            let bytes = read_copy(executor, file, place, &mut frame).await?;
+        for copy in COPIES {
+            let read = mirror.read(executor, copy, (0, STRETCH)).await;
             // The first write of all begins with the other copy, and torn it may show anything there.
-            unfinished |= copy == 0 && is_blank(bytes);
-            match decode(bytes, path) {
-                Ok((generation, contents)) => {
-                    if best.as_ref().is_none_or(|(other, _)| *other < generation) {
-                        best = Some((generation, contents));
+            unfinished |= copy == 0 && read.fault.is_none() && is_blank(&read.bytes);
+            match superblock::decode(&read.bytes, path) {
+                Ok((generation, found)) => {
+                    if best.as_ref().is_none_or(|(_, other, _)| *other < generation) {
+                        best = Some((copy, generation, found));
                     }
                 }
                 // A newer release leaves no copy of an older format behind.
                 Err(error @ Error::NewerFormat { .. }) => flaw = Some(error),
-                Err(error) => flaw = flaw.or(Some(error)),
+                Err(error) => {
+                    flaw = flaw.or(Some(error));
+                    fault = fault.or(read.fault.clone());
+                }
             }
+            copies.push(read);
         }
-        match (best, flaw) {
-            (Some((generation, contents)), _) => Ok((Home { file, generation, frame }, contents)),
-            (None, _) if unfinished => Err(Error::Unfinished { path: path.into() }),
-            (None, flaw) => Err(flaw.unwrap_or_else(|| foreign("it is empty"))),
+        let (copy, generation, found) = match (best, flaw, fault) {
+            (Some(best), _, _) => best,
+            (None, Some(error @ Error::NewerFormat { .. }), _) => return Err(error),
+            (None, _, Some(fault)) => return Err(Error::Input(fault)),
+            (None, _, None) if unfinished => return Err(Error::Unfinished { path: path.into() }),
+            (None, flaw, None) => return Err(flaw.unwrap_or_else(|| foreign("it is empty"))),
+        };
+        let [sound, other] = [copy, 1 - copy].map(|copy| &copies[copy as usize]);
+        if other.fault.is_some() || other.bytes != sound.bytes {
+            // If that fails, one copy serves as before.
+            let _tried = mirror.write(executor, 1 - copy, 0, &sound.bytes).await;
         }
+        let (contents, journal) = match found {
+            superblock::Found::Present(mut contents, span) => {
+                let loaded = Journal::load(executor, &mut mirror, span).await?;
+                let journal = loaded.map_err(|what| foreign(&format!("its file '{HOME_FILE}' is damaged: {what}")))?;
+                contents.backup.iter_mut().for_each(|backup| backup.segments = journal.segments().to_vec());
+                (contents, journal)
+            }
+            superblock::Found::Earlier(contents, partitions) => {
+                let segments = contents.backup.as_ref().map_or_else(Vec::new, |backup| backup.segments.clone());
+                (contents, Journal::of_earlier(partitions, segments))
+            }
+        };
+        Ok((Home { mirror, generation, first: 1 - copy, journal }, contents))
     }
 
     /// How often it was written.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// Every partition of the database, and the number of the next one.
+    pub(crate) fn partitions(&self) -> Partitions {
+        Partitions::new(self.journal.live().cloned(), self.journal.next())
+    }
+
+    /// What may have left files behind: creations that were cut off, and partitions that were dropped.
+    pub(crate) fn leftovers(&self) -> Vec<Rc<Partition>> {
+        self.journal.leftovers().cloned().collect()
+    }
+
+    /// From the next write on the catalog says this, too.
+    pub(crate) fn change(&mut self, changes: impl IntoIterator<Item = Change>) {
+        self.journal.queue(changes);
     }
 
     /// States which tiers there are, unless the file says so already.
@@ -193,142 +249,29 @@ impl Home {
         self.write(executor, contents).await
     }
 
-    /// Replaces the older copy, makes it durable, and then does the same with the other one.
+    /// Appends what is new in the catalog, then replaces the older copy of the superblock, makes it durable, and does the same
+    /// with the other one.
     ///
     /// # Errors
-    /// The driver's (one copy at least is whole), or [`Error::Setting`] if there are more partitions than a copy holds.
+    /// The driver's: one copy at least is whole, and says what this was to say or what was said before.
     pub async fn write(&mut self, executor: &Executor, contents: &Contents) -> Result<()> {
-        let body = encode(contents);
-        if body.len() > COPY_SIZE - CONTENTS {
-            return Err(Error::Setting("the catalog is full; use fewer partitions or shorter names".into()));
+        let segments = contents.backup.as_ref().map_or(&[][..], |backup| &backup.segments);
+        self.journal.queue_segments(segments);
+        self.journal.append(executor, &mut self.mirror).await?;
+        self.generation += 1;
+        let bytes = superblock::encode(self.generation, contents, self.journal.span)?;
+        for copy in [self.first, 1 - self.first] {
+            self.mirror.write(executor, copy, 0, &bytes).await?;
+            self.first = 1 - copy;
         }
-        let generation = self.generation + 1;
-        let mut buffer = self.frame.take().ok_or_else(|| Error::Setting("the home file is being written".into()))?;
-        buffer.fill(0);
-        buffer[..8].copy_from_slice(MAGIC);
-        buffer[8..12].copy_from_slice(&FORMAT.to_le_bytes());
-        buffer[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
-        buffer[24..32].copy_from_slice(&generation.to_le_bytes());
-        buffer[CONTENTS..CONTENTS + body.len()].copy_from_slice(&body);
-        let sum = checksum(&buffer[24..CONTENTS + body.len()]);
-        buffer[16..20].copy_from_slice(&sum.to_le_bytes());
-        for copy in [generation % 2, 1 - generation % 2] {
-            let (offset, length) = (copy * COPY_SIZE as u64, COPY_SIZE as u32);
-            let access = Access::Asynchronous;
-            let op = Op::Write { file: self.file, offset, length, buffer, durable: true, access };
-            let completion = executor.perform(op).await;
-            buffer = completion.buffer.expect("a write gives its buffer back");
-            if let Err(fault) = completion.result {
-                self.frame = Some(buffer);
-                return Err(Error::Input(fault));
-            }
-            self.generation = generation;
-        }
-        self.frame = Some(buffer);
+        self.journal.note_stated();
         Ok(())
     }
-}
-
-/// Reads so many bytes from an offset into the frame.
-async fn read_copy<'a>(
-    executor: &Executor,
-    file: FileId,
-    (offset, length): (u64, u32),
-    frame: &'a mut Option<Frame>,
-) -> Result<&'a [u8]> {
-    let buffer = frame.take().expect("the frame comes back from each read");
-    let op = Op::Read { file, offset, length, buffer, access: Access::Asynchronous };
-    let completion = executor.perform(op).await;
-    let buffer = frame.insert(completion.buffer.expect("a read gives its buffer back"));
-    completion.result?;
-    Ok(&buffer[..length as usize])
 }
 
 fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-fn encode(contents: &Contents) -> Vec<u8> {
-    let schema = |partition: &Partition| Some((partition.id, partition.schema.clone()?));
-    let schemas = contents.partitions.iter().filter_map(schema).collect();
-    let stored = Contents { schemas, ..contents.clone() };
-    postcard::to_stdvec(&stored).expect("plain contents can always be stored")
-}
-
-fn decode(copy: &[u8], path: &str) -> Result<(u64, Contents)> {
-    let foreign = |detail: &str| Error::NotADatabase { path: path.into(), detail: detail.into() };
-    let number = |at: usize| u32::from_le_bytes(copy[at..at + 4].try_into().expect("four bytes"));
-    if &copy[..8] != MAGIC {
-        return Err(foreign(&format!("its file '{}' does not begin with ENTRESOL", HOME_FILE)));
-    }
-    if number(8) > FORMAT {
-        return Err(Error::NewerFormat { path: path.into(), found: number(8), supported: FORMAT });
-    }
-    let damaged = || foreign(&format!("both copies in '{}' are damaged; restore it from a backup", HOME_FILE));
-    let length = number(12) as usize;
-    if length > copy.len() - CONTENTS || checksum(&copy[24..CONTENTS + length]) != number(16) {
-        return Err(damaged());
-    }
-    let generation = u64::from_le_bytes(copy[24..32].try_into().expect("eight bytes"));
-    let mut body = copy[CONTENTS..CONTENTS + length].to_vec();
-    // The first format knew no tiers, the second no sets, the third no schemas, the fourth no
-    // measurement, the fifth no second log: an empty list or nothing.
-    body.extend((number(8)..FORMAT).map(|_| 0));
-    let mut contents: Contents = postcard::from_bytes(&body).map_err(|_| damaged())?;
-    for (partition, schema) in std::mem::take(&mut contents.schemas) {
-        contents.partitions.get_mut(usize::from(partition)).ok_or_else(damaged)?.schema = Some(schema);
-    }
-    Ok((generation, contents))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn contents() -> Contents {
-        Contents {
-            page_size: 8192,
-            log_page_size: 4096,
-            log_device: "flash".into(),
-            redo_start: 4711,
-            log_durable: 5000,
-            log_epoch: 3,
-            next_transaction: 17,
-            partitions: Vec::new(),
-            tiers: Vec::new(),
-            backup: None,
-            schemas: Vec::new(),
-            log_measured: None,
-            second_log: None,
-        }
-    }
-
-    /// A copy of the home file with these contents in this format.
-    fn copy(format: u32, body: &[u8]) -> Vec<u8> {
-        let mut copy = vec![0; COPY_SIZE];
-        copy[..8].copy_from_slice(MAGIC);
-        copy[8..12].copy_from_slice(&format.to_le_bytes());
-        copy[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
-        copy[24..32].copy_from_slice(&9_u64.to_le_bytes());
-        copy[CONTENTS..CONTENTS + body.len()].copy_from_slice(body);
-        let sum = checksum(&copy[24..CONTENTS + body.len()]);
-        copy[16..20].copy_from_slice(&sum.to_le_bytes());
-        copy
-    }
-
-    #[test]
-    fn earlier_formats_are_read_and_later_ones_named() {
-        let body = encode(&contents());
-        for format in 1..=FORMAT {
-            // Each format knew one thing more than the one before, and all these contents lack them.
-            let known = &body[..body.len() - (FORMAT - format) as usize];
-            assert_eq!(decode(&copy(format, known), "old"), Ok((9, contents())), "format {format}");
-        }
-        let newer = decode(&copy(FORMAT + 1, &body), "new").expect_err("not yet known");
-        assert!(matches!(newer, Error::NewerFormat { found, supported: FORMAT, .. } if found == FORMAT + 1), "{newer}");
-        let measured =
-            crate::log::Measured { sync_write_ns: 100, write_then_sync_ns: 130, sync_faster: 1, together_ns: 200 };
-        let found = Contents { log_measured: Some(measured), ..contents() };
-        assert_eq!(decode(&copy(FORMAT, &encode(&found)), "new"), Ok((9, found)));
-    }
-}
+mod tests;

@@ -18,8 +18,8 @@ use crate::page::{Edit, header};
 use crate::statistics::RecoveryReport;
 use crate::transaction::State;
 use crate::undo::UndoList;
-use crate::{Need, Result};
-use base::{Lsn, PageId, TransactionId};
+use crate::{Error, Need, Result};
+use base::{Lsn, PageId, PartitionId, TransactionId};
 use batch::{Batch, Decoded};
 use sets::Lanes;
 use std::collections::{BTreeMap, VecDeque};
@@ -66,7 +66,7 @@ pub async fn redo(database: &Database, sets_begin: Lsn, scan: &mut Scan) -> Resu
         }
         let Some(next) = ahead.pop_front() else { break };
         let decoded = next.join().await??;
-        redo_pages(buffer, &decoded).await?;
+        redo_pages(database, &decoded).await?;
         remainder.note_all(&decoded)?;
         lanes.repeat(decoded).await?;
     }
@@ -76,18 +76,20 @@ pub async fn redo(database: &Database, sets_begin: Lsn, scan: &mut Scan) -> Resu
     Ok(remainder)
 }
 
-/// Whether the page's partition was completely created: the log may hold the beginnings of one that was not.
-fn exists(buffer: &Buffer, page: PageId) -> bool {
-    buffer.is_attached(page.partition)
-}
-
-/// Redoes what a batch's records say of pages, piece by piece.
-async fn redo_pages(buffer: &Rc<Buffer>, decoded: &Decoded) -> Result<()> {
+/// Redoes what a batch's records say of pages, piece by piece. The log may hold changes of partitions that were dropped, or whose
+/// creation was cut off: their numbers were given, and lead to nothing.
+async fn redo_pages(database: &Database, decoded: &Decoded) -> Result<()> {
+    let buffer = &database.0.buffer;
+    let exists = |page: PageId| buffer.is_attached(page.partition);
     for piece in &decoded.pieces {
-        buffer.prefetch(piece.pages.iter().copied().filter(|page| exists(buffer, *page))).await?;
+        buffer.prefetch(piece.pages.iter().copied().filter(|page| exists(*page))).await?;
         for &number in &piece.records {
             let (start, end, record) = decoded.batch.record(number)?;
-            for (sequence, edit) in record.edits().filter(|(_, edit)| exists(buffer, edit.page)) {
+            for (sequence, edit) in record.edits() {
+                if !exists(edit.page) {
+                    database.check_given(edit.page.partition, start)?;
+                    continue;
+                }
                 while let Err(need) = redo_edit(buffer, sequence, &edit, start, end) {
                     let mut pins = Pins::new(buffer);
                     match buffer.satisfy(need, &mut pins).await {
@@ -116,6 +118,17 @@ fn redo_edit(buffer: &Rc<Buffer>, sequence: u64, edit: &Edit<'_>, start: Lsn, en
     }
     pool.edit(frame, &edit.change, start, end);
     Ok(())
+}
+
+impl Database {
+    /// Tells a change of a partition that is no more from damage.
+    fn check_given(&self, partition: PartitionId, lsn: Lsn) -> Result<()> {
+        if self.0.partitions.borrow().was_given(partition) {
+            return Ok(());
+        }
+        let detail = format!("a record changes partition {}, which was never created", partition.0);
+        Err(Error::DamagedLog { lsn, file: "log".into(), detail })
+    }
 }
 
 impl Remainder {
@@ -171,7 +184,8 @@ pub async fn finish(database: &Database, remainder: Remainder) -> Result<()> {
     for (id, unfinished) in remainder.transactions {
         match unfinished.chains {
             Some(chains) => {
-                for (chain, mut page) in chains.into_iter().enumerate() {
+                let exists = |page: &PageId| database.0.buffer.is_attached(page.partition);
+                for (chain, mut page) in chains.into_iter().enumerate().filter(|(_, page)| exists(page)) {
                     database.free_chain(id, chain as u32, &mut page).await?;
                 }
             }

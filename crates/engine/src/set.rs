@@ -267,6 +267,13 @@ impl Sets {
         self.sets[number] = Some(Box::new(Set::new(settings)));
     }
 
+    /// Takes a set out that no transaction has changed, with all its records.
+    pub fn detach(&mut self, partition: PartitionId) {
+        if let Some(set) = self.sets.get_mut(usize::from(partition.0)) {
+            *set = None;
+        }
+    }
+
     #[inline]
     fn set(&self, partition: PartitionId) -> &Set {
         self.sets[usize::from(partition.0)].as_ref().expect("the partition is a set")

@@ -67,6 +67,8 @@ pub struct State {
     rollbacks: u64,
     /// What must be durable before its answer may leave, also one that says no: the commits whose updates it has read.
     dependency: Cell<Lsn>,
+    /// Those that began before it and those after it, as [`Registry`] counts them.
+    group: u8,
     /// Its age for the choice of a deadlock's victim: the number of the first try.
     began: u64,
     /// Long values that it deleted.

@@ -76,7 +76,7 @@ fn a_restart_finds_types_indexes_and_records() {
         let database = Database::open(executor, settings(), "test").await.expect("opens");
         let set = database.partition("things").expect("it exists");
         assert_eq!(database.partitions()[0].schema, None);
-        let schema = database.partitions()[usize::from(set.0)].schema.clone().expect("it was stored");
+        let schema = database.describe(set).expect("it exists").schema.clone().expect("it was stored");
         assert_eq!((schema.record, schema.secondaries.len()), (record(), 2));
         let by_group = database.secondary(set, "by_group").expect("it exists");
         let first = Bound::Included(&[FieldValue::U32(0)][..]);

@@ -93,7 +93,7 @@ pub fn exists(database: &Database) -> bool {
 /// The engine's.
 pub async fn branches(database: &Database, clustered: bool) -> Result<u64> {
     let partition = database.partition(BRANCH)?;
-    let objects = match database.partitions()[usize::from(partition.0)].organization {
+    let objects = match database.describe(partition)?.organization {
         Organization::Direct { objects, .. } => objects,
         Organization::Set { .. } => database.set_records(partition).unwrap_or(0),
         _ => {

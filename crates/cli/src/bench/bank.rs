@@ -93,7 +93,7 @@ fn layout(name: &str, scale: &Scale, configuration: &Configuration) -> Partition
 pub async fn warm(database: &Database, progress: impl Fn(u64, u64)) -> entresol::Result<()> {
     for name in [BRANCH, TELLER, ACCOUNT] {
         let Ok(partition) = database.partition(name) else { continue };
-        let found = &database.partitions()[usize::from(partition.0)];
+        let found = database.describe(partition)?;
         if found.set_settings().is_some() {
             continue;
         }

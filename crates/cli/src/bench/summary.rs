@@ -116,12 +116,14 @@ fn composition(database: &Database, mean_us: f64, transactions: f64) -> Composit
 
 /// What became of the references to each partition.
 fn references(database: &Database) -> BTreeMap<String, References> {
-    let counted = |(partition, seen): (Rc<Partition>, statistics::References)| {
+    let references = database.statistics().references();
+    let counted = |partition: Rc<Partition>| {
+        let seen = references[usize::from(partition.id)];
         let is_paged = partition.set_settings().is_none();
         let second_level_hits = if is_paged { database.buffer().file(partition.id()).cache_hits.get() } else { 0 };
         (partition.name.clone(), References { hits: seen.hits, misses: seen.misses, second_level_hits })
     };
-    database.partitions().into_iter().zip(database.statistics().references()).map(counted).collect()
+    database.partitions().into_iter().map(counted).collect()
 }
 
 /// Transfers of each device, by so many transactions or seconds.

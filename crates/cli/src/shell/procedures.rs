@@ -33,7 +33,7 @@ pub fn list(database: &Database) -> String {
 async fn answer(tx: &mut Transaction, request: &Request) -> Result<String> {
     let Request { partition, key, verb } = request;
     let id = tx.database().partition(partition)?;
-    let found = Rc::clone(&tx.database().partitions()[usize::from(id.0)]);
+    let found = tx.database().describe(id)?;
     let direct = matches!(found.organization, Organization::Direct { .. });
     let number = || {
         let number = key.as_slice().try_into().map(u64::from_be_bytes);

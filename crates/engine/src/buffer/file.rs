@@ -35,6 +35,8 @@ pub struct DataFile {
     pub cache_hits: Cell<u64>,
     placement: Cell<Placement>,
     syncs: Rc<Syncs>,
+    /// Whether its partition was dropped.
+    is_dropped: Cell<bool>,
 }
 
 /// The least and the most that a file grows by at once, in bytes.
@@ -74,6 +76,7 @@ impl DataFile {
             placement: Cell::new(Placement::default()),
             // A program that was killed may have left pages that can be read and are not durable.
             syncs: Syncs::after(u64::from(pages > 0)),
+            is_dropped: Cell::new(false),
         })
     }
 
@@ -144,13 +147,23 @@ impl DataFile {
         self.syncs.note_written();
     }
 
+    /// Its partition was dropped: nobody needs what it holds.
+    pub(super) fn note_dropped(&self) {
+        self.is_dropped.set(true);
+    }
+
     /// Makes every write durable that completed before this call.
     ///
     /// # Errors
     /// The driver's, also if an earlier sync has failed. What became of the writes is then unknown: nobody must rely on the
     /// file's contents any more.
     pub async fn sync(&self, executor: &Executor) -> Result<()> {
-        self.syncs.sync(executor, self.file).await
+        if self.is_dropped.get() {
+            return Ok(());
+        }
+        let result = self.syncs.sync(executor, self.file).await;
+        // Its file may have been removed meanwhile.
+        if self.is_dropped.get() { Ok(()) } else { result }
     }
 
     /// Why the file's contents cannot be relied on, if a sync has failed.

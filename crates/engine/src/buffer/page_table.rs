@@ -1,6 +1,6 @@
 //! Where each page is: a sparse array from page number to frame, one per partition. One memory access and no hashing on a hit.
 
-use base::PageId;
+use base::{PageId, PartitionId};
 
 const CHUNK: usize = 1024;
 const ABSENT: u32 = u32::MAX;
@@ -32,6 +32,13 @@ impl PageTable {
             chunks.resize_with(chunk + 1, || None);
         }
         chunks[chunk].get_or_insert_with(|| Box::new([ABSENT; CHUNK]))[id.number as usize % CHUNK] = frame;
+    }
+
+    /// No page of the partition is in any frame.
+    pub fn forget(&mut self, partition: PartitionId) {
+        if let Some(chunks) = self.partitions.get_mut(usize::from(partition.0)) {
+            *chunks = Vec::new();
+        }
     }
 
     /// The page is in no frame from now on.

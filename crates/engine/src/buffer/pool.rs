@@ -311,6 +311,32 @@ impl Pool {
         self.replacement.remove(frame);
     }
 
+    /// Empties every frame of a partition that nobody uses, changed or not. Whether all are empty.
+    pub fn discard(&mut self, partition: PartitionId) -> bool {
+        let mut is_done = true;
+        for frame in 0..self.slots.len() as u32 {
+            let slot = &mut self.slots[frame as usize];
+            if slot.state == State::Free || slot.page.partition != partition {
+                continue;
+            }
+            if slot.state == State::Loading || slot.pins > 0 || slot.writing {
+                is_done = false;
+                continue;
+            }
+            self.dirty -= usize::from(std::mem::take(&mut slot.dirty));
+            slot.state = State::Free;
+            self.table.remove(slot.page);
+            if frame < self.replaceable {
+                self.replacement.remove(frame);
+            }
+            self.free_list(frame).push(frame);
+        }
+        if is_done {
+            self.table.forget(partition);
+        }
+        is_done
+    }
+
     /// Lends a free frame to the read of `id`.
     pub fn begin_load(&mut self, frame: u32, id: PageId) -> Frame {
         debug_assert!(self.table.get(id).is_none(), "a page is read into one frame only");

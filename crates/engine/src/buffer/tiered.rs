@@ -368,6 +368,8 @@ impl Buffer {
     /// Puts a page that came from a tier into a frame, and keeps it there until those who wait for it have seen it.
     async fn install(self: &Rc<Self>, file: &DataFile, bytes: Frame, turn: Bringing) -> Result<()> {
         let spare = self.frame_for(file).await;
+        // The partition may have been dropped meanwhile.
+        let spare = spare.and_then(|spare| self.find_file(file.partition()).map(|_| spare));
         let placed = spare.map(|spare| self.place(spare.take(), turn.page(), &bytes));
         self.copies.borrow_mut().push(bytes);
         let frame = placed?;
@@ -399,6 +401,7 @@ impl Buffer {
         }
         let spare = self.frame_for(file).await?;
         let access = file.access(&self.executor).await;
+        self.find_file(id.partition)?;
         self.read_page(spare, id, file, access);
         Ok(())
     }

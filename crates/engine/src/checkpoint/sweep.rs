@@ -188,7 +188,7 @@ impl Database {
             self.change(&[]);
         }
         let (copy, begin) = (1 - usize::from(current.copy), self.0.log.end());
-        let partitions = self.partitions();
+        let partitions = self.0.partitions.borrow().kept();
         let sets = || partitions.iter().filter(|found| found.set_settings().is_some());
         let counts: Vec<(PartitionId, u32)> = {
             let mut memory = self.0.sets.borrow_mut();

@@ -13,7 +13,10 @@ impl Database {
     fn named(&self, error: Error) -> Error {
         match error {
             Error::DamagedPage { page, file, detail } if file.is_empty() => {
-                self.0.buffer.file(page.partition).damaged(page, detail)
+                match self.0.buffer.find_file(page.partition) {
+                    Ok(file) => file.damaged(page, detail),
+                    Err(missing) => missing,
+                }
             }
             other => other,
         }

@@ -53,6 +53,7 @@ impl Database {
         mut progress: impl FnMut(u64),
     ) -> Result<()> {
         let name = self.describe(partition)?.name.clone();
+        let _visit = self.visit();
         let is_empty = || {
             let pool = self.0.buffer.pool().borrow();
             let pages = allocator::read(pool.page(PageId::new(partition, 0))?).page_count;
@@ -147,6 +148,8 @@ impl Database {
     /// # Errors
     /// The driver's.
     pub async fn warm(&self, partition: PartitionId, mut progress: impl FnMut(u64)) -> Result<()> {
+        self.describe(partition)?;
+        let _visit = self.visit();
         let pages = self.0.buffer.file(partition).written().min(self.0.buffer.pool().borrow().free_count() as u32);
         for first in (0..pages).step_by(256) {
             let numbers = first..pages.min(first + 256);

@@ -73,6 +73,7 @@ impl Database {
         records: impl IntoIterator<Item = (K, V)>,
         mut progress: impl FnMut(u64),
     ) -> Result<()> {
+        let _visit = self.visit();
         let found = self.describe(partition)?;
         let mut load = self.begin_set_load(&found).await?;
         for (loaded, (key, value)) in (1_u64..).zip(records) {

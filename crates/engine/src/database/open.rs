@@ -4,6 +4,7 @@ use super::growth::Growth;
 use super::{Database, Inner, log_files, partition};
 use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
+use crate::catalog::Partitions;
 use crate::checkpoint::{self, Checkpointer};
 use crate::hierarchy::{self, reconcile};
 use crate::home::{Contents, Home, SecondLog};
@@ -141,9 +142,9 @@ fn stamp(executor: &Executor, position: Lsn, epoch: u32, generation: u64) -> u64
 type Memory = (RefCell<Sets>, Backup);
 
 /// Loads the sets as the complete copy of their backup has them.
-async fn load_sets(executor: &Executor, contents: &Contents) -> Result<Memory> {
+async fn load_sets(executor: &Executor, partitions: &Partitions, contents: &Contents) -> Result<Memory> {
     let (sets, backup) = Memory::default();
-    for partition in &contents.partitions {
+    for partition in partitions.iter() {
         let Some(settings) = partition.set_settings() else { continue };
         sets.borrow_mut().attach(settings);
         backup.attach(executor, partition, false).await?;
@@ -193,16 +194,15 @@ impl Database {
             log_durable: log.durable().0,
             log_epoch: log.epoch(),
             next_transaction: 1,
-            partitions: Vec::new(),
             tiers,
             backup: None,
-            schemas: Vec::new(),
             log_measured: log.measured()[0],
             second_log: SecondLog::wanted(&settings, log.measured().get(1).copied().flatten()),
         };
         let home = Home::create(executor, home_device, &contents).await?;
         let memory = (RefCell::default(), Backup::default());
-        let database = Database::assemble(executor, settings, log, (buffer, memory), Some(home), contents);
+        let parts = (buffer, memory, Partitions::default());
+        let database = Database::assemble(executor, settings, log, parts, Some(home), contents);
         log_files::watch(&database);
         checkpoint::start(&database);
         database.keep_moments();
@@ -239,10 +239,12 @@ impl Database {
         let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
         let began = executor.now();
-        let memory = load_sets(executor, &contents).await?;
+        let partitions = home.partitions();
+        partition::remove_leftovers(executor, (&mut home, &contents), &partitions).await?;
+        let memory = load_sets(executor, &partitions, &contents).await?;
         let load_ns = executor.now().since_ns(began);
         let backup_bytes = memory.0.borrow().memory_bytes();
-        for partition in contents.partitions.iter().filter(|partition| partition.set_settings().is_none()) {
+        for partition in partitions.iter().filter(|partition| partition.set_settings().is_none()) {
             let placement = settings.hierarchy.placement(&partition.name);
             let page_size = settings.buffer.page_size;
             let file = partition::open_file(executor, partition, (page_size, placement), false).await?;
@@ -265,7 +267,7 @@ impl Database {
         let sets_begin = contents.backup.as_ref().map_or(Lsn::MAX, |backup| Lsn(backup.begin));
         let (sets, backup) = memory;
         // Procedures that the log has are run again in a database of their own: the sets are there meanwhile, and no log.
-        let parts = (Rc::clone(&buffer), (sets, Backup::default()));
+        let parts = (Rc::clone(&buffer), (sets, Backup::default()), partitions.clone());
         let repeating = Database::assemble(executor, settings.clone(), scan.idle_log(), parts, None, contents.clone());
         let unfinished = recovery::redo(&repeating, sets_begin, &mut scan).await?;
         let memory = (RefCell::new(repeating.0.sets.take()), backup);
@@ -279,7 +281,8 @@ impl Database {
             log.set_write_buffer(write_buffer);
         }
         buffer.set_log(Rc::clone(&log));
-        let database = Database::assemble(executor, settings, log, (buffer, memory), Some(home), contents);
+        let parts = (buffer, memory, partitions);
+        let database = Database::assemble(executor, settings, log, parts, Some(home), contents);
         log_files::watch(&database);
         recovery::finish(&database, unfinished).await?;
         database.0.recovery.set(RecoveryReport { backup_bytes, load_ns, ..database.recovery() });
@@ -294,14 +297,13 @@ impl Database {
         executor: &Executor,
         settings: Settings,
         log: Rc<Log>,
-        (buffer, (sets, backup)): (Rc<Buffer>, Memory),
+        (buffer, (sets, backup), partitions): (Rc<Buffer>, Memory, Partitions),
         home: Option<Home>,
         contents: Contents,
     ) -> Database {
         let registry = Registry::new(contents.next_transaction);
         let statistics = Statistics::default();
-        statistics.reserve(contents.partitions.len());
-        let partitions = contents.partitions.iter().cloned().map(Rc::new).collect();
+        statistics.reserve(partitions.iter().last().map_or(0, |last| usize::from(last.id) + 1));
         sets.borrow_mut().set_logging(settings.logging);
         let (device, space) = settings.undo_place();
         let undo = temp::Space::new(executor, version::FILE, (device, &space));

@@ -2,8 +2,10 @@
 
 use super::Database;
 use crate::buffer::DataFile;
-use crate::catalog::{Locking, Organization, Partition, Schema};
+use crate::canary::{self, Canary};
+use crate::catalog::{Locking, Organization, Partition, Partitions, Schema};
 use crate::hierarchy::Placement;
+use crate::home::{Change, Contents, Home};
 use crate::organization::{allocator, append, b_tree};
 use crate::page::{Edit, PageKind};
 use crate::set::RecordType;
@@ -11,6 +13,8 @@ use crate::{Error, Result};
 use base::PartitionId;
 use driver::Op;
 use executor::Executor;
+use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// A partition to be created.
 ///
@@ -26,7 +30,7 @@ use executor::Executor;
 /// let organization = Organization::Direct { objects: 1_000, blocking_factor: 100, record_size: 8 };
 /// let counters = database.create_partition(PartitionSpec::new("counters", organization, Locking::Page)).await?;
 /// assert_eq!(database.partition("history")?, history);
-/// assert_eq!(database.partitions()[usize::from(customers.0)].device, "flash");
+/// assert_eq!(database.describe(customers)?.device, "flash");
 /// # assert_ne!(counters, customers);
 /// # Ok(())
 /// # });
@@ -127,10 +131,12 @@ impl PartitionSpec {
 }
 
 impl Database {
-    /// Creates a partition. It is durable when this returns; the creation goes on to its end even if nobody waits for that.
+    /// Creates a partition. It is durable when this returns; the creation goes on to its end even if nobody waits for that. One
+    /// that fails or is cut off leaves nothing behind but its number, which no other partition gets.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the name is taken or the sizes do not fit, or the driver's.
+    /// [`Error::Setting`] if the name is taken, the sizes do not fit, or the database has had 65,536 partitions; or the
+    /// driver's.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -153,40 +159,78 @@ impl Database {
     async fn create_partition_undisturbed(&self, spec: PartitionSpec) -> Result<PartitionId> {
         let inner = &*self.0;
         let _turn = inner.creation.take(&inner.executor).await;
-        if self.partition(&spec.name).is_ok() {
+        if inner.partitions.borrow().is_taken(&spec.name) {
             return Err(Error::Setting(format!("there is a partition '{}' already", spec.name)));
         }
-        let id = u16::try_from(inner.partitions.borrow().len())
-            .map_err(|_| Error::Setting("a database has at most 65,536 partitions".into()))?;
         let schema = spec.schema()?;
         let PartitionSpec { name, organization, locking, device, assumed, .. } = spec;
-        let partition = Partition { name, id, organization, locking, device, assumed, schema };
-        let page_size = inner.settings.buffer.page_size;
-        partition.validate(page_size)?;
-        if let Some(settings) = partition.set_settings() {
-            inner.backup.attach(&inner.executor, &partition, true).await?;
-            inner.sets.borrow_mut().attach(settings);
-            self.enter(partition).await?;
-            return Ok(PartitionId(id));
+        let mut partition = Partition { name, id: 0, organization, locking, device, assumed, schema };
+        partition.validate(inner.settings.buffer.page_size)?;
+        super::open::device(&inner.executor, &partition.device)?;
+        let pages = first_pages(&partition)?;
+        partition.id = inner.partitions.borrow_mut().give_number()?;
+        let partition = Rc::new(partition);
+        self.begin_partition(&partition).await?;
+        if let Err(error) = self.build(&partition, pages).await {
+            self.detach(&partition).await;
+            self.remove_files(&partition).await;
+            return Err(error);
         }
-        remove_leftover(&inner.executor, &partition).await?;
+        if let Err(error) = self.enter(Rc::clone(&partition)).await {
+            self.detach(&partition).await;
+            // The next opening may still find it entered, unless this succeeds: until then its files stay.
+            if self.state_catalog(vec![Change::Drop(partition.id)]).await.is_ok() {
+                self.remove_files(&partition).await;
+            }
+            return Err(error);
+        }
+        Ok(partition.id())
+    }
+
+    /// States that the partition's number is given, before anything of it is made.
+    async fn begin_partition(&self, partition: &Partition) -> Result<()> {
+        let change = Change::Begin(Box::new(partition.clone()), partition.schema.clone());
+        if canary::is_planted(Canary::ReusedNumber) {
+            self.note_catalog([change]);
+            return Ok(());
+        }
+        self.state_catalog(vec![change]).await
+    }
+
+    /// Makes a partition's files, and its first pages.
+    async fn build(&self, partition: &Partition, pages: u32) -> Result<()> {
+        let inner = &*self.0;
+        if let Some(settings) = partition.set_settings() {
+            inner.backup.attach(&inner.executor, partition, true).await?;
+            inner.sets.borrow_mut().attach(settings);
+            return Ok(());
+        }
+        let page_size = inner.settings.buffer.page_size;
+        remove_files(&inner.executor, partition, |_| false).await?;
         let placement = inner.settings.hierarchy.placement(&partition.name);
-        let file = open_file(&inner.executor, &partition, (page_size, placement), true).await?;
-        let first_pages = match organization {
-            Organization::Direct { objects, blocking_factor, .. } => objects.div_ceil(u64::from(blocking_factor)),
-            Organization::Append { .. } => 1,
-            Organization::BTree => 2,
-            Organization::Set { .. } => unreachable!("a set has no pages"),
-        };
-        let pages = u32::try_from(first_pages).map_err(|_| {
-            Error::Setting(format!("partition '{}' would have {first_pages} pages, over 4,294,967,295", partition.name))
-        })?;
+        let file = open_file(&inner.executor, partition, (page_size, placement), true).await?;
         file.reserve(&inner.executor, pages).await?;
-        inner.buffer.attach(PartitionId(id), file);
-        self.format(PartitionId(id), organization, page_size).await?;
-        inner.log.flush(inner.log.end()).await?;
-        self.enter(partition).await?;
-        Ok(PartitionId(id))
+        inner.buffer.attach(partition.id(), file);
+        self.format(partition.id(), partition.organization, page_size).await?;
+        inner.log.flush(inner.log.end()).await
+    }
+
+    /// Takes a partition out of memory that nobody uses.
+    pub(super) async fn detach(&self, partition: &Partition) {
+        let id = partition.id();
+        if partition.set_settings().is_some() {
+            self.0.sets.borrow_mut().detach(id);
+            self.0.backup.detach(id);
+        } else {
+            self.0.buffer.detach(id).await;
+        }
+    }
+
+    /// Removes the files of a partition that no opening will look for. What cannot be removed is by the next opening.
+    pub(super) async fn remove_files(&self, partition: &Partition) {
+        if remove_files(&self.0.executor, partition, |_| false).await.is_ok() {
+            self.note_catalog([Change::Gone(partition.id)]);
+        }
     }
 
     /// Formats the first pages of a partition that allocates pages.
@@ -233,9 +277,47 @@ pub(super) async fn open_file(
     Ok(file)
 }
 
-/// Removes the file of a creation that was cut off.
-async fn remove_leftover(executor: &Executor, partition: &Partition) -> Result<()> {
+/// How many pages a new partition has; 0 for a set.
+fn first_pages(partition: &Partition) -> Result<u32> {
+    let pages = match partition.organization {
+        Organization::Direct { objects, blocking_factor, .. } => objects.div_ceil(u64::from(blocking_factor)),
+        Organization::Append { .. } => 1,
+        Organization::BTree => 2,
+        Organization::Set { .. } => 0,
+    };
+    u32::try_from(pages).map_err(|_| {
+        Error::Setting(format!("partition '{}' would have {pages} pages, over 4,294,967,295", partition.name))
+    })
+}
+
+/// Removes a partition's files but for those that `is_other` claims.
+async fn remove_files(executor: &Executor, partition: &Partition, is_other: impl Fn(&str) -> bool) -> Result<()> {
     let device = super::open::device(executor, &partition.device)?;
-    executor.perform(Op::Remove { device, name: partition.file_name() }).await.result?;
+    for name in partition.file_names().into_iter().filter(|name| !is_other(name)) {
+        executor.perform(Op::Remove { device, name }).await.result?;
+    }
+    Ok(())
+}
+
+/// Removes what creations that were cut off, and drops, have left, once both copies of the home file say so. What cannot be
+/// removed now is by a later opening.
+pub(super) async fn remove_leftovers(
+    executor: &Executor,
+    (home, contents): (&mut Home, &Contents),
+    partitions: &Partitions,
+) -> Result<()> {
+    let leftovers = home.leftovers();
+    if leftovers.is_empty() {
+        return Ok(());
+    }
+    home.write(executor, contents).await?;
+    // Whatever device they name: two may be one directory.
+    let used: BTreeSet<String> = partitions.iter().flat_map(|found| found.file_names()).collect();
+    for leftover in leftovers {
+        let is_other = |name: &str| used.contains(name);
+        if remove_files(executor, &leftover, is_other).await.is_ok() {
+            home.change([Change::Gone(leftover.id)]);
+        }
+    }
     Ok(())
 }

@@ -213,7 +213,7 @@ async fn scan(
                 continue;
             }
             if !buffer.is_attached(id.partition) {
-                // Of a partition whose creation was cut off: another may get its number.
+                // Of a partition that was dropped, or whose creation was cut off.
                 erase(executor, found.file, HEADER_BYTES + u64::from(slot) * page_size as u64, page_size).await?;
                 continue;
             }

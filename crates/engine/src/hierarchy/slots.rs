@@ -57,6 +57,15 @@ pub struct Filled {
     pub superseded: Option<u32>,
 }
 
+/// What became of a dropped partition's slots.
+#[derive(Debug, Default)]
+pub struct Discarded {
+    /// Emptied ones, whose copies were to be written.
+    pub copies: Vec<u32>,
+    /// How many are being written or read.
+    pub rest: usize,
+}
+
 /// The slots. The cache's come first. Invariants, checked by [`Slots::check`]: the directory names the newest copy of each
 /// page; a slot that is pending or being read is never free or taken; what is listed is in the directory; at most one
 /// version of a page is being written to its own device.
@@ -301,6 +310,27 @@ impl Slots {
             assert!(entry.state == State::Kept && !entry.reading, "only a copy that nobody needs is forgotten");
             self.empty(slot);
         }
+    }
+
+    /// Empties every slot of a partition that nothing is under way for.
+    pub fn discard(&mut self, partition: PartitionId) -> Discarded {
+        let mut discarded = Discarded::default();
+        for slot in 0..self.slots.len() as u32 {
+            let entry = &self.slots[slot as usize];
+            if entry.state == State::Free || entry.page.partition != partition || entry.page == NO_PAGE {
+                continue;
+            }
+            match entry.state {
+                State::Kept | State::Failed if !entry.reading => {
+                    if entry.state == State::Failed {
+                        discarded.copies.push(slot);
+                    }
+                    self.empty(slot);
+                }
+                _ => discarded.rest += 1,
+            }
+        }
+        discarded
     }
 
     /// The slot of a copy of this page that its own device lacks, and whether its write there failed.

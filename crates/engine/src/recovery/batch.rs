@@ -3,7 +3,7 @@
 use crate::canary::{self, Canary};
 use crate::log::Scan;
 use crate::log::record::{Body, Record};
-use crate::set::{Malformed, Sorted};
+use crate::set::{Malformed, Repeat, Sorted};
 use crate::{Error, Result};
 use base::{Lsn, PageId, TransactionId};
 use driver::Fault;
@@ -113,6 +113,12 @@ impl Batch {
     pub(super) fn damage(&self, Malformed(at): Malformed) -> Error {
         let number = self.records.partition_point(|(_, _, to)| *to <= at);
         damaged(self.records[number].0, "a commit's changes of sets make no sense")
+    }
+
+    /// Where the record with this change of a set begins in the log.
+    pub(super) fn start_of(&self, change: Repeat) -> Lsn {
+        let number = self.records.partition_point(|(_, _, to)| *to <= change.at());
+        self.records[number].0
     }
 
     /// Begins to decode it beside the engine's thread, for sets whose backup's sweep began at `begin`.

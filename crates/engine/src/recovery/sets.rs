@@ -139,9 +139,12 @@ async fn serve(
 /// Has a set repeat its changes, beside the engine's thread or on it.
 async fn repeat(database: &Database, partition: PartitionId, work: Work, beside: bool) -> Result<()> {
     let (executor, sets) = (&database.0.executor, &database.0.sets);
-    // Without its set, a change belongs to a creation that was cut off before anybody could use it.
-    let Some(mut away) = sets.borrow_mut().send_away(partition) else { return Ok(()) };
     let (batch, mut changes) = work;
+    let found = sets.borrow_mut().send_away(partition);
+    let Some(mut away) = found else {
+        // The set was dropped.
+        return database.check_given(partition, batch.start_of(changes[0]));
+    };
     if beside && away.may_spread(changes.len()) {
         changes = spread(executor, &mut away, &batch, changes).await?;
     }

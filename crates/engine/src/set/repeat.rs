@@ -26,6 +26,13 @@ pub struct Repeat {
     pub(super) at: u32,
 }
 
+impl Repeat {
+    /// Where its redo stands.
+    pub fn at(self) -> usize {
+        self.at as usize
+    }
+}
+
 /// Changes by set, those of each in their order.
 #[derive(Debug, Default)]
 pub struct Sorted(Vec<Vec<Repeat>>);

@@ -1,8 +1,8 @@
 //! What partitions with keys are.
 
+use crate::Result;
 use crate::catalog::{Locking, Organization};
 use crate::database::Database;
-use crate::{Error, Result};
 use base::PartitionId;
 
 /// What a partition with keys is to who changes its records.
@@ -18,13 +18,13 @@ impl Database {
     #[inline]
     pub(crate) fn is_set(&self, partition: PartitionId) -> bool {
         let partitions = self.0.partitions.borrow();
-        matches!(partitions[usize::from(partition.0)].organization, Organization::Set { .. })
+        partitions.get(partition).is_some_and(|found| matches!(found.organization, Organization::Set { .. }))
     }
 
     #[inline]
     pub(super) fn keyed(&self, partition: PartitionId) -> Keyed {
         let partitions = self.0.partitions.borrow();
-        let found = &partitions[usize::from(partition.0)];
+        let Some(found) = partitions.get(partition) else { return Keyed::BTree };
         match found.organization {
             Organization::Set { .. } if found.schema.is_some() => Keyed::TypedSet,
             Organization::Set { .. } => Keyed::Set,
@@ -36,9 +36,7 @@ impl Database {
     #[inline]
     pub(super) fn check_keyed(&self, partition: PartitionId) -> Result<bool> {
         let partitions = self.0.partitions.borrow();
-        let Some(found) = partitions.get(usize::from(partition.0)) else {
-            return Err(Error::NoPartition(format!("number {}", partition.0)));
-        };
+        let found = partitions.find(partition)?;
         if !matches!(found.organization, Organization::BTree | Organization::Set { arrivals: false, .. }) {
             return Err(found.wrong_organization("its records have no keys"));
         }

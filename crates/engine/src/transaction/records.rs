@@ -464,7 +464,7 @@ impl Database {
     fn approach(&self, partition: PartitionId, key: &[u8]) -> Option<PageId> {
         let is_tree = {
             let partitions = self.0.partitions.borrow();
-            partitions.get(usize::from(partition.0)).is_some_and(|found| found.organization == Organization::BTree)
+            partitions.get(partition).is_some_and(|found| found.organization == Organization::BTree)
         };
         if is_tree { b_tree::leaf_of(&*self.0.buffer.pool().borrow(), partition, key).ok() } else { None }
     }

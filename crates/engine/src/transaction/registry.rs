@@ -24,6 +24,10 @@ pub struct Registry {
     /// The oldest log position that an ended transaction left work behind at, for the next restart.
     stranded: Lsn,
     slots: Vec<Slot>,
+    /// Which of two groups those belong to that begin now, and how many of each have not ended: so it can be waited for that
+    /// all have ended that had begun at some moment.
+    group: u8,
+    groups: [usize; 2],
     /// States of ended transactions, each with its owner number, for reuse.
     spare: Vec<Active>,
     /// By age, transactions that the log had no room for, and how many bytes they will be promised when they are run again.
@@ -42,6 +46,8 @@ impl Registry {
             next,
             stranded: Lsn::MAX,
             slots: Vec::new(),
+            group: 0,
+            groups: [0; 2],
             spare: Vec::new(),
             refused: VecDeque::new(),
             stalled: Vec::new(),
@@ -68,12 +74,37 @@ impl Registry {
         });
         state.id = TransactionId(self.next);
         state.began = began.unwrap_or(self.next);
+        state.group = self.enter_group();
         self.next += 1;
         state
     }
 
+    /// Whoever uses partitions outside of transactions is counted, too.
+    pub fn enter_group(&mut self) -> u8 {
+        self.groups[usize::from(self.group)] += 1;
+        self.group
+    }
+
+    /// Ends that.
+    pub fn leave_group(&mut self, group: u8) {
+        self.groups[usize::from(group)] -= 1;
+    }
+
+    /// Whoever begins from here on belongs to another group. False if some of that group have not ended yet.
+    pub fn change_groups(&mut self) -> bool {
+        let is_free = !self.has_earlier();
+        self.group ^= u8::from(is_free);
+        is_free
+    }
+
+    /// Whether any of the group before the present one have not ended.
+    pub fn has_earlier(&self) -> bool {
+        self.groups[usize::from(1 - self.group)] > 0
+    }
+
     /// Removes an ended transaction.
     pub fn end(&mut self, mut state: Active) {
+        self.leave_group(state.group);
         let slot = &mut self.slots[state.owner.0 as usize];
         (slot.first_lsn, slot.waiter, slot.doomed) = (Lsn::MAX, None, false);
         state.clear();

@@ -105,7 +105,8 @@ impl Database {
     }
 
     fn keep_object(&self, owner: Owner, number: usize, (page, offset): (PageId, u16), bytes: &[u8]) {
-        let found = self.describe(page.partition).expect("an update is of a partition that exists");
+        let found = self.0.partitions.borrow().get_or_hidden(page.partition).cloned();
+        let found = found.expect("an update is of a partition that exists");
         let Organization::Direct { blocking_factor, record_size, .. } = found.organization else {
             unreachable!("only objects are changed by pages")
         };
@@ -119,7 +120,7 @@ impl Database {
         // Nobody but who adds a record at the end of a partition can change it, so it needs no lock for that.
         let has_one_writer = {
             let partitions = self.0.partitions.borrow();
-            let found = &partitions[usize::from(record.0.0)];
+            let found = partitions.get_or_hidden(record.0).expect("what is changed exists");
             found.locking != Locking::None
                 || matches!(found.organization, Organization::Append { .. } | Organization::Set { arrivals: true, .. })
         };
@@ -224,7 +225,10 @@ impl Database {
     /// Before a commit that gives long values up: copies those that versions refer to, whose pages are freed soon.
     /// Where one cannot be read, the commit goes on, and snapshots from before it are given up.
     pub(crate) async fn keep_long_values(&self, owner: Owner) {
-        let is_tree = |partition| self.describe(partition).is_ok_and(|found| found.organization == Organization::BTree);
+        let is_tree = |partition| {
+            let partitions = self.0.partitions.borrow();
+            partitions.get_or_hidden(partition).is_some_and(|found| found.organization == Organization::BTree)
+        };
         while self.0.keeps_versions.get() {
             let referred = self.0.versions.borrow().long_value(owner, is_tree);
             let Some((number, partition, length, first)) = referred else { return };

@@ -2,6 +2,7 @@
 //! count as inserted when the load ended: a record that has no older version was not there.
 
 use crate::Database;
+use crate::database::Visit;
 use crate::log::record::Body;
 use base::{Instant, Lsn, PartitionId, TransactionId};
 
@@ -25,6 +26,7 @@ impl Loads {
 
 /// A load that goes on. What it has brought is seen by those who begin to read after its end.
 pub(crate) struct Loading {
+    _visit: Visit,
     database: Database,
     partition: PartitionId,
 }
@@ -33,7 +35,7 @@ impl Database {
     /// A bulk load of a partition begins.
     pub(crate) fn begin_load(&self, partition: PartitionId) -> Loading {
         self.0.versions.borrow_mut().loads.0.push((partition, Lsn::MAX));
-        Loading { database: self.clone(), partition }
+        Loading { _visit: self.visit(), database: self.clone(), partition }
     }
 }
 

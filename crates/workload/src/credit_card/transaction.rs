@@ -14,7 +14,7 @@ pub(super) struct Table {
 impl Table {
     fn of(database: &Database, name: &str) -> Result<Table> {
         let partition = database.partition(name)?;
-        let record = database.partitions()[usize::from(partition.0)].typed()?.record.clone();
+        let record = database.describe(partition)?.typed()?.record.clone();
         Ok(Table { partition, record })
     }
 

@@ -60,7 +60,7 @@ pub(super) enum Access {
 impl Access {
     pub fn of(database: &Database, name: &str) -> Result<Access> {
         let id = database.partition(name)?;
-        match database.partitions()[usize::from(id.0)].organization {
+        match database.describe(id)?.organization {
             Organization::BTree => Ok(Access::Key(id)),
             Organization::Set { arrivals: false, .. } => Ok(Access::Set(id)),
             Organization::Direct { .. } => Ok(Access::Number(id)),

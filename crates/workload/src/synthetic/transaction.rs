@@ -117,7 +117,7 @@ pub(crate) fn record_size(blocking_factor: u32, page_size: u32) -> u32 {
 
 /// The partition, if it is what the model describes.
 fn same(database: &Database, id: PartitionId, partition: &super::Partition) -> Result<PartitionId> {
-    let present = database.partitions()[usize::from(id.0)].organization;
+    let present = database.describe(id)?.organization;
     let (objects, factor) = (partition.objects, partition.blocking_factor);
     match present {
         Organization::Direct { objects: had, blocking_factor, .. } if had == objects && blocking_factor == factor => {

@@ -57,6 +57,8 @@ impl Recorder {
 
     /// The trace of what was committed so far. Partitions that were not referenced are left out.
     ///
+    /// References to partitions that were dropped since are left out.
+    ///
     /// # Errors
     /// [`Problem`] if a type or partition cannot be named in a trace.
     pub fn trace(&self, database: &Database) -> Result<Trace, Problem> {
@@ -66,31 +68,30 @@ impl Recorder {
         for name in &state.types {
             trace.add_type(Type { name: name.clone(), rate_per_s: None })?;
         }
-        let catalog = database.partitions();
-        let mut last_pages = vec![None; catalog.len()];
+        let mut last_pages = BTreeMap::new();
         for (page, _, _) in committed().flat_map(|recording| &recording.references) {
-            let last = &mut last_pages[usize::from(page.partition.0)];
-            *last = (*last).max(Some(page.number));
+            let last = last_pages.entry(page.partition).or_insert(page.number);
+            *last = (*last).max(page.number);
         }
-        let mut numbers = vec![0; catalog.len()];
-        for ((partition, last), number) in catalog.iter().zip(&last_pages).zip(&mut numbers) {
-            let Some(last) = last else { continue };
+        let mut named = BTreeMap::new();
+        for (id, last) in last_pages {
+            let Ok(partition) = database.describe(id) else { continue };
             let blocking_factor = blocking_factor(&partition.organization);
             let objects = match partition.organization {
                 Organization::Direct { objects, .. } => objects,
-                _ => (u64::from(*last) + 1) * u64::from(blocking_factor),
+                _ => (u64::from(last) + 1) * u64::from(blocking_factor),
             };
             let (name, locks) = (partition.name.clone(), partition.locking);
-            *number = trace.add_partition(Partition { name, objects, blocking_factor, locks })?;
+            let number = trace.add_partition(Partition { name, objects, blocking_factor, locks })?;
+            named.insert(id, (number, u64::from(blocking_factor)));
         }
         for recording in committed() {
             trace.begin(recording.kind);
             for (page, slot, write) in &recording.references {
-                let index = usize::from(page.partition.0);
-                let factor = u64::from(blocking_factor(&catalog[index].organization));
+                let Some((partition, factor)) = named.get(&page.partition).copied() else { continue };
                 let slot = if factor == 1 { 0 } else { u64::from(*slot) };
                 let object = u64::from(page.number) * factor + slot;
-                trace.refer(Reference { partition: numbers[index], write: *write, object })?;
+                trace.refer(Reference { partition, write: *write, object })?;
             }
         }
         Ok(trace)

@@ -153,7 +153,7 @@ pub fn organization(partition: &Partition, page_size: u32) -> Organization {
 
 /// The partition, if it has the trace's objects where the trace has them.
 fn fitting(database: &Database, id: PartitionId, partition: &Partition) -> Result<PartitionId> {
-    let present = database.partitions()[usize::from(id.0)].organization;
+    let present = database.describe(id)?.organization;
     let (objects, factor) = (partition.objects, partition.blocking_factor);
     match present {
         Organization::Direct { objects: has, blocking_factor, .. } if has >= objects && blocking_factor == factor => {

@@ -1,0 +1,38 @@
+//! Taking a partition out of the buffer.
+
+use super::Buffer;
+use crate::hierarchy::Discarded;
+use base::PartitionId;
+use std::rc::Rc;
+
+impl Buffer {
+    /// Forgets a partition that nobody uses any more: its pages here and in the tiers, changed or not, and its file. Waits for
+    /// the ends of transfers under way.
+    pub async fn detach(self: &Rc<Self>, partition: PartitionId) {
+        while self.is_attached(partition) && !self.discard(partition) {
+            // Somebody else writes or reads a page: that ends.
+            self.executor.sleep_ns(WAIT_NS).await;
+        }
+        let file = self.files.borrow_mut().get_mut(usize::from(partition.0)).and_then(Option::take);
+        // A checkpoint under way may yet make it durable, which no longer matters.
+        file.inspect(|file| file.note_dropped());
+        self.pool.borrow_mut().set_capacity(partition, 0);
+        self.failures.borrow_mut().retain(|(page, _)| page.partition != partition);
+    }
+
+    /// Empties the frames and slots of a partition that nothing keeps; whether all are empty.
+    fn discard(self: &Rc<Self>, partition: PartitionId) -> bool {
+        let mut is_done = self.pool.borrow_mut().discard(partition);
+        if let Some(tiers) = self.tiers.get() {
+            let Discarded { copies, rest } = tiers.slots.borrow_mut().discard(partition);
+            self.copies.borrow_mut().extend(copies.into_iter().filter_map(|slot| tiers.take_copy(slot)));
+            is_done &= rest == 0;
+        }
+        self.freed.wake_all(&self.executor);
+        self.written.wake_all(&self.executor);
+        is_done
+    }
+}
+
+/// How often it is looked whether transfers have ended, in nanoseconds.
+const WAIT_NS: u64 = 100 * base::time::MICROSECOND_NS;

@@ -1,0 +1,133 @@
+//! The partitions that transactions may use, by number and by name.
+
+use super::Partition;
+use crate::canary::{self, Canary};
+use crate::{Error, Result};
+use base::PartitionId;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The partitions of an open database. Numbers of those that were dropped, or never came to be, lead to nothing.
+#[derive(Clone, Default)]
+pub(crate) struct Partitions {
+    numbered: Vec<Option<Rc<Partition>>>,
+    names: BTreeMap<String, PartitionId>,
+    /// Those that are being dropped: transactions under way may still have changes in them.
+    hidden: Vec<Rc<Partition>>,
+    /// Greater than every number that was given.
+    next: u32,
+}
+
+impl Partitions {
+    /// These partitions, and the number after all that were ever given.
+    pub fn new(all: impl IntoIterator<Item = Rc<Partition>>, next: u32) -> Partitions {
+        let mut partitions = Partitions { next, ..Partitions::default() };
+        all.into_iter().for_each(|partition| partitions.insert(partition));
+        partitions
+    }
+
+    /// A number that no partition ever had.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if there is none left.
+    pub fn give_number(&mut self) -> Result<u16> {
+        if canary::is_planted(Canary::ReusedNumber) {
+            self.next = self.iter().last().map_or(0, |last| u32::from(last.id) + 1);
+        }
+        let why = "a database has at most 65,536 partitions in its life, those counted that were dropped";
+        let given = u16::try_from(self.next).map_err(|_| Error::Setting(why.into()))?;
+        self.next += 1;
+        Ok(given)
+    }
+
+    /// Whether the number was given to a partition at some time.
+    pub fn was_given(&self, id: PartitionId) -> bool {
+        u32::from(id.0) < self.next
+    }
+
+    /// The partition of this number.
+    #[inline]
+    pub fn get(&self, id: PartitionId) -> Option<&Rc<Partition>> {
+        self.numbered.get(usize::from(id.0))?.as_ref()
+    }
+
+    /// The same, or the error that names its number.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`].
+    #[inline]
+    pub fn find(&self, id: PartitionId) -> Result<&Rc<Partition>> {
+        self.get(id).ok_or_else(|| missing(id))
+    }
+
+    /// The number of the partition of this name.
+    pub fn named(&self, name: &str) -> Option<PartitionId> {
+        self.names.get(name).copied().filter(|id| self.get(*id).is_some())
+    }
+
+    /// Whether a partition has this name, be it one that is being dropped.
+    pub fn is_taken(&self, name: &str) -> bool {
+        self.names.contains_key(name)
+    }
+
+    /// Adds a partition.
+    ///
+    /// # Panics
+    /// If its number or its name is another's.
+    pub fn insert(&mut self, partition: Rc<Partition>) {
+        let number = usize::from(partition.id);
+        if self.numbered.len() <= number {
+            self.numbered.resize(number + 1, None);
+        }
+        let named = self.names.insert(partition.name.clone(), partition.id());
+        assert!(named.is_none(), "a name is that of one partition");
+        let numbered = self.numbered[number].replace(partition);
+        assert!(numbered.is_none(), "a number is that of one partition");
+    }
+
+    /// The same, also while it is being dropped.
+    pub fn get_or_hidden(&self, id: PartitionId) -> Option<&Rc<Partition>> {
+        self.get(id).or_else(|| self.hidden.iter().find(|hidden| hidden.id() == id))
+    }
+
+    /// Keeps a partition from whoever begins to use it. Its name stays taken.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`].
+    pub fn hide(&mut self, id: PartitionId) -> Result<Rc<Partition>> {
+        let found = self.find(id)?.clone();
+        self.numbered[usize::from(id.0)] = None;
+        self.hidden.push(Rc::clone(&found));
+        Ok(found)
+    }
+
+    /// Shows a hidden partition again.
+    pub fn show(&mut self, partition: &Rc<Partition>) {
+        self.hidden.retain(|hidden| hidden.id != partition.id);
+        self.numbered[usize::from(partition.id)] = Some(Rc::clone(partition));
+    }
+
+    /// Forgets a hidden partition.
+    pub fn forget(&mut self, partition: &Partition) {
+        self.hidden.retain(|hidden| hidden.id != partition.id);
+        self.names.remove(&partition.name);
+    }
+
+    /// Every partition, by number.
+    pub fn iter(&self) -> impl Iterator<Item = &Rc<Partition>> {
+        self.numbered.iter().flatten()
+    }
+
+    /// Every partition, by number, those included that are being dropped: they are kept as if they were not, until they are.
+    pub fn kept(&self) -> Vec<Rc<Partition>> {
+        let mut kept: Vec<_> = self.iter().chain(&self.hidden).cloned().collect();
+        kept.sort_by_key(|partition| partition.id);
+        kept
+    }
+}
+
+/// The error of a number that leads to no partition.
+#[cold]
+pub(crate) fn missing(id: PartitionId) -> Error {
+    Error::NoPartition(format!("number {}", id.0))
+}

@@ -1,0 +1,126 @@
+//! Dropping partitions.
+//!
+//! 1. The partition is hidden: whoever begins to use it is told that there is none.
+//! 2. Transactions, snapshots and loads that had begun come to their ends. So nothing of it is unfinished in the log.
+//! 3. The log is durable up to those ends, or a restart would take back what was committed, in pages that are no more. A set is
+//!    swept: a restart must not run procedures again that have used it.
+//! 4. The home file no longer has it. That is the moment: a cut before it leaves the whole partition, one after it nothing.
+//! 5. Its pages leave memory and the tiers, its files are removed. What a cut leaves of them the next opening removes.
+//!
+//! What the log, the double-write area and the tiers still hold of it a restart passes over, because its number leads to nothing
+//! and never will to anything else.
+
+use super::Database;
+use crate::canary::{self, Canary};
+use crate::catalog::Partition;
+use crate::home::Change;
+use crate::{Error, Result};
+use base::PartitionId;
+use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
+use std::rc::Rc;
+
+/// How long a drop waits for those who had begun before, in nanoseconds.
+const PATIENCE_NS: u64 = 10 * SECOND_NS;
+/// How often it looks for them at first, and later, in nanoseconds.
+const LOOK_NS: [u64; 2] = [50 * MICROSECOND_NS, 5 * MILLISECOND_NS];
+
+/// Somebody who uses partitions outside of transactions.
+pub(crate) struct Visit {
+    database: Database,
+    group: u8,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.database.0.registry.borrow_mut().leave_group(self.group);
+    }
+}
+
+impl Database {
+    /// No partition is dropped, of those that are there now, before this is.
+    pub(crate) fn visit(&self) -> Visit {
+        Visit { database: self.clone(), group: self.0.registry.borrow_mut().enter_group() }
+    }
+
+    /// Drops a partition with all that is in it. It is gone for good when this returns; its number is never given again, its
+    /// name may be. Whoever begins to use it meanwhile is told [`Error::NoPartition`]; those who had begun before are waited
+    /// for: every transaction, snapshot and load under way, up to ten seconds. The drop goes on to its end even if nobody waits
+    /// for that.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`]; [`Error::PartitionInUse`] if some of those have not ended in ten seconds, one of the caller's own
+    /// among them perhaps: the partition stays then. The log's or the driver's: the partition stays, or, if the home file cannot
+    /// be written at all, is out of reach until the next opening shows what has become of it.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database.drop_partition(notes).await?;
+    /// let read = database.transaction(async |tx| tx.get(notes, b"milk").await).await;
+    /// assert!(matches!(read, Err(Error::NoPartition(_))));
+    /// let again = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// assert_ne!(notes, again);
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn drop_partition(&self, partition: PartitionId) -> Result<()> {
+        self.refuse_while_repeating()?;
+        let database = self.clone();
+        self.0.executor.spawn(async move { database.drop_undisturbed(partition).await }).join().await
+    }
+
+    async fn drop_undisturbed(&self, id: PartitionId) -> Result<()> {
+        let _turn = self.0.creation.take(&self.0.executor).await;
+        let partition = self.0.partitions.borrow_mut().hide(id)?;
+        if let Err(error) = self.prepare_drop(&partition).await {
+            self.0.partitions.borrow_mut().show(&partition);
+            return Err(error);
+        }
+        // A sweep under way has the set's files.
+        let _sweeping = match partition.set_settings() {
+            Some(_) => Some(self.0.checkpointer.sweeping.take(&self.0.executor).await),
+            None => None,
+        };
+        if let Err(error) = self.state_catalog(vec![Change::Drop(partition.id)]).await {
+            // The next opening may find it dropped or not. Nobody may change it before that is settled.
+            if self.state_catalog(vec![Change::Enter(partition.id)]).await.is_ok() {
+                self.0.partitions.borrow_mut().show(&partition);
+            }
+            return Err(error);
+        }
+        self.detach(&partition).await;
+        self.0.partitions.borrow_mut().forget(&partition);
+        self.remove_files(&partition).await;
+        Ok(())
+    }
+
+    /// All that has to be true before the home file may forget a hidden partition.
+    async fn prepare_drop(&self, partition: &Rc<Partition>) -> Result<()> {
+        let inner = &*self.0;
+        let until = inner.executor.now().plus_ns(PATIENCE_NS);
+        let mut wait_ns = LOOK_NS[0];
+        let mut is_told = false;
+        while !canary::is_planted(Canary::HastyDrop) {
+            {
+                let mut registry = inner.registry.borrow_mut();
+                is_told = is_told || registry.change_groups();
+                if is_told && !registry.has_earlier() {
+                    break;
+                }
+            }
+            if inner.executor.now() >= until {
+                return Err(Error::PartitionInUse(partition.name.clone()));
+            }
+            inner.executor.sleep_ns(wait_ns).await;
+            wait_ns = (2 * wait_ns).min(LOOK_NS[1]);
+        }
+        inner.log.flush(inner.log.end()).await?;
+        let begin = inner.contents.borrow().backup.as_ref().map(|backup| backup.begin);
+        if partition.set_settings().is_some() && begin.is_some_and(|begin| begin < inner.last_commit.get().0) {
+            self.checkpoint_sets().await?;
+        }
+        Ok(())
+    }
+}

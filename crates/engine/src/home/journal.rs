@@ -1,0 +1,323 @@
+//! The catalog as the file keeps it: a journal of what became of each number, and now and then all of it anew.
+
+use super::mirror::{BLOCK, COPIES, Copy, Mirror, STRETCH};
+use crate::canary::{self, Canary};
+use crate::catalog::{Partition, Schema};
+use crate::checksum::checksum;
+use crate::{Error, Result};
+use executor::Executor;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+const HEADER: usize = 16;
+/// About how many bytes of changes one entry has where the catalog is written anew.
+const ENTRY_BYTES: usize = 32 << 10;
+/// The journal is written anew when it is so much longer than twice what it says, in bytes.
+const SLACK: u64 = 256 << 10;
+/// Room that each append leaves behind it, so that what a creation begins it can also end.
+const RESERVE: u64 = 4 * BLOCK;
+
+/// A step in the life of a number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Change {
+    /// It was given to this partition, whose files may exist from here on.
+    Begin(Box<Partition>, Option<Schema>),
+    /// Its partition is one of the database's.
+    Enter(u16),
+    /// It is so no longer; its files may still exist.
+    Drop(u16),
+    /// Its files exist no longer.
+    Gone(u16),
+    /// How many segments the sets' backup has of each partition.
+    Segments(Vec<(u16, u32)>),
+    /// Smaller numbers were given out.
+    Next(u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Begun,
+    Live,
+    Dropped,
+}
+
+/// Where the journal lies in the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Span {
+    pub(super) start: u64,
+    pub(super) length: u64,
+    /// The number of its first entry; the next one has the next.
+    pub(super) first: u64,
+    /// How many entries it has.
+    pub(super) entries: u64,
+}
+
+impl Span {
+    fn end(&self) -> u64 {
+        self.start + self.length
+    }
+
+    fn overlaps(&self, (from, to): (u64, u64)) -> bool {
+        self.length > 0 && from < self.end() && self.start < to
+    }
+}
+
+/// The journal.
+#[derive(Default)]
+pub(super) struct Journal {
+    numbers: BTreeMap<u16, (Rc<Partition>, State)>,
+    next: u32,
+    segments: Vec<(u16, u32)>,
+    /// About how many bytes all of it takes.
+    bytes: u64,
+    /// What was appended.
+    pub(super) span: Span,
+    /// What both copies of the superblock name.
+    stated: Span,
+    /// What the next append says.
+    queue: Vec<Change>,
+}
+
+impl Journal {
+    /// The catalog of a database of an earlier format. There a creation that was cut off has left its number to the next one:
+    /// that number is not given out again.
+    pub(super) fn of_earlier(partitions: Vec<Partition>, segments: Vec<(u16, u32)>) -> Journal {
+        let mut journal = Journal { next: partitions.len() as u32 + 1, segments, ..Journal::default() };
+        for partition in partitions {
+            let id = partition.id;
+            journal.apply(begin(&partition));
+            journal.apply(Change::Enter(id));
+        }
+        journal
+    }
+
+    /// Every partition of the database, by number.
+    pub(super) fn live(&self) -> impl Iterator<Item = &Rc<Partition>> {
+        self.of_state(|state| state == State::Live)
+    }
+
+    /// Those that have left files behind, perhaps: their creation was cut off, or they were dropped.
+    pub(super) fn leftovers(&self) -> impl Iterator<Item = &Rc<Partition>> {
+        self.of_state(|state| state != State::Live)
+    }
+
+    fn of_state(&self, wanted: impl Fn(State) -> bool) -> impl Iterator<Item = &Rc<Partition>> {
+        self.numbers.values().filter(move |(_, state)| wanted(*state)).map(|(partition, _)| partition)
+    }
+
+    /// Greater than every number that was given out.
+    pub(super) fn next(&self) -> u32 {
+        self.next
+    }
+
+    pub(super) fn segments(&self) -> &[(u16, u32)] {
+        &self.segments
+    }
+
+    /// Adds changes to what the next append says.
+    pub(super) fn queue(&mut self, changes: impl IntoIterator<Item = Change>) {
+        self.queue.extend(changes);
+    }
+
+    /// States how many segments the backup has, if that is new.
+    pub(super) fn queue_segments(&mut self, segments: &[(u16, u32)]) {
+        let queued = self.queue.iter().rev().find_map(|change| match change {
+            Change::Segments(segments) => Some(&segments[..]),
+            _ => None,
+        });
+        if queued.unwrap_or(&self.segments) != segments {
+            self.queue.push(Change::Segments(segments.to_vec()));
+        }
+    }
+
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Begin(mut partition, schema) => {
+                partition.schema = schema;
+                self.next = self.next.max(u32::from(partition.id) + 1);
+                self.bytes += encoded(&begin(&partition)).len() as u64 + 8;
+                self.numbers.insert(partition.id, (Rc::new(*partition), State::Begun));
+            }
+            Change::Enter(id) => self.set(id, State::Live),
+            Change::Drop(id) => self.set(id, State::Dropped),
+            Change::Gone(id) => {
+                if let Some((partition, _)) = self.numbers.remove(&id) {
+                    self.bytes -= encoded(&begin(&partition)).len() as u64 + 8;
+                }
+            }
+            Change::Segments(segments) => self.segments = segments,
+            Change::Next(next) => self.next = self.next.max(next),
+        }
+    }
+
+    fn set(&mut self, id: u16, state: State) {
+        if let Some(entry) = self.numbers.get_mut(&id) {
+            entry.1 = state;
+        }
+    }
+
+    /// All that is to be known, in changes.
+    fn image(&self) -> Vec<Change> {
+        let mut image = vec![Change::Next(self.next), Change::Segments(self.segments.clone())];
+        for (id, (partition, state)) in &self.numbers {
+            image.push(begin(partition));
+            match state {
+                State::Begun => {}
+                State::Live => image.push(Change::Enter(*id)),
+                State::Dropped => image.push(Change::Drop(*id)),
+            }
+        }
+        image
+    }
+
+    /// Appends what is queued, to both copies, or writes all of it anew where nothing is that a superblock names. Nothing is
+    /// true of it before a superblock names it.
+    ///
+    /// # Errors
+    /// The driver's. What was queued still is, and will be appended by the next call.
+    pub(super) async fn append(&mut self, executor: &Executor, mirror: &mut Mirror) -> Result<()> {
+        if self.queue.is_empty() && self.span.length > 0 {
+            return Ok(());
+        }
+        let entry = sealed(self.span.first + self.span.entries, &self.queue);
+        let length = entry.len() as u64;
+        let (at, to) = (self.span.end(), self.span.end() + length);
+        let of_other = self.stated.start != self.span.start;
+        let is_hindered = self.span.length == 0 || (of_other && self.stated.overlaps((at, to)));
+        let known = 2 * (self.bytes + 8 * self.segments.len() as u64) + SLACK;
+        if is_hindered || (self.span.length + length > known && !of_other) {
+            return self.rewrite(executor, mirror).await;
+        }
+        mirror.reserve(executor, to + RESERVE).await?;
+        for copy in COPIES {
+            mirror.write(executor, copy, at, &entry).await?;
+        }
+        self.span.length += length;
+        self.span.entries += 1;
+        std::mem::take(&mut self.queue).into_iter().for_each(|change| self.apply(change));
+        Ok(())
+    }
+
+    async fn rewrite(&mut self, executor: &Executor, mirror: &mut Mirror) -> Result<()> {
+        let mut anew = Journal { next: self.next, segments: self.segments.clone(), ..Journal::default() };
+        anew.numbers.clone_from(&self.numbers);
+        anew.bytes = self.bytes;
+        self.queue.iter().cloned().for_each(|change| anew.apply(change));
+        let first = self.span.first + self.span.entries;
+        let (mut bytes, mut entries) = (Vec::new(), 0);
+        let (mut batch, mut size) = (Vec::new(), 0);
+        for change in anew.image() {
+            size += encoded(&change).len();
+            batch.push(change);
+            if size >= ENTRY_BYTES {
+                bytes.extend(sealed(first + entries, &batch));
+                (entries, size) = (entries + 1, 0);
+                batch.clear();
+            }
+        }
+        if !batch.is_empty() {
+            bytes.extend(sealed(first + entries, &batch));
+            entries += 1;
+        }
+        let start = self.free_place(bytes.len() as u64);
+        mirror.reserve(executor, start + bytes.len() as u64 + RESERVE).await?;
+        for copy in COPIES {
+            mirror.write(executor, copy, start, &bytes).await?;
+        }
+        anew.span = Span { start, length: bytes.len() as u64, first, entries };
+        anew.stated = self.stated;
+        *self = anew;
+        Ok(())
+    }
+
+    /// Where so many bytes overwrite nothing that counts, with as much room behind them.
+    fn free_place(&self, length: u64) -> u64 {
+        if canary::is_planted(Canary::CatalogInPlace) {
+            return STRETCH;
+        }
+        let places = [STRETCH, self.span.end(), self.stated.end()];
+        let is_free = |start: &u64| {
+            let taken = (*start, start + 2 * length + RESERVE);
+            *start >= STRETCH && !self.span.overlaps(taken) && !self.stated.overlaps(taken)
+        };
+        places.into_iter().filter(is_free).min().expect("behind everything is room")
+    }
+
+    /// Both copies of the superblock name what was appended.
+    pub(super) fn note_stated(&mut self) {
+        self.stated = self.span;
+    }
+
+    /// Reads the journal that the superblock names, each entry from a copy that has it whole, and writes it over the other
+    /// one if that has not.
+    ///
+    /// # Errors
+    /// Words if an entry is whole in neither; [`Error::Input`] if one of them could not be read.
+    pub(super) async fn load(executor: &Executor, mirror: &mut Mirror, span: Span) -> Result<Result<Journal, String>> {
+        let ends = span.start.checked_add(span.length).filter(|end| *end <= mirror.capacity());
+        let aligned = span.start.is_multiple_of(BLOCK) && span.length.is_multiple_of(BLOCK);
+        let (Some(end), true) = (ends, aligned && (span.length == 0 || span.start >= STRETCH)) else {
+            return Ok(Err("its catalog lies outside of it".into()));
+        };
+        let mut copies = Vec::new();
+        for copy in COPIES {
+            copies.push(mirror.read(executor, copy, (span.start, end)).await);
+        }
+        let mut journal = Journal { span, stated: span, ..Journal::default() };
+        let mut at = 0;
+        for number in 0..span.entries {
+            let found = |copy: &Copy| opened(&copy.bytes[at..], span.first + number);
+            let both = [found(&copies[0]), found(&copies[1])];
+            let Some((length, changes)) = both.iter().flatten().next() else {
+                return match copies.into_iter().find_map(|copy| copy.fault) {
+                    Some(fault) => Err(Error::Input(fault)),
+                    None => Ok(Err(format!("both copies of entry {number} of its catalog are damaged"))),
+                };
+            };
+            changes.iter().cloned().for_each(|change| journal.apply(change));
+            let place = at..at + length;
+            for (copy, is_damaged) in COPIES.into_iter().zip(both.each_ref().map(Option::is_none)) {
+                if is_damaged {
+                    let sound = &copies[1 - copy as usize].bytes[place.clone()];
+                    // If it fails, the other copy serves on.
+                    let _tried = mirror.write(executor, copy, span.start + at as u64, sound).await;
+                }
+            }
+            at += length;
+        }
+        Ok(if at as u64 == span.length { Ok(journal) } else { Err("its catalog has another length".into()) })
+    }
+}
+
+fn begin(partition: &Partition) -> Change {
+    Change::Begin(Box::new(partition.clone()), partition.schema.clone())
+}
+
+fn encoded<T: Serialize + ?Sized>(what: &T) -> Vec<u8> {
+    postcard::to_stdvec(what).expect("plain contents can always be stored")
+}
+
+/// An entry: `0 length u32   4 CRC-32C of the rest u32   8 number u64   16 changes`, filled up to whole blocks.
+fn sealed(number: u64, changes: &[Change]) -> Vec<u8> {
+    let body = encoded(changes);
+    let mut entry = vec![0; HEADER];
+    entry[..4].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    entry[8..].copy_from_slice(&number.to_le_bytes());
+    entry.extend(body);
+    let sum = checksum(&entry[8..]);
+    entry[4..8].copy_from_slice(&sum.to_le_bytes());
+    entry.resize(entry.len().next_multiple_of(BLOCK as usize), 0);
+    entry
+}
+
+/// The entry at the front of these bytes and its length, if it is whole and has this number.
+fn opened(bytes: &[u8], number: u64) -> Option<(usize, Vec<Change>)> {
+    let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().expect("four bytes")));
+    let body = (word(0)? as usize).checked_add(HEADER)?;
+    let checked = bytes.get(8..body)?;
+    let whole = checksum(checked) == word(4)? && checked[..8] == number.to_le_bytes();
+    let length = body.next_multiple_of(BLOCK as usize);
+    (whole && length <= bytes.len()).then_some(())?;
+    Some((length, postcard::from_bytes(&checked[8..]).ok()?))
+}

@@ -1,0 +1,183 @@
+//! The superblock's bytes, and those of earlier formats.
+
+use super::journal::Span;
+use super::mirror::{BLOCK, STRETCH};
+use super::{Contents, FORMAT, HOME_FILE, SecondLog};
+use crate::backup::Current;
+use crate::catalog::{Partition, Schema};
+use crate::checksum::checksum;
+use crate::hierarchy::Record;
+use crate::log::Measured;
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+const MAGIC: &[u8; 8] = b"ENTRESOL";
+/// Where the contents begin.
+pub(super) const CONTENTS: usize = 32;
+/// The first format whose catalog is a journal.
+const JOURNAL: u32 = 7;
+
+/// The superblock as it is stored. What a later format adds goes behind the rest.
+#[derive(Serialize, Deserialize)]
+struct Superblock {
+    page_size: u32,
+    log_page_size: u32,
+    log_device: String,
+    redo_start: u64,
+    log_durable: u64,
+    log_epoch: u32,
+    next_transaction: u64,
+    tiers: Vec<Record>,
+    /// The complete copy, and from where the log goes on from it; the catalog has the rest.
+    backup: Option<(u8, u64)>,
+    log_measured: Option<Measured>,
+    second_log: Option<SecondLog>,
+    catalog: Span,
+}
+
+/// The same up to format 6, which had the partitions in it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Earlier {
+    pub(super) page_size: u32,
+    pub(super) log_page_size: u32,
+    pub(super) log_device: String,
+    pub(super) redo_start: u64,
+    pub(super) log_durable: u64,
+    pub(super) log_epoch: u32,
+    pub(super) next_transaction: u64,
+    /// At the positions of their numbers.
+    pub(super) partitions: Vec<Partition>,
+    pub(super) tiers: Vec<Record>,
+    pub(super) backup: Option<Current>,
+    pub(super) schemas: Vec<(u16, Schema)>,
+    pub(super) log_measured: Option<Measured>,
+    pub(super) second_log: Option<SecondLog>,
+}
+
+/// What a copy says.
+#[derive(Debug, PartialEq)]
+pub(super) enum Found {
+    /// Of this format; the backup's segments are in the catalog.
+    Present(Contents, Span),
+    /// Of an earlier one, with its partitions.
+    Earlier(Contents, Vec<Partition>),
+}
+
+/// Whole blocks.
+///
+/// # Errors
+/// [`Error::Setting`] if names of devices are too long for a copy.
+pub(super) fn encode(generation: u64, contents: &Contents, catalog: Span) -> Result<Vec<u8>> {
+    let Contents { page_size, log_page_size, redo_start, log_durable, log_epoch, next_transaction, .. } = *contents;
+    let stored = Superblock {
+        page_size,
+        log_page_size,
+        log_device: contents.log_device.clone(),
+        redo_start,
+        log_durable,
+        log_epoch,
+        next_transaction,
+        tiers: contents.tiers.clone(),
+        backup: contents.backup.as_ref().map(|backup| (backup.copy, backup.begin)),
+        log_measured: contents.log_measured,
+        second_log: contents.second_log.clone(),
+        catalog,
+    };
+    let body = postcard::to_stdvec(&stored).expect("plain contents can always be stored");
+    if body.len() > STRETCH as usize - CONTENTS {
+        return Err(Error::Setting("the names of the log's and the tiers' devices are too long".into()));
+    }
+    let mut bytes = seal(FORMAT, generation, &body);
+    bytes.resize(bytes.len().next_multiple_of(BLOCK as usize), 0);
+    Ok(bytes)
+}
+
+/// The bytes of a copy with this body.
+pub(super) fn seal(format: u32, generation: u64, body: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; CONTENTS];
+    bytes[..8].copy_from_slice(MAGIC);
+    bytes[8..12].copy_from_slice(&format.to_le_bytes());
+    bytes[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    bytes[24..32].copy_from_slice(&generation.to_le_bytes());
+    bytes.extend(body);
+    let sum = checksum(&bytes[24..]);
+    bytes[16..20].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// The generation of a copy and what it says.
+///
+/// # Errors
+/// [`Error::NotADatabase`], [`Error::NewerFormat`].
+pub(super) fn decode(copy: &[u8], path: &str) -> Result<(u64, Found)> {
+    let foreign = |detail: &str| Error::NotADatabase { path: path.into(), detail: detail.into() };
+    let number = |at: usize| u32::from_le_bytes(copy[at..at + 4].try_into().expect("four bytes"));
+    if &copy[..8] != MAGIC {
+        return Err(foreign(&format!("its file '{}' does not begin with ENTRESOL", HOME_FILE)));
+    }
+    let format = number(8);
+    if format > FORMAT {
+        return Err(Error::NewerFormat { path: path.into(), found: format, supported: FORMAT });
+    }
+    let damaged = || foreign(&format!("both copies in '{}' are damaged; restore it from a backup", HOME_FILE));
+    let length = number(12) as usize;
+    if length > copy.len() - CONTENTS || checksum(&copy[24..CONTENTS + length]) != number(16) {
+        return Err(damaged());
+    }
+    let generation = u64::from_le_bytes(copy[24..32].try_into().expect("eight bytes"));
+    let body = &copy[CONTENTS..CONTENTS + length];
+    let found = if format < JOURNAL { earlier(format, body) } else { present(format, body) };
+    found.map(|found| (generation, found)).ok_or_else(damaged)
+}
+
+fn present(format: u32, body: &[u8]) -> Option<Found> {
+    let mut body = body.to_vec();
+    // What a later format than the file's has added is nothing.
+    body.extend((format..FORMAT).map(|_| 0));
+    let found: Superblock = postcard::from_bytes(&body).ok()?;
+    let contents = Contents {
+        page_size: found.page_size,
+        log_page_size: found.log_page_size,
+        log_device: found.log_device,
+        redo_start: found.redo_start,
+        log_durable: found.log_durable,
+        log_epoch: found.log_epoch,
+        next_transaction: found.next_transaction,
+        tiers: found.tiers,
+        backup: found.backup.map(|(copy, begin)| Current { copy, begin, segments: Vec::new() }),
+        log_measured: found.log_measured,
+        second_log: found.second_log,
+    };
+    is_sound(&contents).then_some(Found::Present(contents, found.catalog))
+}
+
+fn earlier(format: u32, body: &[u8]) -> Option<Found> {
+    let mut body = body.to_vec();
+    // The first format knew no tiers, the second no sets, the third no schemas, the fourth no
+    // measurement, the fifth no second log: an empty list or nothing.
+    body.extend((format..JOURNAL - 1).map(|_| 0));
+    let found: Earlier = postcard::from_bytes(&body).ok()?;
+    let mut partitions = found.partitions;
+    for (partition, schema) in found.schemas {
+        partitions.get_mut(usize::from(partition))?.schema = Some(schema);
+    }
+    let is_numbered = (0..).zip(&partitions).all(|(number, partition)| number == u32::from(partition.id));
+    let contents = Contents {
+        page_size: found.page_size,
+        log_page_size: found.log_page_size,
+        log_device: found.log_device,
+        redo_start: found.redo_start,
+        log_durable: found.log_durable,
+        log_epoch: found.log_epoch,
+        next_transaction: found.next_transaction,
+        tiers: found.tiers,
+        backup: found.backup,
+        log_measured: found.log_measured,
+        second_log: found.second_log,
+    };
+    (is_numbered && is_sound(&contents)).then_some(Found::Earlier(contents, partitions))
+}
+
+fn is_sound(contents: &Contents) -> bool {
+    contents.backup.as_ref().is_none_or(|backup| backup.copy < 2)
+}

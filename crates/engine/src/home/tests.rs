@@ -1,0 +1,259 @@
+use super::superblock::{CONTENTS, Earlier, Found, decode, encode, seal};
+use super::*;
+use crate::catalog::{Locking, Organization};
+use base::Random;
+use driver::Halt;
+use executor::Order;
+use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
+
+fn contents() -> Contents {
+    Contents {
+        page_size: 8192,
+        log_page_size: 4096,
+        log_device: "flash".into(),
+        redo_start: 4711,
+        log_durable: 5000,
+        log_epoch: 3,
+        next_transaction: 17,
+        tiers: Vec::new(),
+        backup: None,
+        log_measured: None,
+        second_log: None,
+    }
+}
+
+fn partition(id: u16) -> Partition {
+    let (organization, locking) = (Organization::BTree, Locking::Record);
+    Partition {
+        name: format!("tree-{id}"),
+        id,
+        organization,
+        locking,
+        device: "disk".into(),
+        assumed: false,
+        schema: None,
+    }
+}
+
+/// The body of a superblock of format 6.
+fn earlier(partitions: Vec<Partition>) -> Vec<u8> {
+    let Contents { page_size, log_page_size, log_device, redo_start, log_durable, log_epoch, .. } = contents();
+    let earlier = Earlier {
+        page_size,
+        log_page_size,
+        log_device,
+        redo_start,
+        log_durable,
+        log_epoch,
+        next_transaction: 17,
+        partitions,
+        tiers: Vec::new(),
+        backup: None,
+        schemas: Vec::new(),
+        log_measured: None,
+        second_log: None,
+    };
+    postcard::to_stdvec(&earlier).expect("plain contents can always be stored")
+}
+
+#[test]
+fn earlier_formats_are_read_and_later_ones_named() {
+    let body = earlier(vec![partition(0)]);
+    for format in 1..7 {
+        // Each format knew one thing more than the one before, and all these contents lack them.
+        let known = &body[..body.len() - (6 - format) as usize];
+        let found = Found::Earlier(contents(), vec![partition(0)]);
+        assert_eq!(decode(&seal(format, 9, known), "old"), Ok((9, found)), "format {format}");
+    }
+    let mut bytes = encode(9, &contents(), Default::default()).expect("fits");
+    assert_eq!(bytes.len() as u64, BLOCK, "however many partitions there are");
+    let found = Found::Present(contents(), Default::default());
+    assert_eq!(decode(&bytes, "new"), Ok((9, found)));
+    bytes[8] += 1;
+    let newer = decode(&bytes, "newer").expect_err("not yet known");
+    assert!(matches!(newer, Error::NewerFormat { found, supported: FORMAT, .. } if found == FORMAT + 1), "{newer}");
+    let measured =
+        crate::log::Measured { sync_write_ns: 100, write_then_sync_ns: 130, sync_faster: 1, together_ns: 200 };
+    let found = Contents { log_measured: Some(measured), ..contents() };
+    let bytes = encode(9, &found, Default::default()).expect("fits");
+    assert_eq!(decode(&bytes, "new"), Ok((9, Found::Present(found, Default::default()))));
+    assert!(bytes.len() > CONTENTS);
+}
+
+fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor, DeviceId) -> T) -> T {
+    let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let device = executor.device("disk").expect("the ideal machine has a disk");
+    let result: Result<T, Halt> = executor.run(work(&executor, device));
+    executor.stop();
+    result.expect("the machine goes on")
+}
+
+fn names(home: &Home) -> Vec<String> {
+    home.partitions().iter().map(|partition| partition.name.clone()).collect()
+}
+
+#[test]
+fn a_file_of_an_earlier_format_becomes_one_of_this() {
+    let media = Media::new();
+    run(&media, async |executor, device| {
+        let (file, _) = executor.open(device, HOME_FILE, true).await.expect("creates");
+        let mut mirror = Mirror::new(executor, file, 2 * STRETCH).expect("memory");
+        executor.perform(Op::Resize { file, length: 2 * STRETCH, prewrite: true }).await.result.expect("room");
+        let mut bytes = seal(6, 9, &earlier((0..300).map(partition).collect()));
+        bytes.resize(STRETCH as usize, 0);
+        for copy in COPIES {
+            mirror.write(executor, copy, 0, &bytes).await.expect("writes");
+        }
+        let (mut home, contents) = Home::open(executor, device, "here").await.expect("opens");
+        assert_eq!(names(&home).len(), 300);
+        let number = home.partitions().give_number().expect("there are many");
+        assert_eq!(number, 301, "a creation that was cut off may have had number 300");
+        home.write(executor, &contents).await.expect("writes");
+        let (home, found) = Home::open(executor, device, "here").await.expect("opens");
+        assert_eq!((names(&home).len(), found), (300, contents));
+        assert_eq!(home.partitions().give_number(), Ok(301));
+    });
+}
+
+/// A random history of the catalog against a model, with openings in between, each of which finds a copy of anything damaged or
+/// unreadable.
+#[test]
+fn the_catalog_is_what_was_written_last() {
+    for seed in 0..20 {
+        let mut random = Random::stream(seed, "catalog");
+        let media = Media::new();
+        run(&media, async |executor, device| drop(Home::create(executor, device, &contents()).await.expect("creates")));
+        let (mut live, mut next, mut segments) = (Vec::<u16>::new(), 0_u16, Vec::new());
+        for _ in 0..12 {
+            run(&media, async |executor, device| {
+                let (mut home, mut contents) = Home::open(executor, device, "here").await.expect("opens");
+                let expected: Vec<String> = live.iter().map(|id| partition(*id).name).collect();
+                assert_eq!(names(&home), expected);
+                assert_eq!(u32::from(home.partitions().give_number().expect("there are many")), u32::from(next));
+                assert_eq!(contents.backup.as_ref().map_or(&[][..], |backup| &backup.segments), segments);
+                for _ in 0..random.below(40) {
+                    match random.below(4) {
+                        0 | 1 => {
+                            home.change([Change::Begin(Box::new(partition(next)), None), Change::Enter(next)]);
+                            live.push(next);
+                            next += 1;
+                        }
+                        2 if !live.is_empty() => {
+                            let id = live.remove(random.below(live.len() as u64) as usize);
+                            home.change([Change::Drop(id), Change::Gone(id)]);
+                        }
+                        _ => {
+                            let count = random.below(30_000);
+                            segments = (0..count).map(|id| (id as u16, random.below(1 << 20) as u32)).collect();
+                            let begin = Lsn(random.below(1 << 40));
+                            contents.backup = Some(Current { segments: segments.clone(), ..Current::empty(begin) });
+                        }
+                    }
+                    if random.chance(0.7) {
+                        home.write(executor, &contents).await.expect("writes");
+                    }
+                }
+                home.write(executor, &contents).await.expect("writes");
+            });
+            let length = media.length("disk", HOME_FILE).expect("it is there");
+            assert!(length < 16 << 20, "{length} bytes: what is written anew replaces what was");
+            let copy = random.below(2);
+            for _ in 0..random.below(20) {
+                let place = random.below(length / (2 * STRETCH)) * 2 + copy;
+                let at = place * STRETCH + random.below(STRETCH);
+                if random.chance(0.5) {
+                    media.flip_bit("disk", HOME_FILE, at, 3).expect("flips");
+                } else {
+                    media.make_unreadable("disk", HOME_FILE, at, 1).expect("exists");
+                }
+            }
+        }
+    }
+}
+
+fn enter(number: u16) -> [Change; 2] {
+    [Change::Begin(Box::new(partition(number)), None), Change::Enter(number)]
+}
+
+/// Enters so many partitions, or as many as there are until the catalog is written anew; how many that were.
+fn fill(media: &Media, entries: u16) -> u16 {
+    run(media, async |executor, device| {
+        let mut home = Home::create(executor, device, &contents()).await.expect("creates");
+        for number in 0..entries {
+            let start = home.journal.span.start;
+            home.change(enter(number));
+            home.write(executor, &contents()).await.expect("writes");
+            if home.journal.span.start != start {
+                return number;
+            }
+        }
+        entries
+    })
+}
+
+/// Five partitions more on a machine with these faults; then the power goes. What was acknowledged is there afterwards, and at
+/// most what was tried besides.
+fn survives(prepared: &(u16, Media), faults: FaultPlan, seed: u64) -> bool {
+    let (first, media) = (prepared.0, prepared.1.copy());
+    let (acknowledged, tried) = (std::cell::Cell::new(first), std::cell::Cell::new(first));
+    let driver =
+        VirtualDriver::new(Hardware::ideal(), Options { faults: Some(faults), ..Options::default() }, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let device = executor.device("disk").expect("the ideal machine has a disk");
+    let ended = executor.run(async {
+        let Ok((mut home, contents)) = Home::open(&executor, device, "here").await else { return };
+        for number in first..first + 5 {
+            home.change(enter(number));
+            tried.set(number + 1);
+            if home.write(&executor, &contents).await.is_ok() {
+                acknowledged.set(number + 1);
+            }
+        }
+    });
+    executor.stop();
+    media.power_cut(&mut Random::stream(seed, "home"), &PowerCut { lost: 0.2, torn: 0.6 });
+    run(&media, async |executor, device| {
+        let (home, _) = Home::open(executor, device, "here").await.unwrap_or_else(|error| panic!("{seed}: {error}"));
+        let found = names(&home).len();
+        assert!((usize::from(acknowledged.get())..=usize::from(tried.get())).contains(&found), "{seed}: {found}");
+    });
+    ended.is_ok()
+}
+
+/// A home file whose catalog is written anew in two changes.
+fn nearly_full() -> (u16, Media) {
+    let media = Media::new();
+    (fill(&media, fill(&Media::new(), u16::MAX) - 2), media)
+}
+
+#[test]
+fn a_catalog_that_is_written_anew_is_whole_at_any_moment() {
+    survives_all(&nearly_full());
+}
+
+fn survives_all(prepared: &(u16, Media)) {
+    for event in 1.. {
+        let faults = FaultPlan { power_cut_at: Some(event), ..FaultPlan::default() };
+        if (0..4).fold(false, |_, seed| survives(prepared, faults.clone(), event * 4 + seed)) {
+            break;
+        }
+    }
+    for nth in 1..30 {
+        let failing = |nth| ErrorAt { kind: driver::OpKind::Write, device: None, nth };
+        for other in nth..nth + 4 {
+            let errors = vec![failing(nth), failing(other)];
+            survives(prepared, FaultPlan { errors, ..FaultPlan::default() }, nth);
+        }
+    }
+}
+
+#[cfg(feature = "canary")]
+#[test]
+fn a_catalog_that_is_written_over_what_counts_is_found() {
+    let prepared = nearly_full();
+    crate::canary::plant(Some(crate::canary::Canary::CatalogInPlace));
+    let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| survives_all(&prepared)));
+    crate::canary::plant(None);
+    assert!(found.is_err(), "nothing notices it");
+}

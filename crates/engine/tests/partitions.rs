@@ -1,0 +1,532 @@
+//! Partitions that come to be, or not, and go.
+
+use base::{PartitionId, Random};
+use driver::{Halt, OpKind};
+use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::hierarchy::{self, CacheSettings, Design, WriteBufferSettings};
+use entresol_engine::set::{FieldType, RecordType};
+use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer, checkpoint, log};
+use executor::{Executor, Order};
+use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
+
+fn settings() -> Settings {
+    Settings {
+        buffer: buffer::Settings { frames: 64, page_size: 1024, ..buffer::Settings::default() },
+        log: log::Settings { capacity: 256 << 10, ..log::Settings::default() },
+        log_device: "flash".into(),
+        checkpoint: checkpoint::Policy::OFF,
+        ..Settings::default()
+    }
+}
+
+fn run<T>(media: &Media, faults: FaultPlan, work: impl AsyncFnOnce(&Executor) -> T) -> Result<T, Halt> {
+    let options = Options { faults: Some(faults), ..Options::default() };
+    let driver = VirtualDriver::new(Hardware::ideal(), options, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let result = executor.run(work(&executor));
+    executor.stop();
+    result
+}
+
+fn whole<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
+    run(media, FaultPlan::default(), work).expect("the machine goes on")
+}
+
+fn cut(media: &Media, seed: u64) {
+    media.power_cut(&mut Random::stream(seed, "partitions"), &PowerCut::default());
+}
+
+const KINDS: usize = 4;
+
+/// A partition of this name; `kind` below [`KINDS`] is its organization.
+fn spec(kind: usize, name: &str) -> PartitionSpec {
+    let direct = Organization::Direct { objects: 60, blocking_factor: 10, record_size: 32 };
+    match kind {
+        0 => PartitionSpec::b_tree(name),
+        1 => PartitionSpec::append(name),
+        2 => PartitionSpec::new(name, direct, Locking::Record),
+        _ => PartitionSpec::set(name),
+    }
+}
+
+/// Writes record `number` in a transaction of its own.
+async fn write(database: &Database, (kind, id): (usize, PartitionId), number: u64) -> Result<()> {
+    let value = [number as u8; 32];
+    database
+        .transaction(async |tx| match kind {
+            1 => tx.append(id, &value).await.map(drop),
+            2 => tx.modify_object(id, number, |object| object.copy_from_slice(&value)).await,
+            _ => tx.put(id, &number.to_be_bytes(), &value).await.map(drop),
+        })
+        .await
+}
+
+/// How many of the first `count` records are there.
+async fn count(database: &Database, (kind, id): (usize, PartitionId), count: u64) -> Result<u64> {
+    let mut found = 0;
+    database
+        .transaction(async |tx| {
+            found = 0;
+            if kind == 1 {
+                return tx
+                    .scan_appended(id, |_, _| {
+                        found += 1;
+                        true
+                    })
+                    .await;
+            }
+            for number in 0..count {
+                let is_there = match kind {
+                    2 => tx.read_object(id, number, |object| object == [number as u8; 32]).await?,
+                    _ => tx.get(id, &number.to_be_bytes()).await?.is_some(),
+                };
+                found += u64::from(is_there);
+            }
+            Ok(())
+        })
+        .await?;
+    Ok(found)
+}
+
+/// A database with a tree `first` of ten records, closed. A set's backup has restarts read the log from there on.
+fn prepared() -> Media {
+    let media = Media::new();
+    whole(&media, async |executor| {
+        let database = Database::create(executor, settings()).await?;
+        let first = database.create_partition(spec(0, "first")).await?;
+        for number in 0..10 {
+            write(&database, (0, first), number).await?;
+        }
+        let set = database.create_partition(spec(3, "set")).await?;
+        write(&database, (3, set), 0).await?;
+        database.close().await
+    })
+    .expect("is made");
+    media
+}
+
+/// What must hold once `created` of this kind has ten records, whatever was there before.
+async fn judge(database: &Database, kind: usize, name: &str) -> Result<()> {
+    assert_eq!(count(database, (0, database.partition("first")?), 10).await?, 10);
+    assert_eq!(count(database, (kind, database.partition(name)?), 10).await?, 10);
+    let report = database.check(|_| {}).await?;
+    assert!(report.is_clean(), "{:?}", report.findings);
+    Ok(())
+}
+
+#[test]
+fn a_creation_that_fails_leaves_nothing_but_its_number() {
+    let media = prepared();
+    let mut failed = 0;
+    for (kind, operation) in (0..KINDS).flat_map(|kind| [(kind, OpKind::Write), (kind, OpKind::Sync)]) {
+        for nth in 1..40 {
+            let media = media.copy();
+            let errors = vec![ErrorAt { kind: operation, device: Some("disk".into()), nth }];
+            let other = (kind + 1 + nth as usize % 3) % KINDS;
+            let worked = run(&media, FaultPlan { errors, ..FaultPlan::default() }, async |executor| {
+                let Ok(database) = Database::open(executor, settings(), "here").await else { return Ok(false) };
+                let Err(_) = database.create_partition(spec(kind, "dead")).await else { return Ok(false) };
+                assert!(database.partition("dead").is_err());
+                assert_eq!(strangers(&media, &database), [""; 0]);
+                let id = database.create_partition(spec(other, "alive")).await?;
+                let again = database.create_partition(spec(kind, "dead")).await?;
+                write(&database, (kind, again), 0).await?;
+                database.drop_partition(again).await?;
+                for number in 0..5 {
+                    write(&database, (other, id), number).await?;
+                }
+                database.checkpoint().await?;
+                for number in 5..10 {
+                    write(&database, (other, id), number).await?;
+                }
+                Ok::<_, Error>(true)
+            });
+            let worked = worked.expect("the machine goes on").unwrap_or_else(|error| panic!("{kind} {nth}: {error}"));
+            if !worked {
+                continue;
+            }
+            failed += 1;
+            cut(&media, nth);
+            whole(&media, async |executor| {
+                let database = Database::open(executor, settings(), "here").await?;
+                judge(&database, other, "alive").await?;
+                assert!(database.partition("dead").is_err());
+                let again = database.create_partition(spec(kind, "dead")).await?;
+                write(&database, (kind, again), 0).await
+            })
+            .unwrap_or_else(|error| panic!("{kind} {operation:?} {nth}: {error}"));
+        }
+    }
+    assert!(failed > 20, "{failed} creations failed");
+}
+
+#[test]
+fn a_creation_that_is_cut_off_leaves_its_number_to_nobody() {
+    let media = prepared();
+    for kind in 0..KINDS {
+        let mut both = [0; 2];
+        for event in 1.. {
+            let media = media.copy();
+            let other = (kind + 1 + event as usize % 3) % KINDS;
+            let faults = FaultPlan { power_cut_at: Some(event), ..FaultPlan::default() };
+            let created = run(&media, faults, async |executor| {
+                let database = Database::open(executor, settings(), "here").await?;
+                database.create_partition(spec(kind, "doubtful")).await
+            });
+            cut(&media, event);
+            whole(&media, async |executor| {
+                let database = Database::open(executor, settings(), "here").await?;
+                let is_there = database.partition("doubtful").is_ok();
+                assert!(is_there || created.is_err(), "what was acknowledged is there");
+                both[usize::from(is_there)] += 1;
+                let id = database.create_partition(spec(other, "alive")).await?;
+                for number in 0..10 {
+                    write(&database, (other, id), number).await?;
+                }
+                Ok::<_, Error>(())
+            })
+            .unwrap_or_else(|error| panic!("{kind} {event}: {error}"));
+            cut(&media, event);
+            whole(&media, async |executor| {
+                let database = Database::open(executor, settings(), "here").await?;
+                judge(&database, other, "alive").await?;
+                if database.partition("doubtful").is_err() {
+                    database.create_partition(spec(kind, "doubtful")).await?;
+                }
+                write(&database, (kind, database.partition("doubtful")?), 3).await
+            })
+            .unwrap_or_else(|error| panic!("{kind} {event}: {error}"));
+            if created.is_ok() {
+                break;
+            }
+        }
+        assert!(both[0] > 3 && both[1] > 0, "{both:?}");
+    }
+}
+
+#[test]
+fn thousands_of_partitions_have_room() {
+    let media = Media::new();
+    let partitions = 5_000;
+    let name = |number| format!("partition-with-a-name-of-some-length-{number}");
+    whole(&media, async |executor| {
+        let settings = Settings { log: log::Settings { capacity: 64 << 20, ..settings().log }, ..settings() };
+        let database = Database::create(executor, settings).await?;
+        let fields = ["customer", "amount", "paid"].map(|name| (name, FieldType::U32));
+        let record = RecordType::new(fields).expect("different names");
+        for number in 0..partitions {
+            let spec = match number % 10 {
+                0 => PartitionSpec::set(&name(number)).record(record.clone()).secondary("index", &["amount", "paid"]),
+                _ => spec(number % 3, &name(number)),
+            };
+            database.create_partition(spec).await?;
+        }
+        database.close().await
+    })
+    .expect("they are created");
+    whole(&media, async |executor| {
+        let database = Database::open(executor, settings(), "here").await?;
+        assert_eq!(database.partitions().len(), partitions);
+        let typed = database.describe(database.partition(&name(40))?)?;
+        assert_eq!(typed.schema.as_ref().map(|schema| schema.secondaries.len()), Some(1));
+        write(&database, (1, database.partition(&name(1))?), 0).await?;
+        database.close().await
+    })
+    .expect("they are found");
+}
+
+#[test]
+fn an_unreadable_copy_of_the_home_file_does_no_harm_and_is_written_again() {
+    let media = prepared();
+    for copy in 0..2 {
+        for at in [0, 4096, 65_535] {
+            let media = media.copy();
+            let at = copy * 65_536 + at;
+            media.make_unreadable("disk", "entresol.home", at, 1).expect("exists");
+            whole(&media, async |executor| {
+                let database = Database::open(executor, settings(), "here").await?;
+                assert_eq!(count(&database, (0, database.partition("first")?), 10).await?, 10);
+                database.close().await
+            })
+            .unwrap_or_else(|error| panic!("copy {copy} at {at}: {error}"));
+            if at % 65_536 == 0 {
+                media.read("disk", "entresol.home", at, &mut [0]).expect("it was written again");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_only_whole_copy_of_the_home_file_is_never_written_over() {
+    let media = prepared();
+    for copy in 0..2 {
+        let media = media.copy();
+        media.make_unreadable("disk", "entresol.home", copy * 65_536, 1).expect("exists");
+        for event in 1.. {
+            let media = media.copy();
+            let faults = FaultPlan { power_cut_at: Some(event), ..FaultPlan::default() };
+            let opened =
+                run(&media, faults, async |executor| Database::open(executor, settings(), "here").await?.close().await);
+            // Of what was being written nothing survives whole.
+            media.power_cut(&mut Random::stream(event, "home"), &PowerCut { lost: 0.0, torn: 1.0 });
+            whole(&media, async |executor| {
+                let database = Database::open(executor, settings(), "here").await?;
+                assert_eq!(count(&database, (0, database.partition("first")?), 10).await?, 10);
+                Ok::<_, Error>(())
+            })
+            .unwrap_or_else(|error| panic!("copy {copy}, event {event}: {error}"));
+            if opened.is_ok() {
+                break;
+            }
+        }
+    }
+}
+
+/// A database as [`prepared`], with partition `old` of this kind and ten records of it, half of them newer than its file; from
+/// there on with tiers below memory.
+fn with_old(kind: usize) -> Media {
+    let media = prepared();
+    whole(&media, async |executor| {
+        let database = Database::open(executor, tiered(), "here").await?;
+        let old = database.create_partition(spec(kind, "old")).await?;
+        for number in 0..10 {
+            write(&database, (kind, old), number).await?;
+            if number == 5 {
+                database.checkpoint().await?;
+            }
+        }
+        Ok::<_, Error>(())
+    })
+    .expect("is made");
+    media
+}
+
+fn tiered() -> Settings {
+    let cache = CacheSettings { device: "disk".into(), pages: 16, design: Design::MigrateAll, volatile: None };
+    let write_buffer = WriteBufferSettings { device: "disk".into(), pages: 8, log_bytes: 0, volatile: None };
+    let hierarchy =
+        hierarchy::Settings { cache: Some(cache), write_buffer: Some(write_buffer), ..hierarchy::Settings::default() };
+    Settings { hierarchy, ..settings() }
+}
+
+/// Files of partitions that the database does not have.
+fn strangers(media: &Media, database: &Database) -> Vec<String> {
+    let known: Vec<String> = database.partitions().iter().map(|found| found.name.clone()).collect();
+    let is_strange = |name: &String| {
+        let stem = name.strip_suffix(".pages").or_else(|| Some(name.split_once(".backup-")?.0));
+        stem.is_some_and(|stem| !known.iter().any(|known| known == stem))
+    };
+    media.names("disk").into_iter().filter(is_strange).collect()
+}
+
+#[test]
+fn a_drop_that_is_cut_off_leaves_the_whole_partition_or_nothing() {
+    for kind in 0..KINDS {
+        let media = with_old(kind);
+        let mut both = [0; 2];
+        for event in 1.. {
+            let media = media.copy();
+            let other = (kind + 1 + event as usize % 3) % KINDS;
+            let faults = FaultPlan { power_cut_at: Some(event), ..FaultPlan::default() };
+            let dropped = run(&media, faults, async |executor| {
+                let database = Database::open(executor, tiered(), "here").await?;
+                let old = database.partition("old")?;
+                write(&database, (0, database.partition("first")?), 3).await?;
+                database.drop_partition(old).await?;
+                let new = database.create_partition(spec(other, "old")).await?;
+                assert_ne!(new, old);
+                for number in 0..10 {
+                    write(&database, (other, new), number).await?;
+                }
+                Ok::<_, Error>(())
+            });
+            cut(&media, event);
+            whole(&media, async |executor| {
+                let database = Database::open(executor, tiered(), "here").await?;
+                assert_eq!(strangers(&media, &database), [""; 0]);
+                let found = database.partition("old").and_then(|id| database.describe(id));
+                let is_there = found.is_ok_and(|found| found.organization == spec(kind, "old").organization);
+                assert!(!(is_there && dropped.is_ok()), "what was dropped is gone");
+                both[usize::from(is_there)] += 1;
+                let last = if is_there { kind } else { other };
+                if is_there || dropped.is_ok() {
+                    judge(&database, last, "old").await?;
+                } else if let Ok(id) = database.partition("old") {
+                    let found = count(&database, (other, id), 10).await?;
+                    write(&database, (other, id), 9).await?;
+                    assert!(found <= 10);
+                }
+                database.close().await
+            })
+            .unwrap_or_else(|error| panic!("{kind} {event}: {error}"));
+            if dropped.is_ok() {
+                break;
+            }
+        }
+        assert!(both[0] > 10 && both[1] > 10, "{both:?}");
+    }
+}
+
+#[test]
+fn a_drop_that_fails_leaves_the_whole_partition_or_nothing() {
+    let mut both = [0; 2];
+    for kind in 0..KINDS {
+        let media = with_old(kind);
+        for nth in 1..60 {
+            let media = media.copy();
+            let errors = vec![ErrorAt { kind: OpKind::Write, device: Some("disk".into()), nth }];
+            let dropped = run(&media, FaultPlan { errors, ..FaultPlan::default() }, async |executor| {
+                let Ok(database) = Database::open(executor, tiered(), "here").await else { return Ok(None) };
+                let old = database.partition("old")?;
+                let dropped = database.drop_partition(old).await;
+                if dropped.is_err() && database.describe(old).is_ok() {
+                    judge(&database, kind, "old").await?;
+                }
+                Ok::<_, Error>(Some(dropped.is_ok()))
+            });
+            let dropped = dropped.expect("the machine goes on").unwrap_or_else(|error| panic!("{kind} {nth}: {error}"));
+            let Some(dropped) = dropped else { continue };
+            both[usize::from(dropped)] += 1;
+            cut(&media, nth);
+            whole(&media, async |executor| {
+                let database = Database::open(executor, tiered(), "here").await?;
+                assert_eq!(strangers(&media, &database), [""; 0]);
+                assert_eq!(database.partition("old").is_err(), dropped);
+                if !dropped {
+                    judge(&database, kind, "old").await?;
+                }
+                Ok::<_, Error>(())
+            })
+            .unwrap_or_else(|error| panic!("{kind} {nth}: {error}"));
+        }
+    }
+    assert!(both[0] > 5 && both[1] > 5, "{both:?}");
+}
+
+#[test]
+fn a_partition_in_use_is_not_dropped_before_that_ends() {
+    for kind in 0..KINDS {
+        let media = with_old(kind);
+        whole(&media, async |executor| {
+            let database = Database::open(executor, tiered(), "here").await?;
+            let old = database.partition("old")?;
+            let mut mine = database.begin().await?;
+            if kind == 0 {
+                mine.put(old, b"new", b"value").await?;
+            }
+            let began = executor.now();
+            let refused = database.drop_partition(old).await;
+            assert_eq!(refused, Err(Error::PartitionInUse("old".into())));
+            assert!(executor.now().since_ns(began) >= 10 * base::time::SECOND_NS);
+            mine.rollback().await?;
+            let snapshot = database.snapshot().await?;
+            let dropping = {
+                let database = database.clone();
+                executor.spawn(async move { database.drop_partition(old).await })
+            };
+            executor.sleep_ns(base::time::SECOND_NS).await;
+            assert_eq!(database.partition("old"), Err(Error::NoPartition("old".into())));
+            let taken = database.create_partition(spec(kind, "other"));
+            // Neither is a name free, nor a commit lost, nor anybody else kept waiting.
+            write(&database, (0, database.partition("first")?), 4).await?;
+            drop(snapshot);
+            assert_eq!(dropping.join().await, Ok(()));
+            taken.await?;
+            assert!(matches!(write(&database, (kind, old), 1).await, Err(Error::NoPartition(_))));
+            let new = database.create_partition(spec(kind, "old")).await?;
+            for number in 0..10 {
+                write(&database, (kind, new), number).await?;
+            }
+            Ok::<_, Error>(())
+        })
+        .unwrap_or_else(|error| panic!("{kind}: {error}"));
+        cut(&media, 1);
+        whole(&media, async |executor| {
+            let database = Database::open(executor, tiered(), "here").await?;
+            judge(&database, kind, "old").await
+        })
+        .unwrap_or_else(|error| panic!("{kind}: {error}"));
+    }
+}
+
+#[test]
+fn partitions_come_and_go_beside_transactions_and_checkpoints() {
+    let media = prepared();
+    for life in 0..6 {
+        let result = run(&media, FaultPlan::default(), async |executor| {
+            let database = Database::open(executor, tiered(), "here").await?;
+            let first = database.partition("first")?;
+            let writer = {
+                let (database, executor) = (database.clone(), executor.clone());
+                executor.clone().spawn(async move {
+                    for number in 0..400 {
+                        write(&database, (0, first), number % 10).await?;
+                        executor.sleep_ns(100_000).await;
+                    }
+                    Ok::<_, Error>(())
+                })
+            };
+            let sweeper = {
+                let (database, executor) = (database.clone(), executor.clone());
+                executor.clone().spawn(async move {
+                    for _ in 0..10 {
+                        database.checkpoint().await?;
+                        executor.sleep_ns(1_000_000).await;
+                    }
+                    Ok::<_, Error>(())
+                })
+            };
+            let mut comings = Vec::new();
+            for task in 0..3 {
+                let database = database.clone();
+                comings.push(executor.spawn(async move {
+                    for round in 0..6 {
+                        let (kind, name) = ((task + round) % KINDS, format!("guest-{task}"));
+                        let id = match database.partition(&name) {
+                            Ok(left) => left,
+                            Err(_) => database.create_partition(spec(kind, &name)).await?,
+                        };
+                        if database.describe(id)?.organization == spec(kind, &name).organization {
+                            for number in 0..20 {
+                                write(&database, (kind, id), number).await?;
+                            }
+                        }
+                        database.drop_partition(id).await?;
+                    }
+                    let kept = format!("guest-{task}");
+                    database.create_partition(spec(task, &kept)).await.map(drop)
+                }));
+            }
+            for coming in comings {
+                coming.join().await?;
+            }
+            writer.join().await?;
+            sweeper.join().await?;
+            judge(&database, 0, "first").await
+        });
+        result.expect("the machine goes on").unwrap_or_else(|error| panic!("life {life}: {error}"));
+        cut(&media, life);
+    }
+}
+
+#[cfg(feature = "canary")]
+mod planted {
+    use entresol_engine::canary::{Canary, plant};
+
+    fn is_found(canary: Canary, test: fn()) {
+        plant(Some(canary));
+        let found = std::panic::catch_unwind(test);
+        plant(None);
+        assert!(found.is_err(), "nothing notices {canary:?}");
+    }
+
+    #[test]
+    fn a_number_that_is_given_twice_is_found() {
+        is_found(Canary::ReusedNumber, super::a_creation_that_is_cut_off_leaves_its_number_to_nobody);
+    }
+
+    #[test]
+    fn a_drop_that_waits_for_nobody_is_found() {
+        is_found(Canary::HastyDrop, super::a_partition_in_use_is_not_dropped_before_that_ends);
+    }
+}
