@@ -157,7 +157,14 @@ impl Opening {
         };
         let database = match opened {
             Some(database) => database,
-            None => executor.run(Database::create(executor, settings))??,
+            None => {
+                let devices = others().chain([&home]).cloned().collect();
+                let created = executor.run(create_or_nothing(executor, settings, devices))?;
+                if created.is_err() {
+                    locks.remove_created();
+                }
+                created?
+            }
         };
         Ok(Store { database: Some(database), machine, configuration: self.configuration, directories })
     }
@@ -252,6 +259,30 @@ async fn names(executor: &Executor, device: &str) -> Result<Vec<String>, Error> 
         Output::Names(names) => Ok(names),
         _ => unreachable!("listing a device answers with names"),
     }
+}
+
+/// Creates the database, or leaves no file behind that was not there before.
+async fn create_or_nothing(
+    executor: &Executor,
+    settings: engine::Settings,
+    devices: Vec<String>,
+) -> Result<Database, Error> {
+    let mut present = BTreeSet::new();
+    for device in &devices {
+        present.extend(names(executor, device).await?.into_iter().map(|name| (device, name)));
+    }
+    let created = Database::create(executor, settings).await;
+    if created.is_err() {
+        for device in &devices {
+            // What cannot be found or removed stays: the creation's own error says more than these would.
+            for name in names(executor, device).await.unwrap_or_default() {
+                if let (false, Some(device)) = (present.contains(&(device, name.clone())), executor.device(device)) {
+                    let _tried = executor.perform(Op::Remove { device, name }).await;
+                }
+            }
+        }
+    }
+    created
 }
 
 async fn contents(executor: &Executor, device: &str) -> Result<Contents, Error> {
@@ -440,3 +471,6 @@ impl Opening {
         &self.path
     }
 }
+
+#[cfg(test)]
+mod tests;

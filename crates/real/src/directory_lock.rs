@@ -6,7 +6,8 @@ use std::cell::RefCell;
 use std::ffi::CString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Holds a database directory against other processes. The kernel lets go when the process ends, however it ends.
@@ -25,11 +26,14 @@ use std::rc::Rc;
 /// ```
 #[derive(Debug)]
 pub struct DirectoryLock {
-    _file: File,
+    file: File,
+    path: PathBuf,
+    /// Whether the file was not there before.
+    is_new: bool,
 }
 
 impl DirectoryLock {
-    /// The name of the file that is locked. It stays in the directory.
+    /// The name of the file that is locked. It stays in the directory, unless a creation there fails.
     pub const NAME: &'static str = "entresol.lock";
 
     /// Takes the lock. Its file survives a power cut from then on: it tells a creation that was cut off from foreign files.
@@ -41,12 +45,16 @@ impl DirectoryLock {
         let path = directory.join(Self::NAME);
         let fail = |error| fault_of(&format!("locking '{}'", path.display()), &error);
         let mut options = OpenOptions::new();
-        options.create(true).truncate(false).read(true).write(true);
-        let file = options.open(&path).map_err(fail)?;
+        options.truncate(false).read(true).write(true);
+        let created = options.clone().create_new(true).open(&path);
+        let is_new = created.is_ok();
+        let file = created.or_else(|_| options.create(true).open(&path)).map_err(fail)?;
         match file.try_lock() {
+            // Whoever had it may have removed the file before letting go.
+            Ok(()) if !is_same(&file, &path) => DirectoryLock::acquire(directory),
             Ok(()) => {
                 sync_directory(directory).map_err(fail)?;
-                Ok(DirectoryLock { _file: file })
+                Ok(DirectoryLock { file, path, is_new })
             }
             Err(TryLockError::WouldBlock) => Err(Fault::new(
                 FaultKind::Busy,
@@ -89,6 +97,13 @@ fn remote(file_system: libc::c_long) -> Option<&'static str> {
     REMOTE.iter().find(|(magic, _)| *magic == number).map(|(_, name)| *name)
 }
 
+/// Whether the path leads to this file.
+fn is_same(file: &File, path: &Path) -> bool {
+    let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
+    let (of_file, of_path) = (file.metadata(), std::fs::metadata(path));
+    of_file.ok().map(identity).is_some_and(|of_file| of_path.ok().map(identity) == Some(of_file))
+}
+
 /// The locks of the directories that a driver writes to. The driver keeps a clone until it has nothing under way there any
 /// more, so that no late write lands in a database that somebody else has opened. If a device never answers, the locks stay
 /// until the process ends.
@@ -119,6 +134,32 @@ impl DirectoryLocks {
         let lock = DirectoryLock::acquire(directory)?;
         self.0.borrow_mut().push(lock);
         Ok(())
+    }
+
+    /// Removes the files of locks that were not there before, because what was to be created beside them could not be. The
+    /// locks stay. What cannot be removed stays as well.
+    ///
+    /// ```
+    /// # use entresol_real::{DirectoryLock, DirectoryLocks};
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// let locks = DirectoryLocks::default();
+    /// locks.acquire(directory)?;
+    /// locks.remove_created();
+    /// assert_eq!(directory.read_dir().unwrap().count(), 0);
+    /// drop(locks);
+    ///
+    /// drop(DirectoryLock::acquire(directory)?);
+    /// let again = DirectoryLocks::default();
+    /// again.acquire(directory)?;
+    /// again.remove_created();
+    /// assert_eq!(directory.read_dir().unwrap().count(), 1, "it was there before");
+    /// # Ok::<(), driver::Fault>(())
+    /// ```
+    pub fn remove_created(&self) {
+        for lock in self.0.borrow().iter().filter(|lock| lock.is_new && is_same(&lock.file, &lock.path)) {
+            let _tried = std::fs::remove_file(&lock.path);
+        }
     }
 
     /// Keeps the locks until the process ends.

@@ -7,9 +7,9 @@ use super::group_commit::Group;
 use super::statistics::Statistics;
 use super::waiters::Waiters;
 use super::{GROUP, GroupCommit, Inner, Log, Measured, Settings, writer};
-use crate::Result;
+use crate::{Error, Result};
 use base::Lsn;
-use driver::{DeviceId, FileId, Op};
+use driver::{DeviceId, Fault, FaultKind, FileId, Op};
 use executor::{Executor, WaitQueue};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -121,6 +121,18 @@ pub(crate) struct LogFile {
     pub measured: Option<Measured>,
 }
 
+/// Where the device has no room for a new log: which setting asks for it.
+fn too_large(error: Error, capacity: u64) -> Error {
+    match error {
+        Error::Input(fault) if fault.kind == FaultKind::NoSpace => {
+            let size = base::units::format_size(capacity);
+            let message = format!("{}; make room for the log of {size}, or give [log] a smaller size", fault.message);
+            Error::Input(Fault::new(fault.kind, message))
+        }
+        other => other,
+    }
+}
+
 impl LogFile {
     /// Makes a blank file of `capacity` bytes in place of any other of that name.
     pub async fn create(
@@ -135,7 +147,7 @@ impl LogFile {
         let file_name = settings.file_of(index);
         executor.perform(Op::Remove { device, name: file_name.clone() }).await.result?;
         let (file, _) = executor.open(device, &file_name, true).await?;
-        grow_file(executor, file, capacity).await?;
+        grow_file(executor, file, capacity).await.map_err(|error| too_large(error, capacity))?;
         let mut measured = None;
         if settings.asks_to_measure() && !traits.synchronous {
             measured = Some(Measured::measure(executor, file, settings, capacity).await?);

@@ -27,7 +27,8 @@ pub struct Log {
     pub page_size: u32,
     /// `write_buffer`: whether commits are durable in the `[write_buffer]` and reach the log's device afterwards.
     pub write_buffer: bool,
-    /// `size`: how much log is kept before the oldest must be given up, in bytes; 1 MiB (virtually 64 KiB) to 16 TiB.
+    /// `size`: how much log is kept before the oldest must be given up, in bytes; 1 MiB (virtually 64 KiB) or eight of its pages
+    /// to 16 TiB. Whole pages: what the last one lacks is left out.
     pub size: u64,
     /// `group_commit`, `group_size`, `group_delay`: how long a commit waits for others to share its log write.
     pub group_commit: GroupCommit,
@@ -123,17 +124,18 @@ impl Log {
             section.conflict("acknowledged", conflict(), "acknowledged beside second_device = \"NAME\"");
             section.conflict("lost_after", conflict(), "lost_after beside second_device = \"NAME\"");
         }
+        let page_size = section.size("page_size", page_low..=64 * KIB, page_rule).unwrap_or(defaults.page_size.into());
+        let low = low.max(8 * page_size);
+        let size = section.size("size", low..=16 * TIB, ", and eight pages at least").unwrap_or(defaults.size);
         Log {
             device,
             second_device,
             acknowledged: acknowledged.unwrap_or_default(),
             lost_after_ns: lost_after_ns.unwrap_or(defaults.lost_after_ns),
             without: context.device_at(section, "without"),
-            page_size: section
-                .size("page_size", page_low..=64 * KIB, page_rule)
-                .map_or(defaults.page_size, |size| size as u32),
+            page_size: page_size as u32,
             write_buffer,
-            size: section.size("size", low..=16 * TIB, "").unwrap_or(defaults.size),
+            size: size / page_size * page_size,
             group_commit: read_group_commit(section),
             sync_method: section.choice("sync_method").unwrap_or_default(),
             writes_in_flight: section
@@ -231,5 +233,16 @@ mod tests {
             assert!(error.contains("measured"), "{error}");
         }
         assert!(Configuration::parse("[log]\ngroup_commit = \"delay\"\ngroup_delay = \"1 min\"").is_err());
+    }
+
+    #[test]
+    fn a_log_has_whole_pages() {
+        let size = |text: &str| super::super::Configuration::parse(text).map(|found| found.log.size);
+        assert_eq!(size("[log]\nsize = \"16 MB\""), Ok(3_906 * 4_096));
+        assert_eq!(size("[log]\nsize = \"16 MiB\""), Ok(16 << 20));
+        assert_eq!(size("[log]\nsize = 10_000_000\npage_size = \"64 KiB\""), Ok(152 << 16));
+        let refused = size("hardware = \"ideal\"\n[log]\nsize = \"256 KiB\"\npage_size = \"64 KiB\"");
+        let refused = format!("{:?}", refused.expect_err("four pages are no log"));
+        assert!(refused.contains("eight pages at least") && refused.contains("size"), "{refused}");
     }
 }

@@ -1,0 +1,31 @@
+use super::create_or_nothing;
+use driver::{Access, Op};
+use engine::{Error, Settings};
+use executor::{Executor, Order};
+use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+
+#[test]
+fn a_creation_without_room_leaves_the_devices_as_they_were_and_names_the_setting() {
+    let media = Media::new();
+    let mut hardware = Hardware::ideal();
+    hardware.device_mut("disk").capacity = Some(20 << 20);
+    let driver = VirtualDriver::new(hardware, Options::default(), media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let created = executor.run(async {
+        let device = executor.device("disk").expect("it exists");
+        let (file, _) = executor.open(device, "entresol.toml", true).await.expect("creates");
+        let buffer = executor.frame(4096).expect("memory");
+        let (offset, length, access) = (0, 4096, Access::Asynchronous);
+        let op = Op::Write { file, offset, length, buffer, durable: true, access };
+        executor.perform(op).await.result.expect("writes");
+        let mut settings = Settings::default();
+        settings.log.capacity = 64 << 20;
+        create_or_nothing(&executor, settings, vec!["disk".into(), "flash".into()]).await.map(drop)
+    });
+    executor.stop();
+    let error = created.expect("the machine goes on").expect_err("the device is too small");
+    assert!(matches!(&error, Error::Input(_)), "{error}");
+    assert!(error.to_string().contains("make room for the log of 64 MiB, or give [log] a smaller size"), "{error}");
+    assert_eq!(media.names("disk"), ["entresol.toml"]);
+    assert_eq!(media.names("flash"), [""; 0]);
+}
