@@ -111,9 +111,7 @@ impl Client {
         if find(&self.database, name).is_some() {
             self.stage.wrong(format!("partition '{name}' is there though its creation failed: {error}"));
         }
-        self.stage.judge(error, "creating a partition");
-        self.stage.over.set(true);
-        After::Reopen
+        self.stage.judge(error, "creating a partition")
     }
 
     /// A name that is taken is refused.
