@@ -35,7 +35,7 @@ impl Tables {
         let record = RecordType::new([("balance", FieldType::I64)]).expect("sound");
         let tables = Tables {
             tree: database.create_partition(PartitionSpec::b_tree("tree")).await?,
-            set: database.create_partition(PartitionSpec::new("set", set.clone(), Locking::Record)).await?,
+            set: database.create_partition(PartitionSpec::new("set", set, Locking::Record)).await?,
             typed: database.create_partition(PartitionSpec::new("typed", set, Locking::Record).record(record)).await?,
             objects: database.create_partition(PartitionSpec::new("objects", direct, Locking::Record)).await?,
             others: database.create_partition(PartitionSpec::b_tree("others")).await?,
