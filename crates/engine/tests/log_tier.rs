@@ -70,10 +70,11 @@ fn each_device_is_written_as_it_likes_and_that_lasts() {
     }
 }
 
-/// So many clients put and commit. Returns the commits.
-async fn commits_of(executor: &Executor, database: &Database, clients: u64) -> Result<u64> {
+/// So many clients put and commit. Returns the commits and how long they took, in nanoseconds.
+async fn commits_of(executor: &Executor, database: &Database, clients: u64) -> Result<(u64, u64)> {
     let records = database.create_partition(PartitionSpec::b_tree("records")).await?;
     executor.restart_statistics();
+    let began = executor.now();
     const ROUNDS: u64 = 40;
     let clients: Vec<_> = (0..clients)
         .map(|client| {
@@ -93,16 +94,15 @@ async fn commits_of(executor: &Executor, database: &Database, clients: u64) -> R
     for client in clients {
         commits += client.join().await?;
     }
-    Ok(commits)
+    Ok((commits, executor.now().since_ns(began)))
 }
 
 /// Commits per second of so many clients on this device.
 fn commits_per_s(device: &str, clients: u64) -> f64 {
     on(&hardware(device), &Media::new(), async |executor| {
         let database = Database::create(executor, settings()).await?;
-        let began = executor.now();
-        let commits = commits_of(executor, &database, clients).await?;
-        Ok(commits as f64 * 1e9 / executor.now().since_ns(began) as f64)
+        let (commits, took_ns) = commits_of(executor, &database, clients).await?;
+        Ok(commits as f64 * 1e9 / took_ns as f64)
     })
 }
 

@@ -90,7 +90,8 @@ async fn count(database: &Database, added: u32) -> u32 {
         look(key, found)
     };
     tx.range(stock, 0, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded), range).await.expect("reads a range");
-    tx.rollback().await.expect("ends");
+    // Where the load has ended the log, nothing vouches any more for what was read.
+    assert!(matches!(tx.rollback().await, Ok(()) | Err(Error::LogFailed(_))));
     assert_eq!(scanned, ranged);
     assert_eq!(database.set_records(stock), Some(u64::from(scanned)));
     scanned

@@ -83,7 +83,7 @@ impl FaultKind {
             FaultKind::Misdirected => "misdirected",
             FaultKind::StaleRead => "stale read",
             FaultKind::Decay => "decay",
-            FaultKind::Rot => "unreadable rot",
+            FaultKind::Rot => "rot",
         }
     }
 
@@ -199,7 +199,7 @@ impl Step {
             Step::Create => "create",
             Step::Open => "open files",
             Step::HomeRead => "home read",
-            Step::HomeWrite => "home write (checkpoint)",
+            Step::HomeWrite => "home write",
             Step::LogScan => "log scan",
             Step::LogOpening => "log opening",
             Step::LogWrite => "log write",
@@ -305,11 +305,11 @@ impl Step {
             FaultKind::Hung => self.hangs(),
             FaultKind::Jump => matches!(self, Step::LogWrite | Step::LogScan | Step::PageRead | Step::PageWrite),
             FaultKind::Flip => self.flips(),
-            FaultKind::Unreadable => self.flips() && self != Step::HomeWrite,
+            FaultKind::Unreadable => self.flips(),
             FaultKind::LostWrite | FaultKind::Misdirected => self.may_vanish(),
             FaultKind::StaleRead => self.may_be_stale(),
             FaultKind::Decay => self.decays(),
-            FaultKind::Rot => self.decays() && self != Step::HomeWrite,
+            FaultKind::Rot => self.decays(),
         }
     }
 }

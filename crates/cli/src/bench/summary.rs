@@ -6,7 +6,6 @@ use crate::report::{
 };
 use entresol::Database;
 use entresol::catalog::Partition;
-use entresol::statistics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use workload::Measured;
