@@ -39,6 +39,12 @@ impl Injected {
     pub fn errors(&self) -> u64 {
         self.hurt.iter().filter(|((_, _, effect), _)| effect.is_error()).map(|(_, count)| count).sum()
     }
+
+    /// The files of which reads failed on purpose: what a process cannot read it takes for damaged.
+    pub fn unread(&self) -> impl Iterator<Item = &str> {
+        let failed = self.hurt.keys().filter(|(step, _, effect)| *step == Step::Read && effect.is_error());
+        failed.map(|(_, file, _)| file.as_str())
+    }
 }
 
 /// A request that has its turn later, or never by itself.
