@@ -424,7 +424,8 @@ impl Store {
     /// use entresol::{Opening, PartitionSpec, configuration::Configuration};
     ///
     /// let store = Opening::new("described", Configuration::parse("hardware = \"nvme-2026\"")?).open()?;
-    /// store.run(async |database| database.create_partition(PartitionSpec::b_tree("notes")).await)?;
+    /// let spec = PartitionSpec { device: "nvme".into(), ..PartitionSpec::b_tree("notes") };
+    /// store.run(async |database| database.create_partition(spec).await)?;
     /// let words = "pages of 8 KiB on device 'nvme': written twice (double-write), since its writes are whole by 4 KiB";
     /// assert_eq!(store.page_write_description(), words);
     /// # Ok::<(), entresol::OpenError>(())
