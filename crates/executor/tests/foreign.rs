@@ -1,6 +1,8 @@
 //! Futures of others, awaited by our tasks: woken from other threads, or by combinators that poll only the parts that were
 //! woken; and ours within theirs.
 
+#![expect(clippy::disallowed_methods, reason = "threads of another runtime wake tasks here, at moments of their own")]
+
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Halt;
 use entresol_executor::{BoundedQueue, Executor, Order, WaitQueue};
