@@ -148,13 +148,13 @@ pub enum Error {
         /// The size of the log's file in bytes.
         capacity: u64,
     },
-    /// At a transaction's commit others held the room in the log that it needs, and may wait for its locks; it has to be
-    /// rolled back and may be tried again: begun at its age ([`crate::Database::begin_aged`]), it gets its room first.
+    /// Others held the room in the log that a transaction needs, at its commit or, behind its own first record, in its midst,
+    /// and may wait for its locks; it has to be rolled back and may be tried again: begun at its age ([`crate::Database::begin_aged`]), it gets its room first.
     #[error(
-        "the log had no room for the {needed} bytes of the transaction's commit beside what others hold of it; run it again"
+        "the log had no room for the {needed} bytes that the transaction needs beside what others hold of it; run it again"
     )]
     LogCrowded {
-        /// What the commit takes of the log, in bytes.
+        /// What it takes of the log, in bytes.
         needed: u64,
     },
     /// The log is full, and the checkpoint that was to make room in it failed.

@@ -377,3 +377,41 @@ fn first_changes_of_many_leave_room_for_their_rollbacks() {
         });
     }
 }
+
+#[test]
+fn a_small_transaction_behind_which_others_have_filled_the_log_is_run_again() {
+    let media = Media::new();
+    let executor = machine(&media, 20, None);
+    let settings = settings(Logging::Values, Strategy::Fuzzy, Policy::OFF);
+    let work = {
+        let executor = executor.clone();
+        async move {
+            let (database, _, notes) = create(&executor, settings).await;
+            let tries = Rc::new(Cell::new(0));
+            let small = async |tx: &mut Transaction| {
+                tries.set(tries.get() + 1);
+                tx.put(notes, b"first", &[1; 100]).await?;
+                if tries.get() == 1 {
+                    // What others log stays, because it lies behind the first record of this one.
+                    let others = database.clone();
+                    executor.spawn(async move {
+                        for _ in 0..1_000 {
+                            let other = async |tx: &mut Transaction| tx.put(notes, b"other", &[2; 500]).await;
+                            others.transaction(other).await.expect("commits");
+                        }
+                    });
+                    executor.sleep_ns(SECOND_NS).await;
+                }
+                for number in 0..60_u8 {
+                    tx.put(notes, &[number], &[3; 400]).await?;
+                }
+                Ok(())
+            };
+            let done = database.transaction(small).await;
+            (done, tries.get())
+        }
+    };
+    let (done, tries) = on(&executor, &media, work);
+    assert_eq!(done, Ok(()), "after {tries} tries");
+    assert!(tries > 1, "others have not filled the log");
+}

@@ -57,10 +57,23 @@ impl Transaction {
         let logged = self.state.logged;
         if relief == Relief::Spent && 2 * logged > inner.unfinished.get() {
             let needed = logged + inner.rollback_room(logged);
-            return Err(Error::LogFull { needed, capacity: inner.log.capacity() });
+            if 2 * logged >= self.held_log() {
+                return Err(Error::LogFull { needed, capacity: inner.log.capacity() });
+            }
+            // Others have filled the log behind its first record. Before it is run again it gets more than it had.
+            inner.registry.borrow_mut().refuse(self.state.began, needed + logged);
+            add(&inner.statistics.deadlocks, 1);
+            return Err(self.abort(Error::LogCrowded { needed }));
         }
         add(&inner.statistics.deadlocks, 1);
         Err(self.abort(Error::Deadlock))
+    }
+
+    /// Bytes of the log since the transaction's first record, which stay for as long as it does.
+    fn held_log(&self) -> u64 {
+        let inner = &*self.database.0;
+        let first = inner.registry.borrow().first_lsn_of(self.state.owner);
+        first.map_or(0, |first| inner.log.end().0 - first.0)
     }
 
     /// Whether the commit has something to log.
@@ -119,12 +132,7 @@ impl Transaction {
         if !fits_alone(needed + self.state.logged) {
             return Err(Error::LogFull { needed: needed + self.state.logged, capacity });
         }
-        // What was logged since its first record stays for as long as it does.
-        let held = match inner.registry.borrow().first_lsn_of(self.state.owner) {
-            Some(first) => inner.log.end().0 - first.0,
-            None => 0,
-        };
-        if fits_alone(needed + held)
+        if fits_alone(needed + self.held_log())
             && self.database.relieve(|| self.may_log(self.bytes_of_commit())).await? == Relief::Room
         {
             return Ok(());

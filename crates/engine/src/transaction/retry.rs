@@ -101,8 +101,8 @@ impl Database {
                 Box::pin(transaction.isolate(isolation)).await?;
             }
             let age = transaction.began();
-            let done = work(&mut transaction).await;
-            let done = match transaction.heed(done) {
+            let done = match work(&mut transaction).await {
+                // The commit of one that had to give up fails, whatever its work made of that.
                 Ok(value) => transaction.commit().await.map(|()| value),
                 // Nobody hears of this one.
                 Err(error) if error.is_conflict() => transaction.rollback_early().await.and(Err(error)),

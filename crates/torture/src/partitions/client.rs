@@ -145,7 +145,7 @@ impl Client {
         };
         let settled = with_known(&self.stage, name, |known: &mut Known| known.settle(&spec_of(&partition), &found));
         if let Err(what) = settled {
-            self.stage.wrong(format!("partition '{name}': {what}"));
+            self.stage.differs(format!("partition '{name}': {what}"));
         }
         After::Retry
     }

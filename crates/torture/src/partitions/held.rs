@@ -60,7 +60,7 @@ impl Client {
             let found = read(&self.stage, &mut snapshot, &partition).await?;
             if found != expected {
                 let what = difference(&expected, &found);
-                self.stage.wrong(format!("a snapshot of '{name}' at {} moves: it {what}", snapshot.moment()));
+                self.stage.differs(format!("a snapshot of '{name}' at {} moves: it {what}", snapshot.moment()));
             }
         }
         if self.random.chance(0.7) {

@@ -58,7 +58,7 @@ pub async fn read(stage: &Stage, snapshot: &mut Snapshot, partition: &Partition)
         }
     }
     if let Some(number) = twice {
-        stage.wrong(format!("record {number} of '{}' is there twice", partition.name));
+        stage.differs(format!("record {number} of '{}' is there twice", partition.name));
     }
     if partition.schema.is_some() {
         compare_index(stage, snapshot, partition, &found).await?;
@@ -77,7 +77,7 @@ async fn compare_index(stage: &Stage, snapshot: &mut Snapshot, partition: &Parti
     snapshot.range(partition.id(), 0, (Bound::Unbounded, Bound::Unbounded), keep).await?;
     if shown != *found || groups.len() != found.len() || !groups.is_sorted() {
         let (records, name) = (found.len(), &partition.name);
-        stage.wrong(format!("the index of '{name}' shows {} of {records} records: {groups:?}", groups.len()));
+        stage.differs(format!("the index of '{name}' shows {} of {records} records: {groups:?}", groups.len()));
     }
     Ok(())
 }
@@ -151,14 +151,14 @@ async fn compare_all(stage: &Stage, database: &Database) -> Result<()> {
                 let locked = read_locked(&mut tx, &partition, &found).await?;
                 if locked != found {
                     let what = super::known::difference(&found, &locked);
-                    stage.wrong(format!("a snapshot of '{name}' is not what a transaction reads: {what}"));
+                    stage.differs(format!("a snapshot of '{name}' is not what a transaction reads: {what}"));
                 }
                 with_known(stage, name, |known| known.settle(&spec_of(&partition), &found))
             }
             None => with_known(stage, name, Known::settle_absent),
         };
         if let Err(what) = settled {
-            stage.wrong(format!("partition '{name}': {what}"));
+            stage.differs(format!("partition '{name}': {what}"));
         }
     }
     tx.commit().await

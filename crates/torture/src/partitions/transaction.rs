@@ -177,7 +177,7 @@ impl Client {
             0 => {
                 let deleted = tx.delete(changed.id, &key).await?;
                 if deleted != changed.contents.remove(&number).is_some() {
-                    self.stage.wrong(format!("a delete of record {number} of '{}' says {deleted}", changed.name));
+                    self.stage.differs(format!("a delete of record {number} of '{}' says {deleted}", changed.name));
                 }
             }
             1 => {
@@ -190,7 +190,7 @@ impl Client {
                     inserted => self.fits(inserted, changed, &value)?,
                 };
                 if inserted && changed.contents.insert(number, value).is_some() {
-                    self.stage.wrong(format!("an insert replaced record {number} of '{}'", changed.name));
+                    self.stage.differs(format!("an insert replaced record {number} of '{}'", changed.name));
                 }
             }
             _ => {
@@ -222,7 +222,7 @@ impl Client {
                     record.as_ref().map(|(key, value)| (key.clone(), value.len()))
                 };
                 let (found, expected) = (name(&found), name(&expected));
-                self.stage.wrong(format!("a scan of '{}' shows {found:?} in place of {expected:?}", changed.name));
+                self.stage.differs(format!("a scan of '{}' shows {found:?} in place of {expected:?}", changed.name));
                 return Ok(());
             }
             let Some((key, _)) = expected else { return Ok(()) };
@@ -277,7 +277,7 @@ impl Client {
             let found: Contents = found.into_iter().map(|value| (number, value.into())).collect();
             let expected: Contents = expected.into_iter().map(|value| (number, Rc::clone(value))).collect();
             let what = difference(&expected, &found);
-            self.stage.wrong(format!("a transaction on '{}' reads another record: it {what}", changed.name));
+            self.stage.differs(format!("a transaction on '{}' reads another record: it {what}", changed.name));
         }
         Ok(())
     }
