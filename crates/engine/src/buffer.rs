@@ -25,6 +25,7 @@ pub use pool::{Pool, Presence};
 
 pub(crate) use file::access;
 
+use crate::canary::{self, Canary};
 use crate::hierarchy::Tiers;
 use crate::log::Log;
 use crate::page::header;
@@ -365,16 +366,18 @@ impl Buffer {
 
     fn finish_load(self: &Rc<Self>, frame: u32, id: PageId, file: &Rc<DataFile>, completion: Completion) {
         let bytes = completion.buffer.expect("a read gives its buffer back");
-        let outcome = match completion.result {
-            Ok(_) => match header::verify(&bytes, id) {
+        let outcome = match (file.failure(), completion.result) {
+            // A sync has failed meanwhile: this may be what was there before a write that is lost.
+            (Some(error), _) if !canary::is_planted(Canary::LateRead) => Err(error),
+            (_, Ok(_)) => match header::verify(&bytes, id) {
                 Ok(true) => Ok(()),
                 Ok(false) => return self.finish_blank(frame, id, file, bytes),
                 Err(detail) => Err(file.damaged(id, detail)),
             },
-            Err(fault) if fault.kind == FaultKind::EndOfFile => {
+            (_, Err(fault)) if fault.kind == FaultKind::EndOfFile => {
                 Err(file.damaged(id, "it lies beyond the end of the file".to_owned()))
             }
-            Err(fault) => Err(Error::Input(fault)),
+            (_, Err(fault)) => Err(Error::Input(fault)),
         };
         self.end_load(frame, id, bytes, outcome);
     }

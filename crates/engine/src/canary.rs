@@ -45,6 +45,8 @@ pub enum Canary {
     EarlyTruncation,
     /// After a failed sync of pages another one is tried, and believed.
     SyncTriedAgain,
+    /// A page is used although a sync of its file has failed while it was being read.
+    LateRead,
     /// Clusters of temporary space are taken as they are read.
     UnverifiedCluster,
     /// Commits log whatever they have to log, room or not.

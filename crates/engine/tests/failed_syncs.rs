@@ -123,3 +123,34 @@ fn a_load_whose_sync_fails_lets_no_checkpoint_pass() {
         assert_eq!(read, Ok(None));
     });
 }
+
+#[test]
+fn a_page_whose_read_a_failed_sync_overtakes_is_not_used() {
+    let settings = Settings { checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
+    let (first, last) = (0_u32.to_be_bytes(), 499_u32.to_be_bytes());
+    let media = Media::new();
+    machine::run(&media, async |executor| {
+        let database = Database::create(executor, settings.clone()).await.expect("creates");
+        let spec = PartitionSpec { device: "flash".into(), ..PartitionSpec::b_tree("notes") };
+        let notes = database.create_partition(spec).await.expect("creates");
+        let records = (0..500_u32).map(|number| (number.to_be_bytes(), [0; 100]));
+        database.load_b_tree(notes, records, |_| {}).await.expect("loads");
+        database.close().await.expect("closes");
+    });
+    // The first sync is the opening's.
+    failing(&media, &[2], async |executor| {
+        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+        let notes = database.partition("notes").expect("it was created");
+        database.transaction(async |tx| tx.put(notes, &first, b"new").await).await.expect("commits");
+        database.buffer().write_back_before(database.log().end()).await.expect("writes");
+        let other = database.clone();
+        let sync = executor.spawn(async move { other.buffer().sync().await });
+        // The sync is under way before the read begins, and ends before the read does.
+        executor.yield_now().await;
+        let mut tx = database.begin().await.expect("begins");
+        let read = tx.get(notes, &last).await;
+        assert!(sync.join().await.is_err_and(|error| is_device_fault(&error)));
+        assert!(read.as_ref().is_err_and(is_device_fault), "{read:?}");
+        assert_eq!(tx.get(notes, &first).await, Ok(Some(b"new".to_vec())), "what is in memory is current");
+    });
+}
