@@ -166,13 +166,14 @@ pub enum Error {
         /// Why the checkpoint failed; names the file.
         cause: Box<Error>,
     },
-    /// A transaction that is being rolled back holds the lock, or the log, that is waited for, and its rollback fails.
+    /// A transaction that is being rolled back, or frees the long values that it deleted, holds the lock, or the log, that is
+    /// waited for, and fails at that.
     #[error(
-        "a transaction that is being rolled back holds what this one waits for, and fails: {cause}; mend that device: the \
-         rollback is tried again until it succeeds, and the next opening completes it"
+        "the end of another transaction holds what this one waits for, and fails: {cause}; mend that device: it is tried \
+         again until it succeeds, and the next opening completes it"
     )]
     RollbackStalled {
-        /// Why the rollback failed; names the file.
+        /// Why it failed; names the file.
         cause: Box<Error>,
     },
     /// No partition of this name exists.

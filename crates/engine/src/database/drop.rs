@@ -110,6 +110,10 @@ impl Database {
                     break;
                 }
             }
+            // Nobody knows when such a one ends.
+            if let Some((_, cause)) = inner.registry.borrow().stalled().first() {
+                return Err(Error::RollbackStalled { cause: Box::new(cause.clone()) });
+            }
             if inner.executor.now() >= until {
                 return Err(Error::PartitionInUse(partition.name.clone()));
             }

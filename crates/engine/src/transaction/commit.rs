@@ -4,14 +4,14 @@
 //! log buffer (early lock release), unless the settings say otherwise: whoever reads its updates then has a later commit
 //! record, or, if it only reads, waits until this one is durable.
 
-use super::{Active, Isolation, State, Transaction};
-use crate::Result;
+use super::{Active, Isolation, State, Transaction, stall};
 use crate::canary::{self, Canary};
 use crate::database::Database;
 use crate::log::record::Body;
 use crate::page::Edit;
 use crate::set::Sets;
 use crate::statistics::add;
+use crate::{Error, Result};
 use base::{Lsn, PageId};
 use driver::Work;
 use std::future::Future;
@@ -101,7 +101,17 @@ impl Transaction {
         if let Some(observer) = statistics.observer() {
             observer.ended(state.id, true);
         }
-        Ending { database: self.database.clone(), state, lsn: None, is_demanded: false, freeing: false }
+        let database = self.database.clone();
+        Ending {
+            database,
+            state,
+            lsn: None,
+            is_demanded: false,
+            freeing: false,
+            freed: 0,
+            rest: None,
+            is_stalled: false,
+        }
     }
 }
 
@@ -134,6 +144,12 @@ struct Ending {
     is_demanded: bool,
     /// While it has pages to free: the log from its beginning is needed until that is done.
     freeing: bool,
+    /// How many of the long values that it deleted have no pages any more.
+    freed: usize,
+    /// Where the rest of the next one begins, if some of its pages are free already.
+    rest: Option<PageId>,
+    /// Whether that fails, and others have been told so.
+    is_stalled: bool,
 }
 
 impl Drop for Ending {
@@ -146,6 +162,9 @@ impl Drop for Ending {
         self.database.release_locks(&state, self.lsn);
         if self.freeing {
             self.database.0.registry.borrow_mut().strand(state.owner);
+        }
+        if self.is_stalled {
+            self.database.end_stall(state.owner);
         }
         self.database.retire(state);
     }
@@ -171,7 +190,9 @@ impl Ending {
         let committed = async move {
             self.database.keep_long_values(self.state.owner).await;
             self.commit_update().await?;
-            self.free_chains().await;
+            if let Err(cause) = self.free_chains().await {
+                self.go_on_freeing(cause);
+            }
             Ok(())
         };
         executor.spawn(committed).join().await
@@ -212,16 +233,42 @@ impl Ending {
     }
 
     /// Frees the pages of the long values that the transaction deleted. Until this is done its records stay in the log, so
-    /// that a restart can go on with it. The transaction is committed whatever comes of this.
-    async fn free_chains(&mut self) {
-        for (number, chain) in self.state.chains.iter().enumerate() {
-            let (id, mut page) = (self.state.id, chain.first);
-            let freed = self.database.persist(async || self.database.free_chain(id, number as u32, &mut page).await);
-            if freed.await.is_err() {
-                return;
-            }
+    /// that a restart can go on with it. The transaction is committed whatever comes of this. Called again, it goes on where it
+    /// failed.
+    async fn free_chains(&mut self) -> Result<()> {
+        while let Some(chain) = self.state.chains.get(self.freed) {
+            let (id, number) = (self.state.id, self.freed as u32);
+            let mut page = self.rest.unwrap_or(chain.first);
+            let freed = self.database.persist(async || self.database.free_chain(id, number, &mut page).await).await;
+            self.rest = freed.is_err().then_some(page);
+            freed?;
+            self.freed += 1;
         }
         self.freeing = false;
+        Ok(())
+    }
+
+    /// Goes on with that beside everything else. Its log stays meanwhile, and whoever waits for room there is told why.
+    fn go_on_freeing(mut self, cause: Error) {
+        let (database, owner) = (self.database.clone(), self.state.owner);
+        database.release_locks(&self.state, self.lsn);
+        database.begin_stall(owner, cause);
+        self.is_stalled = true;
+        let executor = database.0.executor.clone();
+        executor.clone().spawn(async move {
+            let mut rest_ns = stall::REST_NS_MIN;
+            loop {
+                executor.sleep_ns(rest_ns).await;
+                rest_ns = (2 * rest_ns).min(stall::REST_NS_MAX);
+                if database.0.closing.get() || database.0.log.failure().is_some() {
+                    break;
+                }
+                match self.free_chains().await {
+                    Ok(()) => break,
+                    Err(cause) => database.renew_stall(owner, cause),
+                }
+            }
+        });
     }
 }
 

@@ -35,10 +35,14 @@ impl Transaction {
     /// # Ok(())
     /// # });
     /// ```
-    pub async fn rollback(self) -> Result<()> {
-        let database = self.database.clone();
-        let dependency = self.rollback_early().await?;
-        database.confirm_reads(dependency).await
+    pub async fn rollback(mut self) -> Result<()> {
+        let (database, dependency) = (self.database.clone(), self.state.dependency.get());
+        // A reason to tell is there also where the rollback fails.
+        let rolled_back = self.spawn_rollback().join().await;
+        if !canary::is_planted(Canary::EarlyRefusal) {
+            database.confirm_reads(dependency).await?;
+        }
+        rolled_back
     }
 
     /// The same without waiting for what it has read: an answer that follows from that may leave when the log is durable up

@@ -1,5 +1,5 @@
-//! Rollbacks that fail for longer than a while. They keep their locks and what the log has of them, because nobody may see
-//! what they leave, and are tried again. Whoever waits for that is told why, and may do something else meanwhile.
+//! Ends of transactions that fail for longer than a while: rollbacks, and the freeing of long values that were deleted. Rollbacks
+//! keep their locks, because nobody may see what they leave, both keep what the log has of them, and are tried again. Whoever waits for that is told why, and may do something else meanwhile.
 
 use super::Active;
 use crate::Error;
@@ -9,17 +9,14 @@ use base::time::{MILLISECOND_NS, SECOND_NS};
 use std::rc::Rc;
 
 /// How long a rollback that fails rests before it is tried again, in nanoseconds: twice as long each time.
-const REST_NS_MIN: u64 = 100 * MILLISECOND_NS;
-const REST_NS_MAX: u64 = 5 * SECOND_NS;
+pub(super) const REST_NS_MIN: u64 = 100 * MILLISECOND_NS;
+pub(super) const REST_NS_MAX: u64 = 5 * SECOND_NS;
 
 impl Database {
     /// Goes on with a rollback that has failed, beside everything else, and lets those know who wait for it.
     pub(super) fn stall(&self, mut state: Active, cause: Error) {
         let inner = &*self.0;
-        self.tell_of_stall(state.owner, cause);
-        // It counts no more among those that may be active: nobody may wait for its end without being told.
-        inner.active.set(inner.active.get() - 1);
-        inner.admission.wake_one(&inner.executor);
+        self.begin_stall(state.owner, cause);
         let (weak, executor) = (Rc::downgrade(&self.0), inner.executor.clone());
         inner.executor.spawn(async move {
             let mut rest_ns = REST_NS_MIN;
@@ -33,17 +30,34 @@ impl Database {
                 }
                 match database.undo(&mut state, 0).await {
                     Ok(()) => {
-                        database.0.registry.borrow_mut().end_stall(state.owner);
-                        database.0.active.set(database.0.active.get() + 1);
+                        database.end_stall(state.owner);
                         return database.end_rollback(state).await;
                     }
-                    Err(cause) => {
-                        database.0.registry.borrow_mut().end_stall(state.owner);
-                        database.tell_of_stall(state.owner, cause);
-                    }
+                    Err(cause) => database.renew_stall(state.owner, cause),
                 }
             }
         });
+    }
+
+    /// Notes that the end of a transaction fails and is tried again, and lets those know who wait for it. It counts no more
+    /// among those that may be active: nobody may wait for its end without being told.
+    pub(super) fn begin_stall(&self, owner: Owner, cause: Error) {
+        let inner = &*self.0;
+        self.tell_of_stall(owner, cause);
+        inner.active.set(inner.active.get() - 1);
+        inner.admission.wake_one(&inner.executor);
+    }
+
+    /// Notes that it has failed again.
+    pub(super) fn renew_stall(&self, owner: Owner, cause: Error) {
+        self.0.registry.borrow_mut().end_stall(owner);
+        self.tell_of_stall(owner, cause);
+    }
+
+    /// Notes that it fails no more: the transaction ends as any other, and counts until it has.
+    pub(super) fn end_stall(&self, owner: Owner) {
+        self.0.registry.borrow_mut().end_stall(owner);
+        self.0.active.set(self.0.active.get() + 1);
     }
 
     /// Lets all that wait, for locks or for log, look whether it is for this transaction.
