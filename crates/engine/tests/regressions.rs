@@ -383,3 +383,21 @@ fn a_snapshot_shows_what_was_changed_and_then_deleted_behind_it() {
         assert_eq!(database.versions().versions, 0);
     });
 }
+
+#[test]
+fn more_pages_than_are_staged_at_once_are_forced() {
+    let keys: Vec<String> = (0..400).map(|number| format!("{number:04}")).collect();
+    run(&Media::new(), async |executor| {
+        // Larger than what the device writes untorn.
+        let buffer = buffer::Settings { frames: 128, page_size: 8192, ..settings().buffer };
+        let log = log::Settings { capacity: 4 << 20, ..settings().log };
+        let settings = Settings { force: true, buffer, log, ..settings() };
+        let database = Database::create(executor, settings).await.expect("creates");
+        let tree = database.create_partition(PartitionSpec::b_tree("tree")).await.expect("creates");
+        let mut tx = database.begin().await.expect("begins");
+        for key in &keys {
+            tx.put(tree, key.as_bytes(), &[1; 900]).await.expect("puts");
+        }
+        tx.commit().await.expect("forces some forty pages");
+    });
+}

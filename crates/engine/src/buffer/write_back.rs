@@ -233,7 +233,11 @@ impl Buffer {
         };
         let (older, ready): (Vec<u32>, Vec<u32>) =
             pages.iter().filter_map(resident).partition(|frame| self.pool.borrow().is_writing(*frame));
-        self.write_back_for(ready, Reason::Force).await?;
+        // Side by side, as far as the double-write area stages them by one write.
+        let batch = self.double_write.as_ref().map_or(usize::MAX, |area| area.pages_per_region());
+        for frames in ready.chunks(batch) {
+            self.write_back_for(frames.to_vec(), Reason::Force).await?;
+        }
         for frame in older {
             while self.pool.borrow().is_writing(frame) {
                 self.written.wait(&self.executor).await;
