@@ -1,15 +1,16 @@
 //! Pages of long values that a committed transaction deleted, and whose device fails: the log that a restart would need stays,
 //! whoever waits for its room is told, and when the device is back the pages are freed.
 
-use base::Random;
+#[path = "ground/failing_reads.rs"]
+mod failing_reads;
+
 use base::time::{MILLISECOND_NS, SECOND_NS};
-use devices::Hardware;
-use driver::OpKind;
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Database, Direction, Error, PartitionSpec, Settings, Transaction, buffer, log};
-use executor::{Executor, Order};
+use executor::Executor;
+use failing_reads::on;
 use std::ops::Bound;
-use virtual_driver::{ErrorAt, FaultPlan, Media, Options, PowerCut, VirtualDriver};
+use virtual_driver::Media;
 
 fn settings() -> Settings {
     Settings {
@@ -18,21 +19,6 @@ fn settings() -> Settings {
         checkpoint: Policy::OFF,
         ..Settings::default()
     }
-}
-
-/// Runs `work` on a machine whose device `data` fails at these reads, then takes its power away.
-fn on<T>(media: &Media, failing: std::ops::Range<u64>, work: impl AsyncFnOnce(&Executor) -> T) -> T {
-    let device = |name: &str| format!("[device.{name}]\nmedium.service = \"20 us\"\n");
-    let text: String = ["disk", "data"].into_iter().map(device).collect();
-    let error = |nth| ErrorAt { kind: OpKind::Read, device: Some("data".into()), nth };
-    let faults = Some(FaultPlan { errors: failing.map(error).collect(), ..FaultPlan::default() });
-    let hardware = Hardware::parse(&text, "test").expect("a description");
-    let driver = VirtualDriver::new(hardware, Options { faults, ..Options::default() }, media.clone());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let result = executor.run(work(&executor));
-    executor.stop();
-    media.power_cut(&mut Random::stream(1, "cut"), &PowerCut { lost: 1.0, torn: 0.0 });
-    result.expect("the machine goes on")
 }
 
 /// A tree on the device that fails has a long value whose pages are not in memory, but for the leaf that leads there.

@@ -1,15 +1,17 @@
 //! Rollbacks that fail, because the device of their pages does: whoever waits for their locks or their log is told, they are
 //! tried again until the device is back, and a restart completes those that are not.
 
+#[path = "ground/failing_reads.rs"]
+mod failing_reads;
+
+use base::PartitionId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
-use base::{PartitionId, Random};
-use devices::Hardware;
-use driver::OpKind;
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Database, Direction, Error, PartitionSpec, Settings, Transaction, buffer, log};
-use executor::{Executor, Order};
+use executor::Executor;
+use failing_reads::on;
 use std::ops::Bound;
-use virtual_driver::{ErrorAt, FaultPlan, Media, Options, PowerCut, VirtualDriver};
+use virtual_driver::Media;
 
 const ROWS: u32 = 200;
 
@@ -21,21 +23,6 @@ fn settings() -> Settings {
         multiprogramming_level: 2,
         ..Settings::default()
     }
-}
-
-/// Runs `work` on a machine whose device `data` fails at these reads, then takes its power away.
-fn on<T>(media: &Media, failing: std::ops::Range<u64>, work: impl AsyncFnOnce(&Executor) -> T) -> T {
-    let device = |name: &str| format!("[device.{name}]\nmedium.service = \"20 us\"\n");
-    let text: String = ["disk", "data"].into_iter().map(device).collect();
-    let error = |nth| ErrorAt { kind: OpKind::Read, device: Some("data".into()), nth };
-    let faults = Some(FaultPlan { errors: failing.map(error).collect(), ..FaultPlan::default() });
-    let hardware = Hardware::parse(&text, "test").expect("a description");
-    let driver = VirtualDriver::new(hardware, Options { faults, ..Options::default() }, media.clone());
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-    let result = executor.run(work(&executor));
-    executor.stop();
-    media.power_cut(&mut Random::stream(1, "cut"), &PowerCut { lost: 1.0, torn: 0.0 });
-    result.expect("the machine goes on")
 }
 
 fn key(number: u32) -> [u8; 4] {

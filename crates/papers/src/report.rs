@@ -9,7 +9,6 @@ pub use json::to_json;
 use crate::outcome::Results;
 use crate::plot::escaped;
 use crate::{Answer, Claim, Extent, Study, Verdict};
-use base::units::grouped_decimal;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("report/style.css");
@@ -113,16 +112,6 @@ fn page(title: &str, body: &str) -> String {
          paper's own values. Point at a mark to read it.</footer></main><script>{SCRIPT}</script></body></html>",
         text(title)
     )
-}
-
-/// A figure for a table.
-fn figure(number: f64) -> String {
-    let places = match number.abs() {
-        n if n >= 100.0 => 0,
-        n if n >= 10.0 => 1,
-        _ => 2,
-    };
-    grouped_decimal(number, places)
 }
 
 /// As HTML, where no line begins with a percent sign.

@@ -126,9 +126,9 @@ struct Nature {
 }
 
 impl Nature {
-    /// What the engine must know. The unit of untorn writes holds for writes with `RWF_ATOMIC`, and none of ours has it: where
-    /// the file system makes them by copying on write, as XFS does on every device, they take as long as the double-write
-    /// area and scatter the file (`BENCHMARKS.md`). So a sector is all that is promised.
+    /// What the engine must know. The unit of untorn writes holds for writes with `RWF_ATOMIC`, and none of ours has it: made by
+    /// copying on write, as XFS does on every device, they were not reliably faster than the double-write area
+    /// (`BENCHMARKS.md`). So a sector is all that is promised.
     fn traits(&self, memory: bool) -> DeviceTraits {
         DeviceTraits {
             atomic_write: SECTOR,

@@ -3,11 +3,11 @@
 //! A transaction that has not begun may wait for as long as it takes: it holds nothing. One that holds locks waits only for
 //! checkpoints that come to their ends without the end of any transaction:
 //!
-//! * A black/white sweep may not take segments with unfinished changes, of whoever waits itself or of one that waits for its
-//!   locks. When a sweep finds no other segments left, all that wait with locks give up.
+//! * A black/white sweep may not take segments with unfinished changes, be they of the waiting transaction or of one that waits
+//!   for its locks. When a sweep finds no other segments left, all transactions that wait with locks give up.
 //! * A quiescing sweep does not begin to wait for transactions while one of them waits for it.
 //! * Log that pages need is kept until the transactions have ended that changed them. If a whole checkpoint has left the log
-//!   too full, and there are such transactions, whoever waits with locks gives up, because they may want those.
+//!   too full, and there are such transactions, those that wait with locks give up, because the others may want these locks.
 
 use super::{Policy, background, group};
 use crate::database::Database;
@@ -67,8 +67,8 @@ impl Drop for Waiting<'_> {
 }
 
 impl Database {
-    /// Waits until the log has room for new work. Where checkpoints are taken only when asked, a full log asks for them, lest
-    /// everybody wait for ever.
+    /// Waits until the log has room for new work. Where checkpoints are taken only when asked, a full log asks for them, or
+    /// the wait would never end.
     ///
     /// # Errors
     /// [`Error::LogNotRelieved`] if a checkpoint fails meanwhile and leaves the log full, [`Error::LogFailed`].

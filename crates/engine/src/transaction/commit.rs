@@ -248,7 +248,7 @@ impl Ending {
         Ok(())
     }
 
-    /// Goes on with that beside everything else. Its log stays meanwhile, and whoever waits for room there is told why.
+    /// Retries that in the background. Its part of the log is retained meanwhile, and transactions that wait for room get the cause.
     fn go_on_freeing(mut self, cause: Error) {
         let (database, owner) = (self.database.clone(), self.state.owner);
         database.release_locks(&self.state, self.lsn);

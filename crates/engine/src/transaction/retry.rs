@@ -104,7 +104,7 @@ impl Database {
             let done = match work(&mut transaction).await {
                 // The commit of one that had to give up fails, whatever its work made of that.
                 Ok(value) => transaction.commit().await.map(|()| value),
-                // Nobody hears of this one.
+                // The caller is not told of this error: the work is run again.
                 Err(error) if error.is_conflict() => transaction.rollback_early().await.and(Err(error)),
                 Err(error) => transaction.rollback().await.and(Err(error)),
             };

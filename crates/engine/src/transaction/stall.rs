@@ -1,5 +1,6 @@
-//! Ends of transactions that fail for longer than a while: rollbacks, and the freeing of long values that were deleted. Rollbacks
-//! keep their locks, because nobody may see what they leave, both keep what the log has of them, and are tried again. Whoever waits for that is told why, and may do something else meanwhile.
+//! Ends of transactions that fail for longer than a while: rollbacks, and the freeing of long values that were deleted. Both
+//! are tried again and retain their part of the log meanwhile; a rollback also keeps its locks, because what it leaves must
+//! not be seen. Transactions that wait for these locks or for room in the log get the cause as an error.
 
 use super::Active;
 use crate::Error;

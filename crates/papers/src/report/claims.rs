@@ -1,6 +1,7 @@
 //! Claims, and the paper's tables beside ours, as HTML.
 
-use super::{figure, text};
+use super::text;
+use crate::plot::figure_text as figure;
 use crate::{Cell, Claim, Results, Table, Verdict};
 use base::units::grouped_decimal;
 use std::fmt::Write;

@@ -1,10 +1,10 @@
 //! Experiments with their plots and figures, as HTML.
 
 use super::claims::{anchor, links};
-use super::{figure, text};
+use super::text;
 use crate::experiment::Output;
 use crate::outcome::{Outcome, Results, Trial};
-use crate::plot::{self, label_of};
+use crate::plot::{self, figure_text as figure, label_of};
 use crate::{Claim, Estimate};
 use std::fmt::Write;
 
