@@ -1,7 +1,7 @@
 //! The chain of a record's versions: from its present state backward, each says what the record was before one change.
 //!
 //! ```text
-//!  0 length u32, checksum u32 (set when it leaves memory: CRC-32C of the bytes from 8 to the end)      all little-endian
+//!  0 length u32, checksum u32 (set when it leaves memory: of the bytes from 8 on and of the place)      all little-endian
 //!  8 below: place u64, commit u64
 //! 24 partition u16, kind u8, zero u8, key length u32
 //! 32 key; for a patch its offset u32; bytes to the end

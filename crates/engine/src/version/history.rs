@@ -170,8 +170,9 @@ impl History {
         let mut copy = self.memory_for(length);
         let Place::Memory(bytes) = &self.extents[self.away].place else { unreachable!("the oldest ones are away") };
         copy.extend_from_slice(bytes);
-        seal(&mut copy);
-        Some((self.first + self.away as u32, copy))
+        let number = self.first + self.away as u32;
+        seal(&mut copy, number);
+        Some((number, copy))
     }
 
     /// When the oldest version that is in memory was committed.
@@ -206,18 +207,25 @@ impl History {
     }
 }
 
-/// Gives stored versions their checksums.
-fn seal(versions: &mut [u8]) {
-    let mut rest = versions;
+/// Gives the stored versions of an extent their checksums.
+fn seal(versions: &mut [u8], extent: u32) {
+    let (mut rest, mut at) = (versions, 0);
     while let Some(length) = chain::length(rest) {
         let (version, behind) = rest.split_at_mut(length);
-        let sum = checksum(&version[8..]);
+        let sum = checksum_at(version, extent, at);
         version[4..8].copy_from_slice(&sum.to_le_bytes());
-        rest = behind;
+        (rest, at) = (behind, at + length);
     }
 }
 
-/// Whether a version that was read is as it was written.
-pub(super) fn is_whole(version: &[u8]) -> bool {
-    chain::length(version) == Some(version.len()) && version[4..8] == checksum(&version[8..]).to_le_bytes()
+/// Whether a version that was read from its place in an extent is as it was written.
+pub(super) fn is_whole(version: &[u8], extent: u32, at: usize) -> bool {
+    chain::length(version) == Some(version.len()) && version[4..8] == checksum_at(version, extent, at).to_le_bytes()
+}
+
+/// The checksum of a version at its place. Numbers of extents are not used again, places in the undo space are: a write that
+/// was lost leaves a version there which is sound by itself and belongs to an earlier extent.
+fn checksum_at(version: &[u8], extent: u32, at: usize) -> u32 {
+    let place = (u64::from(extent) << 32 | at as u64).to_le_bytes();
+    checksum(&version[8..]) ^ checksum(&place)
 }

@@ -110,7 +110,8 @@ impl Database {
                 _ => self.load_version(extent, at, &place).await?,
             };
             let stored = read.version(extent, at).expect("it was read");
-            let version = Version::decode(stored).filter(|_| is_whole(stored)).ok_or_else(|| damaged(extent, at))?;
+            let version =
+                Version::decode(stored).filter(|_| is_whole(stored, extent, at)).ok_or_else(|| damaged(extent, at))?;
             past.put_back(record, &version);
             piece = Some(read);
         }

@@ -488,3 +488,48 @@ fn a_damaged_version_is_named() {
     })
     .expect("nothing else fails");
 }
+
+/// The first bytes of the undo space, which are replaced by `bytes` if there are any.
+async fn undo_space(executor: &Executor, bytes: Option<driver::Frame>) -> Result<driver::Frame> {
+    let device = crate::database::device(executor, "disk")?;
+    let (file, _) = executor.open(device, super::FILE, false).await?;
+    let (offset, access) = (0, driver::Access::Asynchronous);
+    let op = match bytes {
+        Some(buffer) => driver::Op::Write { file, offset, length: SPACE as u32, buffer, durable: false, access },
+        None => {
+            let buffer = executor.frames(1, SPACE)?.pop().expect("one was asked for");
+            driver::Op::Read { file, offset, length: SPACE as u32, buffer, access }
+        }
+    };
+    let completion = executor.perform(op).await;
+    completion.result?;
+    Ok(completion.buffer.expect("it comes back"))
+}
+
+const SPACE: usize = 32 << 10;
+
+#[test]
+fn a_version_of_an_earlier_extent_at_the_same_place_is_named() {
+    on_a_machine(async |executor| {
+        let (database, notes) = spilling(executor, 1 << 30).await?;
+        let first = database.snapshot().await?;
+        overwrite(&database, notes, 1).await?;
+        executor.sleep_ns(SECOND_NS).await;
+        let earlier = undo_space(executor, None).await?;
+        drop(first);
+        let mut second = database.snapshot().await?;
+        overwrite(&database, notes, 3).await?;
+        executor.sleep_ns(SECOND_NS).await;
+        assert_eq!(second.get(notes, &[0]).await?, Some(vec![0; 200]), "what the first round left");
+        undo_space(executor, Some(earlier)).await?;
+        for key in 0..100_u8 {
+            let read = second.get(notes, &[key]).await;
+            let is_named = matches!(read, Err(Error::DamagedTemp { .. }));
+            assert!(is_named || read == Ok(Some(vec![0; 200])), "{key}: {read:?}");
+        }
+        let failed = second.get(notes, &[1]).await;
+        assert!(matches!(failed, Err(Error::DamagedTemp { .. })), "{failed:?}");
+        Ok(())
+    })
+    .expect("nothing else fails");
+}
