@@ -281,6 +281,20 @@ impl Buffer {
         Ok(())
     }
 
+    /// Starts to read a page that is absent, beside everything else. False if it is here or on its way, or needs no read because
+    /// it was never written. A failure shows when the page is used.
+    pub fn read_ahead(self: &Rc<Self>, id: PageId) -> bool {
+        let is_written = self.find_file(id.partition).is_ok_and(|file| id.number < file.written().min(file.capacity()));
+        if !is_written || self.pool.borrow().presence(id) != Presence::Absent || self.is_wanted(id) {
+            return false;
+        }
+        let this = Rc::clone(self);
+        self.executor.spawn(async move {
+            let _failed = this.prefetch([id]).await;
+        });
+        true
+    }
+
     /// Has a page read, for as long as `turn` lasts at least. False if another task did so meanwhile, or it moved between the
     /// tiers: then the caller begins again. Whenever this waits, the partition may be dropped.
     async fn start_load(self: &Rc<Self>, id: PageId, turn: Bringing) -> Result<bool> {

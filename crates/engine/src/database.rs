@@ -26,7 +26,7 @@ use crate::home::{Contents, Home, SecondLog};
 use crate::lock::LockTable;
 use crate::log::record::{Body, Undo};
 use crate::log::{Log, Measured, WriteBuffer};
-use crate::organization::append::Places;
+use crate::organization::append::End;
 use crate::page::{Edit, header};
 use crate::set::Sets;
 use crate::statistics::{RecoveryReport, Statistics};
@@ -127,8 +127,8 @@ pub(crate) struct Inner {
     /// Who waits to be promised room in the log.
     pub log_claims: Turn,
     pub closing: Cell<bool>,
-    /// The places given out at the ends of partitions that records are appended to, by partition.
-    pub places: RefCell<Vec<Option<Places>>>,
+    /// The ends of partitions that records are appended to, by partition.
+    pub ends: RefCell<Vec<End>>,
     /// Who creates a partition.
     pub creation: Turn,
     /// Reusable memory for a record or the part of it that changes, before and after the change.

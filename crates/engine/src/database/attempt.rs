@@ -52,10 +52,19 @@ impl Database {
     /// # Errors
     /// The attempt's own, or that of bringing a page.
     #[inline]
-    pub(crate) async fn complete<T>(&self, mut attempt: impl FnMut() -> Result<T, Need>) -> Result<T> {
+    pub(crate) async fn complete<T>(&self, attempt: impl FnMut() -> Result<T, Need>) -> Result<T> {
+        self.complete_or_miss(attempt).await.map(|(value, _)| value)
+    }
+
+    /// As [`Database::complete`]; returns also whether a page had to be brought.
+    ///
+    /// # Errors
+    /// The attempt's own, or that of bringing a page.
+    #[inline]
+    pub(crate) async fn complete_or_miss<T>(&self, mut attempt: impl FnMut() -> Result<T, Need>) -> Result<(T, bool)> {
         match attempt() {
-            Ok(value) => Ok(value),
-            Err(need) => self.bring(need, attempt).await.map(|(value, _)| value),
+            Ok(value) => Ok((value, false)),
+            Err(need) => self.bring(need, attempt).await,
         }
     }
 

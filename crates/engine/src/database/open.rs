@@ -339,7 +339,7 @@ impl Database {
             log_claims: Turn::new(),
             closing: Cell::new(false),
             creation: Turn::new(),
-            places: RefCell::default(),
+            ends: RefCell::default(),
             scratch: RefCell::default(),
             settings,
         }))

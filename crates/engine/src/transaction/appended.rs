@@ -5,7 +5,7 @@ use crate::catalog::{Locking, Organization};
 use crate::lock::{Attempt, Mode, Resource};
 use crate::log::record::Undo;
 use crate::organization::allocator;
-use crate::organization::append::{self, LIVE, Places, Position};
+use crate::organization::append::{self, End, LIVE, Places, Position};
 use crate::page::{Change, Edit, PageKind, Pages, header, slotted};
 use crate::version::Viewing;
 use crate::{Error, Need, Result};
@@ -67,15 +67,20 @@ impl Transaction {
             return Err(Error::TooLarge { what: "a record", found: record.len(), limit, partition });
         }
         let database = self.database.clone();
-        let mut place = None;
+        let (mut place, mut missed) = (None, false);
         loop {
-            let step = database.refer(partition, || {
+            let step = database.complete_or_miss(|| {
                 database.admit_change(&self.state)?;
                 let position = database.end_of(partition, record.len() + 1, blocking_factor, &mut place)?;
                 Ok(self.try_append(position, record, found.locking))
             });
-            match step.await? {
+            let (step, brought) = step.await?;
+            missed |= brought;
+            match step {
                 Ok(position) => {
+                    // A page that was read ahead was missed all the same.
+                    missed |= position.slot == 0 && database.with_end(partition, |end| end.was_read_for(position));
+                    database.0.statistics.count_reference(usize::from(partition.0), !missed);
                     self.tell(position.page, position.slot, true);
                     return Ok(position);
                 }
@@ -230,7 +235,7 @@ impl crate::Database {
                 Some(page) if tail >= Some(page) => match append::next_position(&*pool, page, length)? {
                     Some(position) => return Ok(position),
                     None if blocking_factor > 0 => {
-                        self.0.places.borrow_mut()[usize::from(partition.0)].as_mut().expect("in use").close(page);
+                        self.with_end(partition, |end| end.places.as_mut().expect("in use").close(page));
                         *place = None;
                         continue;
                     }
@@ -241,7 +246,28 @@ impl crate::Database {
             drop(pool);
             let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
             self.change(&edits);
+            self.read_ahead(partition);
         }
+    }
+
+    /// Behind a new tail the next pages are read while records go there, so that a stream of them waits for none.
+    fn read_ahead(&self, partition: PartitionId) {
+        let buffer = &self.0.buffer;
+        let tail = append::tail(&*buffer.pool().borrow(), partition);
+        let Ok(Some(tail)) = tail else { return };
+        let pages = self.with_end(partition, |end| end.read_ahead(tail));
+        for page in pages.filter(|page| buffer.read_ahead(*page)) {
+            self.with_end(partition, |end| end.note_read_ahead(page));
+        }
+    }
+
+    fn with_end<T>(&self, partition: PartitionId, f: impl FnOnce(&mut End) -> T) -> T {
+        let mut ends = self.0.ends.borrow_mut();
+        let index = usize::from(partition.0);
+        if ends.len() <= index {
+            ends.resize(index + 1, End::default());
+        }
+        f(&mut ends[index])
     }
 
     /// The page that was given out for a record, or now is; `None` if the tail has to come nearer first.
@@ -256,20 +282,17 @@ impl crate::Database {
         if place.is_some() {
             return Ok(*place);
         }
-        let mut all = self.0.places.borrow_mut();
-        let index = usize::from(partition.0);
-        if all.len() <= index {
-            all.resize(index + 1, None);
-        }
-        let mut places = match all[index] {
-            Some(places) => places,
-            None => Places::read(pages, partition)?,
-        };
-        if places.ahead(tail, blocking_factor) <= append::AHEAD_MAX {
-            *place = Some(places.give(pages, partition, blocking_factor)?);
-        }
-        all[index] = Some(places);
-        Ok(*place)
+        self.with_end(partition, |end| {
+            let mut places = match end.places {
+                Some(places) => places,
+                None => Places::read(pages, partition)?,
+            };
+            if places.ahead(tail, blocking_factor) <= append::AHEAD_MAX {
+                *place = Some(places.give(pages, partition, blocking_factor)?);
+            }
+            end.places = Some(places);
+            Ok(*place)
+        })
     }
 
     pub(crate) fn append_page_count(&self, partition: PartitionId) -> Result<u32, Need> {
