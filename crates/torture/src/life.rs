@@ -12,6 +12,7 @@ use crate::{Configuration, debit_credit, isolation, partitions, records, spill, 
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Halt;
+use engine::log::Log;
 use engine::server::{self, TransactionServer};
 use engine::{Database, Error, PartitionSpec, Result, Settings, hierarchy, log};
 use executor::{Executor, Order};
@@ -124,7 +125,10 @@ fn machine(world: &World, life: u64, plan: Plan, scene: &Rc<Scene>) -> Executor 
 }
 
 async fn act(stage: &Rc<Stage>, purpose: Purpose) {
+    // An opening may lose a copy as well, and tells it only when it has succeeded.
+    stage.truth.borrow_mut().log_copy_lost |= stage.configuration.settings.log.second.is_some();
     let Some(database) = open(stage).await else { return };
+    let _copies = LogCopies { stage, log: Rc::clone(database.log()) };
     stage.scene.phase.set(Phase::Running);
     let known = async {
         prepare(stage, &database).await
@@ -155,6 +159,18 @@ async fn act(stage: &Rc<Stage>, purpose: Purpose) {
         && let Err(error) = database.close().await
     {
         stage.judge(&error, "close");
+    }
+}
+
+/// Notes at the end of a life, however that comes, whether a copy of the log was lost.
+struct LogCopies<'a> {
+    stage: &'a Stage,
+    log: Rc<Log>,
+}
+
+impl Drop for LogCopies<'_> {
+    fn drop(&mut self) {
+        self.stage.truth.borrow_mut().log_copy_lost = self.log.lost_device().is_some();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::configuration::SEGMENT_SIZE;
 use crate::hurt::Hurt;
+use crate::truth::Truth;
 use crate::{Configuration, FaultKind, Step};
 use base::{Lsn, Random};
 use engine::log::{Acknowledged, page};
@@ -24,13 +25,18 @@ impl Place {
 }
 
 /// Flips a bit of what `step` wrote, if there is something that would show it; says what was hurt.
-pub fn decay(media: &Media, configuration: &Configuration, step: Step, random: &mut Random) -> Option<Hurt> {
+pub fn decay(
+    (media, truth): (&Media, &Truth),
+    configuration: &Configuration,
+    step: Step,
+    random: &mut Random,
+) -> Option<Hurt> {
     let page_size = configuration.settings.buffer.page_size;
     let place = match step {
         Step::HomeWrite => Some(home_copy(media, random.below(2), random.below(200))),
         Step::Staging => stored_page(media, ("disk", "double-write"), page_size, random)
             .map(|place| with_page_in_place(media, configuration, place)),
-        Step::LogWrite => vouched_log_page(media, configuration, false, random),
+        Step::LogWrite => vouched_log_page(media, configuration, (false, truth.log_copy_lost), random),
         Step::SegmentWrite => stored_in(media, ("disk", ".backup-"), SEGMENT_SIZE as usize, random),
         _ => stored_in(media, ("disk", ".pages"), page_size, random),
     };
@@ -39,7 +45,12 @@ pub fn decay(media: &Media, configuration: &Configuration, step: Step, random: &
 
 /// Makes a sector unreadable, or flips a bit, of what `step` wrote, on whichever device and in whichever copy; says what was
 /// hurt.
-pub fn rot(media: &Media, configuration: &Configuration, step: Step, random: &mut Random) -> Option<Hurt> {
+pub fn rot(
+    (media, truth): (&Media, &Truth),
+    configuration: &Configuration,
+    step: Step,
+    random: &mut Random,
+) -> Option<Hurt> {
     let is_unreadable = step.admits(FaultKind::Rot) && random.chance(0.6);
     let kind = if is_unreadable { FaultKind::Rot } else { FaultKind::Decay };
     let page_size = configuration.settings.buffer.page_size;
@@ -49,7 +60,7 @@ pub fn rot(media: &Media, configuration: &Configuration, step: Step, random: &mu
             .map(|place| with_page_in_place(media, configuration, place)),
         Step::LogWrite => {
             let is_second = configuration.settings.log.second.is_some() && random.chance(0.7);
-            let place = vouched_log_page(media, configuration, is_second, random)?;
+            let place = vouched_log_page(media, configuration, (is_second, truth.log_copy_lost), random)?;
             // Where one device is enough for an acknowledgement, a sector that cannot be read may hold what only it has.
             let acknowledged = configuration.settings.log.second.as_ref().map(|second| second.acknowledged);
             let is_enough = kind == FaultKind::Decay || acknowledged == Some(Acknowledged::Both);
@@ -122,11 +133,12 @@ fn stored_page(media: &Media, (device, file): (&'static str, &str), size: usize,
     Some(Place::alone(device, file, number * size as u64 + random.below(size as u64)))
 }
 
-/// A byte of a log page that a later page says is durable: its loss is no crash. The other device serves if it has the page.
+/// A byte of a log page that a later page says is durable: its loss is no crash. The other device serves if it has the page and
+/// does not count as lost.
 fn vouched_log_page(
     media: &Media,
     configuration: &Configuration,
-    is_second: bool,
+    (is_second, is_copy_lost): (bool, bool),
     random: &mut Random,
 ) -> Option<Place> {
     let first = (if configuration.settings.log_device == "disk" { "disk" } else { "flash" }, "log");
@@ -157,6 +169,6 @@ fn vouched_log_page(
     let offset = position % capacity;
     media.read(device, file, offset, &mut bytes).ok()?;
     let mut twin = vec![0; size];
-    let is_redundant = media.read(other.0, other.1, offset, &mut twin).is_ok() && twin == bytes;
+    let is_redundant = !is_copy_lost && media.read(other.0, other.1, offset, &mut twin).is_ok() && twin == bytes;
     Some(Place { is_redundant, ..Place::alone(device, file, offset + random.below(size as u64)) })
 }

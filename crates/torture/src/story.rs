@@ -235,7 +235,7 @@ impl Story {
             [Step::HomeWrite, Step::LogWrite, Step::Staging, Step::PageWrite, Step::SegmentWrite];
         let step = *self.random.choose(&FLIPPED).expect("some steps' writes decay");
         let media = self.world.media.copy();
-        let hurt = rot::decay(&media, &self.world.configuration, step, &mut self.random);
+        let hurt = rot::decay((&media, &self.world.truth.borrow()), &self.world.configuration, step, &mut self.random);
         self.inspect(media, hurt)
     }
 
@@ -245,7 +245,7 @@ impl Story {
         let steps: Vec<Step> = Step::ALL.into_iter().filter(|step| step.decays()).collect();
         let step = *random.choose(&steps).expect("some steps' writes decay");
         let media = self.world.media.copy();
-        let hurt = rot::rot(&media, &self.world.configuration, step, random);
+        let hurt = rot::rot((&media, &self.world.truth.borrow()), &self.world.configuration, step, random);
         self.inspect(media, hurt)
     }
 

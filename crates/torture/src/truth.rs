@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Truth {
     /// Whether the database's creation was acknowledged.
     pub created: bool,
+    /// Whether the database may count one of two copies of its log as lost: the other is then the only one.
+    pub log_copy_lost: bool,
     /// Whether the rows' load was.
     pub loaded: bool,
     /// The partitions whose creation was.

@@ -64,6 +64,8 @@ pub struct Entry<'a> {
 pub struct Scan {
     executor: Executor,
     settings: Settings,
+    /// The file that is read, or the first of two that are.
+    name: String,
     /// Where the log will go on.
     files: Vec<LogFile>,
     capacity: u64,
@@ -138,11 +140,13 @@ impl Scan {
         let page_size = settings.page_size as u64;
         let oldest = (from.0 - from.0 % page_size).max(page_size);
         let sources = copies.sources();
+        let name = settings.file_of(copies.kept.iter().map(|file| file.index).min().unwrap_or(0));
         let mut files: Vec<LogFile> = copies.kept.into_iter().chain(copies.fresh).collect();
         files.sort_by_key(|file| file.index);
         Scan {
             executor: executor.clone(),
             settings: settings.clone(),
+            name,
             files,
             capacity,
             from,
@@ -285,7 +289,7 @@ impl Scan {
     }
 
     fn damaged(&self, position: u64, detail: &str) -> Error {
-        let (file, detail) = (self.settings.file.clone(), detail.to_owned());
+        let (file, detail) = (self.name.clone(), detail.to_owned());
         Error::DamagedLog { lsn: Lsn(position), file, detail }
     }
 
@@ -311,13 +315,13 @@ impl Scan {
                 Ok(true)
             }
             Some(Err(Flaw::Newer(found))) => Err(Error::NewerFormat {
-                path: self.settings.file.clone(),
+                path: self.name.clone(),
                 found: found.into(),
                 supported: page::VERSION.into(),
             }),
             Some(Err(Flaw::Size(size))) => Err(Error::Setting(format!(
                 "file '{}' has log pages of {size} bytes, the settings say {}",
-                self.settings.file, self.settings.page_size
+                self.name, self.settings.page_size
             ))),
             missing => {
                 let is_unreadable = matches!(missing, Some(Err(Flaw::Unreadable)));
