@@ -11,6 +11,7 @@ mod file;
 mod fresh;
 mod loading;
 mod page_table;
+mod pins;
 mod pool;
 pub mod replacement;
 mod syncs;
@@ -21,6 +22,7 @@ mod write_back;
 pub use double_write::DoubleWrite;
 pub use file::DataFile;
 pub use page_table::PageTable;
+pub use pins::Pins;
 pub use pool::{Pool, Presence};
 
 pub(crate) use file::access;
@@ -214,7 +216,7 @@ impl Buffer {
             Need::Space(partition) => self.grow(partition).await.map(|()| false),
             Need::Page(id) => {
                 let (frame, missed) = self.fetch(id).await?;
-                pins.frames.push(frame);
+                pins.add(frame);
                 Ok(missed)
             }
         }
@@ -470,20 +472,6 @@ impl Buffer {
         Ok(())
     }
 
-    /// Lets go of what [`Buffer::satisfy`] pinned.
-    pub fn release(&self, pins: &mut Pins) {
-        if pins.frames.is_empty() {
-            return;
-        }
-        let mut pool = self.pool.borrow_mut();
-        let count = pins.frames.len();
-        for frame in pins.frames.drain(..) {
-            pool.unpin(frame);
-        }
-        drop(pool);
-        self.tell_freed(count);
-    }
-
     /// Takes one pin back.
     fn unpin(&self, frame: u32) {
         self.pool.borrow_mut().unpin(frame);
@@ -522,26 +510,5 @@ impl Drop for Spare<'_> {
             self.buffer.pool.borrow_mut().give_free(frame);
             self.buffer.freed.wake_one(&self.buffer.executor);
         }
-    }
-}
-
-/// The frames that one operation keeps in the buffer while it waits for others. Released when dropped, so an abandoned
-/// operation leaves no pin behind.
-pub struct Pins {
-    buffer: Rc<Buffer>,
-    frames: Vec<u32>,
-}
-
-impl Pins {
-    /// No frames yet.
-    pub fn new(buffer: &Rc<Buffer>) -> Pins {
-        Pins { buffer: Rc::clone(buffer), frames: Vec::new() }
-    }
-}
-
-impl Drop for Pins {
-    fn drop(&mut self) {
-        let buffer = Rc::clone(&self.buffer);
-        buffer.release(self);
     }
 }

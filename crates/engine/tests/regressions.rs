@@ -4,11 +4,14 @@
 mod machine;
 
 use base::time::MILLISECOND_NS;
-use base::{Lsn, PartitionId, Random, TransactionId};
+use base::{Lsn, PageId, PartitionId, Random, TransactionId};
+use entresol_engine::buffer::{Pins, Presence};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::log::record::Body;
 use entresol_engine::log::{Log, Scan};
-use entresol_engine::{Database, Direction, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
+use entresol_engine::{
+    Database, Direction, Error, Need, PartitionSpec, Settings, Transaction, buffer, checkpoint, log,
+};
 use executor::Executor;
 use machine::run;
 use std::future::{Future, poll_fn};
@@ -399,5 +402,53 @@ fn more_pages_than_are_staged_at_once_are_forced() {
             tx.put(tree, key.as_bytes(), &[1; 900]).await.expect("puts");
         }
         tx.commit().await.expect("forces some forty pages");
+    });
+}
+
+/// Opens a database of pages of 512 bytes whose tree has room in its file that no page has used yet.
+async fn with_blank_pages(executor: &Executor, frames: usize) -> (Database, PartitionId) {
+    let buffer = buffer::Settings { frames, page_size: 512, ..settings().buffer };
+    let settings = Settings { buffer, ..settings() };
+    let created = Database::create(executor, settings.clone()).await.expect("creates");
+    let tree = created.create_partition(PartitionSpec::b_tree("tree")).await.expect("creates");
+    created.transaction(async |tx| tx.put(tree, b"long", &[1; 30_000]).await).await.expect("puts");
+    created.close().await.expect("closes");
+    (Database::open(executor, settings, "here").await.expect("opens"), tree)
+}
+
+#[test]
+fn long_values_that_are_built_at_once_keep_no_pages_from_each_other() {
+    run(&Media::new(), async |executor| {
+        let (database, tree) = with_blank_pages(executor, 34).await;
+        let clients: Vec<_> = (0..3_u8)
+            .map(|client| {
+                let database = database.clone();
+                executor.spawn(async move {
+                    database.transaction(async |tx| tx.put(tree, &[client], &[client; 20_000]).await).await
+                })
+            })
+            .collect();
+        for client in clients {
+            assert_eq!(client.join().await, Ok(()));
+        }
+    });
+}
+
+#[test]
+fn a_blank_page_without_a_frame_for_its_allocator_page_is_refused() {
+    run(&Media::new(), async |executor| {
+        let (database, tree) = with_blank_pages(executor, 34).await;
+        let (buffer, id) = (database.buffer(), |number| PageId::new(tree, number));
+        assert_eq!(buffer.pool().borrow().presence(id(0)), Presence::Absent);
+        let taken: Vec<u32> = {
+            let mut pool = buffer.pool().borrow_mut();
+            (1..pool.free_count()).map(|_| pool.take_free().expect("is free")).collect()
+        };
+        let mut pins = Pins::new(buffer);
+        let (refused, _) = (buffer.satisfy(Need::Page(id(1_000)), &mut pins).await, drop(pins));
+        assert!(matches!(refused, Err(Error::BufferExhausted { .. })), "{refused:?}");
+        taken.into_iter().for_each(|frame| buffer.pool().borrow_mut().give_free(frame));
+        let mut pins = Pins::new(buffer);
+        assert_eq!(buffer.satisfy(Need::Page(id(1_000)), &mut pins).await, Ok(true));
     });
 }

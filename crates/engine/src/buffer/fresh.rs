@@ -48,7 +48,8 @@ impl Buffer {
         }
     }
 
-    /// A page was read that nobody has written.
+    /// A page was read that nobody has written. While page 0 is fetched for it, its frame counts as one in use: nothing is under
+    /// way that would end without a frame for page 0.
     pub(super) fn finish_blank(self: &Rc<Self>, frame: u32, id: PageId, file: &Rc<DataFile>, mut bytes: Frame) {
         let end = move |this: &Buffer, file: &DataFile, known: Result<bool>| {
             let outcome = match known {
@@ -65,8 +66,11 @@ impl Buffer {
             Some(known) => end(self, file, Ok(known)),
             None => {
                 let (this, file) = (Rc::clone(self), Rc::clone(file));
+                self.in_flight.set(self.in_flight.get() - 1);
+                self.tell_freed(0);
                 self.executor.spawn(async move {
                     let known = this.is_new_page(id, &file).await;
+                    this.in_flight.set(this.in_flight.get() + 1);
                     end(&this, &file, known);
                 });
             }

@@ -194,6 +194,17 @@ impl Pool {
         *pins = pins.checked_sub(1).expect("each unpin has its pin");
     }
 
+    /// How many references there were to pages that may be replaced.
+    pub fn references(&self) -> u64 {
+        self.replacement.references()
+    }
+
+    /// Whether there was one to this frame's page after the first `before` references; a page that stays for good counts as
+    /// referenced.
+    pub fn is_referenced_since(&self, frame: u32, before: u64) -> bool {
+        frame >= self.replaceable || self.replacement.latest(frame) > before
+    }
+
     /// How many frames are free.
     pub fn free_count(&self) -> usize {
         self.free.len()

@@ -14,6 +14,12 @@ pub trait Replacement {
     /// The frame's page was referenced: a hit.
     fn touch(&self, frame: u32);
 
+    /// How many references there were.
+    fn references(&self) -> u64;
+
+    /// Which of them was the latest to the frame's page, counted from 1.
+    fn latest(&self, frame: u32) -> u64;
+
     /// The frame's page left.
     fn remove(&mut self, frame: u32);
 

@@ -80,11 +80,13 @@ impl Database {
                 Ok(brought) => missed |= brought,
                 Err(error) => break Err(error),
             }
+            pins.begin_attempt();
             match attempt() {
                 Ok(value) => break Ok((value, missed)),
                 Err(Need::Fail(error)) => break Err(self.named(error)),
                 Err(other) => need = other,
             }
+            pins.end_attempt();
         };
         add(&self.0.statistics.read_wait_ns, self.0.executor.now().since_ns(began));
         result

@@ -67,6 +67,14 @@ impl Replacement for Lru {
         self.touched[frame as usize].set(self.clock.get());
     }
 
+    fn references(&self) -> u64 {
+        self.clock.get()
+    }
+
+    fn latest(&self, frame: u32) -> u64 {
+        self.touched[frame as usize].get()
+    }
+
     fn remove(&mut self, frame: u32) {
         self.touched[frame as usize].set(OUT);
     }
