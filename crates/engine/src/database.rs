@@ -275,7 +275,7 @@ impl Database {
             let mut list = state.undo.borrow_mut();
             self.log_and_apply(state.id, &Body::Update(list.push(undo)), edits)
         };
-        let logged = end.0 - start.0;
+        let logged = end.0 - start.0 + self.0.log.take_padding();
         state.logged += logged;
         self.0.unfinished.set(self.0.unfinished.get() + logged);
         if state.wrote {

@@ -453,7 +453,11 @@ impl Log {
         if let Some(why) = &*self.failed.borrow() {
             return Err(Error::LogFailed(why.clone()));
         }
-        self.request(self.end());
+        // What is already on its way makes the room otherwise. Each page that is written before it is full is lost, perhaps to
+        // rollbacks that were promised it.
+        if self.is_behind() {
+            self.request(self.end());
+        }
         self.room.wait(&self.executor).await;
         Ok(())
     }

@@ -34,7 +34,8 @@ fn start_paging(database: &Database) {
             }
             let database = Database(inner);
             let began = database.0.checkpointer.last_begin.get();
-            if database.is_due(began, last) || database.0.log.is_crowded() {
+            let is_needed = || database.0.log.is_crowded() && !database.is_log_held();
+            if database.is_due(began, last) || is_needed() {
                 let _noted = database.checkpoint_pages(false).await;
                 last = executor.now();
             }
@@ -101,6 +102,6 @@ impl Database {
     fn holds_full_log(&self) -> bool {
         let contents = self.0.contents.borrow();
         let sets_begin = contents.backup.as_ref().map_or(u64::MAX, |backup| backup.begin);
-        self.0.log.is_full() && sets_begin <= contents.redo_start().0
+        self.0.log.is_full() && sets_begin <= contents.redo_start().0 && !self.is_log_held()
     }
 }

@@ -158,6 +158,12 @@ impl Database {
         }
     }
 
+    /// Whether the log begins with what an unfinished transaction needs: then no checkpoint makes room, and each would take some
+    /// pages of it, perhaps while that transaction takes itself back.
+    pub(super) fn is_log_held(&self) -> bool {
+        self.0.registry.borrow().first_lsn().is_some_and(|first| self.0.log.is_kept_for(first))
+    }
+
     /// Starts to take checkpoints for as long as the log is full, or somebody waits for them, unless that is under way.
     fn relieve_log(&self) {
         if self.0.checkpointer.relief.is_under_way.replace(true) {
@@ -169,7 +175,11 @@ impl Database {
             let is_wanted = || state.is_awaited() || inner.log.is_full() && !inner.closing.get();
             while is_wanted() && inner.log.failure().is_none() {
                 state.begun.set(state.begun.get() + 1);
-                let _noted = database.take_checkpoint(true).await;
+                if database.is_log_held() {
+                    inner.executor.sleep_ns(background::POLL_NS).await;
+                } else {
+                    let _noted = database.take_checkpoint(true).await;
+                }
                 state.ended.set(state.ended.get() + 1);
                 inner.log.wake_for_room();
                 inner.executor.yield_now().await;

@@ -10,6 +10,8 @@ pub(super) struct Claims {
     reserved: Cell<u64>,
     /// How many wait for room that they will be promised.
     waiting: Cell<u32>,
+    /// What the last page has left empty that was written for the sake of data pages, in bytes, until a transaction bears it.
+    padding: Cell<u64>,
 }
 
 /// While this lives, new work waits.
@@ -57,6 +59,18 @@ impl Log {
     pub(crate) fn release(&self, bytes: u64) {
         self.claims.reserved.set(self.claims.reserved.get() - bytes);
         self.wake_for_room();
+    }
+
+    /// Notes that a page was written with so many bytes left empty, because data pages had to be, not for a commit.
+    pub(super) fn note_padding(&self, bytes: u64) {
+        self.claims.padding.set(bytes);
+    }
+
+    /// The same for whom it counts, once: the update that begins the next page. Its rollback will bring the same pages, in whose
+    /// place others are written, so it needs as much.
+    #[inline]
+    pub(crate) fn take_padding(&self) -> u64 {
+        self.claims.padding.take()
     }
 
     /// Bytes that hold nothing that is needed and are not promised to others than who has `own` bytes promised.

@@ -101,6 +101,11 @@ impl Group {
         self.number
     }
 
+    /// Whether commits wait in it.
+    pub fn has_commits(&self) -> bool {
+        self.commits > 0
+    }
+
     /// The log buffer is cut: whoever waits is written now. Returns how many commits the group had.
     pub fn close(&mut self) -> u32 {
         self.number += 1;

@@ -90,7 +90,11 @@ impl Log {
         let taken = {
             let inner = &mut *self.inner.borrow_mut();
             if !inner.batches.has_ready() && self.may_cut(inner) {
+                let (end, has_commits) = (inner.buffer.end(), inner.group.has_commits());
                 inner.cut(false);
+                if !has_commits {
+                    self.note_padding(inner.buffer.end() - end);
+                }
             }
             inner.batches.take_ready(self.executor.now())
         };

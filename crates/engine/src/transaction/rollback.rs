@@ -144,6 +144,8 @@ impl Database {
             let stored = state.undo.borrow().last().expect("there is at least one").to_vec();
             let undo = UndoList::decode(&stored);
             self.persist(async || self.complete(|| self.compensate(state, &undo, left as u32)).await).await?;
+            // No update of others bears it.
+            let _padding = self.0.log.take_padding();
             state.undo.borrow_mut().truncate(left);
             state.chains.retain(|chain| chain.undo < left);
             state.loose = state.loose.filter(|chain| chain.undo < left);
