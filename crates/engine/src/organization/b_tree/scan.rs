@@ -1,7 +1,7 @@
 //! Scans in both directions. A scan visits one leaf at a time: it learns where it begins in the leaf and the fence from which
 //! it goes on, by a new descent, when the leaf is done. So it stays right whatever happened to the tree in between.
 
-use super::{Location, descend_to_leaf, seek, slot_for};
+use super::{Location, descend_to_leaf, not_in_tree, seek, slot_for};
 use crate::Need;
 use crate::page::Pages;
 use crate::page::slotted;
@@ -30,6 +30,7 @@ pub fn forward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -
         Bound::Unbounded => &[],
     };
     let (id, page) = descend_to_leaf(pages, partition, |page| slot_for(page, key))?;
+    check_above(id, page, key)?;
     let slot = match (from, slotted::search(page, key)) {
         (Bound::Excluded(_), Ok(slot)) => slot + 1,
         (_, Ok(slot) | Err(slot)) => slot,
@@ -47,12 +48,31 @@ pub fn backward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) 
         Bound::Excluded(key) => entries_below(page, key).saturating_sub(1),
         Bound::Unbounded => slotted::count(page) - 1,
     })?;
+    check_around(id, page, from)?;
     let slot = match from {
         Bound::Included(key) => slotted::search(page, key).map_or_else(|slot| slot, |slot| slot + 1),
         Bound::Excluded(key) => entries_below(page, key),
         Bound::Unbounded => slotted::count(page),
     };
     Ok(Position { page: id, slot, fence: fence(slotted::lower(page)) })
+}
+
+/// Fails for a leaf that ends before a key which led there: it is an old one that a lost write has left, and a scan that
+/// went on from its fence would come back to it for ever.
+fn check_above(id: PageId, page: &[u8], key: &[u8]) -> Result<(), Need> {
+    let upper = slotted::upper(page);
+    if upper.is_empty() || key < upper { Ok(()) } else { Err(not_in_tree(id)) }
+}
+
+/// The same for the first leaf of a descending scan, which also must not begin where the scan does.
+fn check_around(id: PageId, page: &[u8], from: Bound<&[u8]>) -> Result<(), Need> {
+    let (lower, upper) = (slotted::lower(page), slotted::upper(page));
+    let is_around = match from {
+        Bound::Included(key) => lower <= key && (upper.is_empty() || key < upper),
+        Bound::Excluded(key) => (lower.is_empty() || lower < key) && (upper.is_empty() || key <= upper),
+        Bound::Unbounded => upper.is_empty(),
+    };
+    if is_around { Ok(()) } else { Err(not_in_tree(id)) }
 }
 
 /// How many of the node's keys are below `key`, which may be the node's upper fence and then need not have its prefix.
@@ -84,5 +104,6 @@ pub fn successor(pages: &impl Pages, partition: PartitionId, key: &[u8], found: 
             return Ok(false);
         }
         Location { page: id, slot, .. } = seek(pages, partition, slotted::upper(page))?;
+        check_above(id, pages.page(id)?, slotted::upper(page))?;
     }
 }

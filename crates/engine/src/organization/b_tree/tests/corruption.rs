@@ -103,3 +103,40 @@ fn no_damage_makes_the_check_panic() {
         }
     }
 }
+
+/// The page that a call finds not to be the node that it should be.
+fn misplaced<T: std::fmt::Debug>(store: &Store, call: impl Fn(&Store) -> Result<T, Need>) -> Option<PageId> {
+    loop {
+        match call(store) {
+            Err(Need::Page(_)) => store.absence.borrow_mut().1.clear(),
+            Err(Need::Fail(crate::Error::DamagedPage { page, .. })) => return Some(page),
+            other => {
+                assert!(other.is_ok(), "{other:?}");
+                return None;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_scan_that_comes_to_an_old_leaf_names_it_and_ends() {
+    let mut store = Store::new(512);
+    for key in 0..200_u32 {
+        store.put(&key.to_be_bytes(), b"value");
+    }
+    let first = store.ask(|store| scan::forward(store, PARTITION, Bound::Unbounded));
+    let fence = first.fence.expect("there are several leaves");
+    let second = store.ask(|store| scan::forward(store, PARTITION, Bound::Included(&fence)));
+    let behind = second.fence.expect("and this is not the last");
+    store.pages.insert(second.page, store.pages[&first.page].clone());
+
+    let old = Some(second.page);
+    let forward = |bound| misplaced(&store, |store| scan::forward(store, PARTITION, bound));
+    assert_eq!([forward(Bound::Included(&fence)), forward(Bound::Excluded(&fence))], [old; 2]);
+    let backward = |bound| misplaced(&store, |store| scan::backward(store, PARTITION, bound));
+    assert_eq!([backward(Bound::Included(&fence)), backward(Bound::Excluded(&behind))], [old; 2]);
+    assert_eq!([forward(Bound::Unbounded), forward(Bound::Included(&behind)), backward(Bound::Unbounded)], [None; 3]);
+    let leaf = &store.pages[&first.page];
+    let (last, _) = record(leaf, slotted::count(leaf) - 1);
+    assert_eq!(misplaced(&store, |store| scan::successor(store, PARTITION, &last, &mut Vec::new())), old);
+}
