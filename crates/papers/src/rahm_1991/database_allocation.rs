@@ -1,6 +1,5 @@
 //! Section 4.3: where the partitions are.
 
-use super::log_allocation::HISTORY;
 use crate::outcome::Trial;
 use crate::{Claim, Estimate, Results, Verdict};
 
@@ -127,7 +126,7 @@ fn order(results: &Results) -> Claim {
             high.memory.with_unit("ms"),
         );
         if !wrong.is_empty() {
-            reason = format!("{reason} Not, or not beyond chance: {}. {HISTORY}", wrong.join("; "));
+            reason = format!("{reason} Not, or not beyond chance: {}.", wrong.join("; "));
         }
         reason = format!(
             "{reason} Given is the closest of the orders, {closest}, as the share that the one is of the other."

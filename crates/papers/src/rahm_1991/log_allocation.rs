@@ -57,8 +57,7 @@ fn buffered(results: &Results) -> Claim {
         );
         if let (Some(read), Some(commit)) = (rise("read_wait"), rise("commit_wait")) {
             reason += &format!(
-                " From {first} to {last} TPS the wait for the log grows by {commit:.1} ms, that for reads by {read:.1} ms: the \
-                 more transactions come while a new HISTORY page is read, the more wait for it."
+                " From {first} to {last} TPS the wait for the log grows by {commit:.1} ms, that for reads by {read:.1} ms."
             );
         }
         let verdict = Verdict::all([growth.at_most(1.15), (highest.mean < without.mean).into()]);
@@ -76,7 +75,7 @@ fn semiconductor(results: &Results) -> Claim {
             return Some(claim.judged(
                 format!("saturated from {rate} TPS"),
                 false,
-                format!("'{line}' is saturated by {station}. {HISTORY}"),
+                format!("'{line}' is saturated by {station}."),
             ));
         }
         let busy = trial.figure(NVEM, 700.0, "utilization.cpu.utilization")? * 100.0;
@@ -88,21 +87,13 @@ fn semiconductor(results: &Results) -> Claim {
         let (cpu, read, commit) = (rise("cpu")?, rise("read_wait")?, rise("commit_wait")?);
         let is_cpu = cpu > read && cpu > commit;
         let is_close = ssd.mean >= nvem.mean - nvem.half_width.unwrap_or(0.0) && ssd.mean < nvem.mean * 1.15;
-        let mut reason = format!(
+        let reason = format!(
             "At 400 TPS NVEM takes {}, SSD {}. From 400 to 700 TPS the NVEM log's response time rises by {cpu:.1} ms of CPU \
              and waiting for it, {read:.1} ms of waiting for reads, {commit:.1} ms of waiting for the log.",
             nvem.with_unit("ms"),
             ssd.with_unit("ms"),
         );
-        if !is_cpu {
-            reason = format!("{reason} {HISTORY}");
-        }
         let verdict = Verdict::all([is_cpu.into(), is_close.into(), busy.within(86.0..=94.0)]);
         Some(claim.judged(busy.with_unit("% busy"), verdict, reason).with_interval(busy))
     })
 }
-
-/// Why high rates wait for reads.
-pub(super) const HISTORY: &str = "Our transactions wait for the read of each new HISTORY page, and for the page that it \
-    replaces to be written: at 600 TPS and more that nearly fills the time between two of them. The \
-    paper does not say who waits there; its figure shows no such wait.";
