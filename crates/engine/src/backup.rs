@@ -4,10 +4,14 @@
 //!
 //! Each set has two files on its partition's device. Segment `n` lies at byte `n * segment size`; a segment that is written is
 //! whole or belongs to a sweep that did not end, so nothing has to be written twice.
+//!
+//! A write that was acknowledged and never happened leaves an older image, as sound as the right one. So the home file has a
+//! checksum over the checksums of each set's images: a sweep knows those that it writes, and those that it found or wrote before.
 
 mod load;
 
 use crate::catalog::Partition;
+use crate::checksum::{checksum, stored_checksum};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
 use driver::{Access, DeviceId, FileId, Frame, Op};
@@ -28,6 +32,10 @@ pub struct Current {
     pub begin: u64,
     /// How many segments of each partition it has, in the order of their numbers; others have none.
     pub segments: Vec<(u16, u32)>,
+    /// The checksum over those of each partition's images, in the order of their numbers; it is not known of the others, whose
+    /// copy is that of an earlier release.
+    #[serde(skip)]
+    pub images: Vec<(u16, u32)>,
 }
 
 impl Current {
@@ -40,6 +48,11 @@ impl Current {
         let found = self.segments.binary_search_by_key(&partition.0, |(id, _)| *id);
         found.map_or(0, |at| self.segments[at].1)
     }
+
+    fn images_of(&self, partition: PartitionId) -> Option<u32> {
+        let found = self.images.binary_search_by_key(&partition.0, |(id, _)| *id);
+        found.ok().map(|at| self.images[at].1)
+    }
 }
 
 /// One set's part of one copy.
@@ -50,6 +63,27 @@ struct CopyFile {
     length: Cell<u64>,
     /// Segments written since the start.
     writes: Cell<u64>,
+    /// The checksum of each segment's image, as far as it was written or read since the start.
+    images: RefCell<Vec<u32>>,
+}
+
+impl CopyFile {
+    /// Notes that this is a segment's image.
+    fn note_image(&self, segment: u32, image: &[u8]) {
+        let mut images = self.images.borrow_mut();
+        let index = segment as usize;
+        if images.len() <= index {
+            images.resize(index + 1, 0);
+        }
+        images[index] = stored_checksum(image);
+    }
+
+    /// The checksum over those of the first `count` images, all of which are known.
+    fn images(&self, count: u32) -> u32 {
+        let images = self.images.borrow();
+        let bytes: Vec<u8> = images[..count as usize].iter().flat_map(|sum| sum.to_le_bytes()).collect();
+        checksum(&bytes)
+    }
 }
 
 /// The files of both copies, by partition.
@@ -68,7 +102,7 @@ async fn open(executor: &Executor, device: DeviceId, name: String, create: bool)
         executor.perform(Op::Remove { device, name: name.clone() }).await.result?;
     }
     let (file, length) = executor.open(device, &name, create).await?;
-    Ok(CopyFile { name, file, length: Cell::new(length), writes: Cell::new(0) })
+    Ok(CopyFile { name, file, length: Cell::new(length), writes: Cell::new(0), images: RefCell::default() })
 }
 
 impl Backup {
@@ -141,12 +175,19 @@ impl Backup {
         let own = &self.files(partition)[copy];
         let (file, offset, length) = (own.file, u64::from(segment) * buffer.len() as u64, buffer.len() as u32);
         debug_assert!(offset + u64::from(length) <= own.length.get(), "a sweep reserves what it writes");
+        own.note_image(segment, &buffer);
         executor.charge(driver::Work::InputOutput);
         executor.settle().await;
         let op = Op::Write { file, offset, length, buffer, durable: false, access: Access::Asynchronous };
         let completion = executor.perform(op).await;
         own.writes.set(own.writes.get() + 1);
         (completion.buffer, completion.result.map(|_| ()).map_err(Error::Input))
+    }
+
+    /// The checksum over those of a set's first `count` images in a copy. A restart has taken note of those that it loaded, and
+    /// the first sweep after it writes all of the other copy.
+    pub fn images(&self, (partition, copy): (PartitionId, usize), count: u32) -> u32 {
+        self.files(partition)[copy].images(count)
     }
 
     /// How many segments of a set were written.

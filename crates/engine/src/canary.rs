@@ -65,6 +65,8 @@ pub enum Canary {
     HastyDrop,
     /// The catalog is written anew over what the superblock names.
     CatalogInPlace,
+    /// A restart takes any sound image of a segment, also one that a later sweep has replaced.
+    OlderImage,
 }
 
 #[cfg(feature = "canary")]

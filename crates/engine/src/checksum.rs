@@ -12,3 +12,9 @@ pub(crate) fn checksum(bytes: &[u8]) -> u32 {
 pub(crate) fn block_checksum(block: &[u8]) -> u32 {
     checksum(&block[4..])
 }
+
+/// The checksum that such a block begins with.
+#[inline]
+pub(crate) fn stored_checksum(block: &[u8]) -> u32 {
+    u32::from_le_bytes(block[..4].try_into().expect("four bytes"))
+}

@@ -40,7 +40,7 @@ pub enum Error {
         /// What is wrong with it.
         detail: String,
     },
-    /// The log is damaged before its tail: records that were durable are unreadable.
+    /// A segment of the sets' backup is not what was written.
     #[error("segment {segment} in file '{file}' is damaged: {detail}; restore the file from a copy")]
     DamagedBackup {
         /// The file of the sets' backup.
@@ -50,7 +50,13 @@ pub enum Error {
         /// What is wrong.
         detail: String,
     },
-    /// See the message.
+    /// A copy of a set's backup is not the one that the last sweep has left.
+    #[error("file '{file}' has an older image of a segment: a write of it was lost; restore the file from a copy")]
+    OlderBackup {
+        /// The file of the sets' backup.
+        file: String,
+    },
+    /// The log is damaged before its tail: records that were durable are unreadable.
     #[error("the log is damaged at {lsn} (file '{file}'), before its end: {detail}; restore the log from a copy")]
     DamagedLog {
         /// The first unreadable position.

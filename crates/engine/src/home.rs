@@ -17,7 +17,8 @@
 //!    does nothing that one of them forbids: no file of a partition is removed that one of them has, no log is given up that
 //!    one of them needs, nothing is acknowledged that only one of two lost log devices would have.
 //! 4. What one copy lacks an opening takes from the other one, and writes it there again.
-//! 5. A checkpoint writes the superblock alone, a block or two, however many partitions there are.
+//! 5. A checkpoint of pages writes the superblock alone, a block or two, however many partitions there are. A sweep over sets
+//!    appends what is new of their backup.
 //! 6. A number is given to one partition, for ever: it is durable before anything of that is logged or created.
 
 mod journal;
@@ -40,7 +41,7 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
 /// The format that this release writes and the newest that it reads.
-pub const FORMAT: u32 = 7;
+pub const FORMAT: u32 = 8;
 /// The home file's name: a directory that holds it is a database.
 pub const HOME_FILE: &str = "entresol.home";
 
@@ -189,7 +190,9 @@ impl Home {
             superblock::Found::Present(mut contents, span) => {
                 let loaded = Journal::load(executor, &mut mirror, span).await?;
                 let journal = loaded.map_err(|what| foreign(&format!("its file '{HOME_FILE}' is damaged: {what}")))?;
-                contents.backup.iter_mut().for_each(|backup| backup.segments = journal.segments().to_vec());
+                if let Some(backup) = &mut contents.backup {
+                    (backup.segments, backup.images) = (journal.segments().to_vec(), journal.images());
+                }
                 (contents, journal)
             }
             superblock::Found::Earlier(contents, partitions) => {
@@ -255,8 +258,9 @@ impl Home {
     /// # Errors
     /// The driver's: one copy at least is whole, and says what this was to say or what was said before.
     pub async fn write(&mut self, executor: &Executor, contents: &Contents) -> Result<()> {
-        let segments = contents.backup.as_ref().map_or(&[][..], |backup| &backup.segments);
-        self.journal.queue_segments(segments);
+        if let Some(backup) = &contents.backup {
+            self.journal.queue_backup(&backup.segments, &backup.images);
+        }
         self.journal.append(executor, &mut self.mirror).await?;
         self.generation += 1;
         let bytes = superblock::encode(self.generation, contents, self.journal.span)?;

@@ -10,7 +10,8 @@
 //!   a later change of it. Between two checkpoints nothing remembers what a page that left the buffer had seen: a table of
 //!   that would have an entry for each page of the medium. So such a page may be taken for what it shows, and what depends on
 //!   it is not judged. The log's end is where nothing follows: pages lost there are not missed, those before are.
-//!   Clusters of temporary space and versions name their place and their use, so there every such write is found.
+//!   Clusters of temporary space and versions name their place and their use, and the home file has a checksum over a backup's
+//!   images, so there every such write is found.
 //! * An *error* excuses the operation, what had to be given up for it, and nothing after the next opening.
 
 use crate::{FaultKind, Step};
@@ -54,7 +55,7 @@ impl Hurt {
     /// Whether something older may be taken for what was written.
     fn is_undetectable(&self) -> bool {
         let is_alone = self.is_of_pages() || self.is_of_log();
-        self.kind.is_silent() && (is_alone || matches!(self.step, Step::TierWrite | Step::SegmentWrite))
+        self.kind.is_silent() && (is_alone || self.step == Step::TierWrite)
     }
 
     fn explains(&self, error: &Error) -> bool {
@@ -62,7 +63,7 @@ impl Hurt {
         match error {
             _ if self.is_redundant => false,
             Error::DamagedPage { file, .. } => *file == self.file || self.serves_torn_pages() || is_log,
-            Error::DamagedBackup { file, .. } => *file == self.file || is_log,
+            Error::DamagedBackup { file, .. } | Error::OlderBackup { file } => *file == self.file || is_log,
             Error::DamagedTemp { file, .. } => *file == self.file,
             Error::DamagedLog { .. } => self.is_of_log(),
             Error::NotADatabase { .. } => self.step == Step::HomeWrite,

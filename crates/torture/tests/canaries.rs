@@ -1,10 +1,12 @@
 //! Planted bugs: torture that does not find them would find nothing.
 
+use base::Random;
 use engine::canary::{Canary, plant};
 use engine::checkpoint::Strategy;
 use engine::log::Acknowledged;
 use engine::set::Logging;
-use entresol_torture::{Configuration, Failure, Options, Rows, run_seed};
+use entresol_torture::{Configuration, Failure, Kind, Options, Plan, Rows, Step, run_seed};
+use virtual_driver::Injury;
 
 /// The first failure among the first `seeds` seeds with this bug planted.
 fn first_failure(canary: Canary, seeds: u64) -> Failure {
@@ -84,6 +86,24 @@ fn first_failure_with_sets(canary: Canary, seeds: usize, suits: impl Fn(&Configu
     };
     let suitable = (0..).filter(is_suitable).take(seeds);
     first_failure_among(canary, suitable);
+}
+
+/// Whether a write of a set's backup is lost in one of the seed's last lives.
+fn loses_a_segment(seed: u64) -> bool {
+    let Configuration { rows, lives, .. } = Configuration::draw(seed, Options::QUICK);
+    let plan = |life: u64| {
+        let random = &mut Random::stream(seed, &format!("more faults, life {life}"));
+        Plan::default().with_more(random, Kind::Durability, true)
+    };
+    let mut planned = (lives.saturating_sub(2)..lives).flat_map(|life| plan(life).injuries);
+    rows == Rows::Set
+        && Random::stream(seed, "more faults").chance(0.6)
+        && planned.any(|(target, injury)| target.step == Step::SegmentWrite && injury == Injury::Lose)
+}
+
+#[test]
+fn an_image_older_than_the_backup_is_found() {
+    first_failure_among(Canary::OlderImage, (0..).filter(|seed| loses_a_segment(*seed)).take(1500));
 }
 
 /// The same, among seeds whose clients have partitions of their own and that suit.

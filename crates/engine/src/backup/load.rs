@@ -2,6 +2,7 @@
 //! and the parts of an index built beside it, on every core, while the next images are read.
 
 use super::{Backup, CopyFile, Current};
+use crate::canary::{self, Canary};
 use crate::database::touched_frames;
 use crate::set::{Sets, Share, Verified, Verifier};
 use crate::{Error, Result};
@@ -36,7 +37,7 @@ impl Backup {
     /// Loads the segments of a set from the complete copy.
     ///
     /// # Errors
-    /// [`Error::DamagedBackup`], or the driver's.
+    /// [`Error::DamagedBackup`], [`Error::OlderBackup`], or the driver's.
     pub async fn load(
         &self,
         executor: &Executor,
@@ -65,6 +66,10 @@ impl Backup {
             sets.borrow_mut().take_in(partition, verified);
             load.collect().await?;
             load.hand_out(SHARE_MIN);
+        }
+        let expected = current.images_of(partition).filter(|_| !canary::is_planted(Canary::OlderImage));
+        if expected.is_some_and(|expected| expected != files[copy].images(count)) {
+            return Err(Error::OlderBackup { file: files[copy].name.clone() });
         }
         loop {
             load.hand_out(1);
@@ -144,6 +149,7 @@ async fn bring(
         result => result?,
     };
     let frame = completion.buffer.expect("a read gives its buffer back");
+    own.note_image(segment, &frame);
     let instructions = u64::from(length) / 64 * VERIFY_INSTRUCTIONS;
     let verified = executor.compute(instructions, move || verifier.verify(frame)).await?;
     verified.map_err(|damage| damaged(damage.0))

@@ -224,7 +224,8 @@ impl Database {
         self.0.log.flush(self.0.log.end()).await?;
         add(&self.0.statistics.sweeps, 1);
         let segments = counts.iter().map(|(partition, count)| (partition.0, *count)).collect();
-        Ok(Some(Current { copy: copy as u8, begin: begin.0, segments }))
+        let images = counts.iter().map(|&(set, count)| (set.0, self.0.backup.images((set, copy), count))).collect();
+        Ok(Some(Current { copy: copy as u8, begin: begin.0, segments, images }))
     }
 }
 

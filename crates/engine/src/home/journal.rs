@@ -33,6 +33,9 @@ pub(crate) enum Change {
     Segments(Vec<(u16, u32)>),
     /// Smaller numbers were given out.
     Next(u32),
+    /// The checksum over those of each partition's images in the sets' backup; nothing where none is known any more. Formats
+    /// before 8 had no such change.
+    Images(Vec<(u16, Option<u32>)>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +72,8 @@ pub(super) struct Journal {
     numbers: BTreeMap<u16, (Rc<Partition>, State)>,
     next: u32,
     segments: Vec<(u16, u32)>,
+    /// Of those of the database's partitions whose backup is known.
+    images: BTreeMap<u16, u32>,
     /// About how many bytes all of it takes.
     bytes: u64,
     /// What was appended.
@@ -115,13 +120,27 @@ impl Journal {
         &self.segments
     }
 
+    pub(super) fn images(&self) -> Vec<(u16, u32)> {
+        self.images.iter().map(|(id, sum)| (*id, *sum)).collect()
+    }
+
     /// Adds changes to what the next append says.
     pub(super) fn queue(&mut self, changes: impl IntoIterator<Item = Change>) {
         self.queue.extend(changes);
     }
 
-    /// States how many segments the backup has, if that is new.
-    pub(super) fn queue_segments(&mut self, segments: &[(u16, u32)]) {
+    /// States how many segments the backup has and which images, if that is new.
+    pub(super) fn queue_backup(&mut self, segments: &[(u16, u32)], images: &[(u16, u32)]) {
+        // What an append has failed to say is out of date.
+        self.queue.retain(|change| !matches!(change, Change::Images(_)));
+        let is_live = |id: &u16| self.numbers.get(id).is_some_and(|(_, state)| *state == State::Live);
+        let images: BTreeMap<u16, u32> = images.iter().copied().filter(|(id, _)| is_live(id)).collect();
+        let new = images.iter().filter(|(id, sum)| self.images.get(id) != Some(*sum));
+        let gone = self.images.keys().filter(|id| !images.contains_key(id));
+        let changed: Vec<_> = new.map(|(id, sum)| (*id, Some(*sum))).chain(gone.map(|id| (*id, None))).collect();
+        if !changed.is_empty() {
+            self.queue.push(Change::Images(changed));
+        }
         let queued = self.queue.iter().rev().find_map(|change| match change {
             Change::Segments(segments) => Some(&segments[..]),
             _ => None,
@@ -148,6 +167,14 @@ impl Journal {
             }
             Change::Segments(segments) => self.segments = segments,
             Change::Next(next) => self.next = self.next.max(next),
+            Change::Images(images) => {
+                for (id, sum) in images {
+                    match sum {
+                        Some(sum) => drop(self.images.insert(id, sum)),
+                        None => drop(self.images.remove(&id)),
+                    }
+                }
+            }
         }
     }
 
@@ -168,6 +195,7 @@ impl Journal {
                 State::Dropped => image.push(Change::Drop(*id)),
             }
         }
+        image.push(Change::Images(self.images.iter().map(|(id, sum)| (*id, Some(*sum))).collect()));
         image
     }
 
@@ -185,7 +213,8 @@ impl Journal {
         let (at, to) = (self.span.end(), self.span.end() + length);
         let of_other = self.stated.start != self.span.start;
         let is_hindered = self.span.length == 0 || (of_other && self.stated.overlaps((at, to)));
-        let known = 2 * (self.bytes + 8 * self.segments.len() as u64) + SLACK;
+        let known =
+            2 * (self.bytes + 8 * (self.segments.len() + self.images.len()) as u64) + SLACK;
         if is_hindered || (self.span.length + length > known && !of_other) {
             return self.rewrite(executor, mirror).await;
         }
@@ -202,6 +231,7 @@ impl Journal {
     async fn rewrite(&mut self, executor: &Executor, mirror: &mut Mirror) -> Result<()> {
         let mut anew = Journal { next: self.next, segments: self.segments.clone(), ..Journal::default() };
         anew.numbers.clone_from(&self.numbers);
+        anew.images.clone_from(&self.images);
         anew.bytes = self.bytes;
         self.queue.iter().cloned().for_each(|change| anew.apply(change));
         let first = self.span.first + self.span.entries;

@@ -144,7 +144,7 @@ fn present(format: u32, body: &[u8]) -> Option<Found> {
         log_epoch: found.log_epoch,
         next_transaction: found.next_transaction,
         tiers: found.tiers,
-        backup: found.backup.map(|(copy, begin)| Current { copy, begin, segments: Vec::new() }),
+        backup: found.backup.map(|(copy, begin)| Current { copy, begin, ..Current::default() }),
         log_measured: found.log_measured,
         second_log: found.second_log,
     };

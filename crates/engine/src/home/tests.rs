@@ -69,6 +69,7 @@ fn earlier_formats_are_read_and_later_ones_named() {
     assert_eq!(bytes.len() as u64, BLOCK, "however many partitions there are");
     let found = Found::Present(contents(), Default::default());
     assert_eq!(decode(&bytes, "new"), Ok((9, found)));
+    assert_eq!(decode(&seal(7, 9, &bytes[CONTENTS..]), "old").map(|found| found.0), Ok(9), "7 had all of it");
     bytes[8] += 1;
     let newer = decode(&bytes, "newer").expect_err("not yet known");
     assert!(matches!(newer, Error::NewerFormat { found, supported: FORMAT, .. } if found == FORMAT + 1), "{newer}");
@@ -124,7 +125,7 @@ fn the_catalog_is_what_was_written_last() {
         let mut random = Random::stream(seed, "catalog");
         let media = Media::new();
         run(&media, async |executor, device| drop(Home::create(executor, device, &contents()).await.expect("creates")));
-        let (mut live, mut next, mut segments) = (Vec::<u16>::new(), 0_u16, Vec::new());
+        let (mut live, mut next, mut segments, mut images) = (Vec::<u16>::new(), 0_u16, Vec::new(), Vec::new());
         for _ in 0..12 {
             run(&media, async |executor, device| {
                 let (mut home, mut contents) = Home::open(executor, device, "here").await.expect("opens");
@@ -132,6 +133,8 @@ fn the_catalog_is_what_was_written_last() {
                 assert_eq!(names(&home), expected);
                 assert_eq!(u32::from(home.partitions().give_number().expect("there are many")), u32::from(next));
                 assert_eq!(contents.backup.as_ref().map_or(&[][..], |backup| &backup.segments), segments);
+                images.retain(|(id, _)| live.contains(id));
+                assert_eq!(contents.backup.as_ref().map_or(&[][..], |backup| &backup.images), images);
                 for _ in 0..random.below(40) {
                     match random.below(4) {
                         0 | 1 => {
@@ -147,14 +150,20 @@ fn the_catalog_is_what_was_written_last() {
                             let count = random.below(30_000);
                             segments = (0..count).map(|id| (id as u16, random.below(1 << 20) as u32)).collect();
                             let begin = Lsn(random.below(1 << 40));
-                            contents.backup = Some(Current { segments: segments.clone(), ..Current::empty(begin) });
+                            images = live.iter().map(|id| (*id, random.below(1 << 20) as u32)).collect();
+                            images.retain(|_| random.chance(0.9));
+                            let (segments, images) = (segments.clone(), images.clone());
+                            contents.backup = Some(Current { segments, images, ..Current::empty(begin) });
                         }
                     }
                     if random.chance(0.7) {
                         home.write(executor, &contents).await.expect("writes");
                     }
                 }
-                home.write(executor, &contents).await.expect("writes");
+                // What came to be with the first write has images with the second.
+                for _ in 0..2 {
+                    home.write(executor, &contents).await.expect("writes");
+                }
             });
             let length = media.length("disk", HOME_FILE).expect("it is there");
             assert!(length < 16 << 20, "{length} bytes: what is written anew replaces what was");
