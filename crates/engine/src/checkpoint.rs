@@ -327,12 +327,12 @@ impl Database {
         self.0.checkpointer.changes.borrow_mut().extend(changes);
     }
 
-    /// Makes a new partition one of the database's: durable first, then visible.
+    /// Makes a new partition one of the database's: durable first, then visible. Calls that the log has from `since` on find it.
     ///
     /// # Errors
     /// As [`Database::state_catalog`].
-    pub(crate) async fn enter(&self, partition: Rc<Partition>) -> Result<()> {
-        self.state_catalog(vec![Change::Enter(partition.id)]).await?;
+    pub(crate) async fn enter(&self, partition: Rc<Partition>, since: Lsn) -> Result<()> {
+        self.state_catalog(vec![Change::Enter(partition.id), Change::Since(partition.id, since.0)]).await?;
         self.0.statistics.reserve(usize::from(partition.id) + 1);
         self.0.partitions.borrow_mut().insert(partition);
         background::start_sweeping(self);

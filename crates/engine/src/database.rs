@@ -1,6 +1,7 @@
 //! The database: its parts, its partitions, and the synchronous core through which every change of a page goes.
 
 mod attempt;
+mod catalog_change;
 mod drop;
 mod growth;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod log_files;
 mod open;
 mod partition;
 
+pub(crate) use catalog_change::CallBarrier;
 pub(crate) use drop::Visit;
 pub(crate) use growth::touched_frames;
 pub use open::Settings;
@@ -131,6 +133,10 @@ pub(crate) struct Inner {
     pub ends: RefCell<Vec<End>>,
     /// Who creates a partition.
     pub creation: Turn,
+    /// Which calls of procedures are logged as such.
+    pub call_barrier: CallBarrier,
+    /// Whether the log may have calls of procedures.
+    pub may_have_calls: Cell<bool>,
     /// Reusable memory for a record or the part of it that changes, before and after the change.
     pub scratch: RefCell<(Vec<u8>, Vec<u8>)>,
 }

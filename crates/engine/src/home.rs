@@ -213,6 +213,16 @@ impl Home {
         Partitions::new(self.journal.live().cloned(), self.journal.next())
     }
 
+    /// From which position of the log on calls of procedures find a partition.
+    pub(crate) fn since(&self, id: u16) -> Lsn {
+        Lsn(self.journal.since(id))
+    }
+
+    /// The log ends here: what it has lost behind this position was not before what it will have there. The next write says so.
+    pub(crate) fn limit_since(&mut self, end: Lsn) {
+        self.journal.limit_since(end.0);
+    }
+
     /// What may have left files behind: creations that were cut off, and partitions that were dropped.
     pub(crate) fn leftovers(&self) -> Vec<Rc<Partition>> {
         self.journal.leftovers().cloned().collect()

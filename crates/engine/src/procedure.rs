@@ -38,12 +38,12 @@ impl<Body: AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>>> Procedure for Bo
 /// Procedures by name, which a database is opened with ([`crate::Settings::procedures`]). Each runs as one transaction, again
 /// if it was a deadlock's victim ([`Database::call`]).
 ///
-/// Where procedures are logged ([`crate::set::Logging::Procedures`]) a restart runs them again. So a procedure must be deterministic: what
-/// it changes must follow from its parameters and from what it reads through its transaction, not from clocks, random
-/// numbers, the transaction's number, or other transactions that it begins. It must fail wherever one of its transaction's
-/// calls fails with [`Error::Deadlock`]. What it answers is not logged. A restart that does not find a procedure, or finds
-/// that it does something else, ends with [`Error::NotRepeated`]. All this is asked of serializable procedures alone: of one at
-/// another level ([`Registered::at`]) what it has changed is logged.
+/// Where procedures are logged ([`crate::set::Logging::Procedures`]) a restart runs them again. So a procedure must be
+/// deterministic: what it changes must follow from its parameters, from what it reads through its transaction and from which
+/// partitions there are, not from clocks, random numbers, the transaction's number, or other transactions that it begins. It
+/// must fail wherever one of its transaction's calls fails with [`Error::Deadlock`]. What it answers is not logged. A restart
+/// that does not find a procedure, or finds that it does something else, ends with [`Error::NotRepeated`]. All this is asked of
+/// serializable procedures alone: of one at another level ([`Registered::at`]) what it has changed is logged.
 ///
 /// ```
 /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -243,6 +243,7 @@ impl Database {
             let detail = "a procedure's call makes no sense".to_owned();
             return Err(Error::DamagedLog { lsn, file: "log".into(), detail });
         };
+        self.0.partitions.borrow_mut().go_on_to(lsn);
         let name = String::from_utf8_lossy(call.name).into_owned();
         let procedures = &self.settings().procedures;
         let result = match procedures.bodies.get(&name) {

@@ -99,6 +99,12 @@ impl State {
         self.isolation
     }
 
+    /// Whether it is a procedure's call and would come out the same if that were run again.
+    #[inline]
+    pub(crate) fn has_call(&self) -> bool {
+        self.call.is_logged()
+    }
+
     /// It has seen what was committed up to `lsn`, or some of it.
     #[inline]
     fn depend_on(&self, lsn: Lsn) {

@@ -3,7 +3,7 @@
 use super::Partition;
 use crate::canary::{self, Canary};
 use crate::{Error, Result};
-use base::PartitionId;
+use base::{Lsn, PartitionId};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -14,6 +14,8 @@ pub(crate) struct Partitions {
     names: BTreeMap<String, PartitionId>,
     /// Those that are being dropped: transactions under way may still have changes in them.
     hidden: Vec<Rc<Partition>>,
+    /// Those that are shown from a position of the log on, the first one last.
+    later: Vec<(Lsn, Rc<Partition>)>,
     /// Greater than every number that was given.
     next: u32,
 }
@@ -24,6 +26,25 @@ impl Partitions {
         let mut partitions = Partitions { next, ..Partitions::default() };
         all.into_iter().for_each(|partition| partitions.insert(partition));
         partitions
+    }
+
+    /// The partitions that there were at `moment`; `since` says from where on there was each of them.
+    pub fn until(mut self, moment: Lsn, since: impl Fn(u16) -> Lsn) -> Partitions {
+        for place in &mut self.numbered {
+            if let Some(partition) = place.take_if(|partition| since(partition.id) > moment) {
+                self.names.remove(&partition.name);
+                self.later.push((since(partition.id), partition));
+            }
+        }
+        self.later.sort_by_key(|(since, partition)| std::cmp::Reverse((*since, partition.id)));
+        self
+    }
+
+    /// Shows those that there were at a later `moment`.
+    pub fn go_on_to(&mut self, moment: Lsn) {
+        while let Some((_, partition)) = self.later.pop_if(|(since, _)| *since <= moment) {
+            self.insert(partition);
+        }
     }
 
     /// A number that no partition ever had.
@@ -111,6 +132,11 @@ impl Partitions {
     pub fn forget(&mut self, partition: &Partition) {
         self.hidden.retain(|hidden| hidden.id != partition.id);
         self.names.remove(&partition.name);
+    }
+
+    /// Greater than the number of every partition that there is or will be shown.
+    pub fn numbers(&self) -> usize {
+        self.numbered.len()
     }
 
     /// Every partition, by number.

@@ -2,8 +2,8 @@
 //!
 //! 1. The partition is hidden: whoever begins to use it is told that there is none.
 //! 2. Transactions, snapshots and loads that had begun come to their ends. So nothing of it is unfinished in the log.
-//! 3. The log is durable up to those ends, or a restart would take back what was committed, in pages that are no more. A set is
-//!    swept: a restart must not run procedures again that have used it.
+//! 3. The log is durable up to those ends, or a restart would take back what was committed, in pages that are no more. Sets are
+//!    swept: a restart must not run procedures again that have used it, or only asked for it.
 //! 4. The home file no longer has it. That is the moment: a cut before it leaves the whole partition, one after it nothing.
 //! 5. Its pages leave memory and the tiers, its files are removed. What a cut leaves of them the next opening removes.
 //!
@@ -74,6 +74,7 @@ impl Database {
     async fn drop_undisturbed(&self, id: PartitionId) -> Result<()> {
         let _turn = self.0.creation.take(&self.0.executor).await;
         let partition = self.0.partitions.borrow_mut().hide(id)?;
+        let change = self.begin_catalog_change();
         if let Err(error) = self.prepare_drop(&partition).await {
             self.0.partitions.borrow_mut().show(&partition);
             return Err(error);
@@ -87,6 +88,8 @@ impl Database {
             // The next opening may find it dropped or not. Nobody may change it before that is settled.
             if self.state_catalog(vec![Change::Enter(partition.id)]).await.is_ok() {
                 self.0.partitions.borrow_mut().show(&partition);
+            } else {
+                change.leave_unsettled();
             }
             return Err(error);
         }
@@ -122,7 +125,8 @@ impl Database {
         }
         inner.log.flush(inner.log.end()).await?;
         let begin = inner.contents.borrow().backup.as_ref().map(|backup| backup.begin);
-        if partition.set_settings().is_some() && begin.is_some_and(|begin| begin < inner.last_commit.get().0) {
+        let matters = partition.set_settings().is_some() || inner.may_have_calls.get();
+        if matters && begin.is_some_and(|begin| begin < inner.last_commit.get().0) {
             self.checkpoint_sets().await?;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Creating, opening and closing a database.
 
 use super::growth::Growth;
-use super::{Database, Inner, log_files, partition};
+use super::{CallBarrier, Database, Inner, log_files, partition};
 use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
 use crate::catalog::Partitions;
@@ -267,10 +267,12 @@ impl Database {
         let sets_begin = contents.backup.as_ref().map_or(Lsn::MAX, |backup| Lsn(backup.begin));
         let (sets, backup) = memory;
         // Procedures that the log has are run again in a database of their own: the sets are there meanwhile, and no log.
-        let parts = (Rc::clone(&buffer), (sets, Backup::default()), partitions.clone());
+        let since = |id| home.since(id);
+        let parts = (Rc::clone(&buffer), (sets, Backup::default()), partitions.clone().until(sets_begin, since));
         let repeating = Database::assemble(executor, settings.clone(), scan.idle_log(), parts, None, contents.clone());
         let unfinished = recovery::redo(&repeating, sets_begin, &mut scan).await?;
         let memory = (RefCell::new(repeating.0.sets.take()), backup);
+        home.limit_since(scan.end());
         let log = scan.finish();
         // Nothing was acknowledged yet that only some of the log's files have.
         home.note_second_log(executor, &mut contents, files.second).await?;
@@ -283,6 +285,8 @@ impl Database {
         buffer.set_log(Rc::clone(&log));
         let parts = (buffer, memory, partitions);
         let database = Database::assemble(executor, settings, log, parts, Some(home), contents);
+        let may_have_calls = database.0.may_have_calls.get() || repeating.0.may_have_calls.get();
+        database.0.may_have_calls.set(may_have_calls);
         log_files::watch(&database);
         recovery::finish(&database, unfinished).await?;
         database.0.recovery.set(RecoveryReport { backup_bytes, load_ns, ..database.recovery() });
@@ -303,7 +307,7 @@ impl Database {
     ) -> Database {
         let registry = Registry::new(contents.next_transaction);
         let statistics = Statistics::default();
-        statistics.reserve(partitions.iter().last().map_or(0, |last| usize::from(last.id) + 1));
+        statistics.reserve(partitions.numbers());
         sets.borrow_mut().set_logging(settings.logging);
         let (device, space) = settings.undo_place();
         let undo = temp::Space::new(executor, version::FILE, (device, &space));
@@ -339,6 +343,8 @@ impl Database {
             log_claims: Turn::new(),
             closing: Cell::new(false),
             creation: Turn::new(),
+            call_barrier: CallBarrier::default(),
+            may_have_calls: Cell::new(settings.logging == Logging::Procedures),
             ends: RefCell::default(),
             scratch: RefCell::default(),
             settings,

@@ -176,11 +176,14 @@ impl Database {
             self.remove_files(&partition).await;
             return Err(error);
         }
-        if let Err(error) = self.enter(Rc::clone(&partition)).await {
+        let change = self.begin_catalog_change();
+        if let Err(error) = self.enter(Rc::clone(&partition), change.since()).await {
             self.detach(&partition).await;
             // The next opening may still find it entered, unless this succeeds: until then its files stay.
             if self.state_catalog(vec![Change::Drop(partition.id)]).await.is_ok() {
                 self.remove_files(&partition).await;
+            } else {
+                change.leave_unsettled();
             }
             return Err(error);
         }

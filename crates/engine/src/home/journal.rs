@@ -36,6 +36,8 @@ pub(crate) enum Change {
     /// The checksum over those of each partition's images in the sets' backup; nothing where none is known any more. Formats
     /// before 8 had no such change.
     Images(Vec<(u16, Option<u32>)>),
+    /// Calls of procedures that the log has from a position on find the partition. Formats before 8 had no such change.
+    Since(u16, u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +76,8 @@ pub(super) struct Journal {
     segments: Vec<(u16, u32)>,
     /// Of those of the database's partitions whose backup is known.
     images: BTreeMap<u16, u32>,
+    /// From where on calls find a partition; all of them find others.
+    since: BTreeMap<u16, u64>,
     /// About how many bytes all of it takes.
     bytes: u64,
     /// What was appended.
@@ -124,6 +128,15 @@ impl Journal {
         self.images.iter().map(|(id, sum)| (*id, *sum)).collect()
     }
 
+    pub(super) fn since(&self, id: u16) -> u64 {
+        self.since.get(&id).copied().unwrap_or(0)
+    }
+
+    pub(super) fn limit_since(&mut self, end: u64) {
+        let beyond = self.since.iter().filter(|(_, since)| **since > end);
+        self.queue.extend(beyond.map(|(id, _)| Change::Since(*id, end)));
+    }
+
     /// Adds changes to what the next append says.
     pub(super) fn queue(&mut self, changes: impl IntoIterator<Item = Change>) {
         self.queue.extend(changes);
@@ -161,12 +174,14 @@ impl Journal {
             Change::Enter(id) => self.set(id, State::Live),
             Change::Drop(id) => self.set(id, State::Dropped),
             Change::Gone(id) => {
+                self.since.remove(&id);
                 if let Some((partition, _)) = self.numbers.remove(&id) {
                     self.bytes -= encoded(&begin(&partition)).len() as u64 + 8;
                 }
             }
             Change::Segments(segments) => self.segments = segments,
             Change::Next(next) => self.next = self.next.max(next),
+            Change::Since(id, since) => drop(self.since.insert(id, since)),
             Change::Images(images) => {
                 for (id, sum) in images {
                     match sum {
@@ -195,6 +210,7 @@ impl Journal {
                 State::Dropped => image.push(Change::Drop(*id)),
             }
         }
+        image.extend(self.since.iter().map(|(id, since)| Change::Since(*id, *since)));
         image.push(Change::Images(self.images.iter().map(|(id, sum)| (*id, Some(*sum))).collect()));
         image
     }
@@ -214,7 +230,7 @@ impl Journal {
         let of_other = self.stated.start != self.span.start;
         let is_hindered = self.span.length == 0 || (of_other && self.stated.overlaps((at, to)));
         let known =
-            2 * (self.bytes + 8 * (self.segments.len() + self.images.len()) as u64) + SLACK;
+            2 * (self.bytes + 8 * (self.segments.len() + self.images.len() + 2 * self.since.len()) as u64) + SLACK;
         if is_hindered || (self.span.length + length > known && !of_other) {
             return self.rewrite(executor, mirror).await;
         }
@@ -232,6 +248,7 @@ impl Journal {
         let mut anew = Journal { next: self.next, segments: self.segments.clone(), ..Journal::default() };
         anew.numbers.clone_from(&self.numbers);
         anew.images.clone_from(&self.images);
+        anew.since.clone_from(&self.since);
         anew.bytes = self.bytes;
         self.queue.iter().cloned().for_each(|change| anew.apply(change));
         let first = self.span.first + self.span.entries;

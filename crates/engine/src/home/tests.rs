@@ -131,6 +131,7 @@ fn the_catalog_is_what_was_written_last() {
                 let (mut home, mut contents) = Home::open(executor, device, "here").await.expect("opens");
                 let expected: Vec<String> = live.iter().map(|id| partition(*id).name).collect();
                 assert_eq!(names(&home), expected);
+                assert!(live.iter().all(|id| home.since(*id) == Lsn(7 * u64::from(*id))), "seed {seed}");
                 assert_eq!(u32::from(home.partitions().give_number().expect("there are many")), u32::from(next));
                 assert_eq!(contents.backup.as_ref().map_or(&[][..], |backup| &backup.segments), segments);
                 images.retain(|(id, _)| live.contains(id));
@@ -139,6 +140,7 @@ fn the_catalog_is_what_was_written_last() {
                     match random.below(4) {
                         0 | 1 => {
                             home.change([Change::Begin(Box::new(partition(next)), None), Change::Enter(next)]);
+                            home.change([Change::Since(next, 7 * u64::from(next))]);
                             live.push(next);
                             next += 1;
                         }

@@ -82,6 +82,7 @@ impl Lanes<'_> {
                 Step::Call(number) => {
                     let (start, _, record) = batch.record(number)?;
                     let Body::Call { call, .. } = record.body else { unreachable!("it was found to be a call") };
+                    self.database.0.may_have_calls.set(true);
                     self.database.repeat(start, call).await?;
                 }
             }

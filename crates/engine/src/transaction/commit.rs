@@ -85,7 +85,7 @@ impl Transaction {
         let changes = self.state.updates() + inner.sets.borrow().changes(self.state.owner);
         if changes > 0 {
             // A procedure that is logged as such has no record for each change.
-            let of_changes = if self.state.call.is_logged() { 0 } else { changes as u64 };
+            let of_changes = if self.database.logs_call(&self.state) { 0 } else { changes as u64 };
             inner.executor.charge_times(Work::LogRecord, 2 + of_changes);
         }
         inner.executor.settle().await;

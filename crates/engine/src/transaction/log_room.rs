@@ -86,7 +86,7 @@ impl Transaction {
         let inner = &*self.database.0;
         let sets = inner.sets.borrow();
         let (redo, call) = (sets.redo(self.state.owner).len(), &self.state.call);
-        let of_sets = match (call.is_logged(), inner.painting.get()) {
+        let of_sets = match (self.database.logs_call(&self.state), inner.painting.get()) {
             (false, None) => redo,
             (true, None) => call.stored_len(),
             // A sweep that goes on decides which of them it is.

@@ -13,7 +13,7 @@ impl Database {
         if let Some(painting) = self.0.painting.get() {
             return self.append_painted(sets, state, chains, painting);
         }
-        if state.call.is_logged() {
+        if self.logs_call(state) {
             return self.append_call(state, None);
         }
         let commit = Body::Commit { chains, changes: sets.redo(state.owner) };
@@ -24,7 +24,7 @@ impl Database {
     #[cold]
     fn append_painted(&self, sets: &Sets, state: &State, chains: &[u8], painting: Painting) -> Lsn {
         // What it had read before the sweep began has no colour.
-        let is_repeatable = state.call.is_logged() && state.id >= painting.first;
+        let is_repeatable = self.logs_call(state) && state.id >= painting.first;
         if let Some(included) = sets.is_repeatable(state.owner).filter(|_| is_repeatable) {
             return self.append_call(state, included.then_some(painting.begin));
         }
