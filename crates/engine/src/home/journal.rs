@@ -74,7 +74,7 @@ pub(super) struct Journal {
     numbers: BTreeMap<u16, (Rc<Partition>, State)>,
     next: u32,
     segments: Vec<(u16, u32)>,
-    /// Of those of the database's partitions whose backup is known.
+    /// Of those partitions whose backup is known, dropped ones among them until the next sweep.
     images: BTreeMap<u16, u32>,
     /// From where on calls find a partition; all of them find others.
     since: BTreeMap<u16, u64>,
@@ -146,14 +146,17 @@ impl Journal {
     pub(super) fn queue_backup(&mut self, segments: &[(u16, u32)], images: &[(u16, u32)]) {
         // What an append has failed to say is out of date.
         self.queue.retain(|change| !matches!(change, Change::Images(_)));
-        let is_live = |id: &u16| self.numbers.get(id).is_some_and(|(_, state)| *state == State::Live);
-        let images: BTreeMap<u16, u32> = images.iter().copied().filter(|(id, _)| is_live(id)).collect();
-        let new = images.iter().filter(|(id, sum)| self.images.get(id) != Some(*sum));
-        let gone = self.images.keys().filter(|id| !images.contains_key(id));
-        let changed: Vec<_> = new.map(|(id, sum)| (*id, Some(*sum))).chain(gone.map(|id| (*id, None))).collect();
-        if !changed.is_empty() {
-            self.queue.push(Change::Images(changed));
+        if !images.iter().map(|(id, sum)| (id, sum)).eq(&self.images) {
+            let images: BTreeMap<u16, u32> = images.iter().copied().collect();
+            let new = images.iter().filter(|(id, sum)| self.images.get(id) != Some(*sum));
+            let gone = self.images.keys().filter(|id| !images.contains_key(id));
+            let changed = new.map(|(id, sum)| (*id, Some(*sum))).chain(gone.map(|id| (*id, None)));
+            self.queue.push(Change::Images(changed.collect()));
         }
+        self.queue_segments(segments);
+    }
+
+    fn queue_segments(&mut self, segments: &[(u16, u32)]) {
         let queued = self.queue.iter().rev().find_map(|change| match change {
             Change::Segments(segments) => Some(&segments[..]),
             _ => None,

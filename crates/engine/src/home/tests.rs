@@ -134,7 +134,6 @@ fn the_catalog_is_what_was_written_last() {
                 assert!(live.iter().all(|id| home.since(*id) == Lsn(7 * u64::from(*id))), "seed {seed}");
                 assert_eq!(u32::from(home.partitions().give_number().expect("there are many")), u32::from(next));
                 assert_eq!(contents.backup.as_ref().map_or(&[][..], |backup| &backup.segments), segments);
-                images.retain(|(id, _)| live.contains(id));
                 assert_eq!(contents.backup.as_ref().map_or(&[][..], |backup| &backup.images), images);
                 for _ in 0..random.below(40) {
                     match random.below(4) {
@@ -162,10 +161,7 @@ fn the_catalog_is_what_was_written_last() {
                         home.write(executor, &contents).await.expect("writes");
                     }
                 }
-                // What came to be with the first write has images with the second.
-                for _ in 0..2 {
-                    home.write(executor, &contents).await.expect("writes");
-                }
+                home.write(executor, &contents).await.expect("writes");
             });
             let length = media.length("disk", HOME_FILE).expect("it is there");
             assert!(length < 16 << 20, "{length} bytes: what is written anew replaces what was");
