@@ -114,6 +114,45 @@ async fn judge(database: &Database, kind: usize, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// What a drop could not remove is removed by an opening, also if its name was given again meanwhile, on another device.
+#[test]
+fn a_file_that_could_not_be_removed_is_removed_once_its_name_is_free() {
+    let media = prepared();
+    let notes = |device: &str| PartitionSpec { device: device.into(), ..PartitionSpec::b_tree("notes") };
+    whole(&media, async |executor| {
+        let database = Database::open(executor, settings(), "here").await?;
+        database.create_partition(notes("flash")).await?;
+        database.close().await
+    })
+    .expect("is made");
+    let error = |nth| ErrorAt { kind: OpKind::Remove, device: Some("flash".into()), nth };
+    let faults = FaultPlan { errors: (0..99).map(error).collect(), ..FaultPlan::default() };
+    run(&media, faults, async |executor| {
+        let database = Database::open(executor, settings(), "here").await?;
+        database.drop_partition(database.partition("notes")?).await?;
+        database.create_partition(notes("disk")).await?;
+        database.close().await
+    })
+    .expect("the machine goes on")
+    .expect("the file is no partition's any more");
+    for _ in 0..2 {
+        whole(&media, async |executor| Database::open(executor, settings(), "here").await?.close().await)
+            .expect("opens");
+    }
+    assert!(media.length("flash", "notes.pages").is_some(), "two devices may be one directory");
+    for _ in 0..2 {
+        whole(&media, async |executor| {
+            let database = Database::open(executor, settings(), "here").await?;
+            if let Ok(notes) = database.partition("notes") {
+                database.drop_partition(notes).await?;
+            }
+            database.close().await
+        })
+        .expect("drops it");
+    }
+    assert_eq!(["disk", "flash"].map(|device| media.length(device, "notes.pages")), [None, None]);
+}
+
 #[test]
 fn a_creation_that_fails_leaves_nothing_but_its_number() {
     let media = prepared();

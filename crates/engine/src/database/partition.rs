@@ -13,7 +13,7 @@ use crate::{Error, Result};
 use base::PartitionId;
 use driver::Op;
 use executor::Executor;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// A partition to be created.
@@ -315,10 +315,16 @@ pub(super) async fn remove_leftovers(
     }
     home.write(executor, contents).await?;
     // Whatever device they name: two may be one directory.
-    let used: BTreeSet<String> = partitions.iter().flat_map(|found| found.file_names()).collect();
+    let used: BTreeMap<String, &str> = partitions
+        .iter()
+        .flat_map(|found| found.file_names().into_iter().map(|name| (name, &found.device[..])))
+        .collect();
     for leftover in leftovers {
-        let is_other = |name: &str| used.contains(name);
-        if remove_files(executor, &leftover, is_other).await.is_ok() {
+        let is_other = |name: &str| used.contains_key(name);
+        let removed = remove_files(executor, &leftover, is_other).await;
+        // On another device its file may be left, until the name is free.
+        let may_be_left = |name: &String| used.get(name).is_some_and(|device| *device != leftover.device);
+        if removed.is_ok() && !leftover.file_names().iter().any(may_be_left) {
             home.change([Change::Gone(leftover.id)]);
         }
     }
