@@ -268,17 +268,29 @@ impl Home {
     /// # Errors
     /// The driver's: one copy at least is whole, and says what this was to say or what was said before.
     pub async fn write(&mut self, executor: &Executor, contents: &Contents) -> Result<()> {
+        let bytes = self.prepare(executor, contents).await?;
+        for _ in COPIES {
+            self.write_next_copy(executor, &bytes).await?;
+        }
+        self.journal.note_stated();
+        Ok(())
+    }
+
+    /// Appends what is new in the catalog. Returns the superblock that names it.
+    async fn prepare(&mut self, executor: &Executor, contents: &Contents) -> Result<Vec<u8>> {
         if let Some(backup) = &contents.backup {
             self.journal.queue_backup(&backup.segments, &backup.images);
         }
         self.journal.append(executor, &mut self.mirror).await?;
+        self.journal.note_named();
         self.generation += 1;
-        let bytes = superblock::encode(self.generation, contents, self.journal.span)?;
-        for copy in [self.first, 1 - self.first] {
-            self.mirror.write(executor, copy, 0, &bytes).await?;
-            self.first = 1 - copy;
-        }
-        self.journal.note_stated();
+        superblock::encode(self.generation, contents, self.journal.span)
+    }
+
+    /// Replaces the copy of the superblock that is not the only whole one.
+    async fn write_next_copy(&mut self, executor: &Executor, superblock: &[u8]) -> Result<()> {
+        self.mirror.write(executor, self.first, 0, superblock).await?;
+        self.first = 1 - self.first;
         Ok(())
     }
 }

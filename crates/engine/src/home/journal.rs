@@ -82,8 +82,8 @@ pub(super) struct Journal {
     bytes: u64,
     /// What was appended.
     pub(super) span: Span,
-    /// What both copies of the superblock name.
-    stated: Span,
+    /// What a copy of the superblock may name: both name one of them, or one does and the other has failed, perhaps many times.
+    named: Vec<Span>,
     /// What the next append says.
     queue: Vec<Change>,
 }
@@ -230,8 +230,9 @@ impl Journal {
         let entry = sealed(self.span.first + self.span.entries, &self.queue);
         let length = entry.len() as u64;
         let (at, to) = (self.span.end(), self.span.end() + length);
-        let of_other = self.stated.start != self.span.start;
-        let is_hindered = self.span.length == 0 || (of_other && self.stated.overlaps((at, to)));
+        let mut elsewhere = self.named.iter().filter(|named| named.start != self.span.start);
+        let is_hindered = self.span.length == 0 || elsewhere.clone().any(|named| named.overlaps((at, to)));
+        let of_other = elsewhere.next().is_some();
         let known =
             2 * (self.bytes + 8 * (self.segments.len() + self.images.len() + 2 * self.since.len()) as u64) + SLACK;
         if is_hindered || (self.span.length + length > known && !of_other) {
@@ -276,7 +277,7 @@ impl Journal {
             mirror.write(executor, copy, start, &bytes).await?;
         }
         anew.span = Span { start, length: bytes.len() as u64, first, entries };
-        anew.stated = self.stated;
+        anew.named = std::mem::take(&mut self.named);
         *self = anew;
         Ok(())
     }
@@ -286,17 +287,25 @@ impl Journal {
         if canary::is_planted(Canary::CatalogInPlace) {
             return STRETCH;
         }
-        let places = [STRETCH, self.span.end(), self.stated.end()];
+        let counting = || self.named.iter().chain([&self.span]);
         let is_free = |start: &u64| {
             let taken = (*start, start + 2 * length + RESERVE);
-            *start >= STRETCH && !self.span.overlaps(taken) && !self.stated.overlaps(taken)
+            *start >= STRETCH && !counting().any(|span| span.overlaps(taken))
         };
-        places.into_iter().filter(is_free).min().expect("behind everything is room")
+        let places = counting().map(Span::end).chain([STRETCH]);
+        places.filter(is_free).min().expect("behind everything is room")
+    }
+
+    /// A copy of the superblock is about to name what was appended.
+    pub(super) fn note_named(&mut self) {
+        // What begins there is a beginning of this.
+        self.named.retain(|named| named.start != self.span.start);
+        self.named.push(self.span);
     }
 
     /// Both copies of the superblock name what was appended.
     pub(super) fn note_stated(&mut self) {
-        self.stated = self.span;
+        self.named = vec![self.span];
     }
 
     /// Reads the journal that the superblock names, each entry from a copy that has it whole, and writes it over the other
@@ -314,7 +323,7 @@ impl Journal {
         for copy in COPIES {
             copies.push(mirror.read(executor, copy, (span.start, end)).await);
         }
-        let mut journal = Journal { span, stated: span, ..Journal::default() };
+        let mut journal = Journal { span, named: vec![span], ..Journal::default() };
         let mut at = 0;
         for number in 0..span.entries {
             let found = |copy: &Copy| opened(&copy.bytes[at..], span.first + number);

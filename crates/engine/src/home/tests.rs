@@ -228,6 +228,46 @@ fn survives(prepared: &(u16, Media), faults: FaultPlan, seed: u64) -> bool {
     ended.is_ok()
 }
 
+/// One copy of the superblock fails at every write, for long, while the catalog grows and is written anew: what the other copy
+/// names is not overwritten.
+#[test]
+fn what_the_only_written_superblock_names_outlives_failures_however_many() {
+    for halves in 1..4 {
+        let media = Media::new();
+        run(&media, async |executor, device| {
+            let mut home = Home::create(executor, device, &contents()).await.expect("creates");
+            let mut contents = contents();
+            let mut state = |number: u32| {
+                let segments: Vec<(u16, u32)> = (0..8_000).map(|id| (id, number << 16)).collect();
+                contents.backup = Some(Current { segments, ..Current::empty(Lsn(7)) });
+                contents.clone()
+            };
+            let mut number = 0;
+            while home.journal.span.start <= STRETCH {
+                number += 1;
+                home.write(executor, &state(number)).await.expect("writes");
+            }
+            for _ in 0..halves {
+                number += 1;
+                let superblock = home.prepare(executor, &state(number)).await.expect("appends");
+                home.write_next_copy(executor, &superblock).await.expect("writes");
+                // The other one fails: what it holds is what it held.
+                let stated = state(number);
+                for later in 0..40 {
+                    home.prepare(executor, &state(number + 1 + later)).await.expect("appends");
+                    run(&media.copy(), async |executor, device| {
+                        let opened = Home::open(executor, device, "here").await;
+                        let (_, found) =
+                            opened.unwrap_or_else(|error| panic!("{halves}, {later} failures later: {error}"));
+                        assert_eq!(found, stated, "{halves}, {later} failures later");
+                    });
+                }
+                number += 40;
+            }
+        });
+    }
+}
+
 /// A home file whose catalog is written anew in two changes.
 fn nearly_full() -> (u16, Media) {
     let media = Media::new();
