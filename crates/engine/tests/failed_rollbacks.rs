@@ -31,8 +31,8 @@ fn key(number: u32) -> [u8; 4] {
 
 /// Trees `rows` and `filler` on the device that will fail, `notes` on another one; and a transaction that has changed rows
 /// which are not in memory any more.
-async fn prepare(executor: &Executor) -> (Database, [PartitionId; 2], Transaction) {
-    let database = Database::create(executor, settings()).await.expect("creates");
+async fn prepare(executor: &Executor, settings: Settings) -> (Database, [PartitionId; 2], Transaction) {
+    let database = Database::create(executor, settings).await.expect("creates");
     let mut trees = Vec::new();
     for (name, device) in [("rows", "data"), ("filler", "data"), ("notes", "disk")] {
         let spec = PartitionSpec { device: device.into(), ..PartitionSpec::b_tree(name) };
@@ -57,7 +57,7 @@ async fn prepare(executor: &Executor) -> (Database, [PartitionId; 2], Transactio
 /// How many reads the device has done when the rollback begins.
 fn reads_before() -> u64 {
     on(&Media::new(), 0..0, async |executor| {
-        let (database, ..) = prepare(executor).await;
+        let (database, ..) = prepare(executor, settings()).await;
         ["rows", "filler"]
             .map(|name| database.buffer().file(database.partition(name).expect("there")).reads.get())
             .iter()
@@ -84,7 +84,7 @@ fn is_stalled<T: std::fmt::Debug>(result: &Result<T, Error>) -> bool {
 fn failing(lasts: u64, work: impl AsyncFnOnce(&Executor, &Database, [PartitionId; 2])) {
     let (media, first) = (Media::new(), reads_before() + 1);
     on(&media, first..first + lasts, async |executor| {
-        let (database, [rows, notes], tx) = prepare(executor).await;
+        let (database, [rows, notes], tx) = prepare(executor, settings()).await;
         let waiting = {
             let database = database.clone();
             let write = async move |tx: &mut Transaction| tx.put(rows, &key(40), b"another's").await;
@@ -163,5 +163,27 @@ fn a_rollback_that_fails_for_good_is_completed_by_a_restart() {
         let told = Err::<(), _>(filling.join().await);
         assert!(is_stalled(&told), "{told:?}");
         assert_eq!(database.log().failure(), None);
+    });
+}
+
+#[test]
+fn a_rollback_that_fails_is_told_of_when_what_it_has_read_is_durable() {
+    let (media, first) = (Media::new(), reads_before() + 1);
+    on(&media, first..first + 5_000, async |executor| {
+        let group_commit = log::GroupCommit::Delay { ns: 5 * SECOND_NS };
+        let slow = Settings { log: log::Settings { group_commit, ..settings().log }, ..settings() };
+        let (database, [_, notes], mut tx) = prepare(executor, slow).await;
+        let committed = {
+            let database = database.clone();
+            executor.spawn(async move { database.transaction(async |tx| tx.put(notes, b"read", b"1").await).await })
+        };
+        executor.sleep_ns(MILLISECOND_NS).await;
+        let depends_on = database.log().end();
+        assert_eq!(tx.get(notes, b"read").await, Ok(Some(b"1".to_vec())));
+        assert!(database.log().durable() < depends_on, "it is committed, and not yet durable");
+        let failed = tx.rollback().await;
+        assert!(matches!(failed, Err(Error::Input(_))), "{failed:?}");
+        assert!(database.log().durable() >= depends_on, "it was told {failed:?} before that is durable");
+        assert_eq!(committed.join().await, Ok(()));
     });
 }
