@@ -11,10 +11,12 @@ mod pairs;
 mod quiesce;
 mod relief;
 mod sweep;
+mod sweeping;
 
 pub use background::start;
 pub(crate) use relief::Relief;
 pub use sweep::{Settings as SweepSettings, Strategy};
+pub(crate) use sweeping::Sweeping;
 
 use crate::backup::Current;
 use crate::canary::{self, Canary};
@@ -61,7 +63,9 @@ pub struct Checkpointer {
     /// What the next write of the home file says of partitions.
     changes: RefCell<Vec<Change>>,
     /// Who sweeps over sets.
-    pub(crate) sweeping: Turn,
+    sweeping: Turn,
+    /// Whether a bulk load has that turn.
+    is_loading: Cell<bool>,
     /// How many wait for a sweep to end.
     urgent: Cell<u32>,
     /// Who writes the home file.
@@ -100,6 +104,7 @@ impl Checkpointer {
             paging: Turn::new(),
             changes: RefCell::default(),
             sweeping: Turn::new(),
+            is_loading: Cell::new(false),
             urgent: Cell::new(0),
             turn: Turn::new(),
             serves_sets: Cell::new(false),
@@ -163,10 +168,8 @@ impl Database {
     /// Runs in a task of its own, so that no write of the home file is abandoned.
     async fn take_checkpoint(&self, full: bool) -> Result<()> {
         let pages = self.checkpoint_pages(full).await;
-        let urgent = &self.0.checkpointer.urgent;
-        urgent.set(urgent.get() + 1);
+        let _hurry = self.hurry();
         let sets = self.checkpoint_sets().await;
-        urgent.set(urgent.get() - 1);
         pages.and(sets)
     }
 
@@ -236,30 +239,6 @@ impl Database {
         begin.into_iter().for_each(|begin| checkpointer.swept.set(begin));
         add(&self.0.statistics.sweep_ns, self.0.executor.now().since_ns(began));
         Ok(())
-    }
-
-    /// Writes what a bulk load has brought, for whom it is the turn to sweep. If that fails, the next opening finds nothing of
-    /// it.
-    pub(crate) async fn back_up_load(&self) -> Result<()> {
-        let checkpointer = &self.0.checkpointer;
-        checkpointer.urgent.set(checkpointer.urgent.get() + 1);
-        let result = self.write_backup_in_turn(true).await;
-        checkpointer.urgent.set(checkpointer.urgent.get() - 1);
-        self.note_end(SETS, &result);
-        if result.is_err() {
-            let restated = self.persist(async || {
-                let _turn = checkpointer.turn.take(&self.0.executor).await;
-                if !checkpointer.home_unsure.get() {
-                    return Ok(());
-                }
-                self.store_home(self.pages_begin(), News::default()).await
-            });
-            if let Err(error) = restated.await {
-                // What is acknowledged from now on would rest on a backup that may be another at the next opening.
-                self.0.log.fail(&format!("a load failed, and the home file cannot say so: {error}"));
-            }
-        }
-        result
     }
 
     /// Where the recovery of pages begins, as the home file says.

@@ -185,9 +185,11 @@ pub enum Error {
     /// No partition of this name exists.
     #[error("there is no partition '{0}'; create it or correct the name")]
     NoPartition(String),
-    /// A partition cannot be dropped while transactions, snapshots or others use it that began before.
+    /// A partition cannot be dropped while transactions, snapshots or others use it that began before, nor a set while others
+    /// keep sets from being swept.
     #[error(
-        "partition '{0}' is in use; end the transactions and snapshots that began before it was to be dropped, then try again"
+        "partition '{0}' is not dropped while others use it, or keep sets from being swept; end their transactions, \
+         snapshots and loads, then try again"
     )]
     PartitionInUse(String),
     /// The call does not suit the partition's organization.

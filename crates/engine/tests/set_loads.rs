@@ -5,7 +5,7 @@ use base::{PartitionId, Random};
 use devices::Hardware;
 use driver::{Halt, OpKind};
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::checkpoint::Policy;
+use entresol_engine::checkpoint::{Policy, SweepSettings};
 use entresol_engine::set::{FieldType, RecordType};
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, Transaction, buffer, log};
 use executor::{Executor, Order};
@@ -54,12 +54,17 @@ fn value(number: u32) -> [u8; 8] {
     [a, b, c, d, e, f, g, h]
 }
 
+const ORGANIZATION: Organization = Organization::Set { arrivals: false, segment_size: 16 << 10, reserve_percent: 10 };
+
 async fn create(executor: &Executor) -> (Database, PartitionId) {
-    let database = Database::create(executor, settings()).await.expect("creates");
-    let organization = Organization::Set { arrivals: false, segment_size: 16 << 10, reserve_percent: 10 };
+    create_with(executor, settings()).await
+}
+
+async fn create_with(executor: &Executor, settings: Settings) -> (Database, PartitionId) {
+    let database = Database::create(executor, settings).await.expect("creates");
     let spec = |name| PartitionSpec {
         device: "data".into(),
-        ..PartitionSpec::new(name, organization, Locking::Record).record(typed()).secondary("by_group", &["group"])
+        ..PartitionSpec::new(name, ORGANIZATION, Locking::Record).record(typed()).secondary("by_group", &["group"])
     };
     let stock = database.create_partition(spec("stock")).await.expect("creates a set");
     database.create_partition(spec("others")).await.expect("creates a set");
@@ -364,4 +369,90 @@ fn only_an_empty_set_with_keys_of_the_callers_is_loaded() {
     .expect("the power stays")
     .expect("nothing fails");
     check_loaded(&media);
+}
+
+/// Adds small records to the set `others`.
+async fn add_others(database: &Database, numbers: std::ops::Range<u32>) {
+    let others = database.partition("others").expect("it exists");
+    for number in numbers {
+        let add = async |tx: &mut Transaction| tx.put(others, &number.to_be_bytes(), &value(number)).await;
+        database.transaction(add).await.expect("commits");
+    }
+}
+
+#[test]
+fn a_load_gives_up_the_log_that_sets_have_kept() {
+    on(&Media::new(), FaultPlan::default(), async |executor| {
+        let sweep = SweepSettings { interval_ns: Some(3_600 * SECOND_NS), ..SweepSettings::default() };
+        let checkpoint = Policy { log_bytes: Some(1), interval_ns: None };
+        let (database, stock) = create_with(executor, Settings { sweep, checkpoint, ..settings() }).await;
+        add_others(&database, 0..300).await;
+        // Pages do not need it by then.
+        executor.sleep_ns(SECOND_NS).await;
+        let log = database.log();
+        let kept = log.used();
+        assert!(kept > 16 << 10, "{kept} bytes are kept");
+        database.load_set(stock, records(LOADED), |_| {}).await.expect("loads");
+        assert!(log.used() < kept / 4, "{} bytes are kept of {kept}", log.used());
+    });
+}
+
+/// The caller of a load takes its time between two records, and the log is full of what sets need.
+#[test]
+fn nobody_waits_with_locks_for_the_end_of_a_load() {
+    on(&Media::new(), FaultPlan::default(), async |executor| {
+        let (database, stock) = create(executor).await;
+        let plain = PartitionSpec::new("plain", ORGANIZATION, Locking::Record);
+        let plain = database.create_partition(plain).await.expect("creates a set");
+        let notes = database.create_partition(PartitionSpec::b_tree("notes")).await.expect("creates a tree");
+        let fill = async move |tx: &mut Transaction| {
+            for number in 0..155_u8 {
+                tx.put(plain, &[number], &[7; 1_000]).await?;
+            }
+            Ok(())
+        };
+        database.transaction(fill).await.expect("commits");
+        let mut early = database.begin().await.expect("begins");
+        let mut load = pin!(database.load_set(stock, records(LOADED), |_| {}));
+        while database.set_records(stock) < Some(1_000) {
+            poll_fn(|context| {
+                assert!(load.as_mut().poll(context).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+            executor.sleep_ns(MILLISECOND_NS).await;
+        }
+        let own = executor.clone();
+        let ends = async move |what: &str, task: &executor::JoinHandle<Result<()>>| {
+            let deadline = own.now().plus_ns(5 * SECOND_NS);
+            while !task.is_finished() {
+                assert!(own.now() < deadline, "{what} waits for the load");
+                own.sleep_ns(MILLISECOND_NS).await;
+            }
+        };
+        let pages = {
+            let database = database.clone();
+            executor.spawn(async move {
+                let mut tx = database.begin().await?;
+                for number in 0..1_000_u32 {
+                    tx.put(notes, &number.to_be_bytes(), &[7; 400]).await?;
+                }
+                tx.commit().await
+            })
+        };
+        ends("one that changes pages", &pages).await;
+        assert_eq!(pages.join().await, Err(Error::Deadlock), "it gives up, and begins again with others");
+        let again = {
+            let database = database.clone();
+            executor.spawn(async move { database.transaction(fill).await })
+        };
+        executor.sleep_ns(5 * SECOND_NS).await;
+        assert!(!again.is_finished(), "it has no room");
+        assert_eq!(early.get(plain, &[7]).await, Ok(Some(vec![7; 1_000])), "and no locks");
+        early.commit().await.expect("ends");
+        load.await.expect("loads");
+        ends("one that changes sets", &again).await;
+        assert_eq!(again.join().await, Ok(()));
+        assert_eq!(count(&database, 0).await, LOADED);
+    });
 }

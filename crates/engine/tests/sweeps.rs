@@ -3,7 +3,7 @@
 #[path = "ground/machine.rs"]
 mod machine;
 
-use base::time::MILLISECOND_NS;
+use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PartitionId, Random};
 use driver::OpKind;
 use entresol_engine::catalog::{Locking, Organization};
@@ -358,5 +358,52 @@ fn sweeps_leave_a_full_log_its_reserve() {
         let database = Database::open(executor, settings.clone(), "test").await.expect("opens");
         let stock = database.partition("stock").expect("it exists");
         assert_eq!(sum(&database, stock).await, (RECORDS, 0));
+    });
+}
+
+/// Spread over its interval, the sweep would take 20 ms for each of its segments.
+#[test]
+fn a_drop_hurries_the_sweep_that_it_waits_for() {
+    run(&Media::new(), async |executor| {
+        let interval_ns = Some(3_600 * SECOND_NS);
+        let sweep = SweepSettings { interval_ns, spread_percent: 90, ..SweepSettings::default() };
+        let (database, stock, _) = create(executor, settings(sweep, Policy::OFF)).await;
+        database.transaction(async |tx| transfer(tx, stock, 1, 2).await).await.expect("commits");
+        let (began, before) = (executor.now(), database.statistics().segments_written.get());
+        database.drop_partition(stock).await.expect("drops");
+        let written = database.statistics().segments_written.get() - before;
+        assert!(written > 10, "{written} segments were swept");
+        let passed_ns = executor.now().since_ns(began);
+        assert!(passed_ns < 20 * MILLISECOND_NS, "{passed_ns} ns");
+    });
+}
+
+/// A transaction that began after the drop keeps a segment of another set from being swept.
+#[test]
+fn a_drop_gives_up_when_others_keep_its_sweep_from_going_on() {
+    run(&Media::new(), async |executor| {
+        let strategy = Strategy::TransactionBlackWhite;
+        let sweep = SweepSettings { strategy, segment_interval_ns: MILLISECOND_NS, ..SweepSettings::default() };
+        let (database, stock, _) = create(executor, settings(sweep, Policy::OFF)).await;
+        let other = database.create_partition(PartitionSpec::set("other")).await.expect("creates a set");
+        database.transaction(async |tx| tx.put(other, b"held", b"before").await).await.expect("commits");
+        let dropping = {
+            let database = database.clone();
+            executor.spawn(async move { database.drop_partition(stock).await })
+        };
+        executor.sleep_ns(MILLISECOND_NS).await;
+        let mut late = database.begin().await.expect("begins");
+        late.put(other, b"held", b"until the end").await.expect("puts");
+        let deadline = executor.now().plus_ns(12 * SECOND_NS);
+        while !dropping.is_finished() {
+            assert!(executor.now() < deadline, "the drop waits for ever");
+            executor.sleep_ns(MILLISECOND_NS).await;
+        }
+        assert_eq!(dropping.join().await, Err(Error::PartitionInUse("stock".into())));
+        assert_eq!(database.partition("stock"), Ok(stock));
+        late.commit().await.expect("commits");
+        assert_eq!(sum(&database, stock).await, (RECORDS, 0));
+        assert_eq!(database.drop_partition(stock).await, Ok(()));
+        assert!(database.partition("stock").is_err());
     });
 }

@@ -6,6 +6,8 @@
 //! * A black/white sweep may not take segments with unfinished changes, be they of the waiting transaction or of one that waits
 //!   for its locks. When a sweep finds no other segments left, all transactions that wait with locks give up.
 //! * A quiescing sweep does not begin to wait for transactions while one of them waits for it.
+//! * While a set is loaded nobody sweeps, and how long the load takes is its caller's affair. When a checkpoint has done what it
+//!   can do beside the load, those that wait with locks give up.
 //! * Log that pages need is kept until the transactions have ended that changed them. If a whole checkpoint has left the log
 //!   too full, and there are such transactions, those that wait with locks give up, because the others may want these locks.
 
@@ -30,6 +32,8 @@ pub(super) struct State {
     ended: Cell<u64>,
     /// How often a sweep had only segments left that unfinished transactions have changed.
     stalls: Cell<u64>,
+    /// Whether the one under way has written pages back, and is about to sweep or sweeps.
+    has_paged: Cell<bool>,
 }
 
 impl State {
@@ -46,7 +50,7 @@ pub(crate) enum Relief {
     Room,
     /// There is none after a whole checkpoint.
     Spent,
-    /// The sweep waits for the end of transactions.
+    /// The sweep waits for the end of transactions, or of a load.
     Stalled,
 }
 
@@ -120,7 +124,7 @@ impl Database {
                 return Ok(Relief::Room);
             }
             self.learn_of_failure(failed)?;
-            if state.stalls.get() > stalls {
+            if state.stalls.get() > stalls || state.has_paged.get() && checkpointer.is_loading.get() {
                 return Ok(Relief::Stalled);
             }
             if state.ended.get() >= awaited {
@@ -164,6 +168,14 @@ impl Database {
         self.0.registry.borrow().first_lsn().is_some_and(|first| self.0.log.is_kept_for(first))
     }
 
+    /// Notes that nobody sweeps before the end of a load. Those that wait for a sweep give up.
+    pub(super) fn note_load(&self) {
+        let checkpointer = &self.0.checkpointer;
+        if checkpointer.is_loading.get() && checkpointer.relief.is_awaited() {
+            self.0.log.wake_for_room();
+        }
+    }
+
     /// Starts to take checkpoints for as long as the log is full, or somebody waits for them, unless that is under way.
     fn relieve_log(&self) {
         if self.0.checkpointer.relief.is_under_way.replace(true) {
@@ -178,7 +190,13 @@ impl Database {
                 if database.is_log_held() {
                     inner.executor.sleep_ns(background::POLL_NS).await;
                 } else {
-                    let _noted = database.take_checkpoint(true).await;
+                    let _noted_of_pages = database.checkpoint_pages(true).await;
+                    state.has_paged.set(true);
+                    database.note_load();
+                    let hurry = database.hurry();
+                    let _noted_of_sets = database.checkpoint_sets().await;
+                    drop(hurry);
+                    state.has_paged.set(false);
                 }
                 state.ended.set(state.ended.get() + 1);
                 inner.log.wake_for_room();

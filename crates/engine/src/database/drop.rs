@@ -3,7 +3,8 @@
 //! 1. The partition is hidden: whoever begins to use it is told that there is none.
 //! 2. Transactions, snapshots and loads that had begun come to their ends. So nothing of it is unfinished in the log.
 //! 3. The log is durable up to those ends, or a restart would take back what was committed, in pages that are no more. Sets are
-//!    swept: a restart must not run procedures again that have used it, or only asked for it.
+//!    swept: a restart must not run procedures again that have used it, or only asked for it. If it is a set, nobody sweeps from
+//!    then on until its files are gone.
 //! 4. The home file no longer has it. That is the moment: a cut before it leaves the whole partition, one after it nothing.
 //! 5. Its pages leave memory and the tiers, its files are removed. What a cut leaves of them the next opening removes.
 //!
@@ -13,6 +14,7 @@
 use super::Database;
 use crate::canary::{self, Canary};
 use crate::catalog::Partition;
+use crate::checkpoint::Sweeping;
 use crate::home::Change;
 use crate::{Error, Result};
 use base::PartitionId;
@@ -44,12 +46,12 @@ impl Database {
 
     /// Drops a partition with all that is in it. It is gone for good when this returns; its number is never given again, its
     /// name may be. Whoever begins to use it meanwhile is told [`Error::NoPartition`]; those who had begun before are waited
-    /// for: every transaction, snapshot and load under way, up to ten seconds. The drop goes on to its end even if nobody waits
-    /// for that.
+    /// for: every transaction, snapshot and load under way, up to ten seconds. For a set, all sets are swept without rest. The drop
+    /// goes on to its end even if nobody waits for that.
     ///
     /// # Errors
     /// [`Error::NoPartition`]; [`Error::PartitionInUse`] if some of those have not ended in ten seconds, one of the caller's own
-    /// among them perhaps: the partition stays then. The log's or the driver's: the partition stays, or, if the home file cannot
+    /// among them perhaps, or if others keep the sweep from going on for as long: the partition stays then. The log's or the driver's: the partition stays, or, if the home file cannot
     /// be written at all, is out of reach until the next opening shows what has become of it.
     ///
     /// ```
@@ -75,14 +77,13 @@ impl Database {
         let _turn = self.0.creation.take(&self.0.executor).await;
         let partition = self.0.partitions.borrow_mut().hide(id)?;
         let change = self.begin_catalog_change();
-        if let Err(error) = self.prepare_drop(&partition).await {
-            self.0.partitions.borrow_mut().show(&partition);
-            return Err(error);
-        }
-        // A sweep under way has the set's files.
-        let _sweeping = match partition.set_settings() {
-            Some(_) => Some(self.0.checkpointer.sweeping.take(&self.0.executor).await),
-            None => None,
+        let prepared = self.prepare_drop(&partition).await;
+        let _sweeping = match prepared {
+            Ok(sweeping) => sweeping,
+            Err(error) => {
+                self.0.partitions.borrow_mut().show(&partition);
+                return Err(error);
+            }
         };
         if let Err(error) = self.state_catalog(vec![Change::Drop(partition.id)]).await {
             // The next opening may find it dropped or not. Nobody may change it before that is settled.
@@ -99,8 +100,9 @@ impl Database {
         Ok(())
     }
 
-    /// All that has to be true before the home file may forget a hidden partition.
-    async fn prepare_drop(&self, partition: &Rc<Partition>) -> Result<()> {
+    /// All that has to be true before the home file may forget a hidden partition. If it is a set, the turn to sweep comes with
+    /// that.
+    async fn prepare_drop(&self, partition: &Rc<Partition>) -> Result<Option<Sweeping>> {
         let inner = &*self.0;
         let until = inner.executor.now().plus_ns(PATIENCE_NS);
         let mut wait_ns = LOOK_NS[0];
@@ -124,11 +126,33 @@ impl Database {
             wait_ns = (2 * wait_ns).min(LOOK_NS[1]);
         }
         inner.log.flush(inner.log.end()).await?;
-        let begin = inner.contents.borrow().backup.as_ref().map(|backup| backup.begin);
-        let matters = partition.set_settings().is_some() || inner.may_have_calls.get();
-        if matters && begin.is_some_and(|begin| begin < inner.last_commit.get().0) {
-            self.checkpoint_sets().await?;
+        let is_set = partition.set_settings().is_some();
+        if !is_set && !inner.may_have_calls.get() {
+            return Ok(None);
         }
-        Ok(())
+        let sweeping = self.sweep_for_drop(partition).await?;
+        Ok(is_set.then_some(sweeping))
+    }
+
+    /// Has everything swept that was committed by now. A sweep may wait for others: loads, and transactions that keep segments
+    /// from being taken; so the drop gives up when no segment has been written for as long as it waits for others.
+    async fn sweep_for_drop(&self, partition: &Partition) -> Result<Sweeping> {
+        let inner = &*self.0;
+        let (database, committed) = (self.clone(), inner.last_commit.get());
+        let sweep = inner.executor.spawn(async move { database.sweep_since(committed).await });
+        let written = &inner.statistics.segments_written;
+        let (mut before, mut until) = (written.get(), inner.executor.now().plus_ns(PATIENCE_NS));
+        let mut wait_ns = LOOK_NS[0];
+        while !sweep.is_finished() {
+            if before != written.get() {
+                (before, until) = (written.get(), inner.executor.now().plus_ns(PATIENCE_NS));
+            }
+            if inner.executor.now() >= until {
+                return Err(Error::PartitionInUse(partition.name.clone()));
+            }
+            inner.executor.sleep_ns(wait_ns).await;
+            wait_ns = (2 * wait_ns).min(LOOK_NS[1]);
+        }
+        sweep.join().await
     }
 }

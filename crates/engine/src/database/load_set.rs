@@ -4,6 +4,7 @@
 use super::Database;
 use crate::canary::{self, Canary};
 use crate::catalog::{Organization, Partition};
+use crate::checkpoint::Sweeping;
 use crate::transaction::Transaction;
 use crate::version::Loading;
 use crate::{Error, Result};
@@ -19,8 +20,9 @@ struct SetLoad {
     partition: PartitionId,
     transaction: Transaction,
     is_durable: bool,
-    /// Ends when the set is as it will be.
+    /// Ends when the set is as it will be; so does the next.
     _loading: Loading,
+    _sweeping: Sweeping,
 }
 
 impl Drop for SetLoad {
@@ -29,7 +31,6 @@ impl Drop for SetLoad {
         if !self.is_durable && !canary::is_planted(Canary::HalfLoad) {
             inner.sets.borrow_mut().unload(self.transaction.owner(), self.partition);
         }
-        inner.checkpointer.sweeping.give_back(&inner.executor);
     }
 }
 
@@ -39,13 +40,12 @@ impl SetLoad {
         let inner = &*database.0;
         // Sweeps make the room in the log that this may have to wait for.
         let transaction = database.begin().await?;
-        let sweeping = inner.checkpointer.sweeping.take(&inner.executor).await;
+        let _sweeping = database.begin_sweeping_load().await;
         if inner.sets.borrow().records(found.id()) > 0 {
             return Err(Error::Setting(format!("set '{}' is not empty; load into a new one", found.name)));
         }
-        sweeping.keep();
         let (database, partition, _loading) = (database.clone(), found.id(), database.begin_load(found.id()));
-        Ok(SetLoad { database, partition, transaction, is_durable: false, _loading })
+        Ok(SetLoad { database, partition, transaction, is_durable: false, _loading, _sweeping })
     }
 
     /// Has the records written and named by the home file.
