@@ -107,8 +107,14 @@ impl Partitions {
     }
 
     /// The same, also while it is being dropped.
+    #[inline]
     pub fn get_or_hidden(&self, id: PartitionId) -> Option<&Rc<Partition>> {
-        self.get(id).or_else(|| self.hidden.iter().find(|hidden| hidden.id() == id))
+        self.get(id).or_else(|| self.hidden(id))
+    }
+
+    #[cold]
+    fn hidden(&self, id: PartitionId) -> Option<&Rc<Partition>> {
+        self.hidden.iter().find(|hidden| hidden.id() == id)
     }
 
     /// Keeps a partition from whoever begins to use it. Its name stays taken.

@@ -14,17 +14,17 @@ pub(super) enum Keyed {
 }
 
 impl Database {
-    /// Whether the partition is a memory-resident set.
+    /// Whether the partition is a memory-resident set. It stays one while it is being dropped, for those who were using it.
     #[inline]
     pub(crate) fn is_set(&self, partition: PartitionId) -> bool {
         let partitions = self.0.partitions.borrow();
-        partitions.get(partition).is_some_and(|found| matches!(found.organization, Organization::Set { .. }))
+        partitions.get_or_hidden(partition).is_some_and(|found| matches!(found.organization, Organization::Set { .. }))
     }
 
     #[inline]
     pub(super) fn keyed(&self, partition: PartitionId) -> Keyed {
         let partitions = self.0.partitions.borrow();
-        let Some(found) = partitions.get(partition) else { return Keyed::BTree };
+        let Some(found) = partitions.get_or_hidden(partition) else { return Keyed::BTree };
         match found.organization {
             Organization::Set { .. } if found.schema.is_some() => Keyed::TypedSet,
             Organization::Set { .. } => Keyed::Set,
