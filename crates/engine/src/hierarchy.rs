@@ -25,7 +25,7 @@ pub use slots::{Filled, Slots, Tier};
 pub use statistics::{Statistics, TierReport};
 pub use tiers::{TierFile, Tiers};
 
-pub(crate) use header::{HEADER_BYTES, Kind, open_file, read_header, write_header};
+pub(crate) use header::{HEADER_BYTES, Kind, file_length, open_file, read_header, write_header};
 pub(crate) use restart::reconcile;
 
 use crate::{Error, Result};

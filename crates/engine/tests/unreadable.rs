@@ -6,7 +6,7 @@ mod machine;
 use base::PartitionId;
 use devices::Hardware;
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::hierarchy::{self, CacheSettings, Design};
+use entresol_engine::hierarchy::{self, CacheSettings, Design, WriteBufferSettings};
 use entresol_engine::log::{self, Acknowledged, Second};
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer, checkpoint};
 use executor::{Executor, Order};
@@ -190,6 +190,52 @@ impl AsyncWork for Open {
     }
 }
 
+fn tiers() -> hierarchy::Settings {
+    let device = || "disk".to_owned();
+    let cache = CacheSettings { device: device(), pages: 64, design: Design::MigrateAll, volatile: Some(false) };
+    let write_buffer = WriteBufferSettings { device: device(), pages: 8, log_bytes: 64 << 10, volatile: None };
+    hierarchy::Settings { cache: Some(cache), write_buffer: Some(write_buffer), ..hierarchy::Settings::default() }
+}
+
+#[test]
+fn the_header_of_a_tier_has_a_copy() {
+    let settings = Settings { hierarchy: tiers(), ..settings() };
+    for file in ["cache.tier", "write-buffer.tier", "log-buffer.tier"] {
+        let media = Media::new();
+        crashed(&media, settings.clone(), true);
+        make_unreadable(&media, file, 0, 512);
+        assert_opens(&media, &settings, file);
+        let length = media.length("disk", file).expect("it exists");
+        make_unreadable(&media, file, length - 4096, length);
+        assert_opens(&media, &settings, file);
+        let media = Media::new();
+        crashed(&media, settings.clone(), true);
+        make_unreadable(&media, file, 0, 4096);
+        make_unreadable(&media, file, length - 4096, length);
+        let opened = run(&media, async |executor| Database::open(executor, settings.clone(), "here").await.map(|_| ()));
+        let Err(error @ Error::TierMissing { .. }) = opened else { panic!("{file}: {opened:?}") };
+        let text = error.to_string();
+        let is_helpful = text.contains(file) && text.contains("cannot be read") && text.contains("restore");
+        assert!(is_helpful, "{text}");
+    }
+}
+
+#[test]
+fn pages_of_the_log_and_of_its_write_buffer_stand_in_for_each_other_where_that_is_certain() {
+    let settings = Settings { hierarchy: tiers(), ..settings() };
+    let media = Media::new();
+    let end = crashed(&media, settings.clone(), true).next_multiple_of(LOG_PAGE);
+    make_unreadable(&media, "log", end - 4 * LOG_PAGE, end);
+    assert_opens(&media, &settings, "the log's end");
+    let media = Media::new();
+    crashed(&media, settings.clone(), true);
+    make_unreadable(&media, "log-buffer.tier", 4096 + LOG_PAGE, 4096 + 2 * LOG_PAGE);
+    // It may have held a commit that is nowhere else.
+    let opened = run(&media, async |executor| Database::open(executor, settings.clone(), "here").await.map(|_| ()));
+    let Err(error @ Error::TierMissing { .. }) = opened else { panic!("{opened:?}") };
+    assert!(error.to_string().contains("byte 8192 of its file 'log-buffer.tier'"), "{error}");
+}
+
 #[test]
 fn slots_of_a_cache_are_copies() {
     let cache = CacheSettings { device: "disk".into(), pages: 64, design: Design::MigrateAll, volatile: Some(false) };
@@ -212,7 +258,7 @@ fn slots_of_a_cache_are_copies() {
     });
     let length = media.length("disk", "cache.tier").expect("it exists");
     for slot in (0..60).step_by(3) {
-        let at = length - (64 - slot) * PAGE;
+        let at = length - LOG_PAGE - (64 - slot) * PAGE;
         make_unreadable(&media, "cache.tier", at, at + 512);
     }
     assert_opens(&media, &settings, "slots");

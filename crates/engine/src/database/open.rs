@@ -229,7 +229,7 @@ impl Database {
             Some(_) => None,
             None => {
                 let place = (device(executor, &settings.log_device)?, &settings.log);
-                WriteBuffer::restore(executor, place, write_buffer, &contents.tiers).await?
+                WriteBuffer::restore(executor, place, write_buffer, (&contents.tiers, contents.scan_start())).await?
             }
         };
         let files = log_files::find(executor, &settings, &contents).await?;

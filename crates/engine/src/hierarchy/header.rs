@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!  0 magic "ENTRTIER"   8 stamp u64   16 capacity u64   24 page size u32   28 CRC-32C of the bytes before u32
-//! 4096 slots
+//! 4096 slots, then the header once more
 //! ```
+//!
+//! The second header is for where the first one cannot be read. Files of earlier releases have none.
 
 use crate::checksum::checksum;
 use crate::{Error, Result};
@@ -96,33 +98,74 @@ pub async fn open_file(
     }
 }
 
-/// Makes the file the tier that `record` describes; what it held is out of reach from then on.
+/// How long the file of a tier is whose slots take so many bytes.
+pub fn file_length(slots: u64) -> u64 {
+    HEADER_BYTES + slots + HEADER_BYTES
+}
+
+/// Makes the file the tier that `record` describes; what it held is out of reach from then on. Its slots take `slots` bytes.
 ///
 /// # Errors
 /// The driver's.
-pub async fn write_header(executor: &Executor, file: FileId, record: &Record, page_size: usize) -> Result<()> {
-    let mut buffer = frame(executor)?;
-    buffer.fill(0);
+pub async fn write_header(
+    executor: &Executor,
+    file: FileId,
+    record: &Record,
+    (page_size, slots): (usize, u64),
+) -> Result<()> {
     let bytes = record.bytes(page_size);
-    buffer[..bytes.len()].copy_from_slice(&bytes);
-    let (length, access) = (HEADER_BYTES as u32, Access::Asynchronous);
-    let op = Op::Write { file, offset: 0, length, buffer, durable: true, access };
-    executor.perform(op).await.result?;
+    // The second one first: the file is the tier once the first one says so.
+    for offset in [HEADER_BYTES + slots, 0] {
+        let mut buffer = frame(executor)?;
+        buffer.fill(0);
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        let (length, access) = (HEADER_BYTES as u32, Access::Asynchronous);
+        executor.perform(Op::Write { file, offset, length, buffer, durable: true, access }).await.result?;
+    }
     Ok(())
 }
 
-/// Whether the file is the tier that `record` describes.
+/// Words for why the file, of `length` bytes, is not the tier that `record` describes, if it is not.
 ///
 /// # Errors
-/// The driver's.
-pub async fn read_header(executor: &Executor, file: FileId, record: &Record, page_size: usize) -> Result<bool> {
-    let (length, access) = (HEADER_BYTES as u32, Access::Asynchronous);
-    let op = Op::Read { file, offset: 0, length, buffer: frame(executor)?, access };
-    let completion = executor.perform(op).await;
-    completion.result?;
-    let buffer = completion.buffer.expect("a read gives its buffer back");
+/// The driver's, but for headers that cannot be read.
+pub async fn read_header(
+    executor: &Executor,
+    (file, length): (FileId, u64),
+    record: &Record,
+    (page_size, slots): (usize, u64),
+) -> Result<Result<(), String>> {
+    let name = record.kind.file_name();
+    let other = || Ok(Err(format!("its file '{name}' is another tier's")));
+    if length < HEADER_BYTES + slots {
+        return other();
+    }
     let expected = record.bytes(page_size);
-    Ok(buffer[..expected.len()] == expected[..])
+    let mut fault = None;
+    let second = Some(HEADER_BYTES + slots).filter(|_| length >= file_length(slots));
+    for offset in [Some(0), second].into_iter().flatten() {
+        let (length, access) = (HEADER_BYTES as u32, Access::Asynchronous);
+        let op = Op::Read { file, offset, length, buffer: frame(executor)?, access };
+        let completion = executor.perform(op).await;
+        match completion.result {
+            Ok(_) => {
+                let buffer = completion.buffer.expect("a read gives its buffer back");
+                if buffer[..expected.len()] != expected[..] {
+                    return other();
+                }
+                if offset > 0 {
+                    // If that fails, this one serves as before.
+                    let op = Op::Write { file, offset: 0, length, buffer, durable: true, access };
+                    let _tried = executor.perform(op).await;
+                }
+                return Ok(Ok(()));
+            }
+            Err(found) if found.kind == FaultKind::Device => _ = fault.get_or_insert(found),
+            Err(found) => return Err(Error::Input(found)),
+        }
+    }
+    let fault = fault.map_or_else(String::new, |fault| fault.to_string());
+    Ok(Err(format!("the header of its file '{name}' cannot be read: {fault}")))
 }
 
 fn frame(executor: &Executor) -> Result<Frame> {

@@ -183,9 +183,9 @@ async fn find(executor: &Executor, record: &Record, page_size: usize) -> Result<
     let Some((file, length)) = open_file(executor, device, record.kind, false).await? else {
         return missing(&format!("it holds no file '{}'", record.kind.file_name()));
     };
-    let whole = length >= HEADER_BYTES + record.capacity * page_size as u64;
-    if !whole || !read_header(executor, file, record, page_size).await? {
-        return missing(&format!("its file '{}' is another tier's", record.kind.file_name()));
+    let slots = record.capacity * page_size as u64;
+    if let Err(detail) = read_header(executor, (file, length), record, (page_size, slots)).await? {
+        return missing(&detail);
     }
     Ok(Some(Found { record: record.clone(), device, file }))
 }

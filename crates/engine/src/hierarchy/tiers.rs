@@ -1,6 +1,6 @@
 //! The tiers of an open database: their files, their slots, and the copies on their way to the pages' own devices.
 
-use super::header::{HEADER_BYTES, Kind, Record, open_file, write_header};
+use super::header::{HEADER_BYTES, Kind, Record, file_length, open_file, write_header};
 use super::slots::{Slots, Tier};
 use super::{Admission, Settings, Statistics, TierReport};
 use crate::{Error, Result};
@@ -40,9 +40,9 @@ impl TierFile {
     ) -> Result<TierFile> {
         executor.perform(Op::Remove { device, name: record.kind.file_name().to_owned() }).await.result?;
         let (file, _) = open_file(executor, device, record.kind, true).await?.expect("created if it is missing");
-        let length = HEADER_BYTES + record.capacity * page_size as u64;
-        executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
-        write_header(executor, file, record, page_size).await?;
+        let slots = record.capacity * page_size as u64;
+        executor.perform(Op::Resize { file, length: file_length(slots), prewrite: true }).await.result?;
+        write_header(executor, file, record, (page_size, slots)).await?;
         Ok(TierFile::adopt(executor, device, record, file, page_size, volatile))
     }
 

@@ -6,11 +6,12 @@
 
 use super::Settings;
 use super::page::{self, HEADER_SIZE};
-use crate::Result;
 use crate::database::device;
 use crate::hierarchy::{self, HEADER_BYTES, Kind, Record, TierReport, WriteBufferSettings};
 use crate::statistics::add;
-use driver::{Access, DeviceId, DeviceTraits, FileId, Frame, Op};
+use crate::{Result, salvage};
+use base::Lsn;
+use driver::{Access, DeviceId, DeviceTraits, FileId, Op};
 use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -38,7 +39,7 @@ pub struct WriteBuffer {
 
 impl WriteBuffer {
     /// Brings to the log's own device what a write buffer of an earlier opening holds. Returns what the home file is to say of
-    /// it if it goes on as it is; else the home file has to forget it before another takes its place.
+    /// it if it goes on as it is; else the home file has to forget it before another takes its place. The log is `needed` from there on.
     ///
     /// # Errors
     /// [`crate::Error::TierMissing`], or the driver's.
@@ -46,10 +47,10 @@ impl WriteBuffer {
         executor: &Executor,
         (log_device, log): (DeviceId, &Settings),
         settings: Option<&WriteBufferSettings>,
-        records: &[Record],
+        (records, needed): (&[Record], Lsn),
     ) -> Result<Option<Record>> {
         let Some(record) = records.iter().find(|record| record.kind == Kind::LogBuffer) else { return Ok(None) };
-        let found = restore(executor, (log_device, log), record).await?;
+        let found = restore(executor, (log_device, log), record, needed).await?;
         let suits = |settings: &WriteBufferSettings| {
             (&settings.device, capacity(settings, log)) == (&record.device, record.capacity) && log.durable
         };
@@ -82,8 +83,9 @@ impl WriteBuffer {
         }
         let (file, _) = hierarchy::open_file(executor, device, kind, true).await?.expect("created if missing");
         if is_new {
-            executor.perform(Op::Resize { file, length: HEADER_BYTES + capacity, prewrite: true }).await.result?;
-            hierarchy::write_header(executor, file, &record, log.page_size).await?;
+            let length = hierarchy::file_length(capacity);
+            executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
+            hierarchy::write_header(executor, file, &record, (log.page_size, capacity)).await?;
         }
         let pieces = RefCell::default();
         let (absorbed, fallbacks) = (Cell::new(0), Cell::new(0));
@@ -174,15 +176,20 @@ fn capacity(settings: &WriteBufferSettings, log: &Settings) -> u64 {
 }
 
 /// Writes to the log's file the pages that a write buffer holds and the file lacks. Returns whether the buffer is there.
-async fn restore(executor: &Executor, (log_device, settings): (DeviceId, &Settings), record: &Record) -> Result<bool> {
+async fn restore(
+    executor: &Executor,
+    (log_device, settings): (DeviceId, &Settings),
+    record: &Record,
+    needed: Lsn,
+) -> Result<bool> {
     let missing = |detail: &str| if record.in_use { Err(record.missing(detail)) } else { Ok(false) };
     let Some(device) = executor.device(&record.device) else { return missing("there is no such device") };
     let Some((file, length)) = hierarchy::open_file(executor, device, record.kind, false).await? else {
         return missing(&format!("it holds no file '{}'", record.kind.file_name()));
     };
-    let whole = length >= HEADER_BYTES + record.capacity;
-    if !whole || !hierarchy::read_header(executor, file, record, settings.page_size).await? {
-        return missing(&format!("its file '{}' is another tier's", record.kind.file_name()));
+    let sizes = (settings.page_size, record.capacity);
+    if let Err(detail) = hierarchy::read_header(executor, (file, length), record, sizes).await? {
+        return missing(&detail);
     }
     let (log, log_length) = executor.open(log_device, &settings.file, false).await?;
     settings.check_capacity(log_length)?;
@@ -190,10 +197,22 @@ async fn restore(executor: &Executor, (log_device, settings): (DeviceId, &Settin
     let mut frames = executor.frames(2, size)?;
     let (mut copy, mut present) = (frames.pop().expect("two frames"), frames.pop().expect("two frames"));
     for offset in (0..record.capacity).step_by(size) {
-        copy = read(executor, file, HEADER_BYTES + offset, copy, size).await?;
+        let read = salvage::read(executor, file, (HEADER_BYTES + offset, size), size, copy).await?;
+        if !read.unreadable.is_empty() && record.in_use {
+            // It may have held the last commit, and then nothing tells of that.
+            let name = record.kind.file_name();
+            return missing(&format!(
+                "the log page at byte {} of its file '{name}' cannot be read",
+                HEADER_BYTES + offset
+            ));
+        }
+        copy = read.frame;
         let Some((position, epoch)) = place(&copy[..size]) else { continue };
-        present = read(executor, log, position % log_length, present, size).await?;
-        if place(&present[..size]).is_some_and(|other| other >= (position, epoch)) {
+        let read = salvage::read(executor, log, (position % log_length, size), size, present).await?;
+        present = read.frame;
+        // Where the log's own page cannot be read, it may be a later one in that place, unless this one is still needed.
+        let is_outdated = !read.unreadable.is_empty() && position + (size as u64) <= needed.0;
+        if is_outdated || place(&present[..size]).is_some_and(|other| other >= (position, epoch)) {
             continue;
         }
         let access = Access::Asynchronous;
@@ -204,13 +223,6 @@ async fn restore(executor: &Executor, (log_device, settings): (DeviceId, &Settin
         copy = completion.buffer.expect("a write gives its buffer back");
     }
     Ok(true)
-}
-
-async fn read(executor: &Executor, file: FileId, offset: u64, buffer: Frame, length: usize) -> Result<Frame> {
-    let op = Op::Read { file, offset, length: length as u32, buffer, access: Access::Asynchronous };
-    let completion = executor.perform(op).await;
-    completion.result?;
-    Ok(completion.buffer.expect("a read gives its buffer back"))
 }
 
 /// Where in the log a page says that it belongs, and in which opening it was written; `None` if it is no log page.
