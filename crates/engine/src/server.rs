@@ -17,7 +17,7 @@ mod responses;
 mod statistics;
 
 pub use message::{MessageServer, Response};
-pub use statistics::{CpuTimes, Report};
+pub use statistics::{Answered, CpuTimes, RESTARTS_MAX, Report};
 
 use crate::procedure::Registered;
 use crate::{Database, Error, Result};

@@ -226,6 +226,9 @@ fn a_conflicts_victim_is_run_again_after_the_retry_interval() {
         assert!(at_first < 5_000_000 && at_second > 5_000_000, "{at_first} {at_second}");
         let report = ground.server.report();
         assert_eq!((report.transactions, report.restarts, report.restarting), (2, 1, 0));
+        assert_eq!(report.by_restarts.map(|answered| answered.requests), [1, 1, 0, 0, 0, 0]);
+        let [once, twice, ..] = report.by_restarts.map(|answered| answered.response_ns);
+        assert!(once < 5_000_000 && twice > 5_000_000, "{once} {twice}");
         assert_eq!(ground.counts().await[..2], [2, 2]);
     });
 }
@@ -344,6 +347,11 @@ fn play(seed: u64) -> Story {
         let committed = story.responses.iter().filter(|(.., committed)| *committed).count() as u64;
         let report = &story.report;
         assert_eq!((report.transactions, report.failures), (committed, story.responses.len() as u64 - committed));
+        assert_eq!(
+            report.by_restarts.iter().map(|answered| answered.requests).sum::<u64>(),
+            committed,
+            "each counts once"
+        );
         assert!(report.queue_max <= settings.queue as u64, "seed {seed}: the queue is bounded");
         assert_eq!(report.restarting, 0, "seed {seed}: nobody is left in the restart queue");
         assert!(

@@ -98,8 +98,9 @@ impl Study for SystemM1988 {
             "The paper gives neither the size of segments nor the times of the RA81 nor the scheduler's quantum. Segments \
              are of 16 KiB, our smallest; the disk has 28 ms of seek, 3,600 revolutions per minute and 2.2 MB/s; the checkpoint \
              server takes a segment every 257 ms, as if it waited for the CPU between two.",
-            "A segment is copied at 2.5 MB/s (400 us for 1 KiB), which the paper does not say. The retry interval is 10 s, \
-             which it does not say either; 4.3 varies it.",
+            "A segment is copied at 2.5 MB/s (400 us for 1 KiB), which the paper does not say. The retry interval is 13 s, \
+             by Little's law from table 4.3 (TCBW/TOPER has 1,321 requests more under way than the queue holds, and 2.2 restarts \
+             per transaction here), for the paper does not say it; 4.3 varies it.",
             "The three percent of transactions that the paper only names (\"the remaining transactions change the customer \
              description and handle lost cards\") are 1 % each of changes of an address, reports of lost cards and cards that are found.",
             "A set's image leaves unfinished changes out, so that ours needs no quiesce; TCCOU quiesces here as the paper's does. An action is one \

@@ -4,8 +4,9 @@ use super::{percent, time_us};
 use crate::table::table;
 use base::units::{format_duration_ns, grouped, grouped_decimal};
 use entresol::Database;
-use entresol::servers::Report;
+use entresol::servers::{Answered, Report};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// What the transaction server did, and the CPU time of each server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -28,6 +29,10 @@ pub struct ServerUse {
     pub queue_wait_us: f64,
     /// Requests in the restart queue at the end.
     pub restarting: u64,
+    /// By the number of restarts, the last one for so many and more: the requests' share of all that were answered.
+    pub share_by_restarts: BTreeMap<String, f64>,
+    /// Their mean time from submission to the answer; those that were restarted so often are absent if there were none.
+    pub response_us_by_restarts: BTreeMap<String, f64>,
 }
 
 /// A time for each server, in microseconds.
@@ -63,6 +68,10 @@ impl ServerUse {
             queue_max: report.queue_max,
             queue_wait_us: report.wait_ns_mean / 1e3,
             restarting: report.restarting,
+            share_by_restarts: by_restarts(report, |answered| answered.requests as f64 / transactions),
+            response_us_by_restarts: by_restarts(report, |answered| {
+                answered.response_ns as f64 / 1e3 / answered.requests as f64
+            }),
         }
     }
 
@@ -81,8 +90,21 @@ impl ServerUse {
             format_duration_ns(self.queue_wait_us * 1e3),
         ];
         let header = ["by standbys", "share", "restarts", "in the queue", "at most", "waiting there"];
-        format!("{cpu}\n\n{}", table(&header, 0, std::iter::once(row)))
+        let mut text = format!("{cpu}\n\n{}", table(&header, 0, std::iter::once(row)));
+        if self.restarts > 0 {
+            let rows = self.share_by_restarts.iter().map(|(restarts, share)| {
+                vec![restarts.clone(), percent(*share), time_us(self.response_us_by_restarts[restarts])]
+            });
+            text += &format!("\n\n{}", table(&["restarts", "share", "response time"], 0, rows));
+        }
+        text
     }
+}
+
+/// A figure of the requests that were restarted as often, for each number of restarts that there was.
+fn by_restarts(report: &Report, figure: impl Fn(&Answered) -> f64) -> BTreeMap<String, f64> {
+    let met = report.by_restarts.iter().enumerate().filter(|(_, answered)| answered.requests > 0);
+    met.map(|(restarts, answered)| (restarts.to_string(), figure(answered))).collect()
 }
 
 /// What happened at locks.

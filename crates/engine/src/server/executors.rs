@@ -185,8 +185,9 @@ impl Inner {
         }
     }
 
-    fn put_back(&self, request: Request) {
+    fn put_back(&self, mut request: Request) {
         let executor = self.database.executor();
+        request.restarts += 1;
         self.statistics.restarted();
         // Where steps take no time, a request that were tried again at once would let none pass for what is in its way.
         let at = executor.now().plus_ns(self.settings.retry_interval_ns.max(MICROSECOND_NS));
@@ -206,7 +207,8 @@ impl Inner {
     /// Answers now.
     pub(super) fn respond(&self, request: Request, answer: Result<Vec<u8>, Error>) {
         let executor = self.database.executor();
-        self.statistics.answered(answer.is_ok());
+        let response_ns = executor.round_now().since_ns(request.submitted);
+        self.statistics.answered(answer.is_ok(), request.restarts, response_ns);
         let Request { from, tag, parameters, submitted, .. } = request;
         from.deliver(executor, super::Response { tag, parameters, submitted, answer });
         self.end_one();

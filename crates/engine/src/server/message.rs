@@ -73,7 +73,7 @@ impl MessageServer {
         executor.settle().await;
         let submitted = executor.round_now();
         let from = Rc::clone(&self.mailbox);
-        let request = Request { procedure, parameters, tag, from, submitted, age: None };
+        let request = Request { procedure, parameters, tag, from, submitted, age: None, restarts: 0 };
         if server.closing.get() {
             return Err(Error::Closed);
         }

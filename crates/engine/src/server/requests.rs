@@ -22,6 +22,8 @@ pub(super) struct Request {
     pub submitted: Instant,
     /// The age of its first try, once it has had one.
     pub age: Option<u64>,
+    /// How often it was put into the restart queue.
+    pub restarts: u32,
 }
 
 /// The restart queue. It is not bounded and outside the request queue: what was accepted once must not be refused later. All

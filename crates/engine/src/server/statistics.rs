@@ -19,6 +19,18 @@ pub struct CpuTimes {
     pub message: u64,
 }
 
+/// Requests whose transactions committed after the same number of restarts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// How many they are.
+    pub requests: u64,
+    /// The sum of their times from submission to the answer, in nanoseconds.
+    pub response_ns: u64,
+}
+
+/// Requests that were restarted more often are counted with those that were restarted so often.
+pub const RESTARTS_MAX: usize = 5;
+
 /// What a transaction server did since the start or [`TransactionServer::restart_statistics`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
@@ -39,6 +51,8 @@ pub struct Report {
     pub wait_ns_mean: f64,
     /// Requests in the restart queue at present.
     pub restarting: u64,
+    /// The requests that were answered, by the number of their restarts.
+    pub by_restarts: [Answered; RESTARTS_MAX + 1],
     /// CPU time by server.
     pub cpu_ns: CpuTimes,
 }
@@ -51,6 +65,7 @@ pub(super) struct Statistics {
     takeovers: Cell<u64>,
     taken: Cell<u64>,
     wait_ns: Cell<u64>,
+    by_restarts: [Cell<Answered>; RESTARTS_MAX + 1],
     queue: RefCell<TimeWeighted>,
 }
 
@@ -67,6 +82,7 @@ impl Statistics {
             takeovers: Cell::new(0),
             taken: Cell::new(0),
             wait_ns: Cell::new(0),
+            by_restarts: Default::default(),
             queue: RefCell::new(TimeWeighted::new(now, 0.0)),
         }
     }
@@ -93,14 +109,21 @@ impl Statistics {
         count(&self.restarts);
     }
 
-    pub fn answered(&self, committed: bool) {
-        count(if committed { &self.transactions } else { &self.failures });
+    pub fn answered(&self, committed: bool, restarts: u32, response_ns: u64) {
+        if !committed {
+            return count(&self.failures);
+        }
+        count(&self.transactions);
+        let those = &self.by_restarts[(restarts as usize).min(RESTARTS_MAX)];
+        let Answered { requests, response_ns: sum } = those.get();
+        those.set(Answered { requests: requests + 1, response_ns: sum + response_ns });
     }
 
     fn restart(&self, now: Instant) {
         let counters =
             [&self.transactions, &self.failures, &self.restarts, &self.takeovers, &self.taken, &self.wait_ns];
         counters.iter().for_each(|counter| counter.set(0));
+        self.by_restarts.iter().for_each(|those| those.set(Answered::default()));
         self.queue.borrow_mut().restart(now);
     }
 }
@@ -121,6 +144,7 @@ impl TransactionServer {
             queue_max: queue.max() as u64,
             wait_ns_mean: counted.wait_ns.get() as f64 / counted.taken.get().max(1) as f64,
             restarting: self.0.restarts.len() as u64,
+            by_restarts: counted.by_restarts.each_ref().map(Cell::get),
             cpu_ns: CpuTimes {
                 transaction: cpu_ns(TRANSACTION_GROUP),
                 checkpoint: cpu_ns(checkpoint::GROUP),

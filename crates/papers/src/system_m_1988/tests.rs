@@ -37,6 +37,8 @@ fn paper(change: impl Fn(&str, f64) -> f64) -> Results {
             "locks": {"conflicts": if spooling > 0.0 { 1e-5 } else { 3e-4 }},
             "server": {
                 "restarts_per_transaction": if slow { 2.5 } else { 0.0 }, "restarting": 1_300.0,
+                "share_by_restarts": {"0": 0.3, "1": 0.3, "5": 0.4},
+                "response_us_by_restarts": {"0": if slow { 5.9e6 } else { 3.8e6 }, "1": 19e6, "5": 90e6},
                 "cpu_us_per_transaction": {
                     "transaction": transaction, "checkpoint": checkpoint, "log": log, "message": message,
                 },
@@ -200,6 +202,6 @@ fn a_report_holds_the_rows_and_the_choices() {
     let (claims, answers) = (SystemM1988.claims(&results), SystemM1988.answers(&results));
     let page =
         report::study(&report::head(Extent::Full), study::named("system-m-1988").unwrap(), &claims, &answers, &results);
-    assert!(page.contains("S-1 TCBW/TOPER") && page.contains("<svg") && page.contains("retry interval is 10 s"));
+    assert!(page.contains("S-1 TCBW/TOPER") && page.contains("<svg") && page.contains("retry interval is 13 s"));
     assert!(answers[0].answer.contains("ACBW/AOPER 73.1, FUZZY/VALUE 72.7"), "{answers:?}");
 }
