@@ -3,15 +3,19 @@
 use super::Buffer;
 use crate::hierarchy::Discarded;
 use base::PartitionId;
+use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 use std::rc::Rc;
 
 impl Buffer {
     /// Forgets a partition that nobody uses any more: its pages here and in the tiers, changed or not, and its file. Waits for
-    /// the ends of transfers under way.
+    /// the ends of transfers under way, which keep frames and slots whether they succeed or fail: for ever only where a device
+    /// does not answer. Nothing else keeps any, because those have ended that had pages pinned.
     pub async fn detach(self: &Rc<Self>, partition: PartitionId) {
+        let mut wait_ns = WAIT_NS[0];
         while self.is_attached(partition) && !self.discard(partition) {
             // Somebody else writes or reads a page: that ends.
-            self.executor.sleep_ns(WAIT_NS).await;
+            self.executor.sleep_ns(wait_ns).await;
+            wait_ns = (2 * wait_ns).min(WAIT_NS[1]);
         }
         let file = self.files.borrow_mut().get_mut(usize::from(partition.0)).and_then(Option::take);
         // A checkpoint under way may yet make it durable, which no longer matters.
@@ -34,5 +38,5 @@ impl Buffer {
     }
 }
 
-/// How often it is looked whether transfers have ended, in nanoseconds.
-const WAIT_NS: u64 = 100 * base::time::MICROSECOND_NS;
+/// How often it is looked whether transfers have ended at first, and later, in nanoseconds.
+const WAIT_NS: [u64; 2] = [100 * MICROSECOND_NS, 5 * MILLISECOND_NS];

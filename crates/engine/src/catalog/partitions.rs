@@ -134,9 +134,13 @@ impl Partitions {
         self.numbered[usize::from(partition.id)] = Some(Rc::clone(partition));
     }
 
-    /// Forgets a hidden partition.
+    /// Forgets a hidden partition but for its name.
     pub fn forget(&mut self, partition: &Partition) {
         self.hidden.retain(|hidden| hidden.id != partition.id);
+    }
+
+    /// The name of a partition that was forgotten may be given again: its files are gone.
+    pub fn free_name(&mut self, partition: &Partition) {
         self.names.remove(&partition.name);
     }
 

@@ -6,7 +6,8 @@
 //!    swept: a restart must not run procedures again that have used it, or only asked for it. If it is a set, nobody sweeps from
 //!    then on until its files are gone.
 //! 4. The home file no longer has it. That is the moment: a cut before it leaves the whole partition, one after it nothing.
-//! 5. Its pages leave memory and the tiers, its files are removed. What a cut leaves of them the next opening removes.
+//! 5. Its pages leave memory and the tiers, its files are removed, then its name is free. What a cut leaves of them the next
+//!    opening removes.
 //!
 //! What the log, the double-write area and the tiers still hold of it a restart passes over, because its number leads to nothing
 //! and never will to anything else.
@@ -45,7 +46,7 @@ impl Database {
     }
 
     /// Drops a partition with all that is in it. It is gone for good when this returns; its number is never given again, its
-    /// name may be. Whoever begins to use it meanwhile is told [`Error::NoPartition`]; those who had begun before are waited
+    /// name may be: at once, unless its device does not answer. Whoever begins to use it meanwhile is told [`Error::NoPartition`]; those who had begun before are waited
     /// for: every transaction, snapshot and load under way, up to ten seconds. For a set, all sets are swept without rest. The drop
     /// goes on to its end even if nobody waits for that.
     ///
@@ -78,7 +79,7 @@ impl Database {
         let partition = self.0.partitions.borrow_mut().hide(id)?;
         let change = self.begin_catalog_change();
         let prepared = self.prepare_drop(&partition).await;
-        let _sweeping = match prepared {
+        let sweeping = match prepared {
             Ok(sweeping) => sweeping,
             Err(error) => {
                 self.0.partitions.borrow_mut().show(&partition);
@@ -94,9 +95,22 @@ impl Database {
             }
             return Err(error);
         }
-        self.detach(&partition).await;
-        self.0.partitions.borrow_mut().forget(&partition);
-        self.remove_files(&partition).await;
+        drop(change);
+        let database = self.clone();
+        let ending = self.0.executor.spawn(async move {
+            database.detach(&partition).await;
+            database.0.partitions.borrow_mut().forget(&partition);
+            database.remove_files(&partition).await;
+            database.0.partitions.borrow_mut().free_name(&partition);
+            drop(sweeping);
+        });
+        // A device that answers no more keeps what it has of the partition, and nobody from creating or dropping others.
+        let until = self.0.executor.now().plus_ns(PATIENCE_NS);
+        let mut wait_ns = LOOK_NS[0];
+        while !ending.is_finished() && self.0.executor.now() < until {
+            self.0.executor.sleep_ns(wait_ns).await;
+            wait_ns = (2 * wait_ns).min(LOOK_NS[1]);
+        }
         Ok(())
     }
 

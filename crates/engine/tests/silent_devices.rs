@@ -1,0 +1,56 @@
+//! Devices that answer no more: whatever needs one of them waits, and nothing else does.
+
+use base::Instant;
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use devices::Hardware;
+use entresol_engine::{Database, Error, PartitionSpec, Settings, checkpoint};
+use executor::{Executor, Order};
+use virtual_driver::{FaultPlan, Media, Options, Slow, VirtualDriver};
+
+/// A machine whose device `data` is silent after a second.
+fn machine() -> Executor {
+    let device = |name: &str| format!("[device.{name}]\nmedium.service = \"20 us\"\n");
+    let text: String = ["disk", "data"].into_iter().map(device).collect();
+    let from = Instant::from_ns(SECOND_NS);
+    let slow = Slow { device: "data".into(), from, until: from.plus_ns(3_600 * SECOND_NS), factor: Slow::HUNG };
+    let options =
+        Options { faults: Some(FaultPlan { slow: vec![slow], ..FaultPlan::default() }), ..Options::default() };
+    let hardware = Hardware::parse(&text, "test").expect("a description");
+    Executor::new(Box::new(VirtualDriver::new(hardware, options, Media::new())), Order::FirstInFirstOut)
+}
+
+#[test]
+fn a_drop_leaves_behind_what_a_silent_device_has() {
+    let executor = machine();
+    let result = executor.run(async {
+        let settings = Settings { checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
+        let database = Database::create(&executor, settings).await?;
+        let old = PartitionSpec { device: "data".into(), ..PartitionSpec::b_tree("old") };
+        let old = database.create_partition(old).await?;
+        database.transaction(async |tx| tx.put(old, b"key", b"value").await).await?;
+        executor.sleep_ns(SECOND_NS).await;
+        let checkpointed = database.clone();
+        executor.spawn(async move { checkpointed.checkpoint().await });
+        // Its pages are on their way by then.
+        executor.sleep_ns(MILLISECOND_NS).await;
+        let began = executor.now();
+        let dropping = {
+            let database = database.clone();
+            executor.spawn(async move { database.drop_partition(old).await })
+        };
+        while !dropping.is_finished() {
+            assert!(executor.now().since_ns(began) < 12 * SECOND_NS, "it waits for the device");
+            executor.sleep_ns(MILLISECOND_NS).await;
+        }
+        assert_eq!(dropping.join().await, Ok(()));
+        assert!(executor.now().since_ns(began) > 9 * SECOND_NS, "nothing was on its way");
+        assert!(database.partition("old").is_err());
+        let other = database.create_partition(PartitionSpec::b_tree("other")).await?;
+        database.transaction(async |tx| tx.put(other, b"key", b"value").await).await?;
+        let again = database.create_partition(PartitionSpec::b_tree("old")).await;
+        assert!(matches!(again, Err(Error::Setting(_))), "its file is still there: {again:?}");
+        Ok::<_, Error>(())
+    });
+    executor.stop();
+    assert_eq!(result, Ok(Ok(())));
+}
