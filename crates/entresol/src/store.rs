@@ -2,7 +2,7 @@
 
 use crate::configuration::{Configuration, FILE_NAME};
 use crate::{OpenError, assemble, log_words, page_words};
-use driver::{Op, Output};
+use driver::{Access, Op, Output};
 use engine::server::TransactionServer;
 use engine::{Database, Error, Procedures};
 use executor::{Executor, Order};
@@ -197,9 +197,8 @@ impl Opening {
     ) -> Result<(), OpenError> {
         let path = self.path.display().to_string();
         for device in others {
-            let found = executor.run(names(executor, device))??;
-            // Whose log or partition it is does not show: only an empty directory is nobody's.
-            if let Some(name) = found.into_iter().find(|name| name != DirectoryLock::NAME && name != FILE_NAME) {
+            let strange = executor.run(stranger(executor, device))??;
+            if let Some(name) = strange {
                 let detail = format!("its device '{device}' holds the file '{name}'; give it an empty directory");
                 return Err(Error::NotADatabase { path, detail }.into());
             }
@@ -250,6 +249,11 @@ const BEGINNINGS: [&str; 8] = [
     DirectoryLock::NAME,
 ];
 
+/// The files of the log, which a creation makes before the home file, and leaves blank.
+const LOGS: [&str; 2] = ["log", "log-2"];
+/// How much of a log's file tells whether it was ever used, in bytes.
+const LOG_FRONT: u64 = 2 << 20;
+
 /// The names of a device's files.
 async fn names(executor: &Executor, device: &str) -> Result<Vec<String>, Error> {
     let device = executor
@@ -283,6 +287,38 @@ async fn create_or_nothing(
         }
     }
     created
+}
+
+/// A file on a device of a database that is to be created which no creation of one has left, if there is any.
+async fn stranger(executor: &Executor, device: &str) -> Result<Option<String>, Error> {
+    let names = names(executor, device).await?;
+    let locked = names.iter().any(|name| name == DirectoryLock::NAME);
+    for name in names {
+        let is_own = name == DirectoryLock::NAME || name == FILE_NAME;
+        let may_be_left = locked && LOGS.contains(&name.as_str());
+        if is_own || (may_be_left && is_blank(executor, device, &name).await?) {
+            continue;
+        }
+        return Ok(Some(name));
+    }
+    Ok(None)
+}
+
+/// Whether nothing was ever logged in a file: a log's first record is in its second page, at 1 MiB at most, and what comes there
+/// later in its turn is log again.
+async fn is_blank(executor: &Executor, device: &str, name: &str) -> Result<bool, Error> {
+    let Some(device) = executor.device(device) else { return Ok(false) };
+    let (file, length) = executor.open(device, name, false).await?;
+    let length = length.min(LOG_FRONT) / 4096 * 4096;
+    if length == 0 {
+        return Ok(true);
+    }
+    let buffer = executor.frame(LOG_FRONT as usize)?;
+    let op = Op::Read { file, offset: 0, length: length as u32, buffer, access: Access::Asynchronous };
+    let completion = executor.perform(op).await;
+    completion.result?;
+    let front = completion.buffer.expect("a read gives its buffer back");
+    Ok(front[..length as usize].iter().all(|byte| *byte == 0))
 }
 
 async fn contents(executor: &Executor, device: &str) -> Result<Contents, Error> {

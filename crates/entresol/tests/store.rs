@@ -190,6 +190,43 @@ fn devices_share_no_directory_with_another_database() {
     assert_eq!(store.run(keys).expect("reads"), [5]);
 }
 
+/// A creation that was cut off before the home file was there has left a blank log on another device.
+#[test]
+fn a_creation_on_two_devices_that_was_cut_off_begins_again() {
+    let (home, log) = (scratch(), scratch());
+    let opening = || {
+        let path = log.path().display();
+        let text = format!("[device.flash]\npath = \"{path}\"\n[log]\ndevice = \"flash\"\nsize = \"1 MiB\"\n");
+        Opening::new(home.path(), Configuration::parse(&text).expect("right"))
+    };
+    for begun in [0, 64 << 10, 1 << 20] {
+        std::fs::write(log.path().join("log"), vec![0; begun]).expect("writes");
+        let refused = opening().open().err().expect("without the lock's file it is somebody else's");
+        assert!(refused.to_string().contains("holds the file 'log'"), "{refused}");
+        std::fs::write(log.path().join("entresol.lock"), "").expect("writes");
+        std::fs::write(log.path().join("letter"), "to a friend").expect("writes");
+        let refused = opening().open().err().expect("it is not empty");
+        assert!(refused.to_string().contains("holds the file 'letter'"), "{refused}");
+        std::fs::remove_file(log.path().join("letter")).expect("removes");
+        let store = opening().open().unwrap_or_else(|error| panic!("{begun}: {error}"));
+        store.run(async |database| database.create_partition(PartitionSpec::b_tree("notes")).await).expect("creates");
+        store.run(async |database| put(database, 5, b"five").await).expect("writes");
+        drop(store);
+        assert_eq!(opening().open().expect("opens").run(keys).expect("reads"), [5]);
+        // The home is lost: the log says of itself that it was used.
+        let before = std::fs::read(log.path().join("log")).expect("reads");
+        for entry in home.path().read_dir().expect("lists") {
+            std::fs::remove_file(entry.expect("lists").path()).expect("removes");
+        }
+        let refused = opening().open().err().expect("it is a database's log");
+        assert!(refused.to_string().contains("holds the file 'log'"), "{refused}");
+        assert!(before == std::fs::read(log.path().join("log")).expect("reads"));
+        for entry in log.path().read_dir().expect("lists") {
+            std::fs::remove_file(entry.expect("lists").path()).expect("removes");
+        }
+    }
+}
+
 #[test]
 fn a_damaged_page_fails_who_needs_it_and_nobody_else() {
     let directory = scratch();
