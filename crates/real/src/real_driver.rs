@@ -18,6 +18,7 @@ use crate::pool::Pool;
 use crate::request::{Call, Request};
 use crate::ring::Ring;
 use crate::station::Station;
+use crate::usage::wall_ns;
 use crate::workers::Workers;
 use base::Instant;
 use driver::{
@@ -60,7 +61,7 @@ type Computation = (u32, Box<dyn FnOnce() + Send>);
 /// # Ok::<(), driver::Fault>(())
 /// ```
 pub struct RealDriver {
-    start: std::time::Instant,
+    start_ns: u64,
     pub(crate) devices: Vec<Device>,
     pub(crate) files: FileTable,
     pub(crate) flights: FlightTable,
@@ -96,7 +97,7 @@ impl RealDriver {
     /// A [`Fault`] naming the directory that cannot be created or reached, or saying why io_uring is refused if
     /// [`Backend::IoUring`] was asked for.
     pub fn open(options: Options) -> Result<RealDriver, Fault> {
-        let start = wall_clock();
+        let start_ns = wall_ns();
         descriptors::raise_limit();
         let mut devices = Vec::with_capacity(options.devices.len());
         for (name, directory) in options.devices {
@@ -130,7 +131,7 @@ impl RealDriver {
             post.post(slot, news);
         });
         Ok(RealDriver {
-            start,
+            start_ns,
             devices,
             files: FileTable::default(),
             flights: FlightTable::default(),
@@ -454,7 +455,7 @@ fn open_mechanism(
 impl Driver for RealDriver {
     #[inline]
     fn now(&self) -> Instant {
-        Instant::from_ns(self.start.elapsed().as_nanos() as u64)
+        Instant::from_ns(wall_ns() - self.start_ns)
     }
 
     fn submit(&mut self, token: Token, op: Op) {
