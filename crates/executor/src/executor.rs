@@ -86,6 +86,8 @@ struct Inner {
     operations: RefCell<Operations>,
     pricing: RefCell<Pricing>,
     priced: bool,
+    /// How often each kind of work was done, indexed by `Work as usize`.
+    work_counts: [Cell<u64>; Work::ALL.len()],
     bell: WaitQueue,
     current: Cell<TaskId>,
     /// Which waker is that of the task that is being polled.
@@ -128,6 +130,7 @@ impl Executor {
             operations: RefCell::default(),
             pricing: RefCell::new(Pricing::new(prices)),
             priced: prices.is_some(),
+            work_counts: [const { Cell::new(0) }; Work::ALL.len()],
             bell: WaitQueue::new(),
             current: Cell::new(TaskId::MAIN),
             polled: Cell::new(std::ptr::null()),

@@ -1,24 +1,20 @@
-//! What CPU steps cost: counted always, priced only where the driver describes a CPU.
+//! What CPU steps cost where the driver describes a CPU.
 
 use base::Random;
 use driver::{Prices, Work};
 
 pub(crate) struct Pricing {
     prices: Option<(Prices, Random)>,
-    /// How often each kind of work was done, indexed by `Work as usize`.
-    pub counts: [u64; Work::ALL.len()],
 }
 
 impl Pricing {
     pub fn new(prices: Option<Prices>) -> Pricing {
         let prices = prices.map(|prices| (prices, Random::stream(prices.seed, "instructions")));
-        Pricing { prices, counts: [0; Work::ALL.len()] }
+        Pricing { prices }
     }
 
     /// The instructions that `times` such steps cost together.
-    #[inline]
     pub fn price(&mut self, work: Work, times: u64) -> u64 {
-        self.counts[work as usize] += times;
         match &mut self.prices {
             None => 0,
             Some((prices, random)) => drawn(prices, random, times * prices.instructions[work as usize]),
