@@ -247,7 +247,9 @@ impl Database {
         let state = inner.registry.borrow_mut().begin(began);
         let mut transaction = Transaction { database: self.clone(), state, ended: false };
         inner.executor.charge(Work::BeginTransaction);
-        inner.executor.settle().await;
+        if inner.executor.owes() {
+            inner.executor.settle().await;
+        }
         if inner.keeps_versions.get() {
             self.wait_for_undo_room().await;
         }

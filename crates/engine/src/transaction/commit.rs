@@ -12,7 +12,7 @@ use crate::page::Edit;
 use crate::set::Sets;
 use crate::statistics::add;
 use crate::{Error, Result};
-use base::{Lsn, PageId};
+use base::{Instant, Lsn, PageId};
 use driver::Work;
 use std::future::Future;
 use std::pin::Pin;
@@ -43,16 +43,19 @@ impl Transaction {
     /// # });
     /// ```
     pub async fn commit(self) -> Result<()> {
-        if let Err(aborted) = self.check_active() {
-            self.rollback().await?;
-            return Err(aborted);
-        }
-        self.pay_for_end().await;
-        if let Err(refused) = self.make_room_for_commit().await {
-            self.rollback().await?;
+        let admitted = match self.check_active() {
+            Ok(()) => {
+                self.pay_for_end().await;
+                self.make_room_for_commit().await
+            }
+            aborted => aborted,
+        };
+        if let Err(refused) = admitted {
+            Box::pin(self.rollback()).await?;
             return Err(refused);
         }
-        self.decide().finish().await
+        let mut ending = self.decide();
+        if ending.state.chains.is_empty() { ending.finish().await } else { Box::pin(ending.finish_and_free()).await }
     }
 
     /// Commits without waiting until that is durable: its locks are released, and its answer may leave when the log is durable
@@ -68,7 +71,9 @@ impl Transaction {
         let settings = &ending.database.0.settings;
         let at_once = settings.force || settings.hold_locks || !ending.state.chains.is_empty();
         if at_once || canary::is_planted(Canary::CommitBeforeSync) {
-            return Err(Box::pin(ending.finish()));
+            return Err(Box::pin(async move {
+                if ending.state.chains.is_empty() { ending.finish().await } else { ending.finish_and_free().await }
+            }));
         }
         let lsn = ending.append();
         ending.database.0.log.begin_commit(lsn);
@@ -88,7 +93,9 @@ impl Transaction {
             let of_changes = if self.database.logs_call(&self.state) { 0 } else { changes as u64 };
             inner.executor.charge_times(Work::LogRecord, 2 + of_changes);
         }
-        inner.executor.settle().await;
+        if inner.executor.owes() {
+            inner.executor.settle().await;
+        }
     }
 
     /// From here on the transaction leaves the tables, whatever becomes of its commit.
@@ -159,7 +166,9 @@ impl Drop for Ending {
             // Abandoned before that: others wait for it who have read its updates.
             self.database.0.log.request(lsn);
         }
-        self.database.release_locks(&state, self.lsn);
+        if self.database.0.locks.borrow().held(state.owner) > 0 {
+            self.database.release_locks(&state, self.lsn);
+        }
         if self.freeing {
             self.database.0.registry.borrow_mut().strand(state.owner);
         }
@@ -176,16 +185,18 @@ impl Ending {
         !self.state.wrote && self.database.0.sets.borrow().redo(self.state.owner).is_empty()
     }
 
-    async fn finish(mut self) -> Result<()> {
+    /// The rest of a commit that has no pages to free.
+    async fn finish(&mut self) -> Result<()> {
         if self.only_read() {
             self.database.0.sets.borrow_mut().commit(self.state.owner);
             self.database.release_locks(&self.state, None);
             return self.database.confirm_reads(self.state.dependency.get()).await;
         }
-        if self.state.chains.is_empty() {
-            return self.commit_update().await;
-        }
-        // The pages are freed even if nobody waits for it.
+        self.commit_update().await
+    }
+
+    /// The rest of one that has. They are freed even if nobody waits for it.
+    async fn finish_and_free(mut self) -> Result<()> {
         let executor = self.database.0.executor.clone();
         let committed = async move {
             self.database.keep_long_values(self.state.owner).await;
@@ -201,7 +212,10 @@ impl Ending {
     async fn commit_update(&mut self) -> Result<()> {
         let lsn = self.append();
         // The pages of the log that the record has filled, and what it made a sweep save.
-        self.database.0.executor.settle().await;
+        let executor = &self.database.0.executor;
+        if executor.owes() {
+            executor.settle().await;
+        }
         self.is_demanded = true;
         self.database.make_durable(&self.state, lsn).await
     }
@@ -210,7 +224,8 @@ impl Ending {
     fn append(&mut self) -> Lsn {
         let (database, state) = (&self.database, &self.state);
         let inner = &*database.0;
-        let packed: Vec<u8> = state.chains.iter().flat_map(|chain| chain.first.packed().to_le_bytes()).collect();
+        let mut packed = Vec::new();
+        state.chains.iter().for_each(|chain| packed.extend(chain.first.packed().to_le_bytes()));
         let lsn = {
             let mut sets = inner.sets.borrow_mut();
             let lsn = database.append_commit(&sets, state, &packed);
@@ -286,15 +301,16 @@ impl Database {
 
     async fn make_durable(&self, state: &State, lsn: Lsn) -> Result<()> {
         let inner = &*self.0;
-        if !inner.settings.log.durable {
-            return inner.log.commit(lsn).await;
-        }
-        if canary::is_planted(Canary::CommitBeforeSync) {
+        let is_durable = inner.settings.log.durable;
+        if is_durable && canary::is_planted(Canary::CommitBeforeSync) {
             inner.log.request(lsn);
             return Ok(());
         }
-        let began = inner.executor.now();
+        let began = if is_durable { inner.executor.now() } else { Instant::START };
         inner.log.commit(lsn).await?;
+        if !is_durable {
+            return Ok(());
+        }
         let durable = inner.executor.now();
         add(&inner.statistics.commit_wait_ns, durable.since_ns(began));
         if inner.settings.force {

@@ -82,6 +82,7 @@ impl Transaction {
     }
 
     /// At most how long the commit's record is, in bytes.
+    #[inline]
     fn bytes_of_commit(&self) -> u64 {
         let inner = &*self.database.0;
         let sets = inner.sets.borrow();
@@ -96,6 +97,7 @@ impl Transaction {
     }
 
     /// Whether a commit record of so many bytes leaves the log the room that the rollbacks of others may take.
+    #[inline]
     fn may_log(&self, length: u64) -> bool {
         let inner = &*self.database.0;
         length <= record::SIZE_MAX
@@ -114,10 +116,9 @@ impl Transaction {
         if canary::is_planted(Canary::UnadmittedCommit) {
             return Ok(());
         }
-        if self.may_log(self.bytes_of_commit()) { Ok(()) } else { self.await_commit().await }
+        if self.may_log(self.bytes_of_commit()) { Ok(()) } else { Box::pin(self.await_commit()).await }
     }
 
-    #[cold]
     async fn await_commit(&self) -> Result<()> {
         if !self.has_end_to_log() {
             return Ok(());
