@@ -5,7 +5,7 @@ use super::Database;
 use crate::canary::{self, Canary};
 use crate::catalog::{Organization, Partition};
 use crate::checkpoint::Sweeping;
-use crate::transaction::Transaction;
+use crate::transaction::{Transaction, key_hash};
 use crate::version::Loading;
 use crate::{Error, Result};
 use base::PartitionId;
@@ -82,7 +82,8 @@ impl Database {
             if let Some(schema) = &found.schema {
                 schema.record.verify(value.as_ref()).map_err(|error| found.field_error(error))?;
             }
-            if !load.transaction.write_in_set(partition, key.as_ref(), value.as_ref(), false).await? {
+            let key = key.as_ref();
+            if !load.transaction.write_in_set(partition, (key, key_hash(key)), value.as_ref(), false).await? {
                 return Err(Error::Duplicate(found.name.clone()));
             }
             if loaded % BATCH == 0 {

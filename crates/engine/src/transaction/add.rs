@@ -1,7 +1,7 @@
 //! Adding to an integer: the action that the log of actions is made for.
 
-use super::Transaction;
 use super::keyed::Keyed;
+use super::{Transaction, key_hash};
 use crate::lock::Mode;
 use crate::set::{Refusal, add_to};
 use crate::{Error, Result};
@@ -33,12 +33,12 @@ impl Transaction {
         if !matches!(part.len(), 1 | 2 | 4 | 8) {
             return Err(Error::Setting(format!("an integer has 1, 2, 4 or 8 bytes, not {}", part.len())));
         }
-        self.database.check_keyed(partition)?;
         let within = if let Keyed::Set = self.database.keyed(partition) {
-            if let Some(obstacle) = self.enter(partition, key, Mode::Exclusive)? {
-                self.overcome(obstacle, partition, key, Mode::Exclusive).await?;
+            let hash = key_hash(key);
+            if let Some(obstacle) = self.enter(partition, hash, Mode::Exclusive)? {
+                self.overcome(obstacle, partition, hash, Mode::Exclusive).await?;
             }
-            self.add_in_set(partition, key, part.clone(), amount).await?
+            self.add_in_set(partition, (key, hash), part.clone(), amount).await?
         } else {
             let change = |value: &mut [u8]| {
                 let length = value.len();
@@ -57,11 +57,10 @@ impl Transaction {
     async fn add_in_set(
         &mut self,
         partition: PartitionId,
-        key: &[u8],
+        (key, hash): (&[u8], u64),
         part: Range<usize>,
         amount: i64,
     ) -> Result<Result<u64, usize>> {
-        let hash = super::key_hash(key);
         self.in_set(partition, |sets, owner| match sets.add(owner, partition, key, hash, part.clone(), amount) {
             Ok(sum) => Ok(Ok(sum)),
             Err(Refusal::TooLarge { limit, .. }) => Ok(Err(limit)),

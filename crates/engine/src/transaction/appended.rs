@@ -100,8 +100,7 @@ impl Transaction {
         if locking != Locking::None && !self.pass_end(partition) {
             return Err((Resource::end_gap(partition), Mode::InsertIntention));
         }
-        let database = self.database.clone();
-        let inner = &*database.0;
+        let inner = &*self.database.0;
         let resource = match locking {
             Locking::None => None,
             Locking::Page => Some(Resource::page(position.page)),
@@ -119,7 +118,8 @@ impl Transaction {
         stored.extend_from_slice(record);
         let Position { page, slot } = position;
         let change = Change::InsertSlot { slot, key: &[], value: stored };
-        database.update(&mut self.state, &Undo::EraseAppended { page, slot }, &[Edit { page, change }]);
+        self.database.update(&mut self.state, &Undo::EraseAppended { page, slot }, &[Edit { page, change }]);
+        drop(scratch);
         self.note_page(page);
         Ok(position)
     }

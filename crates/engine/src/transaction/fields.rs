@@ -88,10 +88,10 @@ impl Transaction {
         let found = self.database.describe(partition)?;
         let Schema { record, .. } = found.typed()?;
         record.check_value(field, &value).map_err(|error| found.field_error(error))?;
-        self.lock_record_exclusively(partition, key).await?;
+        let hash = key_hash(key);
+        self.lock_record_exclusively(partition, hash).await?;
         let part = record.part(field).ok();
         if let Some(part) = part.clone().filter(|part| !self.is_indexed(partition, part)) {
-            let hash = key_hash(key);
             let write = |sets: &mut Sets, owner| {
                 sets.modify_part(owner, partition, key, hash, part.clone(), |bytes| record.write(field, &value, bytes))
             };
@@ -125,7 +125,8 @@ impl Transaction {
         let Schema { record, .. } = found.typed()?;
         let (kind, part) = integer(&found, field)?;
         let overflow = || FieldError::Overflow { field: record.fields()[field].name.clone(), kind };
-        self.lock_record_exclusively(partition, key).await?;
+        let hash = key_hash(key);
+        self.lock_record_exclusively(partition, hash).await?;
         if self.is_indexed(partition, &part) {
             let mut answer = None;
             let added = |old: &[u8]| {
@@ -138,7 +139,6 @@ impl Transaction {
             self.replace_typed(&found, key, added).await?;
             return Ok(answer.expect("the record was changed"));
         }
-        let hash = key_hash(key);
         let add = |sets: &mut Sets, owner| {
             let Some(value) = sets.get(owner, partition, key, hash)? else { return Err(Refusal::Missing) };
             let Some(new) = sum(kind, &value[part.clone()], amount) else { return Ok(None) };
@@ -190,7 +190,7 @@ impl Transaction {
     ) -> Result<()> {
         let mut change = Some(change);
         let make = |old: Option<&[u8]>| old.map(|old| change.take().expect("changed once")(old));
-        let made = self.look_in_set(found.id(), key, make).await?;
+        let made = self.look_in_set(found.id(), (key, key_hash(key)), make).await?;
         let new = made.ok_or_else(|| Error::NoRecord(found.name.clone()))?;
         let new = new.map_err(|error| found.field_error(error))?;
         self.write_typed(found, key, Some(&new), true).await.map(|_| ())

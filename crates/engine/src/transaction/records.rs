@@ -6,7 +6,6 @@ use super::keyed::Keyed;
 use super::long_value::{self, Stored, VERSION_SIZE};
 use super::{Transaction, key_hash};
 use crate::canary::{self, Canary};
-use crate::catalog::Organization;
 use crate::database::Database;
 use crate::difference::difference;
 use crate::lock::{Mode, Outcome, Resource};
@@ -97,12 +96,13 @@ impl Transaction {
         {
             return self.read_past(viewing, partition, key).await;
         }
-        if let Some(obstacle) = self.enter(partition, key, mode)? {
-            self.overcome(obstacle, partition, key, mode).await?;
+        let hash = key_hash(key);
+        if let Some(obstacle) = self.enter(partition, hash, mode)? {
+            self.overcome(obstacle, partition, hash, mode).await?;
         }
         let database = self.database.clone();
         if database.is_set(partition) {
-            return self.look_in_set(partition, key, |value| value.map(<[u8]>::to_vec)).await;
+            return self.look_in_set(partition, (key, hash), |value| value.map(<[u8]>::to_vec)).await;
         }
         self.depart()?;
         let found = database.refer(partition, || database.find(partition, key)).await?;
@@ -144,11 +144,12 @@ impl Transaction {
             let value = self.read_past(viewing, partition, key).await?;
             return Ok(look(value.as_deref()));
         }
-        if let Some(obstacle) = self.enter(partition, key, Mode::Shared)? {
-            self.overcome(obstacle, partition, key, Mode::Shared).await?;
+        let hash = key_hash(key);
+        if let Some(obstacle) = self.enter(partition, hash, Mode::Shared)? {
+            self.overcome(obstacle, partition, hash, Mode::Shared).await?;
         }
         if self.database.is_set(partition) {
-            return self.look_in_set(partition, key, look).await;
+            return self.look_in_set(partition, (key, hash), look).await;
         }
         self.depart()?;
         let mut look = Some(look);
@@ -214,13 +215,14 @@ impl Transaction {
 
     /// Writes a record; false if there is one already and it must not be replaced.
     async fn write(&mut self, partition: PartitionId, key: &[u8], value: &[u8], replace: bool) -> Result<bool> {
-        if let Some(obstacle) = self.enter(partition, key, Mode::Exclusive)? {
-            self.overcome(obstacle, partition, key, Mode::Exclusive).await?;
+        let hash = key_hash(key);
+        if let Some(obstacle) = self.enter(partition, hash, Mode::Exclusive)? {
+            self.overcome(obstacle, partition, hash, Mode::Exclusive).await?;
         }
         let database = self.database.clone();
         match database.keyed(partition) {
             Keyed::BTree => self.depart()?,
-            Keyed::Set => return self.write_in_set(partition, key, value, replace).await,
+            Keyed::Set => return self.write_in_set(partition, (key, hash), value, replace).await,
             Keyed::TypedSet => {
                 let found = database.describe(partition)?;
                 return Box::pin(self.write_typed(&found, key, Some(value), replace)).await;
@@ -305,19 +307,20 @@ impl Transaction {
         key: &[u8],
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
-        let mut leaf = self.database.approach(partition, key);
-        if let Some(obstacle) = self.enter(partition, key, Mode::Exclusive)? {
-            self.overcome(obstacle, partition, key, Mode::Exclusive).await?;
+        let keyed = self.database.keyed(partition);
+        let mut leaf = if let Keyed::BTree = keyed { self.database.approach(partition, key) } else { None };
+        let hash = key_hash(key);
+        if let Some(obstacle) = self.enter(partition, hash, Mode::Exclusive)? {
+            self.overcome(obstacle, partition, hash, Mode::Exclusive).await?;
             leaf = None;
         }
-        match self.database.keyed(partition) {
+        match keyed {
             Keyed::BTree => self.depart()?,
-            Keyed::Set => return self.modify_in_set(partition, key, change).await,
+            Keyed::Set => return self.modify_in_set(partition, (key, hash), change).await,
             Keyed::TypedSet => return Box::pin(self.modify_typed(partition, key, change)).await,
         }
         let mut change = Some(change);
-        let database = self.database.clone();
-        let state = &mut self.state;
+        let (database, state) = (&self.database, &mut self.state);
         let attempt = || database.try_modify(state, partition, (key, leaf.take()), &mut change);
         let answer = database.refer(partition, attempt).await?;
         self.tell_key(partition, key, true);
@@ -346,13 +349,14 @@ impl Transaction {
     /// # });
     /// ```
     pub async fn delete(&mut self, partition: PartitionId, key: &[u8]) -> Result<bool> {
-        if let Some(obstacle) = self.enter(partition, key, Mode::Exclusive)? {
-            self.overcome(obstacle, partition, key, Mode::Exclusive).await?;
+        let hash = key_hash(key);
+        if let Some(obstacle) = self.enter(partition, hash, Mode::Exclusive)? {
+            self.overcome(obstacle, partition, hash, Mode::Exclusive).await?;
         }
         let database = self.database.clone();
         match database.keyed(partition) {
             Keyed::BTree => self.depart()?,
-            Keyed::Set => return self.delete_in_set(partition, key).await,
+            Keyed::Set => return self.delete_in_set(partition, (key, hash)).await,
             Keyed::TypedSet => {
                 let found = database.describe(partition)?;
                 return Box::pin(self.write_typed(&found, key, None, true)).await;
@@ -394,16 +398,16 @@ impl Transaction {
         Ok(Passage::Done(true))
     }
 
-    /// Refers to the record of `key` and locks it as the partition's locking asks. Returns what is in the way, if anything.
+    /// Refers to the record of the key with this hash and locks it as the partition's locking asks. Returns what is in the way,
+    /// if anything.
     #[inline]
-    pub(super) fn enter(&mut self, partition: PartitionId, key: &[u8], mode: Mode) -> Result<Option<Obstacle>> {
+    pub(super) fn enter(&mut self, partition: PartitionId, hash: u64, mode: Mode) -> Result<Option<Obstacle>> {
         if self.reference() {
             return Ok(Some(Obstacle::Reference));
         }
         if !self.database.check_keyed(partition)? || mode == Mode::Shared && canary::is_planted(Canary::UnlockedRead) {
             return Ok(None);
         }
-        let hash = key_hash(key);
         let resource = Resource::record(partition, hash);
         self.database.approach_record(resource, partition, hash);
         match self.request(resource, mode) {
@@ -421,7 +425,7 @@ impl Transaction {
         &mut self,
         obstacle: Obstacle,
         partition: PartitionId,
-        key: &[u8],
+        hash: u64,
         mode: Mode,
     ) -> Result<()> {
         match obstacle {
@@ -432,7 +436,7 @@ impl Transaction {
             Obstacle::Reference => {
                 self.delayed_reference().await?;
                 if self.database.check_keyed(partition)? {
-                    let record = Resource::record(partition, key_hash(key));
+                    let record = Resource::record(partition, hash);
                     self.lock(record, mode).await?;
                     self.check_conflict(partition, record, mode)?;
                 }
@@ -441,10 +445,10 @@ impl Transaction {
         }
     }
 
-    /// Refers to the record of `key` and locks it to change it.
-    pub(super) async fn lock_record_exclusively(&mut self, partition: PartitionId, key: &[u8]) -> Result<()> {
-        match self.enter(partition, key, Mode::Exclusive)? {
-            Some(obstacle) => self.overcome(obstacle, partition, key, Mode::Exclusive).await,
+    /// Refers to the record of the key with this hash and locks it to change it.
+    pub(super) async fn lock_record_exclusively(&mut self, partition: PartitionId, hash: u64) -> Result<()> {
+        match self.enter(partition, hash, Mode::Exclusive)? {
+            Some(obstacle) => self.overcome(obstacle, partition, hash, Mode::Exclusive).await,
             None => Ok(()),
         }
     }
@@ -458,15 +462,11 @@ impl Transaction {
 }
 
 impl Database {
-    /// The leaf of `key`, if its parents are in memory: what is in memory of it comes nearer while the lock is asked for.
+    /// The leaf of `key` in a b-tree, if its parents are in memory: what is in memory of it comes nearer while the lock is asked for.
     /// It stays the leaf until the caller waits for something.
     #[inline]
     fn approach(&self, partition: PartitionId, key: &[u8]) -> Option<PageId> {
-        let is_tree = {
-            let partitions = self.0.partitions.borrow();
-            partitions.get(partition).is_some_and(|found| found.organization == Organization::BTree)
-        };
-        if is_tree { b_tree::leaf_of(&*self.0.buffer.pool().borrow(), partition, key).ok() } else { None }
+        b_tree::leaf_of(&*self.0.buffer.pool().borrow(), partition, key).ok()
     }
 
     /// Asks for the memory of a record that is about to be locked, and of its latest version.

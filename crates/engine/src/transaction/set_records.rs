@@ -14,10 +14,9 @@ impl Transaction {
     pub(super) async fn look_in_set<R>(
         &mut self,
         partition: PartitionId,
-        key: &[u8],
+        (key, hash): (&[u8], u64),
         look: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
-        let hash = key_hash(key);
         let mut look = Some(look);
         self.in_set(partition, |sets, owner| {
             let found = sets.get(owner, partition, key, hash)?;
@@ -31,10 +30,9 @@ impl Transaction {
     pub(super) async fn modify_in_set<R>(
         &mut self,
         partition: PartitionId,
-        key: &[u8],
+        (key, hash): (&[u8], u64),
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
-        let hash = key_hash(key);
         let mut change = Some(change);
         self.in_set(partition, |sets, owner| {
             sets.modify(owner, partition, key, hash, |value| change.take().expect("changed once")(value))
@@ -47,11 +45,10 @@ impl Transaction {
     pub(crate) async fn write_in_set(
         &mut self,
         partition: PartitionId,
-        key: &[u8],
+        (key, hash): (&[u8], u64),
         value: &[u8],
         replace: bool,
     ) -> Result<bool> {
-        let hash = key_hash(key);
         let write = |sets: &mut Sets, owner| match sets.insert(owner, partition, key, hash, value) {
             Err(Refusal::Duplicate) if replace => sets.replace(owner, partition, key, hash, value).map(|()| true),
             Err(Refusal::Duplicate) => Ok(false),
@@ -68,8 +65,7 @@ impl Transaction {
     }
 
     /// Deletes the record of `key`, whose lock is held; false if there is none.
-    pub(super) async fn delete_in_set(&mut self, partition: PartitionId, key: &[u8]) -> Result<bool> {
-        let hash = key_hash(key);
+    pub(super) async fn delete_in_set(&mut self, partition: PartitionId, (key, hash): (&[u8], u64)) -> Result<bool> {
         self.in_set(partition, |sets, owner| sets.delete(owner, partition, key, hash)).await
     }
 
