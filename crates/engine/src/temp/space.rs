@@ -58,7 +58,10 @@ struct Inner {
     /// The file, once it was needed.
     file: Cell<Option<(FileId, DeviceTraits)>>,
     growth: Turn,
+    /// Extents that were in use and are not any more.
     free: RefCell<BTreeSet<u32>>,
+    /// Extents that have been in use, from the first on.
+    used: Cell<u32>,
     /// Extents that the file has room for.
     extents: Cell<u32>,
     extent_clusters: u64,
@@ -101,6 +104,7 @@ impl Space {
             file: Cell::new(None),
             growth: Turn::new(),
             free: RefCell::default(),
+            used: Cell::new(0),
             extents: Cell::new(0),
             extent_clusters: (settings.size / settings.cluster_size as u64).clamp(1, EXTENT_CLUSTERS),
             runs: Cell::new(0),
@@ -169,8 +173,7 @@ impl Space {
     /// [`Error::TempFull`], or the driver's.
     pub(crate) async fn extent(&self) -> Result<Rc<Extent>> {
         loop {
-            let first = self.0.free.borrow_mut().pop_first();
-            if let Some(number) = first {
+            if let Some(number) = self.first_free() {
                 let mut statistics = self.0.statistics.get();
                 statistics.bytes_in_use += self.extent_bytes();
                 statistics.bytes_in_use_max = statistics.bytes_in_use_max.max(statistics.bytes_in_use);
@@ -181,14 +184,24 @@ impl Space {
         }
     }
 
+    /// The first extent that is not in use, from here on in use.
+    fn first_free(&self) -> Option<u32> {
+        let inner = &*self.0;
+        let given_back = inner.free.borrow_mut().pop_first();
+        given_back.or_else(|| {
+            let next = inner.used.get();
+            (next < inner.extents.get()).then(|| inner.used.replace(next + 1))
+        })
+    }
+
     /// Makes the file longer, unless another task did so while this one waited for its turn.
     async fn grow(&self) -> Result<()> {
         let inner = &*self.0;
         let _turn = inner.growth.take(&inner.executor).await;
-        if !inner.free.borrow().is_empty() {
+        let (extent, present) = (self.extent_bytes(), inner.extents.get());
+        if inner.used.get() < present || !inner.free.borrow().is_empty() {
             return Ok(());
         }
-        let (extent, present) = (self.extent_bytes(), inner.extents.get());
         let most = (inner.settings.size / extent).min(u32::MAX.into()) as u32;
         if present >= most {
             return Err(self.full("that is all [temp] allows; raise its size, or"));
@@ -200,7 +213,6 @@ impl Space {
             let length = u64::from(present + step) * extent;
             match inner.executor.perform(Op::Resize { file, length, prewrite: true }).await.result {
                 Ok(_) => {
-                    inner.free.borrow_mut().extend(present..present + step);
                     inner.extents.set(present + step);
                     return Ok(());
                 }
