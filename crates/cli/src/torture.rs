@@ -6,7 +6,7 @@ use crate::{Failure, print};
 use base::units::grouped;
 use clap::Args;
 use std::ops::Range;
-use torture::{FaultKind, Kind, Options, Step, Summary};
+use torture::{Act, FaultKind, Kind, Options, Step, Summary};
 
 /// Checks what survives seeded crashes and faults under the virtual clock
 ///
@@ -102,6 +102,7 @@ fn to_text(summary: &Summary) -> String {
     );
     parts.push(coverage(summary, &FaultKind::DISTURBANCES));
     parts.push(coverage(summary, &FaultKind::DAMAGE));
+    parts.push(acts(summary));
     parts.extend(summary.failures.iter().take(5).map(|failure| wrapped(&failure.to_string())));
     parts.join("\n\n")
 }
@@ -123,6 +124,14 @@ fn coverage(summary: &Summary, kinds: &[FaultKind]) -> String {
     table(&header, 1, rows)
 }
 
+/// How often clients met what is no transaction, three to a line.
+fn acts(summary: &Summary) -> String {
+    let columns = 3;
+    let cell = |act: &Act| [act.name().to_owned(), grouped(summary.coverage.acts(*act))];
+    let rows = Act::ALL.chunks(columns).map(|acts| acts.iter().flat_map(cell).collect());
+    table(&["act", "count"].repeat(columns), 1, rows)
+}
+
 fn to_json(summary: &Summary, kind: Kind) -> String {
     let hits: Vec<_> = Step::ALL
         .iter()
@@ -136,10 +145,14 @@ fn to_json(summary: &Summary, kind: Kind) -> String {
         .iter()
         .map(|failure| serde_json::json!({"seed": failure.seed, "life": failure.life, "wrong": failure.wrong}))
         .collect();
+    let acts: Vec<_> = Act::ALL
+        .iter()
+        .map(|act| serde_json::json!({"act": act.name(), "count": summary.coverage.acts(*act)}))
+        .collect();
     let survival = summary.coverage.survival;
     let json = serde_json::json!({
         "seeds": summary.seeds, "lives": summary.lives, "transactions": summary.transactions,
-        "detected": summary.detected, "missing": summary.coverage.missing(kind), "hits": hits, "failures": failures,
+        "acts": acts, "detected": summary.detected, "missing": summary.coverage.missing(kind), "hits": hits, "failures": failures,
         "levels": summary.levels,
         "unsynced_writes": {"kept": survival.kept, "lost": survival.lost, "torn": survival.torn},
     });
@@ -163,6 +176,7 @@ mod tests {
         let summary = torture::run_range(0..2, Options::QUICK, |_| ());
         let text = to_text(&summary);
         assert!(Step::ALL.iter().all(|step| text.contains(step.name())), "{text}");
+        assert!(Act::ALL.iter().all(|act| text.contains(act.name())), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         let json: serde_json::Value = serde_json::from_str(&to_json(&summary, Kind::Durability)).expect("valid JSON");
         assert_eq!(json["seeds"], 2);

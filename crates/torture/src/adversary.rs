@@ -2,8 +2,9 @@
 
 use crate::coverage::Pair;
 use crate::hurt::Hurt;
-use crate::plan::{Damage, Hang, Moment, Plan, Target};
-use crate::{Coverage, FaultKind, Step};
+use crate::plan::{Damage, Full, Hang, Moment, Plan, Target};
+use crate::rot::home_copy_at;
+use crate::{Act, Coverage, FaultKind, Step};
 use base::{Instant, Random};
 use driver::{
     Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, FaultKind as Refusal, FileId, Frame, Halt, Op, OpKind,
@@ -90,6 +91,8 @@ pub struct Adversary {
     hung: Option<Hung>,
     stale_reads: u64,
     log_opened: bool,
+    /// How often the file has grown that a full device is for.
+    growths: u64,
     parks: u64,
     allocations: u64,
 }
@@ -104,7 +107,7 @@ impl Adversary {
             driver.cut_power_after(event);
         }
         let (files, flights, counts, hung) = Default::default();
-        let (stale_reads, log_opened, parks, allocations) = Default::default();
+        let (stale_reads, log_opened, growths, parks, allocations) = Default::default();
         Adversary {
             driver,
             scene,
@@ -117,6 +120,7 @@ impl Adversary {
             hung,
             stale_reads,
             log_opened,
+            growths,
             parks,
             allocations,
         }
@@ -141,6 +145,7 @@ impl Adversary {
         let name = self.files.get(&file.0).map_or("", |(_, name)| name.as_str());
         let name = if name == "log-2" { "log" } else { name };
         Some(match (name, kind) {
+            ("entresol.home", OpKind::Write) if is_of_catalog(op) => Step::CatalogAnew,
             ("entresol.home", OpKind::Write) => Step::HomeWrite,
             ("entresol.home", _) => Step::HomeRead,
             ("double-write", OpKind::Write) => Step::Staging,
@@ -206,6 +211,21 @@ impl Adversary {
             && self.scene.phase.get() == Phase::Running
         {
             self.hang(hang, file);
+        }
+    }
+
+    /// Refuses a file the room to grow if its device is full.
+    fn refuse_growth(&mut self, token: Token, file: FileId, flight: &mut Flight) {
+        let Some(Full { file: name, from }) = self.plan.full else { return };
+        if self.scene.phase.get() == Phase::Creating || self.files.get(&file.0).is_none_or(|(_, file)| file != name) {
+            return;
+        }
+        self.growths += 1;
+        if self.growths >= from {
+            flight.injury = Some(Injury::NoSpace);
+            self.driver.strike(token, Injury::NoSpace);
+            let act = if name == "undo.space" { Act::UndoFull } else { Act::CatalogFull };
+            self.scene.coverage.borrow_mut().act(act);
         }
     }
 
@@ -277,6 +297,9 @@ impl Adversary {
                     _ => FaultKind::Error,
                 };
                 self.hit(kind, step);
+                if step.writes_home() {
+                    self.expose();
+                }
             }
             Ok(_) if flight.kind == OpKind::Write => self.hurt(step, flight),
             Ok(_) if flight.kind == OpKind::Read => {
@@ -314,20 +337,35 @@ impl Adversary {
         if kind != FaultKind::StaleRead {
             self.hit(kind, step);
         }
-        self.scene.hurts.borrow_mut().push(Hurt { kind, step, file, is_redundant: false });
+        let copy = home_copy_at(&file, offset);
+        let hurt = Hurt { kind, step, file, is_redundant: false, copy, is_exposed: false };
+        self.scene.hurts.borrow_mut().push(hurt);
     }
 
     fn hit(&self, kind: FaultKind, step: Step) {
         self.scene.coverage.borrow_mut().hit(kind, step);
     }
 
+    /// The home file is written no more as it should be: of what was hurt there the other copy may be torn now.
+    fn expose(&self) {
+        self.scene.hurts.borrow_mut().iter_mut().for_each(|hurt| hurt.is_exposed = true);
+    }
+
     fn note_cut(&mut self) {
         let kind = if self.plan.kill { FaultKind::Kill } else { FaultKind::PowerCut };
-        let mut coverage = self.scene.coverage.borrow_mut();
         for step in std::mem::take(&mut self.flights).into_values().filter_map(|flight| flight.step) {
-            coverage.hit(kind, step);
+            self.hit(kind, step);
+            if step.writes_home() {
+                self.expose();
+            }
         }
     }
+}
+
+/// Whether so much is written to the home file at once, and there, as only the whole catalog takes.
+fn is_of_catalog(op: &Op) -> bool {
+    const SUPERBLOCKS: u64 = 2 * 65_536;
+    matches!(*op, Op::Write { offset, length, .. } if offset >= SUPERBLOCKS && length > 4_096)
 }
 
 impl Driver for Adversary {
@@ -354,10 +392,17 @@ impl Driver for Adversary {
         if let Some(step) = step {
             self.note_slowness(&op, step);
         }
+        let grown = match op {
+            Op::Resize { file, .. } => Some(file),
+            _ => None,
+        };
         let mut flight = Flight { step, kind: op.kind(), file, opens, injury: None, write, damage: None };
         self.driver.submit(token, op);
         if let Some(step) = step {
             self.strike(token, step, &mut flight);
+        }
+        if let Some(file) = grown {
+            self.refuse_growth(token, file, &mut flight);
         }
         self.flights.insert(token, flight);
         self.scene.under_way.set(self.flights.len());

@@ -70,6 +70,8 @@ pub struct Configuration {
     pub record_clients: usize,
     /// Clients that each create, load and change their own partitions.
     pub partition_clients: usize,
+    /// How many small partitions are created beside those: mostly none, in a few seeds thousands.
+    pub crowd: u64,
     /// How many different keys a client with records of its own uses.
     pub keys: u64,
     /// The longest value in bytes.
@@ -182,6 +184,7 @@ impl Configuration {
             debit_clients,
             record_clients,
             partition_clients: if contention.is_some() { 0 } else { partitions::clients(seed) },
+            crowd: if contention.is_some() { 0 } else { partitions::crowd_count(seed) },
             keys: if tiny { 60 } else { random.between(5, 60) },
             value_max: if capacity < 1 << 20 { 4_000 } else { 20_000 },
             long_transactions: if tiny {

@@ -1,4 +1,4 @@
-use crate::{FaultKind, Kind, Step};
+use crate::{Act, FaultKind, Kind, Step};
 use engine::checkpoint::Strategy;
 use engine::set::Logging;
 use std::collections::BTreeMap;
@@ -23,6 +23,7 @@ pub struct Coverage {
     hits: BTreeMap<(FaultKind, Step), u64>,
     /// How often a database with sets, of each pair, stopped at each step.
     stops: BTreeMap<(Pair, Step), u64>,
+    acts: BTreeMap<Act, u64>,
     /// What became of writes that were not durable at a power cut.
     pub survival: Survival,
 }
@@ -31,6 +32,16 @@ impl Coverage {
     /// Counts one hit.
     pub fn hit(&mut self, kind: FaultKind, step: Step) {
         *self.hits.entry((kind, step)).or_default() += 1;
+    }
+
+    /// Counts something that a client has met.
+    pub fn act(&mut self, act: Act) {
+        *self.acts.entry(act).or_default() += 1;
+    }
+
+    /// How often clients met this.
+    pub fn acts(&self, act: Act) -> u64 {
+        self.acts.get(&act).copied().unwrap_or(0)
     }
 
     /// Counts where a life with sets of this pair ended, which hit this.
@@ -60,6 +71,9 @@ impl Coverage {
         for (cell, count) in &other.stops {
             *self.stops.entry(*cell).or_default() += count;
         }
+        for (act, count) in &other.acts {
+            *self.acts.entry(*act).or_default() += count;
+        }
         self.add_survival(other.survival);
     }
 
@@ -70,18 +84,23 @@ impl Coverage {
         self.survival.torn += other.torn;
     }
 
-    /// Kinds of faults that hit nothing and steps that nothing hit, in words: a few hundred seeds meet them all. Seeds of
-    /// isolation are there for the steps that the others do not come by.
+    /// Kinds of faults that hit nothing, steps that nothing hit and acts that nobody met, in words: a few hundred seeds meet
+    /// them all. Seeds of isolation are there for the steps that the others do not come by.
     pub fn absent(&self, kind: Kind) -> Vec<String> {
         let hits = |fault: FaultKind| Step::ALL.iter().map(|step| self.count(fault, *step)).sum::<u64>();
         let faults = FaultKind::all().filter(|fault| kind == Kind::Durability && hits(*fault) == 0);
         let met = |step: Step| FaultKind::all().map(|fault| self.count(fault, step)).sum::<u64>();
         let steps = Step::ALL.into_iter().filter(|step| is_due(*step, kind) && met(*step) == 0);
         let faults = faults.map(|fault| format!("{} anywhere", fault.name()));
-        faults.chain(steps.map(|step| format!("anything at {}", step.name()))).collect()
+        let acts = self.unmet(kind).filter(|act| !act.is_rare()).map(|act| act.name().to_owned());
+        faults.chain(steps.map(|step| format!("anything at {}", step.name()))).chain(acts).collect()
     }
 
-    /// What seeds of this kind never met, in words: each kind of fault at each step that it can hit; writes kept, lost and
+    fn unmet(&self, kind: Kind) -> impl Iterator<Item = Act> {
+        Act::ALL.into_iter().filter(move |act| act.is_met_by(kind) && self.acts(*act) == 0)
+    }
+
+    /// What seeds of this kind never met, in words: each kind of fault at each step that it can hit; acts; writes kept, lost and
     /// torn. Thousands of seeds meet it all.
     pub fn missing(&self, kind: Kind) -> Vec<String> {
         let cells = FaultKind::all().flat_map(|fault| Step::ALL.iter().map(move |step| (fault, *step)));
@@ -95,6 +114,7 @@ impl Coverage {
                 format!("a stop at {} with {logging:?} and {strategy:?}", step.name())
             }));
         }
+        missing.extend(self.unmet(kind).map(|act| act.name().to_owned()));
         let Survival { kept, lost, torn } = self.survival;
         let fates = [("kept", kept), ("lost", lost), ("torn", torn)];
         missing.extend(fates.iter().filter(|(_, count)| *count == 0).map(|(name, _)| format!("a {name} write")));
@@ -132,6 +152,10 @@ mod tests {
         assert!(
             !absent.contains(&"error anywhere".to_owned()) && !absent.contains(&"anything at log write".to_owned())
         );
+        assert!(absent.contains(&"partition dropped".to_owned()) && missing.contains(&"1,000 partitions".to_owned()));
+        assert!(!absent.contains(&"1,000 partitions".to_owned()), "few seeds have so many");
+        coverage.act(Act::Dropped);
+        assert!(!coverage.absent(Kind::Durability).contains(&"partition dropped".to_owned()));
         assert!(!absent.contains(&"anything at undo space read".to_owned()), "only isolation reads the past");
     }
 }

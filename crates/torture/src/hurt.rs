@@ -4,7 +4,7 @@
 //!
 //! * A *flipped bit* or an *unreadable sector* of something that is stored once (a page, the log on one device, the latest copy
 //!   of a backup) is reported by an error that names the file which was hurt. What is stored twice has to serve: one copy of
-//!   the home file, a page staged against tearing, a page in a tier, the log on two devices.
+//!   the home file (unless a cut or an error has torn the other one meanwhile), a page staged against tearing, a page in a tier, the log on two devices.
 //! * A *lost*, *misdirected* or *stale* write leaves something older that is sound by itself. A page says which page it is and
 //!   how many changes it has seen, so a page of another place is found at once, and one that is too old as soon as redo meets
 //!   a later change of it. Between two checkpoints nothing remembers what a page that left the buffer had seen: a table of
@@ -30,12 +30,20 @@ pub struct Hurt {
     pub file: String,
     /// Whether there is, for certain, another copy that serves.
     pub is_redundant: bool,
+    /// Which copy, if it is of the home file.
+    pub copy: Option<u64>,
+    /// Whether the home file was being written when a life ended, or such a write failed, since: the other copy may be torn.
+    pub is_exposed: bool,
 }
 
 impl Hurt {
     /// Whether it is gone when the database is opened again.
     pub fn is_passing(&self) -> bool {
         self.step.is_temporary() || self.step == Step::UndoSpaceWrite
+    }
+
+    fn is_of_home(&self) -> bool {
+        self.step == Step::HomeWrite
     }
 
     fn is_of_pages(&self) -> bool {
@@ -61,12 +69,12 @@ impl Hurt {
     fn explains(&self, error: &Error) -> bool {
         let is_log = self.is_of_log() && self.kind.is_silent();
         match error {
-            _ if self.is_redundant => false,
+            _ if self.is_redundant || (self.is_of_home() && !self.is_exposed) => false,
             Error::DamagedPage { file, .. } => *file == self.file || self.serves_torn_pages() || is_log,
             Error::DamagedBackup { file, .. } | Error::OlderBackup { file } => *file == self.file || is_log,
             Error::DamagedTemp { file, .. } => *file == self.file,
             Error::DamagedLog { .. } => self.is_of_log(),
-            Error::NotADatabase { .. } => self.step == Step::HomeWrite,
+            Error::NotADatabase { .. } => self.is_of_home(),
             Error::Input(fault) => {
                 let is_unreadable = matches!(self.kind, FaultKind::Unreadable | FaultKind::Rot);
                 is_unreadable && fault.kind == Refusal::Device && fault.message.contains(&format!("'{}'", self.file))
@@ -75,6 +83,11 @@ impl Hurt {
             Error::LogNotRelieved { cause } | Error::RollbackStalled { cause } => self.explains(cause),
             _ => false,
         }
+    }
+
+    /// The same as if no other copy were whole.
+    fn exposed(&self) -> Hurt {
+        Hurt { is_exposed: true, ..self.clone() }
     }
 
     fn explains_finding(&self, finding: &Finding) -> bool {
@@ -86,7 +99,9 @@ impl Hurt {
 
 /// Whether something that was hurt explains the error.
 pub fn explain(hurts: &[Hurt], error: &Error) -> bool {
-    hurts.iter().any(|hurt| hurt.explains(error))
+    let is_hurt = |copy: u64| hurts.iter().any(|hurt| hurt.copy == Some(copy) && !hurt.is_redundant);
+    let without_copy = |hurt: &Hurt| hurt.is_of_home() && is_hurt(0) && is_hurt(1);
+    hurts.iter().any(|hurt| hurt.explains(error) || (without_copy(hurt) && hurt.exposed().explains(error)))
 }
 
 /// Whether something that was hurt explains what a check has found.

@@ -22,6 +22,7 @@
 //! ```
 
 mod abandon;
+mod act;
 mod adversary;
 mod configuration;
 mod coverage;
@@ -43,6 +44,7 @@ mod story;
 mod truth;
 mod verify;
 
+pub use act::Act;
 pub use configuration::{Configuration, Rows};
 pub use coverage::{Coverage, Pair};
 pub use isolation::{Contention, Store};

@@ -58,7 +58,7 @@ pub struct Ended {
 const WORK_MAX_NS: u64 = 60 * SECOND_NS;
 
 /// How often the creation of a partition is tried: more often than operations fail in a life.
-const CREATIONS_MAX: u64 = 1;
+const CREATIONS_MAX: u64 = 5;
 
 /// Lives one life.
 pub fn live(world: &World, life: u64, plan: Plan, purpose: Purpose) -> Ended {
@@ -329,6 +329,9 @@ async fn work(stage: &Rc<Stage>, database: &Database, random: &mut Random) {
     }
     for number in 0..configuration.partition_clients {
         employ(stage, partitions::client(Rc::clone(stage), database.clone(), number));
+    }
+    if configuration.crowd > 0 {
+        employ(stage, partitions::crowd(Rc::clone(stage), database.clone()));
     }
     if configuration.spills {
         employ(stage, spill::client(Rc::clone(stage), database.clone()));

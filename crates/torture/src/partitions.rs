@@ -1,7 +1,9 @@
-//! Clients that create, load and use partitions of every organization beside the others, each client its own. What was done
+//! Clients that create, load, use and drop partitions of every organization beside the others, each client its own. What was done
 //! to a partition and not answered leaves several states that it may be in: each life compares.
 
 mod client;
+mod crowd;
+mod drop;
 mod held;
 mod known;
 mod read;
@@ -9,6 +11,7 @@ mod shape;
 mod transaction;
 
 pub use client::client;
+pub use crowd::{count as crowd_count, crowd, is_large as is_large_crowd};
 pub use known::Known;
 pub use read::contents;
 

@@ -42,6 +42,15 @@ pub enum Damage {
     Unreadable,
 }
 
+/// A file that may grow no more: its device is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full {
+    /// Its name.
+    pub file: &'static str,
+    /// From which growth on, counted from 1 in each life once the database is there.
+    pub from: u64,
+}
+
 /// A leap of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {
@@ -68,6 +77,8 @@ pub struct Plan {
     pub hang: Option<Hang>,
     /// Which allocation of frames fails, counted from 1.
     pub memory: Option<u64>,
+    /// A file that finds no room to grow.
+    pub full: Option<Full>,
     /// When the clock jumps.
     pub jump: Option<Jump>,
     /// After so many polls the opening is given up, and another one begins when what the first had begun has ended.
@@ -77,7 +88,12 @@ pub struct Plan {
 fn target(random: &mut Random, kind: Kind, admitted: impl Fn(Step) -> bool) -> Target {
     let steps: Vec<Step> = Step::ALL
         .into_iter()
-        .filter(|step| step.is_met_by(kind) && admitted(*step) && !step.is_temporary() && *step != Step::Memory)
+        .filter(|step| {
+            step.is_met_by(kind)
+                && admitted(*step)
+                && !step.is_temporary()
+                && !matches!(*step, Step::Memory | Step::CatalogAnew)
+        })
         .collect();
     let step = *random.choose(&steps).expect("some step is admitted");
     // Operations of some steps are few in a life; of a frequent one the first are as interesting as the hundredth.
@@ -93,6 +109,38 @@ fn target(random: &mut Random, kind: Kind, admitted: impl Fn(Step) -> bool) -> T
 }
 
 impl Plan {
+    /// The same with a cut or an error as the catalog of many partitions is written anew.
+    pub fn with_many_partitions(mut self, random: &mut Random) -> Plan {
+        let target = Target { step: Step::CatalogAnew, nth: random.between(1, 6) };
+        match random.below(4) {
+            0 | 1 => self.cut = Some(Moment::Target(target, random.below(4))),
+            2 => self.injuries.push((target, Injury::Fail)),
+            _ => {}
+        }
+        self
+    }
+
+    /// The same with a device that is full for the rest of the life, for the catalog or for what records were.
+    pub fn with_full_device(mut self, random: &mut Random, kind: Kind) -> Plan {
+        let file = match kind {
+            Kind::Durability => "entresol.home",
+            Kind::Isolation => "undo.space",
+        };
+        self.full = random.chance(0.1).then(|| Full { file, from: 1 + random.exponential(0.7) as u64 });
+        self
+    }
+
+    /// The same with syncs that fail and leave what they were to make durable where reads still see it. The power ends such a
+    /// life: what a program that was killed has left in the system's cache the next one cannot tell from what is durable.
+    pub fn with_cached_syncs(mut self, random: &mut Random) -> Plan {
+        for (_, injury) in &mut self.injuries {
+            if let Injury::Forget { cached } = injury {
+                *cached = random.chance(0.5) && !self.kill;
+            }
+        }
+        self
+    }
+
     /// The same with what goes wrong in temporary space besides. Nothing in it lasts, so a bit may flip in any life.
     pub fn with_temporary(mut self, random: &mut Random) -> Plan {
         let at = |random: &mut Random, step| Target { step, nth: random.exponential(15.0) as u64 + 1 };

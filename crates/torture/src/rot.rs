@@ -5,6 +5,8 @@ use crate::hurt::Hurt;
 use crate::truth::Truth;
 use crate::{Configuration, FaultKind, Step};
 use base::{Lsn, Random};
+use engine::PartitionSpec;
+use engine::catalog::Organization;
 use engine::log::{Acknowledged, page};
 use engine::page::header;
 use virtual_driver::Media;
@@ -73,6 +75,21 @@ pub fn rot(
     hurt(media, place?, step, kind, random)
 }
 
+/// Makes a page of a partition blank that was written; says what was hurt. Where pages are found by number alone, nobody can
+/// know which were written: those are left out.
+pub fn hole(media: &Media, configuration: &Configuration, random: &mut Random) -> Option<Hurt> {
+    let page_size = configuration.settings.buffer.page_size;
+    let is_suitable =
+        |partition: &PartitionSpec| matches!(partition.organization, Organization::BTree | Organization::Append { .. });
+    let partitions: Vec<PartitionSpec> = configuration.partitions().into_iter().filter(is_suitable).collect();
+    let file = format!("{}.pages", random.choose(&partitions)?.name);
+    let place = stored_page(media, ("disk", &file), page_size, random)?;
+    let first = place.offset / page_size as u64 * page_size as u64;
+    media.punch("disk", &file, first, page_size as u64).ok()?;
+    let step = Step::PageWrite;
+    Some(Hurt { kind: FaultKind::Hole, step, file, is_redundant: false, copy: None, is_exposed: false })
+}
+
 fn hurt(media: &Media, place: Place, step: Step, kind: FaultKind, random: &mut Random) -> Option<Hurt> {
     let Place { device, file, offset, is_redundant } = place;
     match kind {
@@ -81,11 +98,18 @@ fn hurt(media: &Media, place: Place, step: Step, kind: FaultKind, random: &mut R
     }
     .ok()?;
     let step = if file == "log-buffer.tier" { Step::LogBuffer } else { step };
-    Some(Hurt { kind, step, file, is_redundant })
+    let copy = home_copy_at(&file, offset);
+    // What is the same in both copies serves; if they differ, somebody was writing.
+    Some(Hurt { kind, step, file, is_redundant, copy, is_exposed: true })
 }
 
 const HOME_FILE: &str = "entresol.home";
 const HOME_COPY: u64 = 65_536;
+
+/// Which copy this byte of a file belongs to, if the file is the home file: stretches of one and of the other follow each other.
+pub fn home_copy_at(file: &str, offset: u64) -> Option<u64> {
+    (file == HOME_FILE).then_some(offset / HOME_COPY % 2)
+}
 
 /// A byte of a copy of the home file. The other one serves if it is the same.
 fn home_copy(media: &Media, copy: u64, offset: u64) -> Place {

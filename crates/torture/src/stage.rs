@@ -1,9 +1,9 @@
 //! What the clients of one life share.
 
-use crate::Configuration;
 use crate::adversary::Scene;
 use crate::hurt;
 use crate::truth::Truth;
+use crate::{Act, Configuration};
 use base::{PartitionId, Random};
 use engine::{Database, Error};
 use executor::Executor;
@@ -66,6 +66,11 @@ impl Stage {
     pub fn note_damage(&self) {
         self.detected.set(true);
         self.over.set(true);
+    }
+
+    /// Counts something that a client has met.
+    pub fn act(&self, act: Act) {
+        self.scene.coverage.borrow_mut().act(act);
     }
 
     /// Whether something was done to the database that may keep a transaction from ending before it is opened again.

@@ -36,6 +36,8 @@ pub enum FaultKind {
     Decay,
     /// A sector becomes unreadable while nothing runs.
     Rot,
+    /// A page becomes blank while nothing runs: a tool that frees what is unused has taken it for that.
+    Hole,
 }
 
 impl FaultKind {
@@ -51,7 +53,7 @@ impl FaultKind {
         FaultKind::Jump,
     ];
     /// What makes a medium hold or show something else than was written.
-    pub const DAMAGE: [FaultKind; 7] = [
+    pub const DAMAGE: [FaultKind; 8] = [
         FaultKind::Flip,
         FaultKind::Unreadable,
         FaultKind::LostWrite,
@@ -59,6 +61,7 @@ impl FaultKind {
         FaultKind::StaleRead,
         FaultKind::Decay,
         FaultKind::Rot,
+        FaultKind::Hole,
     ];
 
     /// Every kind.
@@ -77,13 +80,14 @@ impl FaultKind {
             FaultKind::Slow => "slow",
             FaultKind::Hung => "hung",
             FaultKind::Jump => "clock jump",
-            FaultKind::Flip => "flipped bit",
+            FaultKind::Flip => "flip",
             FaultKind::Unreadable => "unreadable",
             FaultKind::LostWrite => "lost write",
             FaultKind::Misdirected => "misdirected",
             FaultKind::StaleRead => "stale read",
             FaultKind::Decay => "decay",
             FaultKind::Rot => "rot",
+            FaultKind::Hole => "hole",
         }
     }
 
@@ -104,6 +108,8 @@ pub enum Step {
     HomeRead,
     /// A checkpoint, or a new partition, is stored in the home file.
     HomeWrite,
+    /// The catalog is written anew, at another place of the home file.
+    CatalogAnew,
     /// The log is read.
     LogScan,
     /// The first log page is written while a database is being opened: redo is over, and there is something to undo.
@@ -160,11 +166,12 @@ pub enum Step {
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 30] = [
+    pub const ALL: [Step; 31] = [
         Step::Create,
         Step::Open,
         Step::HomeRead,
         Step::HomeWrite,
+        Step::CatalogAnew,
         Step::LogScan,
         Step::LogOpening,
         Step::LogWrite,
@@ -200,6 +207,7 @@ impl Step {
             Step::Open => "open files",
             Step::HomeRead => "home read",
             Step::HomeWrite => "home write",
+            Step::CatalogAnew => "catalog anew",
             Step::LogScan => "log scan",
             Step::LogOpening => "log opening",
             Step::LogWrite => "log write",
@@ -241,17 +249,22 @@ impl Step {
     }
 
     /// Whether seeds of this kind come by the step: only those of isolation read the past, and only the
-    /// others sort and join.
+    /// others sort and join, and have many partitions.
     pub fn is_met_by(self, kind: Kind) -> bool {
         match self {
             Step::UndoSpaceRead | Step::UndoSpaceWrite => kind == Kind::Isolation,
-            step => kind == Kind::Durability || !step.is_temporary(),
+            step => kind == Kind::Durability || !(step.is_temporary() || step == Step::CatalogAnew),
         }
     }
 
     /// Whether the step reads, writes or syncs, and so can be slow.
     pub fn transfers(self) -> bool {
         !matches!(self, Step::Open | Step::Resize | Step::Memory)
+    }
+
+    /// Whether the step writes the home file.
+    pub fn writes_home(self) -> bool {
+        matches!(self, Step::HomeWrite | Step::CatalogAnew)
     }
 
     /// Whether the step is one of temporary space, which few seeds use.
@@ -299,7 +312,8 @@ impl Step {
         match kind {
             FaultKind::PowerCut | FaultKind::Kill => self != Step::Memory,
             FaultKind::Error => true,
-            FaultKind::Slow => self.transfers(),
+            // Devices are slow early in a life, before there are many partitions.
+            FaultKind::Slow => self.transfers() && self != Step::CatalogAnew,
             FaultKind::NoSpace => self.takes_room(),
             FaultKind::LostSync => self.syncs(),
             FaultKind::Hung => self.hangs(),
@@ -310,6 +324,7 @@ impl Step {
             FaultKind::StaleRead => self.may_be_stale(),
             FaultKind::Decay => self.decays(),
             FaultKind::Rot => self.decays(),
+            FaultKind::Hole => self == Step::PageWrite,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::life::{Ended, Purpose, World, live};
 use crate::plan::Plan;
 use crate::records::Owner;
 use crate::truth::Truth;
-use crate::{Configuration, Coverage, Kind, Options, Step, rot};
+use crate::{Configuration, Coverage, Kind, Options, Step, partitions, rot};
 use base::Random;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -164,6 +164,18 @@ impl Story {
                 if self.world.configuration.spills {
                     plan = plan.with_more_temporary(random);
                 }
+                plan =
+                    plan.with_cached_syncs(&mut Random::stream(self.world.seed, &format!("cached syncs, life {life}")));
+            }
+            plan =
+                plan.with_full_device(&mut Random::stream(self.world.seed, &format!("full device, life {life}")), kind);
+            if self.world.configuration.crowd > 0 {
+                let random = &mut Random::stream(self.world.seed, &format!("many partitions, life {life}"));
+                plan = plan.with_many_partitions(random);
+            }
+            if partitions::is_large_crowd(self.world.configuration.crowd) && life == 0 {
+                // What comes later is to meet them all.
+                plan = Plan::default();
             }
             if !self.live(plan, Purpose::Work) {
                 return;
@@ -174,6 +186,9 @@ impl Story {
             return;
         }
         if is_sound && self.more && !self.rot() {
+            return;
+        }
+        if is_sound && Random::stream(self.world.seed, "hole").chance(0.12) && !self.hole() {
             return;
         }
         let _ = self.live(Plan::default(), Purpose::Work) && self.live(Plan::default(), Purpose::Inspection);
@@ -246,6 +261,14 @@ impl Story {
         let step = *random.choose(&steps).expect("some steps' writes decay");
         let media = self.world.media.copy();
         let hurt = rot::rot((&media, &self.world.truth.borrow()), &self.world.configuration, step, random);
+        self.inspect(media, hurt)
+    }
+
+    /// The same with a page that its file has lost.
+    fn hole(&mut self) -> bool {
+        let random = &mut Random::stream(self.world.seed, "hole's place");
+        let media = self.world.media.copy();
+        let hurt = rot::hole(&media, &self.world.configuration, random);
         self.inspect(media, hurt)
     }
 

@@ -126,10 +126,8 @@ pub async fn structure(stage: &Stage, database: &Database) {
             let hurts = stage.scene.hurts.borrow();
             let has_errors = stage.scene.errors.get() > 0;
             // The next opening frees what a commit could not: then nothing may be lost.
-            let is_passing =
-                |what: &str| what.contains("the device cannot read it") || what.contains("neither in use nor free");
-            let is_injected =
-                |finding: &Finding| hurt::is_injected(&finding.what) || (has_errors && is_passing(&finding.what));
+            let is_passing = |found: &Finding| has_errors && found.what.contains("neither in use nor free");
+            let is_injected = |found: &Finding| hurt::is_injected(&found.what) || is_passing(found);
             let unexplained =
                 report.findings.iter().filter(|found| !is_injected(found) && !hurt::explain_finding(&hurts, found));
             unexplained.take(5).for_each(|finding| stage.wrong(format!("check: {finding}")));

@@ -153,3 +153,47 @@ fn actions_and_procedures_repeated_over_a_backup_that_holds_them_are_found() {
 fn a_procedure_left_out_is_found() {
     first_failure_with_sets(Canary::SkippedCall, 60, |drawn| drawn.settings.logging == Logging::Procedures);
 }
+
+/// The first failure in this range with this bug planted, in runs as long as the command's.
+fn first_failure_of_long_runs(canary: Canary, seeds: std::ops::Range<u64>) -> Failure {
+    plant(Some(canary));
+    let found = seeds.clone().find_map(|seed| run_seed(seed, Options::FULL).failure);
+    plant(None);
+    let failure = found.unwrap_or_else(|| panic!("{canary:?} is not found in {seeds:?}"));
+    assert_eq!(run_seed(failure.seed, Options::FULL).failure, None, "without the planted bug the seed is sound");
+    failure
+}
+
+#[test]
+fn a_load_that_fails_and_leaves_half_of_it_is_found() {
+    let failure = first_failure_of_long_runs(Canary::HalfLoad, 436..440);
+    assert!(failure.wrong[0].contains("of 1024 records; it may be"), "{failure}");
+}
+
+#[test]
+fn a_drop_that_waits_for_nobody_is_found() {
+    let failure = first_failure_of_long_runs(Canary::HastyDrop, 30..40);
+    assert!(failure.wrong[0].contains("is dropped while"), "{failure}");
+}
+
+#[test]
+fn a_number_given_twice_is_found() {
+    first_failure_of_long_runs(Canary::ReusedNumber, 30..40);
+}
+
+#[test]
+fn a_restart_that_gives_up_at_a_sector_it_can_do_without_is_found() {
+    let failure = first_failure_of_long_runs(Canary::NoSalvage, 105..112);
+    assert!(failure.wrong[0].contains("unreadable"), "{failure}");
+}
+
+#[test]
+fn a_lost_page_taken_for_a_new_one_is_found() {
+    first_failure_of_long_runs(Canary::MissingPageNew, 20..30);
+}
+
+#[test]
+fn a_catalog_written_over_the_one_that_counts_is_found() {
+    let failure = first_failure_of_long_runs(Canary::CatalogInPlace, 503..504);
+    assert!(failure.wrong[0].contains("of its catalog are damaged"), "{failure}");
+}

@@ -176,6 +176,15 @@ impl Media {
         self.damage(device, file, (offset, length), |file| file.make_unreadable(offset, length))
     }
 
+    /// Makes the bytes blank for good, as a tool does that takes them for unused and frees their sectors: they are zeros now,
+    /// and can be read.
+    ///
+    /// # Errors
+    /// [`FaultKind::NotFound`] if there is no such file, [`FaultKind::EndOfFile`] if bytes lie beyond its end.
+    pub fn punch(&self, device: &str, file: &str, offset: u64, length: u64) -> Result<(), Fault> {
+        self.damage(device, file, (offset, length), |file| file.write_durably(offset, &vec![0; length as usize]))
+    }
+
     fn damage(
         &self,
         device: &str,

@@ -1,9 +1,9 @@
 //! The files as they are on their devices, read from front to back.
 
 use super::Examiner;
-use crate::Database;
 use crate::organization::append;
 use crate::page::{PageKind, header, slotted};
+use crate::{Database, Result};
 use base::PartitionId;
 use driver::{Access, Frame, Op};
 
@@ -29,7 +29,7 @@ impl Examiner<'_> {
         let mut frame = None;
         for first in (0..end).step_by(step) {
             let pages = (end - first).min(step as u32);
-            frame = self.read(first, pages as usize * page_size, step * page_size, frame).await;
+            frame = self.read(first, pages as usize * page_size, step * page_size, frame).await.ok();
             match &frame {
                 Some(frame) => {
                     for number in first..first + pages {
@@ -48,24 +48,25 @@ impl Examiner<'_> {
     async fn check_singly(&mut self, numbers: std::ops::Range<u32>, page_size: usize, count: u32, kind: PageKind) {
         for number in numbers {
             match self.read(number, page_size, page_size, None).await {
-                Some(frame) => self.check_stored(number, &frame[..page_size], count, kind),
-                None => self.report(number, "the device cannot read it"),
+                Ok(frame) => self.check_stored(number, &frame[..page_size], count, kind),
+                Err(error) => self.report(number, format!("the device cannot read it: {error}")),
             }
         }
     }
 
     /// Reads a piece of the file into `frame`, or a new one of `size` bytes.
-    async fn read(&self, first: u32, length: usize, size: usize, frame: Option<Frame>) -> Option<Frame> {
+    async fn read(&self, first: u32, length: usize, size: usize, frame: Option<Frame>) -> Result<Frame> {
         let executor = self.database.executor();
         let file = self.database.buffer().file(self.partition.id());
         let buffer = match frame {
             Some(frame) => frame,
-            None => executor.frames(1, size).ok()?.pop()?,
+            None => executor.frame(size)?,
         };
         let (offset, length) = (file.offset(self.id(first)), length as u32);
         let op = Op::Read { file: file.file, offset, length, buffer, access: Access::Asynchronous };
         let completion = executor.perform(op).await;
-        completion.result.ok().and(completion.buffer)
+        completion.result?;
+        Ok(completion.buffer.expect("a read gives its buffer back"))
     }
 
     fn check_stored(&mut self, number: u32, page: &[u8], count: u32, kind: PageKind) {

@@ -3,6 +3,7 @@ use super::known::Known;
 use super::name;
 use super::read::{find, read, spec_of, with_known};
 use super::shape::{Contents, Kind, Shape, stored_key};
+use crate::Act;
 use crate::abandon::at_most;
 use crate::stage::{After, Stage};
 use base::{PartitionId, Random};
@@ -13,11 +14,16 @@ use std::rc::Rc;
 /// How many names a client has.
 const NAMES: u64 = 4;
 
+/// So many records a set takes in before it lets others run.
+const LOADED_AT_ONCE: u64 = 1_024;
+
 /// One client at work.
 pub struct Client {
     pub stage: Rc<Stage>,
     pub database: Database,
     pub random: Random,
+    /// What decides which are dropped.
+    drops: Random,
     pub held: Option<Held>,
     number: usize,
     /// Names at which something that was abandoned may still be under way: they are left alone for the rest of this life.
@@ -26,8 +32,7 @@ pub struct Client {
 
 /// Creates, loads, changes and compares partitions.
 pub async fn client(stage: Rc<Stage>, database: Database, number: usize) {
-    let random = stage.random(&format!("partitions {number}"));
-    let mut client = Client { stage, database, random, held: None, number, avoided: BTreeSet::new() };
+    let mut client = Client::new(stage, database, number);
     for _ in 0..client.stage.configuration.transactions {
         client.stage.pause(&mut client.random).await;
         if client.stage.over.get() || client.step().await == After::Reopen {
@@ -37,6 +42,12 @@ pub async fn client(stage: Rc<Stage>, database: Database, number: usize) {
 }
 
 impl Client {
+    pub(super) fn new(stage: Rc<Stage>, database: Database, number: usize) -> Client {
+        let random = stage.random(&format!("partitions {number}"));
+        let drops = stage.random(&format!("drops {number}"));
+        Client { stage, database, random, drops, held: None, number, avoided: BTreeSet::new() }
+    }
+
     /// The names at which nothing is under way.
     pub fn usable_names(&self) -> Vec<String> {
         let names = (0..NAMES).map(|number| name(self.number, number));
@@ -50,6 +61,9 @@ impl Client {
             Some(None) => return self.create(&name).await,
             Some(Some(shape)) => shape,
         };
+        if self.drops.chance(0.1) {
+            return self.drop_partition(&name, &shape).await;
+        }
         let is_fresh = shape.kind.is_loaded() && shape.contents.is_empty();
         match self.random.below(12) {
             0 => self.create_again(&name).await,
@@ -69,6 +83,11 @@ impl Client {
     async fn create(&mut self, name: &str) -> After {
         let page_size = self.stage.configuration.settings.buffer.page_size;
         let shape = Rc::new(Kind::draw(name, page_size, &mut self.random));
+        self.create_as(name, shape).await
+    }
+
+    /// Creates a partition of this shape.
+    pub(super) async fn create_as(&mut self, name: &str, shape: Rc<Shape>) -> After {
         with_known(&self.stage, name, |known| {
             known.may_become(Some(Rc::clone(&shape)));
             known.is_used = false;
@@ -95,7 +114,11 @@ impl Client {
     }
 
     fn created(&mut self, name: &str, shape: Rc<Shape>, id: PartitionId) -> After {
-        with_known(&self.stage, name, |known| known.is(Some(shape)));
+        self.stage.act(Act::Created);
+        let is_anew = with_known(&self.stage, name, |known| known.is_created(shape));
+        if is_anew {
+            self.stage.act(Act::CreatedAnew);
+        }
         if self.number_of(name) != Some(id) {
             self.stage.wrong(format!("partition '{name}' was created as {id:?} and is not found as that"));
         }
@@ -107,6 +130,7 @@ impl Client {
         if find(&self.database, name).is_some() {
             self.stage.wrong(format!("partition '{name}' is there though its creation failed: {error}"));
         }
+        self.stage.act(Act::CreationFailed);
         self.stage.judge(error, "creating a partition")
     }
 
@@ -154,7 +178,10 @@ impl Client {
         // A record that does not suit ends the load.
         let is_spoiled = shape.kind != Kind::Tree && self.random.chance(0.3);
         if is_spoiled {
-            let at = self.random.below(records.len() as u64) as usize;
+            let count = records.len() as u64;
+            // More have come before it than wait in one step, if there are so many.
+            let first = if count > LOADED_AT_ONCE && self.random.chance(0.7) { LOADED_AT_ONCE } else { 0 };
+            let at = self.random.between(first, count - 1) as usize;
             records[at].1 = vec![0; 1 << 16].into();
         } else {
             with_known(&self.stage, name, |known| known.may_become(Some(Rc::clone(&full))));
@@ -167,6 +194,7 @@ impl Client {
                 After::Reopen
             }
             Some(Ok(())) => {
+                self.stage.act(Act::Loaded);
                 with_known(&self.stage, name, |known| known.is(Some(full)));
                 After::Retry
             }
@@ -175,10 +203,13 @@ impl Client {
             Some(Err(Error::Setting(_))) if with_known(&self.stage, name, |known| known.is_used) => {
                 self.settle(name).await
             }
-            Some(Err(error)) => match self.stage.judge(&error, "loading a partition") {
-                After::Retry => self.settle(name).await,
-                After::Reopen => After::Reopen,
-            },
+            Some(Err(error)) => {
+                self.stage.act(Act::LoadFailed);
+                match self.stage.judge(&error, "loading a partition") {
+                    After::Retry => self.settle(name).await,
+                    After::Reopen => After::Reopen,
+                }
+            }
             None if self.random.chance(0.5) => {
                 self.avoided.insert(name.to_owned());
                 After::Retry

@@ -21,6 +21,13 @@ struct Then {
     present: Option<(PartitionId, Rc<Shape>)>,
 }
 
+impl Held {
+    /// Whether it shows the partition of this number.
+    pub(super) fn shows(&self, id: PartitionId) -> bool {
+        self.then.iter().any(|then| then.present.as_ref().is_some_and(|(present, _)| *present == id))
+    }
+}
+
 impl Client {
     /// Looks at what is held, and takes a new snapshot now and then.
     pub(super) async fn look_back(&mut self) -> After {

@@ -12,11 +12,13 @@ pub struct Known {
     states: Vec<State>,
     /// Whether a transaction has been at work on it since its creation.
     pub is_used: bool,
+    /// Whether a partition of this name was created before.
+    was_created: bool,
 }
 
 impl Default for Known {
     fn default() -> Known {
-        Known { states: vec![None], is_used: false }
+        Known { states: vec![None], is_used: false, was_created: false }
     }
 }
 
@@ -37,6 +39,12 @@ impl Known {
     /// Notes what it is for certain.
     pub fn is(&mut self, state: State) {
         self.states = vec![state];
+    }
+
+    /// Notes that it was created; true if one of this name was before.
+    pub fn is_created(&mut self, shape: Rc<Shape>) -> bool {
+        self.is(Some(shape));
+        std::mem::replace(&mut self.was_created, true)
     }
 
     /// Whether it may be absent.

@@ -89,6 +89,16 @@ impl Kind {
         let device = if random.chance(0.3) { "flash" } else { "disk" };
         Shape { kind, spec: PartitionSpec { device: device.into(), ..spec }, contents: Contents::new() }
     }
+
+    /// A partition that takes next to nothing.
+    pub fn small(name: &str, number: u64) -> Shape {
+        let organization = Organization::Direct { objects: 1, blocking_factor: 1, record_size: 8 };
+        let (kind, spec) = match number % 8 {
+            0 => (Kind::Append, PartitionSpec::append(name)),
+            _ => (Kind::Direct, PartitionSpec::new(name, organization, Locking::Page)),
+        };
+        Shape { kind, spec, contents: Contents::new() }
+    }
 }
 
 impl Shape {

@@ -5,6 +5,7 @@ use super::client::Client;
 use super::known::difference;
 use super::read::with_known;
 use super::shape::{Contents, Kind, Shape, stored_key};
+use crate::Act;
 use crate::abandon::at_most;
 use crate::debit_credit::roll_back;
 use crate::stage::After;
@@ -91,7 +92,28 @@ impl Client {
 
     fn is_too_large(&self, error: &Error, work: &Work) -> bool {
         let capacity = self.stage.configuration.settings.log.capacity;
-        matches!(error, Error::LogFull { .. }) && work.is_large && work.written > capacity / 16
+        let is_too_large = matches!(error, Error::LogFull { .. }) && work.is_large && work.written > capacity / 16;
+        if is_too_large {
+            self.stage.act(Act::LogFull);
+        }
+        is_too_large
+    }
+
+    /// Changes or reads something of a partition that is there for certain.
+    pub(super) async fn touch(
+        &mut self,
+        tx: &mut Transaction,
+        (name, id): (&str, PartitionId),
+        shape: &Rc<Shape>,
+    ) -> Result<()> {
+        with_known(&self.stage, name, |known| known.is_used = true);
+        let (shape, contents) = (Rc::clone(shape), shape.contents.clone());
+        let changed = vec![Changed { name: name.to_owned(), id, shape, contents }];
+        let mut work = Work { changed, written: 0, is_large: false };
+        for _ in 0..self.random.between(1, 3) {
+            self.change(tx, &mut work).await?;
+        }
+        Ok(())
     }
 
     async fn undo(&mut self, tx: Transaction) -> After {

@@ -75,3 +75,18 @@ fn only_what_is_there_can_be_damaged() {
     assert_eq!(kind("data", u64::MAX, 2), Err(FaultKind::EndOfFile));
     assert_eq!(kind("data", 16_383, 1), Ok(()));
 }
+
+#[test]
+fn a_hole_is_blank_and_stays_so() {
+    let (media, mut bench, file) = damaged();
+    bench.write(file, 8_192, 2, 1_024, false);
+    media.punch("disk", "data", 8_192, 512).expect("the file is that long");
+    let holed = [vec![0; 512], vec![2; 512]].concat();
+    assert_eq!(bench.read(file, 8_192, 1_024), Ok(holed));
+    media.power_cut(&mut Random::stream(0, "cut"), &LOSE);
+    assert_eq!(bench.read(file, 8_192, 512), Ok(vec![0; 512]));
+    media.punch("disk", "data", 4_096, 4_096).expect("the file is that long");
+    assert_eq!(bench.read(file, 4_096, 4_096), Ok(vec![0; 4_096]), "it can be read again");
+    let beyond = media.punch("disk", "data", 16_384, 1).map_err(|fault| fault.kind);
+    assert_eq!(beyond, Err(FaultKind::EndOfFile));
+}

@@ -1,0 +1,61 @@
+//! Very many partitions, small and empty: the catalog grows by thousands of entries, and is written anew.
+
+use super::client::Client;
+use super::read::with_known;
+use super::shape::Kind;
+use crate::Act;
+use crate::stage::{After, Stage};
+use base::Random;
+use engine::Database;
+use std::rc::Rc;
+
+/// So many partitions at once count as many.
+const MANY: usize = 1_000;
+
+/// How many partitions such a seed comes to have: few have any, and few of these very many.
+pub fn count(seed: u64) -> u64 {
+    let random = &mut Random::stream(seed, "crowd");
+    match (random.chance(0.04), random.chance(0.1)) {
+        (false, _) => 0,
+        (true, false) => random.between(60, 160),
+        (true, true) => random.between(1_000, 2_500),
+    }
+}
+
+/// Whether so many are very many.
+pub fn is_large(crowd: u64) -> bool {
+    crowd >= 1_000
+}
+
+/// A long name, so that a catalog of few is long as well.
+fn name(number: u64) -> String {
+    format!("many-{}-{number}", "x".repeat(50))
+}
+
+/// Creates those that are not there yet, very many not all in the first life, and drops a few.
+pub async fn crowd(stage: Rc<Stage>, database: Database) {
+    let mut client = Client::new(stage, database, usize::MAX);
+    let (crowd, life) = (client.stage.configuration.crowd, client.stage.life);
+    let end = if is_large(crowd) && life == 0 { crowd * 9 / 10 } else { crowd };
+    for number in 0..end {
+        if client.stage.over.get() {
+            return;
+        }
+        let name = name(number);
+        let state = with_known(&client.stage, &name, |known| known.state().cloned());
+        let after = match state {
+            Some(None) => {
+                let shape = Rc::new(Kind::small(&name, number));
+                client.create_as(&name, shape).await
+            }
+            Some(Some(shape)) if client.random.chance(0.02) => client.drop_partition(&name, &shape).await,
+            _ => After::Retry,
+        };
+        if after == After::Reopen {
+            return;
+        }
+    }
+    if client.database.partitions().len() >= MANY {
+        client.stage.act(Act::Crowded);
+    }
+}

@@ -1,0 +1,124 @@
+//! Dropping partitions: one whose drop was acknowledged stays dropped, one whose drop failed or was cut off is dropped or whole.
+
+use super::client::Client;
+use super::read::{find, with_known};
+use super::shape::Shape;
+use crate::Act;
+use crate::abandon::at_most;
+use crate::stage::After;
+use base::PartitionId;
+use base::time::MILLISECOND_NS;
+use engine::{Error, Result};
+use std::pin::pin;
+use std::rc::Rc;
+
+/// How long a transaction goes on beside a drop that waits for it at most, in nanoseconds.
+const REST_NS_MAX: u64 = MILLISECOND_NS;
+
+impl Client {
+    /// Drops a partition that is there, now and then while this client still uses it.
+    pub(super) async fn drop_partition(&mut self, name: &str, shape: &Rc<Shape>) -> After {
+        let Some(id) = self.number_of(name) else { return After::Reopen };
+        let shows = self.held.as_ref().is_some_and(|held| held.shows(id));
+        // A drop waits for a snapshot for as long as it has patience.
+        let is_held = shows && self.random.chance(0.2);
+        if !is_held {
+            self.held = None;
+        }
+        with_known(&self.stage, name, |known| known.may_become(None));
+        let dropped = match self.random.below(8) {
+            0 | 1 => self.drop_beside_a_transaction(name, id, shape).await,
+            2 => {
+                let polls = self.random.between(1, 8);
+                match at_most(polls, self.database.drop_partition(id)).await {
+                    Some(dropped) => dropped,
+                    None if self.random.chance(0.5) => {
+                        // It goes on without us.
+                        self.avoided.insert(name.to_owned());
+                        return After::Retry;
+                    }
+                    None => self.database.drop_partition(id).await,
+                }
+            }
+            _ => self.database.drop_partition(id).await,
+        };
+        match dropped {
+            Ok(()) if is_held => {
+                self.stage.wrong(format!("'{name}' is dropped while a snapshot shows it"));
+                After::Reopen
+            }
+            Ok(()) => self.dropped(name, id),
+            Err(error) => self.not_dropped(name, shape, &error),
+        }
+    }
+
+    /// Drops a partition that a transaction under way has changed: it is there until that has ended.
+    async fn drop_beside_a_transaction(&mut self, name: &str, id: PartitionId, shape: &Rc<Shape>) -> Result<()> {
+        let mut tx = self.database.begin().await?;
+        if let Err(error) = self.touch(&mut tx, (name, id), shape).await {
+            return match self.stage.judge(&error, "changing a partition") {
+                After::Retry => {
+                    drop(tx);
+                    self.database.drop_partition(id).await
+                }
+                After::Reopen => Err(error),
+            };
+        }
+        let database = self.database.clone();
+        let mut dropping = pin!(database.drop_partition(id));
+        // Of what has ended already nothing more may be asked.
+        let mut dropped = at_most(1, dropping.as_mut()).await;
+        if dropped.is_none() {
+            self.stage.executor.sleep_ns(self.random.below(REST_NS_MAX)).await;
+            dropped = at_most(1, dropping.as_mut()).await;
+        }
+        if dropped == Some(Ok(())) {
+            self.stage.wrong(format!("'{name}' is dropped while a transaction has changed it"));
+        }
+        let ended = tx.rollback().await;
+        let dropped = match dropped {
+            Some(dropped) => dropped,
+            None => dropping.await,
+        };
+        ended.and(dropped)
+    }
+
+    fn dropped(&mut self, name: &str, id: PartitionId) -> After {
+        self.stage.act(Act::Dropped);
+        with_known(&self.stage, name, |known| known.is(None));
+        if find(&self.database, name).is_some() || self.database.describe(id).is_ok() {
+            self.stage.wrong(format!("partition '{name}' is there though it was dropped"));
+        }
+        After::Retry
+    }
+
+    fn not_dropped(&mut self, name: &str, shape: &Rc<Shape>, error: &Error) -> After {
+        match error {
+            // The drop that this client had given up was done.
+            Error::NoPartition(_) if find(&self.database, name).is_none() => {
+                self.avoided.insert(name.to_owned());
+                After::Retry
+            }
+            Error::PartitionInUse(_) if self.is_used_by_somebody() => {
+                self.stage.act(Act::DropRefused);
+                with_known(&self.stage, name, |known| known.is(Some(Rc::clone(shape))));
+                if self.number_of(name).is_none() {
+                    self.stage.wrong(format!("partition '{name}' is gone though it was in use"));
+                }
+                After::Retry
+            }
+            error => {
+                self.stage.act(Act::DropFailed);
+                self.avoided.insert(name.to_owned());
+                self.stage.judge(error, "dropping a partition")
+            }
+        }
+    }
+
+    /// Whether somebody may use partitions for longer than a drop has patience: who holds a snapshot, or waits for a device.
+    fn is_used_by_somebody(&self) -> bool {
+        let (stage, scene) = (&self.stage, &self.stage.scene);
+        let is_slow = scene.is_hung.get() || scene.jumped_ns.get() > 0 || stage.is_crippled(&self.database);
+        self.held.is_some() || is_slow || stage.configuration.partition_clients > 1
+    }
+}
