@@ -387,13 +387,14 @@ impl Buffer {
             (Some(error), _) if !canary::is_planted(Canary::LateRead) => Err(error),
             (_, Ok(_)) => match header::verify(&bytes, id) {
                 Ok(true) => Ok(()),
-                Ok(false) => return self.finish_blank(frame, id, file, bytes),
-                Err(detail) => Err(file.damaged(id, detail)),
+                Ok(false) => return self.finish_unused((frame, id), file, bytes, None),
+                // A load that was cut off leaves pages half written beyond those that are in use.
+                Err(detail) => return self.finish_unused((frame, id), file, bytes, Some(file.damaged(id, detail))),
             },
             (_, Err(fault)) if fault.kind == FaultKind::EndOfFile => {
                 Err(file.damaged(id, "it lies beyond the end of the file".to_owned()))
             }
-            (_, Err(fault)) => Err(Error::Input(fault)),
+            (_, Err(fault)) => return self.finish_unused((frame, id), file, bytes, Some(Error::Input(fault))),
         };
         self.end_load(frame, id, bytes, outcome);
     }

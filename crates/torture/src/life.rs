@@ -128,7 +128,8 @@ async fn act(stage: &Rc<Stage>, purpose: Purpose) {
     // An opening may lose a copy as well, and tells it only when it has succeeded.
     stage.truth.borrow_mut().log_copy_lost |= stage.configuration.settings.log.second.is_some();
     let Some(database) = open(stage).await else { return };
-    let _copies = LogCopies { stage, log: Rc::clone(database.log()) };
+    let is_without = database.settings().log.without.is_some();
+    let _copies = LogCopies { stage, log: Rc::clone(database.log()), is_without };
     stage.scene.phase.set(Phase::Running);
     let known = async {
         prepare(stage, &database).await
@@ -166,11 +167,13 @@ async fn act(stage: &Rc<Stage>, purpose: Purpose) {
 struct LogCopies<'a> {
     stage: &'a Stage,
     log: Rc<Log>,
+    /// Whether the database was opened without one of them.
+    is_without: bool,
 }
 
 impl Drop for LogCopies<'_> {
     fn drop(&mut self) {
-        self.stage.truth.borrow_mut().log_copy_lost = self.log.lost_device().is_some();
+        self.stage.truth.borrow_mut().log_copy_lost = self.is_without || self.log.lost_device().is_some();
     }
 }
 

@@ -2,9 +2,9 @@
 //! though its file may be blank there: cut off, or punched out by a tool that frees what it takes for unused.
 
 use super::{Buffer, DataFile, Presence};
-use crate::Result;
 use crate::canary::{self, Canary};
 use crate::organization::allocator;
+use crate::{Error, Result};
 use base::PageId;
 use driver::Frame;
 use std::rc::Rc;
@@ -21,8 +21,13 @@ impl Buffer {
         if file.is_direct() {
             return Some(id.number < file.capacity());
         }
+        self.is_known_unused(id, file)
+    }
+
+    /// Whether page 0 does not count a page, so that nothing there matters; `None` if page 0 would have to be read for that.
+    fn is_known_unused(&self, id: PageId, file: &DataFile) -> Option<bool> {
         let first = PageId { number: 0, ..id };
-        if id == first {
+        if self.log.get().is_none() || file.is_direct() || id == first {
             return Some(false);
         }
         let pool = self.pool.borrow();
@@ -35,12 +40,17 @@ impl Buffer {
     /// # Errors
     /// Those of fetching page 0.
     pub(super) async fn is_new_page(self: &Rc<Self>, id: PageId, file: &DataFile) -> Result<bool> {
+        self.with_page_0(id, || self.is_known_new(id, file)).await
+    }
+
+    /// What `known` says once page 0 of the page's partition is here.
+    async fn with_page_0(self: &Rc<Self>, id: PageId, known: impl Fn() -> Option<bool>) -> Result<bool> {
         loop {
-            if let Some(known) = self.is_known_new(id, file) {
+            if let Some(known) = known() {
                 return Ok(known);
             }
             let (frame, _) = Box::pin(self.fetch(PageId { number: 0, ..id })).await?;
-            let known = self.is_known_new(id, file);
+            let known = known();
             self.unpin(frame);
             if let Some(known) = known {
                 return Ok(known);
@@ -48,28 +58,38 @@ impl Buffer {
         }
     }
 
-    /// A page was read that nobody has written. While page 0 is fetched for it, its frame counts as one in use: nothing is under
-    /// way that would end without a frame for page 0.
-    pub(super) fn finish_blank(self: &Rc<Self>, frame: u32, id: PageId, file: &Rc<DataFile>, mut bytes: Frame) {
+    /// A page was read that is blank, or for which there is this error instead. It is formatted if it is not in use. While page 0
+    /// is fetched for it, its frame counts as one in use: nothing is under way that would end without a frame for page 0.
+    pub(super) fn finish_unused(
+        self: &Rc<Self>,
+        (frame, id): (u32, PageId),
+        file: &Rc<DataFile>,
+        mut bytes: Frame,
+        error: Option<Error>,
+    ) {
+        let is_blank = error.is_none();
+        let known = move |this: &Buffer, file: &DataFile| {
+            if is_blank { this.is_known_new(id, file) } else { this.is_known_unused(id, file) }
+        };
         let end = move |this: &Buffer, file: &DataFile, known: Result<bool>| {
             let outcome = match known {
                 Ok(true) => {
                     file.format(&mut bytes, id);
                     Ok(())
                 }
-                Ok(false) => Err(file.missing(id)),
+                Ok(false) => Err(error.unwrap_or_else(|| file.missing(id))),
                 Err(error) => Err(error),
             };
             this.end_load(frame, id, bytes, outcome);
         };
-        match self.is_known_new(id, file) {
+        match known(self, file) {
             Some(known) => end(self, file, Ok(known)),
             None => {
                 let (this, file) = (Rc::clone(self), Rc::clone(file));
                 self.in_flight.set(self.in_flight.get() - 1);
                 self.tell_freed(0);
                 self.executor.spawn(async move {
-                    let known = this.is_new_page(id, &file).await;
+                    let known = this.with_page_0(id, || known(&this, &file)).await;
                     this.in_flight.set(this.in_flight.get() + 1);
                     end(&this, &file, known);
                 });
