@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::canary::{self, Canary};
-use driver::{Access, FaultKind, FileId, Frame, Op};
+use driver::{Access, Fault, FaultKind, FileId, Frame, Op};
 use executor::Executor;
 
 /// What could be read of a stretch of a file.
@@ -11,6 +11,8 @@ pub struct Salvaged {
     pub frame: Frame,
     /// The pieces that could not be read, by number, in ascending order.
     pub unreadable: Vec<usize>,
+    /// Why the last of them could not be.
+    pub fault: Option<Fault>,
 }
 
 /// Reads `length` bytes at `offset` into the front of `frame`: at once if that is possible, else piece by piece.
@@ -24,40 +26,42 @@ pub async fn read(
     piece_size: usize,
     frame: Frame,
 ) -> Result<Salvaged> {
-    let (mut frame, readable) = attempt(executor, file, (offset, length), frame).await?;
-    if readable {
-        return Ok(Salvaged { frame, unreadable: Vec::new() });
+    let (mut frame, fault) = attempt(executor, file, (offset, length), frame).await?;
+    if fault.is_none() {
+        return Ok(Salvaged { frame, unreadable: Vec::new(), fault });
     }
-    let mut unreadable = Vec::new();
+    let (mut unreadable, mut last) = (Vec::new(), None);
     let mut piece = executor.frame(piece_size)?;
     for (number, start) in (0..length).step_by(piece_size).enumerate() {
         let size = piece_size.min(length - start);
-        let (read, readable) = attempt(executor, file, (offset + start as u64, size), piece).await?;
+        let (read, fault) = attempt(executor, file, (offset + start as u64, size), piece).await?;
         piece = read;
         let target = &mut frame[start..start + size];
-        if readable {
-            target.copy_from_slice(&piece[..size]);
-        } else {
-            target.fill(0);
-            unreadable.push(number);
+        match fault {
+            None => target.copy_from_slice(&piece[..size]),
+            fault => {
+                target.fill(0);
+                unreadable.push(number);
+                last = fault;
+            }
         }
     }
-    Ok(Salvaged { frame, unreadable })
+    Ok(Salvaged { frame, unreadable, fault: last })
 }
 
-/// One read; whether the device could.
+/// One read; why the device could not.
 async fn attempt(
     executor: &Executor,
     file: FileId,
     (offset, length): (u64, usize),
     buffer: Frame,
-) -> Result<(Frame, bool)> {
+) -> Result<(Frame, Option<Fault>)> {
     let op = Op::Read { file, offset, length: length as u32, buffer, access: Access::Asynchronous };
     let completion = executor.perform(op).await;
-    let readable = match completion.result {
-        Ok(_) => true,
-        Err(fault) if fault.kind == FaultKind::Device && !canary::is_planted(Canary::NoSalvage) => false,
+    let fault = match completion.result {
+        Ok(_) => None,
+        Err(fault) if fault.kind == FaultKind::Device && !canary::is_planted(Canary::NoSalvage) => Some(fault),
         Err(fault) => return Err(fault.into()),
     };
-    Ok((completion.buffer.expect("a read gives its buffer back"), readable))
+    Ok((completion.buffer.expect("a read gives its buffer back"), fault))
 }

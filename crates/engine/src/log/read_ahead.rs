@@ -39,7 +39,7 @@ pub(super) struct Chunk {
 
 impl Chunk {
     /// A chunk whose pages have been looked at.
-    fn verified(Salvaged { frame, unreadable }: Salvaged, position: u64, length: usize, page_size: usize) -> Chunk {
+    fn verified(Salvaged { frame, unreadable, .. }: Salvaged, position: u64, length: usize, page_size: usize) -> Chunk {
         let pages = frame[..length].chunks_exact(page_size).zip((position..).step_by(page_size));
         let mut pages: Vec<_> = pages.map(|(page, position)| page::verify(page, position)).collect();
         unreadable.into_iter().for_each(|page| pages[page] = Err(Flaw::Unreadable));
@@ -237,7 +237,7 @@ impl ReadAhead {
             match completion.result {
                 Ok(_) => {
                     let frame = completion.buffer.expect("a read gives its buffer back");
-                    copies[index] = Some(Salvaged { frame, unreadable: Vec::new() });
+                    copies[index] = Some(Salvaged { frame, unreadable: Vec::new(), fault: None });
                 }
                 Err(fault) if fault.kind == FaultKind::Device => failures.push((index, completion.buffer)),
                 Err(fault) => return Err(fault.into()),

@@ -198,13 +198,10 @@ async fn restore(
     let (mut copy, mut present) = (frames.pop().expect("two frames"), frames.pop().expect("two frames"));
     for offset in (0..record.capacity).step_by(size) {
         let read = salvage::read(executor, file, (HEADER_BYTES + offset, size), size, copy).await?;
-        if !read.unreadable.is_empty() && record.in_use {
+        if let Some(fault) = read.fault.filter(|_| record.in_use) {
             // It may have held the last commit, and then nothing tells of that.
-            let name = record.kind.file_name();
-            return missing(&format!(
-                "the log page at byte {} of its file '{name}' cannot be read",
-                HEADER_BYTES + offset
-            ));
+            let (name, at) = (record.kind.file_name(), HEADER_BYTES + offset);
+            return missing(&format!("the log page at byte {at} of its file '{name}' cannot be read: {fault}"));
         }
         copy = read.frame;
         let Some((position, epoch)) = place(&copy[..size]) else { continue };

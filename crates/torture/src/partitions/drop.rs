@@ -32,12 +32,17 @@ impl Client {
                 let polls = self.random.between(1, 8);
                 match at_most(polls, self.database.drop_partition(id)).await {
                     Some(dropped) => dropped,
-                    None if self.random.chance(0.5) => {
-                        // It goes on without us.
+                    None => {
+                        // It goes on without us, and may begin after the next one has ended.
                         self.avoided.insert(name.to_owned());
-                        return After::Retry;
+                        if self.random.chance(0.5) {
+                            return After::Retry;
+                        }
+                        match self.database.drop_partition(id).await {
+                            Err(Error::PartitionInUse(_)) if self.is_used_by_somebody() => return After::Retry,
+                            dropped => dropped,
+                        }
                     }
-                    None => self.database.drop_partition(id).await,
                 }
             }
             _ => self.database.drop_partition(id).await,
@@ -119,6 +124,7 @@ impl Client {
     fn is_used_by_somebody(&self) -> bool {
         let (stage, scene) = (&self.stage, &self.stage.scene);
         let is_slow = scene.is_hung.get() || scene.jumped_ns.get() > 0 || stage.is_crippled(&self.database);
-        self.held.is_some() || is_slow || stage.configuration.partition_clients > 1
+        let others = stage.configuration.partition_clients + usize::from(stage.configuration.crowd > 0);
+        self.held.is_some() || is_slow || others > 1
     }
 }
