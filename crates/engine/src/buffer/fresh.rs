@@ -59,7 +59,7 @@ impl Buffer {
     }
 
     /// A page was read that is blank, or for which there is this error instead. It is formatted if it is not in use. While page 0
-    /// is fetched for it, its frame counts as one in use: nothing is under way that would end without a frame for page 0.
+    /// is fetched for it, its read does not count as under way: a search for page 0's frame would wait for it in vain.
     pub(super) fn finish_unused(
         self: &Rc<Self>,
         (frame, id): (u32, PageId),

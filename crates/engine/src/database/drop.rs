@@ -46,9 +46,9 @@ impl Database {
     }
 
     /// Drops a partition with all that is in it. It is gone for good when this returns; its number is never given again, its
-    /// name may be: at once, unless its device does not answer. Whoever begins to use it meanwhile is told [`Error::NoPartition`]; those who had begun before are waited
-    /// for: every transaction, snapshot and load under way, up to ten seconds. For a set, all sets are swept without rest. The drop
-    /// goes on to its end even if nobody waits for that.
+    /// name may be: at once, unless its device does not answer. Callers that begin to use it meanwhile get
+    /// [`Error::NoPartition`]; every transaction, snapshot and load that is under way is waited for, up to ten seconds. For a
+    /// set, all sets are swept without rest. The drop goes on to its end even if its future is dropped.
     ///
     /// # Errors
     /// [`Error::NoPartition`]; [`Error::PartitionInUse`] if some of those have not ended in ten seconds, one of the caller's own
@@ -129,7 +129,7 @@ impl Database {
                     break;
                 }
             }
-            // Nobody knows when such a one ends.
+            // A stalled rollback may take as long as its device is away.
             if let Some((_, cause)) = inner.registry.borrow().stalled().first() {
                 return Err(Error::RollbackStalled { cause: Box::new(cause.clone()) });
             }
