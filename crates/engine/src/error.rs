@@ -341,6 +341,20 @@ impl Error {
         }
     }
 
+    /// Whether it follows from what is stored and what was asked: whoever asks the same of the same meets it again.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        matches!(
+            self,
+            Error::Duplicate(_)
+                | Error::NoRecord(_)
+                | Error::NoPartition(_)
+                | Error::TooLarge { .. }
+                | Error::WrongOrganization { .. }
+                | Error::Field { .. }
+                | Error::Setting(_)
+        )
+    }
+
     /// Whether the transaction was in others' way, or the checkpoint's, and may be run again as it was.
     pub fn is_conflict(&self) -> bool {
         matches!(

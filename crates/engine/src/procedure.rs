@@ -40,10 +40,10 @@ impl<Body: AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>>> Procedure for Bo
 ///
 /// Where procedures are logged ([`crate::set::Logging::Procedures`]) a restart runs them again. So a procedure must be
 /// deterministic: what it changes must follow from its parameters, from what it reads through its transaction and from which
-/// partitions there are, not from clocks, random numbers, the transaction's number, or other transactions that it begins. It
-/// must fail wherever one of its transaction's calls fails with [`Error::Deadlock`]. What it answers is not logged. A restart
-/// that does not find a procedure, or finds that it does something else, ends with [`Error::NotRepeated`]. All this is asked of
-/// serializable procedures alone: of one at another level ([`Registered::at`]) what it has changed is logged.
+/// partitions there are, not from clocks, random numbers, the transaction's number, or other transactions that it begins. Of one
+/// that goes on after an error which may not come again, as a device's does not, what it has changed is logged. What it answers
+/// is not. A restart that does not find a procedure, or finds that it does something else, ends with [`Error::NotRepeated`]. All
+/// this is asked of serializable procedures alone: of one at another level ([`Registered::at`]) what it has changed is logged.
 ///
 /// ```
 /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }

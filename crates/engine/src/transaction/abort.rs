@@ -12,10 +12,15 @@ impl Transaction {
         self.database.abort(&self.state, cause)
     }
 
-    /// The same, if the error is one that takes the whole transaction along.
+    /// The same, if the error is one that takes the whole transaction along. A procedure that goes on after another one is not
+    /// logged as a call unless it would meet that error again; one that is being repeated must not meet any but those.
     #[cold]
     pub(super) fn abort_by(&self, error: Error) -> Error {
-        if error.is_conflict() { self.abort(error) } else { error }
+        if error.is_conflict() || !(error.is_repeatable() || self.state.call.depart()) {
+            self.abort(error)
+        } else {
+            error
+        }
     }
 
     /// Whether something may still be done in the transaction.

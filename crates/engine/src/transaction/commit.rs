@@ -132,6 +132,7 @@ impl Transaction {
         if self.state.call.numbers_left() > 0 {
             return Err("it adds fewer arrivals than when it was logged".to_owned());
         }
+        self.check_active().map_err(|error| error.to_string())?;
         self.ended = true;
         let (database, state) = (self.database.clone(), std::mem::take(&mut self.state));
         database.0.sets.borrow_mut().commit(state.owner);
