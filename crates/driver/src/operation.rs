@@ -43,7 +43,9 @@ pub enum Class {
 /// What can be asked of a driver.
 pub enum Op {
     /// Opens a file, creating it empty if `create` is set and it does not exist. Completes with [`Output::Opened`]. A created
-    /// file is durable (its name survives a power cut) once the operation completes.
+    /// file is durable (its name survives a power cut) once the operation completes. Reads of a file that was there give what
+    /// the device holds, or what the next sync writes: nothing of the system's cache that a sync before this, perhaps another
+    /// program's, has failed to write and marked clean.
     Open {
         /// The device that holds the file.
         device: DeviceId,

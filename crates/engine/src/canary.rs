@@ -45,6 +45,8 @@ pub enum Canary {
     EarlyTruncation,
     /// After a failed sync of pages another one is tried, and believed.
     SyncTriedAgain,
+    /// A restart reads from the system's cache what a sync of an earlier life has failed to write and marked clean there.
+    TrustedCache,
     /// A page is used although a sync of its file has failed while it was being read.
     LateRead,
     /// Clusters of temporary space are taken as they are read.
@@ -81,11 +83,13 @@ pub fn plant(canary: Option<Canary>) {
 }
 
 #[cfg(feature = "canary")]
-pub(crate) fn is_planted(canary: Canary) -> bool {
+/// Whether this bug is planted.
+pub fn is_planted(canary: Canary) -> bool {
     PLANTED.get() == Some(canary)
 }
 
 #[cfg(not(feature = "canary"))]
-pub(crate) const fn is_planted(_: Canary) -> bool {
+/// Whether this bug is planted: without the feature none is.
+pub const fn is_planted(_: Canary) -> bool {
     false
 }

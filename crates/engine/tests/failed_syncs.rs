@@ -3,14 +3,15 @@
 #[path = "ground/machine.rs"]
 mod machine;
 
-use base::PartitionId;
+use base::{PartitionId, Random};
 use driver::{Access, FaultKind, Op, OpKind};
 use entresol_engine::buffer::DataFile;
+use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::page::PageKind;
 use entresol_engine::{Database, Error, PartitionSpec, Settings, checkpoint, log};
 use executor::{Executor, Order};
 use std::rc::Rc;
-use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, VirtualDriver};
+use virtual_driver::{ErrorAt, FaultPlan, Hardware, Injury, Media, Options, PowerCut, VirtualDriver};
 
 /// Runs `work` where these syncs of the device `flash` fail.
 fn failing<T>(media: &Media, syncs: &[u64], work: impl AsyncFnOnce(&Executor) -> T) -> T {
@@ -153,4 +154,103 @@ fn a_page_whose_read_a_failed_sync_overtakes_is_not_used() {
         assert!(read.as_ref().is_err_and(is_device_fault), "{read:?}");
         assert_eq!(tx.get(notes, &first).await, Ok(Some(b"new".to_vec())), "what is in memory is current");
     });
+}
+
+/// A life of a database on the device `flash`, whose syncs with these numbers fail and leave what they were to make durable in
+/// the system's cache. It ends by a kill.
+fn forgetting<T>(seed: u64, media: &Media, syncs: &[u64], work: impl AsyncFnOnce(&Executor) -> T) -> T {
+    let at = |nth: &u64| ErrorAt { kind: OpKind::Sync, device: Some("flash".into()), nth: *nth };
+    let injuries = syncs.iter().map(|nth| (at(nth), Injury::Forget { cached: true })).collect();
+    let faults = Some(FaultPlan { injuries, ..FaultPlan::default() });
+    let driver = VirtualDriver::new(Hardware::ideal(), Options { seed, faults, ..Options::default() }, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let result = executor.run(work(&executor)).expect("the machine goes on");
+    executor.stop();
+    media.process_end(&mut Random::stream(seed, "end"));
+    result
+}
+
+const LOST: PowerCut = PowerCut { lost: 1.0, torn: 0.0 };
+
+#[test]
+fn pages_that_only_the_cache_has_after_a_kill_are_redone() {
+    let settings = Settings { checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
+    for seed in 0..12 {
+        let media = Media::new();
+        let records = || (0..20_u32).map(|number| (number.to_be_bytes(), [7; 1000]));
+        forgetting(seed, &media, &[1], async |executor| {
+            let database = Database::create(executor, settings.clone()).await.expect("creates");
+            let spec = PartitionSpec { device: "flash".into(), ..PartitionSpec::b_tree("notes") };
+            let notes = database.create_partition(spec).await.expect("creates");
+            for (key, value) in records() {
+                database.transaction(async |tx| tx.put(notes, &key, &value).await).await.expect("commits");
+            }
+            let checkpoint = database.checkpoint().await;
+            assert!(checkpoint.is_err_and(|error| is_device_fault(&error)));
+        });
+        forgetting(seed, &media, &[], async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            database.close().await.expect("closes");
+        });
+        media.power_cut(&mut Random::stream(seed, "cut"), &LOST);
+        machine::run(&media, async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            let notes = database.partition("notes").expect("it was created");
+            for (key, value) in records() {
+                let found = database.transaction(async |tx| tx.get(notes, &key).await).await;
+                assert!(found.as_ref().is_ok_and(|found| found.as_deref() == Some(&value)), "seed {seed}: {found:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn log_that_only_the_cache_has_after_a_kill_is_not_gone_on_with() {
+    let log = log::Settings {
+        capacity: 1 << 20,
+        sync_method: Some(log::SyncMethod::WriteThenSync),
+        ..log::Settings::default()
+    };
+    let settings =
+        Settings { log, log_device: "flash".into(), checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
+    for seed in 0..12 {
+        let media = Media::new();
+        forgetting(seed, &media, &[3], async |executor| {
+            let database = Database::create(executor, settings.clone()).await.expect("creates");
+            let organization = Organization::Set { arrivals: false, segment_size: 16 << 10, reserve_percent: 10 };
+            let spec = PartitionSpec::new("stock", organization, Locking::Record);
+            let stock = database.create_partition(spec).await.expect("creates a set");
+            let mut failed = 0;
+            for number in 0..10_u32 {
+                let put = database.transaction(async |tx| tx.put(stock, &number.to_be_bytes(), &[1; 200]).await).await;
+                failed += u32::from(put.is_err());
+            }
+            assert!((1..10).contains(&failed), "{failed} of 10 failed");
+        });
+        // Whatever of the unacknowledged commits this life shows, it goes on with.
+        let read = async |database: &Database| {
+            let stock = database.partition("stock").expect("it was created");
+            let mut found = Vec::new();
+            for number in 0..20_u32 {
+                let get = async |tx: &mut entresol_engine::Transaction| tx.get(stock, &number.to_be_bytes()).await;
+                found.push(database.transaction(get).await.expect("reads").is_some());
+            }
+            found
+        };
+        let before = forgetting(seed, &media, &[], async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            let stock = database.partition("stock").expect("it was created");
+            let put = database.transaction(async |tx| tx.put(stock, &15_u32.to_be_bytes(), &[1; 200]).await);
+            put.await.expect("commits");
+            read(&database).await
+        });
+        media.power_cut(&mut Random::stream(seed, "cut"), &LOST);
+        let after = machine::run(&media, async |executor| {
+            let database = Database::open(executor, settings.clone(), "here")
+                .await
+                .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            read(&database).await
+        });
+        assert_eq!(before, after, "seed {seed}");
+    }
 }

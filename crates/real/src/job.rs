@@ -106,11 +106,30 @@ fn open(directory: &Path, path: &Path, create: bool, direct: bool, allocate: boo
         file.sync_all().map_err(fail)?;
         sync_directory(directory).map_err(fail)?;
     }
-    let length = file.metadata().map_err(fail)?.len();
+    let status = file.metadata().map_err(fail)?;
+    if !created && !direct && status.is_file() {
+        drop_cache(&file).map_err(fail)?;
+    }
+    let length = status.len();
     if allocate && length > 0 {
         allocate_holes(&file, length).map_err(fail)?;
     }
     Ok(Opened { file, length, direct })
+}
+
+/// Has reads of the file go to the device. After a sync that failed the system goes on to show what it could not write, and
+/// takes it for written: a program that was killed then leaves data behind that look durable and that nobody will ever write.
+///
+/// This is advice to the system: what another program has mapped at this moment stays in the cache.
+fn drop_cache(file: &File) -> io::Result<()> {
+    // Only what is clean can be dropped. If this fails, what was not written is not shown any more, which is what counts here;
+    // what stays dirty is left to the next sync, and to whoever asks for it.
+    let _ = file.sync_data();
+    // SAFETY: the call takes no memory and the descriptor is open.
+    match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
 }
 
 fn open_existing(path: &Path, direct: bool) -> io::Result<(File, bool)> {

@@ -9,7 +9,8 @@
 //!   (`RLIMIT_NOFILE`) to its hard limit; programs that still call `select` should not use descriptors above 1,023. A limit that
 //!   is reached is a [`driver::FaultKind::TooManyFiles`] that says which one, and what is open goes on.
 //! * **Direct I/O** is the default. A file system that refuses it is used through the page cache, and
-//!   [`driver::Driver::description`] says so.
+//!   [`driver::Driver::description`] says so; what the cache has of a file is dropped when the file is opened, so that reads
+//!   show what the device holds, not what an earlier sync has failed to write.
 //! * **The end**: a driver that is dropped waits for what the kernel has begun, and only then lets its [`DirectoryLocks`] go.
 //!   Where a device does not answer for [`Options::patience`], buffers, files and locks are kept until the process ends.
 //! * **Durable writes** carry `RWF_DSYNC`; `Sync` is `fdatasync`; creating, resizing and removing sync the file and its

@@ -12,6 +12,7 @@ use crate::{Configuration, debit_credit, isolation, partitions, records, spill, 
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::Halt;
+use engine::canary::{self, Canary};
 use engine::log::Log;
 use engine::server::{self, TransactionServer};
 use engine::{Database, Error, PartitionSpec, Result, Settings, hierarchy, log};
@@ -116,7 +117,8 @@ fn machine(world: &World, life: u64, plan: Plan, scene: &Rc<Scene>) -> Executor 
     let hardware = world.configuration.hardware();
     let devices = hardware.devices.keys().cloned().collect();
     let seed = Random::stream(world.seed, &format!("life {life}")).word();
-    let faults = Some(FaultPlan { slow: plan.slow.clone(), ..FaultPlan::default() });
+    let keeps_cache = canary::is_planted(Canary::TrustedCache);
+    let faults = Some(FaultPlan { slow: plan.slow.clone(), keeps_cache, ..FaultPlan::default() });
     let options = Options { seed, faults, jitter: world.configuration.jitter, discard: Vec::new() };
     let driver = VirtualDriver::new(hardware, options, world.media.clone());
     let adversary = Adversary::new(driver, devices, plan, Random::stream(seed, "adversary"), Rc::clone(scene));

@@ -130,12 +130,11 @@ impl Plan {
         self
     }
 
-    /// The same with syncs that fail and leave what they were to make durable where reads still see it. The power ends such a
-    /// life: what a program that was killed has left in the system's cache the next one cannot tell from what is durable.
+    /// The same with syncs that fail and leave what they were to make durable where reads of the same life still see it.
     pub fn with_cached_syncs(mut self, random: &mut Random) -> Plan {
         for (_, injury) in &mut self.injuries {
             if let Injury::Forget { cached } = injury {
-                *cached = random.chance(0.5) && !self.kill;
+                *cached = random.chance(0.5);
             }
         }
         self

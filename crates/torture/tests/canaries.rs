@@ -171,6 +171,12 @@ fn a_load_that_fails_and_leaves_half_of_it_is_found() {
 }
 
 #[test]
+fn a_restart_that_trusts_what_a_failed_sync_has_left_in_the_cache_is_found() {
+    let failure = first_failure_of_long_runs(Canary::TrustedCache, 296..297);
+    assert!(failure.wrong[0].contains("does not hold it"), "{failure}");
+}
+
+#[test]
 fn a_drop_that_waits_for_nobody_is_found() {
     let failure = first_failure_of_long_runs(Canary::HastyDrop, 30..40);
     assert!(failure.wrong[0].contains("is dropped while"), "{failure}");

@@ -289,12 +289,17 @@ impl Disks {
         Ok(Output::Done)
     }
 
-    fn open(&mut self, device: DeviceId, name: String, create: bool, faults: Option<&mut Faults>) -> Outcome {
-        self.unhurt(device, &name, OpKind::Open, faults)?;
+    fn open(&mut self, device: DeviceId, name: String, create: bool, mut faults: Option<&mut Faults>) -> Outcome {
+        self.unhurt(device, &name, OpKind::Open, faults.as_deref_mut())?;
         let (known, description) = &self.devices[usize::from(device.0)];
         let contents = &mut *self.media.0.borrow_mut();
         let file = match contents.find(known, &name) {
-            Some(file) => file,
+            Some(file) => {
+                if faults.is_none_or(|faults| !faults.keeps_cache()) {
+                    contents.files[file].drop_cache();
+                }
+                file
+            }
             None if create => contents.create(known, &name, description),
             None => return Err(not_found(known, &name)),
         };

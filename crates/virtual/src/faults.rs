@@ -31,8 +31,13 @@ pub struct FaultPlan {
     pub errors: Vec<ErrorAt>,
     /// Bits that flip.
     pub flips: Vec<BitFlip>,
+    /// Operations to which something else happens than that they fail, counted as `errors` are.
+    pub injuries: Vec<(ErrorAt, Injury)>,
     /// Devices that are slow for a while.
     pub slow: Vec<Slow>,
+    /// A driver's bug: opening a file leaves in the system's cache what a failed sync has marked clean there, so that reads go
+    /// on to see it.
+    pub keeps_cache: bool,
 }
 
 /// An operation on a device or a file fails with [`FaultKind::Device`](driver::FaultKind::Device); of a failed write some
@@ -60,9 +65,9 @@ pub enum Injury {
     /// It fails with [`FaultKind::NoSpace`](driver::FaultKind::NoSpace), and nothing has happened: writes, creations, resizes.
     NoSpace,
     /// A sync fails, and no later one tries again what it was to make durable ("fsyncgate"): of each sector the new version
-    /// is durable or gone, or, if `cached`, still read and lost with the power.
+    /// is durable or gone, or, if `cached`, still read until the file is opened again, and lost with the power.
     Forget {
-        /// Whether reads may go on to see what is lost: files that are not opened for direct input and output.
+        /// Whether reads of this opening may go on to see what is lost: files that are not opened for direct input and output.
         cached: bool,
     },
     /// A write is acknowledged and never happens.
@@ -137,6 +142,7 @@ pub(crate) struct Faults {
     pub(crate) random: Random,
     /// How many matching operations each entry of the plan still lets pass, plus one.
     errors_left: Vec<u64>,
+    injuries_left: Vec<u64>,
     flips_left: Vec<u64>,
     /// What becomes of the operation that completes next.
     pub(crate) injury: Option<Injury>,
@@ -159,11 +165,17 @@ impl Faults {
         Faults {
             random: Random::stream(seed, "faults"),
             errors_left: plan.errors.iter().map(|error| error.nth).collect(),
+            injuries_left: plan.injuries.iter().map(|(at, _)| at.nth).collect(),
             flips_left: plan.flips.iter().map(|flip| flip.nth_write).collect(),
             injury: None,
             injected: Injected::default(),
             plan,
         }
+    }
+
+    /// Whether opening a file leaves in the system's cache what no sync will write.
+    pub(crate) fn keeps_cache(&self) -> bool {
+        self.plan.keeps_cache
     }
 
     /// Whether the power goes now that `events` have happened.
@@ -182,6 +194,11 @@ impl Faults {
         for (error, left) in self.plan.errors.iter().zip(&mut self.errors_left) {
             if error.kind == kind && concerns(&error.device, device) && strikes(left) {
                 injury = Some(Injury::Fail);
+            }
+        }
+        for ((at, other), left) in self.plan.injuries.iter().zip(&mut self.injuries_left) {
+            if at.kind == kind && concerns(&at.device, device) && strikes(left) {
+                injury = Some(*other);
             }
         }
         let injury = injury.filter(|injury| injury.suits(kind))?;

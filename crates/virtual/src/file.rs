@@ -123,6 +123,11 @@ impl File {
         self.unsynced.forget(&mut self.medium, (self.unit, self.atomic), limit, cached, random);
     }
 
+    /// The file is opened anew; see [`Unsynced::drop_cache`].
+    pub(crate) fn drop_cache(&mut self) {
+        self.unsynced.drop_cache(&mut self.medium, self.unit);
+    }
+
     pub(crate) fn extend(&mut self, end: u64) {
         self.length = self.length.max(end);
     }

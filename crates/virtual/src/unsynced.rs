@@ -221,6 +221,19 @@ impl Unsynced {
         self.end_writes(limit);
     }
 
+    /// What failed syncs have marked clean is read from the medium again.
+    pub(crate) fn drop_cache(&mut self, medium: &mut Medium, unit: usize) {
+        self.sectors.retain(|number, sector| {
+            let before = sector.versions.len();
+            sector.versions.retain(|version| !version.forgotten);
+            if sector.versions.len() < before {
+                let seen = sector.versions.last().map_or(&sector.durable, |version| &version.image);
+                medium.put(unit, *number, seen);
+            }
+            !sector.versions.is_empty()
+        });
+    }
+
     /// Everything from `length` on is gone for good.
     pub(crate) fn truncate(&mut self, unit: usize, length: u64) {
         self.sectors.split_off(&length.div_ceil(unit as u64));

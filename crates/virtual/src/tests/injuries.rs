@@ -84,6 +84,27 @@ fn what_a_sync_forgot_is_durable_once_it_is_written_again() {
 }
 
 #[test]
+fn who_opens_a_file_sees_nothing_that_a_failed_sync_has_left_in_the_cache() {
+    let mut dropped = 0;
+    for seed in 0..60 {
+        let (media, mut bench, file) = bench(seed);
+        bench.write(file, 0, 2, 512, false);
+        bench.strike(Op::Sync { file }, Injury::Forget { cached: true });
+        bench.write(file, 512, 2, 512, false);
+        let cached = bench.read(file, 0, 512).expect("readable")[0];
+        let options = Options { seed, faults: Some(FaultPlan::default()), ..Options::default() };
+        let mut next = Bench::new(Hardware::ideal(), options, &media);
+        let file = next.open("disk", "data");
+        let seen = next.read(file, 0, 512).expect("readable")[0];
+        assert_eq!(next.read(file, 512, 512), Ok(vec![2; 512]), "the next sync writes this");
+        dropped += u32::from(cached != seen);
+        media.power_cut(&mut Random::stream(seed, "cut"), &LOSE);
+        assert_eq!(next.read(file, 0, 512), Ok(vec![seen; 512]), "it is as the device has it");
+    }
+    assert!(dropped > 10, "{dropped} were only in the cache");
+}
+
+#[test]
 fn acknowledged_writes_vanish_or_land_elsewhere_in_their_file() {
     let (_, mut bench, file) = bench(0);
     assert!(bench.strike(write(file, 0, 2, 512, true), Injury::Lose).result.is_ok());
