@@ -4,9 +4,10 @@
 
 use base::time::MILLISECOND_NS;
 use base::{Lsn, PageId, PartitionId, TransactionId};
-use entresol_engine::log::record::{self, Body, Undo};
+use entresol_engine::log::record::{self, Body};
 use entresol_engine::log::{Log, Scan, Settings};
 use entresol_engine::page::{Change, Edit};
+use entresol_engine::undo::Undo;
 use executor::{Executor, Order};
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 

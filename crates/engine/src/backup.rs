@@ -11,7 +11,6 @@
 mod load;
 
 use crate::catalog::Partition;
-use crate::checksum::{checksum, stored_checksum};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
 use driver::{Access, DeviceId, FileId, Frame, Op};
@@ -19,6 +18,7 @@ use executor::Executor;
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use structures::checksum::{checksum, stored_checksum};
 
 /// How many segments are written at once.
 pub const DEPTH: usize = 8;

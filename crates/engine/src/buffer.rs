@@ -10,10 +10,8 @@ mod double_write;
 mod file;
 mod fresh;
 mod loading;
-mod page_table;
 mod pins;
 mod pool;
-pub mod replacement;
 mod syncs;
 mod tiered;
 mod wanted;
@@ -21,23 +19,22 @@ mod write_back;
 
 pub use double_write::DoubleWrite;
 pub use file::DataFile;
-pub use page_table::PageTable;
 pub use pins::Pins;
 pub use pool::{Pool, Presence};
 
 pub(crate) use file::access;
 
-use crate::canary::{self, Canary};
 use crate::hierarchy::Tiers;
 use crate::log::Log;
-use crate::page::header;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Access, Completion, FaultKind, Frame, Op};
 use executor::{Executor, WaitQueue};
-use replacement::Policy;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
+use structures::canary::{self, Canary};
+use structures::page::header;
+use structures::replacement::Policy;
 use tiered::Reason;
 use wanted::{Bringing, Wanted};
 
@@ -213,11 +210,26 @@ impl Buffer {
     pub async fn satisfy(self: &Rc<Self>, need: Need, pins: &mut Pins) -> Result<bool> {
         match need {
             Need::Fail(error) => Err(error),
+            Need::Refused(error) => Err(self.refused(error)),
             Need::Space(partition) => self.grow(partition).await.map(|()| false),
             Need::Page(id) => {
                 let (frame, missed) = self.fetch(id).await?;
                 pins.add(frame);
                 Ok(missed)
+            }
+        }
+    }
+
+    /// The error of what a structure refuses, with the name of the file that it is about.
+    #[cold]
+    fn refused(&self, error: structures::Error) -> Error {
+        match error {
+            structures::Error::DamagedPage { page, detail } => match self.find_file(page.partition) {
+                Ok(file) => file.damaged(page, detail),
+                Err(missing) => missing,
+            },
+            structures::Error::TooLarge { what, found, limit, partition } => {
+                Error::TooLarge { what, found, limit, partition: partition.0.to_string() }
             }
         }
     }

@@ -4,10 +4,11 @@ mod partitions;
 
 pub(crate) use partitions::{Partitions, missing};
 
-use crate::set::{FieldError, RecordType};
-use crate::{Error, Result, set};
+use crate::{Error, Result};
 use base::PartitionId;
 use serde::{Deserialize, Serialize};
+use structures::set;
+use structures::set::{FieldError, RecordType};
 
 /// How a partition's records are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +29,7 @@ pub enum Organization {
     },
     /// Records of variable length by key.
     BTree,
-    /// A memory-resident set of records (see [`crate::set`]), found by key or by number of arrival.
+    /// A memory-resident set of records (see [`structures::set`]), found by key or by number of arrival.
     Set {
         /// Whether a record's key is the number of its arrival.
         arrivals: bool,
@@ -204,7 +205,7 @@ impl Partition {
         match self.organization {
             Organization::Direct { blocking_factor, record_size, .. } => {
                 let used = u64::from(blocking_factor) * u64::from(record_size);
-                let room = (page_size - crate::page::HEADER_SIZE) as u64;
+                let room = (page_size - structures::page::HEADER_SIZE) as u64;
                 if used == 0 || used > room {
                     return fail(format!(
                         "{blocking_factor} objects of {record_size} bytes do not fit the {room} bytes of a page"
@@ -212,8 +213,8 @@ impl Partition {
                 }
             }
             Organization::Append { .. } => {}
-            Organization::BTree if page_size < crate::organization::b_tree::PAGE_SIZE_MIN => {
-                let least = crate::organization::b_tree::PAGE_SIZE_MIN;
+            Organization::BTree if page_size < structures::organization::b_tree::PAGE_SIZE_MIN => {
+                let least = structures::organization::b_tree::PAGE_SIZE_MIN;
                 return fail(format!("a b-tree needs pages of at least {least} bytes"));
             }
             Organization::BTree if self.locking == Locking::Page => {

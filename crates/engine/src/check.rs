@@ -8,11 +8,11 @@ mod tree;
 
 use crate::buffer::Presence;
 use crate::catalog::{Organization, Partition};
-use crate::organization::allocator;
-use crate::page::{PageKind, Pages, header};
 use crate::{Database, Result};
 use base::PageId;
 use std::fmt;
+use structures::organization::allocator;
+use structures::page::{PageKind, Pages, header};
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,7 +19,6 @@ pub use sweep::{Settings as SweepSettings, Strategy};
 pub(crate) use sweeping::Sweeping;
 
 use crate::backup::Current;
-use crate::canary::{self, Canary};
 use crate::catalog::Partition;
 use crate::database::Database;
 use crate::home::Change;
@@ -29,6 +28,7 @@ use base::Lsn;
 use executor::{Executor, Group, Members, Turn};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 
 /// The name of the group of the checkpoint server's tasks.
 pub const GROUP: &str = "checkpoint";

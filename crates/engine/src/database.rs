@@ -25,12 +25,8 @@ use crate::catalog::{Partition, Partitions};
 use crate::checkpoint::Checkpointer;
 use crate::hierarchy::TierReport;
 use crate::home::{Contents, Home, SecondLog};
-use crate::lock::LockTable;
-use crate::log::record::{Body, Undo};
+use crate::log::record::Body;
 use crate::log::{Log, Measured, WriteBuffer};
-use crate::organization::append::End;
-use crate::page::{Edit, header};
-use crate::set::Sets;
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::temp;
 use crate::transaction::{Registry, State};
@@ -41,6 +37,11 @@ use executor::{Executor, Turn, WaitQueue};
 use growth::Growth;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use structures::lock::LockTable;
+use structures::organization::append::End;
+use structures::page::{Edit, header};
+use structures::set::Sets;
+use structures::undo::Undo;
 
 /// A database on one executor's thread. Clones are handles to the same database.
 ///

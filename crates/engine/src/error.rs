@@ -248,7 +248,7 @@ pub enum Error {
         /// The partition's name.
         partition: String,
         /// What does not suit.
-        error: crate::set::FieldError,
+        error: structures::set::FieldError,
     },
     /// A setting is outside its range.
     #[error("{0}")]
@@ -368,14 +368,16 @@ impl Error {
     }
 }
 
-/// What a synchronous function lacks to go on. The caller waits for it and calls again from the beginning, so such
-/// functions change nothing before they have all they need.
+/// What a step lacks to go on. The caller waits for it and calls again from the beginning, so a step changes nothing before it
+/// has all it needs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Need {
     /// A page that is not in the buffer.
     Page(PageId),
     /// Room for more pages in the partition's file.
     Space(PartitionId),
+    /// Nothing that waiting could bring: pages contradict each other, or something fits none.
+    Refused(structures::Error),
     /// Nothing that waiting could bring.
     Fail(Error),
 }
@@ -383,5 +385,15 @@ pub enum Need {
 impl From<Error> for Need {
     fn from(error: Error) -> Need {
         Need::Fail(error)
+    }
+}
+
+impl From<structures::Need> for Need {
+    fn from(need: structures::Need) -> Need {
+        match need {
+            structures::Need::Page(page) => Need::Page(page),
+            structures::Need::Space(partition) => Need::Space(partition),
+            structures::Need::Fail(error) => Need::Refused(error),
+        }
     }
 }

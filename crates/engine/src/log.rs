@@ -40,7 +40,6 @@ pub(crate) use start::LogFile;
 pub use statistics::Statistics;
 pub use write_buffer::WriteBuffer;
 
-use crate::page::Edit;
 use crate::{Error, Result};
 use base::{Lsn, TransactionId};
 use batches::Batches;
@@ -54,6 +53,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::Poll;
+use structures::page::Edit;
 use waiters::Waiters;
 
 /// The name of the group of the log server's tasks.

@@ -1,8 +1,6 @@
 //! Registered procedures: transactions that callers name, with their parameters as bytes.
 
-use crate::set::Logging;
 use crate::transaction::call::Stored;
-use crate::transaction::key_hash;
 use crate::{Database, Error, Isolation, Result, Transaction};
 use base::{Lsn, PartitionId};
 use std::collections::BTreeMap;
@@ -10,6 +8,8 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use structures::set::Logging;
+use structures::{Foresight, key_hash};
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + 'a>>;
 type Hint = dyn Fn(&Database, &[u8], Foresight);
@@ -17,16 +17,6 @@ type Hint = dyn Fn(&Database, &[u8], Foresight);
 pub(crate) trait Procedure {
     /// Runs the body in a transaction that was begun.
     fn run<'a>(&'a self, transaction: &'a mut Transaction, parameters: &'a [u8]) -> Answer<'a>;
-}
-
-/// How soon a record will be needed that [`Database::foresee`] is told of. To get at a record is two steps of which each
-/// needs what the one before has found, so it takes two calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Foresight {
-    /// In some time: what says where the record is comes into the processor's cache.
-    Far,
-    /// Next, and `Far` has been said before: the record itself comes.
-    Near,
 }
 
 impl<Body: AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>>> Procedure for Body {
@@ -38,7 +28,7 @@ impl<Body: AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>>> Procedure for Bo
 /// Procedures by name, which a database is opened with ([`crate::Settings::procedures`]). Each runs as one transaction, again
 /// if it was a deadlock's victim ([`Database::call`]).
 ///
-/// Where procedures are logged ([`crate::set::Logging::Procedures`]) a restart runs them again. So a procedure must be
+/// Where procedures are logged ([`structures::set::Logging::Procedures`]) a restart runs them again. So a procedure must be
 /// deterministic: what it changes must follow from its parameters, from what it reads through its transaction and from which
 /// partitions there are, not from clocks, random numbers, the transaction's number, or other transactions that it begins. Of one
 /// that goes on after an error which may not come again, as a device's does not, what it has changed is logged. What it answers

@@ -10,20 +10,20 @@ mod batch;
 mod sets;
 
 use crate::buffer::{Buffer, Pins, Presence};
-use crate::canary::{self, Canary};
 use crate::database::Database;
 use crate::log::Scan;
 use crate::log::record::{Body, Record};
-use crate::page::{Edit, header};
 use crate::statistics::RecoveryReport;
 use crate::transaction::State;
-use crate::undo::UndoList;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId, TransactionId};
 use batch::{Batch, Decoded};
 use sets::Lanes;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use structures::canary::{self, Canary};
+use structures::page::{Edit, header};
+use structures::undo::UndoList;
 
 /// Batches that are decoded ahead of those that are redone.
 const AHEAD: usize = 4;

@@ -1,9 +1,9 @@
 //! Reads that survive unreadable sectors: where there are other copies, or nothing may be needed, the rest is worth having.
 
 use crate::Result;
-use crate::canary::{self, Canary};
 use driver::{Access, Fault, FaultKind, FileId, Frame, Op};
 use executor::Executor;
+use structures::canary::{self, Canary};
 
 /// What could be read of a stretch of a file.
 pub struct Salvaged {

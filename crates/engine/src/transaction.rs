@@ -30,23 +30,21 @@ pub(crate) use long_value::{Stored, read as read_stored, store_here};
 pub use registry::Registry;
 
 use crate::database::Database;
-use crate::lock::{Mode, Outcome, Owner, Resource};
-use crate::set::{self, Logging};
 use crate::statistics::add;
-use crate::undo::UndoList;
 use crate::version::Pace;
 use crate::{Error, Result};
 use base::{Lsn, PageId, PartitionId, TransactionId};
 use call::Call;
 use driver::Work;
 use executor::Relay;
-use foldhash::fast::FixedState;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
-use std::hash::BuildHasher;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::task::Poll;
+use structures::lock::{Mode, Outcome, Owner, Resource};
+use structures::set::{self, Logging};
+use structures::undo::UndoList;
 
 /// What a transaction has done so far.
 #[derive(Debug, Default)]
@@ -266,12 +264,6 @@ impl Database {
 #[cold]
 fn strayed() -> Error {
     Error::Setting("it refers to pages or scans a set, which it did not when it was logged".into())
-}
-
-/// The lock name of a key: 64 bits, the same in every run.
-#[inline]
-pub(crate) fn key_hash(key: &[u8]) -> u64 {
-    FixedState::with_seed(1).hash_one(key)
 }
 
 impl Transaction {

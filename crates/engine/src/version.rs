@@ -57,8 +57,6 @@ pub use settings::{FILE, Settings};
 pub use snapshot::Snapshot;
 
 use crate::Error;
-use crate::canary::{self, Canary};
-use crate::lock::{Owner, Resource};
 use crate::transaction::{Stored, read_stored};
 use base::{Instant, Lsn, PartitionId};
 use chain::{Link, Target, Version};
@@ -71,6 +69,8 @@ use loads::Loads;
 use moments::Moments;
 use own::{Owners, Private};
 use snapshots::Snapshots;
+use structures::canary::{self, Canary};
+use structures::lock::{Owner, Resource};
 
 /// What a reader sees: what was committed up to a moment, and what its own transaction has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,10 @@
 use base::{Lsn, PageId, PartitionId, Random, TransactionId};
 use driver::{Access, Op, Output};
 use engine::log::page as log_page;
-use engine::log::record::{self, Body, Record, Undo};
+use engine::log::record::{self, Body, Record};
 use engine::organization::b_tree::{self, Expected, overflow};
 use engine::page::{Change, Edit, PageKind, header, slotted};
+use engine::undo::Undo;
 use engine::{Database, PartitionSpec, Settings, buffer, checkpoint, log};
 use entresol_engine as engine;
 use executor::{Executor, Order};

@@ -6,11 +6,11 @@ use crate::configuration::{
     Replacement, Residence, Update, Victim,
 };
 use driver::Driver;
-use engine::buffer::replacement::Policy;
 use engine::catalog::{self, Locking};
 use engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
 use engine::lock::VictimPolicy;
 use engine::page::HEADER_SIZE;
+use engine::replacement::Policy;
 use engine::{Error, PartitionSpec, Procedures, Settings, buffer, checkpoint, log, temp, version};
 use real_driver::DirectoryLocks;
 use std::collections::BTreeMap;

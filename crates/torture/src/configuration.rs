@@ -6,11 +6,11 @@ use crate::isolation::Contention;
 use crate::{partitions, spill};
 use base::Random;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
-use engine::buffer::replacement::Policy;
 use engine::catalog::{Locking, Organization};
 use engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
 use engine::lock::VictimPolicy;
 use engine::log::{Acknowledged, GroupCommit, Second, SyncMethod};
+use engine::replacement::Policy;
 use engine::{PartitionSpec, Settings, buffer, checkpoint, log};
 use virtual_driver::Hardware;
 

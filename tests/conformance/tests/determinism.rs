@@ -4,8 +4,8 @@ use base::{Instant, Random};
 use driver::{
     Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, Frame, Halt, Op, Prices, StationReport, Token,
 };
-use engine::buffer::replacement::Policy;
 use engine::lock::VictimPolicy;
+use engine::replacement::Policy;
 use engine::{Database, PartitionSpec, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use std::cell::Cell;

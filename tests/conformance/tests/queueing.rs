@@ -3,9 +3,9 @@
 
 use base::{PartitionId, Random};
 use devices::theory::mmc_response;
-use engine::buffer::replacement::Policy;
 use engine::catalog::{Locking, Organization};
 use engine::lock::VictimPolicy;
+use engine::replacement::Policy;
 use engine::{Database, PartitionSpec, Result, Settings, Transaction, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};

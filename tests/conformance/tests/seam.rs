@@ -9,10 +9,10 @@
 use base::Random;
 use conformance::DEVICE;
 use driver::{DeviceTraits, Driver};
-use engine::buffer::replacement::Policy;
 use engine::catalog::{Locking, Organization};
 use engine::lock::VictimPolicy;
 use engine::log::{GroupCommit, SyncMethod};
+use engine::replacement::Policy;
 use engine::{Database, Direction, PartitionSpec, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order, Step};
 use real_driver::{Backend, Options, RealDriver};

@@ -2,15 +2,15 @@
 //! and the parts of an index built beside it, on every core, while the next images are read.
 
 use super::{Backup, CopyFile, Current};
-use crate::canary::{self, Canary};
 use crate::database::touched_frames;
-use crate::set::{Sets, Share, Verified, Verifier};
 use crate::{Error, Result};
 use base::PartitionId;
 use driver::{Access, Fault, FaultKind, Frame, Op, Work};
 use executor::{Executor, JoinHandle};
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use structures::canary::{self, Canary};
+use structures::set::{Sets, Share, Verified, Verifier};
 
 /// How many segments are read or verified at once.
 const DEPTH: usize = 16;

@@ -5,13 +5,13 @@
 //! in place.
 
 use super::Buffer;
-use crate::page::header;
 use crate::{Error, Result, salvage};
 use base::{Lsn, PageId};
 use driver::{Access, DeviceId, Fault, FaultKind, FileId, Frame, Op};
 use executor::{Executor, WaitQueue};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use structures::page::header;
 
 const REGIONS: usize = 8;
 const PAGES_PER_REGION: usize = 32;

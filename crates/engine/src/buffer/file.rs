@@ -2,13 +2,13 @@
 
 use super::syncs::Syncs;
 use crate::hierarchy::Placement;
-use crate::page::{PageKind, header};
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
 use driver::{Access, DeviceId, DeviceTraits, FileId, Op, Work};
 use executor::{Executor, Turn};
 use std::cell::Cell;
 use std::rc::Rc;
+use structures::page::{PageKind, header};
 
 /// An open file of pages. Page `n` lies at byte `n * page size`.
 pub struct DataFile {

@@ -2,12 +2,12 @@
 //! though its file may be blank there: cut off, or punched out by a tool that frees what it takes for unused.
 
 use super::{Buffer, DataFile, Presence};
-use crate::canary::{self, Canary};
-use crate::organization::allocator;
 use crate::{Error, Result};
 use base::PageId;
 use driver::Frame;
 use std::rc::Rc;
+use structures::canary::{self, Canary};
+use structures::organization::allocator;
 
 impl Buffer {
     /// Whether a page that its file does not hold may be one that was never written; `None` if page 0 would have to be read for

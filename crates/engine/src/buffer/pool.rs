@@ -1,13 +1,13 @@
 //! The frames and what is in them: plain synchronous bookkeeping, no I/O.
 
 use super::loading::Loading;
-use super::page_table::PageTable;
-use super::replacement::{Policy, Replacement};
-use crate::page::{Change, Pages, header, slotted};
-use crate::{Error, Need};
+use crate::Error;
 use base::{Lsn, PageId, PartitionId};
 use driver::{Frame, FrameArray};
 use executor::TaskId;
+use structures::page::{Change, Pages, header, slotted};
+use structures::replacement::{Policy, Replacement};
+use structures::{Need, PageTable};
 
 /// What is known of a frame and the page in it.
 struct Slot {

@@ -3,12 +3,12 @@
 //! After a sync that fails, what was written before it may be gone for good, and the system says so once, to one caller; the
 //! next sync succeeds. So a failure is kept with the file and told to everybody whose writes it may have taken.
 
-use crate::canary::{self, Canary};
 use crate::{Error, Result};
 use driver::{FileId, Op};
 use executor::{Executor, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 
 /// Which writes of a file completed, and which of them are durable.
 #[derive(Default)]

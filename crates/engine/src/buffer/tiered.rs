@@ -3,14 +3,14 @@
 use super::wanted::Bringing;
 use super::write_back::Run;
 use super::{Buffer, DataFile, Presence};
-use crate::canary::{self, Canary};
 use crate::hierarchy::{Filled, Tier, Tiers};
-use crate::page::header;
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::{Lsn, PageId};
 use driver::{Access, Completion, Frame, Op};
 use std::rc::Rc;
+use structures::canary::{self, Canary};
+use structures::page::header;
 
 /// Why pages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,14 +2,14 @@
 
 use super::tiered::Reason;
 use super::{Buffer, DataFile};
-use crate::canary::{self, Canary};
-use crate::page::header;
 use crate::{Error, Result};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Frame, Op};
 use executor::WaitQueue;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use structures::canary::{self, Canary};
+use structures::page::header;
 
 /// The most neighbouring pages that one operation writes. Only pages that are staged against tearing are written together: a
 /// device that writes one page atomically promises nothing of a longer write.

@@ -1,11 +1,11 @@
 //! The partitions that transactions may use, by number and by name.
 
 use super::Partition;
-use crate::canary::{self, Canary};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 
 /// The partitions of an open database. Numbers of those that were dropped, or never came to be, lead to nothing.
 #[derive(Clone, Default)]

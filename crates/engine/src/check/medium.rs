@@ -1,11 +1,11 @@
 //! The files as they are on their devices, read from front to back.
 
 use super::Examiner;
-use crate::organization::append;
-use crate::page::{PageKind, header, slotted};
 use crate::{Database, Result};
 use base::PartitionId;
 use driver::{Access, Frame, Op};
+use structures::organization::append;
+use structures::page::{PageKind, header, slotted};
 
 /// Bytes of one read.
 const READ_SIZE: usize = 1 << 20;

@@ -1,10 +1,10 @@
 //! A b-tree from its root: nodes, long values, the free list; and that every page is exactly one of them.
 
 use super::Examiner;
-use crate::organization::allocator;
-use crate::organization::b_tree::{self, Expected, check_node, overflow};
-use crate::page::{PageKind, header, slotted};
 use crate::transaction::long_value::{self, Stored};
+use structures::organization::allocator;
+use structures::organization::b_tree::{self, Expected, check_node, overflow};
+use structures::page::{PageKind, header, slotted};
 
 /// What a page is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Which logs of sets go with which sweeps over them (Garcia-Molina and Salem, System M, 1988, section 4).
 
 use super::Strategy;
-use crate::set::Logging;
+use structures::set::Logging;
 
 impl Strategy {
     /// Whether a log of sets can be repeated over the backups of this strategy.

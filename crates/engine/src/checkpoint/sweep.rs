@@ -7,9 +7,7 @@
 
 use super::pace::Pace;
 use crate::backup::{Current, DEPTH};
-use crate::canary::{self, Canary};
 use crate::database::{Database, Painting};
-use crate::set::{Capture, Logging, Unit};
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::time::MICROSECOND_NS;
@@ -17,6 +15,8 @@ use base::{Instant, Lsn, PartitionId, TransactionId};
 use driver::{Frame, Work};
 use executor::JoinHandle;
 use std::collections::VecDeque;
+use structures::canary::{self, Canary};
+use structures::set::{Capture, Logging, Unit};
 
 /// What a sweep takes of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,25 +3,10 @@
 use super::Database;
 use crate::buffer::Pins;
 use crate::statistics::add;
-use crate::{Error, Need, Result};
+use crate::{Need, Result};
 use base::PartitionId;
 
 impl Database {
-    /// The error with the name of the file that a damaged page is in, which is not known where contents contradict each
-    /// other.
-    #[cold]
-    fn named(&self, error: Error) -> Error {
-        match error {
-            Error::DamagedPage { page, file, detail } if file.is_empty() => {
-                match self.0.buffer.find_file(page.partition) {
-                    Ok(file) => file.damaged(page, detail),
-                    Err(missing) => missing,
-                }
-            }
-            other => other,
-        }
-    }
-
     /// Calls `attempt` until it succeeds, bringing in between what it lacks. Counts one reference to the partition: a miss if
     /// it brought a page into the buffer. Ready at once on a hit.
     ///
@@ -38,7 +23,7 @@ impl Database {
                 self.0.statistics.count_reference(usize::from(partition.0), true);
                 Ok(value)
             }
-            Err(Need::Fail(error)) => Err(self.named(error)),
+            Err(Need::Fail(error)) => Err(error),
             Err(need) => {
                 let (value, missed) = self.bring(need, attempt).await?;
                 self.0.statistics.count_reference(usize::from(partition.0), !missed);
@@ -83,7 +68,6 @@ impl Database {
             pins.begin_attempt();
             match attempt() {
                 Ok(value) => break Ok((value, missed)),
-                Err(Need::Fail(error)) => break Err(self.named(error)),
                 Err(other) => need = other,
             }
             pins.end_attempt();

@@ -13,7 +13,6 @@
 //! and never will to anything else.
 
 use super::Database;
-use crate::canary::{self, Canary};
 use crate::catalog::Partition;
 use crate::checkpoint::Sweeping;
 use crate::home::Change;
@@ -21,6 +20,7 @@ use crate::{Error, Result};
 use base::PartitionId;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 
 /// How long a drop waits for those who had begun before, in nanoseconds.
 const PATIENCE_NS: u64 = 10 * SECOND_NS;

@@ -2,11 +2,11 @@
 
 use super::{Database, PartitionSpec};
 use crate::catalog::{Locking, Organization};
-use crate::organization::{allocator, append};
-use crate::page::{Change, Edit, HEADER_SIZE, OwnedEdit, Pages};
 use crate::version::tests::on_a_machine;
 use crate::{Error, Result, Settings, buffer};
 use base::{PageId, PartitionId};
+use structures::organization::{allocator, append};
+use structures::page::{Change, Edit, HEADER_SIZE, OwnedEdit, Pages};
 
 /// A partition in which all pages but the last few are in use, as page 0 says.
 async fn nearly_full(database: &Database, spec: PartitionSpec) -> Result<PartitionId> {

@@ -3,13 +3,13 @@
 
 use super::Database;
 use crate::buffer::DataFile;
-use crate::organization::allocator;
-use crate::organization::b_tree::{BulkLoader, ROOT};
-use crate::page::{Edit, HEADER_SIZE, OwnedEdit, Pages, header, slotted};
 use crate::transaction::store_here;
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
 use driver::{Access, Frame, Op};
+use structures::organization::allocator;
+use structures::organization::b_tree::{BulkLoader, ROOT};
+use structures::page::{Edit, HEADER_SIZE, OwnedEdit, Pages, header, slotted};
 
 /// The size of a load's writes in bytes.
 const WRITE_SIZE: usize = 1 << 20;

@@ -2,14 +2,15 @@
 //! backup. Up to that a restart finds the set empty; so whatever ends the load before takes everything out of memory again.
 
 use super::Database;
-use crate::canary::{self, Canary};
 use crate::catalog::{Organization, Partition};
 use crate::checkpoint::Sweeping;
-use crate::transaction::{Transaction, key_hash};
+use crate::transaction::Transaction;
 use crate::version::Loading;
 use crate::{Error, Result};
 use base::PartitionId;
 use std::rc::Rc;
+use structures::canary::{self, Canary};
+use structures::key_hash;
 
 /// After so many records those before are final in memory, and others run.
 const BATCH: u64 = 1_024;

@@ -1,7 +1,6 @@
 //! Which files hold the log, which will, and what the home file says of that.
 
 use super::open::Settings;
-use crate::canary::{self, Canary};
 use crate::database::Database;
 use crate::home::{Contents, SecondLog};
 use crate::log::{Acknowledged, Copies, LogFile, Measured};
@@ -9,6 +8,7 @@ use crate::{Error, Result};
 use driver::{DeviceId, FaultKind};
 use executor::Executor;
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 
 /// What becomes of one of two places for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

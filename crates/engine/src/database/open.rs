@@ -8,10 +8,8 @@ use crate::catalog::Partitions;
 use crate::checkpoint::{self, Checkpointer};
 use crate::hierarchy::{self, reconcile};
 use crate::home::{Contents, Home, SecondLog};
-use crate::lock::{LockTable, VictimPolicy};
 use crate::log::{Log, Scan, WriteBuffer};
 use crate::recovery;
-use crate::set::{Logging, Sets};
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::transaction::Registry;
 use crate::version::{self, Readers, Versions};
@@ -21,6 +19,8 @@ use driver::{DeviceId, Op};
 use executor::{Executor, Turn, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use structures::lock::{LockTable, VictimPolicy};
+use structures::set::{Logging, Sets};
 
 /// How a database works. What its files fix (page sizes, the log's device) is taken from them when it is opened.
 ///

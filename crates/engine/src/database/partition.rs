@@ -2,19 +2,19 @@
 
 use super::Database;
 use crate::buffer::DataFile;
-use crate::canary::{self, Canary};
 use crate::catalog::{Locking, Organization, Partition, Partitions, Schema};
 use crate::hierarchy::Placement;
 use crate::home::{Change, Contents, Home};
-use crate::organization::{allocator, append, b_tree};
-use crate::page::{Edit, PageKind};
-use crate::set::RecordType;
 use crate::{Error, Result};
 use base::PartitionId;
 use driver::Op;
 use executor::Executor;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use structures::canary::{self, Canary};
+use structures::organization::{allocator, append, b_tree};
+use structures::page::{Edit, PageKind};
+use structures::set::RecordType;
 
 /// A partition to be created.
 ///
@@ -245,7 +245,7 @@ impl Database {
         };
         self.complete(|| {
             for edit in &edits {
-                crate::page::Pages::page(&*self.0.buffer.pool().borrow(), edit.page)?;
+                structures::page::Pages::page(&*self.0.buffer.pool().borrow(), edit.page)?;
             }
             let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
             self.change(&edits);

@@ -7,11 +7,11 @@
 //!
 //! The second header is for where the first one cannot be read. Files of earlier releases have none.
 
-use crate::checksum::checksum;
 use crate::{Error, Result};
 use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op};
 use executor::Executor;
 use serde::{Deserialize, Serialize};
+use structures::checksum::checksum;
 
 const MAGIC: &[u8; 8] = b"ENTRTIER";
 /// Where the slots begin in a tier's file.

@@ -5,13 +5,13 @@ use super::header::{HEADER_BYTES, Kind, Record, open_file, read_header};
 use super::tiers::{TierFile, Tiers};
 use crate::buffer::{Buffer, DataFile};
 use crate::database::device;
-use crate::page::header;
 use crate::{Error, Result, salvage};
 use base::{Lsn, PageId};
 use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op};
 use executor::Executor;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use structures::page::header;
 
 /// How many pages are compared at once.
 const AT_ONCE: usize = 32;

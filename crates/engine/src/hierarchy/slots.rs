@@ -1,8 +1,8 @@
 //! The slots of both tiers and what is in them: plain synchronous bookkeeping, no I/O.
 
-use crate::buffer::PageTable;
-use crate::buffer::replacement::{Policy, Replacement};
 use base::{Lsn, PageId, PartitionId};
+use structures::PageTable;
+use structures::replacement::{Policy, Replacement};
 
 /// Which tier a slot belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! The catalog as the file keeps it: a journal of what became of each number, and now and then all of it anew.
 
 use super::mirror::{BLOCK, COPIES, Copy, Mirror, STRETCH};
-use crate::canary::{self, Canary};
 use crate::catalog::{Partition, Schema};
-use crate::checksum::checksum;
 use crate::{Error, Result};
 use executor::Executor;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use structures::canary::{self, Canary};
+use structures::checksum::checksum;
 
 const HEADER: usize = 16;
 /// About how many bytes of changes one entry has where the catalog is written anew.

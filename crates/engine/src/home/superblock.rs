@@ -5,11 +5,11 @@ use super::mirror::{BLOCK, STRETCH};
 use super::{Contents, FORMAT, HOME_FILE, SecondLog};
 use crate::backup::Current;
 use crate::catalog::{Partition, Schema};
-use crate::checksum::checksum;
 use crate::hierarchy::Record;
 use crate::log::Measured;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
+use structures::checksum::checksum;
 
 const MAGIC: &[u8; 8] = b"ENTRESOL";
 /// Where the contents begin.

@@ -299,8 +299,8 @@ fn survives_all(prepared: &(u16, Media)) {
 #[test]
 fn a_catalog_that_is_written_over_what_counts_is_found() {
     let prepared = nearly_full();
-    crate::canary::plant(Some(crate::canary::Canary::CatalogInPlace));
+    structures::canary::plant(Some(structures::canary::Canary::CatalogInPlace));
     let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| survives_all(&prepared)));
-    crate::canary::plant(None);
+    structures::canary::plant(None);
     assert!(found.is_err(), "nothing notices it");
 }

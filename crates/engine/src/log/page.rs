@@ -9,8 +9,8 @@
 //! 40 record bytes
 //! ```
 
-use crate::checksum::block_checksum;
 use base::Lsn;
+use structures::checksum::block_checksum;
 
 /// Bytes before a log page's record bytes.
 pub const HEADER_SIZE: usize = 40;

@@ -8,85 +8,15 @@
 //! 16 body (by kind), then each edit: page u64, sequence after the edit u64, change
 //! ```
 
-use crate::page::change::{put_bytes, take_bytes, take_u8, take_u16, take_u32, take_u64};
-use crate::page::{Change, Edit};
-use base::{Lsn, PageId, PartitionId, TransactionId};
-
-/// How an update is taken back. Keys, not positions: the record may have moved to another page since.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Undo<'a> {
-    /// Removes the record (it was inserted).
-    Remove {
-        /// The b-tree.
-        partition: PartitionId,
-        /// The record's key.
-        key: &'a [u8],
-    },
-    /// Inserts the record again (it was deleted). `value` is the stored form, with version pointer and overflow reference.
-    Insert {
-        /// The b-tree.
-        partition: PartitionId,
-        /// The record's key.
-        key: &'a [u8],
-        /// Its stored value.
-        value: &'a [u8],
-    },
-    /// Gives the record its old stored value back.
-    Replace {
-        /// The b-tree.
-        partition: PartitionId,
-        /// The record's key.
-        key: &'a [u8],
-        /// The old stored value.
-        value: &'a [u8],
-    },
-    /// Overwrites a part of the record's stored value.
-    PatchValue {
-        /// The b-tree.
-        partition: PartitionId,
-        /// The record's key.
-        key: &'a [u8],
-        /// Where in the stored value.
-        offset: u16,
-        /// The old bytes.
-        bytes: &'a [u8],
-    },
-    /// Overwrites a part of a page (objects found by number never move).
-    PatchPage {
-        /// The page.
-        page: PageId,
-        /// Where, from the front of the page.
-        offset: u16,
-        /// The old bytes.
-        bytes: &'a [u8],
-    },
-    /// Marks an appended record as erased; positions of others stay.
-    EraseAppended {
-        /// The page.
-        page: PageId,
-        /// The record's slot.
-        slot: u16,
-    },
-    /// Gives a page that was allocated for a long value back to its partition.
-    FreePage {
-        /// The page.
-        page: PageId,
-    },
-}
-
-impl Undo<'_> {
-    /// The stored form.
-    pub fn stored(&self) -> Vec<u8> {
-        let mut stored = Vec::new();
-        encode_undo(self, &mut stored);
-        stored
-    }
-}
+use base::{Lsn, PageId, TransactionId};
+use structures::page::change::{put_bytes, take_bytes, take_u8, take_u16, take_u32, take_u64};
+use structures::page::{Change, Edit};
+use structures::undo::decode_undo;
 
 /// What a record is, apart from its edits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// A transaction's update, with the way back: an [`Undo`] in its stored form.
+    /// A transaction's update, with the way back: an [`Undo`](structures::undo::Undo) in its stored form.
     Update(&'a [u8]),
     /// A change that is never undone: splits, merges, formatting.
     System,
@@ -100,7 +30,7 @@ pub enum Body<'a> {
     Commit {
         /// First pages of the chains.
         chains: &'a [u8],
-        /// The redo of sets, as [`crate::set::Sets::redo`] gives it.
+        /// The redo of sets, as [`structures::set::Sets::redo`] gives it.
         changes: &'a [u8],
     },
     /// The same, of a transaction of whose changes of sets the black/white sweep that goes on has some in its backup: they
@@ -136,75 +66,6 @@ pub enum Body<'a> {
 
 /// The longest record in bytes: a restart, which reads several megabytes together, counts their bytes in 32 bits.
 pub const SIZE_MAX: u64 = u32::MAX as u64 - (64 << 20);
-
-/// Appends the stored form of an undo.
-pub fn encode_undo(undo: &Undo<'_>, out: &mut Vec<u8>) {
-    match *undo {
-        Undo::Remove { partition, key } => {
-            out.push(1);
-            out.extend_from_slice(&partition.0.to_le_bytes());
-            put_bytes(out, key);
-        }
-        Undo::Insert { partition, key, value } => {
-            out.push(2);
-            out.extend_from_slice(&partition.0.to_le_bytes());
-            put_bytes(out, key);
-            put_bytes(out, value);
-        }
-        Undo::Replace { partition, key, value } => {
-            out.push(3);
-            out.extend_from_slice(&partition.0.to_le_bytes());
-            put_bytes(out, key);
-            put_bytes(out, value);
-        }
-        Undo::PatchValue { partition, key, offset, bytes } => {
-            let ([p0, p1], [k0, k1, k2, k3]) = (partition.0.to_le_bytes(), (key.len() as u32).to_le_bytes());
-            out.extend_from_slice(&[4, p0, p1, k0, k1, k2, k3]);
-            out.extend_from_slice(key);
-            let ([o0, o1], [b0, b1, b2, b3]) = (offset.to_le_bytes(), (bytes.len() as u32).to_le_bytes());
-            out.extend_from_slice(&[o0, o1, b0, b1, b2, b3]);
-            out.extend_from_slice(bytes);
-        }
-        Undo::PatchPage { page, offset, bytes } => {
-            out.push(5);
-            out.extend_from_slice(&page.packed().to_le_bytes());
-            out.extend_from_slice(&offset.to_le_bytes());
-            put_bytes(out, bytes);
-        }
-        Undo::EraseAppended { page, slot } => {
-            out.push(6);
-            out.extend_from_slice(&page.packed().to_le_bytes());
-            out.extend_from_slice(&slot.to_le_bytes());
-        }
-        Undo::FreePage { page } => {
-            out.push(7);
-            out.extend_from_slice(&page.packed().to_le_bytes());
-        }
-    }
-}
-
-/// Reads the stored form of an undo from the front of `input` and moves `input` behind it; `None` if it is not one.
-pub fn decode_undo<'a>(input: &mut &'a [u8]) -> Option<Undo<'a>> {
-    let tag = take_u8(input)?;
-    if tag >= 5 {
-        let page = PageId::unpacked(take_u64(input)?);
-        return match tag {
-            5 => Some(Undo::PatchPage { page, offset: take_u16(input)?, bytes: take_bytes(input)? }),
-            6 => Some(Undo::EraseAppended { page, slot: take_u16(input)? }),
-            7 => Some(Undo::FreePage { page }),
-            _ => None,
-        };
-    }
-    let partition = PartitionId(take_u16(input)?);
-    let key = take_bytes(input)?;
-    match tag {
-        1 => Some(Undo::Remove { partition, key }),
-        2 => Some(Undo::Insert { partition, key, value: take_bytes(input)? }),
-        3 => Some(Undo::Replace { partition, key, value: take_bytes(input)? }),
-        4 => Some(Undo::PatchValue { partition, key, offset: take_u16(input)?, bytes: take_bytes(input)? }),
-        _ => None,
-    }
-}
 
 /// Appends the stored form of a record. Each edit comes with its page's sequence number after the edit.
 ///
@@ -357,7 +218,9 @@ impl<'a> Iterator for Edits<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::PageKind;
+    use base::PartitionId;
+    use structures::page::PageKind;
+    use structures::undo::Undo;
 
     #[test]
     fn records_survive_encoding_and_refuse_truncation() {

@@ -5,13 +5,13 @@ use super::read_ahead::{Chunk, ReadAhead, Sources};
 use super::record::Record;
 use super::start::{LogFile, Start};
 use super::{Log, Settings};
-use crate::canary::{self, Canary};
 use crate::{Error, Result};
 use base::Lsn;
 use driver::DeviceId;
 use executor::Executor;
 use std::ops::Range;
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 
 /// How many bytes beyond a missing page are searched for later pages, counted anew from each page that is found. More than
 /// any number of writes in flight leaves incomplete.

@@ -1,15 +1,15 @@
 //! A piece of the log, read together and decoded beside the engine's thread.
 
-use crate::canary::{self, Canary};
 use crate::log::Scan;
 use crate::log::record::{Body, Record};
-use crate::set::{Malformed, Repeat, Sorted};
 use crate::{Error, Result};
 use base::{Lsn, PageId, TransactionId};
 use driver::Fault;
 use executor::{Executor, JoinHandle};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use structures::canary::{self, Canary};
+use structures::set::{Malformed, Repeat, Sorted};
 
 /// A batch ends with the record that makes it so long, in bytes.
 const BATCH_BYTES: usize = 2 << 20;

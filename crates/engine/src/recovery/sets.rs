@@ -15,13 +15,13 @@ use super::batch::{Batch, Decoded, Step};
 use crate::Result;
 use crate::database::Database;
 use crate::log::record::Body;
-use crate::set::{Away, Repeat, SHARES, Stopped};
 use base::PartitionId;
 use executor::{Executor, JoinHandle, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
+use structures::set::{Away, Repeat, SHARES, Stopped};
 
 /// So many pieces of work wait in all lanes together before no more is handed out.
 const WAITING_MAX: usize = 16;

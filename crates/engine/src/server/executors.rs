@@ -7,7 +7,6 @@
 
 use super::Inner;
 use super::requests::Request;
-use crate::procedure::Foresight;
 use crate::transaction::Committing;
 use crate::{Error, Result};
 use base::time::MICROSECOND_NS;
@@ -16,6 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
+use structures::Foresight;
 
 /// After so many transactions the priority executor lets the other servers run: the log has to be written meanwhile.
 const STREAK_MAX: u32 = 16;

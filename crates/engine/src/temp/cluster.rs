@@ -7,9 +7,9 @@
 //! ```
 
 use super::row::{self, HEAD_MAX, Shape};
-use crate::canary::{Canary, is_planted};
-use crate::checksum::block_checksum;
 use driver::Frame;
+use structures::canary::{Canary, is_planted};
+use structures::checksum::block_checksum;
 
 /// Bytes before the rows.
 pub(super) const HEADER: usize = 24;

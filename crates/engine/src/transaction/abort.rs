@@ -2,8 +2,8 @@
 //! committed, whatever its caller does with the error: what was refused is missing from it.
 
 use super::{State, Transaction};
-use crate::canary::{self, Canary};
 use crate::{Database, Error, Result};
+use structures::canary::{self, Canary};
 
 impl Transaction {
     /// Notes that the transaction has to give up because of `cause`, which its caller is told.

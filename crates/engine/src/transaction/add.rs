@@ -1,12 +1,13 @@
 //! Adding to an integer: the action that the log of actions is made for.
 
+use super::Transaction;
 use super::keyed::Keyed;
-use super::{Transaction, key_hash};
-use crate::lock::Mode;
-use crate::set::{Refusal, add_to};
 use crate::{Error, Result};
 use base::PartitionId;
 use std::ops::Range;
+use structures::key_hash;
+use structures::lock::Mode;
+use structures::set::{Refusal, add_to};
 
 impl Transaction {
     /// Adds to the little-endian integer of 1, 2, 4 or 8 bytes that is this part of the value of `key`, modulo its range, and

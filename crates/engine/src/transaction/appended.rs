@@ -2,14 +2,14 @@
 
 use super::Transaction;
 use crate::catalog::{Locking, Organization};
-use crate::lock::{Attempt, Mode, Resource};
-use crate::log::record::Undo;
-use crate::organization::allocator;
-use crate::organization::append::{self, End, LIVE, Places, Position};
-use crate::page::{Change, Edit, PageKind, Pages, header, slotted};
 use crate::version::Viewing;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
+use structures::lock::{Attempt, Mode, Resource};
+use structures::organization::allocator;
+use structures::organization::append::{self, End, LIVE, Places, Position};
+use structures::page::{Change, Edit, PageKind, Pages, header, slotted};
+use structures::undo::Undo;
 
 impl Transaction {
     /// Adds a record at the end of the partition and says where it is.

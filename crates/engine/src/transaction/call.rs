@@ -10,8 +10,8 @@
 //! has scanned a set without locks. Its changes of sets are logged as actions, which are repeated at their place in that order.
 //! So a procedure that is run again finds the changes of both kinds.
 
-use crate::page::change::{put_bytes, take_bytes, take_u64};
 use std::cell::Cell;
+use structures::page::change::{put_bytes, take_bytes, take_u64};
 
 /// The call that a transaction is.
 #[derive(Debug, Default)]

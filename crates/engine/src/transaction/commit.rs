@@ -5,17 +5,17 @@
 //! record, or, if it only reads, waits until this one is durable.
 
 use super::{Active, Isolation, State, Transaction, stall};
-use crate::canary::{self, Canary};
 use crate::database::Database;
 use crate::log::record::Body;
-use crate::page::Edit;
-use crate::set::Sets;
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::{Instant, Lsn, PageId};
 use driver::Work;
 use std::future::Future;
 use std::pin::Pin;
+use structures::canary::{self, Canary};
+use structures::page::Edit;
+use structures::set::Sets;
 
 impl Transaction {
     /// Commits. When this returns, the updates survive whatever happens (unless the log's settings do without durability).
@@ -374,7 +374,7 @@ impl Database {
         let (next, edits) = {
             let pool = self.0.buffer.pool().borrow();
             let next = super::long_value::next(&*pool, page)?;
-            (next, crate::organization::allocator::free(&*pool, page)?)
+            (next, structures::organization::allocator::free(&*pool, page)?)
         };
         let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
         self.log_and_apply(id, &Body::ChainStep { chain, next }, &edits);

@@ -1,21 +1,22 @@
 //! Range reads of b-trees, both ways. A cursor reads one leaf's share at a time and locks what it shows, and the gaps
 //! between, so that a repeated read shows the same.
 
+use super::Transaction;
 use super::long_value::{self, Stored};
-use super::{Transaction, key_hash};
-use crate::canary::{self, Canary};
 use crate::database::Database;
-use crate::lock::{Attempt, Mode, Resource};
-use crate::log::record::Undo;
-use crate::organization::b_tree;
-use crate::page::{Pages, slotted};
-use crate::undo::UndoList;
 use crate::version::{Past, Viewing};
 use crate::{Error, Need, Result};
 use base::{PartitionId, TransactionId};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::rc::Rc;
+use structures::canary::{self, Canary};
+use structures::key_hash;
+use structures::lock::{Attempt, Mode, Resource};
+use structures::organization::b_tree;
+use structures::page::{Pages, slotted};
+use structures::undo::Undo;
+use structures::undo::UndoList;
 
 /// Which way a cursor goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,14 @@
 //! Typed records: reading and changing single fields (System M, section 2.6). The caller always gets copies.
 
-use super::{Transaction, key_hash};
+use super::Transaction;
 use crate::catalog::{Partition, Schema};
 use crate::database::Database;
-use crate::set::{FieldError, FieldType, FieldValue, Refusal, Sets};
 use crate::{Error, Result};
 use base::PartitionId;
 use std::ops::Range;
 use std::rc::Rc;
+use structures::key_hash;
+use structures::set::{FieldError, FieldType, FieldValue, Refusal, Sets};
 
 /// The sum of a stored integer and an amount, in the stored form; `None` beyond its range.
 fn sum(kind: FieldType, bytes: &[u8], amount: i64) -> Option<FieldValue<'static>> {

@@ -1,12 +1,13 @@
 //! Keeping phantoms out of ranges: locks on the gaps between records (next-key locking after Mohan, ARIES/KVL, VLDB 1990). An
 //! insert passes the gap that it falls into, a delete holds both gaps that it joins, a range read holds the gaps it has seen.
 
-use super::{Transaction, key_hash};
+use super::Transaction;
 use crate::database::Database;
-use crate::lock::{Attempt, Mode, Resource};
-use crate::organization::b_tree;
 use crate::{Need, Result};
 use base::PartitionId;
+use structures::key_hash;
+use structures::lock::{Attempt, Mode, Resource};
+use structures::organization::b_tree;
 
 impl Transaction {
     /// Lets an insert of `key` pass the gap that it falls into, or says what blocks it. If the transaction holds the gap,

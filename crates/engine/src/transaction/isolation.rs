@@ -7,14 +7,14 @@
 //! beside it sees it as a writer like any other, because its changes lock and pass gaps as all do.
 
 use super::Transaction;
-use crate::canary::{self, Canary};
 use crate::catalog::Locking;
 use crate::database::Database;
-use crate::lock::{Mode, Resource};
 use crate::version::{Pace, View, Viewing};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
 use std::rc::Rc;
+use structures::canary::{self, Canary};
+use structures::lock::{Mode, Resource};
 
 /// What a transaction sees of others (Berenson, Bernstein, Gray, Melton, O'Neil and O'Neil: A Critique of ANSI SQL Isolation
 /// Levels, SIGMOD 1995; Adya, Liskov and O'Neil, ICDE 2000).

@@ -5,11 +5,11 @@
 //! commit makes sure that its record leaves the room for others' rollbacks.
 
 use super::{State, Transaction};
-use crate::canary::{self, Canary};
 use crate::checkpoint::Relief;
 use crate::log::record;
 use crate::statistics::add;
 use crate::{Database, Error, Need, Result};
+use structures::canary::{self, Canary};
 
 /// More than a commit record takes beside its lists.
 const COMMIT_SIZE: u64 = 64;

@@ -6,12 +6,12 @@
 //! ```
 
 use super::{Chain, Transaction};
-use crate::log::record::Undo;
-use crate::organization::allocator;
-use crate::organization::b_tree::{self, overflow};
-use crate::page::{Edit, Pages};
-use crate::{Database, Error, Need, Result};
+use crate::{Database, Error, Result};
 use base::{PageId, PartitionId};
+use structures::organization::allocator;
+use structures::organization::b_tree::{self, overflow};
+use structures::page::{Edit, Pages};
+use structures::undo::Undo;
 
 /// The size of the version word in bytes.
 pub const VERSION_SIZE: usize = 8;
@@ -62,11 +62,11 @@ fn store_elsewhere(length: usize, first: u32, out: &mut Vec<u8>) {
 }
 
 /// The page behind `page` in its chain; 0 at the end.
-pub fn next(pages: &impl Pages, page: PageId) -> Result<u32, Need> {
+pub fn next(pages: &impl Pages, page: PageId) -> Result<u32, structures::Need> {
     Ok(part(pages, page)?.0)
 }
 
-fn part(pages: &impl Pages, page: PageId) -> Result<(u32, &[u8]), Need> {
+fn part(pages: &impl Pages, page: PageId) -> Result<(u32, &[u8]), structures::Need> {
     overflow::read(pages.page(page)?).map_err(|detail: String| allocator::damaged(page, &detail))
 }
 

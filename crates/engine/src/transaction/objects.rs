@@ -2,12 +2,12 @@
 
 use super::Transaction;
 use crate::catalog::{Locking, Organization};
-use crate::lock::{Mode, Resource};
-use crate::log::record::Undo;
-use crate::organization::direct::{self, Place};
-use crate::page::{Change, Edit, Pages};
 use crate::{Error, Result};
 use base::PartitionId;
+use structures::lock::{Mode, Resource};
+use structures::organization::direct::{self, Place};
+use structures::page::{Change, Edit, Pages};
+use structures::undo::Undo;
 
 impl Transaction {
     /// Shows object `number` to `look`.

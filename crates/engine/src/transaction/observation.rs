@@ -1,8 +1,8 @@
 //! Telling an observer what transactions reference: for traces.
 
 use super::Transaction;
-use crate::organization::b_tree;
 use base::{PageId, PartitionId};
+use structures::organization::b_tree;
 
 impl Transaction {
     /// Tells the observer, if there is one, of a reference to the record in this slot of a page.

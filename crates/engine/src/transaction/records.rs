@@ -2,19 +2,20 @@
 //!
 //! Locks are named by key, so they are taken before the tree is searched. Phantoms are kept out in `gaps.rs`.
 
+use super::Transaction;
 use super::keyed::Keyed;
 use super::long_value::{self, Stored, VERSION_SIZE};
-use super::{Transaction, key_hash};
-use crate::canary::{self, Canary};
 use crate::database::Database;
-use crate::difference::difference;
-use crate::lock::{Mode, Outcome, Resource};
-use crate::log::record::Undo;
-use crate::organization::b_tree;
-use crate::page::{Change, Edit, Pages, slotted};
-use crate::procedure::Foresight;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
+use structures::Foresight;
+use structures::canary::{self, Canary};
+use structures::difference::difference;
+use structures::key_hash;
+use structures::lock::{Mode, Outcome, Resource};
+use structures::organization::b_tree;
+use structures::page::{Change, Edit, Pages, slotted};
+use structures::undo::Undo;
 
 /// What a look into a leaf found.
 enum Found {
@@ -581,6 +582,6 @@ impl Database {
 }
 
 /// Asks for the pages of a plan that are not in the buffer: new ones.
-fn bring_pages(pages: &impl Pages, plan: &[crate::page::OwnedEdit]) -> Result<(), Need> {
+fn bring_pages(pages: &impl Pages, plan: &[structures::page::OwnedEdit]) -> Result<(), structures::Need> {
     plan.iter().try_for_each(|edit| pages.page(edit.page).map(|_| ()))
 }

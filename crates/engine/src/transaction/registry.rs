@@ -2,13 +2,13 @@
 
 use super::{Active, State};
 use crate::Error;
-use crate::lock::Owner;
-use crate::undo::UndoList;
 use base::{Lsn, TransactionId};
 use executor::TaskId;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use structures::lock::Owner;
+use structures::undo::UndoList;
 
 struct Slot {
     /// From where a scan of the log finds all its records; `Lsn::MAX` while it has none.

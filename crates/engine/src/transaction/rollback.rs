@@ -2,17 +2,18 @@
 //! itself. A restart goes on where a rollback was cut off, because each compensation says how many updates are left.
 
 use super::{Active, Savepoint, State, Transaction, long_value};
-use crate::canary::{self, Canary};
 use crate::database::Database;
-use crate::log::record::{Body, Undo};
-use crate::organization::{allocator, append, b_tree};
-use crate::page::{Change, Edit, OwnedEdit, Pages, slotted};
+use crate::log::record::Body;
 use crate::statistics::add;
-use crate::undo::UndoList;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
 use driver::Work;
 use executor::JoinHandle;
+use structures::canary::{self, Canary};
+use structures::organization::{allocator, append, b_tree};
+use structures::page::{Change, Edit, OwnedEdit, Pages, slotted};
+use structures::undo::Undo;
+use structures::undo::UndoList;
 
 impl Transaction {
     /// Takes everything back and ends the transaction. When this returns, what it has read of others is durable, so that the
@@ -198,7 +199,7 @@ impl Database {
     }
 
     fn plan_free(&self, page: PageId) -> Result<Vec<OwnedEdit>, Need> {
-        allocator::free(&*self.0.buffer.pool().borrow(), page)
+        Ok(allocator::free(&*self.0.buffer.pool().borrow(), page)?)
     }
 
     /// The place of a record that the transaction's locks have kept where it is.

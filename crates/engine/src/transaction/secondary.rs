@@ -5,16 +5,17 @@
 //! read holds the gaps it has seen and the records of the entries that bound them. A change of a record is a removal of its
 //! old entries and an addition of its new ones. All locks that it needs are taken before it is made, in the step that makes it.
 
+use super::Transaction;
 use super::records::Passage;
-use super::{Transaction, key_hash};
 use crate::Result;
 use crate::catalog::{Locking, Partition};
-use crate::lock::{Attempt, LockTable, Mode, Resource};
-use crate::set::{FieldValue, Refusal, Sets};
 use crate::version::{Rest, Viewing};
 use base::PartitionId;
 use std::ops::Bound;
 use std::rc::Rc;
+use structures::key_hash;
+use structures::lock::{Attempt, LockTable, Mode, Resource};
+use structures::set::{FieldValue, Refusal, Sets};
 
 /// An entry of a secondary index: a secondary key, and the key of a record that has it.
 type Entry = (Vec<u8>, Vec<u8>);
@@ -76,7 +77,7 @@ impl Span {
     ) -> Result<Span> {
         let schema = found.typed()?;
         let fields = schema.secondaries.get(secondary).map(|index| index.fields.as_slice());
-        let unknown = || crate::set::FieldError::NoSecondary(format!("number {secondary}"));
+        let unknown = || structures::set::FieldError::NoSecondary(format!("number {secondary}"));
         let fields = fields.ok_or_else(unknown).map_err(|error| found.field_error(error))?;
         let bytes = |values: &[FieldValue<'_>]| -> Result<Vec<u8>> {
             let mut bound = Vec::new();
@@ -414,7 +415,12 @@ impl Transaction {
 }
 
 /// Asks for a lock that must be had at once.
-fn request(locks: &mut LockTable, owner: crate::lock::Owner, resource: Resource, mode: Mode) -> Result<(), Blocked> {
+fn request(
+    locks: &mut LockTable,
+    owner: structures::lock::Owner,
+    resource: Resource,
+    mode: Mode,
+) -> Result<(), Blocked> {
     match locks.try_request(owner, resource, mode) {
         Attempt::Denied => Err((resource, mode)),
         Attempt::Granted => Ok(()),

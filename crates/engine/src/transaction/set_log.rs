@@ -3,8 +3,8 @@
 use super::State;
 use crate::database::{Database, Painting};
 use crate::log::record::Body;
-use crate::set::Sets;
 use base::Lsn;
+use structures::set::Sets;
 
 impl Database {
     /// Appends the commit record of a transaction and returns its LSN. `chains` are as in [`Body::Commit`].

@@ -1,13 +1,14 @@
 //! Records of memory-resident sets. Locks are taken as for any other record; then a set does what it is asked in one
 //! synchronous step, or says what it lacks.
 
-use super::{Transaction, key_hash};
+use super::Transaction;
 use crate::database::Database;
-use crate::lock::{Mode, Owner, Resource};
-use crate::set::{Refusal, Sets};
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::PartitionId;
+use structures::key_hash;
+use structures::lock::{Mode, Owner, Resource};
+use structures::set::{Refusal, Sets};
 
 impl Transaction {
     /// Shows the value of `key`, whose lock is held, to `look`.

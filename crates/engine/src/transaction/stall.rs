@@ -5,9 +5,9 @@
 use super::Active;
 use crate::Error;
 use crate::database::Database;
-use crate::lock::Owner;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use std::rc::Rc;
+use structures::lock::Owner;
 
 /// How long a rollback that fails rests before it is tried again, in nanoseconds: twice as long each time.
 pub(super) const REST_NS_MIN: u64 = 100 * MILLISECOND_NS;

@@ -8,8 +8,8 @@
 //! ```
 
 use super::part::Part;
-use crate::lock::Owner;
 use base::{Lsn, PartitionId};
+use structures::lock::Owner;
 
 /// Bytes before the key.
 pub(super) const HEAD: usize = 32;

@@ -3,8 +3,8 @@
 use super::chain::{self, Before, Link, Target, Version};
 use super::own::{Own, Private};
 use super::{Ghost, Versions};
-use crate::lock::Owner;
 use base::{Instant, Lsn};
+use structures::lock::Owner;
 
 /// Whether a version says no more than what can stand in the link to it.
 fn is_addition(version: &Version<'_>, below: Link) -> bool {

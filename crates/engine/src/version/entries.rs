@@ -7,12 +7,12 @@
 use super::{Ghost, Past, View};
 use crate::Result;
 use crate::database::Database;
-use crate::lock::Resource;
-use crate::set::Refusal;
-use crate::transaction::key_hash;
 use base::PartitionId;
 use std::collections::BTreeSet;
 use std::ops::Bound;
+use structures::key_hash;
+use structures::lock::Resource;
+use structures::set::Refusal;
 
 /// Entries, or ghosts, that a step looks at.
 const STEP_ENTRIES: usize = 128;

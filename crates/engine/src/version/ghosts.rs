@@ -1,10 +1,10 @@
 //! Records that no scan of the present finds any more, and a scan of the past has to.
 
-use crate::set::visit_position;
-use crate::transaction::key_hash;
 use base::PartitionId;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use structures::key_hash;
+use structures::set::visit_position;
 
 /// What led a scan to a record before a change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,10 +11,10 @@
 //! ```
 
 use super::chain::{Link, Target};
-use crate::hash_index::{Addressing, LINK, Split, lowest, which};
-use crate::lines::{LINE_BYTES, Lines};
-use crate::lock::Resource;
 use base::PartitionId;
+use structures::hash_index::{Addressing, LINK, Split, lowest, which};
+use structures::lines::{LINE_BYTES, Lines};
+use structures::lock::Resource;
 
 const NUMBERS: usize = 0;
 const PLACES: usize = 1;

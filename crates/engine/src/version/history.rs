@@ -4,11 +4,11 @@
 use super::chain;
 use super::ghosts::Ghost;
 use super::spares::Spares;
-use crate::checksum::checksum;
 use crate::temp;
 use base::{Instant, Lsn};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
+use structures::checksum::checksum;
 
 /// Where an extent's versions are.
 enum Place {

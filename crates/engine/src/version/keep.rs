@@ -5,14 +5,15 @@ use super::part::Part;
 use super::{Change, Ghost};
 use crate::Database;
 use crate::catalog::{Locking, Organization};
-use crate::lock::{Owner, Resource};
-use crate::log::record::Undo;
-use crate::organization::append::{self, Position};
-use crate::page::{self, Edit, slotted};
-use crate::set::SetVersion;
-use crate::transaction::{Isolation, State, key_hash, store_here};
-use crate::undo::UndoList;
+use crate::transaction::{Isolation, State, store_here};
 use base::{Lsn, PageId, PartitionId};
+use structures::key_hash;
+use structures::lock::{Owner, Resource};
+use structures::organization::append::{self, Position};
+use structures::page::{self, Edit, slotted};
+use structures::set::SetVersion;
+use structures::undo::Undo;
+use structures::undo::UndoList;
 
 /// What a record was before a change.
 pub(super) struct Image<'a> {

@@ -3,7 +3,7 @@
 use super::chain;
 use super::ghosts::Ghost;
 use super::part::Part;
-use crate::lock::{Owner, Resource};
+use structures::lock::{Owner, Resource};
 
 /// Which of a transaction's changes a version precedes, so that a rollback to a savepoint drops it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

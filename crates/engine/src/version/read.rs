@@ -4,16 +4,17 @@ use super::chain::{Link, Version};
 use super::{Pace, View};
 use crate::Result;
 use crate::database::Database;
-use crate::lock::Resource;
-use crate::organization::append::{self, LIVE, Position};
-use crate::organization::b_tree;
-use crate::organization::direct::Place;
-use crate::page::{Pages, slotted};
-use crate::set::Refusal;
-use crate::transaction::{Stored, key_hash, read_stored};
+use crate::transaction::{Stored, read_stored};
 use base::{Lsn, PageId, PartitionId};
 use std::fmt;
 use std::ops::Bound;
+use structures::key_hash;
+use structures::lock::Resource;
+use structures::organization::append::{self, LIVE, Position};
+use structures::organization::b_tree;
+use structures::organization::direct::Place;
+use structures::page::{Pages, slotted};
+use structures::set::Refusal;
 
 /// A record on its way back to what a view sees.
 #[derive(Clone, Debug)]

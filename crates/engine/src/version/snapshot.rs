@@ -1,12 +1,12 @@
 //! Reading the database as it was at one moment.
 
 use crate::database::Database;
-use crate::organization::append::Position;
-use crate::set::FieldValue;
 use crate::transaction::{Cursor, Direction, Transaction};
 use crate::{Error, Result};
 use base::{Instant, Lsn, PartitionId};
 use std::ops::Bound;
+use structures::organization::append::Position;
+use structures::set::FieldValue;
 
 /// The database as it was at one moment: all that was committed by then, and nothing else. Reading it takes no locks, waits
 /// for nobody and keeps nobody waiting; as long as it is held, versions of what is changed are kept for it

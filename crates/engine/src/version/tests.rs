@@ -1,7 +1,6 @@
 //! Readers of the past against a model that keeps every committed state.
 
 use crate::catalog::{Locking, Organization};
-use crate::set::SEGMENT_SIZES;
 use crate::{Database, Direction, Error, Isolation, PartitionSpec, Result, Savepoint, Settings, Snapshot, Transaction};
 use base::time::SECOND_NS;
 use base::{Lsn, PartitionId, Random};
@@ -11,6 +10,7 @@ use std::future::{Future, poll_fn};
 use std::ops::Bound;
 use std::pin::pin;
 use std::task::Poll;
+use structures::set::SEGMENT_SIZES;
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
 mod lazy;

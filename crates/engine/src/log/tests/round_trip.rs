@@ -1,8 +1,9 @@
 use super::*;
-use crate::log::record::{Record, Undo};
-use crate::page::Change;
+use crate::log::record::Record;
 use base::{PageId, PartitionId};
 use proptest::prelude::*;
+use structures::page::Change;
+use structures::undo::Undo;
 
 fn sizes() -> impl Strategy<Value = Vec<usize>> {
     let size = prop_oneof![8 => 16_usize..200, 3 => 200_usize..6_000, 1 => 6_000_usize..300 * 1024];

@@ -1,7 +1,6 @@
 //! Ranges of the past against every record of the past.
 
 use crate::catalog::{Locking, Organization};
-use crate::set::{FieldType, FieldValue, RecordType, SEGMENT_SIZES};
 use crate::version::tests::{on_a_machine, unless_blocked};
 use crate::version::{self, Past};
 use crate::{Database, Error, Isolation, PartitionSpec, Result, Savepoint, Settings, Snapshot, Transaction};
@@ -9,6 +8,7 @@ use base::{PartitionId, Random};
 use executor::Executor;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use structures::set::{FieldType, FieldValue, RecordType, SEGMENT_SIZES};
 
 /// A record: a group, a weight, a name.
 type Thing = (u32, i64, String);
@@ -251,8 +251,8 @@ fn a_range_of_the_past_looks_at_what_it_shows_and_at_what_has_changed() {
             tx.delete(set, &772_u32.to_be_bytes()).await
         };
         database.transaction(change).await?;
-        let view = version::View { at: snapshot.moment(), owner: crate::lock::Owner(u32::MAX) };
-        let part = crate::set::RecordType::encode_bound;
+        let view = version::View { at: snapshot.moment(), owner: structures::lock::Owner(u32::MAX) };
+        let part = structures::set::RecordType::encode_bound;
         let mut bound = Vec::new();
         part(&record(), &[0], &[FieldValue::U32(77)], &mut bound).expect("suits");
         let rest = super::Rest { last: None, from: bound.clone(), to: Some([bound, vec![255]].concat()) };

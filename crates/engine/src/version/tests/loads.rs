@@ -1,8 +1,8 @@
 //! Partitions that are created or bulk-loaded beside readers of earlier moments, against every committed state.
 
 use super::*;
-use crate::set::{FieldType, FieldValue, RecordType};
 use crate::version::Settings as UndoSettings;
+use structures::set::{FieldType, FieldValue, RecordType};
 
 /// A record of the model: its partition, its key, and a number that its value is made of.
 type Numbers = BTreeMap<(usize, u8), u32>;

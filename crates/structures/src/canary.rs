@@ -1,0 +1,95 @@
+//! Planted bugs, by which torture shows that it would find such: compiled only with the feature `canary`, planted only by a
+//! test, for its own thread.
+
+/// A bug that can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// Commits are acknowledged while their log write is still under way.
+    CommitBeforeSync,
+    /// A restart does not take back what was not committed.
+    SkippedUndo,
+    /// Pages that a power cut may tear are written in place without a copy.
+    NoDoubleWrite,
+    /// A tier's slot may be reused before the write of its page to the page's own device has ended.
+    EarlyReuse,
+    /// The home file names a copy of the sets' backup that is not durable yet.
+    UnsyncedBackup,
+    /// A restart repeats values and actions twice.
+    RepeatedAction,
+    /// A restart repeats actions and procedures that its backup holds already.
+    IgnoredInclusion,
+    /// A restart leaves procedures out.
+    SkippedCall,
+    /// A range read locks its records and not the gaps between them.
+    UnlockedGap,
+    /// A record is read by its key without a lock.
+    UnlockedRead,
+    /// A transaction at snapshot level changes what others have changed since its moment.
+    LostUpdate,
+    /// A transaction at snapshot level changes records although nobody knows any more whether they were changed since its
+    /// moment, because versions were given up.
+    UncheckedHorizon,
+    /// A cursor shows what it had read before its own transaction changed it.
+    StaleCursor,
+    /// A transaction that rolls back is over, and its error told, before what it has read is durable.
+    EarlyRefusal,
+    /// A deadlock's victim, or one that a conflict refuses, may go on and commit.
+    RevivedVictim,
+    /// A snapshot shows what is committed at each read.
+    MovingSnapshot,
+    /// A restart reads the second copy of a log on two devices alone.
+    OneCopyRead,
+    /// A restart takes that of two log devices which was lost for the one that was kept.
+    LostCopyRead,
+    /// Checkpoints give up log that dirty pages and active transactions need.
+    EarlyTruncation,
+    /// After a failed sync of pages another one is tried, and believed.
+    SyncTriedAgain,
+    /// A restart reads from the system's cache what a sync of an earlier life has failed to write and marked clean there.
+    TrustedCache,
+    /// A page is used although a sync of its file has failed while it was being read.
+    LateRead,
+    /// Clusters of temporary space are taken as they are read.
+    UnverifiedCluster,
+    /// Commits log whatever they have to log, room or not.
+    UnadmittedCommit,
+    /// A bulk load of a set that fails leaves in memory what it has brought.
+    HalfLoad,
+    /// A rollback that fails is tried no more, and nobody who waits for it learns of that.
+    AbandonedRollback,
+    /// A restart gives up where a sector cannot be read, though others have what it held or nobody needs it.
+    NoSalvage,
+    /// A page that should be in its file and is not there is taken for one that was never written.
+    MissingPageNew,
+    /// A number of a partition that never came to be is given to the next one.
+    ReusedNumber,
+    /// A partition is dropped while transactions use it.
+    HastyDrop,
+    /// The catalog is written anew over what the superblock names.
+    CatalogInPlace,
+    /// A restart takes any sound image of a segment, also one that a later sweep has replaced.
+    OlderImage,
+}
+
+#[cfg(feature = "canary")]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Canary>> = const { std::cell::Cell::new(None) };
+}
+
+/// Plants a bug in every database of this thread, or with `None` takes it out again.
+#[cfg(feature = "canary")]
+pub fn plant(canary: Option<Canary>) {
+    PLANTED.set(canary);
+}
+
+/// Whether this bug is planted in this thread.
+#[cfg(feature = "canary")]
+pub fn is_planted(canary: Canary) -> bool {
+    PLANTED.get() == Some(canary)
+}
+
+#[cfg(not(feature = "canary"))]
+/// Whether this bug is planted in this thread: never in this build.
+pub const fn is_planted(_: Canary) -> bool {
+    false
+}

@@ -1,0 +1,26 @@
+//! The engine's data structures: bytes on pages, the organizations of records in them, memory-resident sets, the lock table,
+//! replacement.
+//!
+//! All of it is plain synchronous code. Nothing here can wait: a function that lacks a page or room says so ([`Need`]), its
+//! caller brings that and calls again. So an invariant that holds before a call and after it holds whenever anybody looks.
+
+pub mod canary;
+pub mod checksum;
+pub mod difference;
+pub mod hash_index;
+pub mod key_hash;
+pub mod lines;
+pub mod lock;
+pub mod need;
+pub mod organization;
+pub mod page;
+pub mod page_table;
+pub mod prefetch;
+pub mod replacement;
+pub mod set;
+pub mod undo;
+
+pub use key_hash::key_hash;
+pub use need::{Error, Need};
+pub use page_table::PageTable;
+pub use prefetch::Foresight;
