@@ -221,6 +221,20 @@ fn the_header_of_a_tier_has_a_copy() {
 }
 
 #[test]
+fn a_flipped_bit_of_a_tiers_header_is_healed_by_its_copy() {
+    let settings = Settings { hierarchy: tiers(), ..settings() };
+    for file in ["cache.tier", "write-buffer.tier", "log-buffer.tier"] {
+        let media = Media::new();
+        crashed(&media, settings.clone(), true);
+        let length = media.length("disk", file).expect("it exists");
+        for at in [9, 30, length - 4096 + 17, 2] {
+            media.flip_bit("disk", file, at, 3).expect("it exists");
+            assert_opens(&media, &settings, file);
+        }
+    }
+}
+
+#[test]
 fn pages_of_the_log_and_of_its_write_buffer_stand_in_for_each_other_where_that_is_certain() {
     let settings = Settings { hierarchy: tiers(), ..settings() };
     let media = Media::new();

@@ -150,22 +150,31 @@ pub async fn read_header(
         match completion.result {
             Ok(_) => {
                 let buffer = completion.buffer.expect("a read gives its buffer back");
-                if buffer[..expected.len()] != expected[..] {
+                let header = &buffer[..expected.len()];
+                if header != &expected[..] && is_sound(header) {
                     return other();
                 }
-                if offset > 0 {
-                    // If that fails, this one serves as before.
-                    let op = Op::Write { file, offset: 0, length, buffer, durable: true, access };
-                    let _tried = executor.perform(op).await;
+                if header == &expected[..] {
+                    if offset > 0 {
+                        // If that fails, this one serves as before.
+                        let op = Op::Write { file, offset: 0, length, buffer, durable: true, access };
+                        let _tried = executor.perform(op).await;
+                    }
+                    return Ok(Ok(()));
                 }
-                return Ok(Ok(()));
             }
             Err(found) if found.kind == FaultKind::Device => _ = fault.get_or_insert(found),
             Err(found) => return Err(Error::Input(found)),
         }
     }
-    let fault = fault.map_or_else(String::new, |fault| fault.to_string());
-    Ok(Err(format!("the header of its file '{name}' cannot be read: {fault}")))
+    let detail = fault.map_or("is damaged".to_owned(), |fault| format!("cannot be read: {fault}"));
+    Ok(Err(format!("the header of its file '{name}' {detail}")))
+}
+
+/// Whether this is some tier's header.
+fn is_sound(header: &[u8]) -> bool {
+    let (bytes, sum) = header.split_at(header.len() - 4);
+    bytes.starts_with(MAGIC) && sum == checksum(bytes).to_le_bytes()
 }
 
 fn frame(executor: &Executor) -> Result<Frame> {
