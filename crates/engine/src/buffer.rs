@@ -10,6 +10,7 @@ mod double_write;
 mod file;
 mod fresh;
 mod loading;
+mod overwriting;
 mod pins;
 mod pool;
 mod syncs;
@@ -19,6 +20,7 @@ mod write_back;
 
 pub use double_write::DoubleWrite;
 pub use file::DataFile;
+pub use fresh::LOADED;
 pub use pins::Pins;
 pub use pool::{Pool, Presence};
 
@@ -318,6 +320,10 @@ impl Buffer {
         let file = self.find_file(id.partition)?;
         if let Some(error) = file.failure() {
             return Err(error);
+        }
+        if file.overwriting.includes(id.number) {
+            file.overwriting.end(&self.executor).await;
+            return Ok(false);
         }
         if let Some(tier) = self.tier_of(id) {
             let access = self.tiers().expect("a tier has the page").file(tier).access(&self.executor).await;

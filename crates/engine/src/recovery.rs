@@ -9,7 +9,7 @@
 mod batch;
 mod sets;
 
-use crate::buffer::{Buffer, Pins, Presence};
+use crate::buffer::{Buffer, LOADED, Pins, Presence};
 use crate::database::Database;
 use crate::log::Scan;
 use crate::log::record::{Body, Record};
@@ -93,8 +93,9 @@ async fn redo_pages(database: &Database, decoded: &Decoded) -> Result<()> {
                 while let Err(need) = redo_edit(buffer, sequence, &edit, start, end) {
                     let mut pins = Pins::new(buffer);
                     match buffer.satisfy(need, &mut pins).await {
-                        // The log has all that ever happened to this page.
-                        Err(error) if sequence == 1 && error.is_unreadable() => buffer.make_anew(edit.page).await?,
+                        Err(error) if begins_page(sequence, &edit) && error.is_unreadable() => {
+                            buffer.make_anew(edit.page).await?;
+                        }
                         brought => drop(brought?),
                     }
                 }
@@ -112,12 +113,19 @@ fn redo_edit(buffer: &Rc<Buffer>, sequence: u64, edit: &Edit<'_>, start: Lsn, en
     if present >= sequence {
         return Ok(());
     }
-    if present + 1 != sequence {
+    if present == 0 && begins_page(sequence, edit) {
+        pool.renumber(frame, sequence - 1);
+    } else if present + 1 != sequence {
         let detail = format!("it has seen {present} changes, the log goes on with change {sequence}");
         return Err(Need::Fail(buffer.file(edit.page.partition).damaged(edit.page, detail)));
     }
     pool.edit(frame, &edit.change, start, end);
     Ok(())
+}
+
+/// Whether nothing of what was on the page before the edit is needed: it was never logged.
+fn begins_page(sequence: u64, edit: &Edit<'_>) -> bool {
+    sequence == 1 || sequence == LOADED + 1 && edit.change.is_format()
 }
 
 impl Database {

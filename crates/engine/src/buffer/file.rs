@@ -1,12 +1,14 @@
 //! A partition's file: where its pages lie, how much room it has, what is known to have been written.
 
+use super::overwriting::Overwriting;
 use super::syncs::Syncs;
 use crate::hierarchy::Placement;
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
 use driver::{Access, DeviceId, DeviceTraits, FileId, Op, Work};
 use executor::{Executor, Turn};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use structures::page::{PageKind, header};
 
@@ -35,6 +37,10 @@ pub struct DataFile {
     pub cache_hits: Cell<u64>,
     placement: Cell<Placement>,
     syncs: Rc<Syncs>,
+    /// Pages that were written once and are blank.
+    lost: RefCell<BTreeSet<u32>>,
+    /// What a bulk load writes.
+    pub(super) overwriting: Overwriting,
     /// Whether its partition was dropped.
     is_dropped: Cell<bool>,
 }
@@ -76,6 +82,8 @@ impl DataFile {
             placement: Cell::new(Placement::default()),
             // A program that was killed may have left pages that can be read and are not durable.
             syncs: Syncs::after(u64::from(pages > 0)),
+            lost: RefCell::default(),
+            overwriting: Overwriting::default(),
             is_dropped: Cell::new(false),
         })
     }
@@ -113,6 +121,16 @@ impl DataFile {
     /// Whether its pages are there from its creation on, and count as empty before they are written.
     pub fn is_direct(&self) -> bool {
         self.fresh_kind == PageKind::Direct
+    }
+
+    /// Notes that a page was written once, for a copy of it has been found, and is blank.
+    pub fn note_lost(&self, page: PageId) {
+        self.lost.borrow_mut().insert(page.number);
+    }
+
+    /// Whether a page is known to have been there once, and is blank.
+    pub fn is_lost(&self, page: PageId) -> bool {
+        self.lost.borrow().contains(&page.number)
     }
 
     /// The error of a page that was there once: the file was cut off, or the page was taken out of it.

@@ -8,6 +8,10 @@ use driver::Frame;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::organization::allocator;
+use structures::page::header;
+
+/// The sequence number of pages that a bulk load has written, past the log. One that has failed leaves some beyond those in use.
+pub const LOADED: u64 = 1;
 
 impl Buffer {
     /// Whether a page that its file does not hold may be one that was never written; `None` if page 0 would have to be read for
@@ -19,7 +23,7 @@ impl Buffer {
             return Some(true);
         }
         if file.is_direct() {
-            return Some(id.number < file.capacity());
+            return Some(id.number < file.capacity() && !file.is_lost(id));
         }
         self.is_known_unused(id, file)
     }
@@ -75,6 +79,10 @@ impl Buffer {
             let outcome = match known {
                 Ok(true) => {
                     file.format(&mut bytes, id);
+                    if this.log.get().is_some() && !file.is_direct() {
+                        // Should what a load has left be read by a restart, what is logged from now on comes after it.
+                        header::set_sequence(&mut bytes, LOADED);
+                    }
                     Ok(())
                 }
                 Ok(false) => Err(error.unwrap_or_else(|| file.missing(id))),

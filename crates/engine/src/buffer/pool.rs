@@ -334,18 +334,34 @@ impl Pool {
                 is_done = false;
                 continue;
             }
-            self.dirty -= usize::from(std::mem::take(&mut slot.dirty));
-            slot.state = State::Free;
-            self.table.remove(slot.page);
-            if frame < self.replaceable {
-                self.replacement.remove(frame);
-            }
-            self.free_list(frame).push(frame);
+            self.empty(frame);
         }
         if is_done {
             self.table.forget(partition);
         }
         is_done
+    }
+
+    /// Empties the frame of a page, if it is here and its bytes are not the device's any more. Whether it is not here then.
+    pub fn discard_page(&mut self, id: PageId) -> bool {
+        let Some(frame) = self.table.get(id) else { return true };
+        let slot = &self.slots[frame as usize];
+        let is_free = slot.state == State::Resident && slot.pins == 0 && !slot.writing;
+        if is_free {
+            self.empty(frame);
+        }
+        is_free
+    }
+
+    fn empty(&mut self, frame: u32) {
+        let slot = &mut self.slots[frame as usize];
+        self.dirty -= usize::from(std::mem::take(&mut slot.dirty));
+        slot.state = State::Free;
+        self.table.remove(slot.page);
+        if frame < self.replaceable {
+            self.replacement.remove(frame);
+        }
+        self.free_list(frame).push(frame);
     }
 
     /// Lends a free frame to the read of `id`.
@@ -452,6 +468,11 @@ impl Pool {
             slot.recovery_lsn = start;
             self.dirty += 1;
         }
+    }
+
+    /// Gives a page that is made anew its sequence number.
+    pub fn renumber(&mut self, frame: u32, sequence: u64) {
+        header::set_sequence(self.home_mut(frame), sequence);
     }
 
     /// The page's bytes without counting a reference.

@@ -2,11 +2,12 @@
 //! the allocator page, last, are logged. A load that is cut off leaves an empty tree.
 
 use super::Database;
-use crate::buffer::DataFile;
+use crate::buffer::{DataFile, LOADED};
 use crate::transaction::store_here;
-use crate::{Error, Result};
+use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
 use driver::{Access, Frame, Op};
+use std::rc::Rc;
 use structures::organization::allocator;
 use structures::organization::b_tree::{BulkLoader, ROOT};
 use structures::page::{Edit, HEADER_SIZE, OwnedEdit, Pages, header, slotted};
@@ -15,6 +16,8 @@ use structures::page::{Edit, HEADER_SIZE, OwnedEdit, Pages, header, slotted};
 const WRITE_SIZE: usize = 1 << 20;
 /// How full loaded pages are: room for some growth in place.
 const FILL: f64 = 0.95;
+/// How often it is looked whether pages that are about to be overwritten are out of use, in nanoseconds.
+const MAKE_WAY_NS: u64 = 100 * base::time::MICROSECOND_NS;
 
 /// Pages on their way to the file: `next` is the number of the first page in the frame.
 struct Run {
@@ -29,7 +32,7 @@ impl Database {
     /// for a leaf.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the tree is not empty, or the driver's.
+    /// [`Error::Setting`] if the tree is not empty, or has not stayed so meanwhile, or the driver's.
     ///
     /// # Panics
     /// If the keys do not ascend or a record exceeds the limits of a leaf.
@@ -52,16 +55,9 @@ impl Database {
         records: impl IntoIterator<Item = (K, V)>,
         mut progress: impl FnMut(u64),
     ) -> Result<()> {
-        let name = self.describe(partition)?.name.clone();
+        self.describe(partition)?;
         let _visit = self.visit();
-        let is_empty = || {
-            let pool = self.0.buffer.pool().borrow();
-            let pages = allocator::read(pool.page(PageId::new(partition, 0))?).page_count;
-            Ok(pages <= ROOT + 1 && slotted::count(pool.page(PageId::new(partition, ROOT))?) == 0)
-        };
-        if !self.complete(is_empty).await? {
-            return Err(Error::Setting(format!("partition '{name}' is not empty; load into a new one")));
-        }
+        self.complete(|| self.check_empty_tree(partition)).await?;
         let loading = self.begin_load(partition);
         let page_size = self.0.settings.buffer.page_size;
         let file = self.0.buffer.file(partition);
@@ -87,9 +83,7 @@ impl Database {
         self.write_loaded(&file, &mut run).await?;
         self.0.buffer.sync_file(&file).await?;
         self.complete(|| {
-            for edit in &top {
-                self.0.buffer.pool().borrow().page(edit.page)?;
-            }
+            self.check_empty_tree(partition)?;
             let edits: Vec<Edit<'_>> = top.iter().map(OwnedEdit::as_edit).collect();
             self.change(&edits);
             Ok(())
@@ -99,8 +93,19 @@ impl Database {
         self.0.log.flush(self.0.log.end()).await
     }
 
+    /// Makes sure that a tree has no records, and no pages but the first two.
+    fn check_empty_tree(&self, partition: PartitionId) -> Result<(), Need> {
+        let pool = self.0.buffer.pool().borrow();
+        let pages = allocator::read(pool.page(PageId::new(partition, 0))?).page_count;
+        if pages <= ROOT + 1 && slotted::count(pool.page(PageId::new(partition, ROOT))?) == 0 {
+            return Ok(());
+        }
+        let name = self.describe(partition).map_err(Need::Fail)?.name.clone();
+        Err(Need::Fail(Error::Setting(format!("partition '{name}' is not empty; load into a new one"))))
+    }
+
     /// Adds a finished page to the run of pages that is written next.
-    async fn add_loaded(&self, file: &DataFile, run: &mut Run, edit: &OwnedEdit) -> Result<()> {
+    async fn add_loaded(&self, file: &Rc<DataFile>, run: &mut Run, edit: &OwnedEdit) -> Result<()> {
         let page_size = self.0.settings.buffer.page_size;
         assert_eq!(edit.page.number, run.first + run.count as u32, "loaded pages come in the order of the file");
         if run.frame.is_none() {
@@ -111,6 +116,7 @@ impl Database {
         file.format(page, edit.page);
         debug_assert!(page[HEADER_SIZE..].iter().all(|byte| *byte == 0));
         edit.change.as_change().apply(page, self.0.log.end());
+        debug_assert_eq!(header::sequence(page), LOADED);
         header::seal(page);
         run.count += 1;
         if (run.count + 1) * page_size > WRITE_SIZE {
@@ -119,7 +125,7 @@ impl Database {
         Ok(())
     }
 
-    async fn write_loaded(&self, file: &DataFile, run: &mut Run) -> Result<()> {
+    async fn write_loaded(&self, file: &Rc<DataFile>, run: &mut Run) -> Result<()> {
         if run.count == 0 {
             return Ok(());
         }
@@ -129,12 +135,22 @@ impl Database {
             file.grow(&self.0.executor).await?;
         }
         self.0.buffer.pool().borrow_mut().set_capacity(file.partition(), file.capacity());
+        let numbers = run.first..last.number + 1;
+        loop {
+            // None of these pages is in use as long as nobody else puts records into the tree.
+            self.complete(|| self.check_empty_tree(file.partition())).await?;
+            if self.0.buffer.make_way(file.partition(), numbers.clone()) {
+                break;
+            }
+            // Something is reading or writing one of them: that ends.
+            self.0.executor.sleep_ns(MAKE_WAY_NS).await;
+        }
         let buffer = run.frame.take().expect("a run with pages has its frame");
         let (offset, length) = (u64::from(run.first) * page_size as u64, (run.count * page_size) as u32);
         let access = Access::Asynchronous;
         file.note_write(last);
         let op = Op::Write { file: file.file, offset, length, buffer, durable: false, access };
-        let completion = self.0.executor.perform(op).await;
+        let completion = self.0.buffer.overwrite(file, numbers, op).await;
         run.frame = completion.buffer;
         completion.result?;
         file.note_written();

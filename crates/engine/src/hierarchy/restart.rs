@@ -276,12 +276,20 @@ async fn bring_home(
     };
     let state = home.as_ref().map_or(Err(String::new()), |home| header::verify(home, page));
     match (state, home.as_ref().map_or(0, |home| header::sequence(home))) {
-        (Ok(true), present) if present >= copy.sequence => return Ok(present == copy.sequence),
+        // A page that was bulk-loaded again has the same number, and other contents.
+        (Ok(true), present) if present >= copy.sequence => {
+            return Ok(present == copy.sequence && home.is_some_and(|home| header::lsn(&home) == copy.lsn));
+        }
         (Ok(false), _) if copy.sequence == 0 => return Ok(true),
         // A page that was torn on its way from the tier has a copy from after the point where redo begins: all that the
         // copy may lack is in the log. An older copy belongs to a page that something else has damaged; that is found and
-        // reported.
-        (Err(_), _) if copy.lsn <= redo_start => return Ok(false),
+        // reported; so is a page that its file has lost, which may have been newer.
+        (state @ (Ok(false) | Err(_)), _) if copy.lsn <= redo_start => {
+            if state.is_ok() {
+                file.note_lost(page);
+            }
+            return Ok(false);
+        }
         _ => {}
     }
     let from = &found[copy.tier];

@@ -312,6 +312,17 @@ impl Slots {
         }
     }
 
+    /// Empties the slot with a page's copy, if there is one that nothing is under way for. Whether there is none then.
+    pub fn discard_page(&mut self, page: PageId) -> bool {
+        let Some(slot) = self.newest.get(page) else { return true };
+        let entry = &self.slots[slot as usize];
+        let is_free = entry.state == State::Kept && !entry.reading;
+        if is_free {
+            self.empty(slot);
+        }
+        is_free
+    }
+
     /// Empties every slot of a partition that nothing is under way for.
     pub fn discard(&mut self, partition: PartitionId) -> Discarded {
         let mut discarded = Discarded::default();

@@ -71,6 +71,13 @@ pub enum Change<'a> {
     },
 }
 
+impl Change<'_> {
+    /// Whether it replaces all that is on the page.
+    pub fn is_format(&self) -> bool {
+        matches!(self, Change::Format { .. } | Change::FormatEnds { .. })
+    }
+}
+
 /// A change with the page it is for and that page's sequence number after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edit<'a> {

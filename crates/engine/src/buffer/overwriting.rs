@@ -1,0 +1,62 @@
+//! Writes past the buffer, of bulk loads. What is here of the pages that one overwrites goes before, and none of them is read
+//! before it has ended, also if its load is given up meanwhile: else what is written there later could be overwritten, too.
+
+use super::{Buffer, DataFile};
+use base::{PageId, PartitionId};
+use driver::{Completion, Op};
+use executor::{Executor, WaitQueue};
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// A file's pages that are being overwritten, and who waits for the end of that.
+#[derive(Default)]
+pub(super) struct Overwriting {
+    pages: Cell<Option<(u32, u32)>>,
+    ended: WaitQueue,
+}
+
+impl Overwriting {
+    /// Whether a page is being overwritten.
+    pub(super) fn includes(&self, number: u32) -> bool {
+        self.pages.get().is_some_and(|(from, to)| (from..to).contains(&number))
+    }
+
+    /// Waits for the end of what is under way.
+    pub(super) async fn end(&self, executor: &Executor) {
+        while self.pages.get().is_some() {
+            self.ended.wait(executor).await;
+        }
+    }
+}
+
+impl Buffer {
+    /// Empties the frames and slots of pages that are about to be overwritten. False while something keeps one, or an earlier
+    /// write past the buffer is under way.
+    pub fn make_way(&self, partition: PartitionId, numbers: Range<u32>) -> bool {
+        if self.file(partition).overwriting.pages.get().is_some() {
+            return false;
+        }
+        let is_done = numbers.into_iter().all(|number| {
+            let id = PageId::new(partition, number);
+            let tiers = self.tiers.get();
+            self.pool.borrow_mut().discard_page(id)
+                && tiers.is_none_or(|tiers| tiers.slots.borrow_mut().discard_page(id))
+        });
+        self.freed.wake_all(&self.executor);
+        is_done
+    }
+
+    /// Writes over pages for which [`Buffer::make_way`] has just made way. The write goes on if the caller is given up.
+    pub async fn overwrite(self: &Rc<Self>, file: &Rc<DataFile>, numbers: Range<u32>, op: Op) -> Completion {
+        file.overwriting.pages.set(Some((numbers.start, numbers.end)));
+        let (executor, file) = (self.executor.clone(), Rc::clone(file));
+        let writing = self.executor.spawn(async move {
+            let completion = executor.perform(op).await;
+            file.overwriting.pages.set(None);
+            file.overwriting.ended.wake_all(&executor);
+            completion
+        });
+        writing.join().await
+    }
+}

@@ -1,0 +1,202 @@
+//! What a bulk load of a b-tree that failed or was given up leaves beyond the pages that are in use is never taken for, nor
+//! put in the place of, what is written there later.
+
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::{PageId, PartitionId, Random};
+use devices::Hardware;
+use driver::OpKind;
+use entresol_engine::hierarchy::{self, CacheSettings, Design};
+use entresol_engine::{Database, PartitionSpec, Settings, buffer, checkpoint};
+use executor::{Executor, Order};
+use std::future::poll_fn;
+use std::pin::pin;
+use virtual_driver::{ErrorAt, FaultPlan, Media, Options, PowerCut, VirtualDriver};
+
+const KEYS: u64 = 60;
+
+fn settings() -> Settings {
+    Settings {
+        buffer: buffer::Settings { frames: 200, page_size: 1024, ..buffer::Settings::default() },
+        checkpoint: checkpoint::Policy::OFF,
+        ..Settings::default()
+    }
+}
+
+/// Runs `work` on a machine whose device `data` does two things at once and takes a second for a load's write.
+fn run<T>(media: &Media, faults: FaultPlan, work: impl AsyncFnOnce(&Executor) -> T) -> T {
+    let text = "[device.disk]\nmedium.service = \"20 us\"\n\
+                [device.data]\nmedium.service = \"20 us\"\nmedium.servers = 2\nmedium.bandwidth = \"1 MB/s\"\n";
+    let hardware = Hardware::parse(text, "test").expect("a description");
+    let options = Options { faults: Some(faults), ..Options::default() };
+    let executor =
+        Executor::new(Box::new(VirtualDriver::new(hardware, options, media.clone())), Order::FirstInFirstOut);
+    let result = executor.run(work(&executor));
+    executor.stop();
+    result.expect("the machine goes on")
+}
+
+/// The same, and then takes its power away.
+fn on<T>(media: &Media, faults: FaultPlan, work: impl AsyncFnOnce(&Executor) -> T) -> T {
+    let result = run(media, faults, work);
+    media.power_cut(&mut Random::stream(1, "cut"), &PowerCut { lost: 1.0, torn: 0.0 });
+    result
+}
+
+fn error(kind: OpKind, nth: u64) -> FaultPlan {
+    FaultPlan { errors: vec![ErrorAt { kind, device: Some("data".into()), nth }], ..FaultPlan::default() }
+}
+
+/// A database with a tree whose load has failed after its first write. Its device's first writes are the creation's.
+async fn failed(executor: &Executor) -> (Database, PartitionId) {
+    let database = Database::create(executor, settings()).await.expect("creates");
+    let spec = PartitionSpec { device: "data".into(), ..PartitionSpec::b_tree("notes") };
+    let notes = database.create_partition(spec).await.expect("creates");
+    database.load_b_tree(notes, records(1), |_| {}).await.expect_err("its second write fails");
+    (database, notes)
+}
+
+const FAILED: u64 = 2;
+
+async fn open(executor: &Executor) -> (Database, PartitionId) {
+    let database = Database::open(executor, settings(), "test").await.expect("opens");
+    let notes = database.partition("notes").expect("it exists");
+    (database, notes)
+}
+
+/// More than one write takes.
+fn records(value: u8) -> impl Iterator<Item = ([u8; 8], [u8; 100])> {
+    (0..12_000_u64).map(move |number| (number.to_be_bytes(), [value; 100]))
+}
+
+/// Puts records until one fails. Returns how many did not.
+async fn put(database: &Database, notes: PartitionId) -> u64 {
+    for number in 0..KEYS {
+        let put = database.transaction(async |tx| tx.put(notes, &number.to_be_bytes(), &[2; 100]).await);
+        if put.await.is_err() {
+            return number;
+        }
+    }
+    KEYS
+}
+
+async fn assert_all(executor: &Executor, acknowledged: u64, what: &str) {
+    let opened = Database::open(executor, settings(), "test").await;
+    let database = opened.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let notes = database.partition("notes").expect("it exists");
+    for number in 0..acknowledged {
+        let found = database.transaction(async |tx| tx.get(notes, &number.to_be_bytes()).await).await;
+        let found = found.unwrap_or_else(|error| panic!("{what}: record {number}: {error}"));
+        assert_eq!(found.as_deref(), Some(&[2; 100][..]), "{what}: record {number}");
+    }
+    let report = database.check(|_| ()).await.expect("it can be read");
+    assert!(report.findings.is_empty(), "{what}: {:?}", report.findings);
+}
+
+/// A database whose tree's load has failed; what it has written is durable.
+fn prepared() -> Media {
+    let media = Media::new();
+    on(&media, error(OpKind::Write, FAILED), async |executor| {
+        let (database, _) = failed(executor).await;
+        database.close().await.expect("closes");
+    });
+    on(&media, FaultPlan::default(), async |executor| {
+        let (database, _) = open(executor).await;
+        database.close().await.expect("closes");
+    });
+    media
+}
+
+#[test]
+fn a_loaded_page_that_cannot_be_read_once_is_not_taken_for_what_was_logged_there_later() {
+    let mut ended = 0;
+    for nth in 1..10 {
+        let media = prepared();
+        let acknowledged = on(&media, error(OpKind::Read, nth), async |executor| {
+            let Ok(database) = Database::open(executor, settings(), "test").await else { return 0 };
+            let notes = database.partition("notes").expect("it exists");
+            put(&database, notes).await
+        });
+        ended += u32::from(acknowledged < KEYS);
+        let what = format!("read {nth} failed");
+        on(&media, FaultPlan::default(), async |executor| assert_all(executor, acknowledged, &what).await);
+    }
+    assert!(ended < 5, "{ended} ended for the sake of one read");
+}
+
+#[test]
+fn pages_of_a_load_that_failed_are_used_again_although_the_power_takes_them_then() {
+    let media = Media::new();
+    let acknowledged = on(&media, error(OpKind::Write, FAILED), async |executor| {
+        let (database, notes) = failed(executor).await;
+        put(&database, notes).await
+    });
+    assert_eq!(acknowledged, KEYS);
+    on(&media, FaultPlan::default(), async |executor| assert_all(executor, acknowledged, "lost").await);
+}
+
+#[test]
+fn a_load_that_is_given_up_writes_nothing_over_what_others_write_later() {
+    let media = prepared();
+    let acknowledged = run(&media, FaultPlan::default(), async |executor| {
+        let (database, notes) = open(executor).await;
+        database.warm(notes, |_| {}).await.expect("reads");
+        {
+            let mut load = pin!(database.load_b_tree(notes, records(1), |_| {}));
+            let mut given_up = pin!(executor.sleep_ns(MILLISECOND_NS));
+            poll_fn(|context| {
+                assert!(load.as_mut().poll(context).is_pending(), "it waits for its write");
+                given_up.as_mut().poll(context)
+            })
+            .await;
+        }
+        let acknowledged = put(&database, notes).await;
+        database.checkpoint().await.expect("takes one");
+        // The load's write ends.
+        executor.sleep_ns(10 * SECOND_NS).await;
+        database.close().await.expect("closes");
+        acknowledged
+    });
+    assert_eq!(acknowledged, KEYS);
+    on(&media, FaultPlan::default(), async |executor| assert_all(executor, acknowledged, "given up").await);
+}
+
+#[test]
+fn a_load_is_seen_beside_pages_that_were_read_before_it() {
+    let media = prepared();
+    on(&media, FaultPlan::default(), async |executor| {
+        let (database, notes) = open(executor).await;
+        database.warm(notes, |_| {}).await.expect("reads");
+        database.load_b_tree(notes, records(3), |_| {}).await.expect("loads");
+        for number in (0..12_000_u64).step_by(100) {
+            let found = database.transaction(async |tx| tx.get(notes, &number.to_be_bytes()).await).await;
+            assert_eq!(found, Ok(Some(vec![3; 100])), "record {number}");
+        }
+    });
+}
+
+#[test]
+fn a_cache_that_outlives_the_machine_has_nothing_of_what_was_loaded_before() {
+    let media = prepared();
+    let cache = CacheSettings { device: "disk".into(), pages: 256, design: Design::MigrateAll, volatile: Some(false) };
+    let hierarchy = hierarchy::Settings { cache: Some(cache), ..hierarchy::Settings::default() };
+    let frames = buffer::Settings { frames: 20, ..settings().buffer };
+    let settings = Settings { hierarchy, buffer: frames, ..settings() };
+    run(&media, FaultPlan::default(), async |executor| {
+        let database = Database::open(executor, settings.clone(), "test").await.expect("opens");
+        let notes = database.partition("notes").expect("it exists");
+        for number in 0..3 {
+            // As many pages at a time as there are frames: each time those before go to the cache.
+            let pages = (0..20).map(|page| PageId::new(notes, 2 + 20 * number + page));
+            database.buffer().prefetch(pages).await.expect("reads");
+        }
+        database.load_b_tree(notes, records(3), |_| {}).await.expect("loads");
+    });
+    run(&media, FaultPlan::default(), async |executor| {
+        let database = Database::open(executor, settings, "test").await.expect("opens");
+        let notes = database.partition("notes").expect("it exists");
+        for number in 0..600_u64 {
+            let found = database.transaction(async |tx| tx.get(notes, &number.to_be_bytes()).await).await;
+            assert_eq!(found, Ok(Some(vec![3; 100])), "record {number}");
+        }
+    });
+}
