@@ -6,9 +6,10 @@ mod machine;
 use driver::Op;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
-use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer, checkpoint, log};
+use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use machine::run;
+use std::ops::Range;
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
 const PAGES: u64 = 60;
@@ -217,4 +218,72 @@ fn a_write_buffer_that_forgets_is_refused() {
     let created = executor.run(Database::create(&executor, settings(write_buffer()))).expect("the machine goes on");
     let error = created.err().expect("refused");
     assert!(matches!(&error, Error::Setting(why) if why.contains("'nvem' loses its contents")), "{error}");
+}
+
+/// Sets these objects and records of a tree to this value.
+async fn change_both(database: &Database, numbers: Range<u64>, value: u8) {
+    let (objects, notes) = (database.partition("objects"), database.partition("notes"));
+    let (objects, notes) = (objects.expect("it exists"), notes.expect("it exists"));
+    for number in numbers {
+        let change = async |tx: &mut Transaction| {
+            tx.modify_object(objects, number, |bytes| bytes[0] = value).await?;
+            tx.put(notes, &number.to_be_bytes(), &[value; 200]).await
+        };
+        database.transaction(change).await.expect("commits");
+    }
+}
+
+/// Those among them that are in the cache when all were changed.
+const LATER: Range<u64> = 24..32;
+
+#[test]
+fn a_page_that_its_file_has_lost_is_not_taken_from_an_older_copy() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let database = Database::create(executor, settings(cache(false))).await.expect("creates");
+        database.create_partition(spec()).await.expect("creates");
+        database.create_partition(PartitionSpec::b_tree("notes")).await.expect("creates");
+        change_both(&database, 0..PAGES, 1).await;
+        database.close().await.expect("closes");
+    });
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings(cache(false)), "here").await.expect("opens");
+        // Of pages that come from the cache a copy stays there, and grows old.
+        change_both(&database, LATER, 2).await;
+        for _ in 0..2 {
+            database.checkpoint().await.expect("writes them to their places");
+        }
+    });
+    let mut lost = [0; 2];
+    for (index, file) in ["objects.pages", "notes.pages"].into_iter().enumerate() {
+        for page in 0..media.length("disk", file).expect("it exists").min(64 << 10) / 1024 {
+            let media = media.copy();
+            media.punch("disk", file, page * 1024, 1024).expect("it exists");
+            run(&media, async |executor| {
+                let Ok(database) = Database::open(executor, settings(cache(false)), "here").await else { return };
+                let (objects, notes) = (database.partition("objects"), database.partition("notes"));
+                let (objects, notes) = (objects.expect("it exists"), notes.expect("it exists"));
+                for number in 0..PAGES {
+                    let expected = if LATER.contains(&number) { 2 } else { 1 };
+                    let mut tx = database.begin().await.expect("begins");
+                    let found = [
+                        tx.modify_object(objects, number, |bytes| bytes[0]).await.map(Some),
+                        tx.get(notes, &number.to_be_bytes()).await.map(|found| found.map(|value| value[0])),
+                    ];
+                    for (of, found) in found.into_iter().enumerate() {
+                        match found {
+                            // An object of which there is no copy at all is taken for one that never changed.
+                            Ok(Some(0)) if of == 0 => {}
+                            Ok(value) => {
+                                assert_eq!(value, Some(expected), "page {page} of {file} is lost, record {number}");
+                            }
+                            Err(Error::DamagedPage { .. }) => lost[of] += 1,
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                }
+            });
+        }
+        assert!(lost[index] > 0, "nothing of {file} is lost");
+    }
 }

@@ -7,7 +7,6 @@ use crate::{Configuration, FaultKind, Step};
 use base::{Lsn, Random};
 use engine::PartitionSpec;
 use engine::catalog::Organization;
-use engine::hierarchy;
 use engine::log::{Acknowledged, page};
 use engine::page::header;
 use virtual_driver::Media;
@@ -77,12 +76,8 @@ pub fn rot(
 }
 
 /// Makes a page of a partition blank that was written; says what was hurt. Where pages are found by number alone, nobody can
-/// know which were written: those are left out, and so is a database with tiers. A slot may have an older copy of the page, from
-/// before it was written to its place, and a restart that finds nothing there takes that for the only one.
+/// know which were written: those are left out.
 pub fn hole(media: &Media, configuration: &Configuration, random: &mut Random) -> Option<Hurt> {
-    if configuration.settings.hierarchy != hierarchy::Settings::default() {
-        return None;
-    }
     let page_size = configuration.settings.buffer.page_size;
     let is_suitable =
         |partition: &PartitionSpec| matches!(partition.organization, Organization::BTree | Organization::Append { .. });
