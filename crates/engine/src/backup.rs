@@ -12,48 +12,15 @@ mod load;
 
 use crate::catalog::Partition;
 use crate::{Error, Result};
-use base::{Lsn, PartitionId};
+use base::PartitionId;
 use driver::{Access, DeviceId, FileId, Frame, Op};
 use executor::Executor;
-use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use structures::checksum::{checksum, stored_checksum};
 
 /// How many segments are written at once.
 pub const DEPTH: usize = 8;
-
-/// What the home file says of the backup.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Current {
-    /// The complete copy, 0 or 1.
-    pub copy: u8,
-    /// What it lacks is in the log from here on.
-    pub begin: u64,
-    /// How many segments of each partition it has, in the order of their numbers; others have none.
-    pub segments: Vec<(u16, u32)>,
-    /// The checksum over those of each partition's images, in the order of their numbers; it is not known of the others, whose
-    /// copy is that of an earlier release.
-    #[serde(skip)]
-    pub images: Vec<(u16, u32)>,
-}
-
-impl Current {
-    /// A backup of sets that are created from here on.
-    pub fn empty(begin: Lsn) -> Current {
-        Current { begin: begin.0, ..Current::default() }
-    }
-
-    fn segments_of(&self, partition: PartitionId) -> u32 {
-        let found = self.segments.binary_search_by_key(&partition.0, |(id, _)| *id);
-        found.map_or(0, |at| self.segments[at].1)
-    }
-
-    fn images_of(&self, partition: PartitionId) -> Option<u32> {
-        let found = self.images.binary_search_by_key(&partition.0, |(id, _)| *id);
-        found.ok().map(|at| self.images[at].1)
-    }
-}
 
 /// One set's part of one copy.
 struct CopyFile {
@@ -92,11 +59,6 @@ pub struct Backup {
     files: RefCell<Vec<Option<Rc<[CopyFile; 2]>>>>,
 }
 
-/// The name of a partition's file in a copy.
-pub(crate) fn file_name(partition: &Partition, copy: usize) -> String {
-    format!("{}.backup-{copy}", partition.name)
-}
-
 async fn open(executor: &Executor, device: DeviceId, name: String, create: bool) -> Result<CopyFile> {
     if create {
         executor.perform(Op::Remove { device, name: name.clone() }).await.result?;
@@ -111,9 +73,9 @@ impl Backup {
     /// # Errors
     /// The driver's, or [`Error::Setting`] if the device does not exist.
     pub async fn attach(&self, executor: &Executor, partition: &Partition, create: bool) -> Result<()> {
-        let device = crate::database::device(executor, &partition.device)?;
-        let first = open(executor, device, file_name(partition, 0), create).await?;
-        let second = open(executor, device, file_name(partition, 1), create).await?;
+        let device = crate::io::device(executor, &partition.device)?;
+        let first = open(executor, device, partition.backup_file_name(0), create).await?;
+        let second = open(executor, device, partition.backup_file_name(1), create).await?;
         let mut files = self.files.borrow_mut();
         let number = usize::from(partition.id);
         if files.len() <= number {

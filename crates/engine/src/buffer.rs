@@ -24,10 +24,8 @@ pub use fresh::LOADED;
 pub use pins::Pins;
 pub use pool::{Pool, Presence};
 
-pub(crate) use file::access;
-
-use crate::hierarchy::Tiers;
 use crate::log::Log;
+use crate::second_level::Tiers;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Access, Completion, FaultKind, Frame, Op};
@@ -167,7 +165,7 @@ impl Buffer {
     /// The same, or the error that there is no such partition.
     pub(crate) fn find_file(&self, partition: PartitionId) -> Result<Rc<DataFile>> {
         let found = self.files.borrow().get(usize::from(partition.0)).cloned().flatten();
-        found.ok_or_else(|| crate::catalog::missing(partition))
+        found.ok_or_else(|| Error::no_partition(partition))
     }
 
     /// Whether the partition's file was attached.

@@ -2,7 +2,7 @@
 
 mod partitions;
 
-pub(crate) use partitions::{Partitions, missing};
+pub(crate) use partitions::Partitions;
 
 use crate::{Error, Result};
 use base::PartitionId;
@@ -182,9 +182,14 @@ impl Partition {
     }
 
     /// The names of all its files.
+    /// The name of a set's file in this copy of the backup, 0 or 1.
+    pub(crate) fn backup_file_name(&self, copy: usize) -> String {
+        format!("{}.backup-{copy}", self.name)
+    }
+
     pub(crate) fn file_names(&self) -> Vec<String> {
         match self.organization {
-            Organization::Set { .. } => (0..2).map(|copy| crate::backup::file_name(self, copy)).collect(),
+            Organization::Set { .. } => (0..2).map(|copy| self.backup_file_name(copy)).collect(),
             _ => vec![self.file_name()],
         }
     }

@@ -18,10 +18,10 @@ pub(crate) use relief::Relief;
 pub use sweep::{Settings as SweepSettings, Strategy};
 pub(crate) use sweeping::Sweeping;
 
-use crate::backup::Current;
 use crate::catalog::Partition;
 use crate::database::Database;
 use crate::home::Change;
+use crate::home::Current;
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::Lsn;

@@ -11,24 +11,23 @@ mod load_set;
 mod log_files;
 mod open;
 mod partition;
+mod sort;
 
 pub(crate) use catalog_change::CallBarrier;
 pub(crate) use drop::Visit;
-pub(crate) use growth::touched_frames;
 pub use open::Settings;
-pub(crate) use open::device;
 pub use partition::PartitionSpec;
 
 use crate::backup::Backup;
 use crate::buffer::Buffer;
 use crate::catalog::{Partition, Partitions};
 use crate::checkpoint::Checkpointer;
-use crate::hierarchy::TierReport;
 use crate::home::{Contents, Home, SecondLog};
 use crate::log::record::Body;
 use crate::log::{Log, Measured, WriteBuffer};
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::temp;
+use crate::tier_file::TierReport;
 use crate::transaction::{Registry, State};
 use crate::version::{Readers, VersionReport, Versions};
 use crate::{Error, Result};

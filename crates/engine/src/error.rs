@@ -324,6 +324,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// The error of a number that leads to no partition.
+    #[cold]
+    pub(crate) fn no_partition(id: PartitionId) -> Error {
+        Error::NoPartition(format!("number {}", id.0))
+    }
+
     /// What it means for a transaction that a checkpoint failed which was to make room in the log.
     pub(crate) fn not_relieved(cause: Error) -> Error {
         match cause {

@@ -27,12 +27,11 @@ mod superblock;
 
 pub(crate) use journal::Change;
 
-use crate::backup::Current;
 use crate::catalog::{Partition, Partitions};
-use crate::hierarchy::Record;
 use crate::log::Measured;
+use crate::tier_file::Record;
 use crate::{Error, Result};
-use base::Lsn;
+use base::{Lsn, PartitionId};
 use driver::{DeviceId, FaultKind, Op};
 use executor::Executor;
 use journal::Journal;
@@ -95,6 +94,40 @@ impl Contents {
     /// Where the recovery of pages begins.
     pub fn redo_start(&self) -> Lsn {
         Lsn(self.redo_start)
+    }
+}
+
+/// What the home file says of the backup.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Current {
+    /// The complete copy, 0 or 1.
+    pub copy: u8,
+    /// What it lacks is in the log from here on.
+    pub begin: u64,
+    /// How many segments of each partition it has, in the order of their numbers; others have none.
+    pub segments: Vec<(u16, u32)>,
+    /// The checksum over those of each partition's images, in the order of their numbers; it is not known of the others, whose
+    /// copy is that of an earlier release.
+    #[serde(skip)]
+    pub images: Vec<(u16, u32)>,
+}
+
+impl Current {
+    /// A backup of sets that are created from here on.
+    pub fn empty(begin: Lsn) -> Current {
+        Current { begin: begin.0, ..Current::default() }
+    }
+
+    /// How many segments of this partition the backup has.
+    pub fn segments_of(&self, partition: PartitionId) -> u32 {
+        let found = self.segments.binary_search_by_key(&partition.0, |(id, _)| *id);
+        found.map_or(0, |at| self.segments[at].1)
+    }
+
+    /// The checksum over this partition's images, if it is known.
+    pub fn images_of(&self, partition: PartitionId) -> Option<u32> {
+        let found = self.images.binary_search_by_key(&partition.0, |(id, _)| *id);
+        found.ok().map(|at| self.images[at].1)
     }
 }
 

@@ -8,6 +8,9 @@
 
 mod batch;
 mod sets;
+mod tiers;
+
+pub(crate) use tiers::reconcile;
 
 use crate::buffer::{Buffer, LOADED, Pins, Presence};
 use crate::database::Database;

@@ -18,6 +18,7 @@ mod records;
 mod registry;
 mod retry;
 mod rollback;
+mod scan;
 mod secondary;
 mod set_log;
 mod set_records;
@@ -28,6 +29,7 @@ pub use cursor::{Cursor, Direction};
 pub use isolation::Isolation;
 pub(crate) use long_value::{Stored, read as read_stored, store_here};
 pub use registry::Registry;
+pub use scan::Scan;
 
 use crate::database::Database;
 use crate::statistics::add;

@@ -2,7 +2,8 @@
 
 use base::Random;
 use driver::Halt;
-use entresol_engine::hierarchy::{self, CacheSettings, Design, WriteBufferSettings};
+use entresol_engine::second_level::{self, CacheSettings, Design};
+use entresol_engine::tier_file::WriteBufferSettings;
 use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer, log};
 use executor::{Executor, Order};
 use virtual_driver::{FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
@@ -13,10 +14,10 @@ fn settings() -> Settings {
     Settings {
         buffer: buffer::Settings { frames: 32, page_size: 1024, ..buffer::Settings::default() },
         log: log::Settings { capacity: 256 << 10, ..log::Settings::default() },
-        hierarchy: hierarchy::Settings {
+        hierarchy: second_level::Settings {
             cache: Some(cache),
             write_buffer: Some(write_buffer),
-            ..hierarchy::Settings::default()
+            ..second_level::Settings::default()
         },
         ..Settings::default()
     }

@@ -5,7 +5,8 @@ mod machine;
 
 use driver::Op;
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
+use entresol_engine::second_level::{self, CacheSettings, Design, Placement};
+use entresol_engine::tier_file::WriteBufferSettings;
 use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use machine::run;
@@ -14,7 +15,7 @@ use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
 const PAGES: u64 = 60;
 
-fn settings(hierarchy: hierarchy::Settings) -> Settings {
+fn settings(hierarchy: second_level::Settings) -> Settings {
     Settings {
         buffer: buffer::Settings { frames: 20, page_size: 1024, cleaner: false, ..buffer::Settings::default() },
         log: log::Settings { capacity: 1 << 20, ..log::Settings::default() },
@@ -24,15 +25,15 @@ fn settings(hierarchy: hierarchy::Settings) -> Settings {
     }
 }
 
-fn cache(volatile: bool) -> hierarchy::Settings {
+fn cache(volatile: bool) -> second_level::Settings {
     let cache =
         CacheSettings { device: "nvem".into(), pages: 64, design: Design::MigrateAll, volatile: Some(volatile) };
-    hierarchy::Settings { cache: Some(cache), ..hierarchy::Settings::default() }
+    second_level::Settings { cache: Some(cache), ..second_level::Settings::default() }
 }
 
-fn write_buffer() -> hierarchy::Settings {
+fn write_buffer() -> second_level::Settings {
     let buffer = WriteBufferSettings { device: "nvem".into(), pages: 8, log_bytes: 64 << 10, volatile: None };
-    hierarchy::Settings { write_buffer: Some(buffer), ..hierarchy::Settings::default() }
+    second_level::Settings { write_buffer: Some(buffer), ..second_level::Settings::default() }
 }
 
 fn spec() -> PartitionSpec {
@@ -61,7 +62,7 @@ async fn assert_all(database: &Database, value: u8) {
 }
 
 /// A database of which every object was changed twice, and which was not closed.
-fn crashed(media: &Media, hierarchy: hierarchy::Settings) {
+fn crashed(media: &Media, hierarchy: second_level::Settings) {
     run(media, async |executor| {
         let database = Database::create(executor, settings(hierarchy)).await.expect("creates");
         database.create_partition(spec()).await.expect("creates");
@@ -111,7 +112,8 @@ fn what_a_lasting_cache_holds_is_there_after_a_crash_and_warm() {
     });
     // Nobody wants the cache any more: what it held is on disk.
     run(&media, async |executor| {
-        let database = Database::open(executor, settings(hierarchy::Settings::default()), "here").await.expect("opens");
+        let database =
+            Database::open(executor, settings(second_level::Settings::default()), "here").await.expect("opens");
         assert_all(&database, 2).await;
     });
 }
@@ -127,7 +129,7 @@ fn a_lasting_tier_that_is_gone_is_named_unless_the_database_was_closed() {
         run(&media, async |executor| {
             remove(executor, file).await;
             // Whether it is still wanted or not.
-            for wanted in [hierarchy.clone(), hierarchy::Settings::default()] {
+            for wanted in [hierarchy.clone(), second_level::Settings::default()] {
                 let error = Database::open(executor, settings(wanted), "here").await.err().expect("refused");
                 assert!(matches!(&error, Error::TierMissing { device, .. } if device == "nvem"), "{error}");
                 assert!(error.to_string().contains(file), "{error}");
@@ -175,7 +177,7 @@ fn a_damaged_copy_gives_way_to_that_on_disk() {
 fn pages_that_stay_in_memory_need_no_frame_of_the_buffer_and_survive() {
     let media = Media::new();
     let placement = Placement { resident: true, ..Placement::default() };
-    let resident = hierarchy::Settings { placements: [("objects".to_owned(), placement)].into(), ..cache(false) };
+    let resident = second_level::Settings { placements: [("objects".to_owned(), placement)].into(), ..cache(false) };
     crashed(&media, resident.clone());
     run(&media, async |executor| {
         let database = Database::open(executor, settings(resident), "here").await.expect("opens");

@@ -5,7 +5,7 @@ use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PageId, PartitionId, Random};
 use devices::Hardware;
 use driver::OpKind;
-use entresol_engine::hierarchy::{self, CacheSettings, Design};
+use entresol_engine::second_level::{self, CacheSettings, Design};
 use entresol_engine::{Database, PartitionSpec, Settings, buffer, checkpoint};
 use executor::{Executor, Order};
 use std::future::poll_fn;
@@ -178,7 +178,7 @@ fn a_load_is_seen_beside_pages_that_were_read_before_it() {
 fn a_cache_that_outlives_the_machine_has_nothing_of_what_was_loaded_before() {
     let media = prepared();
     let cache = CacheSettings { device: "disk".into(), pages: 256, design: Design::MigrateAll, volatile: Some(false) };
-    let hierarchy = hierarchy::Settings { cache: Some(cache), ..hierarchy::Settings::default() };
+    let hierarchy = second_level::Settings { cache: Some(cache), ..second_level::Settings::default() };
     let frames = buffer::Settings { frames: 20, ..settings().buffer };
     let settings = Settings { hierarchy, buffer: frames, ..settings() };
     run(&media, FaultPlan::default(), async |executor| {

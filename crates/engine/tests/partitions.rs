@@ -3,8 +3,9 @@
 use base::{PartitionId, Random};
 use driver::{Halt, OpKind};
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::hierarchy::{self, CacheSettings, Design, WriteBufferSettings};
+use entresol_engine::second_level::{self, CacheSettings, Design};
 use entresol_engine::set::{FieldType, RecordType};
+use entresol_engine::tier_file::WriteBufferSettings;
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
@@ -343,8 +344,11 @@ fn with_old(kind: usize) -> Media {
 fn tiered() -> Settings {
     let cache = CacheSettings { device: "disk".into(), pages: 16, design: Design::MigrateAll, volatile: None };
     let write_buffer = WriteBufferSettings { device: "disk".into(), pages: 8, log_bytes: 0, volatile: None };
-    let hierarchy =
-        hierarchy::Settings { cache: Some(cache), write_buffer: Some(write_buffer), ..hierarchy::Settings::default() };
+    let hierarchy = second_level::Settings {
+        cache: Some(cache),
+        write_buffer: Some(write_buffer),
+        ..second_level::Settings::default()
+    };
     Settings { hierarchy, ..settings() }
 }
 

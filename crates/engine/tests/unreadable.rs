@@ -6,8 +6,9 @@ mod machine;
 use base::PartitionId;
 use devices::Hardware;
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::hierarchy::{self, CacheSettings, Design, WriteBufferSettings};
 use entresol_engine::log::{self, Acknowledged, Second};
+use entresol_engine::second_level::{self, CacheSettings, Design};
+use entresol_engine::tier_file::WriteBufferSettings;
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer, checkpoint};
 use executor::{Executor, Order};
 use machine::run;
@@ -190,11 +191,11 @@ impl AsyncWork for Open {
     }
 }
 
-fn tiers() -> hierarchy::Settings {
+fn tiers() -> second_level::Settings {
     let device = || "disk".to_owned();
     let cache = CacheSettings { device: device(), pages: 64, design: Design::MigrateAll, volatile: Some(false) };
     let write_buffer = WriteBufferSettings { device: device(), pages: 8, log_bytes: 64 << 10, volatile: None };
-    hierarchy::Settings { cache: Some(cache), write_buffer: Some(write_buffer), ..hierarchy::Settings::default() }
+    second_level::Settings { cache: Some(cache), write_buffer: Some(write_buffer), ..second_level::Settings::default() }
 }
 
 #[test]
@@ -253,7 +254,7 @@ fn pages_of_the_log_and_of_its_write_buffer_stand_in_for_each_other_where_that_i
 #[test]
 fn slots_of_a_cache_are_copies() {
     let cache = CacheSettings { device: "disk".into(), pages: 64, design: Design::MigrateAll, volatile: Some(false) };
-    let hierarchy = hierarchy::Settings { cache: Some(cache), ..hierarchy::Settings::default() };
+    let hierarchy = second_level::Settings { cache: Some(cache), ..second_level::Settings::default() };
     let frames = buffer::Settings { frames: 10, cleaner: false, ..buffer::Settings::default() };
     let settings = Settings { hierarchy, buffer: frames, ..settings() };
     let media = Media::new();

@@ -7,10 +7,11 @@ use crate::configuration::{
 };
 use driver::Driver;
 use engine::catalog::{self, Locking};
-use engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
 use engine::lock::VictimPolicy;
 use engine::page::HEADER_SIZE;
 use engine::replacement::Policy;
+use engine::second_level::{self, CacheSettings, Design, Placement};
+use engine::tier_file::WriteBufferSettings;
 use engine::{Error, PartitionSpec, Procedures, Settings, buffer, checkpoint, log, temp, version};
 use real_driver::DirectoryLocks;
 use std::collections::BTreeMap;
@@ -133,7 +134,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
 }
 
 /// The tiers, and which partitions use them.
-fn hierarchy(configuration: &Configuration) -> hierarchy::Settings {
+fn hierarchy(configuration: &Configuration) -> second_level::Settings {
     let cache = configuration.cache.as_ref().map(|cache| CacheSettings {
         device: cache.device.clone(),
         pages: cache.pages,
@@ -154,7 +155,7 @@ fn hierarchy(configuration: &Configuration) -> hierarchy::Settings {
         let resident = partition.residence == Residence::Memory;
         (name.clone(), Placement { resident, cache: partition.cache, write_buffer: partition.write_buffer })
     };
-    hierarchy::Settings { cache, write_buffer, placements: configuration.partitions.iter().map(placement).collect() }
+    second_level::Settings { cache, write_buffer, placements: configuration.partitions.iter().map(placement).collect() }
 }
 
 impl Partition {

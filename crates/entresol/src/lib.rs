@@ -44,7 +44,7 @@ pub use base::{Instant, Lsn};
 pub use engine::server as servers;
 pub use engine::{
     Cursor, Database, Direction, Error, Foresight, Isolation, PartitionSpec, Procedures, Registered, Result, Savepoint,
-    Snapshot, Transaction, catalog, hierarchy, organization, set, statistics, temp, version,
+    Scan, Snapshot, Transaction, catalog, organization, second_level, set, statistics, temp, tier_file, version,
 };
 pub use error::OpenError;
 pub use server::{Handle, Pending, Server};

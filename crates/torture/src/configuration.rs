@@ -7,10 +7,11 @@ use crate::{partitions, spill};
 use base::Random;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use engine::catalog::{Locking, Organization};
-use engine::hierarchy::{self, CacheSettings, Design, Placement, WriteBufferSettings};
 use engine::lock::VictimPolicy;
 use engine::log::{Acknowledged, GroupCommit, Second, SyncMethod};
 use engine::replacement::Policy;
+use engine::second_level::{self, CacheSettings, Design, Placement};
+use engine::tier_file::WriteBufferSettings;
 use engine::{PartitionSpec, Settings, buffer, checkpoint, log};
 use virtual_driver::Hardware;
 
@@ -267,9 +268,9 @@ fn second_log(seed: u64) -> (Option<Second>, u64) {
 }
 
 /// The tiers of a database, and whether their device is volatile.
-fn hierarchy(random: &mut Random, tiny: bool) -> (hierarchy::Settings, bool) {
+fn hierarchy(random: &mut Random, tiny: bool) -> (second_level::Settings, bool) {
     if random.chance(0.4) {
-        return (hierarchy::Settings::default(), false);
+        return (second_level::Settings::default(), false);
     }
     let volatile = random.chance(0.2);
     let device = "nvem".to_owned();
@@ -294,7 +295,7 @@ fn hierarchy(random: &mut Random, tiny: bool) -> (hierarchy::Settings, bool) {
         write_buffer: random.chance(0.85),
     };
     let placements = names.iter().map(|name| ((*name).to_owned(), placement(random))).collect();
-    (hierarchy::Settings { cache, write_buffer, placements }, volatile)
+    (second_level::Settings { cache, write_buffer, placements }, volatile)
 }
 
 fn checkpoint(random: &mut Random) -> checkpoint::Policy {

@@ -15,7 +15,7 @@ use driver::Halt;
 use engine::canary::{self, Canary};
 use engine::log::Log;
 use engine::server::{self, TransactionServer};
-use engine::{Database, Error, PartitionSpec, Result, Settings, hierarchy, log};
+use engine::{Database, Error, PartitionSpec, Result, Settings, log, second_level};
 use executor::{Executor, Order};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -184,7 +184,7 @@ async fn open(stage: &Stage) -> Option<Database> {
     let mut settings = stage.configuration.settings.clone();
     if stage.random("tiers").chance(0.15) {
         // What tiers hold must come home when nobody wants them any more.
-        settings.hierarchy = hierarchy::Settings::default();
+        settings.hierarchy = second_level::Settings::default();
     }
     let random = &mut stage.random("pairs");
     if random.chance(0.25) {

@@ -3,7 +3,7 @@
 use devices::Hardware;
 use driver::Driver;
 use engine::catalog::Locking;
-use engine::hierarchy::{self, CacheSettings, Design};
+use engine::second_level::{self, CacheSettings, Design};
 use engine::{Database, PartitionSpec, Result, Settings, buffer, checkpoint, log};
 use entresol_workload::trace::replay::{Replay, organization};
 use entresol_workload::trace::stack_distance::StackDistances;
@@ -35,7 +35,7 @@ fn hits(trace: &Trace, frames: usize, pages: u32, clients: u32) -> (u64, u64) {
         buffer: buffer::Settings { frames, page_size: 1024, cleaner: false, ..buffer::Settings::default() },
         log: log::Settings { capacity: 1 << 20, ..log::Settings::default() },
         checkpoint: checkpoint::Policy::OFF,
-        hierarchy: hierarchy::Settings { cache: Some(cache), ..hierarchy::Settings::default() },
+        hierarchy: second_level::Settings { cache: Some(cache), ..second_level::Settings::default() },
         ..Settings::default()
     };
     let hardware = Hardware::named("rahm-1991").expect("it is described");

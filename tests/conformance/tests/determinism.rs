@@ -100,7 +100,7 @@ fn settings(device: &str) -> Settings {
         },
         home_device: device.into(),
         log_device: device.into(),
-        hierarchy: engine::hierarchy::Settings::default(),
+        hierarchy: engine::second_level::Settings::default(),
         force: false,
         hold_locks: false,
         victim: VictimPolicy::Youngest,

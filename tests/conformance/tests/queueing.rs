@@ -59,7 +59,7 @@ fn settings() -> Settings {
         log: log::Settings { capacity: 1 << 40, group_commit: log::GroupCommit::None, ..log::Settings::default() },
         home_device: "home".into(),
         log_device: "log".into(),
-        hierarchy: engine::hierarchy::Settings::default(),
+        hierarchy: engine::second_level::Settings::default(),
         force: false,
         hold_locks: false,
         victim: VictimPolicy::Requester,

@@ -72,7 +72,7 @@ fn settings(variant: Variant) -> Settings {
         },
         home_device: DEVICE.into(),
         log_device: DEVICE.into(),
-        hierarchy: engine::hierarchy::Settings::default(),
+        hierarchy: engine::second_level::Settings::default(),
         force: variant.force,
         hold_locks: variant.hold_locks,
         victim: VictimPolicy::Requester,

@@ -3,7 +3,7 @@
 use super::{count, percent};
 use crate::table::table;
 use base::units::grouped;
-use entresol::hierarchy::TierReport;
+use entresol::tier_file::TierReport;
 use serde::Serialize;
 
 /// What one tier is and did.

@@ -1,8 +1,9 @@
 //! Restart: a copy of the backup comes back into memory. The engine's thread hands out work and collects it; images are verified
 //! and the parts of an index built beside it, on every core, while the next images are read.
 
-use super::{Backup, CopyFile, Current};
-use crate::database::touched_frames;
+use super::{Backup, CopyFile};
+use crate::home::Current;
+use crate::io::memory::touched_frames;
 use crate::{Error, Result};
 use base::PartitionId;
 use driver::{Access, Fault, FaultKind, Frame, Op, Work};

@@ -1,7 +1,7 @@
 //! Taking a partition out of the buffer.
 
 use super::Buffer;
-use crate::hierarchy::Discarded;
+use crate::second_level::Discarded;
 use base::PartitionId;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 use std::rc::Rc;

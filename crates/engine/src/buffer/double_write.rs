@@ -5,7 +5,8 @@
 //! in place.
 
 use super::Buffer;
-use crate::{Error, Result, salvage};
+use crate::io::salvage;
+use crate::{Error, Result};
 use base::{Lsn, PageId};
 use driver::{Access, DeviceId, Fault, FaultKind, FileId, Frame, Op};
 use executor::{Executor, WaitQueue};

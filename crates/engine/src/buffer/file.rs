@@ -2,10 +2,10 @@
 
 use super::overwriting::Overwriting;
 use super::syncs::Syncs;
-use crate::hierarchy::Placement;
+use crate::second_level::Placement;
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
-use driver::{Access, DeviceId, DeviceTraits, FileId, Op, Work};
+use driver::{Access, DeviceId, DeviceTraits, FileId, Op};
 use executor::{Executor, Turn};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -212,7 +212,7 @@ impl DataFile {
     /// Pays for one access and says how it is made: a synchronous device is reached by a compound operation that holds the
     /// CPU, any other through a queue.
     pub async fn access(&self, executor: &Executor) -> Access {
-        access(executor, &self.traits).await
+        crate::io::access(executor, &self.traits).await
     }
 
     /// Sets the length to at least `pages` pages.
@@ -246,15 +246,4 @@ impl DataFile {
         let pages = u32::try_from((length + step).div_ceil(self.page_size as u64)).unwrap_or(u32::MAX);
         self.reserve(executor, pages).await
     }
-}
-
-/// Charges one access to a device with these traits, pays what must be paid before it, and says how it is made.
-pub async fn access(executor: &Executor, traits: &DeviceTraits) -> Access {
-    if traits.synchronous {
-        executor.charge(Work::NvemAccess);
-        return Access::Synchronous { instructions: executor.take_debt() };
-    }
-    executor.charge(Work::InputOutput);
-    executor.settle().await;
-    Access::Asynchronous
 }

@@ -3,7 +3,7 @@
 use super::wanted::Bringing;
 use super::write_back::Run;
 use super::{Buffer, DataFile, Presence};
-use crate::hierarchy::{Filled, Tier, Tiers};
+use crate::second_level::{Filled, Tier, Tiers};
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::{Lsn, PageId};

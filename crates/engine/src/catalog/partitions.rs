@@ -78,7 +78,7 @@ impl Partitions {
     /// [`Error::NoPartition`].
     #[inline]
     pub fn find(&self, id: PartitionId) -> Result<&Rc<Partition>> {
-        self.get(id).ok_or_else(|| missing(id))
+        self.get(id).ok_or_else(|| Error::no_partition(id))
     }
 
     /// The number of the partition of this name.
@@ -160,10 +160,4 @@ impl Partitions {
         kept.sort_by_key(|partition| partition.id);
         kept
     }
-}
-
-/// The error of a number that leads to no partition.
-#[cold]
-pub(crate) fn missing(id: PartitionId) -> Error {
-    Error::NoPartition(format!("number {}", id.0))
 }

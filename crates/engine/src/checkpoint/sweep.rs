@@ -6,8 +6,9 @@
 //! restart. A copy counts when it is durable, and the log up to the last image with it, and the home file names it.
 
 use super::pace::Pace;
-use crate::backup::{Current, DEPTH};
+use crate::backup::DEPTH;
 use crate::database::{Database, Painting};
+use crate::home::Current;
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::time::MICROSECOND_NS;

@@ -3,16 +3,12 @@
 
 use super::Database;
 use crate::Result;
+use crate::io::memory::touched;
 use base::PartitionId;
-use driver::{Fault, Frame};
-use executor::{Executor, JoinHandle, WaitQueue};
+use driver::Frame;
+use executor::WaitQueue;
 use std::cell::Cell;
 use std::rc::Rc;
-
-/// What is written once to bring a page of memory into being.
-const PAGE_SIZE: usize = 4096;
-/// About what that costs on described hardware, in instructions.
-const TOUCH_INSTRUCTIONS: u64 = 500;
 
 /// What is known of the next region.
 #[derive(Default)]
@@ -20,22 +16,6 @@ pub(crate) struct Growth {
     /// The size of the frames that are being touched.
     under_way: Cell<Option<usize>>,
     ended: WaitQueue,
-}
-
-/// Asks for frames, and has every page of them brought into being beside the engine's thread.
-pub(crate) fn touched_frames(
-    executor: &Executor,
-    count: usize,
-    size: usize,
-) -> Result<JoinHandle<Result<Vec<Frame>, Fault>>> {
-    let frames = executor.untouched_frames(count, size)?;
-    let instructions = (count * size / PAGE_SIZE) as u64 * TOUCH_INSTRUCTIONS;
-    Ok(executor.begin_compute(instructions, move || touched(frames)))
-}
-
-fn touched(mut frames: Vec<Frame>) -> Vec<Frame> {
-    frames.iter_mut().for_each(|frame| frame.iter_mut().step_by(PAGE_SIZE).for_each(|byte| *byte = 0));
-    frames
 }
 
 impl Database {

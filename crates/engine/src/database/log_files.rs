@@ -97,7 +97,7 @@ pub(super) async fn find(executor: &Executor, settings: &Settings, contents: &Co
     }
     let capacity = capacity.expect("one file at least holds the log");
     for (index, (name, _)) in places().filter(|(_, (_, standing))| *standing == Standing::Fresh) {
-        let place = (super::device(executor, name)?, &name[..]);
+        let place = (crate::io::device(executor, name)?, &name[..]);
         copies.fresh.push(LogFile::create(executor, place, (&settings.log, index), capacity).await?);
     }
     let measured = copies.fresh.iter().find(|file| file.index == 1).and_then(|file| file.measured);
@@ -166,7 +166,7 @@ async fn open(
     let missing = |detail: String| Error::LogCopyMissing { device: name.to_owned(), detail };
     let device = match executor.device(name) {
         None if has_copy => return Err(missing("there is no such device".to_owned())),
-        _ => super::device(executor, name)?,
+        _ => crate::io::device(executor, name)?,
     };
     match LogFile::open(executor, (device, name), (&settings.log, index), measured).await {
         Err(Error::Input(fault)) if has_copy && fault.kind == FaultKind::NotFound => {

@@ -6,16 +6,18 @@ use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
 use crate::catalog::Partitions;
 use crate::checkpoint::{self, Checkpointer};
-use crate::hierarchy::{self, reconcile};
 use crate::home::{Contents, Home, SecondLog};
+use crate::io::device;
 use crate::log::{Log, Scan, WriteBuffer};
 use crate::recovery;
+use crate::recovery::reconcile;
+use crate::second_level;
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::transaction::Registry;
 use crate::version::{self, Readers, Versions};
 use crate::{Error, Procedures, Result, buffer, log, temp};
 use base::Lsn;
-use driver::{DeviceId, Op};
+use driver::Op;
 use executor::{Executor, Turn, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -47,7 +49,7 @@ pub struct Settings {
     /// The device that holds the log.
     pub log_device: String,
     /// The tiers between main memory and the partitions' own devices.
-    pub hierarchy: hierarchy::Settings,
+    pub hierarchy: second_level::Settings,
     /// FORCE: a transaction's pages are written before its commit is acknowledged.
     pub force: bool,
     /// Whether locks are held until the commit is durable (TPSIM) or only until its record stands in the log buffer.
@@ -82,7 +84,7 @@ impl Default for Settings {
             log,
             home_device: "disk".into(),
             log_device: "disk".into(),
-            hierarchy: hierarchy::Settings::default(),
+            hierarchy: second_level::Settings::default(),
             force: false,
             hold_locks: false,
             victim: VictimPolicy::default(),
@@ -122,13 +124,6 @@ impl Settings {
     fn temp_place(&self) -> (&str, &temp::Settings) {
         (self.temp.device.as_ref().unwrap_or(&self.home_device), &self.temp)
     }
-}
-
-/// The device of this name.
-pub(crate) fn device(executor: &Executor, name: &str) -> Result<DeviceId> {
-    executor
-        .device(name)
-        .ok_or_else(|| Error::Setting(format!("there is no device '{name}'; describe it or correct the name")))
 }
 
 /// Tells files made at this moment from all others.

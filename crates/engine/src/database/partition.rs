@@ -3,8 +3,8 @@
 use super::Database;
 use crate::buffer::DataFile;
 use crate::catalog::{Locking, Organization, Partition, Partitions, Schema};
-use crate::hierarchy::Placement;
 use crate::home::{Change, Contents, Home};
+use crate::second_level::Placement;
 use crate::{Error, Result};
 use base::PartitionId;
 use driver::Op;
@@ -166,7 +166,7 @@ impl Database {
         let PartitionSpec { name, organization, locking, device, assumed, .. } = spec;
         let mut partition = Partition { name, id: 0, organization, locking, device, assumed, schema };
         partition.validate(inner.settings.buffer.page_size)?;
-        super::open::device(&inner.executor, &partition.device)?;
+        crate::io::device(&inner.executor, &partition.device)?;
         let pages = first_pages(&partition)?;
         partition.id = inner.partitions.borrow_mut().give_number()?;
         let partition = Rc::new(partition);
@@ -265,7 +265,7 @@ pub(super) async fn open_file(
     (page_size, placement): (usize, Placement),
     create: bool,
 ) -> Result<DataFile> {
-    let device = super::open::device(executor, &partition.device)?;
+    let device = crate::io::device(executor, &partition.device)?;
     let kind = match partition.organization {
         Organization::Direct { .. } => PageKind::Direct,
         _ => PageKind::Empty,
@@ -295,7 +295,7 @@ fn first_pages(partition: &Partition) -> Result<u32> {
 
 /// Removes a partition's files but for those that `is_other` claims.
 async fn remove_files(executor: &Executor, partition: &Partition, is_other: impl Fn(&str) -> bool) -> Result<()> {
-    let device = super::open::device(executor, &partition.device)?;
+    let device = crate::io::device(executor, &partition.device)?;
     for name in partition.file_names().into_iter().filter(|name| !is_other(name)) {
         executor.perform(Op::Remove { device, name }).await.result?;
     }

@@ -1,12 +1,12 @@
 //! The superblock's bytes, and those of earlier formats.
 
+use super::Current;
 use super::journal::Span;
 use super::mirror::{BLOCK, STRETCH};
 use super::{Contents, FORMAT, HOME_FILE, SecondLog};
-use crate::backup::Current;
 use crate::catalog::{Partition, Schema};
-use crate::hierarchy::Record;
 use crate::log::Measured;
+use crate::tier_file::Record;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use structures::checksum::checksum;

@@ -3,7 +3,7 @@
 
 use super::page::{self, Flaw, Header};
 use crate::Result;
-use crate::salvage::{self, Salvaged};
+use crate::io::salvage::{self, Salvaged};
 use driver::{Access, Completion, Fault, FaultKind, FileId, Frame, Op, Work};
 use executor::{Executor, JoinHandle, WaitQueue};
 use std::cell::RefCell;

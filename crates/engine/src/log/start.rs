@@ -29,10 +29,10 @@ impl Log {
     /// [`Setting`](crate::Error::Setting), or the driver's [`Input`](crate::Error::Input).
     pub async fn create(executor: &Executor, device: &str, settings: &Settings) -> Result<Rc<Log>> {
         settings.check_capacity(settings.capacity)?;
-        let first = (crate::database::device(executor, device)?, device);
+        let first = (crate::io::device(executor, device)?, device);
         let mut files = vec![LogFile::create(executor, first, (settings, 0), settings.capacity).await?];
         if let Some(second) = &settings.second {
-            let device = crate::database::device(executor, &second.device)?;
+            let device = crate::io::device(executor, &second.device)?;
             let place = (device, &second.device[..]);
             files.push(LogFile::create(executor, place, (settings, 1), settings.capacity).await?);
         }

@@ -6,10 +6,11 @@
 
 use super::Settings;
 use super::page::{self, HEADER_SIZE};
-use crate::database::device;
-use crate::hierarchy::{self, HEADER_BYTES, Kind, Record, TierReport, WriteBufferSettings};
+use crate::Result;
+use crate::io::device;
+use crate::io::salvage;
 use crate::statistics::add;
-use crate::{Result, salvage};
+use crate::tier_file::{self, HEADER_BYTES, Kind, Record, TierReport, WriteBufferSettings};
 use base::Lsn;
 use driver::{Access, DeviceId, DeviceTraits, FileId, Op};
 use executor::Executor;
@@ -81,11 +82,11 @@ impl WriteBuffer {
         if is_new {
             executor.perform(Op::Remove { device, name: kind.file_name().to_owned() }).await.result?;
         }
-        let (file, _) = hierarchy::open_file(executor, device, kind, true).await?.expect("created if missing");
+        let (file, _) = tier_file::open_file(executor, device, kind, true).await?.expect("created if missing");
         if is_new {
-            let length = hierarchy::file_length(capacity);
+            let length = tier_file::file_length(capacity);
             executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
-            hierarchy::write_header(executor, file, &record, (log.page_size, capacity)).await?;
+            tier_file::write_header(executor, file, &record, (log.page_size, capacity)).await?;
         }
         let pieces = RefCell::default();
         let (absorbed, fallbacks) = (Cell::new(0), Cell::new(0));
@@ -145,7 +146,7 @@ impl WriteBuffer {
 
     /// Pays for one access and says how it is made.
     pub(super) async fn access(&self, executor: &Executor) -> Access {
-        crate::buffer::access(executor, &self.traits).await
+        crate::io::access(executor, &self.traits).await
     }
 
     /// What the buffer is and did; sizes are in log writes.
@@ -184,11 +185,11 @@ async fn restore(
 ) -> Result<bool> {
     let missing = |detail: &str| if record.in_use { Err(record.missing(detail)) } else { Ok(false) };
     let Some(device) = executor.device(&record.device) else { return missing("there is no such device") };
-    let Some((file, length)) = hierarchy::open_file(executor, device, record.kind, false).await? else {
+    let Some((file, length)) = tier_file::open_file(executor, device, record.kind, false).await? else {
         return missing(&format!("it holds no file '{}'", record.kind.file_name()));
     };
     let sizes = (settings.page_size, record.capacity);
-    if let Err(detail) = hierarchy::read_header(executor, (file, length), record, sizes).await? {
+    if let Err(detail) = tier_file::read_header(executor, (file, length), record, sizes).await? {
         return missing(&detail);
     }
     let (log, log_length) = executor.open(log_device, &settings.file, false).await?;

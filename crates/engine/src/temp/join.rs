@@ -66,7 +66,7 @@ pub struct JoinReport {
 }
 
 /// Who takes the answers.
-pub(super) trait Taker: AsyncFnMut(Joined<'_>) -> Result<()> {}
+pub(crate) trait Taker: AsyncFnMut(Joined<'_>) -> Result<()> {}
 
 impl<T: AsyncFnMut(Joined<'_>) -> Result<()>> Taker for T {}
 
@@ -74,7 +74,7 @@ impl<T: AsyncFnMut(Joined<'_>) -> Result<()>> Taker for T {}
 ///
 /// # Errors
 /// Those of [`crate::Database::join`].
-pub(super) async fn join<T: Taker>(
+pub(crate) async fn join<T: Taker>(
     space: &Space,
     inputs: (impl Rows, impl Rows),
     settings: JoinSettings,

@@ -117,7 +117,7 @@ struct Sort {
 /// # Errors
 /// Those of the rows; [`crate::Error::Setting`], [`crate::Error::RowTooLong`], [`crate::Error::TempFull`],
 /// [`crate::Error::DamagedTemp`], or the driver's.
-pub(super) async fn sort(space: &Space, rows: impl Rows, memory: u64) -> Result<Sorted> {
+pub(crate) async fn sort(space: &Space, rows: impl Rows, memory: u64) -> Result<Sorted> {
     let budget = Budget::new(memory, space.cluster_size())?;
     let mut sort = Sort { space: space.clone(), budget, report: SortReport::default() };
     let order = sort.run(rows).await?;

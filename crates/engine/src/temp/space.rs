@@ -4,7 +4,7 @@
 use super::Settings;
 use super::frames::Frames;
 use super::stream::Damage;
-use crate::buffer::access;
+use crate::io::access;
 use crate::{Error, Result};
 use driver::{Access, DeviceTraits, FaultKind, FileId, Frame, Op};
 use executor::{Executor, Turn};
@@ -120,7 +120,7 @@ impl Space {
     /// The driver's, or [`Error::Setting`] if the device does not exist or does not suit the settings.
     pub async fn clear(executor: &Executor, name: &str, (device, settings): (&str, &Settings)) -> Result<()> {
         settings.check(executor, device)?;
-        let device = crate::database::device(executor, device)?;
+        let device = crate::io::device(executor, device)?;
         executor.perform(Op::Remove { device, name: name.to_owned() }).await.result?;
         Ok(())
     }
@@ -228,7 +228,7 @@ impl Space {
         if let Some((file, _)) = inner.file.get() {
             return Ok(file);
         }
-        let device = crate::database::device(&inner.executor, &inner.device)?;
+        let device = crate::io::device(&inner.executor, &inner.device)?;
         let (file, _) = inner.executor.open(device, inner.name, true).await?;
         inner.file.set(Some((file, inner.executor.traits(device))));
         Ok(file)

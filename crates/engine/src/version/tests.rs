@@ -474,7 +474,7 @@ fn a_damaged_version_is_named() {
         let (database, notes) = spilling(executor, 1 << 30).await?;
         let mut old = database.snapshot().await?;
         overwrite(&database, notes, 1).await?;
-        let device = crate::database::device(executor, "disk")?;
+        let device = crate::io::device(executor, "disk")?;
         let (file, length) = executor.open(device, super::FILE, false).await?;
         let mut zeros = executor.frames(1, 4096)?.pop().expect("one was asked for");
         zeros.fill(0);
@@ -491,7 +491,7 @@ fn a_damaged_version_is_named() {
 
 /// The first bytes of the undo space, which are replaced by `bytes` if there are any.
 async fn undo_space(executor: &Executor, bytes: Option<driver::Frame>) -> Result<driver::Frame> {
-    let device = crate::database::device(executor, "disk")?;
+    let device = crate::io::device(executor, "disk")?;
     let (file, _) = executor.open(device, super::FILE, false).await?;
     let (offset, access) = (0, driver::Access::Asynchronous);
     let op = match bytes {

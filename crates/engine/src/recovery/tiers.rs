@@ -1,11 +1,11 @@
 //! Opening the tiers: what they hold that is newer than on the pages' own devices goes there first.
 
-use super::Settings;
-use super::header::{HEADER_BYTES, Kind, Record, open_file, read_header};
-use super::tiers::{TierFile, Tiers};
 use crate::buffer::{Buffer, DataFile};
-use crate::database::device;
-use crate::{Error, Result, salvage};
+use crate::io::device;
+use crate::io::salvage;
+use crate::second_level::{Settings, Tiers};
+use crate::tier_file::{HEADER_BYTES, Kind, Record, TierFile, open_file, read_header};
+use crate::{Error, Result};
 use base::{Lsn, PageId};
 use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op};
 use executor::Executor;

@@ -1,10 +1,8 @@
 //! A range of a partition as a source of rows.
 
-use super::join::{self, JoinReport, JoinSettings, Joined};
-use super::row::{Row, Rows};
-use super::sort::{self, Sorted};
+use super::{Cursor, Transaction};
 use crate::Result;
-use crate::transaction::{Cursor, Transaction};
+use crate::temp::{self, JoinReport, JoinSettings, Joined, Row, Rows, Sorted};
 use std::cell::Cell;
 
 /// What a cursor shows, row by row.
@@ -14,7 +12,8 @@ use std::cell::Cell;
 /// # use ground::*;
 /// # with_database(async |database| {
 /// use entresol_engine::Direction;
-/// use entresol_engine::temp::{Rows, Scan};
+/// use entresol_engine::Scan;
+/// use entresol_engine::temp::Rows;
 /// use std::ops::Bound;
 ///
 /// let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
@@ -99,7 +98,7 @@ impl Transaction {
     ) -> Result<Sorted> {
         let space = self.database().0.temp.clone();
         let transaction = &Cell::new(Some(self));
-        sort::sort(&space, Made { transaction, cursor, make, row: Default::default() }, memory).await
+        temp::sort(&space, Made { transaction, cursor, make, row: Default::default() }, memory).await
     }
 
     /// Joins what two cursors show. Each comes with what makes a record's key and value in the join.
@@ -148,6 +147,6 @@ impl Transaction {
         let transaction = &Cell::new(Some(self));
         let left = Made { transaction, cursor: left.0, make: left.1, row: Default::default() };
         let right = Made { transaction, cursor: right.0, make: right.1, row: Default::default() };
-        join::join(&space, (left, right), settings, &mut take).await
+        temp::join(&space, (left, right), settings, &mut take).await
     }
 }

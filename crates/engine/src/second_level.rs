@@ -12,29 +12,21 @@
 //! * What a volatile tier holds stands on the page's own device, too.
 
 mod design;
-mod header;
-mod restart;
 mod slots;
-mod statistics;
 mod tiers;
 
 pub use design::{Admission, Design};
-pub use header::Record;
 pub(crate) use slots::Discarded;
 pub use slots::{Filled, Slots, Tier};
-pub use statistics::{Statistics, TierReport};
-pub use tiers::{TierFile, Tiers};
+pub use tiers::Tiers;
 
-pub(crate) use header::{HEADER_BYTES, Kind, file_length, open_file, read_header, write_header};
-pub(crate) use restart::reconcile;
-
-use crate::{Error, Result};
+use crate::tier_file::WriteBufferSettings;
 use std::collections::BTreeMap;
 
 /// Which tiers a database has, and which partitions use them.
 ///
 /// ```
-/// use entresol_engine::hierarchy::{self, CacheSettings, Design};
+/// use entresol_engine::second_level::{self, CacheSettings, Design};
 /// # use entresol_engine::catalog::{Locking, Organization};
 /// # use entresol_engine::{Database, PartitionSpec, Settings, buffer};
 /// # use executor::{Executor, Order};
@@ -44,7 +36,7 @@ use std::collections::BTreeMap;
 ///
 /// // A buffer of 32 pages, and a cache of 200 behind it.
 /// let cache = CacheSettings { device: "nvem".into(), pages: 200, design: Design::MigrateAll, volatile: None };
-/// let hierarchy = hierarchy::Settings { cache: Some(cache), ..hierarchy::Settings::default() };
+/// let hierarchy = second_level::Settings { cache: Some(cache), ..second_level::Settings::default() };
 /// let buffer = buffer::Settings { frames: 32, ..buffer::Settings::default() };
 /// # let done = executor.run(async {
 /// let database = Database::create(&executor, Settings { buffer, hierarchy, ..Settings::default() }).await?;
@@ -89,32 +81,6 @@ pub struct CacheSettings {
     pub design: Design,
     /// Whether it loses its contents with the power; `None`: as its device says.
     pub volatile: Option<bool>,
-}
-
-/// A write buffer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WriteBufferSettings {
-    /// The device that holds it, one that keeps its contents without power.
-    pub device: String,
-    /// How many pages of partitions it holds; zero for none.
-    pub pages: u32,
-    /// How many bytes of log it holds; zero if the log does without.
-    pub log_bytes: u64,
-    /// Whether it loses its contents with the power, which is refused; `None`: as its device says.
-    pub volatile: Option<bool>,
-}
-
-impl WriteBufferSettings {
-    /// Refuses a device that loses its contents.
-    pub(crate) fn check(&self, durable: bool) -> Result<()> {
-        if !self.volatile.unwrap_or(!durable) {
-            return Ok(());
-        }
-        Err(Error::Setting(format!(
-            "the write buffer's device '{}' loses its contents with the power; name one that keeps them",
-            self.device
-        )))
-    }
 }
 
 /// How one partition uses the hierarchy.

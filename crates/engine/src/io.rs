@@ -1,0 +1,27 @@
+//! Devices and memory, as everything above uses them: finding a device by its name, paying for an access, reading around what
+//! cannot be read.
+
+pub mod memory;
+pub mod salvage;
+
+use crate::{Error, Result};
+use driver::{Access, DeviceId, DeviceTraits, Work};
+use executor::Executor;
+
+/// The device of this name.
+pub fn device(executor: &Executor, name: &str) -> Result<DeviceId> {
+    executor
+        .device(name)
+        .ok_or_else(|| Error::Setting(format!("there is no device '{name}'; describe it or correct the name")))
+}
+
+/// Charges one access to a device with these traits, pays what must be paid before it, and says how it is made.
+pub async fn access(executor: &Executor, traits: &DeviceTraits) -> Access {
+    if traits.synchronous {
+        executor.charge(Work::NvemAccess);
+        return Access::Synchronous { instructions: executor.take_debt() };
+    }
+    executor.charge(Work::InputOutput);
+    executor.settle().await;
+    Access::Asynchronous
+}

@@ -1,0 +1,123 @@
+//! A tier's file: slots between main memory and the devices that pages and the log live on.
+
+mod header;
+mod statistics;
+
+pub use header::{HEADER_BYTES, Kind, Record, file_length, open_file, read_header, write_header};
+pub use statistics::{Statistics, TierReport};
+
+use crate::{Error, Result};
+use driver::{Access, DeviceId, DeviceTraits, FileId, Op};
+use executor::Executor;
+
+/// A write buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteBufferSettings {
+    /// The device that holds it, one that keeps its contents without power.
+    pub device: String,
+    /// How many pages of partitions it holds; zero for none.
+    pub pages: u32,
+    /// How many bytes of log it holds; zero if the log does without.
+    pub log_bytes: u64,
+    /// Whether it loses its contents with the power, which is refused; `None`: as its device says.
+    pub volatile: Option<bool>,
+}
+
+impl WriteBufferSettings {
+    /// Refuses a device that loses its contents.
+    pub(crate) fn check(&self, durable: bool) -> Result<()> {
+        if !self.volatile.unwrap_or(!durable) {
+            return Ok(());
+        }
+        Err(Error::Setting(format!(
+            "the write buffer's device '{}' loses its contents with the power; name one that keeps them",
+            self.device
+        )))
+    }
+}
+
+/// A tier's file.
+pub struct TierFile {
+    /// What it is for.
+    pub kind: Kind,
+    /// The name of its device.
+    pub device: String,
+    /// The file.
+    pub file: FileId,
+    /// How many pages it holds.
+    pub pages: u32,
+    /// Whether it loses its contents with the power.
+    pub volatile: bool,
+    /// What it did.
+    pub statistics: Statistics,
+    traits: DeviceTraits,
+    page_size: usize,
+}
+
+impl TierFile {
+    /// Creates the file that `record` describes, in place of any of that name.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn create(
+        executor: &Executor,
+        device: DeviceId,
+        record: &Record,
+        page_size: usize,
+        volatile: bool,
+    ) -> Result<TierFile> {
+        executor.perform(Op::Remove { device, name: record.kind.file_name().to_owned() }).await.result?;
+        let (file, _) = open_file(executor, device, record.kind, true).await?.expect("created if it is missing");
+        let slots = record.capacity * page_size as u64;
+        executor.perform(Op::Resize { file, length: file_length(slots), prewrite: true }).await.result?;
+        write_header(executor, file, record, (page_size, slots)).await?;
+        Ok(TierFile::adopt(executor, device, record, file, page_size, volatile))
+    }
+
+    /// Takes a file over that holds the tier that `record` describes.
+    pub fn adopt(
+        executor: &Executor,
+        device: DeviceId,
+        record: &Record,
+        file: FileId,
+        page_size: usize,
+        volatile: bool,
+    ) -> TierFile {
+        TierFile {
+            kind: record.kind,
+            device: record.device.clone(),
+            file,
+            pages: record.capacity as u32,
+            volatile,
+            statistics: Statistics::default(),
+            traits: executor.traits(device),
+            page_size,
+        }
+    }
+
+    /// Where the slot lies in the file, in bytes.
+    pub fn offset(&self, slot: u32) -> u64 {
+        HEADER_BYTES + u64::from(slot) * self.page_size as u64
+    }
+
+    /// Pays for one access and says how it is made.
+    pub async fn access(&self, executor: &Executor) -> Access {
+        crate::io::access(executor, &self.traits).await
+    }
+
+    /// What the tier is and did.
+    pub fn report(&self) -> TierReport {
+        let Statistics { reads, writes, modified, fallbacks, damaged } = &self.statistics;
+        TierReport {
+            name: if self.kind == Kind::Cache { "cache" } else { "write-buffer" },
+            device: self.device.clone(),
+            pages: u64::from(self.pages),
+            volatile: self.volatile,
+            reads: reads.get(),
+            writes: writes.get(),
+            modified: modified.get(),
+            fallbacks: fallbacks.get(),
+            damaged: damaged.get(),
+        }
+    }
+}
