@@ -5,12 +5,14 @@
 mod failing_reads;
 
 use base::time::{MILLISECOND_NS, SECOND_NS};
+use devices::Hardware;
+use driver::OpKind;
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Database, Direction, Error, PartitionSpec, Settings, Transaction, buffer, log};
-use executor::Executor;
+use executor::{Executor, Order};
 use failing_reads::on;
 use std::ops::Bound;
-use virtual_driver::Media;
+use virtual_driver::{ErrorAt, FaultPlan, Media, Options, VirtualDriver};
 
 fn settings() -> Settings {
     Settings {
@@ -105,4 +107,53 @@ fn pages_that_cannot_be_freed_for_good_are_freed_by_a_restart() {
         let report = database.check(|_| ()).await.expect("reads");
         assert!(report.is_clean(), "{:?}", report.findings);
     });
+}
+
+/// The device `data` fails at this write. Returns whether a forced write of the deletion did.
+fn failing_forced_write(nth: u64) -> bool {
+    let text = "[device.disk]\nmedium.service = \"20 us\"\n[device.data]\nmedium.service = \"20 us\"\n";
+    let errors = vec![ErrorAt { kind: OpKind::Write, device: Some("data".into()), nth }];
+    let faults = Some(FaultPlan { errors, ..FaultPlan::default() });
+    let hardware = Hardware::parse(text, "test").expect("a description");
+    let driver = VirtualDriver::new(hardware, Options { faults, ..Options::default() }, Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let failed = executor.run(async {
+        let database = Database::create(&executor, Settings { force: true, ..settings() }).await?;
+        for (name, device) in [("texts", "data"), ("notes", "disk")] {
+            let spec = PartitionSpec { device: device.into(), ..PartitionSpec::b_tree(name) };
+            database.create_partition(spec).await?;
+        }
+        let texts = database.partition("texts")?;
+        database.transaction(async |tx| tx.put(texts, b"long", &[7; 30_000]).await).await?;
+        let mut tx = database.begin().await?;
+        tx.delete(texts, b"long").await?;
+        let failed = tx.commit().await.is_err();
+        let notes = database.partition("notes")?;
+        let other = database.clone();
+        let fills = executor.spawn(async move {
+            for _ in 0..100 {
+                other.transaction(async |tx| tx.put(notes, b"note", &[3; 500]).await).await?;
+            }
+            Ok::<(), Error>(())
+        });
+        let deadline = executor.now().plus_ns(5 * SECOND_NS);
+        while !fills.is_finished() {
+            assert!(executor.now() < deadline, "write {nth}: nobody is told that the log stays full");
+            executor.sleep_ns(MILLISECOND_NS).await;
+        }
+        fills.join().await?;
+        let report = database.check(|_| ()).await?;
+        assert!(report.is_clean(), "write {nth}: {:?}", report.findings);
+        Ok::<bool, Error>(failed)
+    });
+    executor.stop();
+    let failed = failed.expect("the machine goes on");
+    // The creation fails with its own writes, and so does the insertion.
+    failed.unwrap_or(false)
+}
+
+#[test]
+fn a_forced_write_that_fails_keeps_no_pages_from_being_freed() {
+    let failed = (1..20).filter(|nth| failing_forced_write(*nth)).count();
+    assert!(failed > 0, "no write of the deletion's commit failed");
 }

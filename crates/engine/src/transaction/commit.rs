@@ -201,11 +201,14 @@ impl Ending {
         let executor = self.database.0.executor.clone();
         let committed = async move {
             self.database.keep_long_values(self.state.owner).await;
-            self.commit_update().await?;
-            if let Err(cause) = self.free_chains().await {
+            let ended = self.commit_update().await;
+            // If a forced write has failed, it is committed all the same, and its part of the log would stay for ever.
+            if self.database.0.log.failure().is_none()
+                && let Err(cause) = self.free_chains().await
+            {
                 self.go_on_freeing(cause);
             }
-            Ok(())
+            ended
         };
         executor.spawn(committed).join().await
     }
