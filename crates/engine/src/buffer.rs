@@ -444,6 +444,19 @@ impl Buffer {
         Ok(pool.take_lasting().expect("just added"))
     }
 
+    /// The frame to be emptied next. While the log is short of room, that is none for whose page a page of the log would be
+    /// written before it is full, if there is another: that would take room which rollbacks were promised.
+    fn victim(&self, pool: &Pool) -> Option<u32> {
+        let victim = pool.victim(if self.settings.cleaner { CLEAN_WITHIN } else { 0 })?;
+        let durable = self.log_to_spare().filter(|durable| !pool.is_logged(victim, *durable));
+        durable.and_then(|durable| pool.logged_victim(durable)).or(Some(victim))
+    }
+
+    /// Where the log is durable up to, while it is short of room.
+    fn log_to_spare(&self) -> Option<Lsn> {
+        self.log.get().filter(|log| log.is_scarce()).map(|log| log.durable())
+    }
+
     /// A free frame, emptied if need be.
     async fn acquire(self: &Rc<Self>) -> Result<u32> {
         let mut patience = PATIENCE;
@@ -453,7 +466,7 @@ impl Buffer {
                 if let Some(frame) = pool.take_free() {
                     return Ok(frame);
                 }
-                let victim = pool.victim(if self.settings.cleaner { CLEAN_WITHIN } else { 0 });
+                let victim = self.victim(&pool);
                 match victim {
                     Some(frame) if !pool.is_dirty(frame) && self.tiers.get().is_none() => {
                         pool.evict(frame);

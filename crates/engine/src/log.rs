@@ -412,6 +412,11 @@ impl Log {
         self.used() > self.limit
     }
 
+    /// Whether so much of the log's file is in use that no more of it should be left empty than has to be.
+    pub(crate) fn is_scarce(&self) -> bool {
+        2 * self.used() > self.limit
+    }
+
     /// Bytes that can be logged before only the reserve is left.
     #[inline]
     pub(crate) fn room(&self) -> u64 {

@@ -6,6 +6,8 @@ use devices::Hardware;
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, Transaction, buffer, log};
 use executor::{Executor, JoinHandle, Order};
+use std::cell::Cell;
+use std::rc::Rc;
 use virtual_driver::{Media, Options, PowerCut, VirtualDriver};
 
 const LOG: u64 = 256 << 10;
@@ -133,6 +135,61 @@ fn a_transaction_that_writes_pages_of_the_log_before_they_are_full_is_refused_in
         }
     }
     assert!(rolled_back > 2 && refused > 2, "{rolled_back} were rolled back whole, {refused} refused");
+}
+
+/// Commits of others have made a transaction's updates durable, so that none of its pages had to write the log before it was full.
+/// Those that its rollback changes have to, because others read much meanwhile.
+#[test]
+fn a_rollback_beside_readers_has_the_room_that_it_was_promised() {
+    for (frames, readers) in [(40, 2), (40, 8), (48, 8), (48, 30), (64, 30)] {
+        for checkpoint in [Policy::OFF, BY_SIZE] {
+            let media = Media::new();
+            on(&media, async |executor| {
+                let (database, rows, notes) = prepare(executor, checkpoint, frames).await;
+                let others = PartitionSpec { device: "data".into(), ..PartitionSpec::b_tree("others") };
+                let others = database.create_partition(others).await.expect("creates");
+                let records = (0..4 * ROWS).map(|row| (row.to_be_bytes(), [1; 150]));
+                database.load_b_tree(others, records, |_| {}).await.expect("loads");
+                let mut large = database.begin().await.expect("begins");
+                let mut reading = Vec::new();
+                for _ in 0..readers {
+                    reading.push(database.begin().await.expect("begins"));
+                }
+                let mut number = 0;
+                while database.log().used() < 185 << 10 {
+                    let row = (number * 33 % ROWS).to_be_bytes();
+                    large.modify(rows, &row, |value| value[..40].fill(3)).await.expect("there is room");
+                    let client = {
+                        let database = database.clone();
+                        executor.spawn(async move { note(&database, notes, number).await })
+                    };
+                    executor.sleep_ns(10 * MILLISECOND_NS).await;
+                    assert!(client.is_finished(), "{frames} {readers}: it waits");
+                    number += 1;
+                }
+                let waiting = fill(executor, &database, notes).await;
+                let is_over = Rc::new(Cell::new(false));
+                for (reader, mut tx) in (0..).zip(reading) {
+                    let is_over = Rc::clone(&is_over);
+                    executor.spawn(async move {
+                        for step in 0.. {
+                            let row: u32 = (step * 37 + reader * 131) % (4 * ROWS);
+                            tx.get(others, &row.to_be_bytes()).await.expect("reads");
+                            if is_over.get() {
+                                break;
+                            }
+                        }
+                    });
+                }
+                executor.sleep_ns(100 * MILLISECOND_NS).await;
+                large.rollback().await.unwrap_or_else(|error| panic!("{frames} {readers}: {error}"));
+                is_over.set(true);
+                end(executor, waiting).await;
+                assert_eq!(database.log().failure(), None, "{frames} {readers}");
+            });
+            check_restart(&media, checkpoint, frames);
+        }
+    }
 }
 
 fn check_restart(media: &Media, checkpoint: Policy, frames: usize) {

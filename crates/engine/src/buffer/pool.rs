@@ -248,6 +248,24 @@ impl Pool {
         first
     }
 
+    /// Whether the frame's page may be written without a write of the log, which is durable up to `durable`.
+    pub fn is_logged(&self, frame: u32, durable: Lsn) -> bool {
+        !self.is_dirty(frame) || header::lsn(self.bytes(frame)) <= durable
+    }
+
+    /// The coldest frame of such a page that may leave.
+    pub fn logged_victim(&self, durable: Lsn) -> Option<u32> {
+        let mut found = None;
+        self.replacement.coldest(&mut |frame| {
+            let slot = &self.slots[frame as usize];
+            if slot.pins == 0 && !slot.writing && self.is_logged(frame, durable) {
+                found = Some(frame);
+            }
+            found.is_none()
+        });
+        found
+    }
+
     /// Up to `limit` dirty frames among the coldest `within` that may be written back.
     pub fn coldest_dirty(&self, within: usize, limit: usize) -> Vec<u32> {
         let mut found = Vec::new();
