@@ -2,15 +2,12 @@
 
 use crate::OpenError;
 use crate::configuration::{
-    Backend, CacheDesign, Configuration, DeviceKind, GroupCommit, LockGranule, LockHold, Organization, Partition,
-    Replacement, Residence, Update, Victim,
+    Backend, Configuration, DeviceKind, LockGranule, LockHold, Organization, Partition, Residence, Update,
 };
 use driver::Driver;
 use engine::catalog::{self, Locking};
-use engine::lock::VictimPolicy;
 use engine::page::HEADER_SIZE;
-use engine::replacement::Policy;
-use engine::second_level::{self, CacheSettings, Design, Placement};
+use engine::second_level::{self, CacheSettings, Placement};
 use engine::tier_file::WriteBufferSettings;
 use engine::{Error, PartitionSpec, Procedures, Settings, buffer, checkpoint, log, temp, version};
 use real_driver::DirectoryLocks;
@@ -54,23 +51,12 @@ pub fn driver(
 /// The engine's settings.
 pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settings {
     let page_size = configuration.buffer.page_size as usize;
-    let group_commit = match configuration.log.group_commit {
-        GroupCommit::Adaptive => log::GroupCommit::Adaptive,
-        GroupCommit::None => log::GroupCommit::None,
-        GroupCommit::Size { commits, delay_ns } => {
-            log::GroupCommit::Size { transactions: commits, delay_ns_max: delay_ns }
-        }
-        GroupCommit::Delay { delay_ns } => log::GroupCommit::Delay { ns: delay_ns },
-        GroupCommit::Page { delay_ns } => log::GroupCommit::Page { delay_ns_max: delay_ns },
-    };
     let log_page_size = configuration.log.page_size as usize;
     Settings {
         buffer: buffer::Settings {
             frames: (configuration.buffer.size / page_size as u64) as usize,
             page_size,
-            replacement: match configuration.buffer.replacement {
-                Replacement::Lru => Policy::Lru,
-            },
+            replacement: configuration.buffer.replacement,
             cleaner: configuration.buffer.cleaner,
         },
         log: log::Settings {
@@ -78,7 +64,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             write_size_max: log::Settings::default().write_size_max / log_page_size * log_page_size,
             capacity: configuration.log.size,
             durable: configuration.log.durable,
-            group_commit,
+            group_commit: configuration.log.group_commit,
             sync_method: configuration.log.sync_method,
             second: configuration.log.second_device.clone().map(|device| {
                 let acknowledged = configuration.log.acknowledged;
@@ -94,10 +80,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
         hierarchy: hierarchy(configuration),
         force: configuration.commit.update == Update::Force,
         hold_locks: configuration.log.hold_locks == LockHold::UntilDurable,
-        victim: match configuration.locks.victim {
-            Victim::Requester => VictimPolicy::Requester,
-            Victim::Youngest => VictimPolicy::Youngest,
-        },
+        victim: configuration.locks.victim,
         checkpoint: checkpoint::Policy {
             log_bytes: configuration.checkpoint.log_bytes,
             interval_ns: configuration.checkpoint.interval_ns,
@@ -138,11 +121,7 @@ fn hierarchy(configuration: &Configuration) -> second_level::Settings {
     let cache = configuration.cache.as_ref().map(|cache| CacheSettings {
         device: cache.device.clone(),
         pages: cache.pages,
-        design: match cache.design {
-            CacheDesign::MigrateAll => Design::MigrateAll,
-            CacheDesign::MigrateModified => Design::MigrateModified,
-            CacheDesign::MigrateUnmodified => Design::MigrateUnmodified,
-        },
+        design: cache.design,
         volatile: cache.volatile,
     });
     let write_buffer = configuration.write_buffer.as_ref().map(|buffer| WriteBufferSettings {

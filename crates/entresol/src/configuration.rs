@@ -43,14 +43,15 @@ mod undo;
 mod tests;
 
 pub use engine::checkpoint::Strategy;
-pub use engine::log::{Acknowledged, SyncMethod};
+pub use engine::lock::VictimPolicy;
+pub use engine::log::{Acknowledged, GroupCommit, SyncMethod};
+pub use engine::replacement::Policy;
+pub use engine::second_level::Design;
 pub use engine::set::Logging;
 
-pub use choice::{
-    Backend, Choice, DeviceKind, LockGranule, LockHold, Organization, Replacement, Residence, Update, Victim,
-};
-pub use log::{GroupCommit, Log};
-pub use tiers::{Cache, CacheDesign, WriteBuffer};
+pub use choice::{Backend, Choice, DeviceKind, LockGranule, LockHold, Organization, Residence, Update};
+pub use log::Log;
+pub use tiers::{Cache, WriteBuffer};
 pub use undo::Undo;
 
 pub use error::{ConfigurationError, Finding, Problem, nearest};
@@ -156,14 +157,14 @@ pub struct Buffer {
     /// 128 B) to 64 KiB.
     pub page_size: u32,
     /// `replacement`: which page makes room for another.
-    pub replacement: Replacement,
+    pub replacement: Policy,
     /// `cleaner`: whether changed pages are written in the background before their frames are needed.
     pub cleaner: bool,
 }
 
 impl Default for Buffer {
     fn default() -> Buffer {
-        Buffer { size: 256 << 20, page_size: 8 << 10, replacement: Replacement::Lru, cleaner: true }
+        Buffer { size: 256 << 20, page_size: 8 << 10, replacement: Policy::default(), cleaner: true }
     }
 }
 
@@ -243,7 +244,7 @@ impl Checkpoint {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Locks {
     /// `victim`: which transaction is rolled back to end a deadlock.
-    pub victim: Victim,
+    pub victim: VictimPolicy,
 }
 
 /// `[driver]`: how this machine does its input and output. Without meaning under the virtual clock.

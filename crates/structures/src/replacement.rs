@@ -1,15 +1,32 @@
-//! Which page leaves the buffer next. A policy is one file behind [`Replacement`] and one line in [`Policy`].
+//! Which page leaves memory next. A policy is one file behind [`Replacement`] and one line in [`POLICIES`]: configuration,
+//! torture and help read them there.
 
+mod clock;
 mod lru;
+mod lru_2;
+mod order;
+#[cfg(test)]
+mod tests;
 
-pub use lru::Lru;
+use base::PageId;
+use clock::Clock;
+use lru::Lru;
+use lru_2::Lru2;
+
+/// The policies, the usual one first.
+pub const POLICIES: &[Policy] = &[
+    Policy { name: "lru", build: |frames| Box::new(Lru::new(frames)) },
+    Policy { name: "clock", build: |frames| Box::new(Clock::new(frames)) },
+    Policy { name: "lru-2", build: |frames| Box::new(Lru2::new(frames)) },
+];
 
 /// Orders the resident frames by how soon they should leave.
 ///
-/// Frames are numbered from 0 to the capacity that the policy was made for.
+/// Frames are numbered from 0 to the capacity that the policy was made for. References are counted from 1: the count is the
+/// policy's clock.
 pub trait Replacement {
-    /// The frame holds a page from now on.
-    fn insert(&mut self, frame: u32);
+    /// The frame holds this page from now on, which is referenced.
+    fn insert(&mut self, frame: u32, page: PageId);
 
     /// The frame's page was referenced: a hit.
     fn touch(&self, frame: u32);
@@ -17,29 +34,69 @@ pub trait Replacement {
     /// How many references there were.
     fn references(&self) -> u64;
 
-    /// Which of them was the latest to the frame's page, counted from 1.
+    /// Which of them was the latest to the frame's page.
     fn latest(&self, frame: u32) -> u64;
 
-    /// The frame's page left.
+    /// The frame's page made room for another.
+    fn evict(&mut self, frame: u32) {
+        self.remove(frame);
+    }
+
+    /// The frame's page left for another reason, as when its partition was dropped.
     fn remove(&mut self, frame: u32);
 
-    /// Visits frames in the order in which they should leave, until `visit` returns false.
+    /// Visits frames in the order in which they should leave, each once, until `visit` returns false.
     fn coldest(&self, visit: &mut dyn FnMut(u32) -> bool);
 }
 
-/// The policies by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// Least recently used, one global list.
-    #[default]
-    Lru,
+/// A policy by its name.
+#[derive(Clone, Copy)]
+pub struct Policy {
+    name: &'static str,
+    build: fn(usize) -> Box<dyn Replacement>,
 }
 
 impl Policy {
+    /// What the policy is called.
+    pub fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// The policy of this name, if there is one.
+    ///
+    /// ```
+    /// use entresol_structures::replacement::Policy;
+    ///
+    /// assert_eq!(Policy::named("clock").map(Policy::name), Some("clock"));
+    /// assert_eq!(Policy::named("magic"), None);
+    /// ```
+    pub fn named(name: &str) -> Option<Policy> {
+        POLICIES.iter().copied().find(|policy| policy.name == name)
+    }
+
     /// The policy for `frames` frames.
     pub fn build(self, frames: usize) -> Box<dyn Replacement> {
-        match self {
-            Policy::Lru => Box::new(Lru::new(frames)),
-        }
+        (self.build)(frames)
+    }
+}
+
+impl Default for Policy {
+    /// Least recently used.
+    fn default() -> Policy {
+        POLICIES[0]
+    }
+}
+
+impl PartialEq for Policy {
+    fn eq(&self, other: &Policy) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Policy {}
+
+impl std::fmt::Debug for Policy {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(self.name)
     }
 }

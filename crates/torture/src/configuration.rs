@@ -148,7 +148,7 @@ impl Configuration {
                 buffer: buffer::Settings {
                     frames: if tiny { 20 } else { one_of(random, &[16 + 6 * clients, 64, 64, 200, 1000]) },
                     page_size,
-                    replacement: Policy::Lru,
+                    replacement: Policy::default(),
                     cleaner: random.chance(0.6),
                 },
                 log: log::Settings { second, silence_ns_max, ..log(random, capacity) },

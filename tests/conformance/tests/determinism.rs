@@ -92,7 +92,7 @@ impl Driver for Hashed {
 /// astray by an order that is nobody's decision.
 fn settings(device: &str) -> Settings {
     Settings {
-        buffer: buffer::Settings { frames: 64, page_size: 4096, replacement: Policy::Lru, cleaner: true },
+        buffer: buffer::Settings { frames: 64, page_size: 4096, replacement: Policy::default(), cleaner: true },
         log: log::Settings {
             capacity: 2 << 20,
             group_commit: log::GroupCommit::Size { transactions: 4, delay_ns_max: 50_000 },

@@ -60,7 +60,7 @@ fn settings(variant: Variant) -> Settings {
         buffer: buffer::Settings {
             frames: variant.frames,
             page_size: PAGE_SIZE,
-            replacement: Policy::Lru,
+            replacement: Policy::default(),
             cleaner: variant.cleaner,
         },
         log: log::Settings {

@@ -337,7 +337,7 @@ impl Pool {
         let slot = &mut self.slots[frame as usize];
         slot.state = State::Free;
         self.table.remove(slot.page);
-        self.replacement.remove(frame);
+        self.replacement.evict(frame);
     }
 
     /// Empties every frame of a partition that nobody uses, changed or not. Whether all are empty.
@@ -399,7 +399,7 @@ impl Pool {
         self.take_back(frame, bytes);
         self.slots[frame as usize].state = State::Resident;
         if frame < self.replaceable {
-            self.replacement.insert(frame);
+            self.replacement.insert(frame, self.slots[frame as usize].page);
         }
         self.slots[frame as usize].pins += self.loading.loaded(frame, woken);
     }

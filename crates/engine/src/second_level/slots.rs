@@ -98,7 +98,7 @@ impl Slots {
             cache,
             free: [(0..cache).rev().collect(), (cache..count).rev().collect()],
             newest: PageTable::default(),
-            order: Policy::Lru.build(cache as usize),
+            order: Policy::default().build(cache as usize),
             pending: 0,
         }
     }
@@ -216,7 +216,7 @@ impl Slots {
     fn list(&mut self, slot: u32) {
         if slot < self.cache && !self.slots[slot as usize].listed {
             self.slots[slot as usize].listed = true;
-            self.order.insert(slot);
+            self.order.insert(slot, self.slots[slot as usize].page);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Settings that are one of a few words.
 
 use engine::checkpoint::Strategy;
+use engine::lock::VictimPolicy;
 use engine::set::Logging;
 
 /// A setting that is one of a few words.
@@ -29,18 +30,6 @@ pub enum DeviceKind {
 impl Choice for DeviceKind {
     const WORDS: &'static [(&'static str, DeviceKind)] =
         &[("file", DeviceKind::File), ("mapped", DeviceKind::Mapped), ("described", DeviceKind::Described)];
-}
-
-/// Which page of the buffer makes room for another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Replacement {
-    /// `"lru"`: the least recently used.
-    #[default]
-    Lru,
-}
-
-impl Choice for Replacement {
-    const WORDS: &'static [(&'static str, Replacement)] = &[("lru", Replacement::Lru)];
 }
 
 /// Until when a committing transaction keeps its locks.
@@ -73,19 +62,9 @@ impl Choice for Update {
     const WORDS: &'static [(&'static str, Update)] = &[("noforce", Update::NoForce), ("force", Update::Force)];
 }
 
-/// Which transaction is rolled back to end a deadlock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Victim {
-    /// `"requester"`: the one whose request closed the cycle (TPSIM, Rahm 1991).
-    #[default]
-    Requester,
-    /// `"youngest"`: the one of the cycle that began last.
-    Youngest,
-}
-
-impl Choice for Victim {
-    const WORDS: &'static [(&'static str, Victim)] =
-        &[("requester", Victim::Requester), ("youngest", Victim::Youngest)];
+impl Choice for VictimPolicy {
+    const WORDS: &'static [(&'static str, VictimPolicy)] =
+        &[("requester", VictimPolicy::Requester), ("youngest", VictimPolicy::Youngest)];
 }
 
 /// How the records of a partition are found.

@@ -10,6 +10,7 @@ use super::{
 };
 use devices::Hardware;
 use engine::checkpoint::Strategy;
+use engine::replacement::{POLICIES, Policy};
 use engine::server;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -239,10 +240,11 @@ fn read_buffer(section: &mut Section<'_>, context: &Context) -> Buffer {
     let defaults = Buffer::default();
     let page_size = context.page_size(section).unwrap_or(defaults.page_size);
     let least = 16 * u64::from(page_size);
+    let names: Vec<&str> = POLICIES.iter().map(|policy| policy.name()).collect();
     Buffer {
         size: section.size("size", least..=16 * TIB, ": 16 pages or more").unwrap_or(defaults.size),
         page_size,
-        replacement: section.choice("replacement").unwrap_or_default(),
+        replacement: section.word("replacement", &names).and_then(Policy::named).unwrap_or_default(),
         cleaner: section.flag("cleaner").unwrap_or(defaults.cleaner),
     }
 }

@@ -4,7 +4,7 @@ use super::choice::Choice;
 use super::error::Problem;
 use super::interpret::{Context, KIB, MICROSECOND_NS, SECOND_NS, TIB};
 use super::section::Section;
-use super::{Acknowledged, DEFAULT_DEVICE, LockHold, SyncMethod};
+use super::{Acknowledged, DEFAULT_DEVICE, GroupCommit, LockHold, SyncMethod};
 use base::time::MILLISECOND_NS;
 use engine::set::Logging;
 
@@ -64,34 +64,6 @@ impl Default for Log {
             sets: Logging::Values,
         }
     }
-}
-
-/// When the log buffer is written for the commits that wait in it (group commit: DeWitt et al. 1984).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupCommit {
-    /// `"adaptive"`: a commit is written at once while the log device is idle; those that arrive meanwhile share the
-    /// next write, which begins at once, too, where the device serves several (`writes_in_flight`).
-    Adaptive,
-    /// `"none"`: every commit has a log write of its own.
-    None,
-    /// `"size"`: the log is written when `commits` commits wait, or when the first of them has waited for `delay_ns`.
-    Size {
-        /// `group_size`: how many commits share a write, 2 to 65,536.
-        commits: u32,
-        /// `group_delay`: the longest wait for a full group, in nanoseconds; 1 us to 10 s.
-        delay_ns: u64,
-    },
-    /// `"delay"`: the log is written when the first commit has waited for `delay_ns`.
-    Delay {
-        /// `group_delay`: the wait, in nanoseconds; 1 us to 10 s.
-        delay_ns: u64,
-    },
-    /// `"page"`: the log is written when a page of it is full, or when the first commit has waited for `delay_ns` (System M,
-    /// 1988, section 2.1).
-    Page {
-        /// `group_delay`: the longest wait for a full page, in nanoseconds; 1 us to 10 s.
-        delay_ns: u64,
-    },
 }
 
 impl Log {
@@ -169,7 +141,7 @@ fn read_group_commit(section: &mut Section<'_>) -> GroupCommit {
     let size = section.number("group_size", 2..=65_536);
     let delay_ns = section.duration_ns("group_delay", MICROSECOND_NS..=10 * SECOND_NS, "");
     let policy = policy.unwrap_or("adaptive");
-    let commits = size.unwrap_or(8) as u32;
+    let transactions = size.unwrap_or(8) as u32;
     let delay_ns = delay_ns.unwrap_or(base::time::MILLISECOND_NS);
     if policy != "size" {
         let conflict = format!("'group_size' has no effect with group_commit = \"{policy}\"");
@@ -182,9 +154,9 @@ fn read_group_commit(section: &mut Section<'_>) -> GroupCommit {
     }
     match policy {
         "none" => GroupCommit::None,
-        "size" => GroupCommit::Size { commits, delay_ns },
-        "delay" => GroupCommit::Delay { delay_ns },
-        "page" => GroupCommit::Page { delay_ns },
+        "size" => GroupCommit::Size { transactions, delay_ns_max: delay_ns },
+        "delay" => GroupCommit::Delay { ns: delay_ns },
+        "page" => GroupCommit::Page { delay_ns_max: delay_ns },
         _ => GroupCommit::Adaptive,
     }
 }

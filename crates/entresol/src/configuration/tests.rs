@@ -103,11 +103,11 @@ fn every_section_is_read() {
                 },
             ),
         ]),
-        buffer: Buffer { size: 1 << 30, page_size: 16384, replacement: Replacement::Lru, cleaner: false },
+        buffer: Buffer { size: 1 << 30, page_size: 16384, replacement: Policy::default(), cleaner: false },
         cache: Some(Cache {
             device: "flash".to_owned(),
             pages: 4096,
-            design: CacheDesign::MigrateModified,
+            design: Design::MigrateModified,
             volatile: Some(true),
         }),
         write_buffer: Some(WriteBuffer {
@@ -121,7 +121,7 @@ fn every_section_is_read() {
             device: "flash".to_owned(),
             page_size: 4096,
             size: 64 << 20,
-            group_commit: GroupCommit::Size { commits: 32, delay_ns: 1_500_000 },
+            group_commit: GroupCommit::Size { transactions: 32, delay_ns_max: 1_500_000 },
             writes_in_flight: Some(2),
             durable: false,
             write_buffer: true,
@@ -132,7 +132,7 @@ fn every_section_is_read() {
         temp: Temp { device: "flash".to_owned(), ..Temp::default() },
         commit: Commit { update: Update::Force },
         checkpoint: Checkpoint { interval_ns: None, log_bytes: Some(8 << 20), ..Checkpoint::for_log(0) },
-        locks: Locks { victim: Victim::Youngest },
+        locks: Locks { victim: VictimPolicy::Youngest },
         server: Some(engine::server::Settings { standbys: 3, queue: 40, retry_interval_ns: 2_500_000_000 }),
         driver: Driver { backend: Backend::ThreadPool, direct: false },
         partitions: BTreeMap::from([(
@@ -330,7 +330,7 @@ fn reference_is_the_default_and_complete() {
         .collect();
     let configuration = Configuration::parse(&uncommented).unwrap();
     assert_eq!(configuration.partition("account"), Partition { page_size: Some(8192), ..Partition::default() });
-    assert_eq!(configuration.log.group_commit, GroupCommit::Size { commits: 8, delay_ns: 1_000_000 });
+    assert_eq!(configuration.log.group_commit, GroupCommit::Size { transactions: 8, delay_ns_max: 1_000_000 });
     assert_eq!(configuration.server, Some(engine::server::Settings::default()));
 }
 

@@ -5,6 +5,7 @@ use super::error::Problem;
 use super::interpret::Context;
 use super::section::Section;
 use devices::CacheSize;
+use engine::second_level::Design;
 
 /// Bytes of a page of the log.
 const LOG_PAGE: u64 = 4096;
@@ -18,7 +19,7 @@ pub struct Cache {
     /// `size`: how many pages of the buffer's size it holds; written as such or in bytes.
     pub pages: u32,
     /// `design`: which pages enter it.
-    pub design: CacheDesign,
+    pub design: Design,
     /// `volatile`: whether it loses its contents with the power; `None`: as its device does.
     pub volatile: Option<bool>,
 }
@@ -38,23 +39,11 @@ pub struct WriteBuffer {
     pub volatile: Option<bool>,
 }
 
-/// Which pages enter the second-level cache when main memory replaces them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CacheDesign {
-    /// `"migrate-all"`: all.
-    #[default]
-    MigrateAll,
-    /// `"migrate-modified"`: those that were changed in main memory.
-    MigrateModified,
-    /// `"migrate-unmodified"`: those that were not.
-    MigrateUnmodified,
-}
-
-impl Choice for CacheDesign {
-    const WORDS: &'static [(&'static str, CacheDesign)] = &[
-        ("migrate-all", CacheDesign::MigrateAll),
-        ("migrate-modified", CacheDesign::MigrateModified),
-        ("migrate-unmodified", CacheDesign::MigrateUnmodified),
+impl Choice for Design {
+    const WORDS: &'static [(&'static str, Design)] = &[
+        ("migrate-all", Design::MigrateAll),
+        ("migrate-modified", Design::MigrateModified),
+        ("migrate-unmodified", Design::MigrateUnmodified),
     ];
 }
 
@@ -91,7 +80,7 @@ fn pages(section: &Section<'_>, size: CacheSize, page_size: u64) -> u32 {
 
 impl Cache {
     pub(super) fn read(section: &mut Section<'_>, context: &Context, page_size: u32) -> Option<Cache> {
-        let design: Option<CacheDesign> = section.choice("design");
+        let design: Option<Design> = section.choice("design");
         let volatile = section.flag("volatile");
         let dirty_max = section.text("dirty_max", "a share of the cache such as \"50%\"");
         // What is wrong with the design is said there.

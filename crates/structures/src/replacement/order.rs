@@ -1,0 +1,125 @@
+//! Frames in the order of a key that grows with each reference, made when it is asked for: a reference writes its frame's
+//! key and no more.
+
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// The frames by the key of some moment since which it may have grown. Each page in a frame has one entry here; one that has
+/// left may have one for some time.
+///
+/// Invariant: no entry of `coldest` has a greater key than any of `rest`, and those of `coldest` ascend.
+pub struct Order<K> {
+    /// The cold end, already taken out of `rest`; entries that were overtaken by a later reference become [`GONE`].
+    coldest: VecDeque<Entry<K>>,
+    /// How many of those are gone.
+    gone: usize,
+    rest: BinaryHeap<Reverse<Entry<K>>>,
+    /// How many pages each frame has held: entries of earlier ones are stale.
+    generations: Vec<u32>,
+}
+
+/// A page in a frame, by the key that it had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry<K> {
+    key: K,
+    frame: u32,
+    generation: u32,
+}
+
+const GONE: u32 = u32::MAX;
+
+impl<K: Copy + Ord> Order<K> {
+    /// No pages yet, in frames below `frames`.
+    pub fn new(frames: usize) -> Order<K> {
+        Order {
+            coldest: VecDeque::new(),
+            gone: 0,
+            rest: BinaryHeap::with_capacity(frames),
+            generations: vec![0; frames],
+        }
+    }
+
+    /// The frame holds a page with this key from now on.
+    pub fn insert(&mut self, frame: u32, key: K) {
+        let generation = &mut self.generations[frame as usize];
+        *generation = generation.wrapping_add(1);
+        let entry = Entry { key, frame, generation: *generation };
+        self.add(entry);
+        if self.rest.len() > 2 * self.generations.len() {
+            let generations = &self.generations;
+            self.rest.retain(|Reverse(entry)| entry.generation == generations[entry.frame as usize]);
+        }
+    }
+
+    fn add(&mut self, entry: Entry<K>) {
+        if self.coldest.back().is_some_and(|last| entry.key < last.key) {
+            let place = self.coldest.partition_point(|earlier| earlier.key < entry.key);
+            self.coldest.insert(place, entry);
+        } else {
+            self.rest.push(Reverse(entry));
+        }
+    }
+
+    /// Visits frames by ascending keys until `visit` returns false. `key` tells a frame's present key, none if it holds no page.
+    pub fn visit(&mut self, key: impl Fn(u32) -> Option<K>, visit: &mut dyn FnMut(u32) -> bool) {
+        self.drop_front();
+        let mut index = 0;
+        loop {
+            if index == self.coldest.len() && !self.bring(&key) {
+                return;
+            }
+            let frame = self.confirm(index, &key);
+            if frame.is_some_and(|frame| !visit(frame)) {
+                return;
+            }
+            index += 1;
+        }
+    }
+
+    /// Forgets the entries at the cold end that are gone, and all of them once they are the most.
+    fn drop_front(&mut self) {
+        while self.coldest.front().is_some_and(|entry| entry.frame == GONE) {
+            self.coldest.pop_front();
+            self.gone -= 1;
+        }
+        if self.gone > self.coldest.len() / 2 {
+            self.coldest.retain(|entry| entry.frame != GONE);
+            self.gone = 0;
+        }
+    }
+
+    /// Moves the coldest of `rest` to the end of `coldest`; false if there is none. All of `coldest` has been confirmed.
+    fn bring(&mut self, key: &impl Fn(u32) -> Option<K>) -> bool {
+        while let Some(mut first) = self.rest.peek_mut() {
+            let Entry { key: then, frame, generation } = first.0;
+            match key(frame).filter(|_| generation == self.generations[frame as usize]) {
+                Some(now) if now == then => {
+                    self.coldest.push_back(PeekMut::pop(first).0);
+                    return true;
+                }
+                Some(now) => first.0.key = now,
+                None => _ = PeekMut::pop(first),
+            }
+        }
+        false
+    }
+
+    /// The frame of an entry of `coldest` if its key is still the same; otherwise the entry is gone.
+    fn confirm(&mut self, index: usize, key: &impl Fn(u32) -> Option<K>) -> Option<u32> {
+        let Entry { key: then, frame, generation } = self.coldest[index];
+        if frame == GONE {
+            return None;
+        }
+        let now = key(frame).filter(|_| generation == self.generations[frame as usize]);
+        if now == Some(then) {
+            return Some(frame);
+        }
+        self.coldest[index].frame = GONE;
+        self.gone += 1;
+        if let Some(key) = now {
+            self.add(Entry { key, frame, generation });
+        }
+        None
+    }
+}

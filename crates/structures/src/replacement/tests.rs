@@ -1,0 +1,223 @@
+//! Each policy against a naive one that is written as its paper has it; what all of them keep.
+
+use super::*;
+use base::{PartitionId, Random};
+use std::collections::BTreeMap;
+
+/// The frames of all resident pages and what a naive policy knows of them.
+trait Naive {
+    fn reference(&mut self, frame: u32, page: PageId, now: u64);
+    fn leave(&mut self, frame: u32, is_victim: bool);
+    fn order(&self, now: u64) -> Vec<u32>;
+}
+
+/// No page.
+const GONE: PageId = PageId { partition: PartitionId(3), number: u32::MAX };
+
+fn page(number: u64) -> PageId {
+    PageId::new(PartitionId(3), number as u32)
+}
+
+/// References, evictions and removals at random; after each the policy's order is the naive one's.
+fn agree(name: &str, mut naive: impl Naive) {
+    const FRAMES: u64 = 16;
+    let mut random = Random::stream(3, name);
+    let mut policy = Policy::named(name).expect("it has this name").build(FRAMES as usize);
+    let mut resident: BTreeMap<u32, PageId> = BTreeMap::new();
+    for _ in 0..20_000 {
+        // Some pages are referenced more often than others, and some several times in a row.
+        let hottest = 1 + random.below(40);
+        let wanted = page(random.below(hottest));
+        let held = resident.iter().find(|(_, held)| **held == wanted).map(|(frame, _)| *frame);
+        match held {
+            Some(frame) if random.below(20) == 0 => {
+                policy.remove(frame);
+                naive.leave(frame, false);
+                resident.remove(&frame);
+            }
+            Some(frame) => {
+                policy.touch(frame);
+                naive.reference(frame, wanted, policy.references());
+                assert_eq!(policy.latest(frame), policy.references());
+            }
+            None => {
+                let free = (0..FRAMES as u32).find(|frame| !resident.contains_key(frame));
+                let frame = free.unwrap_or_else(|| {
+                    // Now and then the coldest may not leave, as if it were pinned.
+                    let skip = random.below(4) as usize / 3;
+                    let victim = coldest(&*policy, skip + 1)[skip];
+                    policy.evict(victim);
+                    naive.leave(victim, true);
+                    resident.remove(&victim);
+                    victim
+                });
+                policy.insert(frame, wanted);
+                naive.reference(frame, wanted, policy.references());
+                resident.insert(frame, wanted);
+            }
+        }
+        // Most questions see the cold end only, and many references come between them.
+        let limit = if random.below(4) == 0 { FRAMES } else { random.below(4) } as usize;
+        let expected = naive.order(policy.references());
+        assert_eq!(expected.len(), resident.len());
+        assert_eq!(coldest(&*policy, limit), expected[..expected.len().min(limit)], "{name}");
+    }
+}
+
+fn coldest(policy: &dyn Replacement, limit: usize) -> Vec<u32> {
+    let mut order = Vec::new();
+    if limit > 0 {
+        policy.coldest(&mut |frame| {
+            order.push(frame);
+            order.len() < limit
+        });
+    }
+    order
+}
+
+#[derive(Default)]
+struct NaiveLru(Vec<u32>);
+
+impl Naive for NaiveLru {
+    fn reference(&mut self, frame: u32, _: PageId, _: u64) {
+        self.0.retain(|listed| *listed != frame);
+        self.0.push(frame);
+    }
+
+    fn leave(&mut self, frame: u32, _: bool) {
+        self.0.retain(|listed| *listed != frame);
+    }
+
+    fn order(&self, _: u64) -> Vec<u32> {
+        self.0.clone()
+    }
+}
+
+/// A bit for each frame, and a hand that clears bits until it finds one that is clear.
+struct NaiveClock {
+    bits: Vec<Option<bool>>,
+    hand: usize,
+}
+
+impl NaiveClock {
+    fn advance(&mut self) {
+        self.hand = (self.hand + 1) % self.bits.len();
+    }
+}
+
+impl Naive for NaiveClock {
+    fn reference(&mut self, frame: u32, _: PageId, _: u64) {
+        self.bits[frame as usize] = Some(true);
+    }
+
+    fn leave(&mut self, frame: u32, is_victim: bool) {
+        while is_victim && (self.hand != frame as usize || self.bits[self.hand] == Some(true)) {
+            self.bits[self.hand] = self.bits[self.hand].map(|_| false);
+            self.advance();
+        }
+        self.bits[frame as usize] = None;
+        if is_victim {
+            self.advance();
+        }
+    }
+
+    fn order(&self, _: u64) -> Vec<u32> {
+        let around = || (0..self.bits.len()).map(|step| (self.hand + step) % self.bits.len());
+        let with = |bit| around().filter(move |frame| self.bits[*frame] == Some(bit));
+        with(false).chain(with(true)).map(|frame| frame as u32).collect()
+    }
+}
+
+/// All references that count, of every page, and when each left.
+#[derive(Default)]
+struct NaiveLru2 {
+    /// By frame: the page, its references that count in ascending order, its last one of any kind.
+    resident: BTreeMap<u32, (PageId, Vec<u64>, u64)>,
+    left: Vec<(PageId, u64)>,
+}
+
+impl Naive for NaiveLru2 {
+    fn reference(&mut self, frame: u32, page: PageId, now: u64) {
+        match self.resident.get_mut(&frame) {
+            Some((_, counted, last)) => {
+                if now - *last > 32 {
+                    *counted.last_mut().expect("it was referenced") = *last;
+                    counted.push(now);
+                }
+                *last = now;
+            }
+            None => {
+                let recent = self.left.iter().rev().take(16);
+                let before = recent.clone().find(|(left, _)| *left == page).map(|(_, last)| *last);
+                self.left.iter_mut().filter(|(left, _)| *left == page).for_each(|(left, _)| *left = GONE);
+                self.resident.insert(frame, (page, before.into_iter().chain([now]).collect(), now));
+            }
+        }
+    }
+
+    fn leave(&mut self, frame: u32, is_victim: bool) {
+        let (page, _, last) = self.resident.remove(&frame).expect("it is resident");
+        if is_victim {
+            self.left.push((page, last));
+        }
+    }
+
+    fn order(&self, now: u64) -> Vec<u32> {
+        let key = |frame: &u32| {
+            let (_, counted, last) = &self.resident[frame];
+            let mut latest = counted.iter().rev().copied();
+            let (first, second) = (latest.next().unwrap_or(0), latest.next().unwrap_or(0));
+            (now - last <= 32, second, first)
+        };
+        let mut frames: Vec<u32> = self.resident.keys().copied().collect();
+        frames.sort_by_key(key);
+        frames
+    }
+}
+
+#[test]
+fn lru_agrees_with_a_list() {
+    agree("lru", NaiveLru::default());
+}
+
+#[test]
+fn clock_agrees_with_bits_and_a_hand() {
+    agree("clock", NaiveClock { bits: vec![None; 16], hand: 0 });
+}
+
+#[test]
+fn lru_2_agrees_with_all_references() {
+    agree("lru-2", NaiveLru2::default());
+}
+
+/// Pages that are used again and again survive a scan of others where the policy says so.
+#[test]
+fn lru_2_keeps_what_a_scan_pushes_out_of_lru() {
+    let hits = |name: &str| {
+        const FRAMES: u32 = 100;
+        let mut policy = Policy::named(name).expect("it has this name").build(FRAMES as usize);
+        let mut resident: BTreeMap<PageId, u32> = BTreeMap::new();
+        let (mut hits, mut free) = (0, (0..FRAMES).collect::<Vec<_>>());
+        for round in 0..200_u64 {
+            // 40 pages of an index, then 100 pages of a scan that are never seen again.
+            for wanted in (0..40).chain((0..100).map(|step| 1_000 + 100 * round + step)).map(page) {
+                if let Some(frame) = resident.get(&wanted) {
+                    policy.touch(*frame);
+                    hits += 1;
+                    continue;
+                }
+                let frame = free.pop().unwrap_or_else(|| {
+                    let victim = coldest(&*policy, 1)[0];
+                    policy.evict(victim);
+                    resident.retain(|_, frame| *frame != victim);
+                    victim
+                });
+                policy.insert(frame, wanted);
+                resident.insert(wanted, frame);
+            }
+        }
+        hits
+    };
+    assert_eq!(hits("lru"), 0, "each page of the index is pushed out before it comes again");
+    assert!(hits("lru-2") > 190 * 40, "{}", hits("lru-2"));
+}
