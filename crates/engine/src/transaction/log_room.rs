@@ -57,11 +57,16 @@ impl Transaction {
         let logged = self.state.logged;
         if relief == Relief::Spent && 2 * logged > inner.unfinished.get() {
             let needed = logged + inner.rollback_room(logged);
-            if 2 * logged >= self.held_log() {
-                return Err(Error::LogFull { needed, capacity: inner.log.capacity() });
+            let capacity = inner.log.capacity();
+            // Of the log that it keeps, others have no large part; and if it had all of the log, that would not be enough.
+            let is_too_large = needed + inner.log.bytes_for(0) > capacity || self.state.reserved >= self.claim_max();
+            if 2 * logged >= self.held_log() && is_too_large {
+                return Err(Error::LogFull { needed, capacity });
             }
-            // Others have filled the log behind its first record. Before it is run again it gets more than it had.
-            inner.registry.borrow_mut().refuse(self.state.began, needed + logged);
+            // Others have filled the log behind its first record, or were promised it. Before it is run again it gets more than
+            // it had.
+            let promised = (needed + logged).max(2 * self.state.reserved);
+            inner.registry.borrow_mut().refuse(self.state.began, promised);
             add(&inner.statistics.deadlocks, 1);
             return Err(self.abort(Error::LogCrowded { needed }));
         }
@@ -144,12 +149,17 @@ impl Transaction {
         Err(Error::LogCrowded { needed })
     }
 
+    /// The most room that a transaction may be promised.
+    fn claim_max(&self) -> u64 {
+        let inner = &*self.database.0;
+        inner.log.capacity() - inner.rollback_room(0) - inner.log.bytes_for(0)
+    }
+
     /// Before a transaction is run again that had no room in the log at its commit: gets it first. It holds nothing yet, so it
     /// may wait for as long as that takes.
     pub(super) async fn claim_log(&mut self, bytes: u64) -> Result<()> {
         let inner = &*self.database.0;
-        let largest = inner.log.capacity() - inner.rollback_room(0) - inner.log.bytes_for(0);
-        let bytes = bytes.min(largest);
+        let bytes = bytes.min(self.claim_max());
         let _turn = inner.log_claims.take(&inner.executor).await;
         let fits = || inner.log.free_beside(0) >= bytes + inner.rollback_room(inner.unfinished.get());
         self.database.wait_for_claim(fits).await?;
@@ -188,6 +198,25 @@ mod tests {
     use super::*;
     use crate::version::tests::on_a_machine;
     use crate::{PartitionSpec, Settings, log};
+
+    #[test]
+    fn a_small_transaction_that_others_keep_the_log_from_is_not_called_too_large() {
+        let log = log::Settings { capacity: 256 << 10, ..log::Settings::default() };
+        let done = on_a_machine(async |executor| {
+            let database = Database::create(executor, Settings { log, ..Settings::default() }).await?;
+            let rows = database.create_partition(PartitionSpec::b_tree("rows")).await?;
+            let mut tx = database.begin().await?;
+            tx.put(rows, b"key", b"value").await?;
+            let promised = database.log().free() - (8 << 10);
+            database.log().reserve(promised);
+            let refused = tx.put(rows, b"other", b"value").await;
+            assert!(matches!(refused, Err(Error::LogCrowded { .. })), "{refused:?}");
+            database.log().release(promised);
+            tx.rollback().await?;
+            database.transaction(async |tx| tx.put(rows, b"key", b"value").await).await
+        });
+        assert_eq!(done, Ok(()));
+    }
 
     #[test]
     fn a_call_whose_record_would_be_too_long_is_refused_before_its_commit() {
