@@ -67,6 +67,12 @@ impl Outcome {
     }
 }
 
+/// The differences of figures that belong together.
+fn paired(ours: &[f64], others: &[f64]) -> Option<Estimate> {
+    let differences: Vec<f64> = ours.iter().zip(others).map(|(ours, other)| ours - other).collect();
+    (ours.len() == others.len()).then(|| Estimate::of(&differences))
+}
+
 /// The value at a dotted path. An element of an array is named by its key `name`, which may hold dots itself.
 fn find<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     if path.is_empty() {
@@ -126,9 +132,14 @@ impl Trial {
     /// seed are compared with each other (common random numbers), so the interval is that of their differences.
     pub fn difference(&self, [line, other]: [&str; 2], x: f64, path: &str) -> Option<Estimate> {
         let values = |line| self.at(line, x).filter(|outcome| outcome.is_steady())?.values(path);
-        let (ours, others) = (values(line)?, values(other)?);
-        let differences: Vec<f64> = ours.iter().zip(&others).map(|(ours, other)| ours - other).collect();
-        (ours.len() == others.len()).then(|| Estimate::of(&differences))
+        paired(&values(line)?, &values(other)?)
+    }
+
+    /// By how much the figure of a curve is greater at the second place than at the first, if both runs were steady; replications
+    /// with the same seed are compared, as in [`Trial::difference`].
+    pub fn change(&self, line: &str, [from, to]: [f64; 2], path: &str) -> Option<Estimate> {
+        let values = |x| self.at(line, x).filter(|outcome| outcome.is_steady())?.values(path);
+        paired(&values(to)?, &values(from)?)
     }
 
     /// The highest throughput that the curve shows, in transactions per second: if arrivals exceed what can be served, that

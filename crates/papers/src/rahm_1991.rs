@@ -45,6 +45,7 @@ impl Study for Rahm1991 {
             "4-5-suggested",
             "4-6-main-memory",
             "4-6-second-level",
+            "4-6-force",
             "4-7-contention",
             "4-7-open",
         ]

@@ -61,10 +61,13 @@ fn what_was_not_run_is_no_verdict() {
         "R-4.1a",
         "R-4.1b",
         "R-4.1c",
+        "R-4.1d",
         "R-4.2a",
         "R-4.2b",
         "R-4.2c",
         "R-4.2d",
+        "R-4.2e",
+        "R-4.2f",
         "R-4.3a",
         "R-4.3b",
         "R-4.2t",
@@ -74,8 +77,13 @@ fn what_was_not_run_is_no_verdict() {
         "R-4.5a",
         "R-4.x disk caches",
         "R-4.x three levels",
+        "R-4.x extended memory",
         "R-4.6a",
         "R-4.6b",
+        "R-4.6c",
+        "R-4.6d",
+        "R-4.6e",
+        "R-4.6f",
         "R-4.8a",
     ];
     for id in ids {
@@ -138,4 +146,111 @@ fn a_report_holds_claims_plots_and_nothing_from_outside() {
     assert!(svg.matches("<polyline").count() >= trial.experiment.lines.len(), "{svg}");
     let json = report::to_json(&results);
     assert_eq!(json["experiments"][0]["points"].as_array().unwrap().len(), trial.outcomes.len());
+}
+
+#[test]
+fn group_commit_has_to_raise_the_limit_of_a_single_log_disk() {
+    let limit = |most: f64| {
+        let report = move |line: &str, rate: f64| match line {
+            "single log disk" if rate > 180.0 => None,
+            "single log disk, group commit" if rate > most => None,
+            _ => Some(response(45.0, rate)),
+        };
+        Results { trials: vec![trial("4-2-log", report)] }
+    };
+    let raised = claim(&limit(700.0), "R-4.1d");
+    assert!(raised.verdict == Verdict::Holds && raised.ours == "3.68 times", "{raised:?}");
+    assert_eq!(claim(&limit(210.0), "R-4.1d").verdict, Verdict::Differs);
+}
+
+/// Section 4.3 with response times of 50 ms on disks, 28 with write buffers; the others as given.
+fn allocation(cleaned: f64, mixed: f64) -> Results {
+    let report = move |line: &str, _: f64| {
+        let ms = match line {
+            "disk" => 50.0,
+            "disk, asynchronous replacement" => cleaned,
+            "log and BRANCH in NVEM, others on disk with write buffer" => mixed,
+            "NVEM" => 6.0,
+            _ => 28.0,
+        };
+        let waits = json!({"read_wait": (ms - 16.0) * 1e3, "commit_wait": 6.4e3});
+        Some(json!({"response_us": {"mean": ms * 1e3}, "composition_us": waits}))
+    };
+    Results { trials: vec![trial("4-3-database", report)] }
+}
+
+#[test]
+fn asynchronous_replacement_and_a_mixed_placement_are_held_against_write_buffers() {
+    let as_expected = allocation(33.0, 24.0);
+    let found = claim(&as_expected, "R-4.2e");
+    assert!(found.verdict == Verdict::Holds && found.ours == "23 %", "{found:?}");
+    assert_eq!(claim(&as_expected, "R-4.2f").ours, "4.00 ms");
+    assert_eq!(claim(&as_expected, "R-4.2f").verdict, Verdict::Holds);
+    let in_vain = allocation(45.0, 29.0);
+    assert_eq!(claim(&in_vain, "R-4.2e").verdict, Verdict::Differs, "three quarters of the difference are left");
+    assert_eq!(claim(&in_vain, "R-4.2f").verdict, Verdict::Differs);
+}
+
+#[test]
+fn volatile_extended_memory_may_take_a_little_longer() {
+    let extended = |ms: f64, hits: f64| {
+        let report = move |line: &str, _: f64| {
+            let (ms, hits) = if line.starts_with("volatile extended") { (ms, hits) } else { (20.0, 0.11) };
+            let waits = json!({"read_wait": (ms - 7.0) * 1e3, "commit_wait": 1e3});
+            Some(
+                json!({"response_us": {"mean": ms * 1e3}, "hit_ratio_second_level_all": hits, "composition_us": waits}),
+            )
+        };
+        Results { trials: vec![trial("4-5-suggested", report)] }
+    };
+    assert_eq!(claim(&extended(22.0, 0.11), "R-4.x extended memory").verdict, Verdict::Holds);
+    assert_eq!(claim(&extended(24.0, 0.11), "R-4.x extended memory").verdict, Verdict::Differs);
+    assert_eq!(claim(&extended(22.0, 0.09), "R-4.x extended memory").verdict, Verdict::Differs);
+}
+
+/// Figure 4.6: what each kind of storage responds in, in milliseconds, with so many pages of main memory.
+fn figure(milliseconds: impl Fn(&str, f64) -> f64) -> Results {
+    let report = move |line: &str, size: f64| {
+        let log = if line.starts_with("non-volatile") { 0.3e3 } else { 1.3e3 };
+        Some(json!({
+            "response_us": {"mean": milliseconds(line, size) * 1e3},
+            "hit_ratio_second_level_all": if line.starts_with("NVEM") { 0.04 } else { 0.01 },
+            "composition_us": {"commit_wait": log, "read_wait": 100e3}, "io_per_transaction": {"disk": {"writes": 0.6}},
+        }))
+    };
+    Results { trials: vec![trial("4-6-main-memory", report)] }
+}
+
+#[test]
+fn response_times_over_the_main_memory_buffer_are_compared_pair_by_pair() {
+    let usual = |line: &str, size: f64| match line {
+        "main memory only" => 360.0 - size / 20.0,
+        "volatile disk cache 2,000" => 251.0 - size / 100.0,
+        "non-volatile disk cache 2,000" => 250.0 - size / 100.0,
+        _ => 150.0 - size / 100.0,
+    };
+    let as_in_the_paper = figure(usual);
+    for id in ["R-4.6c", "R-4.6d", "R-4.6e"] {
+        assert_eq!(claim(&as_in_the_paper, id).verdict, Verdict::Holds, "{:?}", claim(&as_in_the_paper, id));
+    }
+    let steep = figure(|line, size| if line == "SSD" { 300.0 - size / 10.0 } else { usual(line, size) });
+    assert_eq!(claim(&steep, "R-4.6c").verdict, Verdict::Differs);
+    let slow = figure(|line, size| if line == "NVEM cache 2,000" { 300.0 } else { usual(line, size) });
+    assert_eq!(claim(&slow, "R-4.6e").verdict, Verdict::Differs);
+    let same = figure(|line, size| if line.starts_with("volatile") { 200.0 } else { usual(line, size) });
+    assert_eq!(claim(&same, "R-4.6d").verdict, Verdict::Differs);
+}
+
+#[test]
+fn force_on_a_trace_is_judged_by_its_farthest_storage() {
+    let force = |more: f64| {
+        let report = move |line: &str, x: f64| {
+            let share = if line.starts_with("NVEM") { more } else { 0.01 };
+            Some(json!({"response_us": {"mean": 200e3 * (1.0 + x * share)}}))
+        };
+        Results { trials: vec![trial("4-6-force", report)] }
+    };
+    let found = claim(&force(0.04), "R-4.6f");
+    assert!(found.verdict == Verdict::Holds && found.ours == "+4.0 %", "{found:?}");
+    assert_eq!(claim(&force(0.12), "R-4.6f").verdict, Verdict::Differs);
 }
