@@ -1,5 +1,5 @@
-//! Plots of experiments, as SVG for the report's page: curves where the abscissa is a quantity, bars where it has categories and
-//! where a figure consists of parts. The paper's own values stand in them as hollow marks.
+//! Plots of experiments, as SVG for the report's page: curves where the abscissa is a quantity, bars where it has categories, or one
+//! place alone, and where a figure consists of parts. The paper's own values stand in them as hollow marks.
 
 mod bars;
 mod curves;
@@ -49,7 +49,8 @@ pub fn html(trial: &Trial, output: &Output) -> Option<String> {
     if curves.iter().all(|curve| curve.dots.is_empty() && curve.saturated.is_none()) {
         return None;
     }
-    if experiment.x.named {
+    // One place makes no curve.
+    if experiment.x.named || experiment.x.values.len() == 1 {
         return Some(bars::categories(experiment, output, &curves));
     }
     let svg = curves::svg(experiment, output, &curves);

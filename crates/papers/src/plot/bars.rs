@@ -30,6 +30,7 @@ pub(super) fn categories(experiment: &Experiment, output: &Output, curves: &[Cur
     svg.text("name", [LEFT, 12.0], Anchor::Start, &output.label);
     let mut y = 34.0;
     for (x, label) in places {
+        let label = &if experiment.x.named { label.clone() } else { format!("{}: {label}", experiment.x.name) };
         if !is_alone {
             svg.text("group", [LEFT - 10.0, y], Anchor::End, label);
             y += ROW;
@@ -40,9 +41,9 @@ pub(super) fn categories(experiment: &Experiment, output: &Output, curves: &[Cur
             let dot = curve.dots.iter().find(|dot| dot.x == *x);
             let tip = format!("{}, {label}", curve.name);
             let marks: Vec<_> = output.marks.iter().filter(|mark| mark.line == curve.name && mark.x == *x).collect();
-            let free = marks.iter().map(|mark| scale.at(mark.y.min(top)) + 6.0).fold(LEFT, f64::max);
+            let marked: Vec<f64> = marks.iter().map(|mark| scale.at(mark.y.min(top))).collect();
             match dot {
-                Some(dot) => bar(&mut svg, &scale, number, dot, (y, free, &tip)),
+                Some(dot) => bar(&mut svg, &scale, number, dot, (y, &marked, &tip)),
                 None => svg.text("tick", [LEFT + 6.0, y], Anchor::Start, missing(curve, *x)),
             }
             for mark in marks {
@@ -61,8 +62,8 @@ fn missing(curve: &Curve, x: f64) -> &'static str {
     if curve.saturated.as_ref().is_some_and(|(from, _)| *from <= x) { "saturated" } else { "no run" }
 }
 
-/// One bar at `y`, whose value is written behind `free`, where the paper's marks end.
-fn bar(svg: &mut Svg, scale: &Scale, number: usize, dot: &Dot, (y, free, what): (f64, f64, &str)) {
+/// One bar at `y`, whose value is written behind it, or behind those of the paper's marks at `marked` that are in the way.
+fn bar(svg: &mut Svg, scale: &Scale, number: usize, dot: &Dot, (y, marked, what): (f64, &[f64], &str)) {
     let interval = if dot.half_width > 0.0 { format!(" ± {}", figure_text(dot.half_width)) } else { String::new() };
     let top = scale.values[1];
     let end = scale.at(dot.y.min(top));
@@ -73,7 +74,14 @@ fn bar(svg: &mut Svg, scale: &Scale, number: usize, dot: &Dot, (y, free, what): 
         svg.line("whisker", [low, y], [high, y]);
     }
     let beyond = if dot.y > top { " →" } else { "" };
-    svg.text("value", [high.max(end).max(free) + 8.0, y], Anchor::Start, &format!("{}{beyond}", figure_text(dot.y)));
+    let value = format!("{}{beyond}", figure_text(dot.y));
+    let (mut from, width) = (high.max(end) + 8.0, 8.0 * value.chars().count() as f64);
+    for mark in marked {
+        if (from - 6.0..=from + width + 6.0).contains(mark) {
+            from = mark + 14.0;
+        }
+    }
+    svg.text("value", [from, y], Anchor::Start, &value);
 }
 
 fn row_label(svg: &mut Svg, name: &str, y: f64) {
