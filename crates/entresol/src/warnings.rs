@@ -9,6 +9,8 @@ impl Configuration {
         let mut warnings = Vec::new();
         for (name, partition) in &self.partitions {
             let cached = self.cache.as_ref().filter(|_| partition.cache);
+            // A volatile cache takes no page that its device lacks.
+            let takes_writes = cached.is_some_and(|cache| cache.volatile != Some(true));
             let buffered = self.write_buffer.as_ref().filter(|buffer| buffer.takes_pages && partition.write_buffer);
             let mut warn = |what: String| warnings.push(format!("partition '{name}': {what}"));
             if partition.residence == Residence::Memory {
@@ -21,7 +23,7 @@ impl Configuration {
                 }
                 continue;
             }
-            if cached.is_some() && buffered.is_some() {
+            if takes_writes && buffered.is_some() {
                 warn("the cache takes modified pages already, so the write buffer gets little to do".to_owned());
             }
             for (tier, device) in
@@ -39,7 +41,7 @@ impl Configuration {
                         partition.device
                     ));
                 }
-                CacheKind::NonVolatile | CacheKind::WriteBuffer if cached.is_some() => warn(format!(
+                CacheKind::NonVolatile | CacheKind::WriteBuffer if takes_writes => warn(format!(
                     "writes end in the second-level cache, so those that device '{}' buffers gain nothing",
                     partition.device
                 )),
@@ -88,6 +90,11 @@ mod tests {
         assert_eq!(warnings(&format!("{cache}[partition.a]\ndevice = \"disk\"")), Vec::<String>::new());
         let buffer = "[write_buffer]\ndevice = \"nvem\"\nsize = \"100 pages\"\n[log]\nwrite_buffer = true\n";
         assert_eq!(warnings(&format!("{buffer}[partition.a]\ndevice = \"disk\"")), Vec::<String>::new());
+        let disk = "[device.disk]\ncache = \"write-buffer\"\ncache_size = \"100 pages\"\n";
+        let beside =
+            |volatile: bool| warnings(&format!("{cache}volatile = {volatile}\n{disk}[partition.a]\ndevice = \"disk\""));
+        assert_eq!(beside(true), Vec::<String>::new(), "changed pages go to the disk");
+        assert!(beside(false)[0].contains("gain nothing"), "{:?}", beside(false));
     }
 
     #[test]
