@@ -3,6 +3,7 @@
 use super::mirror::{BLOCK, COPIES, Copy, Mirror, STRETCH};
 use crate::catalog::{Partition, Schema};
 use crate::{Error, Result};
+use driver::FaultKind;
 use executor::Executor;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ const ENTRY_BYTES: usize = 32 << 10;
 const SLACK: u64 = 256 << 10;
 /// Room that each append leaves behind it, so that what a creation begins it can also end.
 const RESERVE: u64 = 4 * BLOCK;
+/// So many numbers are left out after an append that failed: more than the catalog has entries.
+const NUMBERS_BETWEEN: u64 = 1 << 32;
 
 /// A step in the life of a number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,6 +89,9 @@ pub(super) struct Journal {
     named: Vec<Span>,
     /// What the next append says.
     queue: Vec<Change>,
+    /// How many appends have failed one after the other. Each may have left whole entries in one of the copies, so none that
+    /// comes later has their numbers in their place: where its write to that copy is lost, theirs would be taken for it.
+    failed: u64,
 }
 
 impl Journal {
@@ -227,6 +233,13 @@ impl Journal {
         if self.queue.is_empty() && self.span.length > 0 {
             return Ok(());
         }
+        if self.failed > 0 {
+            match self.rewrite(executor, mirror).await {
+                // There is room for the next entry behind the others.
+                Err(Error::Input(fault)) if fault.kind == FaultKind::NoSpace => {}
+                written => return written,
+            }
+        }
         let entry = sealed(self.span.first + self.span.entries, &self.queue);
         let length = entry.len() as u64;
         let (at, to) = (self.span.end(), self.span.end() + length);
@@ -239,9 +252,7 @@ impl Journal {
             return self.rewrite(executor, mirror).await;
         }
         mirror.reserve(executor, to + RESERVE).await?;
-        for copy in COPIES {
-            mirror.write(executor, copy, at, &entry).await?;
-        }
+        self.write(executor, mirror, at, &entry).await?;
         self.span.length += length;
         self.span.entries += 1;
         std::mem::take(&mut self.queue).into_iter().for_each(|change| self.apply(change));
@@ -255,7 +266,7 @@ impl Journal {
         anew.since.clone_from(&self.since);
         anew.bytes = self.bytes;
         self.queue.iter().cloned().for_each(|change| anew.apply(change));
-        let first = self.span.first + self.span.entries;
+        let first = self.span.first + self.span.entries + self.failed * NUMBERS_BETWEEN;
         let (mut bytes, mut entries) = (Vec::new(), 0);
         let (mut batch, mut size) = (Vec::new(), 0);
         for change in anew.image() {
@@ -273,12 +284,20 @@ impl Journal {
         }
         let start = self.free_place(bytes.len() as u64);
         mirror.reserve(executor, start + bytes.len() as u64 + RESERVE).await?;
-        for copy in COPIES {
-            mirror.write(executor, copy, start, &bytes).await?;
-        }
+        self.write(executor, mirror, start, &bytes).await?;
         anew.span = Span { start, length: bytes.len() as u64, first, entries };
         anew.named = std::mem::take(&mut self.named);
         *self = anew;
+        Ok(())
+    }
+
+    /// Writes entries to both copies.
+    async fn write(&mut self, executor: &Executor, mirror: &mut Mirror, at: u64, entries: &[u8]) -> Result<()> {
+        self.failed += 1;
+        for copy in COPIES {
+            mirror.write(executor, copy, at, entries).await?;
+        }
+        self.failed = 0;
         Ok(())
     }
 
@@ -321,7 +340,9 @@ impl Journal {
         };
         let mut copies = Vec::new();
         for copy in COPIES {
-            copies.push(mirror.read(executor, copy, (span.start, end)).await);
+            // What begins behind the last entry an earlier life has failed to append.
+            let to = (end + BLOCK).min(mirror.capacity());
+            copies.push(mirror.read(executor, copy, (span.start, to)).await);
         }
         let mut journal = Journal { span, named: vec![span], ..Journal::default() };
         let mut at = 0;
@@ -345,6 +366,8 @@ impl Journal {
             }
             at += length;
         }
+        let next = (span.first + span.entries).to_le_bytes();
+        journal.failed = u64::from(copies.iter().any(|copy| copy.bytes.get(at + 8..at + HEADER) == Some(&next[..])));
         Ok(if at as u64 == span.length { Ok(journal) } else { Err("its catalog has another length".into()) })
     }
 }

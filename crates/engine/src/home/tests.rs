@@ -2,9 +2,9 @@ use super::superblock::{CONTENTS, Earlier, Found, decode, encode, seal};
 use super::*;
 use crate::catalog::{Locking, Organization};
 use base::Random;
-use driver::Halt;
+use driver::{Halt, OpKind};
 use executor::Order;
-use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
+use virtual_driver::{ErrorAt, FaultPlan, Hardware, Injury, Media, Options, PowerCut, VirtualDriver};
 
 fn contents() -> Contents {
     Contents {
@@ -269,6 +269,60 @@ fn what_the_only_written_superblock_names_outlives_failures_however_many() {
 }
 
 /// A home file whose catalog is written anew in two changes.
+/// Enters one partition after the other, while the writes with these numbers fail and one is acknowledged and lost. `reopened`
+/// has the next life go on after a failure.
+fn outlives_a_lost_write(failing: &[u64], lost: u64, reopened: bool) {
+    let media = Media::new();
+    let at = |nth| ErrorAt { kind: OpKind::Write, device: None, nth };
+    let injured = |failing: &[u64], lost: u64, work: &mut dyn FnMut(&Executor, DeviceId)| {
+        let errors = failing.iter().map(|nth| at(*nth)).collect();
+        let faults = FaultPlan { errors, injuries: vec![(at(lost), Injury::Lose)], ..FaultPlan::default() };
+        let options = Options { faults: Some(faults), ..Options::default() };
+        let driver = VirtualDriver::new(Hardware::ideal(), options, media.clone());
+        let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+        let device = executor.device("disk").expect("the ideal machine has a disk");
+        work(&executor, device);
+    };
+    let mut entered = 0;
+    let mut go_on = |executor: &Executor, home: &mut Home| {
+        while entered < 4 {
+            home.change(enter(entered));
+            entered += 1;
+            let written = executor.run(home.write(executor, &contents())).expect("the machine goes on");
+            if reopened && written.is_err() {
+                return;
+            }
+        }
+    };
+    injured(failing, if reopened { u64::MAX } else { lost }, &mut |executor, device| {
+        let mut home = executor.run(Home::create(executor, device, &contents())).expect("goes on").expect("creates");
+        go_on(executor, &mut home);
+    });
+    if reopened {
+        injured(&[], lost, &mut |executor, device| {
+            let (mut home, _) = executor.run(Home::open(executor, device, "here")).expect("goes on").expect("opens");
+            go_on(executor, &mut home);
+        });
+    }
+    let found =
+        run(&media, async |executor, device| names(&Home::open(executor, device, "here").await.expect("opens").0));
+    let expected: Vec<String> = (0..4).map(|number| format!("tree-{number}")).collect();
+    let expected = if reopened { &expected[1..] } else { &expected[..] };
+    assert_eq!(found, expected, "{failing:?} failed, {lost} was lost, reopened: {reopened}");
+}
+
+#[test]
+fn what_an_append_has_left_that_failed_is_never_taken_for_a_later_one() {
+    // Four writes create the file. The next entry is in one copy when the other one fails.
+    for lost in 7..12 {
+        outlives_a_lost_write(&[6], lost, false);
+        outlives_a_lost_write(&[6, 8], lost + 2, false);
+    }
+    for lost in 1..5 {
+        outlives_a_lost_write(&[6], lost, true);
+    }
+}
+
 fn nearly_full() -> (u16, Media) {
     let media = Media::new();
     (fill(&media, fill(&Media::new(), u16::MAX) - 2), media)
