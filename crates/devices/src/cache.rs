@@ -2,6 +2,8 @@
 //!
 //! A cache decides only whether a request needs the medium; the bytes are kept elsewhere. So it never loses anything: a
 //! volatile one is written through, the contents of a non-volatile one survive a power cut.
+//!
+//! Contents change when a request completes. So timing and durability are tested apart.
 
 mod lru;
 mod model;

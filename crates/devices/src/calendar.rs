@@ -1,3 +1,5 @@
+//! The event heap. It lives beside the queueing models, so that these are tested without a driver.
+
 use base::Instant;
 
 const PAYLOAD_BITS: u32 = 28;

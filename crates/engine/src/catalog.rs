@@ -1,4 +1,8 @@
 //! What partitions a database has and how each is organized.
+//!
+//! A partition's number is given once. The log, the double-write area, tiers and versions name pages by it long after a
+//! drop or an interrupted creation; a restart passes over all of these because the number leads to nothing, and none of
+//! them has to be searched and cleaned. A database has 65,536 numbers in its life.
 
 mod partitions;
 

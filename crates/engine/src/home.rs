@@ -20,6 +20,8 @@
 //! 5. A checkpoint of pages writes the superblock alone, a block or two, however many partitions there are. A sweep over sets
 //!    appends what is new of their backup.
 //! 6. A number is given to one partition, for ever: it is durable before anything of that is logged or created.
+//!
+//! There is no checkpoint record in the log. While the file is blank, the database was never created.
 
 mod journal;
 mod mirror;

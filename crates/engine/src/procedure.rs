@@ -1,4 +1,11 @@
 //! Registered procedures: transactions that callers name, with their parameters as bytes.
+//!
+//! A procedure's isolation level is registered with it. Only serializable procedures are logged as calls: what others
+//! read does not follow from the order of commits, so their changes are logged as actions, at their place in that
+//! order. Two procedures that skew each other's writes are skewed after a restart as well.
+//!
+//! A restart runs procedures in a separate database that has the sets and a log that is never written, so the code of
+//! transactions is the same and appends nothing.
 
 use crate::transaction::call::Stored;
 use crate::{Database, Error, Isolation, Result, Transaction};

@@ -10,6 +10,11 @@
 //! * Until then the page also counts as not yet written for checkpoints, so the log goes back far enough to make it anew.
 //! * Writes of one page to its own device never overtake each other.
 //! * What a volatile tier holds stands on the page's own device, too.
+//!
+//! A directory beside the slots could disagree with them. Without one an opening passes once over the slots and looks
+//! at each page's own place; in return the cache is warm afterwards. The log's write buffer is the exception to the
+//! rule that the log suffices when an idle tier is lost: what only the write buffer holds is nowhere else, so the
+//! superblock says which tiers are in use.
 
 mod design;
 mod slots;

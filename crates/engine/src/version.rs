@@ -21,6 +21,12 @@
 //! Nothing here is logged or recovered: rollback goes by undo lists, and a restart has no readers. A partition whose records
 //! change without locks keeps no versions: its readers see the present. One that is created or bulk-loaded after a moment is
 //! empty for that moment's readers.
+//!
+//! Versions are kept beside the records and not in them: the present state of a record is where it always was. So
+//! pages, segments, log and recovery know nothing of versions, every organization has them alike, and time travel
+//! reaches back to the opening at most. While no snapshot is in use, a change costs one look at a flag.
+//!
+//! A small change of a record keeps only the words that it changes, as Oracle's undo does (`version/part.rs`).
 
 mod chain;
 mod commit;

@@ -1,4 +1,7 @@
 //! A measured figure with its confidence interval, and what follows from several of them.
+//!
+//! Every figure of an experiment has an interval: a run is cut into batches that are measured separately. A claim is
+//! judged by the interval and not by the mean; where the interval reaches over the limit, the claim is undecided.
 
 use crate::Verdict;
 use base::statistics::Interval;

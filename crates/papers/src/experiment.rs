@@ -4,6 +4,11 @@
 //! The tables `configuration` (the database's own TOML), `hardware` (keys of a description, laid over the named one),
 //! `workload` and `run` say what is run. A `[[series]]` lays its own tables over them; a `[[vary]]` gives one parameter, a
 //! dotted path into these tables, several values. Several of them make a product. The first is the abscissa of the plots.
+//!
+//! A parameter is any key of the configuration, the hardware or the workload. None is listed anywhere: each run's
+//! tables are written out as TOML and read by the code that reads such a file, and what that refuses is shown at its
+//! origin. An experiment on the real machine names "this machine" as its hardware; its runs follow the described ones,
+//! one at a time, each in a directory that is removed afterwards.
 
 mod document;
 mod read;

@@ -3,6 +3,8 @@
 //! An [`Experiment`] is read from a TOML file and names every run that it consists of. Who runs them (the command, on as many
 //! cores as there are) hands back an [`Outcome`] for each. [`Results`] are looked at by the plots of a report and by a
 //! [`Study`], which judges each claim of a paper by them. Nothing here runs anything, or reads or writes a file.
+//!
+//! Claims and plots see results only, so they are tested on prepared ones; threads stay in the command.
 
 pub mod estimate;
 pub mod experiment;

@@ -1,4 +1,6 @@
 //! Studies that can be reproduced: experiments, and what a paper claims of them.
+//!
+//! What follows from a parameter that was calibrated on it, or from another claim, is shown and not counted.
 
 use crate::{Estimate, Extent, Results};
 use serde::Serialize;

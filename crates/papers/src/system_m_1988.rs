@@ -1,4 +1,7 @@
 //! Garcia-Molina and Salem 1988: System M, a transaction processing system for memory resident data.
+//!
+//! The described VAX-11/785 was calibrated on two figures of the paper alone, the base and one row of its table; all
+//! others are predictions. A price belongs to a step of the engine (`Work`), never to a strategy.
 
 mod answers;
 mod locks;

@@ -1,5 +1,7 @@
 //! Real devices that behave as described ones: each request completes when both the device and the model of its description
 //! have it done, on the wall clock.
+//!
+//! So a device is as slow as described, and not slower, where the real device is faster.
 
 use base::Instant;
 use devices::{Device, Hardware, JobId, Machine, Transfer};

@@ -1,4 +1,6 @@
 //! Where each page is: a sparse array from page number to frame, one per partition. One memory access and no hashing on a hit.
+//!
+//! It takes four bytes for each page of the file that was touched.
 
 use base::{PageId, PartitionId};
 

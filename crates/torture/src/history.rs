@@ -18,6 +18,9 @@
 //!   snapshot isolation", JACM 2018);
 //! * *serializable*: no cycle at all, real time included (strict).
 //!
+//! Isolation is judged by what clients were shown and not by the engine's tables. A restart is one more reader, so
+//! durability and isolation are one check there.
+//!
 //! ```
 //! use entresol_torture::history::{History, Key, Level, Phenomenon};
 //!

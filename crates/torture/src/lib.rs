@@ -16,6 +16,8 @@
 //!
 //! Everything is drawn from the seed, so a seed that fails replays exactly.
 //!
+//! This is a crate of its own because it needs engine, workload and virtual driver, and the library should not.
+//!
 //! ```
 //! let outcome = entresol_torture::run_seed(7, entresol_torture::Options::QUICK);
 //! assert!(outcome.failure.is_none());

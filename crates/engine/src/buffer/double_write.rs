@@ -3,6 +3,12 @@
 //!
 //! The area is one file of regions. A region is filled by one write, and used again once the pages staged in it are durable
 //! in place.
+//!
+//! Full page images in the log would multiply the log of uniform updates by twenty. Where the device's `atomic_write`
+//! covers the page size the area is skipped. On real devices it never is, because no write asks for `RWF_ATOMIC`.
+//!
+//! Neighbouring pages are written by one operation only if they are staged here: a device that writes one page
+//! atomically promises nothing about a longer write.
 
 use super::Buffer;
 use crate::io::salvage;

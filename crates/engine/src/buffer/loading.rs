@@ -1,5 +1,8 @@
 //! Tasks that wait for reads. A page that was read is pinned for each of them until it runs: where tasks are more than
 //! frames, another one would take the frame before, and all would read for ever.
+//!
+//! Waiting for a read that another task has begun counts as no miss: a hit ratio counts the reference that brings the
+//! page.
 
 use super::Buffer;
 use executor::{Relay, TaskId};

@@ -1,4 +1,7 @@
 //! The buffer's side of the tiers below it: pages that leave main memory, are forced or missed.
+//!
+//! A missed page is copied from its tier before another page leaves for the tier, so its slot is free for the victim,
+//! and main memory and cache hold together as many pages as both have room for.
 
 use super::wanted::Bringing;
 use super::write_back::Run;

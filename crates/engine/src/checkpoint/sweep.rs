@@ -4,6 +4,10 @@
 //! Segments are taken one after the other while transactions run. What is taken of one is committed state always; the
 //! strategy decides of which moment (see [`Capture`]). What was committed since the sweep began is repeated from the log at a
 //! restart. A copy counts when it is durable, and the log up to the last image with it, and the home file names it.
+//!
+//! Sweeps have a clock of their own beside the checkpoints of pages, and the log is kept for whichever needs it longer.
+//! TCCOU can be told to wait for transactions to end, as System M does, so that the cost of that can be measured; its
+//! backup is the same without.
 
 use super::pace::Pace;
 use crate::backup::DEPTH;

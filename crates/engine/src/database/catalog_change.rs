@@ -7,6 +7,8 @@
 //!   was over.
 //! * A partition states from which position of the log on calls find it. Those before that are run again without it.
 //! * Before a partition is dropped the sets are swept, so that no call which has found it is run again.
+//!
+//! A call beside a creation or a drop therefore has its actions logged.
 
 use super::Database;
 use crate::transaction::State;

@@ -11,6 +11,10 @@
 //!
 //! What the log, the double-write area and the tiers still hold of it a restart passes over, because its number leads to nothing
 //! and never will to anything else.
+//!
+//! Transactions and snapshots that began before are counted at their ends, in two groups: looking for the partition in
+//! each of them would have a price for every reference. After ten seconds the drop gives up. For a set, a sweep without
+//! rest follows, and the drop gives up after ten seconds in which that sweep writes nothing.
 
 use super::Database;
 use crate::catalog::Partition;

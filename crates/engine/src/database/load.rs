@@ -1,5 +1,7 @@
 //! Bulk loading an empty b-tree: pages are written in the order of the file, past the buffer and the log; only the root and
 //! the allocator page, last, are logged. A load that is cut off leaves an empty tree.
+//!
+//! Only the root and the allocator page are logged, last.
 
 use super::Database;
 use crate::buffer::{DataFile, LOADED};

@@ -1,5 +1,8 @@
 //! Bulk loading an empty set: records come into memory, past the log, then a sweep writes them, and the home file names its
 //! backup. Up to that a restart finds the set empty; so whatever ends the load before takes everything out of memory again.
+//!
+//! If the superblock cannot be brought to say that it names the earlier backup, the log ends, because nothing
+//! acknowledged may rest on either answer.
 
 use super::Database;
 use crate::catalog::{Organization, Partition};

@@ -3,6 +3,12 @@
 //! Each device gets all pages in their order, in writes of its own: what waits for a busy one goes there together. Durable is
 //! what both have, or what one of them has up to there without a gap. If one fails, or does not answer for too long, nothing
 //! is acknowledged until the home file says so; then the log goes on with the other.
+//!
+//! One of the devices has everything that was acknowledged, and both have it where both acknowledge. A restart takes
+//! each page from the device with the version of the latest opening, gives the other device what it lacks, and only
+//! then begins a new opening on both. A device that is missing at an opening is named. The setting `without` opens the
+//! database without it, unless the first acknowledgement of either device sufficed. The faster device runs ahead by as
+//! much as the log may keep in memory.
 
 use super::batches::{Batches, FIRST, Taken};
 use super::buffer::Piece;

@@ -1,4 +1,8 @@
 //! Group commit: when the commits that wait are written (DeWitt et al. 1984; Helland et al. 1987).
+//!
+//! Clients that commit together would stay together: all run, then all wait for one log write. An idle log device is
+//! therefore given the first half of them, and the executor asks the driver for completions after sixteen tasks, so
+//! that one half runs while the records of the other are written.
 
 use crate::{Error, Result};
 

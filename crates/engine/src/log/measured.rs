@@ -1,4 +1,8 @@
 //! What suits the log's device, by a measurement when the log is created: a few writes to its own file, before its first page.
+//!
+//! Some fifty writes to the blank log decide two things. One is whether a data-sync write or a write followed by a sync
+//! is faster, by whichever is faster alone. The other is whether the device serves several writes at once: a disk that
+//! does not would queue them with a commit or two each, so it is given one write with all commits that are ready.
 
 use super::{Settings, SyncMethod};
 use crate::Result;

@@ -8,6 +8,10 @@
 //! 32 used u32, end of the bytes in use    36 first u32, offset of the first record that begins here, 0 if none does
 //! 40 record bytes
 //! ```
+//!
+//! Each write closes its page and no page is rewritten. A single client therefore pays up to a page (4 KiB) of log for
+//! a commit. In return no write touches acknowledged bytes, and several writes may be in flight. Each page states what
+//! was durable when it was made, which tells the tail that a crash leaves from damage.
 
 use base::Lsn;
 use structures::checksum::block_checksum;

@@ -10,6 +10,14 @@
 //! Values and actions name their record and depend on nothing else. So each set goes through its own changes in their order, in
 //! a *lane* of its own, on whichever core is free. A procedure may touch anything: it runs on the engine's thread, when all sets
 //! are back, and what follows it waits.
+//!
+//! Computations that own what they work on (`Op::Compute`) verify images, build parts of the index and decode the log,
+//! so a restart uses every core without locks. The changes of a large set are spread over several computations
+//! (`set/spread.rs`). Procedures run in the order of commits, which is serial; only reading and decoding are ahead of
+//! them. No sweep ends a restart: the backup and the log that were found continue to serve.
+//!
+//! No record of the past names the log settings with which a database was written. A restart ends with a checkpoint
+//! before anything is logged, so its backup suits the new settings, and earlier records are replayed as they say.
 
 use super::batch::{Batch, Decoded, Step};
 use crate::Result;

@@ -4,6 +4,8 @@
 //! first; a standby executor "is deactivated once its transaction has completed" (section 2.4): it asks for the turn again
 //! and gets it only if all before it are still blocked. A transaction that was begun ranks first, whoever runs it: it holds
 //! locks.
+//!
+//! Nothing is interrupted, and no locks wait for new work.
 
 use super::Inner;
 use super::requests::Request;

@@ -1,6 +1,9 @@
 //! Responses that wait until their transactions are durable: "the TS places the response message in the list corresponding to
 //! the log page that holds the commit record for the transaction. The LS will then forward the message to the MS after the
 //! commit record has been flushed to disk" (section 2.1). One list in the order of the log serves for all pages.
+//!
+//! The executor does not wait for the log. It commits, puts the response into the list and goes on; one task releases
+//! what a log write has made durable. So a client costs no task and a commit no wake.
 
 use super::Inner;
 use super::requests::Request;

@@ -5,6 +5,9 @@
 //! 0  checksum (CRC-32C) of what follows    8  where the last row begins, counted from the rows; none: 2^32 - 1
 //! 4  bytes of rows                        12  which cluster of its run this is       16  the run
 //! ```
+//!
+//! Rows cross clusters, so that clusters are full and rows may be longer; a row that lies in two is put together beside
+//! them.
 
 use super::row::{self, HEAD_MAX, Shape};
 use driver::Frame;

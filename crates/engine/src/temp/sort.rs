@@ -5,6 +5,9 @@
 //! long as its memory, which here is as long as two halves; but its heap misses the processor's cache at every level for every
 //! row, and rows of varying length leave gaps in its memory (Graefe, Implementing Sorting in Database Systems, 2006, sections 3
 //! and 4). With today's memory one merge reads hundreds of runs, so that their length seldom decides about another pass.
+//!
+//! The last merge is streamed to the caller and never written. A sort's workspaces, a merge and its clusters are owned
+//! by one `Op::Compute` after the other, so a sort takes little of the engine's thread and uses a second core.
 
 use super::background::both;
 use super::budget::Budget;

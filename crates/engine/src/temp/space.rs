@@ -1,5 +1,8 @@
 //! The file of temporary space: extents that are taken and given back, clusters that are written and read. Nothing in it is
 //! logged, synced or recovered: it is removed when a database is opened and when it is closed.
+//!
+//! An extent is given back by its last handle, and a write under way is one, so a dropped operation never writes into
+//! what belongs to another one by then.
 
 use super::Settings;
 use super::frames::Frames;

@@ -1,4 +1,7 @@
 //! Records of an append partition: adding one, reading all.
+//!
+//! If pages take a fixed number of records, places at the end are given out before their page is in memory, so that as
+//! many as eight pages may be on their way at once. A place that is given up leaves its page one record short.
 
 use super::Transaction;
 use crate::catalog::{Locking, Organization};

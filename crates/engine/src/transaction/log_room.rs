@@ -3,6 +3,11 @@
 //! Changes of pages are logged when they are made, so each makes sure that the log has room for it and for the rollback of
 //! all that is unfinished. Changes of sets are logged with the commit, all at once, and their rollback logs nothing; so a
 //! commit makes sure that its record leaves the room for others' rollbacks.
+//!
+//! A commit asks for its log space in the step in which it logs. It waits with its locks only for a checkpoint that
+//! does not depend on the end of any transaction (`checkpoint/relief.rs`). Otherwise it is rolled back like the victim
+//! of a deadlock, and its space is reserved before it is run again. A record that the log could never hold is refused
+//! at once.
 
 use super::{State, Transaction};
 use crate::checkpoint::Relief;

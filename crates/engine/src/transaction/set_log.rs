@@ -1,4 +1,12 @@
 //! What the log keeps of a transaction's changes of sets, in the step of its commit.
+//!
+//! A transaction's changes of sets are gathered beside it and logged as one record with its commit. So rollback logs
+//! nothing, recovery of sets has neither losers nor undo, and a sweep needs no write-ahead rule for its images, only
+//! for the superblock that names them.
+//!
+//! There are three logs of sets: values, actions (System M's AOPER) and procedures (TOPER). Every commit record says
+//! which it is, so they mix. A restart replays the records serially in their order, which is an order that two-phase
+//! locking permits because locks are held until the commit record is in the log.
 
 use super::State;
 use crate::database::{Database, Painting};

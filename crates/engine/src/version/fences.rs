@@ -1,5 +1,8 @@
 //! Where the records begin that were added after all snapshots of a time. A log-like partition grows by a record with each
 //! transaction; beside a long reader that would be a version each, though it is enough to know from where on all are too new.
+//!
+//! Where the snapshots all began before a page was added, nothing of that page is theirs, and one fence says so for all
+//! records behind it.
 
 use base::{Lsn, PartitionId};
 use std::collections::BTreeMap;

@@ -1,4 +1,7 @@
 //! Records that no scan of the present finds any more, and a scan of the past has to.
+//!
+//! Secondary indexes hold the present only. A transaction that removes an entry, or deletes a record, leaves its ghost
+//! beside the version, and a range of the past visits both in order.
 
 use base::PartitionId;
 use std::collections::BTreeMap;

@@ -1,5 +1,9 @@
 //! Partitions that were filled by a bulk load, past the log and the versions. To a reader of an earlier moment all their records
 //! count as inserted when the load ended: a record that has no older version was not there.
+//!
+//! A bulk load is one commit of its whole partition to readers of moments: an empty log record gives its end a moment,
+//! and a chain that leads back over that has nothing before it. No loaded record costs a version, and a transaction at
+//! snapshot level from before the load that would change one gives up.
 
 use crate::Database;
 use crate::database::Visit;

@@ -1,4 +1,7 @@
 //! Which moment of the log was when.
+//!
+//! A commit's time is its log position, and a snapshot waits until its moment is durable before it shows anything. So
+//! readers need no wait at their end, and what a reader was shown is never lost.
 
 use base::time::MILLISECOND_NS;
 use base::{Instant, Lsn};

@@ -8,6 +8,10 @@
 //! Time is what the clock says before and after a step, in which nothing is waited for. On described hardware a step takes
 //! no time but what it is charged with, so nobody rests there. To read one record takes less than a few looks at the clock,
 //! so of many such reads one now and then is looked at, and counts for all.
+//!
+//! The share is `[undo] reader_percent`, and a reader uses it after a millisecond of its own steps. Short ranges never
+//! rest, nor does any reader while nothing else is active. A reader of single records looks at the clock once in 64
+//! reads; a read of the undo space, which is an operation on that thread, counts as eight microseconds.
 
 use super::Settings;
 use crate::database::Database;

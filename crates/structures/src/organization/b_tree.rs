@@ -8,6 +8,9 @@
 //!
 //! Nothing here changes a page. Functions look at pages and return places or edits, which the caller logs as one record and
 //! applies. A restructuring is a sequence of steps, each of which leaves a sound tree; the caller makes one and asks again.
+//!
+//! Each value begins with a version word, reserved for a page server; its top bit marks a long value. Direct objects
+//! have none.
 
 pub mod check;
 pub mod load;

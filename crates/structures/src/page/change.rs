@@ -1,4 +1,7 @@
 //! Changes of pages: what log records carry and redo replays.
+//!
+//! One log record describes the changes of several pages, so a restructuring is atomic without nested top actions or
+//! redo and undo page by page.
 
 use super::header::{self, HEADER_SIZE, PageKind};
 use super::slotted;

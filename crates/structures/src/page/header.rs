@@ -9,6 +9,8 @@
 //! 16  sequence   counts the page's changes; redo compares it
 //! 24  lsn        end of the log record of the latest change
 //! ```
+//!
+//! Redo compares the sequence number and not the LSN, which serves the write-ahead rule only.
 
 use crate::checksum::block_checksum;
 use base::{Lsn, PageId};

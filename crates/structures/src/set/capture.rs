@@ -12,6 +12,12 @@
 //!
 //! System M saves a segment at the first change after it has quiesced all transactions. Here a commit does, because images
 //! leave unfinished changes out anyway; so what is captured is transaction-consistent whenever the sweep begins.
+//!
+//! What a record says of a black/white sweep includes which sweep it was; what it says of one that did not end is
+//! ignored. A procedure is logged as a call during such a sweep only if all that it touched had one colour. What has no
+//! colour (a missing record, a savepoint that was returned to, what was read before the sweep) has its actions logged.
+//! White transactions are in the backup, before all others; black ones find black segments as they were painted and as
+//! other black ones have changed them since.
 
 use super::changes::{Before, Changes};
 use super::memory::Set;

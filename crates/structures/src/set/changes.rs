@@ -1,4 +1,8 @@
 //! What an unfinished transaction has changed: redo for the log, shadows for the way back.
+//!
+//! Shadows are private to their transaction. A record is changed in place, and its old bytes are put back into every
+//! image of its segment. So a backup holds committed state only, a restart undoes nothing, and a sweep that takes the
+//! state of its beginning need not wait for a moment without transactions.
 
 /// A moment within a transaction's changes, to which they can be rolled back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,4 +1,9 @@
 //! Ordered secondary indexes: from a part of the value to the keys of the records that have it.
+//!
+//! They are locked as b-trees are: an entry (secondary key, key) stands for a key, and the gap below it for the gap
+//! below a key. Every gap that a change of a record leaves or enters is locked before the change, in the step that
+//! makes it. A change that no index covers (`add_to_field` of a balance) takes none of these locks. Values of a typed
+//! set are always records of its type, whichever call wrote them.
 
 use super::Sets;
 use super::schema::RecordType;

@@ -13,6 +13,10 @@
 //!
 //! A record that is put into a white segment after the beginning gets the bit and no stable version: there was none. A
 //! transaction that is rolled back leaves bits and versions, which are right on.
+//!
+//! Stable versions are laid out where a segment could have them, so an image consists of runs of the segment and of
+//! that memory. Undo shadows would be shorter, but a record that every transaction changes would have one for each, and
+//! none could be put back after its segment was compacted.
 
 use super::capture::{Preserved, State};
 use super::changes::{Before, Changes};
