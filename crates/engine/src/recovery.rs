@@ -17,7 +17,7 @@ use crate::database::Database;
 use crate::log::Scan;
 use crate::log::record::{Body, Record};
 use crate::statistics::RecoveryReport;
-use crate::transaction::State;
+use crate::transaction::{Chains, State};
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId, TransactionId};
 use batch::{Batch, Decoded};
@@ -192,14 +192,10 @@ pub async fn finish(database: &Database, remainder: Remainder) -> Result<()> {
     let began = database.0.executor.now();
     let unfinished = remainder.transactions.len() as u64;
     database.0.registry.borrow_mut().skip(remainder.last);
+    let mut freeing = Vec::new();
     for (id, unfinished) in remainder.transactions {
         match unfinished.chains {
-            Some(chains) => {
-                let exists = |page: &PageId| database.0.buffer.is_attached(page.partition);
-                for (chain, mut page) in chains.into_iter().enumerate().filter(|(_, page)| exists(page)) {
-                    database.free_chain(id, chain as u32, &mut page).await?;
-                }
-            }
+            Some(chains) => freeing.push((id, chains)),
             None if canary::is_planted(Canary::SkippedUndo) => {}
             None => {
                 let mut state = State::unfinished(id, unfinished.undo);
@@ -207,6 +203,12 @@ pub async fn finish(database: &Database, remainder: Remainder) -> Result<()> {
                 database.0.log.append(id, &Body::RolledBack, std::iter::empty());
             }
         }
+    }
+    // Rollbacks come first: they were promised the room that the log has left.
+    for (id, mut chains) in freeing {
+        let is_gone = |page: &&mut PageId| !database.0.buffer.is_attached(page.partition);
+        chains.iter_mut().filter(is_gone).for_each(|page| page.number = 0);
+        database.free_after_restart(id, Chains::of(chains)).await?;
     }
     let undo_ns = database.0.executor.now().since_ns(began);
     database.0.recovery.set(RecoveryReport { unfinished, undo_ns, ..remainder.report });

@@ -7,6 +7,7 @@ pub(crate) mod call;
 mod commit;
 mod cursor;
 mod fields;
+mod freeing;
 mod gaps;
 mod isolation;
 mod keyed;
@@ -26,6 +27,7 @@ mod stall;
 
 pub(crate) use commit::Committing;
 pub use cursor::{Cursor, Direction};
+pub(crate) use freeing::Chains;
 pub use isolation::Isolation;
 pub(crate) use long_value::{Stored, read as read_stored, store_here};
 pub use registry::Registry;

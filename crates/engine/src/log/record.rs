@@ -26,7 +26,8 @@ pub enum Body<'a> {
         remaining: u32,
     },
     /// The transaction is committed. `chains` are packed page ids (8 bytes each) of long values that it deleted: their
-    /// pages are freed next. `changes` are all that it has changed in memory-resident sets.
+    /// pages are freed next. `changes` are all that it has changed in memory-resident sets. Another such record of it, without
+    /// changes, has what is left of the chains by then.
     Commit {
         /// First pages of the chains.
         chains: &'a [u8],
@@ -53,7 +54,7 @@ pub enum Body<'a> {
         /// The procedure and its parameters, as a transaction stores its call.
         call: &'a [u8],
     },
-    /// A page of chain number `chain` of the commit record was freed; the chain now begins at page `next`, 0 at its end.
+    /// A page of chain number `chain` of the latest commit record was freed; the chain now begins at page `next`, 0 at its end.
     ChainStep {
         /// Which chain of the commit record.
         chain: u32,

@@ -4,17 +4,16 @@
 //! log buffer (early lock release), unless the settings say otherwise: whoever reads its updates then has a later commit
 //! record, or, if it only reads, waits until this one is durable.
 
-use super::{Active, Isolation, State, Transaction, stall};
+use super::freeing::Chains;
+use super::{Active, Isolation, State, Transaction};
+use crate::Result;
 use crate::database::Database;
-use crate::log::record::Body;
 use crate::statistics::add;
-use crate::{Error, Result};
-use base::{Instant, Lsn, PageId};
+use base::{Instant, Lsn};
 use driver::Work;
 use std::future::Future;
 use std::pin::Pin;
 use structures::canary::{self, Canary};
-use structures::page::Edit;
 use structures::set::Sets;
 
 impl Transaction {
@@ -108,17 +107,7 @@ impl Transaction {
         if let Some(observer) = statistics.observer() {
             observer.ended(state.id, true);
         }
-        let database = self.database.clone();
-        Ending {
-            database,
-            state,
-            lsn: None,
-            is_demanded: false,
-            freeing: false,
-            freed: 0,
-            rest: None,
-            is_stalled: false,
-        }
+        Ending::new(self.database.clone(), state)
     }
 }
 
@@ -143,21 +132,19 @@ impl Transaction {
 }
 
 /// A transaction whose fate is decided. It leaves the tables even if its commit is not waited for.
-struct Ending {
-    database: Database,
-    state: Active,
+pub(super) struct Ending {
+    pub(super) database: Database,
+    pub(super) state: Active,
     /// Its commit record, once it has one. Whoever gets its locks depends on that, however it ends.
-    lsn: Option<Lsn>,
+    pub(super) lsn: Option<Lsn>,
     /// Whether the log was asked to make that durable.
     is_demanded: bool,
-    /// While it has pages to free: the log from its beginning is needed until that is done.
-    freeing: bool,
-    /// How many of the long values that it deleted have no pages any more.
-    freed: usize,
-    /// Where the rest of the next one begins, if some of its pages are free already.
-    rest: Option<PageId>,
+    /// The pages that it has to free: until that is done, the log from its beginning is needed.
+    pub(super) chains: Chains,
+    /// Whether that goes on beside everything else.
+    pub(super) is_beside: bool,
     /// Whether that fails, and others have been told so.
-    is_stalled: bool,
+    pub(super) is_stalled: bool,
 }
 
 impl Drop for Ending {
@@ -170,17 +157,25 @@ impl Drop for Ending {
         if self.database.0.locks.borrow().held(state.owner) > 0 {
             self.database.release_locks(&state, self.lsn);
         }
-        if self.freeing {
+        if !self.chains.are_free() {
             self.database.0.registry.borrow_mut().strand(state.owner);
         }
         if self.is_stalled {
-            self.database.end_stall(state.owner);
+            self.database.0.registry.borrow_mut().end_stall(state.owner);
+        }
+        if self.is_beside {
+            self.database.0.active.set(self.database.0.active.get() + 1);
         }
         self.database.retire(state);
     }
 }
 
 impl Ending {
+    pub(super) fn new(database: Database, state: Active) -> Ending {
+        let (lsn, chains) = (None, Chains::default());
+        Ending { database, state, lsn, is_demanded: false, chains, is_beside: false, is_stalled: false }
+    }
+
     /// Whether there is nothing to log.
     fn only_read(&self) -> bool {
         !self.state.wrote && self.database.0.sets.borrow().redo(self.state.owner).is_empty()
@@ -196,19 +191,16 @@ impl Ending {
         self.commit_update().await
     }
 
-    /// The rest of one that has. They are freed even if nobody waits for it.
+    /// The rest of one that has. They are freed even if nobody waits for it, and if a forced write fails.
     async fn finish_and_free(mut self) -> Result<()> {
         let executor = self.database.0.executor.clone();
         let committed = async move {
             self.database.keep_long_values(self.state.owner).await;
-            let ended = self.commit_update().await;
-            // If a forced write has failed, it is committed all the same, and its part of the log would stay for ever.
-            if self.database.0.log.failure().is_none()
-                && let Err(cause) = self.free_chains().await
-            {
-                self.go_on_freeing(cause);
+            let committed = self.commit_update().await;
+            if self.database.0.log.failure().is_none() {
+                self.free().await;
             }
-            ended
+            committed
         };
         executor.spawn(committed).join().await
     }
@@ -228,11 +220,10 @@ impl Ending {
     fn append(&mut self) -> Lsn {
         let (database, state) = (&self.database, &self.state);
         let inner = &*database.0;
-        let mut packed = Vec::new();
-        state.chains.iter().for_each(|chain| packed.extend(chain.first.packed().to_le_bytes()));
+        self.chains = Chains::of(state.chains.iter().map(|chain| chain.first));
         let lsn = {
             let mut sets = inner.sets.borrow_mut();
-            let lsn = database.append_commit(&sets, state, &packed);
+            let lsn = database.append_commit(&sets, state, &self.chains.packed());
             sets.commit(state.owner);
             database.commit_versions(state, lsn);
             if sets.is_capturing() {
@@ -241,53 +232,13 @@ impl Ending {
             lsn
         };
         self.lsn = Some(lsn);
-        self.freeing = !packed.is_empty();
-        if !self.freeing {
+        if self.chains.are_free() {
             inner.registry.borrow_mut().clear_first_lsn(state.owner);
         }
         if !inner.settings.hold_locks {
             database.release_locks(state, Some(lsn));
         }
         lsn
-    }
-
-    /// Frees the pages of the long values that the transaction deleted. Until this is done its records stay in the log, so
-    /// that a restart can go on with it. The transaction is committed whatever comes of this. Called again, it goes on where it
-    /// failed.
-    async fn free_chains(&mut self) -> Result<()> {
-        while let Some(chain) = self.state.chains.get(self.freed) {
-            let (id, number) = (self.state.id, self.freed as u32);
-            let mut page = self.rest.unwrap_or(chain.first);
-            let freed = self.database.persist(async || self.database.free_chain(id, number, &mut page).await).await;
-            self.rest = freed.is_err().then_some(page);
-            freed?;
-            self.freed += 1;
-        }
-        self.freeing = false;
-        Ok(())
-    }
-
-    /// Retries that in the background. Its part of the log is retained meanwhile, and transactions that wait for room get the cause.
-    fn go_on_freeing(mut self, cause: Error) {
-        let (database, owner) = (self.database.clone(), self.state.owner);
-        database.release_locks(&self.state, self.lsn);
-        database.begin_stall(owner, cause);
-        self.is_stalled = true;
-        let executor = database.0.executor.clone();
-        executor.clone().spawn(async move {
-            let mut rest_ns = stall::REST_NS_MIN;
-            loop {
-                executor.sleep_ns(rest_ns).await;
-                rest_ns = (2 * rest_ns).min(stall::REST_NS_MAX);
-                if database.0.closing.get() || database.0.log.failure().is_some() {
-                    break;
-                }
-                match self.free_chains().await {
-                    Ok(()) => break,
-                    Err(cause) => database.renew_stall(owner, cause),
-                }
-            }
-        });
     }
 }
 
@@ -363,24 +314,5 @@ impl Database {
         }
         inner.active.set(inner.active.get() - 1);
         inner.admission.wake_one(&inner.executor);
-    }
-
-    /// Frees the rest of a chain that begins at `page`, one page per log record; `page` moves along.
-    pub(crate) async fn free_chain(&self, id: base::TransactionId, chain: u32, page: &mut PageId) -> Result<()> {
-        while page.number != 0 {
-            page.number = self.complete(|| self.free_chain_page(id, chain, *page)).await?;
-        }
-        Ok(())
-    }
-
-    fn free_chain_page(&self, id: base::TransactionId, chain: u32, page: PageId) -> Result<u32, crate::Need> {
-        let (next, edits) = {
-            let pool = self.0.buffer.pool().borrow();
-            let next = super::long_value::next(&*pool, page)?;
-            (next, structures::organization::allocator::free(&*pool, page)?)
-        };
-        let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
-        self.log_and_apply(id, &Body::ChainStep { chain, next }, &edits);
-        Ok(next)
     }
 }

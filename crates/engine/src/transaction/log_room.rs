@@ -17,7 +17,7 @@ use crate::{Database, Error, Need, Result};
 use structures::canary::{self, Canary};
 
 /// More than a commit record takes beside its lists.
-const COMMIT_SIZE: u64 = 64;
+pub(super) const COMMIT_SIZE: u64 = 64;
 
 impl Transaction {
     /// Whether one more change has to wait for room in the log, or must not be made.

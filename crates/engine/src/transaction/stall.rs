@@ -43,8 +43,13 @@ impl Database {
     /// Notes that the end of a transaction fails and is tried again, and lets those know who wait for it. It counts no more
     /// among those that may be active: nobody may wait for its end without being told.
     pub(super) fn begin_stall(&self, owner: Owner, cause: Error) {
-        let inner = &*self.0;
         self.tell_of_stall(owner, cause);
+        self.leave_active();
+    }
+
+    /// The end of a transaction goes on in the background and counts no more among those that may be active.
+    pub(super) fn leave_active(&self) {
+        let inner = &*self.0;
         inner.active.set(inner.active.get() - 1);
         inner.admission.wake_one(&inner.executor);
     }
@@ -62,7 +67,7 @@ impl Database {
     }
 
     /// Lets all that wait, for locks or for log, look whether it is for this transaction.
-    fn tell_of_stall(&self, owner: Owner, cause: Error) {
+    pub(super) fn tell_of_stall(&self, owner: Owner, cause: Error) {
         let waiting = self.0.registry.borrow_mut().stall(owner, cause);
         waiting.into_iter().for_each(|task| self.0.executor.wake(task));
         self.0.log.wake_for_room();

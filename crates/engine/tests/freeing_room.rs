@@ -1,0 +1,117 @@
+//! Freeing the pages of long values logs a step for each page, after the commit: however many there are, the log has room for
+//! that and for what it has promised to others.
+
+#[path = "ground/machine.rs"]
+mod machine;
+
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use entresol_engine::checkpoint::Policy;
+use entresol_engine::{Database, PartitionSpec, Settings, Transaction, buffer, log};
+use machine::run;
+use virtual_driver::Media;
+
+const VALUES: u32 = 60;
+
+fn settings() -> Settings {
+    Settings {
+        buffer: buffer::Settings { frames: 256, page_size: 1024, ..buffer::Settings::default() },
+        log: log::Settings { capacity: 128 << 10, ..log::Settings::default() },
+        checkpoint: Policy { log_bytes: Some(32 << 10), interval_ns: None },
+        ..Settings::default()
+    }
+}
+
+/// A tree of long values whose pages take far more of the log to be freed than it has.
+async fn create(executor: &executor::Executor) -> Database {
+    let database = Database::create(executor, settings()).await.expect("creates");
+    for name in ["texts", "notes"] {
+        database.create_partition(PartitionSpec::b_tree(name)).await.expect("creates a tree");
+    }
+    let texts = database.partition("texts").expect("it exists");
+    for number in 0..VALUES {
+        let put = async |tx: &mut Transaction| tx.put(texts, &number.to_be_bytes(), &[7; 30_000]).await;
+        database.transaction(put).await.expect("puts");
+    }
+    database
+}
+
+async fn delete_all(database: &Database) {
+    let texts = database.partition("texts").expect("it exists");
+    let deleted = database.transaction(async |tx| {
+        for number in 0..VALUES {
+            tx.delete(texts, &number.to_be_bytes()).await?;
+        }
+        Ok(())
+    });
+    deleted.await.expect("commits");
+}
+
+/// Nothing of a deleted value is left, and others commit.
+async fn verify(database: &Database) {
+    let [texts, notes] = ["texts", "notes"].map(|name| database.partition(name).expect("it exists"));
+    let found = database.transaction(async |tx| tx.get(texts, &7_u32.to_be_bytes()).await).await;
+    assert_eq!(found, Ok(None));
+    for number in 0..400_u32 {
+        let put = async |tx: &mut Transaction| tx.put(notes, &number.to_be_bytes(), &[3; 200]).await;
+        database.transaction(put).await.unwrap_or_else(|error| panic!("{number}: {error}"));
+    }
+    assert_eq!(database.log().failure(), None);
+    let report = database.check(|_| ()).await.expect("reads");
+    assert!(report.is_clean(), "{:?}", report.findings);
+}
+
+#[test]
+fn many_long_values_are_freed_in_a_small_log() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let database = create(executor).await;
+        delete_all(&database).await;
+        verify(&database).await;
+    });
+}
+
+#[test]
+fn freeing_them_leaves_others_the_log_that_their_rollbacks_were_promised() {
+    run(&Media::new(), async |executor| {
+        let database = create(executor).await;
+        let notes = database.partition("notes").expect("it exists");
+        database.checkpoint().await.expect("checkpoints");
+        // What this holds of the log stays until it ends, and it ends after the commit of the other one was acknowledged.
+        let mut held = database.begin().await.expect("begins");
+        for number in 0..20_u32 {
+            held.put(notes, &number.to_be_bytes(), &[1; 200]).await.expect("puts");
+        }
+        delete_all(&database).await;
+        executor.sleep_ns(SECOND_NS).await;
+        held.rollback().await.expect("it was promised the room");
+        executor.sleep_ns(SECOND_NS).await;
+        verify(&database).await;
+    });
+}
+
+#[test]
+fn a_restart_goes_on_freeing_them() {
+    for wait_ns in [0, 10 * MILLISECOND_NS] {
+        let media = Media::new();
+        run(&media, async |executor| {
+            let database = create(executor).await;
+            let notes = database.partition("notes").expect("it exists");
+            database.checkpoint().await.expect("checkpoints");
+            let mut held = database.begin().await.expect("begins");
+            for number in 0..20_u32 {
+                held.put(notes, &number.to_be_bytes(), &[1; 200]).await.expect("puts");
+            }
+            delete_all(&database).await;
+            executor.sleep_ns(wait_ns).await;
+            // It never ends.
+            std::mem::forget(held);
+        });
+        for _ in 0..2 {
+            run(&media, async |executor| {
+                let opened = Database::open(executor, settings(), "here").await;
+                let database = opened.unwrap_or_else(|error| panic!("{wait_ns}: {error}"));
+                verify(&database).await;
+            });
+        }
+    }
+}
