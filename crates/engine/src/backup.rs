@@ -160,13 +160,19 @@ impl Backup {
         self.files(partition).iter().map(|file| file.writes.get()).sum()
     }
 
-    /// Makes a copy durable, as far as it was written.
+    /// Makes a copy durable, as far as it was written, of these sets. Others, which are being created or were since the sweep
+    /// began, have nothing in it yet, and a creation that fails removes its files beside a sweep.
     ///
     /// # Errors
     /// The driver's.
-    pub async fn sync(&self, executor: &Executor, copy: usize) -> Result<()> {
-        let all: Vec<FileId> = self.files.borrow().iter().flatten().map(|files| files[copy].file).collect();
-        for file in all {
+    pub async fn sync(
+        &self,
+        executor: &Executor,
+        copy: usize,
+        sets: impl IntoIterator<Item = PartitionId>,
+    ) -> Result<()> {
+        for set in sets {
+            let file = self.files(set)[copy].file;
             executor.perform(Op::Sync { file }).await.result?;
         }
         Ok(())

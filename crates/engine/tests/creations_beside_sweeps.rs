@@ -91,3 +91,19 @@ fn a_creation_of_a_set_that_fails_beside_a_sweep_leaves_both_sound() {
     }
     assert!(failed > 10, "{failed} creations failed before the sweep beside them had ended");
 }
+
+#[test]
+fn a_sweep_needs_nothing_of_the_device_of_a_set_without_records() {
+    let errors = (0..100).map(|nth| ErrorAt { kind: OpKind::Sync, device: Some("data".into()), nth }).collect();
+    on(&Media::new(), FaultPlan { errors, ..FaultPlan::default() }, async |executor| {
+        let settings = Settings { checkpoint: Policy::OFF, ..Settings::default() };
+        let database = Database::create(executor, settings).await.expect("creates");
+        let new = database.create_partition(spec("new")).await.expect("creates");
+        let stock = PartitionSpec { device: "disk".into(), ..spec("stock") };
+        let stock = database.create_partition(stock).await.expect("creates");
+        for set in [stock, new] {
+            database.transaction(async |tx| tx.put(set, b"key", b"value").await).await.expect("commits");
+            assert_eq!(database.checkpoint().await.is_ok(), set == stock, "what a sweep has written is made durable");
+        }
+    });
+}

@@ -9,7 +9,7 @@ use virtual_driver::{FaultPlan, Media, Options, Slow, VirtualDriver};
 
 /// A machine whose device `data` is silent after a second.
 fn machine() -> Executor {
-    let device = |name: &str| format!("[device.{name}]\nmedium.service = \"20 us\"\n");
+    let device = |name: &str| format!("[device.{name}]\nmedium.service = \"20 us\"\nsync = \"20 us\"\n");
     let text: String = ["disk", "data"].into_iter().map(device).collect();
     let from = Instant::from_ns(SECOND_NS);
     let slow = Slow { device: "data".into(), from, until: from.plus_ns(3_600 * SECOND_NS), factor: Slow::HUNG };
@@ -50,6 +50,32 @@ fn a_drop_leaves_behind_what_a_silent_device_has() {
         let again = database.create_partition(PartitionSpec::b_tree("old")).await;
         assert!(matches!(again, Err(Error::Setting(_))), "its file is still there: {again:?}");
         Ok::<_, Error>(())
+    });
+    executor.stop();
+    assert_eq!(result, Ok(Ok(())));
+}
+
+#[test]
+fn sets_are_swept_after_the_drop_of_one_whose_device_is_silent() {
+    let executor = machine();
+    let result = executor.run(async {
+        let settings = Settings { checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
+        let database = Database::create(&executor, settings).await?;
+        let old = PartitionSpec { device: "data".into(), ..PartitionSpec::set("old") };
+        let old = database.create_partition(old).await?;
+        let stock = database.create_partition(PartitionSpec::set("stock")).await?;
+        database.transaction(async |tx| tx.put(old, b"key", b"value").await).await?;
+        database.checkpoint().await?;
+        executor.sleep_ns(SECOND_NS).await;
+        database.drop_partition(old).await?;
+        database.transaction(async |tx| tx.put(stock, b"key", b"value").await).await?;
+        let sweeping = {
+            let database = database.clone();
+            executor.spawn(async move { database.checkpoint().await })
+        };
+        executor.sleep_ns(SECOND_NS).await;
+        assert!(sweeping.is_finished(), "it waits for a set that is no more");
+        sweeping.join().await
     });
     executor.stop();
     assert_eq!(result, Ok(Ok(())));

@@ -216,7 +216,8 @@ impl Database {
         }
         drop(capturing);
         if !canary::is_planted(Canary::UnsyncedBackup)
-            && let Err(error) = self.0.backup.sync(&self.0.executor, copy).await
+            && let swept = counts.iter().filter(|(_, count)| *count > 0).map(|(partition, _)| *partition)
+            && let Err(error) = self.0.backup.sync(&self.0.executor, copy, swept).await
         {
             // What was written may be lost, although it was noted as done.
             let mut memory = self.0.sets.borrow_mut();

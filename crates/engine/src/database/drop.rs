@@ -4,7 +4,7 @@
 //! 2. Transactions, snapshots and loads that had begun come to their ends. So nothing of it is unfinished in the log.
 //! 3. The log is durable up to those ends, or a restart would take back what was committed, in pages that are no more. Sets are
 //!    swept: a restart must not run procedures again that have used it, or only asked for it. If it is a set, nobody sweeps from
-//!    then on until its files are gone.
+//!    then on until it is out of memory.
 //! 4. The home file no longer has it. That is the moment: a cut before it leaves the whole partition, one after it nothing.
 //! 5. Its pages leave memory and the tiers, its files are removed, then its name is free. What a cut leaves of them the next
 //!    opening removes.
@@ -104,9 +104,10 @@ impl Database {
         let ending = self.0.executor.spawn(async move {
             database.detach(&partition).await;
             database.0.partitions.borrow_mut().forget(&partition);
+            // Others' sets are swept whenever its own device comes to remove its files.
+            drop(sweeping);
             database.remove_files(&partition).await;
             database.0.partitions.borrow_mut().free_name(&partition);
-            drop(sweeping);
         });
         // A device that answers no more keeps what it has of the partition, and nobody from creating or dropping others.
         let until = self.0.executor.now().plus_ns(PATIENCE_NS);
