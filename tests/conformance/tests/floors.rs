@@ -1,0 +1,186 @@
+//! The floors of the engine: each of its rooms uses only rooms on floors below its own.
+
+#![allow(clippy::disallowed_methods, reason = "the house's own files are looked at")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The engine's rooms, from the ground up. Rooms of one floor may use each other only where they are one circle.
+const FLOORS: &[&[&str]] = &[
+    &["error", "statistics"],
+    &["io"],
+    &["tier_file"],
+    &["log"],
+    &["second_level"],
+    &["buffer"],
+    &["catalog"],
+    &["home"],
+    &["backup"],
+    &["temp"],
+    &["version", "transaction", "checkpoint", "recovery", "procedure", "check", "database"],
+    &["server"],
+];
+
+/// The floor whose rooms are one circle.
+const CIRCLE: usize = 10;
+
+/// Where `impl Database` may stand.
+const OPERATIONS: &[&str] = FLOORS[CIRCLE];
+
+/// One use of another room: from which room and file, and to which room.
+type Use = (String, PathBuf, String);
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("tests/conformance is in the house")
+        .join("crates/engine/src")
+}
+
+/// The engine's files by their paths, without tests and comments.
+fn files() -> BTreeMap<PathBuf, String> {
+    fn visit(directory: &Path, found: &mut BTreeMap<PathBuf, String>) {
+        for entry in std::fs::read_dir(directory).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let stem = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            if stem == "tests" {
+                continue;
+            }
+            if path.is_dir() {
+                visit(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).expect("text");
+                let product = text.split("#[cfg(test)]\nmod tests {").next().expect("a first part");
+                let code: Vec<&str> = product.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+                found.insert(path.strip_prefix(source()).expect("in the engine").to_owned(), code.join("\n"));
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    visit(&source(), &mut found);
+    found
+}
+
+/// The modules that a file is in, from the root of the crate on.
+fn modules(path: &Path) -> Vec<String> {
+    path.with_extension("").components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect()
+}
+
+/// The first names of the paths in a list of them, or of the one path, that stand at the front of `text`.
+fn heads(text: &str) -> Vec<String> {
+    let name = |text: &str| text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    let Some(list) = text.strip_prefix('{') else { return vec![name(text)] };
+    let (mut heads, mut depth, mut begin) = (Vec::new(), 0, 0);
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' | ',' if depth == 0 => {
+                heads.push(name(&list[begin..at]));
+                begin = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    heads.retain(|head| !head.is_empty());
+    heads
+}
+
+/// What a file names at the root of the crate.
+fn named(path: &Path, text: &str) -> Vec<String> {
+    let mut found: Vec<String> =
+        text.match_indices("crate::").flat_map(|(at, word)| heads(&text[at + word.len()..])).collect();
+    let depth = modules(path).len();
+    let root = "super::".repeat(depth);
+    // One more than the way to the root does not compile, and one less stays in the room.
+    let ways = text.match_indices(&root).filter(|(at, _)| !text[..*at].ends_with("super::"));
+    found.extend(ways.flat_map(|(at, word)| heads(&text[at + word.len()..])));
+    found
+}
+
+/// What `lib.rs` gives a second name at the root of the crate: the name, and the room that it comes from.
+fn exports(library: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for line in library.split(';').filter_map(|item| item.trim().strip_prefix("pub use ")) {
+        let (room, names) = line.split_once("::").expect("a path");
+        let names = names.trim_start_matches('{').trim_end_matches('}');
+        found.extend(names.split(',').map(|name| (name.trim().to_owned(), room.to_owned())));
+    }
+    found
+}
+
+fn uses(files: &BTreeMap<PathBuf, String>) -> Vec<Use> {
+    let library = files.get(Path::new("lib.rs")).expect("the crate has a root");
+    let rooms: BTreeSet<String> = files.keys().map(|path| modules(path)[0].clone()).collect();
+    let exports = exports(library);
+    let mut found = Vec::new();
+    for (path, text) in files.iter().filter(|(path, _)| *path != Path::new("lib.rs")) {
+        let from = modules(path)[0].clone();
+        for name in named(path, text) {
+            let to = exports.get(&name).unwrap_or(&name).clone();
+            if to != from && rooms.contains(&to) {
+                found.push((from.clone(), path.clone(), to));
+            }
+        }
+    }
+    found
+}
+
+fn floor(room: &str) -> usize {
+    let found = FLOORS.iter().position(|rooms| rooms.contains(&room));
+    found.unwrap_or_else(|| panic!("room '{room}' is on no floor"))
+}
+
+/// The uses that do not go down.
+fn upward(files: &BTreeMap<PathBuf, String>) -> Vec<Use> {
+    let mut found = uses(files);
+    found.retain(|(from, _, to)| {
+        let (above, below) = (floor(from), floor(to));
+        above < below || (above == below && above != CIRCLE)
+    });
+    found
+}
+
+#[test]
+fn rooms_use_only_rooms_below_them() {
+    let found = upward(&files());
+    assert!(found.is_empty(), "upward: {found:#?}");
+}
+
+#[test]
+fn every_room_is_on_one_floor() {
+    let files = files();
+    let rooms: BTreeSet<String> =
+        files.keys().map(|path| modules(path)[0].clone()).filter(|room| room != "lib").collect();
+    let listed: Vec<String> = FLOORS.concat().into_iter().map(str::to_owned).collect();
+    assert_eq!(listed.iter().cloned().collect::<BTreeSet<_>>(), rooms);
+    assert_eq!(listed.len(), rooms.len(), "a room is listed twice");
+}
+
+#[test]
+fn only_rooms_of_operations_add_to_the_database() {
+    for (path, text) in files() {
+        let room = &modules(&path)[0];
+        let adds = text.contains("impl Database {") || text.contains("impl crate::Database {");
+        assert!(!adds || OPERATIONS.contains(&&room[..]), "{} adds to Database", path.display());
+    }
+}
+
+#[test]
+fn a_planted_upward_use_is_found() {
+    for (path, line) in [
+        ("log.rs", "use crate::buffer::Buffer;"),
+        ("log/record.rs", "use crate::{Error, buffer::{self, Pool}, io};"),
+        ("buffer/pool.rs", "fn planted(database: &crate::Database) {}"),
+        ("io.rs", "use super::{error, tier_file};"),
+        ("buffer/pool.rs", "use super::super::temp::Space;"),
+    ] {
+        let mut files = files();
+        files.get_mut(Path::new(path)).expect("it is there").push_str(&format!("\n{line}\n"));
+        assert_eq!(upward(&files).len(), 1, "{line} in {path}");
+    }
+}
