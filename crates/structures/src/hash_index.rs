@@ -45,6 +45,12 @@ fn entry(hash: u64, place: u64) -> u64 {
     (hash >> FIRST_LEVEL) << PLACE_BITS | place
 }
 
+impl Default for Index {
+    fn default() -> Index {
+        Index::new()
+    }
+}
+
 impl Index {
     /// An index of nothing.
     pub fn new() -> Index {

@@ -57,7 +57,7 @@ impl Parts {
 
     /// Takes a part out: nothing of it is found until it is put back.
     pub(super) fn take(&mut self, part: usize) -> Index {
-        std::mem::replace(&mut self.0[part], Index::new())
+        std::mem::take(&mut self.0[part])
     }
 
     /// Puts a part back.
