@@ -13,6 +13,7 @@ mod isolation;
 mod keyed;
 mod log_room;
 pub(crate) mod long_value;
+mod modify;
 mod objects;
 mod observation;
 mod records;

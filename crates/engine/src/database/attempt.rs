@@ -26,13 +26,27 @@ impl Database {
                 self.0.statistics.count_reference(usize::from(partition.0), true);
                 Ok(value)
             }
-            Err(Need::Fail(error)) => Err(error),
-            Err(need) => {
-                let (value, missed) = self.bring(need, attempt).await?;
-                self.0.statistics.count_reference(usize::from(partition.0), !missed);
-                Ok(value)
-            }
+            Err(need) => self.refer_after(need, partition, attempt).await,
         }
+    }
+
+    /// As [`Database::refer`], after a first attempt that lacked something.
+    ///
+    /// # Errors
+    /// As there.
+    #[cold]
+    pub(crate) async fn refer_after<T>(
+        &self,
+        need: Need,
+        partition: PartitionId,
+        attempt: impl FnMut() -> Result<T, Need>,
+    ) -> Result<T> {
+        if let Need::Fail(error) = need {
+            return Err(error);
+        }
+        let (value, missed) = self.bring(need, attempt).await?;
+        self.0.statistics.count_reference(usize::from(partition.0), !missed);
+        Ok(value)
     }
 
     /// As [`Database::refer`], for what is no reference of its own.
@@ -40,25 +54,23 @@ impl Database {
     /// # Errors
     /// The attempt's own, or that of bringing a page.
     #[inline]
-    pub(crate) async fn complete<T>(&self, attempt: impl FnMut() -> Result<T, Need>) -> Result<T> {
-        self.complete_or_miss(attempt).await.map(|(value, _)| value)
-    }
-
-    /// As [`Database::complete`]; returns also whether a page had to be brought.
-    ///
-    /// # Errors
-    /// The attempt's own, or that of bringing a page.
-    #[inline]
-    pub(crate) async fn complete_or_miss<T>(&self, mut attempt: impl FnMut() -> Result<T, Need>) -> Result<(T, bool)> {
+    pub(crate) async fn complete<T>(&self, mut attempt: impl FnMut() -> Result<T, Need>) -> Result<T> {
         match attempt() {
-            Ok(value) => Ok((value, false)),
-            Err(need) => self.bring(need, attempt).await,
+            Ok(value) => Ok(value),
+            Err(need) => self.bring(need, attempt).await.map(|(value, _)| value),
         }
     }
 
-    /// Goes on after a first need. Returns whether a page had to be brought.
+    /// Goes on after a first need. Returns also whether a page had to be brought.
+    ///
+    /// # Errors
+    /// The attempt's own, or that of bringing a page.
     #[cold]
-    async fn bring<T>(&self, mut need: Need, mut attempt: impl FnMut() -> Result<T, Need>) -> Result<(T, bool)> {
+    pub(crate) async fn bring<T>(
+        &self,
+        mut need: Need,
+        mut attempt: impl FnMut() -> Result<T, Need>,
+    ) -> Result<(T, bool)> {
         let buffer = &self.0.buffer;
         let mut pins = Pins::new(buffer);
         let began = self.0.executor.now();

@@ -72,13 +72,19 @@ impl Transaction {
         let database = self.database.clone();
         let (mut place, mut missed) = (None, false);
         loop {
-            let step = database.complete_or_miss(|| {
+            let mut attempt = || {
                 database.admit_change(&self.state)?;
                 let position = database.end_of(partition, record.len() + 1, blocking_factor, &mut place)?;
                 Ok(self.try_append(position, record, found.locking))
-            });
-            let (step, brought) = step.await?;
-            missed |= brought;
+            };
+            let step = match attempt() {
+                Ok(step) => step,
+                Err(need) => {
+                    let (step, brought) = database.bring(need, attempt).await?;
+                    missed |= brought;
+                    step
+                }
+            };
             match step {
                 Ok(position) => {
                     // A page that was read ahead was missed all the same.

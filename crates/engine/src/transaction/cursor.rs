@@ -248,7 +248,7 @@ impl Transaction {
     /// the driver's. [`crate::Error::Setting`] if the cursor was made by another transaction.
     pub async fn next(&mut self, cursor: &mut Cursor) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         self.check_active()?;
-        self.database.check_keyed(cursor.partition)?;
+        self.database.find_keyed(cursor.partition)?;
         if self.database.is_set(cursor.partition) {
             return Err(self.database.describe(cursor.partition)?.wrong_organization("a set has no order; scan it"));
         }

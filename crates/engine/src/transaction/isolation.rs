@@ -186,7 +186,7 @@ impl Transaction {
         if self.reference() {
             self.delayed_reference().await?;
         }
-        self.database.check_keyed(partition)?;
+        self.database.find_keyed(partition)?;
         let pace = self.pace_single().await;
         let found = self.database.read_at(viewing.view, partition, key, pace).await;
         self.tell_key(partition, key, false);

@@ -32,14 +32,17 @@ impl Database {
         }
     }
 
-    /// Whether the records, which have keys, are locked.
+    /// What the partition is, and whether its records, which have keys, are locked.
     #[inline]
-    pub(super) fn check_keyed(&self, partition: PartitionId) -> Result<bool> {
+    pub(super) fn find_keyed(&self, partition: PartitionId) -> Result<(Keyed, bool)> {
         let partitions = self.0.partitions.borrow();
         let found = partitions.find(partition)?;
-        if !matches!(found.organization, Organization::BTree | Organization::Set { arrivals: false, .. }) {
-            return Err(found.wrong_organization("its records have no keys"));
-        }
-        Ok(found.locking == Locking::Record)
+        let keyed = match found.organization {
+            Organization::BTree => Keyed::BTree,
+            Organization::Set { arrivals: false, .. } if found.schema.is_some() => Keyed::TypedSet,
+            Organization::Set { arrivals: false, .. } => Keyed::Set,
+            _ => return Err(found.wrong_organization("its records have no keys")),
+        };
+        Ok((keyed, found.locking == Locking::Record))
     }
 }

@@ -1,16 +1,15 @@
-//! B-tree records: reading, inserting, changing, deleting one by key.
+//! B-tree records: reading, inserting, deleting one by key; changing one in place is in `modify.rs`.
 //!
 //! Locks are named by key, so they are taken before the tree is searched. Phantoms are kept out in `gaps.rs`.
 
 use super::Transaction;
 use super::keyed::Keyed;
-use super::long_value::{self, Stored, VERSION_SIZE};
+use super::long_value::{self, Stored};
 use crate::database::Database;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
 use structures::Foresight;
 use structures::canary::{self, Canary};
-use structures::difference::difference;
 use structures::key_hash;
 use structures::lock::{Mode, Outcome, Resource};
 use structures::organization::b_tree;
@@ -275,59 +274,6 @@ impl Transaction {
         Ok(Passage::Done(()))
     }
 
-    /// Changes the value of `key` in place: `change` sees its bytes and may alter them, not their number. Ready at once if
-    /// all is in memory and nobody is in the way. Only the bytes that differ are logged.
-    ///
-    /// # Errors
-    /// [`Error::NoRecord`], [`Error::TooLarge`] for a long value, and as [`Transaction::get`].
-    ///
-    /// ```
-    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
-    /// # use ground::*;
-    /// # with_database(async |database| {
-    /// # let visits = database.create_partition(PartitionSpec::b_tree("visits")).await?;
-    /// # database.transaction(async |tx| tx.put(visits, b"home", &41_u64.to_le_bytes()).await).await?;
-    /// let count = database
-    ///     .transaction(async |tx| {
-    ///         tx.modify(visits, b"home", |bytes| {
-    ///             let count = u64::from_le_bytes((&*bytes).try_into().expect("eight bytes")) + 1;
-    ///             bytes.copy_from_slice(&count.to_le_bytes());
-    ///             count
-    ///         })
-    ///         .await
-    ///     })
-    ///     .await?;
-    /// assert_eq!(count, 42);
-    /// # Ok(())
-    /// # });
-    /// ```
-    #[inline]
-    pub async fn modify<R>(
-        &mut self,
-        partition: PartitionId,
-        key: &[u8],
-        change: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R> {
-        let keyed = self.database.keyed(partition);
-        let mut leaf = if let Keyed::BTree = keyed { self.database.approach(partition, key) } else { None };
-        let hash = key_hash(key);
-        if let Some(obstacle) = self.enter(partition, hash, Mode::Exclusive)? {
-            self.overcome(obstacle, partition, hash, Mode::Exclusive).await?;
-            leaf = None;
-        }
-        match keyed {
-            Keyed::BTree => self.depart()?,
-            Keyed::Set => return self.modify_in_set(partition, (key, hash), change).await,
-            Keyed::TypedSet => return Box::pin(self.modify_typed(partition, key, change)).await,
-        }
-        let mut change = Some(change);
-        let (database, state) = (&self.database, &mut self.state);
-        let attempt = || database.try_modify(state, partition, (key, leaf.take()), &mut change);
-        let answer = database.refer(partition, attempt).await?;
-        self.tell_key(partition, key, true);
-        Ok(answer)
-    }
-
     /// Deletes a record; false if there is none with this key.
     ///
     /// # Errors
@@ -406,11 +352,23 @@ impl Transaction {
         if self.reference() {
             return Ok(Some(Obstacle::Reference));
         }
-        if !self.database.check_keyed(partition)? || mode == Mode::Shared && canary::is_planted(Canary::UnlockedRead) {
+        let (keyed, is_locked) = self.database.find_keyed(partition)?;
+        if !is_locked || mode == Mode::Shared && canary::is_planted(Canary::UnlockedRead) {
             return Ok(None);
         }
+        if !matches!(keyed, Keyed::BTree) {
+            self.database.0.sets.borrow().foresee(partition, hash, Foresight::Far);
+        }
+        self.enter_found(partition, hash, mode)
+    }
+
+    /// As [`Transaction::enter`], where the reference is made and the partition is known to lock records.
+    #[inline]
+    pub(super) fn enter_found(&mut self, partition: PartitionId, hash: u64, mode: Mode) -> Result<Option<Obstacle>> {
         let resource = Resource::record(partition, hash);
-        self.database.approach_record(resource, partition, hash);
+        if self.database.0.keeps_versions.get() {
+            self.database.0.versions.borrow().foresee(resource);
+        }
         match self.request(resource, mode) {
             Outcome::Granted => {
                 self.check_conflict(partition, resource, mode)?;
@@ -436,7 +394,7 @@ impl Transaction {
             }
             Obstacle::Reference => {
                 self.delayed_reference().await?;
-                if self.database.check_keyed(partition)? {
+                if self.database.find_keyed(partition)?.1 {
                     let record = Resource::record(partition, hash);
                     self.lock(record, mode).await?;
                     self.check_conflict(partition, record, mode)?;
@@ -463,22 +421,6 @@ impl Transaction {
 }
 
 impl Database {
-    /// The leaf of `key` in a b-tree, if its parents are in memory: what is in memory of it comes nearer while the lock is asked for.
-    /// It stays the leaf until the caller waits for something.
-    #[inline]
-    fn approach(&self, partition: PartitionId, key: &[u8]) -> Option<PageId> {
-        b_tree::leaf_of(&*self.0.buffer.pool().borrow(), partition, key).ok()
-    }
-
-    /// Asks for the memory of a record that is about to be locked, and of its latest version.
-    #[inline]
-    fn approach_record(&self, name: Resource, partition: PartitionId, hash: u64) {
-        self.0.sets.borrow().foresee(partition, hash, Foresight::Far);
-        if self.0.keeps_versions.get() {
-            self.0.versions.borrow().foresee(name);
-        }
-    }
-
     fn find(&self, partition: PartitionId, key: &[u8]) -> Result<Found, Need> {
         let pool = self.0.buffer.pool().borrow();
         let (place, leaf) = b_tree::find(&*pool, partition, key)?;
@@ -507,49 +449,6 @@ impl Database {
             Stored::Here(value) => Ok(show(Some(value))),
             Stored::Elsewhere(length, first) => Err((length, first)),
         })
-    }
-
-    fn try_modify<R, F: FnOnce(&mut [u8]) -> R>(
-        &self,
-        state: &mut super::State,
-        partition: PartitionId,
-        (key, leaf): (&[u8], Option<PageId>),
-        change: &mut Option<F>,
-    ) -> Result<R, Need> {
-        self.admit_change(state)?;
-        let mut scratch = self.0.scratch.borrow_mut();
-        let (old, new) = &mut *scratch;
-        let (place, answer, from, to) = {
-            let pool = self.0.buffer.pool().borrow();
-            let (place, leaf) = match leaf {
-                Some(leaf) => b_tree::find_in(&*pool, leaf, key)?,
-                None => b_tree::find(&*pool, partition, key)?,
-            };
-            if !place.exact {
-                return Err(Need::Fail(Error::NoRecord(self.describe(partition)?.name.clone())));
-            }
-            let stored = slotted::value(leaf, place.slot);
-            if let Stored::Elsewhere(found, _) = long_value::read(stored) {
-                let (what, limit) = ("a value to be changed in place", stored.len());
-                let partition = self.describe(partition)?.name.clone();
-                return Err(Need::Fail(Error::TooLarge { what, found, limit, partition }));
-            }
-            new.clear();
-            new.extend_from_slice(stored);
-            let answer = change.take().expect("an attempt succeeds once")(&mut new[VERSION_SIZE..]);
-            let Some((from, to)) = difference(stored, new) else { return Ok(answer) };
-            old.clear();
-            old.extend_from_slice(&stored[from..to]);
-            (place, answer, from, to)
-        };
-        let offset = from as u16;
-        let undo = Undo::PatchValue { partition, key, offset, bytes: old };
-        let change = Change::PatchValue { slot: place.slot, offset, bytes: &new[from..to] };
-        self.update(state, &undo, &[Edit { page: place.page, change }]);
-        if self.0.settings.force && !state.pages.contains(&place.page) {
-            state.pages.push(place.page);
-        }
-        Ok(answer)
     }
 
     /// Restructures until the leaf of `key` has room for a stored value of `length` bytes.

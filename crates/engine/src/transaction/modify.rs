@@ -1,0 +1,194 @@
+//! Changing a b-tree record's value in place: in one synchronous step where all is in memory and nobody is in the way.
+
+use super::keyed::Keyed;
+use super::long_value::{self, Stored, VERSION_SIZE};
+use super::records::Obstacle;
+use super::{State, Transaction};
+use crate::database::Database;
+use crate::{Error, Need, Result};
+use base::{PageId, PartitionId};
+use structures::difference::difference;
+use structures::key_hash;
+use structures::lock::Mode;
+use structures::organization::b_tree;
+use structures::page::{Change, Edit, slotted};
+use structures::undo::Undo;
+
+/// Why a value was not changed at once.
+enum Delay {
+    Obstacle(Obstacle),
+    Need(Need),
+}
+
+impl From<Error> for Delay {
+    fn from(error: Error) -> Delay {
+        Delay::Need(Need::Fail(error))
+    }
+}
+
+impl From<Need> for Delay {
+    fn from(need: Need) -> Delay {
+        Delay::Need(need)
+    }
+}
+
+impl Transaction {
+    /// Changes the value of `key` in place: `change` sees its bytes and may alter them, not their number. Ready at once if
+    /// all is in memory and nobody is in the way. Only the bytes that differ are logged.
+    ///
+    /// # Errors
+    /// [`Error::NoRecord`], [`Error::TooLarge`] for a long value, and as [`Transaction::get`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let visits = database.create_partition(PartitionSpec::b_tree("visits")).await?;
+    /// # database.transaction(async |tx| tx.put(visits, b"home", &41_u64.to_le_bytes()).await).await?;
+    /// let count = database
+    ///     .transaction(async |tx| {
+    ///         tx.modify(visits, b"home", |bytes| {
+    ///             let count = u64::from_le_bytes((&*bytes).try_into().expect("eight bytes")) + 1;
+    ///             bytes.copy_from_slice(&count.to_le_bytes());
+    ///             count
+    ///         })
+    ///         .await
+    ///     })
+    ///     .await?;
+    /// assert_eq!(count, 42);
+    /// # Ok(())
+    /// # });
+    /// ```
+    #[inline]
+    pub async fn modify<R>(
+        &mut self,
+        partition: PartitionId,
+        key: &[u8],
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R> {
+        let hash = key_hash(key);
+        let (keyed, is_locked) = self.database.find_keyed(partition)?;
+        if let Keyed::BTree = keyed {
+            let mut change = Some(change);
+            return match self.modify_at_once((partition, is_locked), (key, hash), &mut change) {
+                Ok(answer) => Ok(answer),
+                Err(delay) => self.modify_after(delay, partition, (key, hash), change).await,
+            };
+        }
+        if let Some(obstacle) = self.enter(partition, hash, Mode::Exclusive)? {
+            self.overcome(obstacle, partition, hash, Mode::Exclusive).await?;
+        }
+        match keyed {
+            Keyed::TypedSet => Box::pin(self.modify_typed(partition, key, change)).await,
+            _ => self.modify_in_set(partition, (key, hash), change).await,
+        }
+    }
+
+    /// The whole of it, if nothing has to be waited for.
+    #[inline]
+    fn modify_at_once<R>(
+        &mut self,
+        (partition, is_locked): (PartitionId, bool),
+        (key, hash): (&[u8], u64),
+        change: &mut Option<impl FnOnce(&mut [u8]) -> R>,
+    ) -> Result<R, Delay> {
+        let leaf = self.database.approach(partition, key);
+        if self.reference() {
+            return Err(Delay::Obstacle(Obstacle::Reference));
+        }
+        if is_locked && let Some(obstacle) = self.enter_found(partition, hash, Mode::Exclusive)? {
+            return Err(Delay::Obstacle(obstacle));
+        }
+        self.depart()?;
+        // Once it has logged something, the reference has asked for room in the log already.
+        if !self.state.wrote {
+            self.database.admit_change(&self.state)?;
+        }
+        let answer = self.database.try_modify(&mut self.state, partition, (key, leaf), change)?;
+        self.database.0.statistics.count_reference(usize::from(partition.0), true);
+        self.tell_key(partition, key, true);
+        Ok(answer)
+    }
+
+    /// Waits for what [`Transaction::modify_at_once`] has met, and goes on with that.
+    #[cold]
+    async fn modify_after<R>(
+        &mut self,
+        delay: Delay,
+        partition: PartitionId,
+        (key, hash): (&[u8], u64),
+        mut change: Option<impl FnOnce(&mut [u8]) -> R>,
+    ) -> Result<R> {
+        let need = match delay {
+            Delay::Need(need) => Some(need),
+            Delay::Obstacle(obstacle) => {
+                self.overcome(obstacle, partition, hash, Mode::Exclusive).await?;
+                self.depart()?;
+                None
+            }
+        };
+        let (database, state) = (&self.database, &mut self.state);
+        let attempt = || {
+            database.admit_change(state)?;
+            database.try_modify(state, partition, (key, None), &mut change)
+        };
+        let answer = match need {
+            Some(need) => database.refer_after(need, partition, attempt).await?,
+            None => database.refer(partition, attempt).await?,
+        };
+        self.tell_key(partition, key, true);
+        Ok(answer)
+    }
+}
+
+impl Database {
+    /// The leaf of `key` in a b-tree, if its parents are in memory: what is in memory of it comes nearer while the lock is asked for.
+    /// It stays the leaf until the caller waits for something.
+    #[inline]
+    fn approach(&self, partition: PartitionId, key: &[u8]) -> Option<PageId> {
+        b_tree::leaf_of(&*self.0.buffer.pool().borrow(), partition, key).ok()
+    }
+
+    /// Changes a value that is in memory and locked, and for whose change the log has room.
+    fn try_modify<R, F: FnOnce(&mut [u8]) -> R>(
+        &self,
+        state: &mut State,
+        partition: PartitionId,
+        (key, leaf): (&[u8], Option<PageId>),
+        change: &mut Option<F>,
+    ) -> Result<R, Need> {
+        let mut scratch = self.0.scratch.borrow_mut();
+        let (old, new) = &mut *scratch;
+        let (place, answer, from, to) = {
+            let pool = self.0.buffer.pool().borrow();
+            let (place, leaf) = match leaf {
+                Some(leaf) => b_tree::find_in(&*pool, leaf, key)?,
+                None => b_tree::find(&*pool, partition, key)?,
+            };
+            if !place.exact {
+                return Err(Need::Fail(Error::NoRecord(self.describe(partition)?.name.clone())));
+            }
+            let stored = slotted::value(leaf, place.slot);
+            if let Stored::Elsewhere(found, _) = long_value::read(stored) {
+                let (what, limit) = ("a value to be changed in place", stored.len());
+                let partition = self.describe(partition)?.name.clone();
+                return Err(Need::Fail(Error::TooLarge { what, found, limit, partition }));
+            }
+            new.clear();
+            new.extend_from_slice(stored);
+            let answer = change.take().expect("an attempt succeeds once")(&mut new[VERSION_SIZE..]);
+            let Some((from, to)) = difference(stored, new) else { return Ok(answer) };
+            old.clear();
+            old.extend_from_slice(&stored[from..to]);
+            (place, answer, from, to)
+        };
+        let offset = from as u16;
+        let undo = Undo::PatchValue { partition, key, offset, bytes: old };
+        let change = Change::PatchValue { slot: place.slot, offset, bytes: &new[from..to] };
+        self.update(state, &undo, &[Edit { page: place.page, change }]);
+        if self.0.settings.force && !state.pages.contains(&place.page) {
+            state.pages.push(place.page);
+        }
+        Ok(answer)
+    }
+}
