@@ -141,7 +141,7 @@ impl Log {
         &self,
         transaction: TransactionId,
         body: &Body<'_>,
-        edits: impl IntoIterator<Item = (u64, Edit<'a>)>,
+        edits: impl IntoIterator<Item = (u64, &'a Edit<'a>)>,
     ) -> Lsn {
         let inner = &mut *self.inner.borrow_mut();
         inner.scratch.clear();
@@ -232,9 +232,20 @@ impl Log {
     /// # Errors
     /// [`Error::LogFailed`] if a log write failed before the record was durable.
     pub async fn commit(&self, lsn: Lsn) -> Result<()> {
+        if self.demand_commit(lsn)? {
+            self.write_own().await;
+        }
+        if self.settings.durable { self.wait_durable(lsn).await } else { Ok(()) }
+    }
+
+    /// The part of [`Log::commit`] that waits for nothing. True if [`Log::write_own`] has to follow.
+    ///
+    /// # Errors
+    /// [`Error::LogFailed`] if a log write failed before.
+    pub(crate) fn demand_commit(&self, lsn: Lsn) -> Result<bool> {
         self.inner.borrow_mut().statistics.commits += 1;
         if lsn <= self.durable.get() {
-            return Ok(());
+            return Ok(false);
         }
         if let Some(why) = &*self.failed.borrow() {
             return Err(Error::LogFailed(why.clone()));
@@ -243,13 +254,13 @@ impl Log {
             // Two devices get their writes in the order of the log, and so does the first page of an opening its own before
             // all others, which the writer sees to.
             Some(Decision::WriteOwn) if self.duplex.is_some() || !self.may_submit() => self.hand_over(),
-            Some(Decision::WriteOwn) if self.may_write() => self.write_own().await,
+            Some(Decision::WriteOwn) if self.may_write() => return Ok(true),
             // The write under way has no commits.
             Some(Decision::WriteOwn | Decision::Write) => self.request(lsn),
             Some(Decision::Begin(ns)) => self.begin_timer(ns),
             Some(Decision::Gather) | None => {}
         }
-        if self.settings.durable { self.wait_durable(lsn).await } else { Ok(()) }
+        Ok(false)
     }
 
     /// Asks for the durability of a commit record as [`Log::commit`] does, for who learns of it from [`Log::wait_durable`].
@@ -285,7 +296,8 @@ impl Log {
         self.bell.wake_all(&self.executor);
     }
 
-    async fn write_own(&self) {
+    /// Writes the present group from the task of the commit that has completed it.
+    pub(crate) async fn write_own(&self) {
         let Some(number) = self.inner.borrow_mut().cut(true) else { return };
         let write = writer::OwnWrite::new(self, number);
         let access = self.pay().await;

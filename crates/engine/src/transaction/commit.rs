@@ -6,10 +6,10 @@
 
 use super::freeing::Chains;
 use super::{Active, Isolation, State, Transaction};
-use crate::Result;
 use crate::database::Database;
 use crate::statistics::add;
-use base::{Instant, Lsn};
+use crate::{Error, Result};
+use base::Lsn;
 use driver::Work;
 use std::future::Future;
 use std::pin::Pin;
@@ -42,19 +42,33 @@ impl Transaction {
     /// # });
     /// ```
     pub async fn commit(self) -> Result<()> {
-        let admitted = match self.check_active() {
-            Ok(()) => {
-                self.pay_for_end().await;
-                self.make_room_for_commit().await
-            }
-            aborted => aborted,
-        };
-        if let Err(refused) = admitted {
-            Box::pin(self.rollback()).await?;
-            return Err(refused);
+        if let Err(aborted) = self.check_active() {
+            return Box::pin(self.refuse_commit(aborted)).await;
+        }
+        self.charge_end();
+        if self.database.0.executor.owes() {
+            self.database.0.executor.settle().await;
+        }
+        if !self.has_room_for_commit()
+            && let Err(refused) = Box::pin(self.await_commit()).await
+        {
+            return Box::pin(self.refuse_commit(refused)).await;
         }
         let mut ending = self.decide();
-        if ending.state.chains.is_empty() { ending.finish().await } else { Box::pin(ending.finish_and_free()).await }
+        if !ending.state.chains.is_empty() {
+            return Box::pin(ending.finish_and_free()).await;
+        }
+        if ending.only_read() {
+            return ending.finish_reading().await;
+        }
+        ending.commit_update().await
+    }
+
+    /// Rolls back what may not be committed.
+    #[cold]
+    async fn refuse_commit(self, refused: Error) -> Result<()> {
+        self.rollback().await?;
+        Err(refused)
     }
 
     /// Commits without waiting until that is durable: its locks are released, and its answer may leave when the log is durable
@@ -71,7 +85,11 @@ impl Transaction {
         let at_once = settings.force || settings.hold_locks || !ending.state.chains.is_empty();
         if at_once || canary::is_planted(Canary::CommitBeforeSync) {
             return Err(Box::pin(async move {
-                if ending.state.chains.is_empty() { ending.finish().await } else { ending.finish_and_free().await }
+                if ending.state.chains.is_empty() {
+                    ending.commit_update().await
+                } else {
+                    ending.finish_and_free().await
+                }
             }));
         }
         let lsn = ending.append();
@@ -83,6 +101,15 @@ impl Transaction {
     /// Charges the end of the transaction, and pays.
     #[inline]
     pub(crate) async fn pay_for_end(&self) {
+        self.charge_end();
+        if self.database.0.executor.owes() {
+            self.database.0.executor.settle().await;
+        }
+    }
+
+    /// Charges it without paying.
+    #[inline]
+    fn charge_end(&self) {
         let inner = &*self.database.0;
         inner.executor.charge(Work::EndTransaction);
         inner.executor.charge_times(Work::LockPair, inner.locks.borrow().held(self.state.owner) as u64);
@@ -91,9 +118,6 @@ impl Transaction {
             // A procedure that is logged as such has no record for each change.
             let of_changes = if self.database.logs_call(&self.state) { 0 } else { changes as u64 };
             inner.executor.charge_times(Work::LogRecord, 2 + of_changes);
-        }
-        if inner.executor.owes() {
-            inner.executor.settle().await;
         }
     }
 
@@ -181,17 +205,14 @@ impl Ending {
         !self.state.wrote && self.database.0.sets.borrow().redo(self.state.owner).is_empty()
     }
 
-    /// The rest of a commit that has no pages to free.
-    async fn finish(&mut self) -> Result<()> {
-        if self.only_read() {
-            self.database.0.sets.borrow_mut().commit(self.state.owner);
-            self.database.release_locks(&self.state, None);
-            return self.database.confirm_reads(self.state.dependency.get()).await;
-        }
-        self.commit_update().await
+    /// The rest of a commit that has nothing to log.
+    async fn finish_reading(&mut self) -> Result<()> {
+        self.database.0.sets.borrow_mut().commit(self.state.owner);
+        self.database.release_locks(&self.state, None);
+        self.database.confirm_reads(self.state.dependency.get()).await
     }
 
-    /// The rest of one that has. They are freed even if nobody waits for it, and if a forced write fails.
+    /// The rest of a commit that has pages to free. They are freed even if nobody waits for it, and if a forced write fails.
     async fn finish_and_free(mut self) -> Result<()> {
         let executor = self.database.0.executor.clone();
         let committed = async move {
@@ -205,15 +226,34 @@ impl Ending {
         executor.spawn(committed).join().await
     }
 
+    /// The rest of a commit that has something to log, but for pages to free.
     async fn commit_update(&mut self) -> Result<()> {
         let lsn = self.append();
+        let inner = &*self.database.0;
         // The pages of the log that the record has filled, and what it made a sweep save.
-        let executor = &self.database.0.executor;
-        if executor.owes() {
-            executor.settle().await;
+        if inner.executor.owes() {
+            inner.executor.settle().await;
         }
         self.is_demanded = true;
-        self.database.make_durable(&self.state, lsn).await
+        if !inner.settings.log.durable {
+            if inner.log.demand_commit(lsn)? {
+                inner.log.write_own().await;
+            }
+            return Ok(());
+        }
+        if canary::is_planted(Canary::CommitBeforeSync) {
+            inner.log.request(lsn);
+            return Ok(());
+        }
+        let began = inner.executor.now();
+        inner.log.commit(lsn).await?;
+        let durable = inner.executor.now();
+        add(&inner.statistics.commit_wait_ns, durable.since_ns(began));
+        if inner.settings.force {
+            inner.buffer.force(&self.state.pages).await?;
+            add(&inner.statistics.write_wait_ns, inner.executor.now().since_ns(durable));
+        }
+        Ok(())
     }
 
     /// Appends the commit record. Releases the locks unless they are held until it is durable.
@@ -250,27 +290,6 @@ impl Database {
             let began = inner.executor.now();
             inner.log.wait_durable(dependency).await?;
             add(&inner.statistics.commit_wait_ns, inner.executor.now().since_ns(began));
-        }
-        Ok(())
-    }
-
-    async fn make_durable(&self, state: &State, lsn: Lsn) -> Result<()> {
-        let inner = &*self.0;
-        let is_durable = inner.settings.log.durable;
-        if is_durable && canary::is_planted(Canary::CommitBeforeSync) {
-            inner.log.request(lsn);
-            return Ok(());
-        }
-        let began = if is_durable { inner.executor.now() } else { Instant::START };
-        inner.log.commit(lsn).await?;
-        if !is_durable {
-            return Ok(());
-        }
-        let durable = inner.executor.now();
-        add(&inner.statistics.commit_wait_ns, durable.since_ns(began));
-        if inner.settings.force {
-            inner.buffer.force(&state.pages).await?;
-            add(&inner.statistics.write_wait_ns, inner.executor.now().since_ns(durable));
         }
         Ok(())
     }

@@ -123,13 +123,18 @@ impl Transaction {
     /// [`Error::LogNotRelieved`] and [`Error::LogFailed`]. The transaction has to be rolled back.
     #[inline]
     pub(crate) async fn make_room_for_commit(&self) -> Result<()> {
-        if canary::is_planted(Canary::UnadmittedCommit) {
-            return Ok(());
-        }
-        if self.may_log(self.bytes_of_commit()) { Ok(()) } else { Box::pin(self.await_commit()).await }
+        if self.has_room_for_commit() { Ok(()) } else { Box::pin(self.await_commit()).await }
     }
 
-    async fn await_commit(&self) -> Result<()> {
+    /// Whether the log has room for the commit as it is.
+    #[inline]
+    pub(super) fn has_room_for_commit(&self) -> bool {
+        canary::is_planted(Canary::UnadmittedCommit) || self.may_log(self.bytes_of_commit())
+    }
+
+    /// Waits for room for the commit.
+    #[cold]
+    pub(super) async fn await_commit(&self) -> Result<()> {
         if !self.has_end_to_log() {
             return Ok(());
         }
