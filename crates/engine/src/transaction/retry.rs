@@ -3,6 +3,7 @@
 use super::{Isolation, Transaction};
 use crate::{Database, Error, Result};
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
+use std::pin::pin;
 
 /// How long a deadlock's victim waits at least before it is run again, and at most unless its run took longer, in nanoseconds.
 const BACKOFF_NS_MIN: u64 = 20 * MICROSECOND_NS;
@@ -61,8 +62,11 @@ impl Database {
     /// # Ok(())
     /// # });
     /// ```
-    pub async fn transaction<T>(&self, work: impl AsyncFnMut(&mut Transaction) -> Result<T>) -> Result<T> {
-        self.transaction_at(Isolation::Serializable, work).await
+    pub fn transaction<T>(
+        &self,
+        work: impl AsyncFnMut(&mut Transaction) -> Result<T>,
+    ) -> impl Future<Output = Result<T>> {
+        self.transaction_at(Isolation::Serializable, work)
     }
 
     /// As [`Database::transaction`], at a level of isolation; one that would have overwritten what its snapshot does not have
@@ -103,7 +107,8 @@ impl Database {
             let age = transaction.began();
             let done = match work(&mut transaction).await {
                 // The commit of one that had to give up fails, whatever its work made of that.
-                Ok(value) => transaction.commit().await.map(|()| value),
+                // Awaited where it is made: a future of this size is copied otherwise.
+                Ok(value) => pin!(transaction.commit()).await.map(|()| value),
                 // The caller is not told of this error: the work is run again.
                 Err(error) if error.is_conflict() => transaction.rollback_early().await.and(Err(error)),
                 Err(error) => transaction.rollback().await.and(Err(error)),

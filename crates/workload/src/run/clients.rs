@@ -3,6 +3,7 @@
 use super::{Length, Shared, Workload};
 use base::time::SECOND_NS;
 use base::{Instant, Random};
+use std::pin::pin;
 use std::rc::Rc;
 
 impl<W: Workload> Shared<W> {
@@ -75,7 +76,8 @@ impl<W: Workload> Shared<W> {
         let kind = self.workload.type_of(&input);
         self.workload.foresee(&self.database, &input);
         let result = if self.calls.is_empty() {
-            self.database.transaction(async |tx| self.workload.run(tx, &input).await).await
+            // Awaited where it is made: a future of this size is copied otherwise.
+            pin!(self.database.transaction(async |tx| self.workload.run(tx, &input).await)).await
         } else {
             let mut parameters = Vec::new();
             let name = &self.calls[self.workload.request(&input, &mut parameters)];
