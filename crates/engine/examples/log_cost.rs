@@ -27,10 +27,10 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 /// A Debit-Credit update of a number in a page: old and new value, 8 bytes each.
-fn update(value: &[u8]) -> (Vec<u8>, [(u64, Edit<'_>); 1]) {
+fn update(value: &[u8]) -> (Vec<u8>, Edit<'_>) {
     let page = PageId::new(PartitionId(1), 4711);
     let undo = Undo::PatchPage { page, offset: 96, bytes: value };
-    (undo.stored(), [(17, Edit { page, change: Change::Patch { offset: 96, bytes: value } })])
+    (undo.stored(), Edit { page, change: Change::Patch { offset: 96, bytes: value } })
 }
 
 fn main() {
@@ -42,14 +42,14 @@ fn main() {
     println!("{:>12} {:>12} {:>12} {:>12}", "value bytes", "record bytes", "encode ns", "append ns");
     for size in [8, 12, 100, 400, 1_000] {
         let value = vec![7; size];
-        let (undo, edits) = update(&value);
+        let (undo, edit) = update(&value);
         let body = Body::Update(&undo);
         let mut bytes = Vec::new();
-        record::encode(TransactionId(1), &body, edits, &mut bytes);
+        record::encode(TransactionId(1), &body, [(17, &edit)], &mut bytes);
         let encode = || {
             for n in 0..RECORDS {
                 bytes.clear();
-                record::encode(TransactionId(n.into()), &body, edits, &mut bytes);
+                record::encode(TransactionId(n.into()), &body, [(17, &edit)], &mut bytes);
                 std::hint::black_box(&bytes);
             }
         };
@@ -58,7 +58,7 @@ fn main() {
         let rounds = (0..ROUNDS).map(|_| {
             let ns = time_ns(|| {
                 for n in 0..RECORDS {
-                    std::hint::black_box(log.append(TransactionId(n.into()), &body, edits));
+                    std::hint::black_box(log.append(TransactionId(n.into()), &body, [(17, &edit)]));
                 }
             });
             executor.run(log.flush(log.end())).expect("runs").expect("written");
@@ -74,12 +74,12 @@ fn main() {
 /// Fills half the log with small records and reads it.
 fn scan_cost(executor: &Executor, log: &Log, settings: &Settings) {
     let device = executor.device("disk").expect("as before");
-    let (undo, edits) = update(&[7; 12]);
+    let (undo, edit) = update(&[7; 12]);
     let body = Body::Update(&undo);
     let from: Lsn = log.end();
     while log.used() < log.capacity() / 2 {
         for n in 0..RECORDS {
-            log.append(TransactionId(n.into()), &body, edits);
+            log.append(TransactionId(n.into()), &body, [(17, &edit)]);
         }
         executor.run(log.flush(log.end())).expect("runs").expect("written");
     }

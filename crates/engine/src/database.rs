@@ -305,14 +305,14 @@ impl Database {
         if let [edit] = edits {
             let frame = pool.frame_in_use(edit.page);
             let sequence = header::sequence(pool.bytes(frame)) + 1;
-            let end = inner.log.append(transaction, body, [(sequence, *edit)]);
+            let end = inner.log.append(transaction, body, [(sequence, edit)]);
             pool.edit(frame, &edit.change, start, end);
             return (start, end);
         }
         let numbered = edits.iter().enumerate().map(|(index, edit)| {
             let page = pool.peek(edit.page).expect("whoever planned the change saw the page");
             let earlier = edits[..index].iter().filter(|other| other.page == edit.page).count() as u64;
-            (header::sequence(page) + 1 + earlier, *edit)
+            (header::sequence(page) + 1 + earlier, edit)
         });
         let end = inner.log.append(transaction, body, numbered);
         for edit in edits {

@@ -54,10 +54,11 @@ fn sample_record(random: &mut Random) -> Vec<u8> {
         Change::PatchValue { slot: 2, offset: 1, bytes: key },
     ];
     let edits: Vec<_> = (0..random.below(4))
-        .map(|sequence| (sequence, Edit { page, change: *random.choose(&changes).expect("there are some") }))
+        .map(|_| Edit { page, change: *random.choose(&changes).expect("there are some") })
         .collect();
     let mut bytes = Vec::new();
-    record::encode(TransactionId(random.word()), random.choose(&bodies).expect("there are some"), edits, &mut bytes);
+    let body = random.choose(&bodies).expect("there are some");
+    record::encode(TransactionId(random.word()), body, (0..).zip(&edits), &mut bytes);
     bytes
 }
 
@@ -74,7 +75,9 @@ fn records_of_any_bytes_are_decoded_or_refused() {
         }
         if let Some(record) = Record::decode(&bytes) {
             let mut again = Vec::new();
-            record::encode(record.transaction, &record.body, record.edits(), &mut again);
+            let edits: Vec<_> = record.edits().collect();
+            let edits = edits.iter().map(|(sequence, edit)| (*sequence, edit));
+            record::encode(record.transaction, &record.body, edits, &mut again);
             let decoded = Record::decode(&again).expect("what is encoded is decoded");
             assert!(decoded.body == record.body && decoded.edits().eq(record.edits()));
             accepted += 1;

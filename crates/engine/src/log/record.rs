@@ -75,7 +75,7 @@ pub const SIZE_MAX: u64 = u32::MAX as u64 - (64 << 20);
 pub fn encode<'a>(
     transaction: TransactionId,
     body: &Body<'_>,
-    edits: impl IntoIterator<Item = (u64, Edit<'a>)>,
+    edits: impl IntoIterator<Item = (u64, &'a Edit<'a>)>,
     out: &mut Vec<u8>,
 ) {
     let start = out.len();
@@ -265,7 +265,7 @@ mod tests {
         for body in bodies {
             let edits: Vec<_> = changes.iter().map(|change| (5, Edit { page, change: *change })).collect();
             let mut bytes = Vec::new();
-            encode(TransactionId(77), &body, edits.iter().copied(), &mut bytes);
+            encode(TransactionId(77), &body, edits.iter().map(|(sequence, edit)| (*sequence, edit)), &mut bytes);
             let record = Record::decode(&bytes).expect("sound");
             assert_eq!((record.transaction, record.body), (TransactionId(77), body));
             assert_eq!(record.edits().collect::<Vec<_>>(), edits);

@@ -69,7 +69,7 @@ fn an_encoded_record_comes_back_decoded() {
         let edit = Edit { page, change: Change::Patch { offset: 64, bytes: &[5; 700] } };
         let undo = Undo::PatchPage { page, offset: 64, bytes: &[4; 700] }.stored();
         let body = Body::Update(&undo);
-        let update = log.append(TransactionId(9), &body, [(3, edit)]);
+        let update = log.append(TransactionId(9), &body, [(3, &edit)]);
         let commit = log.append(TransactionId(9), &Body::Commit { chains: &[], changes: &[] }, []);
         assert!(update < commit && commit == log.end());
         log.commit(commit).await.expect("durable");
