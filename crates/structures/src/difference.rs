@@ -9,19 +9,20 @@ pub fn difference(old: &[u8], new: &[u8]) -> Option<(usize, usize)> {
         let bits = differing(a, b);
         return (bits != 0).then(|| (bits.trailing_zeros() as usize / 8, 8 - bits.leading_zeros() as usize / 8));
     }
+    let new = &new[..old.len()];
     let ((a, a_rest), (b, b_rest)) = (old.as_chunks::<8>(), new.as_chunks::<8>());
     let from = match a.iter().zip(b).position(|(a, b)| a != b) {
-        Some(word) => 8 * word + differing(&a[word], &b[word]).trailing_zeros() as usize / 8,
+        Some(word) => {
+            let bits = differing(&a[word], &b[word]);
+            let (from, behind) = (8 * word + bits.trailing_zeros() as usize / 8, 8 * (word + 1));
+            // Usually one word differs, and a comparison of all behind it is quick.
+            if old[behind..] == new[behind..] {
+                return Some((from, behind - bits.leading_zeros() as usize / 8));
+            }
+            from
+        }
         None => 8 * a.len() + a_rest.iter().zip(b_rest).position(|(a, b)| a != b)?,
     };
-    // Usually one word differs, and a comparison of all behind it is quick.
-    let behind = (from / 8 + 1) * 8;
-    if let (Some(a_behind), Some(b_behind)) = (old.get(behind..), new.get(behind..))
-        && a_behind == b_behind
-    {
-        let word = from / 8;
-        return Some((from, behind - differing(&a[word], &b[word]).leading_zeros() as usize / 8));
-    }
     let ((a_rest, a), (b_rest, b)) = (old.as_rchunks::<8>(), new.as_rchunks::<8>());
     let to = match a.iter().zip(b).rposition(|(a, b)| a != b) {
         Some(word) => a_rest.len() + 8 * (word + 1) - differing(&a[word], &b[word]).leading_zeros() as usize / 8,
