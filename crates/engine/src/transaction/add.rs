@@ -39,7 +39,12 @@ impl Transaction {
             if let Some(obstacle) = self.enter(partition, hash, Mode::Exclusive)? {
                 self.overcome(obstacle, partition, hash, Mode::Exclusive).await?;
             }
-            self.add_in_set(partition, (key, hash), part.clone(), amount).await?
+            loop {
+                match self.add_in_set(partition, (key, hash), part.clone(), amount) {
+                    Ok(within) => break within,
+                    Err(refusal) => self.database.overcome_refusal(partition, refusal).await?,
+                }
+            }
         } else {
             let change = |value: &mut [u8]| {
                 let length = value.len();
@@ -55,18 +60,17 @@ impl Transaction {
 
     /// Adds to a part of a set's record, whose lock is held; the value's length if the part is not within it.
     #[inline]
-    async fn add_in_set(
+    fn add_in_set(
         &mut self,
         partition: PartitionId,
         (key, hash): (&[u8], u64),
         part: Range<usize>,
         amount: i64,
-    ) -> Result<Result<u64, usize>> {
-        self.in_set(partition, |sets, owner| match sets.add(owner, partition, key, hash, part.clone(), amount) {
+    ) -> Result<Result<u64, usize>, Refusal> {
+        self.ask_sets(partition, |sets, owner| match sets.add(owner, partition, key, hash, part, amount) {
             Ok(sum) => Ok(Ok(sum)),
             Err(Refusal::TooLarge { limit, .. }) => Ok(Err(limit)),
             Err(refusal) => Err(refusal),
         })
-        .await
     }
 }

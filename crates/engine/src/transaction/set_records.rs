@@ -132,16 +132,24 @@ impl Transaction {
         partition: PartitionId,
         mut attempt: impl FnMut(&mut Sets, Owner) -> Result<T, Refusal>,
     ) -> Result<T> {
-        let database = &self.database;
-        let answer = loop {
-            let refusal = match attempt(&mut database.0.sets.borrow_mut(), self.state.owner) {
-                Ok(answer) => break answer,
-                Err(refusal) => refusal,
-            };
-            self.overcome_refusal(partition, refusal).await?;
-        };
+        loop {
+            match self.ask_sets(partition, &mut attempt) {
+                Ok(answer) => return Ok(answer),
+                Err(refusal) => self.database.overcome_refusal(partition, refusal).await?,
+            }
+        }
+    }
+
+    /// Asks the sets for something once. Counts one reference to the partition if they do not lack anything for it.
+    #[inline]
+    pub(super) fn ask_sets<T>(
+        &mut self,
+        partition: PartitionId,
+        attempt: impl FnOnce(&mut Sets, Owner) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let answer = attempt(&mut self.database.0.sets.borrow_mut(), self.state.owner)?;
         self.keep_set_changes();
-        database.0.statistics.count_reference(usize::from(partition.0), true);
+        self.database.0.statistics.count_reference(usize::from(partition.0), true);
         Ok(answer)
     }
 }

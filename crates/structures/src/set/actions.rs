@@ -54,9 +54,13 @@ impl Sets {
     ) -> Result<u64, Refusal> {
         let (offset, width) = (part.start, part.len());
         assert!(matches!(width, 1 | 2 | 4 | 8), "an integer of {width} bytes");
+        let change = |part: &mut [u8]| add_to(part, amount);
+        if self.logging == Logging::Values {
+            return self.modify_part(owner, partition, key, hash, part, change);
+        }
         let before = self.position(owner);
-        let sum = self.modify_part(owner, partition, key, hash, part, |part| add_to(part, amount))?;
-        if self.logging != Logging::Values && self.position(owner) != before {
+        let sum = self.modify_part(owner, partition, key, hash, part, change)?;
+        if self.position(owner) != before {
             let redo = &mut self.owners[owner.0 as usize].redo;
             redo.truncate(before.redo);
             Redo { partition, key, action: Action::Add { offset, width, amount } }.encode(redo);
