@@ -1,0 +1,554 @@
+//! Each statement of the document against constants and files.
+
+use super::document::{Document, View, same};
+use super::files::{self, Files, LOG_PAGE, PAGE};
+use super::postcard::{Found, Reader};
+use super::records::{self, Input, Met};
+use base::{Lsn, PageId, PartitionId, TransactionId};
+use engine::log::record::{Body, encode};
+use engine::page::{Change, Edit, HEADER_SIZE, PageKind, header};
+use engine::undo::Undo;
+use engine::{log, set};
+use std::collections::BTreeMap;
+use structures::checksum::checksum;
+
+type Outcome<T = ()> = Result<T, String>;
+
+pub fn all(document: &Document, files: &Files) -> Outcome {
+    constants(document)?;
+    encodings(document)?;
+    let partitions = home(document, files)?;
+    tree(document, files.get("disk", "tree.pages"), partitions["tree"])?;
+    direct(document, files.get("disk", "objects.pages"), partitions["objects"])?;
+    append(document, files.get("disk", "history.pages"), partitions["history"])?;
+    log_of(document, files, partitions["stock"])?;
+    staging(document, files.get("disk", "double-write"))?;
+    log_buffer(document, files.get("nvem", "log-buffer.tier (buffered)"))?;
+    sets(document, files, &partitions)?;
+    temporary(document, files.get("disk", "temp.space (open)"))?;
+    versions(document, files.get("disk", "undo.space (open)"))?;
+    super::trace::compare(document)
+}
+
+fn constants(document: &Document) -> Outcome {
+    let stated = [
+        ("page_size_min", header::PAGE_SIZE_MIN as u64),
+        ("page_size_max", header::PAGE_SIZE_MAX as u64),
+        ("page_header_size", HEADER_SIZE as u64),
+        ("log_page_version", log::page::VERSION.into()),
+        ("log_page_size_min", log::page::PAGE_SIZE_MIN as u64),
+        ("log_page_size_max", log::page::PAGE_SIZE_MAX as u64),
+        ("log_page_header_size", log::page::HEADER_SIZE as u64),
+        ("log_record_head_size", log::record::Record::FIXED_SIZE as u64),
+        ("home_format", engine::FORMAT.into()),
+        ("tier_header_size", engine::tier_file::HEADER_BYTES),
+        ("segment_size_min", *set::SEGMENT_SIZES.start() as u64),
+        ("segment_size_max", *set::SEGMENT_SIZES.end() as u64),
+        ("segment_size_usual", set::SEGMENT_SIZE as u64),
+    ];
+    stated.into_iter().try_for_each(|(name, value)| same(name, value, document.constant(name)))
+}
+
+/// What public functions encode, every variant.
+fn encodings(document: &Document) -> Outcome {
+    use engine::organization::append::{ERASED, LIVE};
+    let kinds = [
+        (PageKind::Empty, "empty"),
+        (PageKind::Allocator, "allocator"),
+        (PageKind::Free, "free"),
+        (PageKind::Direct, "direct"),
+        (PageKind::Append, "append"),
+        (PageKind::Node, "node"),
+        (PageKind::Overflow, "overflow"),
+    ];
+    for (kind, name) in kinds {
+        same(name, document.number("page-kind", name)?, kind as u64)?;
+    }
+    same("erased", document.number("append-record", "erased")?, u64::from(ERASED))?;
+    same("live", document.number("append-record", "live")?, u64::from(LIVE))?;
+    let (partition, page) = (PartitionId(4), PageId::new(PartitionId(4), 9));
+    let undos = [
+        ("remove", Undo::Remove { partition, key: b"k" }),
+        ("insert", Undo::Insert { partition, key: b"k", value: b"v" }),
+        ("replace", Undo::Replace { partition, key: b"k", value: b"vv" }),
+        ("patch_value", Undo::PatchValue { partition, key: b"k", offset: 3, bytes: b"old" }),
+        ("patch_page", Undo::PatchPage { page, offset: 40, bytes: b"x" }),
+        ("erase_appended", Undo::EraseAppended { page, slot: 2 }),
+        ("free_page", Undo::FreePage { page }),
+    ];
+    for (name, undo) in undos {
+        let (stored, mut met) = (undo.stored(), Met::new());
+        let mut input = Input(&stored);
+        records::undo(document, &mut input, &mut met)?;
+        same(name, (met, input.0.len()), (Met::from([format!("undo.{name}")]), 0))?;
+    }
+    let kind = PageKind::Node;
+    let changes = [
+        ("format", Change::Format { kind, level: 2, count: 3, image: b"image" }),
+        ("format_ends", Change::FormatEnds { kind, level: 0, count: 3, front: b"slots", back: b"heap" }),
+        ("patch", Change::Patch { offset: 32, bytes: b"p" }),
+        ("insert_slot", Change::InsertSlot { slot: 1, key: b"key", value: b"value" }),
+        ("remove_slot", Change::RemoveSlot { slot: 8 }),
+        ("replace_value", Change::ReplaceValue { slot: 2, value: b"new" }),
+        ("patch_value", Change::PatchValue { slot: 2, offset: 1, bytes: b"n" }),
+    ];
+    for (name, change) in changes {
+        let (mut stored, mut met) = (Vec::new(), Met::new());
+        change.encode(&mut stored);
+        let mut input = Input(&stored);
+        records::change(document, &mut input, &mut met)?;
+        same(name, (met, input.0.len()), (Met::from([format!("change.{name}")]), 0))?;
+    }
+    let undo = Undo::FreePage { page }.stored();
+    let changes: &[u8] = &[4 | 31 << 3, 40, 1, b'k'];
+    let bodies = [
+        ("update", Body::Update(&undo)),
+        ("system", Body::System),
+        ("compensation", Body::Compensation { remaining: 7 }),
+        ("commit", Body::Commit { chains: &[1; 16], changes: &[] }),
+        ("chain_step", Body::ChainStep { chain: 1, next: 5 }),
+        ("rolled_back", Body::RolledBack),
+        ("set_commit", Body::Commit { chains: &[], changes }),
+        ("swept_commit", Body::SweptCommit { chains: &[2; 8], changes, sweep: Lsn(77), included: &[5] }),
+        ("call", Body::Call { sweep: None, call: b"call" }),
+        ("swept_call", Body::Call { sweep: Some(Lsn(1 << 40)), call: b"call" }),
+    ];
+    for (name, body) in bodies {
+        let mut bytes = Vec::new();
+        let edit = Edit { page, change: Change::RemoveSlot { slot: 1 } };
+        encode(TransactionId(77), &body, [(5, edit)], &mut bytes);
+        let (kind, _) = records::record(document, &bytes, &mut Met::new())?;
+        same("kind of a record", kind, name)?;
+        same("log-record.transaction", document.view("log-record", &bytes)?.number("transaction")?, 77)?;
+    }
+    Ok(())
+}
+
+/// The home file: the numbers of partitions by name.
+fn home(document: &Document, files: &Files) -> Outcome<BTreeMap<String, u16>> {
+    let home = files.get("disk", "entresol.home");
+    let stretch = document.constant("home_stretch") as usize;
+    let block = document.constant("home_block") as usize;
+    let copy = |copy: usize| home.chunks_exact(stretch).skip(copy).step_by(2).flatten().copied().collect::<Vec<u8>>();
+    let (first, second) = (copy(0), copy(1));
+    let view = document.view("superblock", &first)?;
+    let length = view.number("length")? as usize;
+    let contents = view.offset("contents");
+    same("superblock.format", view.number("format")?, document.constant("home_format"))?;
+    let generation = view.offset("generation");
+    same("superblock.checksum", view.number("checksum")?, u64::from(checksum(&first[generation..contents + length])))?;
+    same("the mirror of the superblock", &second[..block], &first[..block])?;
+    same("generation above zero", view.number("generation")? > 0, true)?;
+    let mut reader = Reader { document, rest: &view.bytes("contents")?[..length] };
+    let mut found = Found::new();
+    reader.structure("superblock", "", &mut found)?;
+    same("bytes behind the superblock's fields", reader.rest.len(), 0)?;
+    for (name, value) in [
+        ("page_size", PAGE.to_string()),
+        ("log_page_size", LOG_PAGE.to_string()),
+        ("log_device", "disk".to_owned()),
+        ("tiers", "1".to_owned()),
+        ("tiers.0.device", "nvem".to_owned()),
+        ("tiers.0.capacity", files::CACHE_PAGES.to_string()),
+        ("second_log.device", "flash".to_owned()),
+        ("second_log.lost", "none".to_owned()),
+        ("second_log.both", "true".to_owned()),
+    ] {
+        same(name, found.get(name), Some(&value))?;
+    }
+    tier(document, files.get("nvem", "cache.tier"), &found)?;
+    let number = |name: &str| found[name].parse::<u64>().map_err(|_| format!("{name} is no number"));
+    let (start, end) =
+        (number("catalog.start")? as usize, (number("catalog.start")? + number("catalog.length")?) as usize);
+    let journal = first.get(start..end).ok_or("the journal is beyond the end")?;
+    same("the mirror of the journal", &second[start..end], journal)?;
+    let (numbers, entries) = entries(document, journal, (number("catalog.first")?, block))?;
+    same("entries of the journal", entries, number("catalog.entries")?)?;
+    Ok(numbers)
+}
+
+/// The partitions of a journal, and how many entries it has.
+fn entries(document: &Document, journal: &[u8], (first, block): (u64, usize)) -> Outcome<(BTreeMap<String, u16>, u64)> {
+    let (mut numbers, mut met) = (BTreeMap::new(), Met::new());
+    let (mut at, mut entries) = (0, 0);
+    while at < journal.len() {
+        let entry = document.view("journal-entry", &journal[at..])?;
+        let end = entry.offset("changes") + entry.number("length")? as usize;
+        same("journal-entry.number", entry.number("number")?, first + entries)?;
+        let checked = journal.get(at + entry.offset("number")..at + end).ok_or("an entry is cut off")?;
+        same("journal-entry.checksum", entry.number("checksum")?, u64::from(checksum(checked)))?;
+        let mut reader = Reader { document, rest: &journal[at + entry.offset("changes")..at + end] };
+        entry.bytes("changes")?;
+        for _ in 0..reader.varint()? {
+            catalog_change(document, &mut reader, &mut numbers, &mut met)?;
+        }
+        same("bytes behind an entry's changes", reader.rest.len(), 0)?;
+        at += end.next_multiple_of(block);
+        entries += 1;
+    }
+    let expected = ["begin", "enter", "drop", "gone", "segments", "images"];
+    same("changes in the journal", expected.iter().find(|name| !met.contains(**name)), None::<&&str>)?;
+    Ok((numbers, entries))
+}
+
+fn catalog_change(
+    document: &Document,
+    reader: &mut Reader<'_>,
+    numbers: &mut BTreeMap<String, u16>,
+    met: &mut Met,
+) -> Outcome {
+    let number = reader.varint()?;
+    let name = document.name("catalog-change", number)?;
+    met.insert(name.to_owned());
+    match name {
+        "begin" => {
+            let mut found = Found::new();
+            reader.structure("partition", "", &mut found)?;
+            let number = found["id"].parse().map_err(|_| "an id is no number")?;
+            numbers.insert(found["name"].clone(), number);
+            let organization = match found["name"].as_str() {
+                "tree" | "passing" => "b_tree",
+                "objects" => "direct",
+                "history" => "append",
+                _ => "set",
+            };
+            same("the organization of a partition", found["organization"].as_str(), organization)?;
+            if reader.flag()? {
+                let types = reader.schema()?;
+                same("types of fields", types, ["u8", "u16", "u32", "u64", "i64", "f64", "array", "bytes", "text"])?;
+            }
+        }
+        "enter" | "drop" | "gone" | "next" => _ = reader.varint()?,
+        "segments" | "images" => {
+            for _ in 0..reader.varint()? {
+                reader.varint()?;
+                if name == "segments" || reader.flag()? {
+                    reader.varint()?;
+                }
+            }
+        }
+        "since" => _ = (reader.varint()?, reader.varint()?),
+        other => return Err(format!("no change is called {other}")),
+    }
+    Ok(())
+}
+
+fn tier(document: &Document, file: &[u8], superblock: &Found) -> Outcome {
+    let header = document.constant("tier_header_size") as usize;
+    let view = document.view("tier", &file[..header])?;
+    for (field, name) in [("stamp", "tiers.0.stamp"), ("capacity", "tiers.0.capacity")] {
+        same(field, Some(&view.number(field)?.to_string()), superblock.get(name))?;
+    }
+    same("tier.page_size", view.number("page_size")?, PAGE as u64)?;
+    let end = view.offset("checksum");
+    same("tier.checksum", view.number("checksum")?, u64::from(checksum(&file[..end])))?;
+    same("the rest of the header", view.bytes("zeros")?.iter().all(|byte| *byte == 0), true)?;
+    let slots = files::CACHE_PAGES as usize * PAGE;
+    same("the second header", &file[header + slots..header + slots + header], &file[..header])?;
+    let sound = file[header..header + slots].chunks(PAGE).filter(|page| page_of(document, page, None).is_ok()).count();
+    same("a tier has whole pages", sound > 0, true)
+}
+
+/// A page whose checksum is right, and which has this id.
+fn page_of<'a>(document: &'a Document, page: &'a [u8], id: Option<PageId>) -> Outcome<(View<'a>, &'a str)> {
+    let view = document.view("page", page)?;
+    same("page.checksum", view.number("checksum")?, u64::from(checksum(&page[view.offset("kind")..])))?;
+    if let Some(id) = id {
+        same("page.id", view.number("id")?, id.packed())?;
+        same("an id is a partition and a number", id.packed(), u64::from(id.partition.0) << 32 | u64::from(id.number))?;
+    }
+    same("page.sequence above zero", view.number("sequence")? > 0 && view.number("lsn")? > 0, true)?;
+    same("page_header_size", view.offset("contents") as u64, document.constant("page_header_size"))?;
+    let kind = document.name("page-kind", view.number("kind")?)?;
+    Ok((view, kind))
+}
+
+/// The written pages of a file by their numbers.
+fn pages<'a>(
+    document: &'a Document,
+    file: &'a [u8],
+    partition: u16,
+) -> Outcome<BTreeMap<u32, (View<'a>, &'a str, &'a [u8])>> {
+    let written = (0_u32..).zip(file.chunks_exact(PAGE)).filter(|(_, page)| page.iter().any(|byte| *byte != 0));
+    let mut found = BTreeMap::new();
+    for (number, page) in written {
+        let (view, kind) = page_of(document, page, Some(PageId::new(PartitionId(partition), number)))?;
+        found.insert(number, (view, kind, page));
+    }
+    Ok(found)
+}
+
+fn allocator(document: &Document, pages: &BTreeMap<u32, (View<'_>, &str, &[u8])>) -> Outcome<u64> {
+    let (_, kind, page) = pages[&0];
+    same("page 0", kind, "allocator")?;
+    let view = document.view("allocator", page)?;
+    same("allocator.page_count", view.number("page_count")?, pages.len() as u64)?;
+    let free = pages.values().filter(|(_, kind, _)| *kind == "free").count() as u64;
+    same("allocator.free_count", view.number("free_count")?, free)?;
+    let mut next = view.number("free_head")?;
+    for _ in 0..free {
+        let (_, kind, page) = pages.get(&(next as u32)).ok_or("the free list leaves the file")?;
+        same("a page on the free list", *kind, "free")?;
+        next = document.view("free", page)?.number("next")?;
+    }
+    same("the end of the free list", next, 0)?;
+    view.number("tail")
+}
+
+fn tree(document: &Document, file: &[u8], partition: u16) -> Outcome {
+    let pages = pages(document, file, partition)?;
+    allocator(document, &pages)?;
+    let (mut leaves, mut inner) = (BTreeMap::new(), 0);
+    for (view, _, page) in pages.values().filter(|(_, kind, _)| *kind == "node") {
+        let records = node(document, page, view.number("count")?)?;
+        if view.number("level")? == 0 {
+            leaves.extend(records);
+            continue;
+        }
+        inner += 1;
+        for (_, value) in records {
+            let child = u32::from_le_bytes(value.try_into().map_err(|_| "a child is not four bytes")?);
+            same("a child", pages.get(&child).map(|(_, kind, _)| *kind), Some("node"))?;
+        }
+    }
+    same("inner nodes", inner, 1)?;
+    same("records", leaves.len(), 2000)?;
+    let value = |key: &[u8]| leaves.get(key).map(Vec::as_slice).ok_or("a key is missing");
+    let short = value(b"key-\0\0\0\x07----")?;
+    let view = document.view("stored-value", short)?;
+    same("a stored value", (view.number("version")?, view.bytes("value")?), (0, &[7; 60][..]))?;
+    let view = document.view("stored-value", value(b"long")?)?;
+    same("stored-value.version", view.number("version")?, 1 << 63)?;
+    let long = document.view("long-value", view.bytes("value")?)?;
+    same("long-value.length", long.number("length")?, files::LONG_VALUE as u64)?;
+    let (mut next, mut read) = (long.number("first")?, Vec::new());
+    while next != 0 {
+        let (_, kind, page) = pages.get(&(next as u32)).ok_or("a long value leaves the file")?;
+        same("a part of a long value", *kind, "overflow")?;
+        let part = document.view("overflow", page)?;
+        let length = part.number("length")? as usize;
+        read.extend_from_slice(part.bytes("value")?.get(..length).ok_or("a part is too long")?);
+        next = part.number("next")?;
+    }
+    same("a long value", read == vec![9; files::LONG_VALUE], true)
+}
+
+/// A node's keys and values.
+fn node(document: &Document, page: &[u8], count: u64) -> Outcome<Vec<(Vec<u8>, Vec<u8>)>> {
+    let view = document.view("slotted", page)?;
+    let (lower, upper) = (view.number("lower")? as usize, view.number("upper")? as usize);
+    let fences = page.len().checked_sub(lower + upper).ok_or("fences are too long")?;
+    let prefix = page.get(fences..fences + view.number("prefix")? as usize).ok_or("the prefix is too long")?;
+    let mut used = lower + upper + view.number("garbage")? as usize;
+    let mut slots = Input(view.bytes("slots")?);
+    let mut records = Vec::new();
+    for _ in 0..count {
+        let slot = slots.take(12)?;
+        let slot = document.view("node-slot", slot)?;
+        let key_length = slot.number("key_length")? as usize;
+        let record = page.get(slot.number("position")? as usize..).ok_or("a record is beyond the end")?;
+        let record = document.view("record", record)?;
+        let (rest, length) = (key_length.saturating_sub(8), record.number("length")? as usize);
+        let bytes = record.bytes("bytes")?.get(..rest + length).ok_or("a record is too long")?;
+        let head = slot.number("head")?.to_be_bytes();
+        let key = [prefix, &head[..key_length.min(8)], &bytes[..rest]].concat();
+        used += record.offset("bytes") + rest + length;
+        records.push((key, bytes[rest..].to_vec()));
+    }
+    same("slotted.heap", view.number("heap")?, used as u64)?;
+    same("keys are sorted", records.is_sorted(), true)?;
+    Ok(records)
+}
+
+fn direct(document: &Document, file: &[u8], partition: u16) -> Outcome {
+    let pages = pages(document, file, partition)?;
+    same("direct pages", pages.len(), 5)?;
+    for (_, kind, page) in pages.values() {
+        same("kind", *kind, "direct")?;
+        let objects = page[HEADER_SIZE..].chunks(files::OBJECT.0 as usize).take(files::OBJECT.1 as usize);
+        same("objects", objects.map(|object| object[0]).collect::<Vec<_>>(), [5; 10])?;
+    }
+    Ok(())
+}
+
+fn append(document: &Document, file: &[u8], partition: u16) -> Outcome {
+    let pages = pages(document, file, partition)?;
+    let tail = allocator(document, &pages)?;
+    same("allocator.tail", tail, 1)?;
+    let (view, kind, page) = &pages[&1];
+    same("the tail", (*kind, view.number("count")?), ("append", 2))?;
+    let mut slots = Input(document.view("slotted", page)?.bytes("slots")?);
+    for (state, text) in [("live", &b"a live record"[..]), ("erased", b"an erased one")] {
+        let slot = document.view("append-slot", slots.take(2)?)?.number("position")? as usize;
+        let record = document.view("record", page.get(slot..).ok_or("a record is beyond the end")?)?;
+        let bytes = &record.bytes("bytes")?[..record.number("length")? as usize];
+        same("a record", (u64::from(bytes[0]), &bytes[1..]), (document.number("append-record", state)?, text))?;
+    }
+    Ok(())
+}
+
+fn log_of(document: &Document, files: &Files, stock: u16) -> Outcome {
+    let (file, second) = (files.get("disk", "log"), files.get("flash", "log-2"));
+    same("the second log", file == second, true)?;
+    let mut pages = Vec::new();
+    for (index, page) in file.chunks_exact(LOG_PAGE).enumerate().filter(|(_, page)| page.iter().any(|byte| *byte != 0))
+    {
+        let view = log_page(document, page)?;
+        same("log-page.position", view.number("position")? % file.len() as u64, (index * LOG_PAGE) as u64)?;
+        pages.push((view.number("position")?, view));
+    }
+    pages.sort_by_key(|(position, _)| *position);
+    let (mut stream, mut begins) = (Vec::new(), Vec::new());
+    for (position, view) in &pages {
+        same("durable before the page", view.number("durable")? <= *position, true)?;
+        same("the epoch of one opening", view.number("epoch")?, pages[0].1.number("epoch")?)?;
+        let (head, used) = (view.offset("records"), view.number("used")? as usize);
+        let (records, zeros) =
+            view.bytes("records")?.split_at_checked(used - head).ok_or("more is used than there is")?;
+        same("what is behind the records", zeros.iter().all(|byte| *byte == 0), true)?;
+        begins.push((stream.len(), stream.len() + records.len(), view.number("first")? as usize, head));
+        stream.extend_from_slice(records);
+    }
+    let (mut at, mut met, mut starts) = (0, Met::new(), Vec::new());
+    while at < stream.len() {
+        let length = document.view("log-record", &stream[at..])?.number("length")? as usize;
+        let bytes = stream.get(at..at + length).ok_or("the log ends within a record")?;
+        let (_, partitions) = records::record(document, bytes, &mut met)?;
+        starts.push(at);
+        at += length;
+        let own = partitions.iter().all(|partition| (u64::from(stock)..=u64::from(stock) + 1).contains(partition));
+        same("the partitions of changes of sets", own, true)?;
+    }
+    for (from, to, first, head) in begins {
+        let begin = starts.iter().find(|start| (from..to).contains(start));
+        same("log-page.first", first, begin.map_or(0, |start| start - from + head))?;
+    }
+    for name in ["insert", "replace", "patch", "delete", "add"] {
+        same("changes of sets in the log", met.contains(&format!("set-change.{name}")), true)?;
+    }
+    for name in ["update", "system", "compensation", "commit", "chain_step", "rolled_back", "set_commit"] {
+        same("records in the log", met.contains(&format!("log-record-kind.{name}")), true)?;
+    }
+    Ok(())
+}
+
+fn log_page<'a>(document: &'a Document, page: &'a [u8]) -> Outcome<View<'a>> {
+    let view = document.view("log-page", page)?;
+    same("log-page.checksum", view.number("checksum")?, u64::from(checksum(&page[view.offset("magic")..])))?;
+    same("log-page.version", view.number("version")?, document.constant("log_page_version"))?;
+    same("log-page.size", view.number("size")?, LOG_PAGE as u64)?;
+    same("log_page_header_size", view.offset("records") as u64, document.constant("log_page_header_size"))?;
+    Ok(view)
+}
+
+fn staging(document: &Document, file: &[u8]) -> Outcome {
+    let pages = document.constant("double_write_regions") * document.constant("double_write_pages_per_region");
+    same("the length of the double-write area", file.len() as u64, pages * PAGE as u64)?;
+    let region = document.constant("double_write_pages_per_region") as usize * PAGE;
+    let sound = |region: &[u8]| region.chunks(PAGE).filter(|page| page_of(document, page, None).is_ok()).count();
+    same("whole pages at the front of the second region", sound(&file[region..region + PAGE]), 1)
+}
+
+fn log_buffer(document: &Document, file: &[u8]) -> Outcome {
+    let header = document.constant("tier_header_size") as usize;
+    let view = document.view("tier", &file[..header])?;
+    same("tier.capacity of a log's write buffer", view.number("capacity")?, files::LOG_BUFFER)?;
+    same("tier.page_size of a log's write buffer", view.number("page_size")?, LOG_PAGE as u64)?;
+    log_page(document, &file[header..header + LOG_PAGE]).map(drop)
+}
+
+fn sets(document: &Document, files: &Files, partitions: &BTreeMap<String, u16>) -> Outcome {
+    let mut flags = 0;
+    for (name, keys) in [("stock", &["four", "one", "two"][..]), ("typed", &["typed"])] {
+        let copies = [0, 1].map(|copy| files.get("disk", &format!("{name}.backup-{copy}")));
+        let file =
+            copies.into_iter().find(|file| file.len() >= files::SEGMENT as usize).ok_or("no copy was written")?;
+        let segment = &file[..files::SEGMENT as usize];
+        let view = document.view("segment", segment)?;
+        same("segment.checksum", view.number("checksum")?, u64::from(checksum(&segment[view.offset("magic")..])))?;
+        same("segment.partition", view.number("partition")?, u64::from(partitions[name]))?;
+        same("segment.number and arrival", (view.number("number")?, view.number("arrival")?), (0, 0))?;
+        let (items, used) = (view.bytes("items")?, view.number("used")? as usize);
+        let mut input = Input(items.get(..used - view.offset("items")).ok_or("more is used than there is")?);
+        let mut found = BTreeMap::new();
+        while !input.0.is_empty() {
+            let head = document.view("item", input.0)?.number("head")?;
+            flags |= head >> 59;
+            let item = document.view("item", input.take((head & 0xf_ffff) as usize * 8)?)?;
+            if head & 1 << document.number("item-flag", "hole")? == 0 {
+                let (key, value) = ((head >> 20 & 0xffff) as usize, (head >> 36 & 0x7f_ffff) as usize);
+                let (key, rest) = item.bytes("bytes")?.split_at_checked(key).ok_or("a key is too long")?;
+                let sequence = item.number("sequence")?;
+                same("a record's sequence number", (1..=view.number("sequence")?).contains(&sequence), true)?;
+                found.insert(key.to_vec(), rest.get(..value).ok_or("a value is too long")?.to_vec());
+            }
+        }
+        same("keys of a set", found.keys().map(|key| String::from_utf8_lossy(key)).collect::<Vec<_>>(), keys)?;
+        if let Some(value) = found.get(&b"typed"[..]) {
+            let numbers =
+                [&[1, 2, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0][..], &(-5_i64).to_le_bytes(), &0.5_f64.to_le_bytes()];
+            let record = [&numbers.concat()[..], b"abc", &[5, 0, 9, 0], b"bytes", b"text"].concat();
+            same("a typed record", value, &record)?;
+        }
+    }
+    let after = document.number("item-flag", "after_hole")? - 59;
+    same("flags of items", flags, 1 | 1 << after)
+}
+
+fn temporary(document: &Document, file: &[u8]) -> Outcome {
+    let view = document.view("cluster", &file[..files::CLUSTER])?;
+    let rows = view.offset("rows");
+    let used = view.number("used")? as usize;
+    same("cluster.checksum", view.number("checksum")?, u64::from(checksum(&file[view.offset("used")..rows + used])))?;
+    same("cluster.number", view.number("number")?, 0)?;
+    view.number("run")?;
+    let mut input = Input(&view.bytes("rows")?[..used]);
+    let mut last = 0;
+    while !input.0.is_empty() {
+        last = used - input.0.len();
+        same("the lengths of a row", (input.varint()?, input.varint()?), (4, 20))?;
+        input.take(24.min(input.0.len()))?;
+    }
+    same("cluster.last", view.number("last")?, last as u64)?;
+    let next = document.view("cluster", &file[files::CLUSTER..2 * files::CLUSTER])?;
+    same("the second cluster of a run", (next.number("number")?, next.number("run")?), (1, view.number("run")?))
+}
+
+fn versions(document: &Document, file: &[u8]) -> Outcome {
+    let mut met = Met::new();
+    let mut at = 0;
+    while let Some(version) = file.get(at..).filter(|rest| rest.len() > 32 && rest[..4] != [0; 4]) {
+        let view = document.view("version", version)?;
+        let length = view.number("length")? as usize;
+        let whole = version.get(..length).ok_or("a version is too long")?;
+        let sum = u64::from(checksum(&whole[view.offset("below")..]));
+        let place = |extent: u64| u64::from(checksum(&(extent << 32 | at as u64).to_le_bytes()));
+        let stored = view.number("checksum")?;
+        if !(0..16).any(|extent| sum ^ place(extent) == stored) {
+            break;
+        }
+        let kind = document.name("version-kind", view.number("kind")?)?;
+        met.insert(kind.to_owned());
+        (view.number("below")?, view.number("commit")?);
+        same("version.partition", view.number("partition")? <= 2, true)?;
+        let key = view.number("key_length")? as usize;
+        let (key, rest) = view.bytes("key")?.split_at_checked(key).ok_or("a key is too long")?;
+        let rest = &rest[..length - view.offset("key") - key.len()];
+        match kind {
+            "value" if key.starts_with(b"key-") => {
+                same("a version's stored value", &rest[8..], &[7; 60][..])?;
+            }
+            "patch" => {
+                let (offset, bytes) = rest.split_at(4);
+                same("a version's patch", (offset[1], bytes.iter().all(|byte| *byte == 7 || *byte == 0)), (0, true))?;
+            }
+            "absent" => same("what there was", rest.len(), 0)?,
+            _ => {}
+        }
+        at += length;
+    }
+    for kind in ["absent", "value", "patch"] {
+        same("versions of a kind", (kind, met.contains(kind)), (kind, true))?;
+    }
+    Ok(())
+}
