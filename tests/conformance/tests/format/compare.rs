@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 use structures::checksum::checksum;
 
 type Outcome<T = ()> = Result<T, String>;
+/// Pages by their numbers: each with its kind and its bytes.
+type Pages<'a> = BTreeMap<u32, (View<'a>, &'a str, &'a [u8])>;
 
 pub fn all(document: &Document, files: &Files) -> Outcome {
     constants(document)?;
@@ -116,7 +118,7 @@ fn encodings(document: &Document) -> Outcome {
     for (name, body) in bodies {
         let mut bytes = Vec::new();
         let edit = Edit { page, change: Change::RemoveSlot { slot: 1 } };
-        encode(TransactionId(77), &body, [(5, edit)], &mut bytes);
+        encode(TransactionId(77), &body, [(5, &edit)], &mut bytes);
         let (kind, _) = records::record(document, &bytes, &mut Met::new())?;
         same("kind of a record", kind, name)?;
         same("log-record.transaction", document.view("log-record", &bytes)?.number("transaction")?, 77)?;
@@ -264,11 +266,7 @@ fn page_of<'a>(document: &'a Document, page: &'a [u8], id: Option<PageId>) -> Ou
 }
 
 /// The written pages of a file by their numbers.
-fn pages<'a>(
-    document: &'a Document,
-    file: &'a [u8],
-    partition: u16,
-) -> Outcome<BTreeMap<u32, (View<'a>, &'a str, &'a [u8])>> {
+fn pages<'a>(document: &'a Document, file: &'a [u8], partition: u16) -> Outcome<Pages<'a>> {
     let written = (0_u32..).zip(file.chunks_exact(PAGE)).filter(|(_, page)| page.iter().any(|byte| *byte != 0));
     let mut found = BTreeMap::new();
     for (number, page) in written {
@@ -278,7 +276,7 @@ fn pages<'a>(
     Ok(found)
 }
 
-fn allocator(document: &Document, pages: &BTreeMap<u32, (View<'_>, &str, &[u8])>) -> Outcome<u64> {
+fn allocator(document: &Document, pages: &Pages<'_>) -> Outcome<u64> {
     let (_, kind, page) = pages[&0];
     same("page 0", kind, "allocator")?;
     let view = document.view("allocator", page)?;
@@ -529,7 +527,8 @@ fn versions(document: &Document, file: &[u8]) -> Outcome {
         }
         let kind = document.name("version-kind", view.number("kind")?)?;
         met.insert(kind.to_owned());
-        (view.number("below")?, view.number("commit")?);
+        let (below, commit) = (view.number("below")?, view.number("commit")?);
+        same("a version below has a commit", below == u64::MAX || commit > 0, true)?;
         same("version.partition", view.number("partition")? <= 2, true)?;
         let key = view.number("key_length")? as usize;
         let (key, rest) = view.bytes("key")?.split_at_checked(key).ok_or("a key is too long")?;
