@@ -172,8 +172,8 @@ fn every_pair_recovers_what_was_committed_and_so_does_every_change_of_pairs() {
         let mut expected = None;
         for life in 0..4_u64 {
             let (logging, strategy) = pairs[(seed + life * random.below(pairs.len() as u64)) as usize % pairs.len()];
-            let settings =
-                settings(logging, SweepSettings { strategy, spool: random.chance(0.5), ..SweepSettings::default() });
+            let sweep = SweepSettings { strategy, spool: random.chance(0.5), ..SweepSettings::default() };
+            let settings = Settings { whole_fields: (seed + life) % 3 == 0, ..settings(logging, sweep) };
             expected = run(&media, async |executor| {
                 let database = match &expected {
                     None => create(executor, settings).await,
@@ -189,6 +189,38 @@ fn every_pair_recovers_what_was_committed_and_so_does_every_change_of_pairs() {
             });
         }
     }
+}
+
+#[test]
+fn a_log_of_whole_fields_is_longer_and_recovers_the_same() {
+    let logged = |whole_fields| {
+        let media = Media::new();
+        let settings = Settings { whole_fields, ..settings(Logging::Values, SweepSettings::default()) };
+        let (bytes, expected) = run(&media, async |executor| {
+            let database = create(executor, settings.clone()).await;
+            let stock = database.partition("stock").expect("it exists");
+            let before = database.log().statistics().record_bytes;
+            for number in (0..STOCK).step_by(2) {
+                let add = async |tx: &mut Transaction| tx.add(stock, &number.to_be_bytes(), 0..8, 1).await;
+                database.transaction(add).await.expect("commits");
+            }
+            // What does not change is not logged.
+            let same = async |tx: &mut Transaction| tx.add(stock, &0_u64.to_be_bytes(), 0..8, 0).await;
+            let end = database.log().end();
+            database.transaction(same).await.expect("commits");
+            assert_eq!(database.log().end(), end);
+            (database.log().statistics().record_bytes - before, contents(&database).await)
+        });
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings, "test").await.expect("opens");
+            assert!(database.recovery().records > 0 && contents(&database).await == expected);
+        });
+        (bytes, expected)
+    };
+    let (differing, whole) = (logged(false), logged(true));
+    assert!(differing.1 == whole.1, "they did the same");
+    // One byte of eight differs.
+    assert_eq!(whole.0 - differing.0, 7 * STOCK / 2, "{} and {} bytes", differing.0, whole.0);
 }
 
 #[test]

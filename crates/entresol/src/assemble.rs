@@ -97,6 +97,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
         },
         multiprogramming_level: configuration.mpl as usize,
         logging: configuration.log.sets,
+        whole_fields: configuration.log.whole_fields,
         temp: temp::Settings {
             device: Some(configuration.temp.device.clone()),
             cluster_size: configuration.temp.cluster_size as usize,

@@ -81,13 +81,14 @@ pub use visit::position as visit_position;
 use crate::Foresight;
 use crate::key_hash;
 use crate::lock::Owner;
+use actions::PartRedo;
 use base::PartitionId;
 use capture::Watch;
 use changes::Changes;
 use driver::Frame;
 use memory::Set;
 use serde::{Deserialize, Serialize};
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use thiserror::Error;
 
 /// Sizes of segments in bytes, powers of two.
@@ -230,7 +231,7 @@ pub struct Sets {
     owners: Vec<Changes>,
     /// A value while it is being changed.
     scratch: Vec<u8>,
-    logging: Logging,
+    part_redo: PartRedo,
     /// The sweep in progress, if it is to be a consistent one.
     capture: Option<Capture>,
     /// What black/white transactions have touched.
@@ -369,7 +370,7 @@ impl Sets {
     }
 
     /// Changes a value where it is: `change` sees its bytes and may alter them, not their number. Only the range that
-    /// differs is logged.
+    /// differs is logged, whatever [`Sets::set_logging`] says.
     ///
     /// # Errors
     /// [`Refusal::Missing`], [`Refusal::Lent`], [`Refusal::Painted`]; `change` was not called then.
@@ -386,26 +387,6 @@ impl Sets {
         let place = set.find(key, hash)?.ok_or_else(|| watch.missing(owner))?;
         set.watch_write(watch, owner, place)?;
         set.modify(changes, scratch, (place, hash), None, change)
-    }
-
-    /// As [`Sets::modify`], for a part of the value that is known beforehand: faster for a field of a long record.
-    ///
-    /// # Errors
-    /// As [`Sets::modify`], and [`Refusal::TooLarge`] if the part is not within the value.
-    #[inline]
-    pub fn modify_part<R>(
-        &mut self,
-        owner: Owner,
-        partition: PartitionId,
-        key: &[u8],
-        hash: u64,
-        part: Range<usize>,
-        change: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, Refusal> {
-        let (set, changes, scratch, watch) = self.parts(owner, partition);
-        let place = set.find(key, hash)?.ok_or_else(|| watch.missing(owner))?;
-        set.watch_write(watch, owner, place)?;
-        set.modify(changes, scratch, (place, hash), Some(part), change)
     }
 
     /// Gives a record another value, of whatever length.

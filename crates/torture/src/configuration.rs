@@ -161,6 +161,7 @@ impl Configuration {
                 checkpoint,
                 sweep,
                 logging,
+                whole_fields: Random::stream(seed, "whole fields").chance(0.3),
                 multiprogramming_level: one_of(random, &[2, 4, 64]),
                 temp: temp.clone().unwrap_or_default(),
                 undo: contention.as_ref().map_or_else(Default::default, |contention| contention.undo.clone()),

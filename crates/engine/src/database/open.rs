@@ -62,6 +62,9 @@ pub struct Settings {
     pub sweep: checkpoint::SweepSettings,
     /// What the log repeats of memory-resident sets.
     pub logging: Logging,
+    /// Whether a change of a part of a record of a set, such as a field, has the whole part in the log, not only the bytes of it that
+    /// differ (System M, section 3: the new value of any part that is modified).
+    pub whole_fields: bool,
     /// How many transactions run at once; others wait to be admitted.
     pub multiprogramming_level: usize,
     /// Temporary space.
@@ -91,6 +94,7 @@ impl Default for Settings {
             checkpoint,
             sweep: checkpoint::SweepSettings::default(),
             logging: Logging::default(),
+            whole_fields: false,
             multiprogramming_level: 1024,
             temp: temp::Settings::default(),
             undo: version::Settings::default(),
@@ -303,7 +307,7 @@ impl Database {
         let registry = Registry::new(contents.next_transaction);
         let statistics = Statistics::default();
         statistics.reserve(partitions.numbers());
-        sets.borrow_mut().set_logging(settings.logging);
+        sets.borrow_mut().set_logging(settings.logging, settings.whole_fields);
         let (device, space) = settings.undo_place();
         let undo = temp::Space::new(executor, version::FILE, (device, &space));
         Database(Rc::new(Inner {

@@ -43,6 +43,8 @@ pub struct Log {
     pub hold_locks: LockHold,
     /// `sets`: what it repeats of memory-resident sets, `"value"`, `"aoper"` (actions) or `"toper"` (procedures).
     pub sets: Logging,
+    /// `whole_fields`: whether a change of a field of such a set logs the whole field, not only the bytes that differ.
+    pub whole_fields: bool,
 }
 
 impl Default for Log {
@@ -62,6 +64,7 @@ impl Default for Log {
             durable: true,
             hold_locks: LockHold::UntilLogged,
             sets: Logging::Values,
+            whole_fields: false,
         }
     }
 }
@@ -119,6 +122,7 @@ impl Log {
             durable: section.flag("durable").unwrap_or(defaults.durable),
             hold_locks: section.choice("hold_locks").unwrap_or_default(),
             sets: section.choice("sets").unwrap_or_default(),
+            whole_fields: section.flag("whole_fields").unwrap_or(defaults.whole_fields),
         }
     }
 }

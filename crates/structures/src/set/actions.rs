@@ -1,4 +1,5 @@
-//! Logging of actions: what was done to a record instead of what came out.
+//! What redo has of a change of a part of a value, such as a field: the bytes that differ, or the whole part, or, where actions
+//! are logged, what was done instead of what came out.
 //!
 //! An action's redo must be replayed exactly once, so it goes with consistent backups only. What a transaction has done in
 //! segments that a black/white sweep has still to take will be in its backup; whoever logs the commit asks which changes those
@@ -7,10 +8,31 @@
 
 use super::redo::{Action, Redo};
 use super::segment::WHITE;
-use super::{Logging, Refusal, Sets};
+use super::{Logging, Position, Refusal, Sets};
 use crate::lock::Owner;
 use base::PartitionId;
 use std::ops::Range;
+
+/// What redo has of a change of a part of a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum PartRedo {
+    /// The bytes that differ.
+    #[default]
+    Difference,
+    /// All its bytes.
+    Whole,
+    /// What was added, or the bytes that differ.
+    Action,
+    /// What was added, or all its bytes.
+    ActionOrWhole,
+}
+
+impl PartRedo {
+    #[inline]
+    fn is_whole(self) -> bool {
+        matches!(self, PartRedo::Whole | PartRedo::ActionOrWhole)
+    }
+}
 
 /// Adds to a little-endian integer of 1, 2, 4 or 8 bytes, modulo its range, and returns it, without sign.
 #[inline]
@@ -30,9 +52,64 @@ pub fn add_to(part: &mut [u8], amount: i64) -> u64 {
 }
 
 impl Sets {
-    /// Chooses what redo repeats, for changes from now on.
-    pub fn set_logging(&mut self, logging: Logging) {
-        self.logging = logging;
+    /// Chooses what redo repeats, for changes from now on: `logging`, and whether a part of a value that a call names and changes
+    /// is logged whole. Without, only the bytes of it are that differ. An action stays one.
+    pub fn set_logging(&mut self, logging: Logging, whole_fields: bool) {
+        self.part_redo = match (logging, whole_fields) {
+            (Logging::Values, false) => PartRedo::Difference,
+            (Logging::Values, true) => PartRedo::Whole,
+            (Logging::Actions | Logging::Procedures, false) => PartRedo::Action,
+            (Logging::Actions | Logging::Procedures, true) => PartRedo::ActionOrWhole,
+        };
+    }
+
+    /// As [`Sets::modify`], for a part of the value that is known beforehand: faster for a field of a long record.
+    ///
+    /// # Errors
+    /// As [`Sets::modify`], and [`Refusal::TooLarge`] if the part is not within the value.
+    #[inline]
+    pub fn modify_part<R>(
+        &mut self,
+        owner: Owner,
+        partition: PartitionId,
+        key: &[u8],
+        hash: u64,
+        part: Range<usize>,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, Refusal> {
+        if !self.part_redo.is_whole() {
+            return self.change_part(owner, partition, key, hash, part, change);
+        }
+        let (before, offset) = (self.position(owner), part.start);
+        let answer = self.change_part(owner, partition, key, hash, part, change)?;
+        if self.position(owner) != before {
+            self.log_whole(owner, before, partition, key, offset);
+        }
+        Ok(answer)
+    }
+
+    #[inline]
+    fn change_part<R>(
+        &mut self,
+        owner: Owner,
+        partition: PartitionId,
+        key: &[u8],
+        hash: u64,
+        part: Range<usize>,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, Refusal> {
+        let (set, changes, scratch, watch) = self.parts(owner, partition);
+        let place = set.find(key, hash)?.ok_or_else(|| watch.missing(owner))?;
+        set.watch_write(watch, owner, place)?;
+        set.modify(changes, scratch, (place, hash), Some(part), change)
+    }
+
+    /// Puts the whole part that was just changed, and still is in `scratch`, in the place of its redo.
+    #[cold]
+    fn log_whole(&mut self, owner: Owner, before: Position, partition: PartitionId, key: &[u8], offset: usize) {
+        let redo = &mut self.owners[owner.0 as usize].redo;
+        redo.truncate(before.redo);
+        Redo { partition, key, action: Action::Patch { offset, bytes: &self.scratch } }.encode(redo);
     }
 
     /// Adds to a little-endian integer that is this part of a value, modulo its range, and returns it, without sign. Shorter
@@ -55,12 +132,16 @@ impl Sets {
         let (offset, width) = (part.start, part.len());
         assert!(matches!(width, 1 | 2 | 4 | 8), "an integer of {width} bytes");
         let change = |part: &mut [u8]| add_to(part, amount);
-        if self.logging == Logging::Values {
-            return self.modify_part(owner, partition, key, hash, part, change);
+        if self.part_redo == PartRedo::Difference {
+            return self.change_part(owner, partition, key, hash, part, change);
         }
         let before = self.position(owner);
-        let sum = self.modify_part(owner, partition, key, hash, part, change)?;
+        let sum = self.change_part(owner, partition, key, hash, part, change)?;
         if self.position(owner) != before {
+            if self.part_redo == PartRedo::Whole {
+                self.log_whole(owner, before, partition, key, offset);
+                return Ok(sum);
+            }
             let redo = &mut self.owners[owner.0 as usize].redo;
             redo.truncate(before.redo);
             Redo { partition, key, action: Action::Add { offset, width, amount } }.encode(redo);

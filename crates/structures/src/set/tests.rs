@@ -216,7 +216,7 @@ fn a_rollback_gives_room_back() {
 #[test]
 fn a_record_deleted_from_a_black_segment_does_not_come_back_in_a_white_one() {
     let (mut sets, owner) = (two_sets(), Owner(0));
-    sets.set_logging(Logging::Actions);
+    sets.set_logging(Logging::Actions, false);
     for key in [b"a", b"b"] {
         with_room(&mut sets, KEYED, |sets| sets.insert(owner, KEYED, key, hash(key), &[0; 9_000])).expect("room");
     }
@@ -246,7 +246,7 @@ fn a_record_deleted_from_a_black_segment_does_not_come_back_in_a_white_one() {
 #[test]
 fn a_transaction_can_be_run_again_if_all_that_it_has_seen_had_one_colour() {
     let mut sets = two_sets();
-    sets.set_logging(Logging::Procedures);
+    sets.set_logging(Logging::Procedures, false);
     for key in [b"a", b"b"] {
         with_room(&mut sets, KEYED, |sets| sets.insert(Owner(0), KEYED, key, hash(key), &[0; 9_000])).expect("room");
     }

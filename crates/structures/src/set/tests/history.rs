@@ -78,6 +78,7 @@ struct World {
     holders: BTreeMap<Key, usize>,
     log: Vec<Commit>,
     logging: Logging,
+    whole_fields: bool,
     backup: Backup,
     key_count: u64,
     length_max: u64,
@@ -89,16 +90,17 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, logging: Logging) -> World {
+    fn new(seed: u64, logging: Logging, whole_fields: bool) -> World {
         let mut random = Random::stream(seed, "sets");
         let key_count = [4, 60, 400][random.below(3) as usize];
         let length_max = [8, 150, 3000][random.below(3) as usize];
         let mut sets = two_sets();
-        sets.set_logging(logging);
+        sets.set_logging(logging, whole_fields);
         World {
             random,
             sets,
             logging,
+            whole_fields,
             committed: BTreeMap::new(),
             open: (0..OWNERS).map(|_| Open::default()).collect(),
             holders: BTreeMap::new(),
@@ -406,7 +408,7 @@ impl World {
                 sets.welcome(away);
             }
         }
-        sets.set_logging(self.logging);
+        sets.set_logging(self.logging, self.whole_fields);
         sets
     }
 
@@ -454,10 +456,10 @@ impl World {
 }
 
 /// Runs histories that log so.
-fn run(seeds: std::ops::Range<u64>, logging: Logging) {
+fn run(seeds: std::ops::Range<u64>, logging: Logging, whole_fields: bool) {
     let (mut refused, mut consistent, mut restored) = (0, 0, 0);
     for seed in seeds {
-        let mut world = World::new(seed, logging);
+        let mut world = World::new(seed, logging, whole_fields);
         for _ in 0..2500 {
             world.step();
         }
@@ -472,10 +474,16 @@ fn run(seeds: std::ops::Range<u64>, logging: Logging) {
 
 #[test]
 fn every_history_of_values_ends_as_the_model_does() {
-    run(0..40, Logging::Values);
+    run(0..40, Logging::Values, false);
 }
 
 #[test]
 fn every_history_of_actions_ends_as_the_model_does() {
-    run(100..140, Logging::Actions);
+    run(100..140, Logging::Actions, false);
+}
+
+#[test]
+fn every_history_of_whole_fields_ends_as_the_model_does() {
+    run(200..240, Logging::Values, true);
+    run(300..340, Logging::Actions, true);
 }
