@@ -15,19 +15,22 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use virtual_driver::{Media, VirtualDriver};
 
-/// Opens the driver that the configuration names: this machine's over the directory `path`, or a described one's over
-/// `media`. A driver of this machine keeps `locks` until it has ended.
+/// Opens the driver that the configuration names: this machine's over the directory `path`, or a described one's, over
+/// `media` if they are to outlive it. A driver of this machine keeps `locks` until it has ended.
 pub fn driver(
     configuration: &Configuration,
     (path, locks): (&Path, &DirectoryLocks),
     seed: u64,
-    media: &Media,
+    media: Option<&Media>,
 ) -> Result<Box<dyn Driver>, OpenError> {
     if let Some(hardware) = &configuration.hardware {
-        // Nothing restarts on what a described machine has logged, so only the time of log writes matters.
-        let discard = vec![log::Settings::default().file, log::Settings::default().second_file()];
+        // Where nothing restarts on what a described machine has logged, only the time of log writes matters.
+        let discard = match media {
+            Some(_) => Vec::new(),
+            None => vec![log::Settings::default().file, log::Settings::default().second_file()],
+        };
         let options = virtual_driver::Options { seed, discard, ..virtual_driver::Options::default() };
-        return Ok(Box::new(VirtualDriver::new(hardware.clone(), options, media.clone())));
+        return Ok(Box::new(VirtualDriver::new(hardware.clone(), options, media.cloned().unwrap_or_default())));
     }
     let mut devices = Vec::new();
     let mut behaviour = BTreeMap::new();

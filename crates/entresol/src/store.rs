@@ -96,12 +96,39 @@ impl Opening {
     /// An [`OpenError`] that names the file and says what to do.
     pub fn open(self) -> Result<Store, OpenError> {
         let procedures = (self.procedures)();
-        self.start(procedures, true)
+        self.start(procedures, true, None)
+    }
+
+    /// The same, where the devices of described hardware have these media: what was durable there when another store ended,
+    /// closed or dropped as in a crash, is found again. On this machine `media` have no meaning.
+    ///
+    /// # Errors
+    /// As [`Opening::open`].
+    ///
+    /// ```
+    /// use entresol::{Opening, PartitionSpec, configuration::Configuration};
+    ///
+    /// let opening = Opening::new("described", Configuration::parse("hardware = \"nvme-2026\"")?);
+    /// let media = virtual_driver::Media::new();
+    /// let store = opening.clone().open_on(&media)?;
+    /// store.run(async |database| {
+    ///     let spec = PartitionSpec { device: "nvme".into(), ..PartitionSpec::b_tree("notes") };
+    ///     let notes = database.create_partition(spec).await?;
+    ///     database.transaction(async |tx| tx.put(notes, b"k", b"v").await).await
+    /// })?;
+    /// drop(store);
+    /// let store = opening.open_on(&media)?;
+    /// assert!(store.database().recovery().records > 0 && store.database().partition("notes").is_ok());
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn open_on(self, media: &Media) -> Result<Store, OpenError> {
+        let procedures = (self.procedures)();
+        self.start(procedures, true, Some(media))
     }
 
     /// The same, with these procedures.
     pub(crate) fn open_with(self, procedures: Procedures) -> Result<Store, OpenError> {
-        self.start(procedures, true)
+        self.start(procedures, true, None)
     }
 
     /// Opens the database on this thread, if there is one.
@@ -121,10 +148,10 @@ impl Opening {
     /// ```
     pub fn open_existing(self) -> Result<Store, OpenError> {
         let procedures = (self.procedures)();
-        self.start(procedures, false)
+        self.start(procedures, false, None)
     }
 
-    fn start(self, procedures: Procedures, create: bool) -> Result<Store, OpenError> {
+    fn start(self, procedures: Procedures, create: bool, media: Option<&Media>) -> Result<Store, OpenError> {
         let path = self.path.display().to_string();
         let real = self.configuration.hardware.is_none();
         if real && !create && !self.path.is_dir() {
@@ -132,7 +159,7 @@ impl Opening {
             return Err(Error::NotADatabase { path, detail }.into());
         }
         let locks = DirectoryLocks::default();
-        let driver = assemble::driver(&self.configuration, (&self.path, &locks), self.seed, &Media::new())?;
+        let driver = assemble::driver(&self.configuration, (&self.path, &locks), self.seed, media)?;
         // However this ends from here on, the machine stops before anybody else may have the directories.
         let machine = Machine(Executor::new(driver, Order::FirstInFirstOut));
         let executor = &machine.0;

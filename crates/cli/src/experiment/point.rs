@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::rc::Rc;
+use virtual_driver::Media;
 use workload::credit_card::{self, CreditCard};
 use workload::debit_credit::{DebitCredit, Tables};
 use workload::run::Workload;
@@ -26,7 +27,7 @@ use workload::trace::replay::{self, Replay};
 use workload::{Measured, Plan};
 
 /// What a run's report has at its top, and so may be plotted.
-pub const KEYS: [&str; 23] = [
+pub const KEYS: [&str; 24] = [
     "response_us",
     "throughput_per_s",
     "transactions",
@@ -48,6 +49,7 @@ pub const KEYS: [&str; 23] = [
     "seconds",
     "wall_seconds",
     "spill",
+    "recovery",
     "snapshots",
     "torture",
 ];
@@ -94,8 +96,8 @@ fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces)
     let (mut configuration, batches) = (setting.configuration.clone(), setting.batches);
     let ground = if configuration.hardware.is_none() { Some(Directory::new()?) } else { None };
     let path = ground.as_ref().map_or(Path::new("experiment"), Directory::path);
-    let open =
-        |configuration| Opening::new(path, configuration).seed(plan.seed).procedures(credit_card::procedures).open();
+    let opening = |configuration| Opening::new(path, configuration).seed(plan.seed).procedures(credit_card::procedures);
+    let open = |configuration| opening(configuration).open();
     match &setting.work {
         Work::DebitCredit { branches } => {
             let store = open(configuration)?;
@@ -104,10 +106,18 @@ fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces)
             let workload = DebitCredit(Tables::of(store.database(), &scale)?);
             measured(&store, workload, plan, batches)
         }
-        Work::CreditCard { accounts } => {
-            let store = open(configuration)?;
+        Work::CreditCard { accounts, restart } => {
+            if *restart && configuration.hardware.is_none() {
+                return Err("'restart' stops a described machine, and 'this machine' is none; leave it out".into());
+            }
+            let (media, opening) = (Media::new(), opening(configuration));
+            let store = if *restart { opening.clone().open_on(&media)? } else { opening.clone().open()? };
             let tables = cards::prepare(&store, Some(*accounts), &Progress::hidden())?;
             let run = measured(&store, CreditCard(tables.clone()), plan, batches)?;
+            if *restart {
+                drop(store);
+                return restarted(run, opening, &media);
+            }
             cards::agreed(&store.run(async |database| cards::totals(database, &tables).await)?)?;
             if !store.is_virtual() {
                 store.close()?;
@@ -150,6 +160,28 @@ fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces)
         }
         Work::Torture { seeds } => Ok(tortured(*seeds, replication)),
     }
+}
+
+/// Starts the machine again that has just stopped, and reports what that took, beside the last batch.
+fn restarted(run: Run, opening: Opening, media: &Media) -> Result<Run, Failure> {
+    let Run { mut reports, saturated } = run;
+    let mut report = reports.pop().ok_or("the run has no batch")?;
+    let store = opening.open_on(media)?;
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let opened = store.executor().now();
+    let found = store.database().recovery();
+    report["recovery"] = json!({
+        "seconds": seconds(opened.since_ns(base::Instant::START)),
+        "load_seconds": seconds(found.load_ns),
+        "redo_seconds": seconds(found.redo_ns),
+        "undo_seconds": seconds(found.undo_ns),
+        "records": found.records,
+        "log_bytes": found.log_bytes,
+        "backup_bytes": found.backup_bytes,
+    });
+    let tables = credit_card::Tables::of(store.database())?;
+    cards::agreed(&store.run(async |database| cards::totals(database, &tables).await)?)?;
+    Ok(Run { reports: vec![report], saturated })
 }
 
 /// Runs one sort or join and reports what it took.

@@ -183,10 +183,10 @@ mod tests {
         };
         assert_eq!(figures(&results), figures(&again));
         let report = &trial.outcomes[0].reports[0];
-        // A workload of one type has none beside it; it runs without a transaction server, and is no sort and no torture,
-        // and nobody reads snapshots.
-        for key in point::KEYS.iter().filter(|key| !["types", "server", "spill", "snapshots", "torture"].contains(key))
-        {
+        // A workload of one type has none beside it; it runs without a transaction server, and is no sort, no restart and no
+        // torture, and nobody reads snapshots.
+        let others = ["types", "server", "spill", "recovery", "snapshots", "torture"];
+        for key in point::KEYS.iter().filter(|key| !others.contains(key)) {
             assert!(report.get(*key).is_some(), "the report has no {key}");
         }
     }
@@ -241,6 +241,31 @@ mod tests {
             assert!(bytes.mean > 500e3, "{line} spilled {bytes:?}");
             assert!(trial.figure(line, 1.0, "utilization.flash.medium.utilization").unwrap().mean > 0.3, "{line}");
         }
+    }
+
+    #[test]
+    fn a_machine_that_stops_reports_how_it_was_started_again() {
+        let text = "base = \"vax-11-785\"\noutputs = [\"recovery.seconds\"]\n\
+                    [workload]\nkind = \"credit-card\"\nscale = 400\nfull = true\nrestart = true\n\
+                    [run]\nseconds = 60\nbatches = 2\nreplications = 2\n\
+                    [[series]]\nname = \"VALUE\"\nconfiguration.checkpoint.sets = \"tccou\"\n\
+                    [[series]]\nname = \"TOPER\"\nconfiguration.checkpoint.sets = \"tccou\"\nconfiguration.log.sets = \"toper\"\n\
+                    [[vary]]\nparameter = \"configuration.checkpoint.sweep_interval\"\nvalues = [\"0 s\", \"off\"]";
+        let found = results(text);
+        let trial = &found.trials[0];
+        for line in ["VALUE", "TOPER"] {
+            assert_eq!(trial.at(line, 0.0).unwrap().reports.len(), 2, "one of each replication");
+            let figure =
+                |place: f64, path: &str| trial.figure(line, place, path).unwrap_or_else(|| panic!("{trial:?}"));
+            let redo = [0.0, 1.0].map(|place| figure(place, "recovery.redo_seconds"));
+            assert!(redo[1].exceeds(redo[0]), "{line}: without sweeps all is repeated: {redo:?}");
+            assert!(figure(0.0, "recovery.seconds").mean >= redo[0].mean, "{line}");
+            assert!(figure(1.0, "recovery.records").mean > 3_000.0, "{line}");
+        }
+        let real = text.replace("base = \"vax-11-785\"", "configuration.hardware = \"this machine\"");
+        let real = real.replace("[workload]", "[configuration.server]\n[workload]");
+        let failure = results(&real).trials[0].outcomes[0].failure.clone().expect("refused");
+        assert!(failure.contains("leave it out"), "{failure}");
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub enum Work {
     CreditCard {
         /// `scale`: the accounts.
         accounts: u64,
+        /// `restart`: whether the described machine stops at the end, and is started again.
+        restart: bool,
     },
     /// `"synthetic"`: the synthetic model of Rahm 1991.
     Synthetic {
@@ -235,9 +237,10 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
             Ok(Work::DebitCredit { branches })
         }
         "credit-card" => {
-            only(&["scale"])?;
+            only(&["scale", "restart"])?;
             let accounts = whole(table, "workload", "scale", 2, 1 << 32, sources)?.unwrap_or(40_000);
-            Ok(Work::CreditCard { accounts })
+            let restart = flag(table, "restart", sources)?;
+            Ok(Work::CreditCard { accounts, restart })
         }
         "synthetic" => {
             only(&["model", "readers", "snapshot_age"])?;
@@ -318,14 +321,7 @@ fn spill(table: &Table, operation: Operation, sources: &Sources<'_>) -> Result<W
 fn load(table: &Table, sources: &Sources<'_>) -> Result<Load, ExperimentError> {
     let rate = positive(table, "workload", "rate", sources)?;
     let clients = whole(table, "workload", "clients", 1, 65_536, sources)?;
-    let full = match table.get("full") {
-        None => false,
-        Some(Value::Boolean(full)) => *full,
-        Some(other) => {
-            let problem = Problem::OutOfRange { key: "full".to_owned(), value: other.to_string() };
-            return Err(sources.error("workload.full", problem, "true, false", None));
-        }
-    };
+    let full = flag(table, "full", sources)?;
     match (rate, clients, full) {
         (Some(rate_per_s), None, false) => Ok(Load::Open { rate_per_s }),
         (None, Some(clients), false) => Ok(Load::Closed { clients: clients as u32 }),
@@ -363,6 +359,18 @@ fn plan(table: &Table, load: Load, sources: &Sources<'_>) -> Result<Plan, Experi
         (Some(warm_up), Length::Transactions(_)) => Length::Transactions(warm_up as u64),
     };
     Ok(Plan { load, warm_up, measure, seed })
+}
+
+/// A key of the workload that is true or false, the latter if it is left out.
+fn flag(table: &Table, key: &str, sources: &Sources<'_>) -> Result<bool, ExperimentError> {
+    match table.get(key) {
+        None => Ok(false),
+        Some(Value::Boolean(flag)) => Ok(*flag),
+        Some(other) => {
+            let problem = Problem::OutOfRange { key: key.to_owned(), value: other.to_string() };
+            Err(sources.error(&format!("workload.{key}"), problem, "true, false", None))
+        }
+    }
 }
 
 /// A whole number within bounds, if the key is there.
