@@ -71,7 +71,9 @@ pub fn run_all(experiments: Vec<Experiment>, progress: &Progress) -> Result<Resu
     let done = Mutex::new((Vec::new(), 0));
     // What runs on this machine's clock runs alone, behind the others.
     let is_real = |job: &&Job<'_>| job.point.setting.configuration.hardware.is_none();
-    let (real, described): (Vec<_>, Vec<_>) = jobs.iter().partition(is_real);
+    let (mut real, described): (Vec<_>, Vec<_>) = jobs.iter().partition(is_real);
+    // So that what else the machine does meanwhile comes to every point.
+    real.sort_by_key(|job| job.replication);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     for (jobs, workers) in [(described, cores), (real, 1)] {
         run_jobs(&jobs, workers, &traces, &done, progress);

@@ -1,9 +1,11 @@
 use super::*;
 use crate::outcome::Outcome;
-use crate::{Extent, Verdict, report, study};
+use crate::{Extent, Verdict, plot, report, study};
 use serde_json::{Value, json};
 
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 9] = [
+    "recovery",
+    "transactions",
     "response_us",
     "throughput_per_s",
     "cpu_us_per_transaction",
@@ -78,8 +80,8 @@ fn the_papers_own_table_holds_throughout() {
         let expected = if calibrated { Verdict::Calibrated } else { Verdict::Holds };
         assert_eq!(claim.verdict, expected, "{claim:?}");
     }
-    // Eleven rows, their order, CPU only, recovery; locks, spooling, volume; four responses, TCBW's two; CALC's two.
-    assert_eq!(judged.len(), 11 + 3 + 3 + 4 + 2 + 2);
+    // Eleven rows, their order, CPU only, recovery; locks, spooling, volume, the log server; four responses, TCBW's two; CALC's two.
+    assert_eq!(judged.len(), 11 + 3 + 4 + 4 + 2 + 2);
 }
 
 #[test]
@@ -123,9 +125,9 @@ fn machine(change: impl Fn(&str, f64) -> f64) -> Results {
         let tps = TABLE.iter().find(|row| row.name == line).map_or(99.0, |row| change(line, row.tps));
         let restarts = if line.starts_with("TCBW") { 0.2 } else { 0.0 };
         json!({
-            "throughput_per_s": tps * 1e3,
+            "throughput_per_s": tps * 1e3, "transactions": tps * 1e3, "locks": {"waits": 20},
             "cpu_us_per_transaction": if line == "neither" { 2.0 } else { 4.5 },
-            "server": {"restarts_per_transaction": restarts},
+            "server": {"restarts_per_transaction": restarts, "takeover_share": 0.02},
         })
     };
     Results { trials: vec![trial("this-machine", report)] }
@@ -134,13 +136,19 @@ fn machine(change: impl Fn(&str, f64) -> f64) -> Results {
 #[test]
 fn this_machine_is_judged_by_the_order_of_its_rows() {
     let same = machine(|_, tps| tps);
-    for id in ["S-2 best", "S-2 worst", "S-6 today"] {
-        assert_eq!(verdict(&same, id), Verdict::Holds, "{id}");
+    for id in ["S-2 best", "S-2 worst", "CALC here", "S-6 today"] {
+        assert_eq!(verdict(&same, id), Verdict::Holds, "{:?}", claim(&same, id));
     }
     assert_eq!(claim(&same, "S-6 today").ours, "2.50 us");
     let other = machine(|name, tps| if name == "ACCOU/VALUE" || name == "TCBW/AOPER" { 80.0 } else { tps });
     assert_eq!(verdict(&other, "S-2 best"), Verdict::Differs);
     assert_eq!(verdict(&other, "S-2 worst"), Verdict::Differs);
+    assert!(claim(&other, "S-2 best").reason.starts_with("Reversed: FUZZY/VALUE before ACCOU/VALUE, "));
+    let uncertain = blurred(same, 0.01);
+    assert_eq!(verdict(&uncertain, "S-2 best"), Verdict::Undecided, "72.6 and 71.5 thousand, 4 more or less");
+    assert_eq!(verdict(&uncertain, "S-2 worst"), Verdict::Holds);
+    let overtaken = machine(|name, tps| if name == "ACBW/AOPER" { 100.0 } else { tps });
+    assert_eq!(verdict(&overtaken, "CALC here"), Verdict::Differs);
 }
 
 #[test]
@@ -191,7 +199,7 @@ fn a_shorter_queue_and_a_longer_interval_are_judged() {
 fn what_was_not_run_is_no_verdict_and_every_experiment_can_be_read() {
     let claims = SystemM1988.claims(&Results::default());
     assert!(claims.iter().all(|claim| claim.verdict == Verdict::NotRun && claim.interval.is_none()));
-    assert_eq!(claims.len(), 2 + 10 + 3 + 3 + 4 + 4 + 4 + 2);
+    assert_eq!(claims.len(), 2 + 10 + 3 + 4 + 4 + 4 + 3 + 5 + 2);
     assert!(SystemM1988.answers(&Results::default()).iter().all(|answer| answer.answer.contains("missing")));
     study::assert_readable(&SystemM1988, &KEYS);
 }
@@ -204,4 +212,35 @@ fn a_report_holds_the_rows_and_the_choices() {
         report::study(&report::head(Extent::Full), study::named("system-m-1988").unwrap(), &claims, &answers, &results);
     assert!(page.contains("S-1 TCBW/TOPER") && page.contains("<svg") && page.contains("retry interval is 13 s"));
     assert!(answers[0].answer.contains("ACBW/AOPER 73.1, FUZZY/VALUE 72.7"), "{answers:?}");
+    // One place on the abscissa makes no curve.
+    let here = &machine(|_, tps| tps).trials[0];
+    let bars = plot::html(here, &here.experiment.outputs[0]).expect("it was run");
+    assert!(bars.contains("seed: 1") && !bars.contains("polyline") && bars.matches("<rect").count() >= 15, "{bars}");
+}
+
+#[test]
+fn restarts_are_compared_by_log_and_by_interval_floor() {
+    let restarts = |toper: f64, saved: f64| {
+        let report = move |line: &str, floor: f64| {
+            let (redo, bytes) = match line.split_once('/').expect("two parts").1 {
+                "VALUE" => (12.0, 900e3),
+                "AOPER" => (11.0, 800e3),
+                _ => (toper, 600e3),
+            };
+            json!({
+                "throughput_per_s": 72.0 + floor / 1e3,
+                "recovery": {"seconds": redo + 3.0, "redo_seconds": redo, "log_bytes": bytes * (1.0 + floor / 100.0)},
+                "server": {"cpu_us_per_transaction": {"checkpoint": 300.0 - floor * saved}},
+            })
+        };
+        Results { trials: vec![trial("4-1-recovery", report)] }
+    };
+    let expected = restarts(60.0, 0.2);
+    for id in ["S-7 values", "S-7 transactions", "S-8"] {
+        assert_eq!(verdict(&expected, id), Verdict::Holds, "{:?}", claim(&expected, id));
+    }
+    assert_eq!(claim(&expected, "S-7 transactions").ours, "48.0 s longer");
+    assert_eq!(claim(&expected, "S-8").ours, "160 us");
+    assert_eq!(verdict(&restarts(10.0, 0.2), "S-7 transactions"), Verdict::Differs);
+    assert_eq!(verdict(&restarts(60.0, -0.1), "S-8"), Verdict::Differs);
 }
