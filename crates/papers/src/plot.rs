@@ -47,7 +47,7 @@ pub fn html(trial: &Trial, output: &Output) -> Option<String> {
         let rows = parts(trial, output, x);
         let svg = bars::composition(experiment, output, &rows, x)?;
         let names = rows.first()?.1.iter().map(|(name, _)| (name.replace('_', " "), None));
-        return Some(svg + &legend(names));
+        return Some(svg + &legend(names, true));
     }
     let curves: Vec<Curve> = (0..experiment.lines.len()).map(|number| curve(trial, output, number)).collect();
     if curves.iter().all(|curve| curve.dots.is_empty() && curve.saturated.is_none()) {
@@ -68,7 +68,7 @@ pub fn html(trial: &Trial, output: &Output) -> Option<String> {
             .map(|(x, station)| format!("× from {}: {station} saturated", label_of(experiment, *x)));
         (curve.name.clone(), note)
     });
-    Some(svg + &legend(names))
+    Some(svg + &legend(names, false))
 }
 
 /// Whether an output is a table whose parts are shown.
@@ -101,13 +101,18 @@ fn parts(trial: &Trial, output: &Output, x: f64) -> Vec<bars::Parts> {
 }
 
 /// Under a plot: the name of each curve or part with its colour, and what is to be said of it.
-fn legend(names: impl Iterator<Item = (String, Option<String>)>) -> String {
+fn legend(names: impl Iterator<Item = (String, Option<String>)>, of_bars: bool) -> String {
     let mut list = "<ul class=legend>".to_owned();
     for (number, (name, note)) in names.enumerate() {
         let class = place_class(number);
         let mut swatch = svg::Svg::new(34.0, 14.0);
-        swatch.polyline(&format!("curve {class}"), &[[1.0, 7.0], [33.0, 7.0]]);
-        swatch.mark(&format!("mark {class}"), svg::Shape::CURVES[number % svg::Shape::CURVES.len()], [17.0, 7.0], "");
+        if of_bars {
+            swatch.bar(&format!("fill {class}"), [10.0, 1.0], [14.0, 12.0], "");
+        } else {
+            swatch.polyline(&format!("curve {class}"), &[[1.0, 7.0], [33.0, 7.0]]);
+            let shape = svg::Shape::CURVES[number % svg::Shape::CURVES.len()];
+            swatch.mark(&format!("mark {class}"), shape, [17.0, 7.0], "");
+        }
         let _ = write!(list, "<li data-curve=\"{class}\">{} {}", swatch.finish(&name), escaped(&name));
         if let Some(note) = note {
             let _ = write!(list, " <small>{}</small>", escaped(&note));

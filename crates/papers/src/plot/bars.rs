@@ -85,11 +85,9 @@ fn bar(svg: &mut Svg, scale: &Scale, number: usize, dot: &Dot, (y, marked, what)
 }
 
 fn row_label(svg: &mut Svg, name: &str, y: f64) {
-    let mut lines = broken(name, 38);
-    if lines.len() > 1 {
-        lines = broken(name, 46);
-    }
-    let class = if lines.len() > 1 { "row small" } else { "row" };
+    let is_long = name.chars().count() > 34;
+    let lines = broken(name, if is_long { 44 } else { 34 });
+    let class = if is_long { "row small" } else { "row" };
     for (index, line) in lines.iter().enumerate() {
         let offset = 10.0 * index as f64 - 5.0 * (lines.len() - 1) as f64;
         svg.text(class, [LEFT - 10.0, y + offset], Anchor::End, line);

@@ -17,6 +17,8 @@ struct Chart<'a> {
     output: &'a Output,
     x: Scale,
     y: Scale,
+    /// Where values lie beyond the axis, in pixels, and which.
+    beyond: Vec<(f64, f64)>,
 }
 
 /// The curves of one output, with the paper's values as hollow marks.
@@ -25,11 +27,12 @@ pub(super) fn svg(experiment: &Experiment, output: &Output, curves: &[Curve]) ->
     let ends = ends(experiment, output);
     let y = Scale { values: [0.0, top(output, curves)], pixels: [HEIGHT - below, above], is_logarithmic: false };
     let x = Scale { values: ends, pixels: [left + 10.0, WIDTH - right], is_logarithmic: experiment.x.is_logarithmic };
-    let mut chart = Chart { svg: Svg::new(WIDTH, HEIGHT), experiment, output, x, y };
+    let mut chart = Chart { svg: Svg::new(WIDTH, HEIGHT), experiment, output, x, y, beyond: Vec::new() };
     chart.axes();
     for (number, curve) in curves.iter().enumerate() {
         chart.curve(number, curve);
     }
+    chart.name_beyond();
     for (number, curve) in curves.iter().enumerate() {
         chart.paper(number, curve);
     }
@@ -122,7 +125,7 @@ impl Chart<'_> {
                 [x, self.y.pixels[1]],
                 &format!("{tip} (beyond the axis)"),
             );
-            self.svg.text("tick", [x, self.y.pixels[1] - 14.0], Anchor::Middle, &figure_text(dot.y));
+            self.beyond.push((x, dot.y));
             return;
         }
         if dot.half_width > 0.0 {
@@ -131,6 +134,31 @@ impl Chart<'_> {
         }
         let shape = Shape::CURVES[number % Shape::CURVES.len()];
         self.svg.mark(&format!("mark {class}"), shape, [x, self.y.at(dot.y)], &tip);
+    }
+
+    /// Writes the values beyond the axis above it, those together whose texts would touch.
+    fn name_beyond(&mut self) {
+        let y = self.y.pixels[1] - 14.0;
+        let mut beyond = std::mem::take(&mut self.beyond);
+        beyond.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
+        let mut written: Option<(f64, String)> = None;
+        for (x, value) in beyond {
+            let text = figure_text(value);
+            written = Some(match written.take() {
+                Some((at, before)) if x - at < 4.0 * (before.len() + text.len()) as f64 + 6.0 => {
+                    ((at + x) / 2.0, format!("{before}; {text}"))
+                }
+                before => {
+                    if let Some((at, before)) = before {
+                        self.svg.text("tick", [at, y], Anchor::Middle, &before);
+                    }
+                    (x, text)
+                }
+            });
+        }
+        if let Some((at, text)) = written {
+            self.svg.text("tick", [at, y], Anchor::Middle, &text);
+        }
     }
 
     /// The paper's values of this curve.
