@@ -2,6 +2,7 @@
 
 use super::document::{Document, View, same};
 use super::files::{self, Files, LOG_PAGE, PAGE};
+use super::log::{Edits, log_of, log_page};
 use super::postcard::{Found, Reader};
 use super::records::{self, Input, Met};
 use base::{Lsn, PageId, PartitionId, TransactionId};
@@ -12,7 +13,7 @@ use engine::{log, set};
 use std::collections::BTreeMap;
 use structures::checksum::checksum;
 
-type Outcome<T = ()> = Result<T, String>;
+pub type Outcome<T = ()> = Result<T, String>;
 /// Pages by their numbers: each with its kind and its bytes.
 type Pages<'a> = BTreeMap<u32, (View<'a>, &'a str, &'a [u8])>;
 
@@ -20,10 +21,11 @@ pub fn all(document: &Document, files: &Files) -> Outcome {
     constants(document)?;
     encodings(document)?;
     let partitions = home(document, files)?;
-    tree(document, files.get("disk", "tree.pages"), partitions["tree"])?;
-    direct(document, files.get("disk", "objects.pages"), partitions["objects"])?;
-    append(document, files.get("disk", "history.pages"), partitions["history"])?;
-    log_of(document, files, partitions["stock"])?;
+    let edits = log_of(document, files, partitions["stock"])?;
+    let pages = |name: &str| pages(document, files.get("disk", &format!("{name}.pages")), partitions[name], &edits);
+    tree(document, &pages("tree")?)?;
+    direct(&pages("objects")?)?;
+    append(document, &pages("history")?)?;
     staging(document, files.get("disk", "double-write"))?;
     log_buffer(document, files.get("nvem", "log-buffer.tier (buffered)"))?;
     sets(document, files, &partitions)?;
@@ -119,8 +121,9 @@ fn encodings(document: &Document) -> Outcome {
         let mut bytes = Vec::new();
         let edit = Edit { page, change: Change::RemoveSlot { slot: 1 } };
         encode(TransactionId(77), &body, [(5, &edit)], &mut bytes);
-        let (kind, _) = records::record(document, &bytes, &mut Met::new())?;
-        same("kind of a record", kind, name)?;
+        let record = records::record(document, &bytes, &mut Met::new())?;
+        same("kind of a record", record.kind, name)?;
+        same("edits of a record", record.edits, [(page.packed(), 5)])?;
         same("log-record.transaction", document.view("log-record", &bytes)?.number("transaction")?, 77)?;
     }
     Ok(())
@@ -259,18 +262,20 @@ fn page_of<'a>(document: &'a Document, page: &'a [u8], id: Option<PageId>) -> Ou
         same("page.id", view.number("id")?, id.packed())?;
         same("an id is a partition and a number", id.packed(), u64::from(id.partition.0) << 32 | u64::from(id.number))?;
     }
-    same("page.sequence above zero", view.number("sequence")? > 0 && view.number("lsn")? > 0, true)?;
     same("page_header_size", view.offset("contents") as u64, document.constant("page_header_size"))?;
     let kind = document.name("page-kind", view.number("kind")?)?;
     Ok((view, kind))
 }
 
-/// The written pages of a file by their numbers.
-fn pages<'a>(document: &'a Document, file: &'a [u8], partition: u16) -> Outcome<Pages<'a>> {
+/// The written pages of a file by their numbers. The last edit that the log has of a page is the last one on it.
+fn pages<'a>(document: &'a Document, file: &'a [u8], partition: u16, edits: &Edits) -> Outcome<Pages<'a>> {
     let written = (0_u32..).zip(file.chunks_exact(PAGE)).filter(|(_, page)| page.iter().any(|byte| *byte != 0));
     let mut found = BTreeMap::new();
     for (number, page) in written {
-        let (view, kind) = page_of(document, page, Some(PageId::new(PartitionId(partition), number)))?;
+        let id = PageId::new(PartitionId(partition), number);
+        let (view, kind) = page_of(document, page, Some(id))?;
+        let last = edits.get(&id.packed()).copied();
+        same("page.sequence and lsn", Some((view.number("sequence")?, view.number("lsn")?)), last)?;
         found.insert(number, (view, kind, page));
     }
     Ok(found)
@@ -293,9 +298,8 @@ fn allocator(document: &Document, pages: &Pages<'_>) -> Outcome<u64> {
     view.number("tail")
 }
 
-fn tree(document: &Document, file: &[u8], partition: u16) -> Outcome {
-    let pages = pages(document, file, partition)?;
-    allocator(document, &pages)?;
+fn tree(document: &Document, pages: &Pages<'_>) -> Outcome {
+    allocator(document, pages)?;
     let (mut leaves, mut inner) = (BTreeMap::new(), 0);
     for (view, _, page) in pages.values().filter(|(_, kind, _)| *kind == "node") {
         let records = node(document, page, view.number("count")?)?;
@@ -355,11 +359,14 @@ fn node(document: &Document, page: &[u8], count: u64) -> Outcome<Vec<(Vec<u8>, V
     }
     same("slotted.heap", view.number("heap")?, used as u64)?;
     same("keys are sorted", records.is_sorted(), true)?;
+    let (lowest, bound) = (&page[fences..fences + lower], &page[fences + lower..]);
+    let within = |key: &[u8]| key >= lowest && (bound.is_empty() || key < bound);
+    let keys = if document.view("page", page)?.number("level")? == 0 { &records[..] } else { &[] };
+    same("keys are within the fences", keys.iter().all(|(key, _)| within(key)), true)?;
     Ok(records)
 }
 
-fn direct(document: &Document, file: &[u8], partition: u16) -> Outcome {
-    let pages = pages(document, file, partition)?;
+fn direct(pages: &Pages<'_>) -> Outcome {
     same("direct pages", pages.len(), 5)?;
     for (_, kind, page) in pages.values() {
         same("kind", *kind, "direct")?;
@@ -369,9 +376,8 @@ fn direct(document: &Document, file: &[u8], partition: u16) -> Outcome {
     Ok(())
 }
 
-fn append(document: &Document, file: &[u8], partition: u16) -> Outcome {
-    let pages = pages(document, file, partition)?;
-    let tail = allocator(document, &pages)?;
+fn append(document: &Document, pages: &Pages<'_>) -> Outcome {
+    let tail = allocator(document, pages)?;
     same("allocator.tail", tail, 1)?;
     let (view, kind, page) = &pages[&1];
     same("the tail", (*kind, view.number("count")?), ("append", 2))?;
@@ -385,66 +391,10 @@ fn append(document: &Document, file: &[u8], partition: u16) -> Outcome {
     Ok(())
 }
 
-fn log_of(document: &Document, files: &Files, stock: u16) -> Outcome {
-    let (file, second) = (files.get("disk", "log"), files.get("flash", "log-2"));
-    same("the second log", file == second, true)?;
-    let mut pages = Vec::new();
-    for (index, page) in file.chunks_exact(LOG_PAGE).enumerate().filter(|(_, page)| page.iter().any(|byte| *byte != 0))
-    {
-        let view = log_page(document, page)?;
-        same("log-page.position", view.number("position")? % file.len() as u64, (index * LOG_PAGE) as u64)?;
-        pages.push((view.number("position")?, view));
-    }
-    pages.sort_by_key(|(position, _)| *position);
-    let (mut stream, mut begins) = (Vec::new(), Vec::new());
-    for (position, view) in &pages {
-        same("durable before the page", view.number("durable")? <= *position, true)?;
-        same("the epoch of one opening", view.number("epoch")?, pages[0].1.number("epoch")?)?;
-        let (head, used) = (view.offset("records"), view.number("used")? as usize);
-        let (records, zeros) =
-            view.bytes("records")?.split_at_checked(used - head).ok_or("more is used than there is")?;
-        same("what is behind the records", zeros.iter().all(|byte| *byte == 0), true)?;
-        begins.push((stream.len(), stream.len() + records.len(), view.number("first")? as usize, head));
-        stream.extend_from_slice(records);
-    }
-    let (mut at, mut met, mut starts) = (0, Met::new(), Vec::new());
-    while at < stream.len() {
-        let length = document.view("log-record", &stream[at..])?.number("length")? as usize;
-        let bytes = stream.get(at..at + length).ok_or("the log ends within a record")?;
-        let (_, partitions) = records::record(document, bytes, &mut met)?;
-        starts.push(at);
-        at += length;
-        let own = partitions.iter().all(|partition| (u64::from(stock)..=u64::from(stock) + 1).contains(partition));
-        same("the partitions of changes of sets", own, true)?;
-    }
-    for (from, to, first, head) in begins {
-        let begin = starts.iter().find(|start| (from..to).contains(start));
-        same("log-page.first", first, begin.map_or(0, |start| start - from + head))?;
-    }
-    for name in ["insert", "replace", "patch", "delete", "add"] {
-        same("changes of sets in the log", met.contains(&format!("set-change.{name}")), true)?;
-    }
-    for name in ["update", "system", "compensation", "commit", "chain_step", "rolled_back", "set_commit"] {
-        same("records in the log", met.contains(&format!("log-record-kind.{name}")), true)?;
-    }
-    Ok(())
-}
-
-fn log_page<'a>(document: &'a Document, page: &'a [u8]) -> Outcome<View<'a>> {
-    let view = document.view("log-page", page)?;
-    same("log-page.checksum", view.number("checksum")?, u64::from(checksum(&page[view.offset("magic")..])))?;
-    same("log-page.version", view.number("version")?, document.constant("log_page_version"))?;
-    same("log-page.size", view.number("size")?, LOG_PAGE as u64)?;
-    same("log_page_header_size", view.offset("records") as u64, document.constant("log_page_header_size"))?;
-    Ok(view)
-}
-
 fn staging(document: &Document, file: &[u8]) -> Outcome {
     let pages = document.constant("double_write_regions") * document.constant("double_write_pages_per_region");
     same("the length of the double-write area", file.len() as u64, pages * PAGE as u64)?;
-    let region = document.constant("double_write_pages_per_region") as usize * PAGE;
-    let sound = |region: &[u8]| region.chunks(PAGE).filter(|page| page_of(document, page, None).is_ok()).count();
-    same("whole pages at the front of the second region", sound(&file[region..region + PAGE]), 1)
+    page_of(document, &file[..PAGE], None).map(drop)
 }
 
 fn log_buffer(document: &Document, file: &[u8]) -> Outcome {

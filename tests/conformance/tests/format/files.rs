@@ -164,8 +164,16 @@ async fn fill(database: &Database, media: &Media, files: &mut Files) -> Result<(
     let stock = database.create_partition(PartitionSpec::new("stock", organization, Locking::Record)).await?;
     let typed = PartitionSpec::new("typed", organization, Locking::Record).record(record_type());
     let typed = database.create_partition(typed.secondary("by_number", &["u32"])).await?;
-    for number in 0..2000_u32 {
-        database.transaction(async |tx| tx.put(tree, &key(number), &[7; 60]).await).await?;
+    // Few commits, so that the log has everything from its beginning.
+    for first in (0..2000_u32).step_by(200) {
+        database
+            .transaction(async |tx| {
+                for number in first..first + 200 {
+                    tx.put(tree, &key(number), &[7; 60]).await?;
+                }
+                Ok(())
+            })
+            .await?;
     }
     let snapshot = database.snapshot().await?;
     let mut tx = database.begin().await?;

@@ -5,6 +5,7 @@
 mod compare;
 mod document;
 mod files;
+mod log;
 mod postcard;
 mod records;
 mod trace;
@@ -62,4 +63,36 @@ fn a_wrong_number_is_found() {
         changed += 1;
     }
     assert!(changed > 150, "only {changed} numbers were changed");
+}
+
+/// Two neighbouring fields of one size, named the other way round, are found.
+#[test]
+fn a_wrong_field_is_found() {
+    let (text, files) = (text(), Files::write());
+    let lines: Vec<&str> = text.lines().collect();
+    let mut block = "";
+    let (mut swapped, mut passed) = (0, Vec::new());
+    for (number, pair) in lines.windows(2).enumerate() {
+        if let Some(head) = pair[0].strip_prefix("```") {
+            block = head.split(' ').next().expect("a word");
+            continue;
+        }
+        let fields = pair.iter().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect::<Vec<_>>();
+        if block != "layout" || pair[1].starts_with("```") || fields[0][1] != fields[1][1] {
+            continue;
+        }
+        let named = |line: &str, old: &str, new: &str| line.replacen(old, new, 1);
+        let mut altered = lines.clone();
+        let first = named(pair[1], fields[1][0], fields[0][0]);
+        let second = named(pair[0], fields[0][0], fields[1][0]);
+        (altered[number], altered[number + 1]) = (&first, &second);
+        // A wrong length may also lead beyond the end of a slice.
+        let found = std::panic::catch_unwind(|| compared(&altered.join("\n"), &files));
+        if matches!(found, Ok(Ok(()))) {
+            passed.push(first);
+        }
+        swapped += 1;
+    }
+    assert_eq!(passed, Vec::<String>::new(), "these pass");
+    assert!(swapped > 30, "only {swapped} pairs were swapped");
 }

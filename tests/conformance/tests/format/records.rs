@@ -123,8 +123,17 @@ pub fn set_changes(document: &Document, bytes: &[u8], met: &mut Met) -> Result<V
     Ok(partitions)
 }
 
-/// A whole log record: its kind, and the partitions of its changes of sets.
-pub fn record<'a>(document: &'a Document, bytes: &[u8], met: &mut Met) -> Result<(&'a str, Vec<u64>), String> {
+/// A log record.
+pub struct Record<'a> {
+    pub kind: &'a str,
+    /// The partitions of its changes of sets.
+    pub sets: Vec<u64>,
+    /// The pages that it edits, with their sequence numbers.
+    pub edits: Vec<(u64, u64)>,
+}
+
+/// A whole log record.
+pub fn record<'a>(document: &'a Document, bytes: &[u8], met: &mut Met) -> Result<Record<'a>, String> {
     let view = document.view("log-record", bytes)?;
     same("log-record.length", view.number("length")?, bytes.len() as u64)?;
     same("log_record_head_size", view.offset("body") as u64, document.constant("log_record_head_size"))?;
@@ -154,10 +163,11 @@ pub fn record<'a>(document: &'a Document, bytes: &[u8], met: &mut Met) -> Result
         }
         other => return Err(format!("no record is called {other}")),
     }
+    let mut edits = Vec::new();
     for _ in 0..view.number("edits")? {
-        input.take(16)?;
+        edits.push((input.number(8)?, input.number(8)?));
         change(document, &mut input, met)?;
     }
     same("bytes behind the record's last edit", input.0.len(), 0)?;
-    Ok((name, sets))
+    Ok(Record { kind: name, sets, edits })
 }
