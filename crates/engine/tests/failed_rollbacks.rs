@@ -187,3 +187,13 @@ fn a_rollback_that_fails_is_told_of_when_what_it_has_read_is_durable() {
         assert_eq!(committed.join().await, Ok(()));
     });
 }
+
+#[cfg(feature = "canary")]
+#[test]
+fn a_rollback_that_is_given_up_is_found() {
+    use entresol_engine::canary::{Canary, plant};
+    plant(Some(Canary::AbandonedRollback));
+    let found = std::panic::catch_unwind(a_rollback_that_fails_for_a_while_is_completed_later);
+    plant(None);
+    assert!(found.is_err(), "nothing notices a rollback that is given up");
+}

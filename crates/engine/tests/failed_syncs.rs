@@ -254,3 +254,13 @@ fn log_that_only_the_cache_has_after_a_kill_is_not_gone_on_with() {
         assert_eq!(before, after, "seed {seed}");
     }
 }
+
+#[cfg(feature = "canary")]
+#[test]
+fn a_page_used_although_a_sync_overtook_its_read_is_found() {
+    use entresol_engine::canary::{Canary, plant};
+    plant(Some(Canary::LateRead));
+    let found = std::panic::catch_unwind(a_page_whose_read_a_failed_sync_overtakes_is_not_used);
+    plant(None);
+    assert!(found.is_err(), "nothing notices a page whose read a failed sync overtook");
+}

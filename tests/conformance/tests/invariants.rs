@@ -108,6 +108,16 @@ fn every_guard_of_an_invariant_exists() {
 }
 
 #[test]
+fn every_planted_bug_belongs_to_an_invariant() {
+    let (document, canaries) = (text(DOCUMENT), text(CANARIES));
+    let variants = canaries.lines().filter_map(|line| line.strip_prefix("    ")?.strip_suffix(','));
+    let variants: Vec<&str> = variants.filter(|name| name.chars().all(char::is_alphanumeric)).collect();
+    assert!(variants.len() > 30, "only {variants:?} were understood");
+    let missing = variants.iter().find(|name| !document.contains(&format!("`Canary::{name}`")));
+    assert_eq!(missing, None, "no row of {DOCUMENT} names it");
+}
+
+#[test]
 fn a_wrong_name_is_found() {
     let tree = Tree::read();
     let right = "tests/conformance/tests/invariants.rs::a_wrong_name_is_found";
