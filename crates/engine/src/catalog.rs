@@ -185,12 +185,12 @@ impl Partition {
         format!("{}.pages", self.name)
     }
 
-    /// The names of all its files.
     /// The name of a set's file in this copy of the backup, 0 or 1.
     pub(crate) fn backup_file_name(&self, copy: usize) -> String {
         format!("{}.backup-{copy}", self.name)
     }
 
+    /// The names of all its files.
     pub(crate) fn file_names(&self) -> Vec<String> {
         match self.organization {
             Organization::Set { .. } => (0..2).map(|copy| self.backup_file_name(copy)).collect(),
