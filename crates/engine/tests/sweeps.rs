@@ -144,6 +144,43 @@ fn black_and_white_transactions_begin_again_and_are_counted() {
 }
 
 #[test]
+fn a_transaction_that_a_black_and_white_sweep_refuses_does_not_commit() {
+    let strategy = Strategy::TransactionBlackWhite;
+    let sweep = SweepSettings { strategy, interval_ns: Some(0), ..SweepSettings::default() };
+    run(&Media::new(), async |executor| {
+        let (database, stock, _) = create(executor, settings(sweep, Policy::OFF)).await;
+        let mut refused = [0; 3];
+        let mut random = Random::stream(1, "records");
+        for round in 0..3_000 {
+            let kind = round % 3;
+            // Something new for the next sweep.
+            let (from, to) = (random.below(RECORDS), random.below(RECORDS));
+            database.transaction(async |tx| transfer(tx, stock, from, to).await).await.expect("commits");
+            let mut tx = database.begin().await.expect("begins");
+            let mut result = Ok(());
+            for _ in 0..3 {
+                let key = random.below(RECORDS).to_be_bytes();
+                result = result.and(match kind {
+                    0 => tx.add(stock, &key, 1..2, 1).await.map(|_| ()),
+                    1 => tx.modify(stock, &key, |value| value[1] += 1).await,
+                    _ => tx.get(stock, &key).await.map(|_| ()).and(tx.delete(stock, &key).await.map(|_| ())),
+                });
+                // Sweeps go on between two changes.
+                executor.sleep_ns(100_000).await;
+            }
+            match result {
+                Err(Error::Painted(_)) => {
+                    refused[kind] += 1;
+                    assert!(matches!(tx.commit().await, Err(Error::Aborted { .. })), "kind {kind}");
+                }
+                _ => tx.rollback().await.expect("rolls back"),
+            }
+        }
+        assert!(refused.iter().all(|count| *count > 0), "{refused:?}");
+    });
+}
+
+#[test]
 fn a_quiescing_sweep_begins_between_transactions() {
     let strategy = Strategy::TransactionCopyOnUpdate;
     let sweep = SweepSettings { strategy, quiesce: true, interval_ns: Some(0), ..SweepSettings::default() };

@@ -135,7 +135,7 @@ impl Transaction {
         loop {
             match self.ask_sets(partition, &mut attempt) {
                 Ok(answer) => return Ok(answer),
-                Err(refusal) => self.database.overcome_refusal(partition, refusal).await?,
+                Err(refusal) => self.overcome_refusal(partition, refusal).await?,
             }
         }
     }
