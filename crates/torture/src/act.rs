@@ -28,11 +28,15 @@ pub enum Act {
     LogFull,
     /// The undo space was to grow and found no room.
     UndoFull,
+    /// A page was read while a sync of its file was under way that forgot what had been written.
+    ReadOvertaken,
+    /// All reads of a file failed for a while.
+    Outage,
 }
 
 impl Act {
     /// Every act.
-    pub const ALL: [Act; 12] = [
+    pub const ALL: [Act; 14] = [
         Act::Created,
         Act::CreationFailed,
         Act::CreatedAnew,
@@ -45,6 +49,8 @@ impl Act {
         Act::CatalogFull,
         Act::LogFull,
         Act::UndoFull,
+        Act::ReadOvertaken,
+        Act::Outage,
     ];
 
     /// The act in a few words.
@@ -62,17 +68,22 @@ impl Act {
             Act::CatalogFull => "catalog full",
             Act::LogFull => "log full",
             Act::UndoFull => "undo space full",
+            Act::ReadOvertaken => "read overtaken",
+            Act::Outage => "no read succeeds",
         }
     }
 
     /// Whether seeds of this kind come by it.
     pub fn is_met_by(self, kind: Kind) -> bool {
-        (self == Act::UndoFull) == (kind == Kind::Isolation)
+        match self {
+            Act::ReadOvertaken | Act::Outage => true,
+            _ => (self == Act::UndoFull) == (kind == Kind::Isolation),
+        }
     }
 
     /// Whether it may take thousands of seeds to meet it.
     pub fn is_rare(self) -> bool {
         let failed = matches!(self, Act::LoadFailed | Act::DropFailed | Act::UndoFull);
-        failed || matches!(self, Act::DropRefused | Act::Crowded)
+        failed || matches!(self, Act::DropRefused | Act::Crowded | Act::ReadOvertaken | Act::Outage)
     }
 }

@@ -89,6 +89,11 @@ pub struct Adversary {
     flights: BTreeMap<Token, Flight>,
     counts: BTreeMap<Step, u64>,
     hung: Option<Hung>,
+    /// The file of a sync under way that forgets, and the reads of it that wait for the end of that.
+    forgetting: Option<(Token, u32)>,
+    overtaken: Vec<(Token, Op)>,
+    /// The file whose reads fail, and until when.
+    outage: Option<(u32, Instant)>,
     stale_reads: u64,
     log_opened: bool,
     /// How often the file has grown that a full device is for.
@@ -107,6 +112,7 @@ impl Adversary {
             driver.cut_power_after(event);
         }
         let (files, flights, counts, hung) = Default::default();
+        let (forgetting, overtaken, outage) = Default::default();
         let (stale_reads, log_opened, growths, parks, allocations) = Default::default();
         Adversary {
             driver,
@@ -118,6 +124,9 @@ impl Adversary {
             flights,
             counts,
             hung,
+            forgetting,
+            overtaken,
+            outage,
             stale_reads,
             log_opened,
             growths,
@@ -199,6 +208,12 @@ impl Adversary {
             flight.injury = Some(*injury);
             self.driver.strike(token, *injury);
         }
+        if self.plan.late_reads
+            && let (Step::DataSync, Some(Injury::Forget { .. }), Some(file)) = (step, flight.injury, flight.file)
+        {
+            self.forgetting = Some((token, file));
+        }
+        self.fail_reads(token, step, flight);
         if let Some(Moment::Target(target, events)) = self.plan.cut
             && self.meant(target, step)
         {
@@ -211,6 +226,39 @@ impl Adversary {
             && self.scene.phase.get() == Phase::Running
         {
             self.hang(hang, file);
+        }
+    }
+
+    /// Fails a read of the file of which no read succeeds.
+    fn fail_reads(&mut self, token: Token, step: Step, flight: &mut Flight) {
+        let (Some(planned), Some(file)) = (self.plan.outage, flight.file) else { return };
+        if self.meant(planned.target, step) {
+            self.outage = Some((file, self.driver.now().plus_ns(planned.ns)));
+        }
+        let fails = self.outage.is_some_and(|(failing, until)| failing == file && self.driver.now() < until);
+        if fails && step == Step::PageRead && flight.injury.is_none() {
+            flight.injury = Some(Injury::Fail);
+            self.driver.strike(token, Injury::Fail);
+            self.scene.coverage.borrow_mut().act(Act::Outage);
+        }
+    }
+
+    /// Whether this read has to wait for a sync that forgets.
+    fn is_overtaken(&self, op: &Op, step: Option<Step>) -> bool {
+        let file = match op {
+            Op::Read { file, .. } => Some(file.0),
+            _ => None,
+        };
+        step == Some(Step::PageRead) && file.is_some() && file == self.forgetting.map(|(_, file)| file)
+    }
+
+    /// Begins the reads that have waited for a sync, if that has ended.
+    fn begin_overtaken(&mut self, completion: &Completion) {
+        if self.forgetting.is_some_and(|(sync, _)| sync == completion.token) {
+            self.forgetting = None;
+            for (token, op) in std::mem::take(&mut self.overtaken) {
+                self.driver.submit(token, op);
+            }
         }
     }
 
@@ -397,9 +445,14 @@ impl Driver for Adversary {
             _ => None,
         };
         let mut flight = Flight { step, kind: op.kind(), file, opens, injury: None, write, damage: None };
-        self.driver.submit(token, op);
-        if let Some(step) = step {
-            self.strike(token, step, &mut flight);
+        if self.is_overtaken(&op, step) {
+            self.scene.coverage.borrow_mut().act(Act::ReadOvertaken);
+            self.overtaken.push((token, op));
+        } else {
+            self.driver.submit(token, op);
+            if let Some(step) = step {
+                self.strike(token, step, &mut flight);
+            }
         }
         if let Some(file) = grown {
             self.refuse_growth(token, file, &mut flight);
@@ -409,7 +462,10 @@ impl Driver for Adversary {
     }
 
     fn cancel(&mut self, token: Token) {
-        self.driver.cancel(token);
+        // A read that has not begun yet is made all the same: whoever cancels it does not look at it.
+        if self.overtaken.iter().all(|(waiting, _)| *waiting != token) {
+            self.driver.cancel(token);
+        }
     }
 
     fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
@@ -424,6 +480,7 @@ impl Driver for Adversary {
         let mut all = Vec::new();
         let parked = self.driver.park(limit, &mut all);
         for completion in all {
+            self.begin_overtaken(&completion);
             if self.is_withheld(&completion) {
                 let step = self.flights.get(&completion.token).and_then(|flight| flight.step);
                 step.into_iter().for_each(|step| self.hit(FaultKind::Hung, step));

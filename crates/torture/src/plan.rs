@@ -1,6 +1,7 @@
 //! What goes wrong in one life.
 
 use crate::{FaultKind, Kind, Step};
+use base::time::MILLISECOND_NS;
 use base::{Instant, Random};
 use virtual_driver::{Injury, Slow};
 
@@ -31,6 +32,15 @@ pub struct Hang {
     pub ns: Option<u64>,
     /// Whether it hangs only if the log has a second device, which can do without it.
     pub paired: bool,
+}
+
+/// A file whose reads fail for a while, all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// From which read on.
+    pub target: Target,
+    /// For how long, in nanoseconds.
+    pub ns: u64,
 }
 
 /// What becomes of a sector of something that was written.
@@ -75,6 +85,10 @@ pub struct Plan {
     pub slow: Vec<Slow>,
     /// A device that hangs.
     pub hang: Option<Hang>,
+    /// A file whose reads fail for a while.
+    pub outage: Option<Outage>,
+    /// Whether reads of a file's pages wait for a sync of it that is under way and forgets.
+    pub late_reads: bool,
     /// Which allocation of frames fails, counted from 1.
     pub memory: Option<u64>,
     /// A file that finds no room to grow.
@@ -137,6 +151,21 @@ impl Plan {
                 *cached = random.chance(0.5);
             }
         }
+        self
+    }
+
+    /// The same with reads that a sync overtakes which forgets, and with reads of a file that all fail for longer than anybody
+    /// tries again.
+    pub fn with_failing_reads(mut self, random: &mut Random) -> Plan {
+        if random.chance(0.15) {
+            let target = Target { step: Step::DataSync, nth: 1 + random.exponential(2.0) as u64 };
+            self.injuries.push((target, Injury::Forget { cached: false }));
+            self.late_reads = true;
+        }
+        self.outage = random.chance(0.15).then(|| {
+            let nth = 1 + random.exponential(30.0) as u64;
+            Outage { target: Target { step: Step::PageRead, nth }, ns: random.between(1_500, 6_000) * MILLISECOND_NS }
+        });
         self
     }
 

@@ -169,6 +169,10 @@ impl Story {
             }
             plan =
                 plan.with_full_device(&mut Random::stream(self.world.seed, &format!("full device, life {life}")), kind);
+            if self.more {
+                let random = &mut Random::stream(self.world.seed, &format!("failing reads, life {life}"));
+                plan = plan.with_failing_reads(random);
+            }
             if self.world.configuration.crowd > 0 {
                 let random = &mut Random::stream(self.world.seed, &format!("many partitions, life {life}"));
                 plan = plan.with_many_partitions(random);

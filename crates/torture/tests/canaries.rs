@@ -203,3 +203,13 @@ fn a_catalog_written_over_the_one_that_counts_is_found() {
     let failure = first_failure_of_long_runs(Canary::CatalogInPlace, 503..504);
     assert!(failure.wrong[0].contains("of its catalog are damaged"), "{failure}");
 }
+
+#[test]
+fn a_page_whose_read_a_failed_sync_has_overtaken_is_found() {
+    first_failure(Canary::LateRead, 8_000);
+}
+
+#[test]
+fn a_rollback_that_fails_and_is_abandoned_is_found() {
+    first_failure(Canary::AbandonedRollback, 8_000);
+}
