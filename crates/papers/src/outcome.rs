@@ -41,6 +41,15 @@ impl Outcome {
         Some(Estimate { half_width, ..estimate })
     }
 
+    /// By how much the figure at a path is above another run's, if both were steady. Replications of both that have the same seed are
+    /// compared with each other (common random numbers), so the interval is that of their differences.
+    pub fn above(&self, other: &Outcome, path: &str) -> Option<Estimate> {
+        let (ours, others) = (self.values(path)?, other.values(path)?);
+        let differences: Vec<f64> = ours.iter().zip(&others).map(|(ours, other)| ours - other).collect();
+        let is_paired = ours.len() == others.len() && self.is_steady() && other.is_steady();
+        is_paired.then(|| Estimate::of(&differences))
+    }
+
     /// The figure at a dotted path of each report.
     fn values(&self, path: &str) -> Option<Vec<f64>> {
         let values: Option<Vec<f64>> = self.reports.iter().map(|report| find(report, path)?.as_f64()).collect();
@@ -65,12 +74,6 @@ impl Outcome {
     pub fn is_steady(&self) -> bool {
         self.saturated.is_none() && self.failure.is_none()
     }
-}
-
-/// The differences of figures that belong together.
-fn paired(ours: &[f64], others: &[f64]) -> Option<Estimate> {
-    let differences: Vec<f64> = ours.iter().zip(others).map(|(ours, other)| ours - other).collect();
-    (ours.len() == others.len()).then(|| Estimate::of(&differences))
 }
 
 /// The value at a dotted path. An element of an array is named by its key `name`, which may hold dots itself.
@@ -128,18 +131,9 @@ impl Trial {
         self.at(line, x).filter(|outcome| outcome.is_steady())?.estimate(path)
     }
 
-    /// By how much the figure of one curve is above another's at `x`, if both runs were steady. Replications of both that have the same
-    /// seed are compared with each other (common random numbers), so the interval is that of their differences.
+    /// By how much the figure of one curve is above another's at `x`; see [`Outcome::above`].
     pub fn difference(&self, [line, other]: [&str; 2], x: f64, path: &str) -> Option<Estimate> {
-        let values = |line| self.at(line, x).filter(|outcome| outcome.is_steady())?.values(path);
-        paired(&values(line)?, &values(other)?)
-    }
-
-    /// By how much the figure of a curve is greater at the second place than at the first, if both runs were steady; replications
-    /// with the same seed are compared, as in [`Trial::difference`].
-    pub fn change(&self, line: &str, [from, to]: [f64; 2], path: &str) -> Option<Estimate> {
-        let values = |x| self.at(line, x).filter(|outcome| outcome.is_steady())?.values(path);
-        paired(&values(to)?, &values(from)?)
+        self.at(line, x)?.above(self.at(other, x)?, path)
     }
 
     /// The highest throughput that the curve shows, in transactions per second: if arrivals exceed what can be served, that
