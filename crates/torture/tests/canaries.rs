@@ -172,7 +172,7 @@ fn a_load_that_fails_and_leaves_half_of_it_is_found() {
 
 #[test]
 fn a_restart_that_trusts_what_a_failed_sync_has_left_in_the_cache_is_found() {
-    let failure = first_failure_of_long_runs(Canary::TrustedCache, 296..297);
+    let failure = first_failure_of_long_runs(Canary::TrustedCache, 404..405);
     assert!(failure.wrong[0].contains("does not hold it"), "{failure}");
 }
 
@@ -200,16 +200,16 @@ fn a_lost_page_taken_for_a_new_one_is_found() {
 
 #[test]
 fn a_catalog_written_over_the_one_that_counts_is_found() {
-    let failure = first_failure_of_long_runs(Canary::CatalogInPlace, 503..504);
+    let failure = first_failure_of_long_runs(Canary::CatalogInPlace, 518..519);
     assert!(failure.wrong[0].contains("of its catalog are damaged"), "{failure}");
 }
 
 #[test]
 fn a_page_whose_read_a_failed_sync_has_overtaken_is_found() {
-    first_failure(Canary::LateRead, 8_000);
+    first_failure_among(Canary::LateRead, 2_300..2_310);
 }
 
 #[test]
 fn a_rollback_that_fails_and_is_abandoned_is_found() {
-    first_failure(Canary::AbandonedRollback, 8_000);
+    first_failure(Canary::AbandonedRollback, 200);
 }
