@@ -338,6 +338,14 @@ impl Error {
         }
     }
 
+    /// What it means for others that the end of a transaction fails. A log that has failed keeps it from being tried again.
+    pub(crate) fn stalled(cause: Error) -> Error {
+        match cause {
+            Error::LogFailed(_) => cause,
+            cause => Error::RollbackStalled { cause: Box::new(cause) },
+        }
+    }
+
     /// Whether a page could not be had because its bytes cannot be read, or are not what was written.
     pub(crate) fn is_unreadable(&self) -> bool {
         match self {

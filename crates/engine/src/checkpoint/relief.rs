@@ -145,7 +145,7 @@ impl Database {
         if let Some((first, cause)) = stalled
             && self.0.log.is_kept_for(first)
         {
-            return Err(Error::RollbackStalled { cause: Box::new(cause) });
+            return Err(Error::stalled(cause));
         }
         match checkpointer.failure() {
             Some(cause) if checkpointer.failed.get() > before => Err(Error::not_relieved(cause)),

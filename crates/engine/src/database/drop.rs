@@ -136,7 +136,7 @@ impl Database {
             }
             // A stalled rollback may take as long as its device is away.
             if let Some((_, cause)) = inner.registry.borrow().stalled().first() {
-                return Err(Error::RollbackStalled { cause: Box::new(cause.clone()) });
+                return Err(Error::stalled(cause.clone()));
             }
             if inner.executor.now() >= until {
                 return Err(Error::PartitionInUse(partition.name.clone()));

@@ -22,7 +22,8 @@ impl Transaction {
     /// # Errors
     /// A damaged page or the driver's. The rollback is tried again until it succeeds; until then it keeps its locks and its
     /// part of the log, and whoever waits for these gets [`Error::RollbackStalled`]. Opening the database again completes it.
-    /// [`Error::LogFailed`] if something that the transaction has read may be lost.
+    /// [`Error::LogFailed`] if something that the transaction has read may be lost, or if the rollback needs the log: then
+    /// it is not tried again, and those who wait get the same.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }

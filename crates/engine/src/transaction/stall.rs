@@ -81,6 +81,46 @@ impl Database {
         }
         let locks = self.0.locks.borrow();
         let found = registry.stalled().iter().find(|(stalled, _)| locks.waits_for(owner, *stalled));
-        found.map(|(_, cause)| Error::RollbackStalled { cause: Box::new(cause.clone()) })
+        found.map(|(_, cause)| Error::stalled(cause.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::version::tests::on_a_machine;
+    use crate::{Database, Error, PartitionSpec, Settings, Transaction, buffer};
+    use base::time::MILLISECOND_NS;
+
+    #[test]
+    fn a_rollback_that_fails_because_the_log_has_is_told_of_as_that() {
+        const FRAMES: usize = 32;
+        let key = |number: usize| (number as u32).to_be_bytes();
+        let done = on_a_machine(async |executor| {
+            let pages = buffer::Settings { frames: FRAMES, page_size: 1024, ..buffer::Settings::default() };
+            let database = Database::create(executor, Settings { buffer: pages, ..Settings::default() }).await?;
+            let rows = database.create_partition(PartitionSpec::b_tree("rows")).await?;
+            let mut tx = database.begin().await?;
+            for number in 0..4 * FRAMES {
+                tx.put(rows, &key(number), &[1; 400]).await?;
+            }
+            let waiting = {
+                let database = database.clone();
+                let write = async move |tx: &mut Transaction| tx.put(rows, &key(0), b"another's").await;
+                executor.spawn(async move { database.transaction(write).await })
+            };
+            executor.sleep_ns(MILLISECOND_NS).await;
+            database.0.log.fail("its device is gone");
+            let rolled_back = tx.rollback().await;
+            assert!(matches!(rolled_back, Err(Error::LogFailed(_))), "{rolled_back:?}");
+            executor.sleep_ns(MILLISECOND_NS).await;
+            assert!(waiting.is_finished(), "who waits for a lock is not told");
+            // It is not tried again: only the next opening completes it.
+            let told = waiting.join().await;
+            assert!(matches!(told, Err(Error::LogFailed(_))), "{told:?}");
+            let dropped = database.drop_partition(rows).await;
+            assert!(matches!(dropped, Err(Error::LogFailed(_))), "{dropped:?}");
+            Ok(())
+        });
+        assert_eq!(done, Ok(()));
     }
 }
