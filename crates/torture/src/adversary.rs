@@ -86,6 +86,8 @@ pub struct Adversary {
     random: Random,
     devices: Vec<String>,
     files: BTreeMap<u32, (DeviceId, String)>,
+    /// The first file of the present opening: a life may give up one opening for another, which has fewer of them.
+    opening: u32,
     flights: BTreeMap<Token, Flight>,
     counts: BTreeMap<Step, u64>,
     hung: Option<Hung>,
@@ -114,6 +116,7 @@ impl Adversary {
         let (files, flights, counts, hung) = Default::default();
         let (forgetting, overtaken, outage) = Default::default();
         let (stale_reads, log_opened, growths, parks, allocations) = Default::default();
+        let opening = 0;
         Adversary {
             driver,
             scene,
@@ -121,6 +124,7 @@ impl Adversary {
             random,
             devices,
             files,
+            opening,
             flights,
             counts,
             hung,
@@ -279,7 +283,7 @@ impl Adversary {
 
     /// Lets a file's device hang from now on.
     fn hang(&mut self, hang: Hang, file: u32) {
-        let has = |name: &str| self.files.values().any(|(_, file)| file == name);
+        let has = |name: &str| self.files.range(self.opening..).any(|(_, (_, file))| file == name);
         let is_log = matches!(hang.target.step, Step::LogWrite | Step::LogSync);
         let is_paired = is_log && has("log") && has("log-2");
         if hang.paired && !is_paired {
@@ -332,6 +336,10 @@ impl Adversary {
     fn landed(&mut self, completion: &Completion) {
         let Some(flight) = self.flights.remove(&completion.token) else { return };
         if let (Some(opens), Ok(Output::Opened { file, .. })) = (&flight.opens, &completion.result) {
+            // An opening begins with the home file, a creation ends with it.
+            if opens.1 == "entresol.home" && self.scene.phase.get() == Phase::Opening {
+                self.opening = file.0;
+            }
             self.files.insert(file.0, opens.clone());
         }
         let Some(step) = flight.step else { return };
