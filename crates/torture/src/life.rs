@@ -55,7 +55,7 @@ pub struct Ended {
     pub scene: Rc<Scene>,
 }
 
-/// How long clients may take, in virtual nanoseconds.
+/// How long clients may take, besides drops that give up, in virtual nanoseconds.
 const WORK_MAX_NS: u64 = 60 * SECOND_NS;
 
 /// How often the creation of a partition is tried: more often than operations fail in a life.
@@ -80,6 +80,7 @@ pub fn live(world: &World, life: u64, plan: Plan, purpose: Purpose) -> Ended {
         life,
         seed: world.seed,
         reopened_after,
+        refused_ns: Cell::new(0),
     });
     let result = catch_unwind(AssertUnwindSafe(|| {
         let result = executor.run(act(&stage, purpose));
@@ -342,7 +343,7 @@ async fn work(stage: &Rc<Stage>, database: &Database, random: &mut Random) {
         employ(stage, spill::client(Rc::clone(stage), database.clone()));
     }
     let began = stage.executor.now();
-    let deadline = || began.plus_ns(WORK_MAX_NS + stage.scene.jumped_ns.get());
+    let deadline = || began.plus_ns(WORK_MAX_NS + stage.scene.jumped_ns.get() + stage.refused_ns.get());
     while stage.working.get() > 0 && !stage.over.get() {
         if stage.executor.now() >= deadline() {
             if !stage.is_crippled(database) {

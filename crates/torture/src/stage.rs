@@ -4,6 +4,7 @@ use crate::adversary::Scene;
 use crate::hurt;
 use crate::truth::Truth;
 use crate::{Act, Configuration};
+use base::time::SECOND_NS;
 use base::{PartitionId, Random};
 use engine::{Database, Error};
 use executor::Executor;
@@ -34,7 +35,12 @@ pub struct Stage {
     pub seed: u64,
     /// After how many polls an opening is given up for another one, if one is.
     pub reopened_after: Option<u64>,
+    /// For how long drops have kept clients waiting until they gave up, in nanoseconds.
+    pub refused_ns: Cell<u64>,
 }
+
+/// How long a drop waits for transactions, snapshots and loads, as [`Database::drop_partition`] says, in nanoseconds.
+const DROP_PATIENCE_NS: u64 = 10 * SECOND_NS;
 
 /// What becomes of a transaction after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +108,12 @@ impl Stage {
                 After::Reopen
             }
         }
+    }
+
+    /// Notes that a drop gives up, or may once it was abandoned. Drops take turns, and creations with them, so clients that hold
+    /// snapshots keep each other waiting for as long as all these drops have patience.
+    pub fn drop_refused(&self) {
+        self.refused_ns.set(self.refused_ns.get() + DROP_PATIENCE_NS);
     }
 
     /// A stream of random numbers of this life.

@@ -32,3 +32,9 @@ fn a_request_that_a_sweep_refuses_lets_the_sweep_go_on() {
     // With a retry interval of nothing it was run again at once, for ever: no time passed for the sweep.
     assert_eq!(run_seed(50_246, Options::FULL).failure, None);
 }
+
+#[test]
+fn clients_wait_for_one_drop_after_the_other_that_snapshots_keep_from_being_done() {
+    // Five drops gave up after ten seconds each, which was taken for clients that wait for ever.
+    assert_eq!(run_seed(36_031, Options::FULL).failure, None);
+}

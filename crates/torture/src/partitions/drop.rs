@@ -34,12 +34,16 @@ impl Client {
                     Some(dropped) => dropped,
                     None => {
                         // It goes on without us, and may begin after the next one has ended.
+                        self.stage.drop_refused();
                         self.avoided.insert(name.to_owned());
                         if self.random.chance(0.5) {
                             return After::Retry;
                         }
                         match self.database.drop_partition(id).await {
-                            Err(Error::PartitionInUse(_)) if self.is_used_by_somebody() => return After::Retry,
+                            Err(Error::PartitionInUse(_)) if self.is_used_by_somebody() => {
+                                self.stage.drop_refused();
+                                return After::Retry;
+                            }
                             dropped => dropped,
                         }
                     }
@@ -106,6 +110,7 @@ impl Client {
             }
             Error::PartitionInUse(_) if self.is_used_by_somebody() => {
                 self.stage.act(Act::DropRefused);
+                self.stage.drop_refused();
                 with_known(&self.stage, name, |known| known.is(Some(Rc::clone(shape))));
                 if self.number_of(name).is_none() {
                     self.stage.wrong(format!("partition '{name}' is gone though it was in use"));
