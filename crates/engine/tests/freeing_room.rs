@@ -4,6 +4,7 @@
 #[path = "ground/machine.rs"]
 mod machine;
 
+use base::PartitionId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Database, PartitionSpec, Settings, Transaction, buffer, log};
@@ -70,6 +71,15 @@ fn many_long_values_are_freed_in_a_small_log() {
     });
 }
 
+/// A transaction that has logged some changes and goes on.
+async fn begin_and_change(database: &Database, notes: PartitionId) -> Transaction {
+    let mut transaction = database.begin().await.expect("begins");
+    for number in 0..20_u32 {
+        transaction.put(notes, &number.to_be_bytes(), &[1; 200]).await.expect("puts");
+    }
+    transaction
+}
+
 #[test]
 fn freeing_them_leaves_others_the_log_that_their_rollbacks_were_promised() {
     run(&Media::new(), async |executor| {
@@ -77,10 +87,7 @@ fn freeing_them_leaves_others_the_log_that_their_rollbacks_were_promised() {
         let notes = database.partition("notes").expect("it exists");
         database.checkpoint().await.expect("checkpoints");
         // What this holds of the log stays until it ends, and it ends after the commit of the other one was acknowledged.
-        let mut held = database.begin().await.expect("begins");
-        for number in 0..20_u32 {
-            held.put(notes, &number.to_be_bytes(), &[1; 200]).await.expect("puts");
-        }
+        let held = begin_and_change(&database, notes).await;
         delete_all(&database).await;
         executor.sleep_ns(SECOND_NS).await;
         held.rollback().await.expect("it was promised the room");
@@ -97,10 +104,7 @@ fn a_restart_goes_on_freeing_them() {
             let database = create(executor).await;
             let notes = database.partition("notes").expect("it exists");
             database.checkpoint().await.expect("checkpoints");
-            let mut held = database.begin().await.expect("begins");
-            for number in 0..20_u32 {
-                held.put(notes, &number.to_be_bytes(), &[1; 200]).await.expect("puts");
-            }
+            let held = begin_and_change(&database, notes).await;
             delete_all(&database).await;
             executor.sleep_ns(wait_ns).await;
             // It never ends.

@@ -470,7 +470,7 @@ impl Driver for Adversary {
     }
 
     fn cancel(&mut self, token: Token) {
-        // A read that has not begun yet is made all the same: whoever cancels it does not look at it.
+        // A read that has not begun yet is made all the same; nothing looks at its result.
         if self.overtaken.iter().all(|(waiting, _)| *waiting != token) {
             self.driver.cancel(token);
         }

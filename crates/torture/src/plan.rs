@@ -154,8 +154,8 @@ impl Plan {
         self
     }
 
-    /// The same with reads that a sync overtakes which forgets, and with reads of a file that all fail for longer than anybody
-    /// tries again.
+    /// The same with reads that a sync overtakes which forgets, and with reads of a file that all fail, for longer than the
+    /// engine tries again at once.
     pub fn with_failing_reads(mut self, random: &mut Random) -> Plan {
         if random.chance(0.15) {
             let target = Target { step: Step::DataSync, nth: 1 + random.exponential(2.0) as u64 };
