@@ -355,7 +355,7 @@ impl Error {
         }
     }
 
-    /// Whether it follows from what is stored and what was asked: whoever asks the same of the same meets it again.
+    /// Whether the same call on the same data fails in the same way again.
     pub(crate) fn is_repeatable(&self) -> bool {
         matches!(
             self,

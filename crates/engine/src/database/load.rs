@@ -139,7 +139,7 @@ impl Database {
         self.0.buffer.pool().borrow_mut().set_capacity(file.partition(), file.capacity());
         let numbers = run.first..last.number + 1;
         loop {
-            // None of these pages is in use as long as nobody else puts records into the tree.
+            // These pages stay unused until another transaction puts records into the tree.
             self.complete(|| self.check_empty_tree(file.partition())).await?;
             if self.0.buffer.make_way(file.partition(), numbers.clone()) {
                 break;

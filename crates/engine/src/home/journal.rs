@@ -18,7 +18,7 @@ const ENTRY_BYTES: usize = 32 << 10;
 const SLACK: u64 = 256 << 10;
 /// Room that each append leaves behind it, so that what a creation begins it can also end.
 const RESERVE: u64 = 4 * BLOCK;
-/// So many numbers are left out after an append that failed: more than the catalog has entries.
+/// How many numbers are skipped after an append that failed: more than the catalog has entries.
 const NUMBERS_BETWEEN: u64 = 1 << 32;
 
 /// A step in the life of a number.

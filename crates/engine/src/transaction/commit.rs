@@ -212,7 +212,7 @@ impl Ending {
         self.database.confirm_reads(self.state.dependency.get()).await
     }
 
-    /// The rest of a commit that has pages to free. They are freed even if nobody waits for it, and if a forced write fails.
+    /// The rest of a commit that has pages to free. They are freed also when its caller has gone, and when a forced write fails.
     async fn finish_and_free(mut self) -> Result<()> {
         let executor = self.database.0.executor.clone();
         let committed = async move {

@@ -1,4 +1,4 @@
-//! Changing a b-tree record's value in place: in one synchronous step where all is in memory and nobody is in the way.
+//! Changing a b-tree record's value in place: in one synchronous step where all is in memory and no lock is in the way.
 
 use super::keyed::Keyed;
 use super::long_value::{self, Stored, VERSION_SIZE};
@@ -34,7 +34,7 @@ impl From<Need> for Delay {
 
 impl Transaction {
     /// Changes the value of `key` in place: `change` sees its bytes and may alter them, not their number. Ready at once if
-    /// all is in memory and nobody is in the way. Only the bytes that differ are logged.
+    /// all is in memory and no lock is in the way. Only the bytes that differ are logged.
     ///
     /// # Errors
     /// [`Error::NoRecord`], [`Error::TooLarge`] for a long value, and as [`Transaction::get`].
