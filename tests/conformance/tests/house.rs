@@ -235,3 +235,40 @@ fn rooms_are_small_and_have_one_concern() {
         }
     }
 }
+
+/// The packages of a lock file, each with the names of what it depends on.
+fn locked(path: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let text = std::fs::read_to_string(root().join(path)).expect("a lock file");
+    let quoted =
+        |line: &str| line.split(['"', ' ']).find(|word| word.starts_with(char::is_alphabetic)).map(str::to_owned);
+    let package = |block: &str| {
+        let name = block.lines().find_map(|line| line.strip_prefix("name = ").and_then(quoted))?;
+        Some((name, block.lines().filter(|line| line.starts_with(" \"")).filter_map(quoted).collect()))
+    };
+    text.split("[[package]]").filter_map(package).collect()
+}
+
+/// What a package needs when another is built from it.
+fn needed(package: &Value) -> BTreeSet<String> {
+    let list = package["dependencies"].as_array().expect("a list");
+    let built = list.iter().filter(|dependency| dependency["kind"] != "dev" && dependency["optional"] == false);
+    built.map(|dependency| dependency["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn the_workspaces_beside_this_one_have_locked_what_its_crates_need() {
+    let packages = packages();
+    for path in ["fuzz/Cargo.lock", "peers/Cargo.lock"] {
+        let locked = locked(path);
+        let ours = locked.iter().filter_map(|(name, listed)| Some((name, listed, packages.get(short(name))?)));
+        let ours: Vec<_> = ours.filter(|(name, _, package)| package["name"] == name.as_str()).collect();
+        assert!(ours.iter().any(|(name, ..)| *name == "entresol-engine"), "{path} lacks the engine");
+        for (name, listed, package) in ours {
+            assert_eq!(
+                *listed,
+                needed(package),
+                "{path} is stale for '{name}': run `cargo update --workspace` beside it"
+            );
+        }
+    }
+}
