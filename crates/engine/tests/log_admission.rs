@@ -11,7 +11,7 @@ use entresol_engine::log::{Acknowledged, Second};
 use entresol_engine::server::{self, TransactionServer};
 use entresol_engine::set::Logging;
 use entresol_engine::{Database, Error, PartitionSpec, Procedures, Result, Settings, Transaction, buffer, log};
-use executor::{Executor, Order};
+use executor::{Executor, Order, WaitQueue};
 use std::cell::Cell;
 use std::rc::Rc;
 use virtual_driver::{ErrorAt, FaultPlan, Media, Options, PowerCut, VirtualDriver};
@@ -414,4 +414,75 @@ fn a_small_transaction_behind_which_others_have_filled_the_log_is_run_again() {
     let (done, tries) = on(&executor, &media, work);
     assert_eq!(done, Ok(()), "after {tries} tries");
     assert!(tries > 1, "others have not filled the log");
+}
+
+/// Commits that have more to do than to log all ask while the log has room for any one of them, and none has logged yet.
+#[test]
+fn commits_with_long_values_to_free_leave_one_another_room() {
+    for reader in [false, true] {
+        let (media, settings) = (Media::new(), settings(Logging::Values, Strategy::Fuzzy, Policy::OFF));
+        let executor = machine(&media, 20, None);
+        let own = executor.clone();
+        on(&executor, &media, async move {
+            let (database, _, notes) = create(&own, settings).await;
+            for tag in 0..6_u8 {
+                database.transaction(async |tx| tx.put(notes, &[tag], &[tag; 5_000]).await).await.expect("puts");
+            }
+            database.checkpoint().await.expect("checkpoints");
+            // For it the long values are copied before they go.
+            let snapshot = if reader { Some(database.snapshot().await.expect("begins")) } else { None };
+            let (gate, is_open) = (Rc::new(WaitQueue::new()), Rc::new(Cell::new(false)));
+            let client = |tag: u8| {
+                let (database, gate, is_open) = (database.clone(), Rc::clone(&gate), Rc::clone(&is_open));
+                own.spawn(async move {
+                    let work = async |tx: &mut Transaction| {
+                        fill(tx, tag, 110).await?;
+                        let found = tx.delete(notes, &[tag]).await?;
+                        // All come to their commits at the same time.
+                        if !is_open.get() {
+                            gate.wait(tx.database().executor()).await;
+                        }
+                        Ok(found)
+                    };
+                    database.transaction(work).await
+                })
+            };
+            let clients: Vec<_> = (0..6).map(client).collect();
+            own.sleep_ns(SECOND_NS).await;
+            is_open.set(true);
+            gate.wake_all(&own);
+            for client in clients {
+                assert_eq!(client.join().await, Ok(true), "reader: {reader}");
+            }
+            assert_eq!(database.log().failure(), None);
+            drop(snapshot);
+        });
+    }
+}
+
+#[test]
+fn forced_commits_of_servers_leave_one_another_room() {
+    for (force, hold_locks) in [(true, false), (false, true)] {
+        let media = Media::new();
+        let settings = Settings { force, hold_locks, ..settings(Logging::Values, Strategy::Fuzzy, Policy::OFF) };
+        let executor = machine(&media, 20, None);
+        let own = executor.clone();
+        on(&executor, &media, async move {
+            let (database, ..) = create(&own, settings).await;
+            let server = TransactionServer::start(&database, server::Settings::default()).expect("starts");
+            let (messages, fill) = (server.message_server(), server.procedure("fill").expect("it is there"));
+            for tag in 0..12_u8 {
+                messages.submit(fill, u64::from(tag), vec![tag, 80]).await.expect("takes it");
+            }
+            let mut responses = Vec::new();
+            while responses.len() < 12 {
+                messages.receive(&mut responses).await;
+            }
+            for response in &responses {
+                assert!(response.answer.is_ok(), "{force} {hold_locks}: {:?}", response.answer);
+            }
+            server.close().await;
+            assert_eq!(database.log().failure(), None);
+        });
+    }
 }

@@ -49,19 +49,20 @@ impl Transaction {
         if self.database.0.executor.owes() {
             self.database.0.executor.settle().await;
         }
-        if !self.has_room_for_commit()
-            && let Err(refused) = Box::pin(self.await_commit()).await
+        if !self.may_commit_at_once()
+            && let Err(refused) = Box::pin(self.prepare_commit()).await
         {
             return Box::pin(self.refuse_commit(refused)).await;
         }
         let mut ending = self.decide();
-        if !ending.state.chains.is_empty() {
-            return Box::pin(ending.finish_and_free()).await;
-        }
         if ending.only_read() {
             return ending.finish_reading().await;
         }
-        ending.commit_update().await
+        let lsn = ending.append();
+        if !ending.chains.are_free() {
+            return Box::pin(ending.finish_and_free(lsn)).await;
+        }
+        ending.finish_update(lsn).await
     }
 
     /// Rolls back what may not be committed.
@@ -74,25 +75,25 @@ impl Transaction {
     /// Commits without waiting until that is durable: its locks are released, and its answer may leave when the log is durable
     /// up to the position returned. Where the end takes more than that (pages to force or to free, locks that are held until
     /// then) what is left to do is returned in place of the position. [`Transaction::pay_for_end`] comes before, and then, in
-    /// the same step, [`Transaction::make_room_for_commit`].
+    /// the same step, [`Transaction::make_room_for_commit`]; it is logged in that step in any case.
     pub(crate) fn commit_early(self) -> Result<Lsn, Committing> {
         let mut ending = self.decide();
         if ending.only_read() {
             ending.database.0.sets.borrow_mut().commit(ending.state.owner);
             return Ok(ending.state.dependency.get());
         }
+        let lsn = ending.append();
         let settings = &ending.database.0.settings;
-        let at_once = settings.force || settings.hold_locks || !ending.state.chains.is_empty();
-        if at_once || canary::is_planted(Canary::CommitBeforeSync) {
+        let takes_more = settings.force || settings.hold_locks || !ending.chains.are_free();
+        if takes_more || canary::is_planted(Canary::CommitBeforeSync) {
             return Err(Box::pin(async move {
-                if ending.state.chains.is_empty() {
-                    ending.commit_update().await
+                if ending.chains.are_free() {
+                    ending.finish_update(lsn).await
                 } else {
-                    ending.finish_and_free().await
+                    ending.finish_and_free(lsn).await
                 }
             }));
         }
-        let lsn = ending.append();
         ending.database.0.log.begin_commit(lsn);
         ending.is_demanded = true;
         Ok(lsn)
@@ -213,11 +214,10 @@ impl Ending {
     }
 
     /// The rest of a commit that has pages to free. They are freed also when its caller has gone, and when a forced write fails.
-    async fn finish_and_free(mut self) -> Result<()> {
+    async fn finish_and_free(mut self, lsn: Lsn) -> Result<()> {
         let executor = self.database.0.executor.clone();
         let committed = async move {
-            self.database.keep_long_values(self.state.owner).await;
-            let committed = self.commit_update().await;
+            let committed = self.finish_update(lsn).await;
             if self.database.0.log.failure().is_none() {
                 self.free().await;
             }
@@ -226,9 +226,8 @@ impl Ending {
         executor.spawn(committed).join().await
     }
 
-    /// The rest of a commit that has something to log, but for pages to free.
-    async fn commit_update(&mut self) -> Result<()> {
-        let lsn = self.append();
+    /// The rest of a commit that has its record, but for pages to free.
+    async fn finish_update(&mut self, lsn: Lsn) -> Result<()> {
         let inner = &*self.database.0;
         // The pages of the log that the record has filled, and what it made a sweep save.
         if inner.executor.owes() {

@@ -103,7 +103,7 @@ impl Transaction {
             // A sweep that goes on decides which of them it is.
             (_, Some(_)) => (redo + sets.changes(self.state.owner).div_ceil(8)).max(call.stored_len()),
         };
-        COMMIT_SIZE + of_sets as u64 + 8 * self.state.chains.len() as u64
+        COMMIT_SIZE + of_sets as u64 + 8 * (self.state.chains.len() + usize::from(self.state.loose.is_some())) as u64
     }
 
     /// Whether a commit record of so many bytes leaves the log the room that the rollbacks of others may take.
@@ -123,18 +123,39 @@ impl Transaction {
     /// [`Error::LogNotRelieved`] and [`Error::LogFailed`]. The transaction has to be rolled back.
     #[inline]
     pub(crate) async fn make_room_for_commit(&self) -> Result<()> {
-        if self.has_room_for_commit() { Ok(()) } else { Box::pin(self.await_commit()).await }
+        if self.may_commit_at_once() { Ok(()) } else { Box::pin(self.prepare_commit()).await }
+    }
+
+    /// Whether nothing has to be done before the commit.
+    #[inline]
+    pub(super) fn may_commit_at_once(&self) -> bool {
+        self.state.chains.is_empty() && self.has_room_for_commit()
+    }
+
+    /// Has those long values copied that readers of the past need and the commit gives up, and waits for room for the commit.
+    #[cold]
+    pub(super) async fn prepare_commit(&self) -> Result<()> {
+        if self.state.chains.is_empty() {
+            return self.await_commit().await;
+        }
+        loop {
+            // Others may take the room during a copy, and readers may come while it waits for room.
+            self.database.keep_long_values(self.state.owner).await;
+            if self.has_room_for_commit() {
+                return Ok(());
+            }
+            self.await_commit().await?;
+        }
     }
 
     /// Whether the log has room for the commit as it is.
     #[inline]
-    pub(super) fn has_room_for_commit(&self) -> bool {
+    fn has_room_for_commit(&self) -> bool {
         canary::is_planted(Canary::UnadmittedCommit) || self.may_log(self.bytes_of_commit())
     }
 
     /// Waits for room for the commit.
-    #[cold]
-    pub(super) async fn await_commit(&self) -> Result<()> {
+    async fn await_commit(&self) -> Result<()> {
         if !self.has_end_to_log() {
             return Ok(());
         }
