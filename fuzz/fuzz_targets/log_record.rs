@@ -11,8 +11,9 @@ fuzz_target!(|bytes: &[u8]| {
         bytes[..4].copy_from_slice(&length.to_le_bytes());
     }
     let Some(record) = Record::decode(&bytes) else { return };
+    let edits: Vec<_> = record.edits().collect();
     let mut again = Vec::new();
-    encode(record.transaction, &record.body, record.edits(), &mut again);
+    encode(record.transaction, &record.body, edits.iter().map(|(sequence, edit)| (*sequence, edit)), &mut again);
     let decoded = Record::decode(&again).expect("what is encoded is decoded");
     assert!(decoded.body == record.body && decoded.edits().eq(record.edits()));
 });
