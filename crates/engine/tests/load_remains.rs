@@ -58,7 +58,11 @@ async fn failed(executor: &Executor) -> (Database, PartitionId) {
 const FAILED: u64 = 2;
 
 async fn open(executor: &Executor) -> (Database, PartitionId) {
-    let database = Database::open(executor, settings(), "test").await.expect("opens");
+    opened(executor, &settings()).await
+}
+
+async fn opened(executor: &Executor, settings: &Settings) -> (Database, PartitionId) {
+    let database = Database::open(executor, settings.clone(), "test").await.expect("opens");
     let notes = database.partition("notes").expect("it exists");
     (database, notes)
 }
@@ -199,4 +203,114 @@ fn a_cache_that_outlives_the_machine_has_nothing_of_what_was_loaded_before() {
             assert_eq!(found, Ok(Some(vec![3; 100])), "record {number}");
         }
     });
+}
+
+#[test]
+fn a_cache_that_outlives_the_machine_has_nothing_of_a_load_that_was_killed_at_the_same_end_of_the_log() {
+    let media = Media::new();
+    let cache = CacheSettings { device: "disk".into(), pages: 256, design: Design::MigrateAll, volatile: Some(false) };
+    let hierarchy = second_level::Settings { cache: Some(cache), ..second_level::Settings::default() };
+    let frames = buffer::Settings { frames: 20, ..settings().buffer };
+    let settings = Settings { hierarchy, buffer: frames, ..settings() };
+    run(&media, FaultPlan::default(), async |executor| {
+        let database = Database::create(executor, settings.clone()).await.expect("creates");
+        let spec = PartitionSpec { device: "data".into(), ..PartitionSpec::b_tree("notes") };
+        database.create_partition(spec).await.expect("creates");
+        database.close().await.expect("closes");
+    });
+    run(&media, FaultPlan::default(), async |executor| {
+        let (database, notes) = opened(executor, &settings).await;
+        let loading = database.clone();
+        executor.spawn(async move { loading.load_b_tree(notes, records(1), |_| {}).await });
+        executor.sleep_ns(3 * SECOND_NS / 2).await;
+        // Its second write is under way. Most of these pages, which the first has written, go to the cache.
+        for number in 0..3 {
+            let pages = (0..20).map(|page| PageId::new(notes, 2 + 20 * number + page));
+            database.buffer().prefetch(pages).await.expect("reads");
+        }
+    });
+    run(&media, FaultPlan::default(), async |executor| {
+        let (database, notes) = opened(executor, &settings).await;
+        database.load_b_tree(notes, records(3), |_| {}).await.expect("loads");
+    });
+    run(&media, FaultPlan::default(), async |executor| {
+        let (database, notes) = opened(executor, &settings).await;
+        for number in 0..600_u64 {
+            let found = database.transaction(async |tx| tx.get(notes, &number.to_be_bytes()).await).await;
+            assert_eq!(found, Ok(Some(vec![3; 100])), "record {number}");
+        }
+    });
+}
+
+/// All frames have pages that a device has to write first, slowly.
+#[test]
+fn a_page_for_which_a_frame_is_looked_for_when_a_load_begins_is_read_after_it() {
+    let text = "[device.disk]\nmedium.service = \"20 us\"\n\
+                [device.data]\nmedium.service = \"20 us\"\nmedium.servers = 2\nmedium.bandwidth = \"1 MB/s\"\n\
+                [device.slow]\nmedium.service = \"50 ms\"\n";
+    let hardware = Hardware::parse(text, "test").expect("a description");
+    let options = Options { faults: Some(error(OpKind::Write, FAILED)), ..Options::default() };
+    let executor = Executor::new(Box::new(VirtualDriver::new(hardware, options, Media::new())), Order::FirstInFirstOut);
+    let buffer = buffer::Settings { frames: 40, cleaner: false, ..settings().buffer };
+    let done = executor.run(async {
+        let database = Database::create(&executor, Settings { buffer, ..settings() }).await.expect("creates");
+        let spec = |name, device: &str| PartitionSpec { device: device.into(), ..PartitionSpec::b_tree(name) };
+        let notes = database.create_partition(spec("notes", "data")).await.expect("creates");
+        let filler = database.create_partition(spec("filler", "slow")).await.expect("creates");
+        database.load_b_tree(notes, records(1), |_| {}).await.expect_err("its second write fails");
+        for number in 0..200_u64 {
+            let put = database.transaction(async |tx| tx.put(filler, &number.to_be_bytes(), &[1; 400]).await);
+            put.await.expect("puts");
+        }
+        // What the load itself looks at is here.
+        database.buffer().prefetch([0, 1].map(|number| PageId::new(notes, number))).await.expect("reads");
+        let reading = {
+            let database = database.clone();
+            executor.spawn(async move { database.buffer().prefetch([PageId::new(notes, 2)]).await })
+        };
+        executor.sleep_ns(5 * MILLISECOND_NS).await;
+        assert!(!reading.is_finished(), "a page of the other tree has to be written first");
+        database.load_b_tree(notes, records(3), |_| {}).await.expect("loads");
+        reading.join().await.expect("reads");
+        for number in 0..12_000_u64 {
+            let found = database.transaction(async |tx| tx.get(notes, &number.to_be_bytes()).await).await;
+            assert_eq!(found, Ok(Some(vec![3; 100])), "record {number}");
+        }
+    });
+    executor.stop();
+    done.expect("the machine goes on");
+}
+
+#[test]
+fn a_tree_whose_load_was_given_up_is_dropped_or_loaded_while_the_write_of_that_goes_on() {
+    for drops in [false, true] {
+        let media = prepared();
+        run(&media, FaultPlan::default(), async |executor| {
+            let (database, notes) = open(executor).await;
+            {
+                let mut load = pin!(database.load_b_tree(notes, records(1), |_| {}));
+                let mut given_up = pin!(executor.sleep_ns(MILLISECOND_NS));
+                poll_fn(|context| {
+                    assert!(load.as_mut().poll(context).is_pending(), "it waits for its write");
+                    given_up.as_mut().poll(context)
+                })
+                .await;
+            }
+            let mut notes = notes;
+            if drops {
+                database.drop_partition(notes).await.expect("drops");
+                let spec = PartitionSpec { device: "data".into(), ..PartitionSpec::b_tree("notes") };
+                notes = database.create_partition(spec).await.expect("creates");
+            }
+            database.load_b_tree(notes, records(3), |_| {}).await.expect("loads");
+            database.close().await.expect("closes");
+        });
+        on(&media, FaultPlan::default(), async |executor| {
+            let (database, notes) = open(executor).await;
+            for number in (0..12_000_u64).step_by(50) {
+                let found = database.transaction(async |tx| tx.get(notes, &number.to_be_bytes()).await).await;
+                assert_eq!(found, Ok(Some(vec![3; 100])), "{drops}, record {number}");
+            }
+        });
+    }
 }

@@ -2,11 +2,12 @@
 //! that task: if each looked for a frame of its own, a crowd would empty as many for one page.
 
 use super::Buffer;
-use base::PageId;
+use base::{PageId, PartitionId};
 use executor::{Relay, TaskId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -33,6 +34,12 @@ impl Buffer {
     /// Whether some task has the turn to bring this page.
     pub(super) fn is_wanted(&self, page: PageId) -> bool {
         self.wanted.0.borrow().contains_key(&page)
+    }
+
+    /// Whether some task has the turn to bring one of these pages.
+    pub(super) fn is_any_wanted(&self, partition: PartitionId, numbers: Range<u32>) -> bool {
+        let [from, to] = [numbers.start, numbers.end].map(|number| PageId::new(partition, number));
+        self.wanted.0.borrow().range(from..to).next().is_some()
     }
 
     /// Waits until another task's turn to bring a page is over, or until the task is woken for another reason.

@@ -7,7 +7,7 @@ use super::Database;
 use crate::buffer::{DataFile, LOADED};
 use crate::transaction::store_here;
 use crate::{Error, Need, Result};
-use base::{PageId, PartitionId};
+use base::{Lsn, PageId, PartitionId};
 use driver::{Access, Frame, Op};
 use std::rc::Rc;
 use structures::organization::allocator;
@@ -21,11 +21,13 @@ const FILL: f64 = 0.95;
 /// How often it is looked whether pages that are about to be overwritten are out of use, in nanoseconds.
 const MAKE_WAY_NS: u64 = 100 * base::time::MICROSECOND_NS;
 
-/// Pages on their way to the file: `next` is the number of the first page in the frame.
+/// Pages on their way to the file: `first` is the number of the first page in the frame.
 struct Run {
     frame: Option<Frame>,
     first: u32,
     count: usize,
+    /// The LSN that all of them get.
+    lsn: Lsn,
 }
 
 impl Database {
@@ -64,7 +66,8 @@ impl Database {
         let page_size = self.0.settings.buffer.page_size;
         let file = self.0.buffer.file(partition);
         let mut loader = BulkLoader::new(partition, page_size, FILL);
-        let mut run = Run { frame: None, first: ROOT + 1, count: 0 };
+        let lsn = self.lsn_of_load(&file).await?;
+        let mut run = Run { frame: None, first: ROOT + 1, count: 0, lsn };
         let (mut done, mut stored, mut loaded) = (Vec::new(), Vec::new(), 0);
         for (key, value) in records {
             store_here(value.as_ref(), &mut stored);
@@ -106,6 +109,18 @@ impl Database {
         Err(Need::Fail(Error::Setting(format!("partition '{name}' is not empty; load into a new one"))))
     }
 
+    /// The LSN of a load's pages. No other load of the partition has it, in this life or another: by it a restart tells them from
+    /// copies that a cache has kept of what an earlier load had left in their places.
+    async fn lsn_of_load(&self, file: &DataFile) -> Result<Lsn> {
+        if file.written() > ROOT + 1 {
+            self.change(&[]);
+        }
+        let lsn = self.0.log.end();
+        // What is not durable may come a second time.
+        self.0.log.flush(lsn).await?;
+        Ok(lsn)
+    }
+
     /// Adds a finished page to the run of pages that is written next.
     async fn add_loaded(&self, file: &Rc<DataFile>, run: &mut Run, edit: &OwnedEdit) -> Result<()> {
         let page_size = self.0.settings.buffer.page_size;
@@ -117,7 +132,7 @@ impl Database {
         let page = &mut frame[run.count * page_size..(run.count + 1) * page_size];
         file.format(page, edit.page);
         debug_assert!(page[HEADER_SIZE..].iter().all(|byte| *byte == 0));
-        edit.change.as_change().apply(page, self.0.log.end());
+        edit.change.as_change().apply(page, run.lsn);
         debug_assert_eq!(header::sequence(page), LOADED);
         header::seal(page);
         run.count += 1;
