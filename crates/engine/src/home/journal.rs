@@ -18,7 +18,7 @@ const ENTRY_BYTES: usize = 32 << 10;
 const SLACK: u64 = 256 << 10;
 /// Room that each append leaves behind it, so that what a creation begins it can also end.
 const RESERVE: u64 = 4 * BLOCK;
-/// How many numbers are skipped after an append that failed: more than the catalog has entries.
+/// How many numbers are skipped after an append that failed in this life, should it not be readable: more than the catalog has entries.
 const NUMBERS_BETWEEN: u64 = 1 << 32;
 
 /// A step in the life of a number.
@@ -266,7 +266,7 @@ impl Journal {
         anew.since.clone_from(&self.since);
         anew.bytes = self.bytes;
         self.queue.iter().cloned().for_each(|change| anew.apply(change));
-        let first = self.span.first + self.span.entries + self.failed * NUMBERS_BETWEEN;
+        let first = self.unused_number(executor, mirror).await;
         let (mut bytes, mut entries) = (Vec::new(), 0);
         let (mut batch, mut size) = (Vec::new(), 0);
         for change in anew.image() {
@@ -289,6 +289,20 @@ impl Journal {
         anew.named = std::mem::take(&mut self.named);
         *self = anew;
         Ok(())
+    }
+
+    /// Greater than the number of each entry that the file has anywhere. What failed in an earlier life may be left where this
+    /// one's entries will be, or where those that follow them will; and what was written over it may be lost in one copy.
+    async fn unused_number(&self, executor: &Executor, mirror: &mut Mirror) -> u64 {
+        let mut number = self.span.first + self.span.entries + self.failed * NUMBERS_BETWEEN;
+        for copy in COPIES {
+            let to = mirror.capacity();
+            let Copy { bytes, .. } = mirror.read(executor, copy, (STRETCH, to)).await;
+            let places = (0..bytes.len()).step_by(BLOCK as usize);
+            let found = places.filter_map(|at| checked(&bytes[at..]).map(|(number, _)| number)).max();
+            number = number.max(found.map_or(0, |found| found.saturating_add(1)));
+        }
+        number
     }
 
     /// Writes entries to both copies.
@@ -393,13 +407,20 @@ fn sealed(number: u64, changes: &[Change]) -> Vec<u8> {
     entry
 }
 
+/// The number and the changes of the entry at the front of these bytes, if it is whole.
+fn checked(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().expect("four bytes")));
+    let length = (word(0)? as usize).checked_add(HEADER)?;
+    let rest = bytes.get(8..length)?;
+    (checksum(rest) == word(4)?).then_some(())?;
+    let (number, changes) = rest.split_first_chunk()?;
+    Some((u64::from_le_bytes(*number), changes))
+}
+
 /// The entry at the front of these bytes and its length, if it is whole and has this number.
 fn opened(bytes: &[u8], number: u64) -> Option<(usize, Vec<Change>)> {
-    let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().expect("four bytes")));
-    let body = (word(0)? as usize).checked_add(HEADER)?;
-    let checked = bytes.get(8..body)?;
-    let whole = checksum(checked) == word(4)? && checked[..8] == number.to_le_bytes();
-    let length = body.next_multiple_of(BLOCK as usize);
-    (whole && length <= bytes.len()).then_some(())?;
-    Some((length, postcard::from_bytes(&checked[8..]).ok()?))
+    let (found, changes) = checked(bytes)?;
+    let length = (HEADER + changes.len()).next_multiple_of(BLOCK as usize);
+    (found == number && length <= bytes.len()).then_some(())?;
+    Some((length, postcard::from_bytes(changes).ok()?))
 }

@@ -323,6 +323,51 @@ fn what_an_append_has_left_that_failed_is_never_taken_for_a_later_one() {
     }
 }
 
+/// A life of the home file in which one of its writes fails and one is acknowledged and lost.
+fn live(media: &Media, (failing, lost): (u64, u64), work: impl AsyncFnOnce(&Executor, DeviceId)) {
+    let at = |nth| ErrorAt { kind: OpKind::Write, device: None, nth };
+    let faults =
+        FaultPlan { errors: vec![at(failing)], injuries: vec![(at(lost), Injury::Lose)], ..FaultPlan::default() };
+    let options = Options { faults: Some(faults), ..Options::default() };
+    let driver = VirtualDriver::new(Hardware::ideal(), options, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let device = executor.device("disk").expect("the ideal machine has a disk");
+    executor.run(work(&executor, device)).expect("the machine goes on");
+    executor.stop();
+}
+
+#[test]
+fn what_several_lives_have_left_that_failed_is_never_taken_for_what_a_later_one_writes() {
+    const NEVER: u64 = u64::MAX;
+    let prepared = Media::new();
+    // Where the catalog was first there is room again for all of it.
+    let first = fill(&prepared, u16::MAX) + 1;
+    for lives in 1..4 {
+        for lost in 1..6 {
+            let media = prepared.copy();
+            for number in 0..lives {
+                // One copy has it, or some of it.
+                let failing = if number == 0 { 2 } else { 1 + u64::from(number) };
+                live(&media, (failing, NEVER), async |executor, device| {
+                    let (mut home, contents) = Home::open(executor, device, "here").await.expect("opens");
+                    home.change(enter(first + number));
+                    home.write(executor, &contents).await.expect_err("it fails");
+                });
+            }
+            live(&media, (NEVER, lost), async |executor, device| {
+                let (mut home, contents) = Home::open(executor, device, "here").await.expect("opens");
+                home.change(enter(first + lives));
+                home.write(executor, &contents).await.expect("writes, it seems");
+            });
+            run(&media, async |executor, device| {
+                let (home, _) = Home::open(executor, device, "here").await.expect("opens");
+                let expected = (0..first).chain([first + lives]).map(|number| format!("tree-{number}"));
+                assert_eq!(names(&home), expected.collect::<Vec<_>>(), "after {lives} lives write {lost} was lost");
+            });
+        }
+    }
+}
+
 fn nearly_full() -> (u16, Media) {
     let media = Media::new();
     (fill(&media, fill(&Media::new(), u16::MAX) - 2), media)
