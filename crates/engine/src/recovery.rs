@@ -35,8 +35,9 @@ const AHEAD: usize = 4;
 #[derive(Default)]
 struct Unfinished {
     undo: UndoList,
-    /// For a committed one: the pages with which the chains go on that are still to be freed.
-    chains: Option<Vec<PageId>>,
+    /// For a committed one: the pages with which the chains go on that are still to be freed, and where the record begins that
+    /// stated them last.
+    chains: Option<(Lsn, Vec<PageId>)>,
 }
 
 /// What the scan left to do.
@@ -146,8 +147,8 @@ impl Remainder {
     /// Notes what a batch says of transactions.
     fn note_all(&mut self, decoded: &Decoded) -> Result<()> {
         for &number in &decoded.noted {
-            let (_, _, record) = decoded.batch.record(number)?;
-            self.note(&record);
+            let (start, _, record) = decoded.batch.record(number)?;
+            self.note(start, &record);
         }
         self.report.records += decoded.batch.records() as u64;
         self.last = self.last.max(decoded.last);
@@ -157,7 +158,7 @@ impl Remainder {
         Ok(())
     }
 
-    fn note(&mut self, record: &Record<'_>) {
+    fn note(&mut self, start: Lsn, record: &Record<'_>) {
         let id = record.transaction;
         match record.body {
             Body::System => {}
@@ -168,12 +169,12 @@ impl Remainder {
             Body::Commit { chains, .. } | Body::SweptCommit { chains, .. } if !chains.is_empty() => {
                 let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
                 let chains = chains.chunks_exact(8).map(|bytes| PageId::unpacked(word(bytes))).collect();
-                self.transactions.entry(id).or_default().chains = Some(chains);
+                self.transactions.entry(id).or_default().chains = Some((start, chains));
             }
             Body::ChainStep { chain, next } => {
                 let unfinished = self.transactions.get_mut(&id);
                 let chains = unfinished.and_then(|unfinished| unfinished.chains.as_mut());
-                if let Some(page) = chains.and_then(|chains| chains.get_mut(chain as usize)) {
+                if let Some(page) = chains.and_then(|(_, chains)| chains.get_mut(chain as usize)) {
                     page.number = next;
                 }
             }
@@ -195,7 +196,7 @@ pub async fn finish(database: &Database, remainder: Remainder) -> Result<()> {
     let mut freeing = Vec::new();
     for (id, unfinished) in remainder.transactions {
         match unfinished.chains {
-            Some(chains) => freeing.push((id, chains)),
+            Some((stated, chains)) => freeing.push((id, stated, chains)),
             None if canary::is_planted(Canary::SkippedUndo) => {}
             None => {
                 let mut state = State::unfinished(id, unfinished.undo);
@@ -205,10 +206,10 @@ pub async fn finish(database: &Database, remainder: Remainder) -> Result<()> {
         }
     }
     // Rollbacks come first: they were promised the room that the log has left.
-    for (id, mut chains) in freeing {
+    for (id, stated, mut chains) in freeing {
         let is_gone = |page: &&mut PageId| !database.0.buffer.is_attached(page.partition);
         chains.iter_mut().filter(is_gone).for_each(|page| page.number = 0);
-        database.free_after_restart(id, Chains::of(chains)).await?;
+        database.free_after_restart((id, stated), Chains::of(chains)).await?;
     }
     let undo_ns = database.0.executor.now().since_ns(began);
     database.0.recovery.set(RecoveryReport { unfinished, undo_ns, ..remainder.report });

@@ -4,14 +4,18 @@
 #[path = "ground/machine.rs"]
 mod machine;
 
-use base::PartitionId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::{PartitionId, Random};
+use driver::Halt;
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Database, PartitionSpec, Settings, Transaction, buffer, log};
+use executor::{Executor, Order};
 use machine::run;
-use virtual_driver::Media;
+use std::cell::Cell;
+use virtual_driver::{FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
 
 const VALUES: u32 = 60;
+const OPENINGS: u64 = 6;
 
 fn settings() -> Settings {
     Settings {
@@ -118,4 +122,71 @@ fn a_restart_goes_on_freeing_them() {
             });
         }
     }
+}
+
+/// An opening on a machine whose power goes at this event. Whether it came to its end before.
+fn open_until(media: &Media, cut: u64, seed: u64) -> bool {
+    let faults = Some(FaultPlan { power_cut_at: Some(cut), ..FaultPlan::default() });
+    let options = Options { seed, faults, jitter: true, ..Options::default() };
+    let driver = VirtualDriver::new(Hardware::ideal(), options, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::Seeded(seed));
+    let opened = Cell::new(false);
+    let ended = executor.run(async {
+        let database = Database::open(&executor, settings(), "here").await;
+        let database = database.unwrap_or_else(|error| panic!("opening {seed}: {error}"));
+        opened.set(true);
+        let log = database.log();
+        assert!(log.used() <= log.capacity(), "opening {seed}: {} bytes of log", log.used());
+    });
+    assert!(ended.is_ok() || ended == Err(Halt::PowerCut), "{ended:?}");
+    executor.stop();
+    media.power_cut(&mut Random::stream(seed, "cut"), &PowerCut::default());
+    opened.get()
+}
+
+/// The power goes again and again shortly before the end of an opening, each time when that leaves the most log to the next one.
+#[test]
+fn openings_that_are_cut_off_keep_none_of_the_room_for_it() {
+    let mut media = Media::new();
+    run(&media, async |executor| {
+        let database = create(executor).await;
+        let notes = database.partition("notes").expect("it exists");
+        database.checkpoint().await.expect("checkpoints");
+        let held = begin_and_change(&database, notes).await;
+        delete_all(&database).await;
+        executor.sleep_ns(10 * MILLISECOND_NS).await;
+        // It never ends.
+        std::mem::forget(held);
+    });
+    let log_of = |media: &Media| {
+        run(&media.copy(), async |executor| {
+            let database = Database::open(executor, settings(), "here").await.expect("opens");
+            database.recovery().log_bytes
+        })
+    };
+    for seed in 0..OPENINGS {
+        let (mut end, mut beyond) = (16, 1 << 12);
+        while end < beyond {
+            let middle = (end + beyond) / 2;
+            let is_opened = open_until(&media.copy(), middle, seed);
+            (end, beyond) = if is_opened { (end, middle) } else { (middle + 1, beyond) };
+        }
+        let cuts = (end - 12..end).map(|cut| {
+            let copy = media.copy();
+            assert!(!open_until(&copy, cut, seed), "opening {seed}: it ends with event {end}");
+            (log_of(&copy), copy)
+        });
+        let (_, left) = cuts.max_by_key(|(log, _)| *log).expect("there are some");
+        media = left;
+    }
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings(), "here").await.expect("opens");
+        let verified = executor.spawn(async move { verify(&database).await });
+        let deadline = executor.now().plus_ns(60 * SECOND_NS);
+        while !verified.is_finished() {
+            assert!(executor.now() < deadline, "nobody gets room in the log any more");
+            executor.sleep_ns(10 * MILLISECOND_NS).await;
+        }
+        verified.join().await;
+    });
 }

@@ -12,7 +12,7 @@ use crate::checkpoint::Relief;
 use crate::database::Database;
 use crate::log::record::Body;
 use crate::{Error, Need, Result};
-use base::{PageId, TransactionId};
+use base::{Lsn, PageId, TransactionId};
 use structures::page::Edit;
 
 /// What is left of the long values that a transaction deleted.
@@ -129,18 +129,18 @@ impl Ending {
 }
 
 impl Database {
-    /// After a restart: goes on with what a transaction that was committed had to free. What the log has no room for follows
-    /// when the database is open.
+    /// After a restart: goes on with what a transaction that was committed had to free, which the log states from `stated` on.
+    /// What the log has no room for follows when the database is open. However often a restart is cut off, the rest is stated
+    /// anew only when that is worth its room.
     ///
     /// # Errors
     /// A damaged page, or the driver's. Opening again goes on where this stopped.
-    pub(crate) async fn free_after_restart(&self, id: TransactionId, chains: Chains) -> Result<()> {
+    pub(crate) async fn free_after_restart(&self, (id, stated): (TransactionId, Lsn), chains: Chains) -> Result<()> {
         let inner = &*self.0;
         inner.active.set(inner.active.get() + 1);
         let mut state = inner.registry.borrow_mut().begin(None);
         state.id = id;
-        let first = inner.contents.borrow().redo_start();
-        inner.registry.borrow_mut().set_first_lsn(state.owner, first);
+        inner.registry.borrow_mut().set_first_lsn(state.owner, stated);
         // It may have to state its rest again, beside new work.
         state.logged = inner.log.bytes_for(COMMIT_SIZE + chains.packed().len() as u64);
         inner.unfinished.set(inner.unfinished.get() + state.logged);
