@@ -97,6 +97,13 @@ impl Contents {
     pub fn redo_start(&self) -> Lsn {
         Lsn(self.redo_start)
     }
+
+    /// The log ends here. Where the sets' backup began behind that, which is gone, it has nothing of what the log will have there.
+    pub fn limit_backup(&mut self, end: Lsn) {
+        if let Some(backup) = &mut self.backup {
+            backup.begin = backup.begin.min(end.0);
+        }
+    }
 }
 
 /// What the home file says of the backup.

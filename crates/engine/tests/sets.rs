@@ -10,7 +10,7 @@ use entresol_engine::{Database, Error, PartitionSpec, Settings, checkpoint, log}
 use executor::{Executor, Step};
 use machine::run;
 use std::collections::BTreeMap;
-use virtual_driver::Media;
+use virtual_driver::{Media, PowerCut};
 
 fn settings() -> Settings {
     swept(checkpoint::SweepSettings::default())
@@ -363,5 +363,35 @@ fn many_that_fill_a_set_at_once_share_memory_that_was_touched_ahead() {
         // Fifteen records fill a segment, but for its reserve.
         assert!((107..=123).contains(&segments), "{segments} segments");
         assert!((10..50).contains(&regions), "{regions} regions");
+    });
+}
+
+/// The first set is created behind records that are not durable, and the power takes these.
+#[test]
+fn a_set_outlives_the_end_of_the_log_behind_which_it_was_created() {
+    let media = Media::new();
+    let cut = |seed| media.power_cut(&mut Random::stream(seed, "cut"), &PowerCut { lost: 1.0, torn: 0.0 });
+    run(&media, async |executor| {
+        let database = Database::create(executor, settings()).await.expect("creates");
+        let notes = database.create_partition(PartitionSpec::b_tree("notes")).await.expect("creates a b-tree");
+        let mut tx = database.begin().await.expect("begins");
+        tx.put(notes, b"note", &[7; 2_000]).await.expect("puts");
+        database.create_partition(set("stock", false)).await.expect("creates a set");
+        let log = database.log();
+        assert!(log.durable() < log.end(), "nothing asks for what has not ended");
+        std::mem::forget(tx);
+    });
+    cut(1);
+    run(&media, async |executor| {
+        let database = open(executor).await;
+        let stock = database.partition("stock").expect("it was created");
+        database.transaction(async |tx| tx.put(stock, b"screws", b"100").await).await.expect("commits");
+    });
+    cut(2);
+    run(&media, async |executor| {
+        let database = open(executor).await;
+        let stock = database.partition("stock").expect("it was created");
+        let found = database.transaction(async |tx| tx.get(stock, b"screws").await).await;
+        assert_eq!(found, Ok(Some(b"100".to_vec())), "its commit was acknowledged");
     });
 }

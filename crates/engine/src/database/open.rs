@@ -272,6 +272,7 @@ impl Database {
         let unfinished = recovery::redo(&repeating, sets_begin, &mut scan).await?;
         let memory = (RefCell::new(repeating.0.sets.take()), backup);
         home.limit_since(scan.end());
+        contents.limit_backup(scan.end());
         let log = scan.finish();
         // Nothing was acknowledged yet that only some of the log's files have.
         home.note_second_log(executor, &mut contents, files.second).await?;
