@@ -8,9 +8,13 @@ use crate::ledger::{Balances, Found, Transfer};
 use crate::life::filler;
 use crate::records::{Contents, owner_of};
 use crate::stage::Stage;
-use engine::check::Finding;
+use base::time::SECOND_NS;
+use engine::check::{Finding, Report};
 use engine::{Database, Direction, Error, Result, Transaction};
 use std::ops::Bound;
+
+/// How long freeing the pages of deleted long values may take, in nanoseconds of the machine's time.
+const FREEING_NS_MAX: u64 = 60 * SECOND_NS;
 
 /// Reads everything and compares it with what the clients know; false if the life is over. To be called while nobody works.
 pub async fn contents(stage: &Stage, database: &Database) -> bool {
@@ -118,16 +122,15 @@ async fn records(stage: &Stage, database: &Database, tx: &mut Transaction) -> Re
 
 /// Checks every page and every structure. To be called while nobody works.
 pub async fn structure(stage: &Stage, database: &Database) {
-    match database.check(|_| ()).await {
+    match quiet_report(stage, database).await {
         Err(error) => {
             stage.judge(&error, "checking");
         }
         Ok(report) if !report.is_clean() => {
             let hurts = stage.scene.hurts.borrow();
-            let has_errors = stage.scene.errors.get() > 0;
-            // The next opening frees what a commit could not: then nothing may be lost.
-            let is_passing = |found: &Finding| has_errors && found.what.contains("neither in use nor free");
-            let is_injected = |found: &Finding| hurt::is_injected(&found.what) || is_passing(found);
+            // The next opening frees what this life cannot any more: then nothing may be lost.
+            let is_crippled = stage.is_crippled(database);
+            let is_injected = |found: &Finding| hurt::is_injected(&found.what) || is_crippled && is_unfreed(found);
             let unexplained =
                 report.findings.iter().filter(|found| !is_injected(found) && !hurt::explain_finding(&hurts, found));
             unexplained.take(5).for_each(|finding| stage.wrong(format!("check: {finding}")));
@@ -139,6 +142,25 @@ pub async fn structure(stage: &Stage, database: &Database) {
         Ok(_) => {}
     }
     tables(stage, database);
+}
+
+/// What a check finds once the pages of deleted long values are free. That goes on beside everything else, and rests for longer
+/// each time it fails.
+async fn quiet_report(stage: &Stage, database: &Database) -> Result<Report> {
+    let (began, jumped_ns) = (stage.executor.now(), stage.scene.jumped_ns.get());
+    let until = || began.plus_ns(FREEING_NS_MAX + stage.scene.jumped_ns.get() - jumped_ns);
+    loop {
+        let report = database.check(|_| ()).await?;
+        let is_done = !report.findings.iter().any(is_unfreed) || stage.is_crippled(database);
+        if is_done || stage.executor.now() >= until() {
+            return Ok(report);
+        }
+        stage.executor.sleep_ns(SECOND_NS).await;
+    }
+}
+
+fn is_unfreed(found: &Finding) -> bool {
+    found.what.contains("neither in use nor free")
 }
 
 /// Checks the engine's tables in memory.
