@@ -16,7 +16,7 @@ use crate::statistics::add;
 use crate::{Database, Error, Need, Result};
 use structures::canary::{self, Canary};
 
-/// More than a commit record takes beside its lists.
+/// More than a commit record takes beside its lists and a long value that was built in vain.
 pub(super) const COMMIT_SIZE: u64 = 64;
 
 impl Transaction {
@@ -103,7 +103,7 @@ impl Transaction {
             // A sweep that goes on decides which of them it is.
             (_, Some(_)) => (redo + sets.changes(self.state.owner).div_ceil(8)).max(call.stored_len()),
         };
-        COMMIT_SIZE + of_sets as u64 + 8 * (self.state.chains.len() + usize::from(self.state.loose.is_some())) as u64
+        COMMIT_SIZE + of_sets as u64 + 8 * self.state.chains.len() as u64
     }
 
     /// Whether a commit record of so many bytes leaves the log the room that the rollbacks of others may take.
