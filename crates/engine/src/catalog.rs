@@ -175,6 +175,12 @@ impl Partition {
         self.schema.as_ref().ok_or_else(|| self.wrong_organization("its records have no fields; give it a record type"))
     }
 
+    /// The error of a call that does not suit the partition.
+    pub(crate) fn wrong_organization(&self, detail: &str) -> Error {
+        let (partition, organization) = (self.name.clone(), self.organization.name());
+        Error::WrongOrganization { partition, organization, detail: detail.to_owned() }
+    }
+
     /// The error of what does not suit the type of its records.
     pub(crate) fn field_error(&self, error: FieldError) -> Error {
         Error::Field { partition: self.name.clone(), error }

@@ -8,9 +8,10 @@ mod tree;
 
 use crate::buffer::Presence;
 use crate::catalog::{Organization, Partition};
-use crate::{Database, Result};
+use crate::engine::{Engine, Visit};
 use base::PageId;
 use std::fmt;
+use std::rc::Rc;
 use structures::organization::allocator;
 use structures::page::{PageKind, Pages, header};
 
@@ -61,43 +62,23 @@ pub struct Progress {
     pub total: u64,
 }
 
-impl Database {
-    /// Checks every page and every structure of every partition, after a checkpoint, so that the files are current. To be
-    /// called while no transaction is active: pages that one has allocated and not yet put into a tree look lost.
-    ///
-    /// # Errors
-    /// Those of the checkpoint, without which nothing is checked. What cannot be read is a finding.
-    ///
-    /// ```
-    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
-    /// # use ground::*;
-    /// # with_database(async |database| {
-    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
-    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
-    /// let report = database.check(|_| {}).await?;
-    /// assert!(report.is_clean(), "{:?}", report.findings);
-    /// assert!(report.pages > 0);
-    /// # Ok(())
-    /// # });
-    /// ```
-    pub async fn check(&self, mut progress: impl FnMut(Progress)) -> Result<Report> {
-        self.checkpoint().await?;
-        let _visit = self.visit();
-        let partitions = self.partitions();
-        let paged = partitions.iter().filter(|partition| partition.set_settings().is_none());
-        let total = paged.map(|partition| u64::from(medium::page_count(self, partition.id()))).sum();
-        let mut report = Report::default();
-        for partition in &partitions {
-            let mut examiner = Examiner { database: self, partition, report: &mut report };
-            examiner.check(&mut |done| progress(Progress { done, total })).await;
-        }
-        Ok(report)
+/// Looks for damage in every partition of an engine that has just been checkpointed.
+pub(crate) async fn check(engine: &Rc<Engine>, mut progress: impl FnMut(Progress)) -> Report {
+    let _visit = Visit::new(engine);
+    let partitions: Vec<Rc<Partition>> = engine.catalog.partitions.borrow().iter().cloned().collect();
+    let paged = partitions.iter().filter(|partition| partition.set_settings().is_none());
+    let total = paged.map(|partition| u64::from(medium::page_count(engine, partition.id()))).sum();
+    let mut report = Report::default();
+    for partition in &partitions {
+        let mut examiner = Examiner { engine, partition, report: &mut report };
+        examiner.check(&mut |done| progress(Progress { done, total })).await;
     }
+    report
 }
 
 /// Checks one partition.
 struct Examiner<'a> {
-    database: &'a Database,
+    engine: &'a Rc<Engine>,
     partition: &'a Partition,
     report: &'a mut Report,
 }
@@ -124,8 +105,8 @@ impl Examiner<'_> {
 
     /// A set's segments and search structures, as they are in memory.
     fn check_set(&mut self) {
-        let database = self.database.clone();
-        let sets = database.0.sets.borrow();
+        let engine = self.engine.clone();
+        let sets = engine.sets.sets.borrow();
         if let Err(what) = sets.check() {
             self.report(0, what);
         }
@@ -145,7 +126,7 @@ impl Examiner<'_> {
             return None;
         }
         let state = allocator::read(&page);
-        let file = self.database.buffer().file(self.partition.id());
+        let file = self.engine.core.buffer.file(self.partition.id());
         if state.page_count == 0 || state.page_count > file.capacity() {
             let (count, capacity) = (state.page_count, file.capacity());
             self.report(0, format!("it counts {count} pages in a file with room for {capacity}"));
@@ -157,8 +138,8 @@ impl Examiner<'_> {
     /// A copy of a page as transactions see it; a finding if it cannot be read.
     async fn page(&mut self, number: u32) -> Option<Vec<u8>> {
         let id = self.id(number);
-        let buffer = self.database.buffer();
-        match self.database.complete(|| Ok(buffer.pool().borrow().page(id)?.to_vec())).await {
+        let buffer = &self.engine.core.buffer;
+        match self.engine.core.complete(|| Ok(buffer.pool().borrow().page(id)?.to_vec())).await {
             Ok(page) => Some(page),
             Err(error) => {
                 self.report(number, format!("it cannot be read: {error}"));
@@ -173,7 +154,7 @@ impl Examiner<'_> {
 
     /// Whether the buffer holds a newer version of the page than the file.
     fn is_dirty(&self, number: u32) -> bool {
-        let pool = self.database.buffer().pool().borrow();
+        let pool = self.engine.core.buffer.pool().borrow();
         match pool.presence(self.id(number)) {
             Presence::Resident(frame) => pool.is_dirty(frame) || pool.is_writing(frame),
             _ => false,

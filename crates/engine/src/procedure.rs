@@ -7,19 +7,19 @@
 //! A restart runs procedures in a separate database that has the sets and a log that is never written, so the code of
 //! transactions is the same and appends nothing.
 
-use crate::transaction::call::Stored;
-use crate::{Database, Error, Isolation, Result, Transaction};
+use crate::engine::{Engine, StoredCall};
+use crate::transaction::begin_replay;
+use crate::{Error, Isolation, Result, Transaction};
 use base::{Lsn, PartitionId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use structures::set::Logging;
 use structures::{Foresight, key_hash};
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + 'a>>;
-type Hint = dyn Fn(&Database, &[u8], Foresight);
+type Hint = dyn Fn(&Prefetcher<'_>, &[u8]);
 
 pub(crate) trait Procedure {
     /// Runs the body in a transaction that was begun.
@@ -32,8 +32,34 @@ impl<Body: AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>>> Procedure for Bo
     }
 }
 
+/// Brings memory near that a call is about to use: a hint, without effect on what it does.
+pub struct Prefetcher<'a> {
+    engine: &'a Engine,
+    foresight: Foresight,
+}
+
+impl<'a> Prefetcher<'a> {
+    pub(crate) fn new(engine: &'a Engine, foresight: Foresight) -> Prefetcher<'a> {
+        Prefetcher { engine, foresight }
+    }
+
+    /// The partition of this name.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`].
+    pub fn partition(&self, name: &str) -> Result<PartitionId> {
+        self.engine.catalog.partition(name)
+    }
+
+    /// The record of `key` in a memory-resident set is about to be used.
+    #[inline]
+    pub fn prefetch(&self, partition: PartitionId, key: &[u8]) {
+        self.engine.sets.sets.borrow().foresee(partition, key_hash(key), self.foresight);
+    }
+}
+
 /// Procedures by name, which a database is opened with ([`crate::Settings::procedures`]). Each runs as one transaction, again
-/// if it was a deadlock's victim ([`Database::call`]).
+/// if it was a deadlock's victim ([`Database::call`](crate::Database::call)).
 ///
 /// Where procedures are logged ([`structures::set::Logging::Procedures`]) a restart runs them again. So a procedure must be
 /// deterministic: what it changes must follow from its parameters, from what it reads through its transaction and from which
@@ -49,7 +75,7 @@ impl<Body: AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>>> Procedure for Bo
 ///
 /// let mut procedures = Procedures::new();
 /// procedures.register("remember", async |tx, parameters| {
-///     let notes = tx.database().partition("notes")?;
+///     let notes = tx.partition("notes")?;
 ///     tx.put(notes, parameters, b"noted").await?;
 ///     Ok(Vec::new())
 /// });
@@ -62,19 +88,19 @@ impl<Body: AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>>> Procedure for Bo
 /// ```
 #[derive(Clone, Default)]
 pub struct Procedures {
-    bodies: BTreeMap<String, Registered>,
+    pub(crate) bodies: BTreeMap<String, Registered>,
 }
 
 /// A procedure that is registered: at which level its transactions run, and what is known of them beforehand.
 #[derive(Clone)]
 pub struct Registered {
     pub(crate) body: Rc<dyn Procedure>,
-    isolation: Isolation,
+    pub(crate) isolation: Isolation,
     hint: Option<Rc<Hint>>,
 }
 
 impl Registered {
-    /// Has its transactions run at a level of isolation ([`Database::transaction_at`]), however they are called; serializable
+    /// Has its transactions run at a level of isolation ([`Database::transaction_at`](crate::Database::transaction_at)), however they are called; serializable
     /// if this is not said. Below that, what one reads depends on more than the order of commits, in which a restart would run
     /// it again; so where procedures are logged, its changes of sets are logged as actions.
     ///
@@ -86,7 +112,7 @@ impl Registered {
     ///
     /// let mut procedures = Procedures::new();
     /// let count = procedures.register("count", async |tx, _| {
-    ///     let notes = tx.database().partition("notes")?;
+    ///     let notes = tx.partition("notes")?;
     ///     let mut cursor = tx.cursor(notes, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
     ///     let mut count = 0;
     ///     while tx.next(&mut cursor).await?.is_some() {
@@ -111,7 +137,7 @@ impl Registered {
         self
     }
 
-    /// Gives it a `hint` that calls [`Database::foresee`] for the records that a call with these parameters will need. A
+    /// Gives it a `hint` that calls [`Database::prefetcher`](crate::Database::prefetcher) for the records that a call with these parameters will need. A
     /// transaction server whose queue holds such a call asks for their memory while it runs the calls before it: waiting for
     /// memory is most of what a short transaction on large sets does.
     ///
@@ -122,12 +148,12 @@ impl Registered {
     ///
     /// let mut procedures = Procedures::new();
     /// let deposit = procedures.register("deposit", async |tx, number| {
-    ///     let accounts = tx.database().partition("accounts")?;
+    ///     let accounts = tx.partition("accounts")?;
     ///     tx.modify(accounts, number, |balance| vec![{ balance[0] += 1; balance[0] }]).await
     /// });
-    /// deposit.foreseen(|database, number, foresight| {
-    ///     if let Ok(accounts) = database.partition("accounts") {
-    ///         database.foresee(accounts, number, foresight);
+    /// deposit.prefetch(|memory, number| {
+    ///     if let Ok(accounts) = memory.partition("accounts") {
+    ///         memory.prefetch(accounts, number);
     ///     }
     /// });
     /// # with_database_of(Settings { procedures, ..Settings::default() }, async |database| {
@@ -137,16 +163,16 @@ impl Registered {
     /// # Ok(())
     /// # });
     /// ```
-    pub fn foreseen(&mut self, hint: impl Fn(&Database, &[u8], Foresight) + 'static) -> &mut Registered {
+    pub fn prefetch(&mut self, hint: impl Fn(&Prefetcher<'_>, &[u8]) + 'static) -> &mut Registered {
         self.hint = Some(Rc::new(hint));
         self
     }
 
     /// Asks for the memory that a call will need, as far as that is known.
     #[inline]
-    pub(crate) fn foresee(&self, database: &Database, parameters: &[u8], foresight: Foresight) {
+    pub(crate) fn prefetch_for<'a>(&self, parameters: &[u8], prefetcher: impl FnOnce() -> Prefetcher<'a>) {
         if let Some(hint) = &self.hint {
-            hint(database, parameters, foresight);
+            hint(&prefetcher(), parameters);
         }
     }
 
@@ -174,7 +200,7 @@ impl Procedures {
     }
 
     /// Adds a procedure, in place of one of this name. What is to be said of it is said to what this returns: its level
-    /// ([`Registered::at`]), which records it will need ([`Registered::foreseen`]).
+    /// ([`Registered::at`]), which records it will need ([`Registered::prefetch`]).
     pub fn register(
         &mut self,
         name: &str,
@@ -201,59 +227,27 @@ impl Procedures {
     }
 }
 
-impl Database {
-    /// Asks the processor for the memory that a reference to this record will need, and does not wait for it. Nothing else
-    /// happens, and nothing at all where it is not in a memory-resident set, or not there.
-    pub fn foresee(&self, partition: PartitionId, key: &[u8], foresight: Foresight) {
-        self.0.sets.borrow().foresee(partition, key_hash(key), foresight);
-    }
-
-    /// Runs a procedure that the database was opened with.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] if there is none of this name, or the procedure's.
-    pub async fn call(&self, name: &str, parameters: &[u8]) -> Result<Vec<u8>> {
-        let procedures = &self.settings().procedures;
-        let Some(found) = procedures.bodies.get(name) else {
-            return Err(procedures.unknown(name));
-        };
-        let run = async |tx: &mut Transaction| {
-            found.enter(tx, name, parameters).await?;
-            found.body.run(tx, parameters).await
-        };
-        self.transaction(run).await
-    }
-
-    /// Whether the log would have a call of this procedure instead of what the call changes: a restart runs it again then.
-    pub fn logs_calls_of(&self, name: &str) -> bool {
-        let settings = self.settings();
-        let found = settings.procedures.bodies.get(name);
-        settings.logging == Logging::Procedures && found.is_some_and(|found| found.isolation == Isolation::Serializable)
-    }
-
-    /// Runs a procedure again that the log has at `lsn`.
-    ///
-    /// # Errors
-    /// [`Error::NotRepeated`], [`Error::DamagedLog`].
-    pub(crate) async fn repeat(&self, lsn: Lsn, call: &[u8]) -> Result<()> {
-        let Some(call) = Stored::decode(call) else {
-            let detail = "a procedure's call makes no sense".to_owned();
-            return Err(Error::DamagedLog { lsn, file: "log".into(), detail });
-        };
-        self.0.partitions.borrow_mut().go_on_to(lsn);
-        let name = String::from_utf8_lossy(call.name).into_owned();
-        let procedures = &self.settings().procedures;
-        let result = match procedures.bodies.get(&name) {
-            None => Err(format!("there is no such procedure, registered are: {}", procedures.known())),
-            // It was serializable when it was logged, so it comes out the same whatever its level is now.
-            Some(found) => {
-                let mut transaction = self.begin_repeated(&call);
-                match found.body.run(&mut transaction, call.parameters).await {
-                    Err(error) => Err(error.to_string()),
-                    Ok(_) => transaction.end_repeated(),
-                }
+/// Runs a procedure again that the log has at `lsn`.
+///
+/// # Errors
+/// [`Error::NotRepeated`], [`Error::DamagedLog`].
+pub(crate) async fn replay(engine: &Rc<Engine>, procedures: &Procedures, lsn: Lsn, call: &[u8]) -> Result<()> {
+    let Some(call) = StoredCall::decode(call) else {
+        let detail = "a procedure's call makes no sense".to_owned();
+        return Err(Error::DamagedLog { lsn, file: "log".into(), detail });
+    };
+    engine.catalog.partitions.borrow_mut().go_on_to(lsn);
+    let name = String::from_utf8_lossy(call.name).into_owned();
+    let result = match procedures.bodies.get(&name) {
+        None => Err(format!("there is no such procedure, registered are: {}", procedures.known())),
+        // It was serializable when it was logged, so it comes out the same whatever its level is now.
+        Some(found) => {
+            let mut transaction = begin_replay(engine, &call);
+            match found.body.run(&mut transaction, call.parameters).await {
+                Err(error) => Err(error.to_string()),
+                Ok(_) => transaction.end_repeated(),
             }
-        };
-        result.map_err(|detail| Error::NotRepeated { procedure: name, lsn, detail })
-    }
+        }
+    };
+    result.map_err(|detail| Error::NotRepeated { procedure: name, lsn, detail })
 }

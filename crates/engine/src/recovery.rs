@@ -13,11 +13,13 @@ mod tiers;
 pub(crate) use tiers::reconcile;
 
 use crate::buffer::{Buffer, LOADED, Pins, Presence};
-use crate::database::Database;
+use crate::checkpoint::checkpoint_restart;
+use crate::engine::{Engine, State};
 use crate::log::Scan;
 use crate::log::record::{Body, Record};
+use crate::procedure::Procedures;
 use crate::statistics::RecoveryReport;
-use crate::transaction::{Chains, State};
+use crate::transaction::{Chains, free_after_restart, undo};
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId, TransactionId};
 use batch::{Batch, Decoded};
@@ -50,16 +52,16 @@ pub struct Remainder {
 }
 
 /// Redoes the log from the scan's beginning to its end: changes of pages that these lack, changes of sets that were committed
-/// after `sets_begin`. `database` has no log yet.
+/// after `sets_begin`. The engine has no log yet.
 ///
 /// # Errors
 /// [`DamagedLog`](crate::Error::DamagedLog), [`DamagedPage`](crate::Error::DamagedPage),
 /// [`NotRepeated`](crate::Error::NotRepeated), or the driver's.
-pub async fn redo(database: &Database, sets_begin: Lsn, scan: &mut Scan) -> Result<Remainder> {
-    let (executor, buffer) = (&database.0.executor, &database.0.buffer);
+pub async fn redo(engine: &Rc<Engine>, procedures: &Procedures, sets_begin: Lsn, scan: &mut Scan) -> Result<Remainder> {
+    let (executor, buffer) = (&engine.core.executor, &engine.core.buffer);
     let (began, from) = (executor.now(), scan.end());
     let mut remainder = Remainder::default();
-    let mut lanes = Lanes::new(database);
+    let mut lanes = Lanes::new(engine, procedures);
     let mut ahead = VecDeque::new();
     let pages_max = (buffer.settings().frames / 4).clamp(1, 1024);
     loop {
@@ -70,7 +72,7 @@ pub async fn redo(database: &Database, sets_begin: Lsn, scan: &mut Scan) -> Resu
         }
         let Some(next) = ahead.pop_front() else { break };
         let decoded = next.join().await??;
-        redo_pages(database, &decoded).await?;
+        redo_pages(engine, &decoded).await?;
         remainder.note_all(&decoded)?;
         lanes.repeat(decoded).await?;
     }
@@ -82,8 +84,8 @@ pub async fn redo(database: &Database, sets_begin: Lsn, scan: &mut Scan) -> Resu
 
 /// Redoes what a batch's records say of pages, piece by piece. The log may hold changes of partitions that were dropped, or whose
 /// creation was cut off: their numbers were given, and lead to nothing.
-async fn redo_pages(database: &Database, decoded: &Decoded) -> Result<()> {
-    let buffer = &database.0.buffer;
+async fn redo_pages(engine: &Engine, decoded: &Decoded) -> Result<()> {
+    let buffer = &engine.core.buffer;
     let exists = |page: PageId| buffer.is_attached(page.partition);
     for piece in &decoded.pieces {
         buffer.prefetch(piece.pages.iter().copied().filter(|page| exists(*page))).await?;
@@ -91,7 +93,7 @@ async fn redo_pages(database: &Database, decoded: &Decoded) -> Result<()> {
             let (start, end, record) = decoded.batch.record(number)?;
             for (sequence, edit) in record.edits() {
                 if !exists(edit.page) {
-                    database.check_given(edit.page.partition, start)?;
+                    check_given(engine, edit.page.partition, start)?;
                     continue;
                 }
                 while let Err(need) = redo_edit(buffer, sequence, &edit, start, end) {
@@ -132,15 +134,13 @@ fn begins_page(sequence: u64, edit: &Edit<'_>) -> bool {
     sequence == 1 || sequence == LOADED + 1 && edit.change.is_format()
 }
 
-impl Database {
-    /// Tells a change of a partition that is no more from damage.
-    fn check_given(&self, partition: PartitionId, lsn: Lsn) -> Result<()> {
-        if self.0.partitions.borrow().was_given(partition) {
-            return Ok(());
-        }
-        let detail = format!("a record changes partition {}, which was never created", partition.0);
-        Err(Error::DamagedLog { lsn, file: "log".into(), detail })
+/// Tells a change of a partition that is no more from damage.
+pub(super) fn check_given(engine: &Engine, partition: PartitionId, lsn: Lsn) -> Result<()> {
+    if engine.catalog.partitions.borrow().was_given(partition) {
+        return Ok(());
     }
+    let detail = format!("a record changes partition {}, which was never created", partition.0);
+    Err(Error::DamagedLog { lsn, file: "log".into(), detail })
 }
 
 impl Remainder {
@@ -189,10 +189,10 @@ impl Remainder {
 ///
 /// # Errors
 /// A damaged page, or the driver's. Opening again goes on where this stopped.
-pub async fn finish(database: &Database, remainder: Remainder) -> Result<()> {
-    let began = database.0.executor.now();
+pub async fn finish(engine: &Rc<Engine>, remainder: Remainder) -> Result<RecoveryReport> {
+    let began = engine.core.executor.now();
     let unfinished = remainder.transactions.len() as u64;
-    database.0.registry.borrow_mut().skip(remainder.last);
+    engine.transactions.registry.borrow_mut().skip(remainder.last);
     let mut freeing = Vec::new();
     for (id, unfinished) in remainder.transactions {
         match unfinished.chains {
@@ -200,18 +200,18 @@ pub async fn finish(database: &Database, remainder: Remainder) -> Result<()> {
             None if canary::is_planted(Canary::SkippedUndo) => {}
             None => {
                 let mut state = State::unfinished(id, unfinished.undo);
-                database.undo(&mut state, 0).await?;
-                database.0.log.append(id, &Body::RolledBack, std::iter::empty());
+                undo(&engine.core, &mut state, 0).await?;
+                engine.core.log.append(id, &Body::RolledBack, std::iter::empty());
             }
         }
     }
     // Rollbacks come first: they were promised the room that the log has left.
     for (id, stated, mut chains) in freeing {
-        let is_gone = |page: &&mut PageId| !database.0.buffer.is_attached(page.partition);
+        let is_gone = |page: &&mut PageId| !engine.core.buffer.is_attached(page.partition);
         chains.iter_mut().filter(is_gone).for_each(|page| page.number = 0);
-        database.free_after_restart((id, stated), Chains::of(chains)).await?;
+        free_after_restart(engine, (id, stated), Chains::of(chains)).await?;
     }
-    let undo_ns = database.0.executor.now().since_ns(began);
-    database.0.recovery.set(RecoveryReport { unfinished, undo_ns, ..remainder.report });
-    database.checkpoint_restart().await
+    let undo_ns = engine.core.executor.now().since_ns(began);
+    checkpoint_restart(engine).await?;
+    Ok(RecoveryReport { unfinished, undo_ns, ..remainder.report })
 }

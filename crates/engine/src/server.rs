@@ -72,7 +72,7 @@ pub struct ProcedureId(u32);
 ///
 /// let mut procedures = Procedures::new();
 /// procedures.register("count", async |tx, name| {
-///     let counters = tx.database().partition("counters")?;
+///     let counters = tx.partition("counters")?;
 ///     let count = tx.get(counters, name).await?.map_or(0, |bytes| bytes[0]) + 1;
 ///     tx.put(counters, name, &[count]).await?;
 ///     Ok(vec![count])

@@ -41,13 +41,13 @@ mod moments;
 mod own;
 mod pace;
 mod part;
+mod past;
 mod purge;
-mod read;
 mod settings;
-mod snapshot;
 mod snapshots;
 mod space;
 mod spares;
+mod store;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -55,15 +55,13 @@ pub(crate) mod tests;
 pub(crate) use chain::Before;
 pub(crate) use entries::Rest;
 pub(crate) use ghosts::Ghost;
-pub(crate) use loads::Loading;
 pub(crate) use own::Change;
 pub(crate) use pace::{Pace, Readers};
-pub(crate) use read::{Past, Viewing};
+pub(crate) use past::Past;
 pub use settings::{FILE, Settings};
-pub use snapshot::Snapshot;
+pub(crate) use store::{Records, UndoLists, VersionStore};
 
 use crate::Error;
-use crate::transaction::{Stored, read_stored};
 use base::{Instant, Lsn, PartitionId};
 use chain::{Link, Target, Version};
 use fences::Fences;
@@ -77,6 +75,7 @@ use own::{Owners, Private};
 use snapshots::Snapshots;
 use structures::canary::{self, Canary};
 use structures::lock::{Owner, Resource};
+use structures::organization::b_tree::stored::{self, Stored};
 
 /// What a reader sees: what was committed up to a moment, and what its own transaction has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,11 +163,6 @@ impl Versions {
     fn begin(&mut self) -> bool {
         self.commits = 0;
         std::mem::take(&mut self.is_lazy)
-    }
-
-    /// Whether changes are kept only for the snapshots that are there.
-    pub(crate) fn is_lazy(&self) -> bool {
-        self.is_lazy
     }
 
     /// Asks for the memory that whoever changes or reads this record soon will wait for.
@@ -263,7 +257,7 @@ impl Versions {
 
     /// The first of an owner's versions that refers to a long value: its number, and the value's partition, length and first
     /// page. `is_tree` says which partitions are b-trees: only their values can be long ones.
-    fn long_value(
+    pub(crate) fn long_value(
         &self,
         owner: Owner,
         is_tree: impl Fn(PartitionId) -> bool,
@@ -273,15 +267,20 @@ impl Versions {
             private.record?;
             let version = Version::decode(own.stored(number)).expect("it was encoded");
             let Before::Value(value) = version.before else { return None };
-            match is_tree(version.partition).then(|| read_stored(value)) {
+            match is_tree(version.partition).then(|| stored::read(value)) {
                 Some(Stored::Elsewhere(length, first)) => Some((number, version.partition, length, first)),
                 _ => None,
             }
         })
     }
 
+    /// Notes that a long value could not be kept: readers from before the transaction's commit are given up then.
+    pub(crate) fn note_incomplete(&mut self, owner: Owner) {
+        self.own.of(owner).is_incomplete = true;
+    }
+
     /// Gives one of an owner's versions another value.
-    fn replace(&mut self, owner: Owner, number: usize, value: &[u8]) {
+    pub(crate) fn replace(&mut self, owner: Owner, number: usize, value: &[u8]) {
         let own = self.own.of(owner);
         let Some(version) = Version::decode(own.stored(number)) else { unreachable!("it was encoded") };
         let (start, mut bytes) = (own.bytes.len(), Vec::new());
@@ -309,7 +308,7 @@ impl Versions {
     }
 
     /// Takes the present state of a record back to what the view sees of it, as far as memory goes.
-    fn take_back(
+    pub(crate) fn take_back(
         &self,
         view: View,
         name: Resource,
@@ -389,12 +388,12 @@ impl Versions {
     }
 
     /// The oldest moment that a new snapshot may be of; `present` is the last commit.
-    fn oldest_moment(&self, present: Lsn) -> Lsn {
+    pub(crate) fn oldest_moment(&self, present: Lsn) -> Lsn {
         if self.keeps_all() { self.horizon } else { present }
     }
 
     /// The last commit by that time, if it is known; before the first commit the beginning.
-    fn moment_at(&self, time: Instant) -> Option<Lsn> {
+    pub(crate) fn moment_at(&self, time: Instant) -> Option<Lsn> {
         self.moments.at(time)
     }
 

@@ -38,7 +38,7 @@ fn settings(logging: Logging, strategy: Strategy, checkpoint: Policy) -> Setting
 fn procedures() -> Procedures {
     let mut procedures = Procedures::new();
     procedures.register("fill", async |tx, parameters| {
-        let stock = tx.database().partition("stock")?;
+        let stock = tx.partition("stock")?;
         let [tag, count, padding @ ..] = parameters else { return Err(Error::Setting("two bytes at least".into())) };
         for number in 0..*count {
             tx.put(stock, &[*tag, number], &[*tag; 1_000]).await?;
@@ -90,7 +90,7 @@ async fn create(executor: &Executor, settings: Settings) -> (Database, Partition
 
 /// Puts `count` records of 1,000 bytes under keys that begin with `tag`.
 async fn fill(tx: &mut Transaction, tag: u8, count: u16) -> Result<()> {
-    let stock = tx.database().partition("stock")?;
+    let stock = tx.partition("stock")?;
     for number in 0..count {
         tx.put(stock, &[&[tag][..], &number.to_be_bytes()].concat(), &[tag; 1_000]).await?;
     }
@@ -219,7 +219,7 @@ fn many_at_once(settings: &Settings, failing: Option<u64>) {
                             tx.put(stock, &[tag, round, number], &[tag; 1_000]).await?;
                         }
                         // All hold what they hold at the same time.
-                        tx.database().executor().clone().sleep_ns(5 * MILLISECOND_NS).await;
+                        tx.executor().clone().sleep_ns(5 * MILLISECOND_NS).await;
                         if tag.is_multiple_of(20) { Err(Error::RolledBack("so it is".into())) } else { Ok(()) }
                     };
                     match database.transaction(work).await {
@@ -287,7 +287,7 @@ fn nobody_waits_for_a_sweep_that_waits_for_them() {
                     tx.put(stock, b"of the first", b"first").await?;
                     for number in 0..150_u8 {
                         tx.put(notes, &[number], &[7; 200]).await?;
-                        tx.database().executor().clone().sleep_ns(MILLISECOND_NS / 10).await;
+                        tx.executor().clone().sleep_ns(MILLISECOND_NS / 10).await;
                     }
                     Ok(())
                 };
@@ -358,10 +358,10 @@ fn first_changes_of_many_leave_room_for_their_rollbacks() {
                 let database = database.clone();
                 own.spawn(async move {
                     let work = async |tx: &mut Transaction| {
-                        tx.database().executor().clone().sleep_ns(MILLISECOND_NS).await;
+                        tx.executor().clone().sleep_ns(MILLISECOND_NS).await;
                         for number in 0..3_u8 {
                             tx.put(notes, &[tag, number], &[tag; 400]).await?;
-                            tx.database().executor().clone().sleep_ns(20 * MILLISECOND_NS).await;
+                            tx.executor().clone().sleep_ns(20 * MILLISECOND_NS).await;
                         }
                         if commits { Ok(()) } else { Err(Error::RolledBack("so it is".into())) }
                     };
@@ -440,7 +440,7 @@ fn commits_with_long_values_to_free_leave_one_another_room() {
                         let found = tx.delete(notes, &[tag]).await?;
                         // All come to their commits at the same time.
                         if !is_open.get() {
-                            gate.wait(tx.database().executor()).await;
+                            gate.wait(tx.executor()).await;
                         }
                         Ok(found)
                     };

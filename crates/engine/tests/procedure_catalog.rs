@@ -14,9 +14,9 @@ use virtual_driver::Media;
 /// Puts a record into "stock" whose value says whether there is a partition "flag", after others had time to change that. What it
 /// answers says the same.
 async fn note(tx: &mut Transaction, key: &[u8]) -> Result<Vec<u8>> {
-    let stock = tx.database().partition("stock")?;
-    let answer = vec![u8::from(tx.database().partition("flag").is_ok())];
-    tx.database().executor().clone().sleep_ns(MILLISECOND_NS).await;
+    let stock = tx.partition("stock")?;
+    let answer = vec![u8::from(tx.partition("flag").is_ok())];
+    tx.executor().clone().sleep_ns(MILLISECOND_NS).await;
     tx.put(stock, key, &answer).await?;
     Ok(answer)
 }

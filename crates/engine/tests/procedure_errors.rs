@@ -14,7 +14,7 @@ use virtual_driver::Media;
 
 /// Takes note of the parameters beside a record that it cannot have.
 async fn note(tx: &mut Transaction, key: &[u8]) -> Result<Vec<u8>> {
-    let stock = tx.database().partition("stock")?;
+    let stock = tx.partition("stock")?;
     match tx.put(stock, b"held", key).await {
         Err(error) if error.is_conflict() => Err(error),
         Err(Error::RollbackStalled { .. }) => tx.put(stock, key, b"instead").await.map(|()| Vec::new()),

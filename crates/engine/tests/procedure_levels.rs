@@ -21,18 +21,18 @@ fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> Result<T>) -> T {
 
 /// Gives the account that the first byte names one more than the other has, after others had time to do the same.
 async fn outdo(tx: &mut Transaction, parameters: &[u8]) -> Result<Vec<u8>> {
-    let accounts = tx.database().partition("accounts")?;
+    let accounts = tx.partition("accounts")?;
     let other = tx.get(accounts, &[1 - parameters[0]]).await?.expect("it is there");
-    tx.database().executor().clone().sleep_ns(100_000).await;
+    tx.executor().clone().sleep_ns(100_000).await;
     tx.put(accounts, &parameters[..1], &[other[0] + 1]).await?;
     Ok(vec![other[0] + 1])
 }
 
 /// Adds one to the first account, after others had time to do the same.
 async fn count(tx: &mut Transaction, _: &[u8]) -> Result<Vec<u8>> {
-    let accounts = tx.database().partition("accounts")?;
+    let accounts = tx.partition("accounts")?;
     let count = tx.get(accounts, &[0]).await?.expect("it is there")[0] + 1;
-    tx.database().executor().clone().sleep_ns(100_000).await;
+    tx.executor().clone().sleep_ns(100_000).await;
     tx.put(accounts, &[0], &[count]).await?;
     Ok(vec![count])
 }
@@ -138,14 +138,14 @@ fn a_procedure_has_the_level_that_it_was_registered_with_and_a_restart_what_it_h
 }
 
 #[test]
-fn a_procedure_of_any_level_is_foreseen() {
+fn a_procedure_of_any_level_has_its_memory_prefetched() {
     for isolation in Isolation::ALL {
         let hints = Rc::new(Cell::new(0));
         let mut settings = settings(Logging::Values, isolation, &Rc::default());
         let counted = Rc::clone(&hints);
-        settings.procedures.register("count", count).at(isolation).foreseen(move |database, parameters, foresight| {
+        settings.procedures.register("count", count).at(isolation).prefetch(move |memory, parameters| {
             counted.set(counted.get() + 1);
-            database.foresee(database.partition("accounts").expect("it is there"), parameters, foresight);
+            memory.prefetch(memory.partition("accounts").expect("it is there"), parameters);
         });
         let [balance, _] = run(&Media::new(), async |executor| {
             let database = Database::create(executor, settings).await?;

@@ -273,7 +273,7 @@ fn long_transactions_that_end_each_other_get_through() {
                     let work = async |tx: &mut Transaction| {
                         for key in &order {
                             tx.modify(tree, keys[*key].as_bytes(), |value| value[0] += 1).await?;
-                            tx.database().executor().sleep_ns(1_000_000_000).await;
+                            tx.executor().sleep_ns(1_000_000_000).await;
                         }
                         Ok(())
                     };

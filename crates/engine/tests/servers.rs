@@ -21,12 +21,12 @@ const FAIL: u8 = 2;
 /// Does what its parameters say: eight bytes that name it, then steps of three bytes. A record of its name says that it ran.
 async fn work(tx: &mut Transaction, parameters: &[u8]) -> entresol_engine::Result<Vec<u8>> {
     let (name, steps) = parameters.split_at(8);
-    let counters = tx.database().partition("counters")?;
-    let journal = tx.database().partition("journal")?;
+    let counters = tx.partition("counters")?;
+    let journal = tx.partition("journal")?;
     for step in steps.chunks_exact(3) {
         match *step {
             [ADD, key, amount] => tx.modify(counters, &[key], |count| count[0] = count[0].wrapping_add(amount)).await?,
-            [WAIT, time, _] => tx.database().executor().clone().sleep_ns(u64::from(time) * 1_000).await,
+            [WAIT, time, _] => tx.executor().clone().sleep_ns(u64::from(time) * 1_000).await,
             _ => return Err(Error::RolledBack("as asked for".into())),
         }
     }

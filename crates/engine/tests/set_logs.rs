@@ -26,7 +26,7 @@ fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
 /// Does this and that with the sets, as `seed` and what it reads decide; with the b-tree only if `paged`.
 async fn work(tx: &mut Transaction, seed: u64, paged: bool) -> Result<Vec<u8>> {
     let random = &mut Random::stream(seed, "work");
-    let [stock, orders, notes] = ["stock", "orders", "notes"].map(|name| tx.database().partition(name));
+    let [stock, orders, notes] = ["stock", "orders", "notes"].map(|name| tx.partition(name));
     let (stock, orders, notes) = (stock?, orders?, notes?);
     let (mut seen, adventurous) = (0_u64, random.chance(0.3));
     for _ in 0..random.between(1, 5) {
@@ -58,7 +58,7 @@ async fn work(tx: &mut Transaction, seed: u64, paged: bool) -> Result<Vec<u8>> {
             }
         }
         if random.chance(0.2) {
-            tx.database().executor().clone().sleep_ns(20_000).await;
+            tx.executor().clone().sleep_ns(20_000).await;
         }
     }
     if seen.is_multiple_of(11) { Err(Error::RolledBack("so it is".into())) } else { Ok(seen.to_le_bytes().to_vec()) }
@@ -259,7 +259,7 @@ fn a_procedure_that_is_gone_or_another_one_is_named_and_nothing_is_lost() {
         body(&mut procedures);
         Settings { procedures, ..settings.clone() }
     };
-    let cases: [(Settings, &str); 5] = [
+    let cases: [(Settings, &str); 4] = [
         (with(|_| ()), "registered are: none"),
         (
             with(|all| {
@@ -270,7 +270,7 @@ fn a_procedure_that_is_gone_or_another_one_is_named_and_nothing_is_lost() {
         (
             with(|all| {
                 all.register("sets", async |tx, _| {
-                    let notes = tx.database().partition("notes")?;
+                    let notes = tx.partition("notes")?;
                     tx.put(notes, b"k", b"v").await.map(|()| Vec::new())
                 });
             }),
@@ -281,12 +281,6 @@ fn a_procedure_that_is_gone_or_another_one_is_named_and_nothing_is_lost() {
                 all.register("sets", async |_, _| Ok(Vec::new()));
             }),
             "fewer arrivals",
-        ),
-        (
-            with(|all| {
-                all.register("sets", async |tx, _| tx.database().begin().await.map(|_| Vec::new()));
-            }),
-            "its own transaction alone",
         ),
     ];
     for (settings, words) in cases {
@@ -308,11 +302,11 @@ fn a_procedure_that_began_before_a_black_white_sweep_is_not_logged_as_such() {
         (Media::new(), SweepSettings { strategy: Strategy::TransactionBlackWhite, ..SweepSettings::default() });
     let mut settings = settings(Logging::Procedures, sweep);
     settings.procedures.register("copy", async |tx, _| {
-        let stock = tx.database().partition("stock")?;
+        let stock = tx.partition("stock")?;
         let value = tx.get(stock, &0_u64.to_be_bytes()).await?.expect("it was loaded");
-        let (database, written) = (tx.database().clone(), tx.database().segments_written(stock));
-        while database.segments_written(stock) == written {
-            database.executor().sleep_ns(1_000).await;
+        let (executor, written) = (tx.executor().clone(), tx.segments_written(stock));
+        while tx.segments_written(stock) == written {
+            executor.sleep_ns(1_000).await;
         }
         tx.add(stock, &2_u64.to_be_bytes(), 0..8, i64::from(value[0])).await.map(|_| Vec::new())
     });

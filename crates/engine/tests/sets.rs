@@ -177,7 +177,7 @@ fn sweeps_of_every_strategy_and_transactions_go_on_together() {
                         let (from, to) = (random.below(600), random.below(600));
                         let work = async |tx: &mut entresol_engine::Transaction| {
                             tx.modify(stock, &from.to_be_bytes(), |value| value[0] = value[0].wrapping_sub(1)).await?;
-                            tx.database().executor().sleep_ns(30_000).await;
+                            tx.executor().sleep_ns(30_000).await;
                             tx.modify(stock, &to.to_be_bytes(), |value| value[0] = value[0].wrapping_add(1)).await
                         };
                         database.transaction(work).await.expect("commits");
@@ -306,7 +306,7 @@ fn writers_of_one_record_wait_for_each_other() {
             for _ in 0..50 {
                 let work = async |tx: &mut entresol_engine::Transaction| {
                     let count = tx.get_for_update(stock, b"n").await?.expect("it is there")[0];
-                    tx.database().executor().yield_now().await;
+                    tx.executor().yield_now().await;
                     tx.modify(stock, b"n", |value| value[0] = count + 1).await
                 };
                 database.transaction(work).await.expect("commits");

@@ -36,7 +36,7 @@ async fn create(executor: &Executor, settings: Settings) -> (Database, Partition
 /// Moves one from a record to another, with a pause between.
 async fn transfer(tx: &mut Transaction, stock: PartitionId, from: u64, to: u64) -> Result<()> {
     tx.modify(stock, &from.to_be_bytes(), |value| value[0] = value[0].wrapping_sub(1)).await?;
-    tx.database().executor().sleep_ns(20_000).await;
+    tx.executor().sleep_ns(20_000).await;
     tx.modify(stock, &to.to_be_bytes(), |value| value[0] = value[0].wrapping_add(1)).await
 }
 

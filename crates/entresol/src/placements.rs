@@ -145,7 +145,7 @@ fn walk(configuration: &Configuration, transactions: u64, mut driver: impl FnMut
     on(driver(), async |executor| {
         let database = Database::create(executor, settings.clone()).await?;
         debit_credit::load(&database, &scale(), |name| Ok(spec(configuration, name)), |_| ()).await?;
-        let tables = Tables::of(&database, &scale())?;
+        let tables = Tables::of(database.catalog(), &scale())?;
         let mut random = Random::stream(1, "walk");
         for _ in 0..transactions {
             let drawn = Parameters::draw(&scale(), &mut random);
@@ -159,7 +159,7 @@ fn walk(configuration: &Configuration, transactions: u64, mut driver: impl FnMut
     for _ in 0..2 {
         on(driver(), async |executor| {
             let database = Database::open(executor, settings.clone(), "walk").await?;
-            let tables = Tables::of(&database, &scale())?;
+            let tables = Tables::of(database.catalog(), &scale())?;
             let totals = debit_credit::totals(&database, &tables).await?;
             assert!(totals.agree() && totals.transactions == transactions, "{totals:?}");
             let report = database.check(|_| ()).await?;

@@ -42,7 +42,7 @@ enum Request {
 /// let server = Server::start(Opening::in_directory(directory)?, || {
 ///     let mut procedures = Procedures::new();
 ///     procedures.register("count", async |tx, name| {
-///         let counters = tx.database().partition("counters")?;
+///         let counters = tx.partition("counters")?;
 ///         let count = tx.get(counters, name).await?.map_or(0, |bytes| bytes[0]) + 1;
 ///         tx.put(counters, name, &[count]).await?;
 ///         Ok(vec![count])
@@ -105,7 +105,7 @@ pub struct Handle {
 /// let server = Server::start(Opening::in_directory(directory)?, || {
 ///     let mut procedures = Procedures::new();
 ///     procedures.register("note", async |tx, text| {
-///         let notes = tx.database().partition("notes")?;
+///         let notes = tx.partition("notes")?;
 ///         tx.append(notes, text).await.map(|_| Vec::new())
 ///     });
 ///     procedures

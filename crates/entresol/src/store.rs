@@ -72,7 +72,7 @@ impl Opening {
     /// let opening = Opening::in_directory(directory)?.procedures(|| {
     ///     let mut procedures = Procedures::new();
     ///     procedures.register("remember", async |tx, parameters| {
-    ///         let notes = tx.database().partition("notes")?;
+    ///         let notes = tx.partition("notes")?;
     ///         tx.put(notes, parameters, b"noted").await?;
     ///         Ok(Vec::new())
     ///     });

@@ -25,13 +25,13 @@ const ACCOUNTS: u64 = 6;
 const OPENING_BALANCE: i64 = 1_000;
 
 async fn balance(tx: &mut Transaction, account: u64) -> entresol::Result<i64> {
-    let accounts = tx.database().partition("accounts")?;
+    let accounts = tx.partition("accounts")?;
     let bytes = tx.get(accounts, &account.to_be_bytes()).await?.expect("it was made");
     Ok(i64::from_le_bytes(bytes.try_into().expect("eight bytes")))
 }
 
 async fn set(tx: &mut Transaction, account: u64, balance: i64) -> entresol::Result<()> {
-    let accounts = tx.database().partition("accounts")?;
+    let accounts = tx.partition("accounts")?;
     tx.put(accounts, &account.to_be_bytes(), &balance.to_le_bytes()).await
 }
 
@@ -42,7 +42,7 @@ async fn transfer(tx: &mut Transaction, from: u64, to: u64, amount: i64) -> entr
     if rich < amount {
         return Err(Error::RolledBack(format!("account {from} has {rich}")));
     }
-    tx.database().executor().clone().yield_now().await;
+    tx.executor().clone().yield_now().await;
     set(tx, from, rich - amount).await?;
     set(tx, to, poor + amount).await
 }

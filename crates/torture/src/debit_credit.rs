@@ -7,7 +7,7 @@ use crate::procedure::TRANSFER;
 use crate::stage::{After, Stage};
 use base::{PartitionId, Random};
 use engine::server::{MessageServer, TransactionServer};
-use engine::{Database, Result, Transaction};
+use engine::{Catalog, Database, Result, Transaction};
 use std::rc::Rc;
 
 /// The partitions of Debit-Credit: accounts, tellers, branches; history.
@@ -21,8 +21,8 @@ pub struct Partitions {
 
 impl Partitions {
     /// Looks the partitions up.
-    pub fn of(database: &Database) -> Result<Partitions> {
-        let find = |name| database.partition(name);
+    pub fn of(catalog: &Catalog) -> Result<Partitions> {
+        let find = |name| catalog.partition(name);
         Ok(Partitions { rows: [find("account")?, find("teller")?, find("branch")?], history: find("history")? })
     }
 }
@@ -46,7 +46,7 @@ fn add(row: &mut [u8], delta: i64) {
 pub async fn client(stage: Rc<Stage>, database: Database, server: Option<TransactionServer>, client: usize) {
     let mut random = stage.random(&format!("debit-credit {client}"));
     let messages = server.as_ref().map(TransactionServer::message_server);
-    let partitions = match Partitions::of(&database) {
+    let partitions = match Partitions::of(database.catalog()) {
         Ok(partitions) => partitions,
         Err(error) => return stage.wrong(error.to_string()),
     };
@@ -138,7 +138,7 @@ async fn run(stage: &Stage, database: &Database, partitions: Partitions, random:
         };
         began = Some(tx.began());
         match work(stage, &mut tx, partitions, id, transfer, random).await {
-            Some(Ok(())) => return end(stage, tx, id, random).await,
+            Some(Ok(())) => return end(stage, database, tx, id, random).await,
             Some(Err(error)) => {
                 if stage.judge(&error, "debit-credit") == After::Reopen || !roll_back(stage, tx, random).await {
                     return After::Reopen;
@@ -192,11 +192,11 @@ pub async fn changes(
     Ok(())
 }
 
-async fn end(stage: &Stage, tx: Transaction, id: u64, random: &mut Random) -> After {
+async fn end(stage: &Stage, database: &Database, tx: Transaction, id: u64, random: &mut Random) -> After {
     if random.chance(0.06) {
         return if roll_back(stage, tx, random).await { After::Retry } else { After::Reopen };
     }
-    let failed = tx.database().log().failure().is_some();
+    let failed = database.log().failure().is_some();
     let abandoned = if random.chance(0.04) { random.between(1, 4) } else { u64::MAX };
     stage.truth.borrow_mut().ledger.note(id, Fate::InDoubt);
     match at_most(abandoned, tx.commit()).await {

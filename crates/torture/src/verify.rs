@@ -53,7 +53,7 @@ pub async fn contents(stage: &Stage, database: &Database) -> bool {
 
 async fn transfers(stage: &Stage, database: &Database, tx: &mut Transaction) -> Result<Found> {
     let mut found = Found::default();
-    let partitions = Partitions::of(database)?;
+    let partitions = Partitions::of(database.catalog())?;
     tx.scan_appended(partitions.history, |_, record| {
         found.history.push(record.to_vec());
         true

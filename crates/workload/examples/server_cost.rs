@@ -61,7 +61,7 @@ async fn compare(executor: &Executor, scale: &Scale) -> engine::Result<()> {
         Ok(PartitionSpec::new(name, Organization::set(arrivals), locking))
     };
     debit_credit::load(&database, scale, spec, |_| {}).await?;
-    let tables = Tables::of(&database, scale)?;
+    let tables = Tables::of(database.catalog(), scale)?;
     let plan =
         |load| Plan { load, warm_up: Length::Transactions(200_000), measure: Length::Transactions(1_000_000), seed: 1 };
     for _ in 0..3 {

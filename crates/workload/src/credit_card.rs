@@ -68,15 +68,6 @@ pub fn exists(database: &Database) -> bool {
     SETS.iter().all(|name| database.partition(name).is_ok())
 }
 
-/// How large the database is.
-///
-/// # Errors
-/// [`engine::Error::NoPartition`].
-pub fn scale(database: &Database) -> Result<Scale> {
-    let accounts = database.set_records(database.partition(ACCOUNT)?);
-    Ok(Scale { accounts: accounts.unwrap_or(0) })
-}
-
 /// The credit-card workload as one that [`crate::run::run`] runs.
 pub struct CreditCard(pub Tables);
 

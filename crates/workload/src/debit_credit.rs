@@ -118,8 +118,8 @@ impl crate::run::Workload for DebitCredit {
         Parameters::draw(self.0.scale(), random)
     }
 
-    fn foresee(&self, database: &engine::Database, input: &Parameters) {
-        self.0.foresee(database, input, engine::Foresight::Far);
+    fn prefetch(&self, memory: &engine::Prefetcher<'_>, input: &Parameters) {
+        self.0.prefetch(memory, input);
     }
 
     async fn run(&self, tx: &mut engine::Transaction, input: &Parameters) -> engine::Result<()> {

@@ -13,7 +13,7 @@ use base::Random;
 use base::statistics::{BatchMeans, Histogram};
 use base::time::SECOND_NS;
 use engine::server::TransactionServer;
-use engine::{Database, Error, Result, Transaction};
+use engine::{Database, Error, Prefetcher, Result, Transaction};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -121,8 +121,8 @@ pub trait Workload: 'static {
     /// Draws the next transaction.
     fn draw(&self, random: &mut Random) -> Self::Input;
 
-    /// Tells the database what a transaction that is about to begin will need first ([`Database::foresee`]), if that helps.
-    fn foresee(&self, _database: &Database, _input: &Self::Input) {}
+    /// Asks for the memory that a transaction which is about to begin will need first, if that helps.
+    fn prefetch(&self, _memory: &Prefetcher<'_>, _input: &Self::Input) {}
 
     /// Runs it.
     ///
@@ -236,11 +236,11 @@ struct Shared<W> {
 ///     measure: Length::Transactions(1_000),
 ///     seed: 1,
 /// };
-/// let workload = DebitCredit(Tables::of(&database, &scale)?);
+/// let workload = DebitCredit(Tables::of(database.catalog(), &scale)?);
 /// let measured = run::run(&database, workload, &plan, &mut Unwatched, |measured| measured).await?;
 /// assert_eq!(measured.transactions, 1_000);
 /// assert!(measured.response.mean_ns() > 0.0);
-/// assert!(totals(&database, &Tables::of(&database, &scale)?).await?.agree());
+/// assert!(totals(&database, &Tables::of(database.catalog(), &scale)?).await?.agree());
 /// # Ok::<(), engine::Error>(())
 /// # });
 /// # executor.stop();

@@ -34,7 +34,7 @@ async fn logged(executor: &Executor, logging: Logging, strategy: Strategy) -> en
         measure: Length::Transactions(TRANSACTIONS),
         seed: 1,
     };
-    let workload = DebitCredit(Tables::of(&database, &scale())?);
+    let workload = DebitCredit(Tables::of(database.catalog(), &scale())?);
     let logged = |measured: Measured| database.log().statistics().record_bytes as f64 / measured.transactions as f64;
     run::run(&database, workload, &plan, &mut Unwatched, logged).await
 }

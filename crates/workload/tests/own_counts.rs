@@ -17,7 +17,7 @@ fn lock_requests(warm_up: u64) -> f64 {
         let spec =
             |name: &str| Ok(if name == HISTORY { PartitionSpec::append(name) } else { PartitionSpec::b_tree(name) });
         debit_credit::load(&database, &scale, spec, |_| {}).await?;
-        let workload = DebitCredit(Tables::of(&database, &scale)?);
+        let workload = DebitCredit(Tables::of(database.catalog(), &scale)?);
         let (warm_up, measure) = (Length::Transactions(warm_up), Length::Transactions(200));
         let plan = Plan { load: Load::Closed { clients: 1 }, warm_up, measure, seed: 1 };
         let requests =

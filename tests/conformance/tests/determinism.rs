@@ -140,7 +140,7 @@ fn trace_in(view: &Rc<View>, hardware: &str, seed: u64, order: Order, jitter: bo
             Ok(PartitionSpec { device: device.clone(), ..base(name) })
         };
         debit_credit::load(&database, &scale, spec, |_| ()).await?;
-        let tables = Tables::of(&database, &scale)?;
+        let tables = Tables::of(database.catalog(), &scale)?;
         let clients: Vec<_> =
             (0..8).map(|client| executor.spawn(clients_work(&database, &tables, seed, client))).collect();
         for client in clients {

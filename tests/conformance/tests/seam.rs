@@ -119,7 +119,7 @@ async fn first_life(executor: &Executor, variant: Variant) -> Result<(), engine:
     let database = Database::create(executor, settings(variant)).await?;
     debit_credit::load(&database, &scale(), spec, |_| ()).await?;
     let tree = database.create_partition(PartitionSpec::b_tree("mixed")).await?;
-    let tables = Tables::of(&database, &scale())?;
+    let tables = Tables::of(database.catalog(), &scale())?;
     let mut random = Random::stream(5, "seam");
     for round in 0..150_u64 {
         let parameters = Parameters::draw(&scale(), &mut random);
@@ -163,7 +163,7 @@ async fn mixed(database: &Database, tree: base::PartitionId, random: &mut Random
 async fn second_life(executor: &Executor, variant: Variant) -> Result<(), engine::Error> {
     let roomy = Variant { frames: PLAIN.frames, ..variant };
     let database = Database::open(executor, settings(roomy), "seam").await?;
-    let tables = Tables::of(&database, &scale())?;
+    let tables = Tables::of(database.catalog(), &scale())?;
     let totals = debit_credit::totals(&database, &tables).await?;
     assert!(totals.agree() && totals.transactions == 150, "{totals:?}");
     database.close().await

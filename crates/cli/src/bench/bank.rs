@@ -109,7 +109,7 @@ pub async fn warm(database: &Database, progress: impl Fn(u64, u64)) -> entresol:
 
 /// Adds everything up, to be judged by [`agreed`].
 pub async fn totals(database: &Database, scale: &Scale) -> entresol::Result<Totals> {
-    debit_credit::totals(database, &Tables::of(database, scale)?).await
+    debit_credit::totals(database, &Tables::of(database.catalog(), scale)?).await
 }
 
 /// Checks that money was neither made nor lost.

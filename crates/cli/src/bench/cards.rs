@@ -13,7 +13,7 @@ pub fn prepare(store: &Store, accounts: Option<u64>, progress: &Progress) -> Res
         let scale = accounts.map_or(Scale::system_m(), |accounts| Scale { accounts });
         load(store, scale, progress)?;
     }
-    let tables = Tables::of(store.database())?;
+    let tables = Tables::of(store.database().catalog(), |set| store.database().set_records(set))?;
     let found = tables.scale().accounts;
     match accounts {
         Some(asked) if asked != found => {

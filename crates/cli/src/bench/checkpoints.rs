@@ -293,7 +293,7 @@ impl Rounds<'_> {
         let figures = store.run(async |database| {
             // Both copies of the backup are complete then, whatever was run before.
             database.checkpoint().await?;
-            let tables = Tables::of(database, scale)?;
+            let tables = Tables::of(database.catalog(), scale)?;
             let look = |measured: workload::Measured| Figures::of(database, &measured);
             workload::run::run(database, DebitCredit(tables), &plan, &mut span, look).await
         })?;

@@ -49,8 +49,9 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
     store.run(async |database| bank::warm(database, |page, pages| progress.step("reading", page, pages)).await)?;
     let name = format!("debit-credit, scale {}", scale.branches);
     let run = Run { name, plan: terms.plan(arguments.load.load()), recording };
-    let report =
-        session::measure(&store, run, progress, async |database| Ok(DebitCredit(Tables::of(database, &scale)?)))?;
+    let report = session::measure(&store, run, progress, async |database| {
+        Ok(DebitCredit(Tables::of(database.catalog(), &scale)?))
+    })?;
     if !store.is_virtual() {
         progress.phase("verifying", 0);
         bank::agreed(&store.run(async |database| bank::totals(database, &scale).await)?)?;

@@ -133,7 +133,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport,
     let mut random = Random::stream(arguments.seed, "first");
     let first = Parameters::draw(&scale, &mut random);
     store.run(async |database| {
-        let tables = Tables::of(database, &scale)?;
+        let tables = Tables::of(database.catalog(), &scale)?;
         database.transaction(async |tx| tables.run(tx, &first).await).await
     })?;
     let open_seconds = (wall_ns() - began.0) as f64 / 1e9;
@@ -197,7 +197,7 @@ fn crash(arguments: &Arguments, opening: &Opening, progress: &Progress) -> Resul
         let (log, capacity) = (format_size(arguments.log), format_size(capacity));
         return Err(format!("{log} do not fit the database's log of {capacity}; name another --data").into());
     }
-    let tables = Tables::of(store.database(), &scale)?;
+    let tables = Tables::of(store.database().catalog(), &scale)?;
     store.run(async |database| bank::warm(database, |page, pages| progress.step("reading", page, pages)).await)?;
     // So that the restart finds as much log as is asked for, and the rest in the backup.
     store.run(async |database| database.checkpoint().await)?;

@@ -150,7 +150,7 @@ fn measure(
     let mut span = Span::new(progress, "measuring", begin_ms..total_ms.max(begin_ms));
     let figures = store.run(async |database| {
         database.checkpoint().await?;
-        let tables = Tables::of(database, scale)?;
+        let tables = Tables::of(database.catalog(), scale)?;
         let reader = Rc::new(Reader { stop: Cell::new(false), records: Cell::new(0), totals: RefCell::default() });
         let reading = is_read.then(|| {
             let work = read(database.clone(), tables.clone(), Rc::clone(&reader));

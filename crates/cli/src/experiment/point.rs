@@ -103,7 +103,7 @@ fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces)
             let store = open(configuration)?;
             let scale = bank::prepare(&store, Some(*branches), &Progress::hidden())?;
             store.run(async |database| bank::warm(database, |_, _| {}).await)?;
-            let workload = DebitCredit(Tables::of(store.database(), &scale)?);
+            let workload = DebitCredit(Tables::of(store.database().catalog(), &scale)?);
             measured(&store, workload, plan, batches)
         }
         Work::CreditCard { accounts, restart } => {
@@ -179,7 +179,7 @@ fn restarted(run: Run, opening: Opening, media: &Media) -> Result<Run, Failure> 
         "log_bytes": found.log_bytes,
         "backup_bytes": found.backup_bytes,
     });
-    let tables = credit_card::Tables::of(store.database())?;
+    let tables = credit_card::Tables::of(store.database().catalog(), |set| store.database().set_records(set))?;
     cards::agreed(&store.run(async |database| cards::totals(database, &tables).await)?)?;
     Ok(Run { reports: vec![report], saturated })
 }

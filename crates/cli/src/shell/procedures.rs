@@ -32,8 +32,8 @@ pub fn list(database: &Database) -> String {
 
 async fn answer(tx: &mut Transaction, request: &Request) -> Result<String> {
     let Request { partition, key, verb } = request;
-    let id = tx.database().partition(partition)?;
-    let found = tx.database().describe(id)?;
+    let id = tx.partition(partition)?;
+    let found = tx.catalog().describe(id)?;
     let direct = matches!(found.organization, Organization::Direct { .. });
     let number = || {
         let number = key.as_slice().try_into().map(u64::from_be_bytes);
@@ -41,7 +41,7 @@ async fn answer(tx: &mut Transaction, request: &Request) -> Result<String> {
     };
     match verb {
         Verb::Get { field: Some(field) } => {
-            let (field, mut buffer) = (tx.database().field(id, field)?, Vec::new());
+            let (field, mut buffer) = (tx.catalog().field(id, field)?, Vec::new());
             let value = tx.get_field(id, key, field, &mut buffer).await?;
             value.map(|value| shown(&value)).ok_or_else(|| Error::NoRecord(partition.clone()))
         }
@@ -52,14 +52,14 @@ async fn answer(tx: &mut Transaction, request: &Request) -> Result<String> {
         }
         Verb::Put { value } => tx.put(id, key, value).await.map(|()| "done".to_owned()),
         Verb::Set { field, value } => {
-            let field = tx.database().field(id, field)?;
+            let field = tx.catalog().field(id, field)?;
             let kind = found.typed()?.record.fields()[field].kind;
             let value =
                 parsed(kind, value).ok_or_else(|| Error::Setting(format!("'{value}' is not of type {kind}")))?;
             tx.set_field(id, key, field, value).await.map(|()| "done".to_owned())
         }
         Verb::Add { field: Some(field), amount } => {
-            let field = tx.database().field(id, field)?;
+            let field = tx.catalog().field(id, field)?;
             tx.add_to_field(id, key, field, *amount).await.map(|value| shown(&value))
         }
         Verb::Add { field: None, amount } => {

@@ -1,7 +1,8 @@
 //! The files as they are on their devices, read from front to back.
 
 use super::Examiner;
-use crate::{Database, Result};
+use crate::Result;
+use crate::engine::Engine;
 use base::PartitionId;
 use driver::{Access, Frame, Op};
 use structures::organization::append;
@@ -11,18 +12,18 @@ use structures::page::{PageKind, header, slotted};
 const READ_SIZE: usize = 1 << 20;
 
 /// How many pages of the partition's file may have been written.
-pub fn page_count(database: &Database, partition: PartitionId) -> u32 {
-    let file = database.buffer().file(partition);
+pub fn page_count(engine: &Engine, partition: PartitionId) -> u32 {
+    let file = engine.core.buffer.file(partition);
     file.capacity().min(file.written())
 }
 
 impl Examiner<'_> {
     /// Verifies every page of the file. Of the partition's `count` pages those that hold records are of `kind`.
     pub(super) async fn check_medium(&mut self, count: u32, kind: PageKind, progress: &mut dyn FnMut(u64)) {
-        let page_size = self.database.settings().buffer.page_size;
+        let page_size = self.engine.core.page_size();
         let step = (READ_SIZE / page_size).max(1);
-        let end = page_count(self.database, self.partition.id());
-        let capacity = self.database.buffer().file(self.partition.id()).capacity();
+        let end = page_count(self.engine, self.partition.id());
+        let capacity = self.engine.core.buffer.file(self.partition.id()).capacity();
         if count > capacity {
             self.report(capacity, format!("the file was cut off: it ends here, of {count} pages"));
         }
@@ -56,8 +57,8 @@ impl Examiner<'_> {
 
     /// Reads a piece of the file into `frame`, or a new one of `size` bytes.
     async fn read(&self, first: u32, length: usize, size: usize, frame: Option<Frame>) -> Result<Frame> {
-        let executor = self.database.executor();
-        let file = self.database.buffer().file(self.partition.id());
+        let executor = &self.engine.core.executor;
+        let file = self.engine.core.buffer.file(self.partition.id());
         let buffer = match frame {
             Some(frame) => frame,
             None => executor.frame(size)?,

@@ -1,8 +1,8 @@
 //! A b-tree from its root: nodes, long values, the free list; and that every page is exactly one of them.
 
 use super::Examiner;
-use crate::transaction::long_value::{self, Stored};
 use structures::organization::allocator;
+use structures::organization::b_tree::stored::{self, Stored};
 use structures::organization::b_tree::{self, Expected, check_node, overflow};
 use structures::page::{PageKind, header, slotted};
 
@@ -76,9 +76,9 @@ impl Examiner<'_> {
     async fn check_values(&mut self, roles: &mut Roles, number: u32, leaf: &[u8]) {
         for slot in 0..slotted::count(leaf) {
             let stored = slotted::value(leaf, slot);
-            if !long_value::is_sound(stored) {
+            if !stored::is_sound(stored) {
                 self.report(number, format!("the value of slot {slot} has {} bytes, too few", stored.len()));
-            } else if let Stored::Elsewhere(length, first) = long_value::read(stored) {
+            } else if let Stored::Elsewhere(length, first) = stored::read(stored) {
                 self.check_chain(roles, length, first).await;
             }
         }

@@ -7,7 +7,7 @@
 //! segments: a described NVMe device kept a third of its transactions beside back-to-back sweeps, and keeps all of them
 //! now. With an interval, a sweep spreads its writes over half of that instead (`sweep_spread_percent`).
 
-use super::sweep::Settings;
+use crate::engine::SweepSettings as Settings;
 use base::time::MILLISECOND_NS;
 use base::{Instant, Lsn};
 

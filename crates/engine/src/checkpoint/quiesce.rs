@@ -1,6 +1,6 @@
 //! Letting transactions come to their ends before a sweep, as System M does (section 3.3).
 
-use crate::database::Database;
+use crate::engine::Engine;
 use base::time::{MICROSECOND_NS, SECOND_NS};
 
 /// How often it is looked whether the last one has ended, in nanoseconds.
@@ -10,27 +10,25 @@ const LOOK_NS: u64 = 20 * MICROSECOND_NS;
 const PATIENCE_NS: u64 = SECOND_NS;
 
 /// No transaction begins until this is dropped.
-pub(super) struct Quiet<'a>(&'a Database);
+pub(super) struct Quiet<'a>(&'a Engine);
 
 impl Drop for Quiet<'_> {
     fn drop(&mut self) {
-        let inner = &self.0.0;
-        inner.admitted_max.set(inner.settings.multiprogramming_level);
-        inner.admission.wake_all(&inner.executor);
+        let engine = self.0;
+        engine.transactions.admitted_max.set(engine.transactions.rules.multiprogramming_level);
+        engine.transactions.admission.wake_all(&engine.core.executor);
     }
 }
 
-impl Database {
-    /// Lets no transaction begin, and waits until those that have changed something in sets have ended.
-    pub(super) async fn quiesce(&self) -> Quiet<'_> {
-        let executor = &self.0.executor;
-        self.0.admitted_max.set(0);
-        let quiet = Quiet(self);
-        let began = executor.now();
-        let is_patient = || executor.now().since_ns(began) < PATIENCE_NS && !self.0.checkpointer.relief.is_awaited();
-        while !self.0.sets.borrow().is_unchanging() && is_patient() {
-            executor.sleep_ns(LOOK_NS).await;
-        }
-        quiet
+/// Lets no transaction begin, and waits until those that have changed something in sets have ended.
+pub(super) async fn quiesce(engine: &Engine) -> Quiet<'_> {
+    let executor = &engine.core.executor;
+    engine.transactions.admitted_max.set(0);
+    let quiet = Quiet(engine);
+    let began = executor.now();
+    let is_patient = || executor.now().since_ns(began) < PATIENCE_NS && !engine.checkpointer.relief.is_awaited();
+    while !engine.sets.sets.borrow().is_unchanging() && is_patient() {
+        executor.sleep_ns(LOOK_NS).await;
     }
+    quiet
 }

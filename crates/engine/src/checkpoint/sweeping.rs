@@ -1,23 +1,25 @@
 //! The turn to sweep over sets, for those who have more to do in it than a sweep: bulk loads and drops.
 
-use super::{Checkpointer, News, SETS};
+use super::relief::note_load;
+use super::{News, SETS, give_up_log, note_end, pages_begin, store_home, write_backup_in_turn};
 use crate::Result;
-use crate::database::Database;
+use crate::engine::{Checkpointer, Engine};
 use base::Lsn;
+use std::rc::Rc;
 
 /// The turn to sweep. While this lives nobody else sweeps.
 pub(crate) struct Sweeping {
-    database: Database,
+    engine: Rc<Engine>,
     loads: bool,
 }
 
 impl Drop for Sweeping {
     fn drop(&mut self) {
-        let inner = &*self.database.0;
+        let engine = &self.engine;
         if self.loads {
-            inner.checkpointer.is_loading.set(false);
+            engine.checkpointer.is_loading.set(false);
         }
-        inner.checkpointer.sweeping.give_back(&inner.executor);
+        engine.checkpointer.sweeping.give_back(&engine.core.executor);
     }
 }
 
@@ -30,66 +32,64 @@ impl Drop for Hurry<'_> {
     }
 }
 
-impl Database {
-    /// Somebody waits for a sweep to end.
-    pub(super) fn hurry(&self) -> Hurry<'_> {
-        let checkpointer = &self.0.checkpointer;
-        checkpointer.urgent.set(checkpointer.urgent.get() + 1);
-        Hurry(checkpointer)
-    }
+/// Somebody waits for a sweep to end.
+pub(super) fn hurry(engine: &Engine) -> Hurry<'_> {
+    let checkpointer = &engine.checkpointer;
+    checkpointer.urgent.set(checkpointer.urgent.get() + 1);
+    Hurry(checkpointer)
+}
 
-    async fn take_sweeping(&self, loads: bool) -> Sweeping {
-        let checkpointer = &self.0.checkpointer;
-        checkpointer.sweeping.take(&self.0.executor).await.keep();
-        if loads {
-            checkpointer.is_loading.set(true);
-            self.note_load();
-        }
-        Sweeping { database: self.clone(), loads }
+async fn take_sweeping(engine: &Rc<Engine>, loads: bool) -> Sweeping {
+    let checkpointer = &engine.checkpointer;
+    checkpointer.sweeping.take(&engine.core.executor).await.keep();
+    if loads {
+        checkpointer.is_loading.set(true);
+        note_load(engine);
     }
+    Sweeping { engine: Rc::clone(engine), loads }
+}
 
-    /// Has nobody sweep while a set is loaded, for a sweep would take what is there of it by then.
-    pub(crate) async fn begin_sweeping_load(&self) -> Sweeping {
-        self.take_sweeping(true).await
+/// Has nobody sweep while a set is loaded, for a sweep would take what is there of it by then.
+pub(crate) async fn begin_sweeping_load(engine: &Rc<Engine>) -> Sweeping {
+    take_sweeping(engine, true).await
+}
+
+/// Has the backup begin no earlier than `begin` in the log, by a sweep if need be, and keeps the turn. To be run in a task of
+/// its own, so that no write of the home file is abandoned.
+pub(crate) async fn sweep_since(engine: &Rc<Engine>, begin: Lsn) -> Result<Sweeping> {
+    let hurry = hurry(engine);
+    let sweeping = take_sweeping(engine, false).await;
+    let swept = engine.catalog.contents.borrow().backup.as_ref().map(|backup| Lsn(backup.begin));
+    if swept.is_some_and(|swept| swept < begin) {
+        let result = write_backup_in_turn(engine, false).await;
+        note_end(engine, SETS, &result);
+        result?;
+        give_up_log(engine).await?;
     }
+    drop(hurry);
+    Ok(sweeping)
+}
 
-    /// Has the backup begin no earlier than `begin` in the log, by a sweep if need be, and keeps the turn. To be run in a task of
-    /// its own, so that no write of the home file is abandoned.
-    pub(crate) async fn sweep_since(&self, begin: Lsn) -> Result<Sweeping> {
-        let hurry = self.hurry();
-        let sweeping = self.take_sweeping(false).await;
-        let swept = self.0.contents.borrow().backup.as_ref().map(|backup| Lsn(backup.begin));
-        if swept.is_some_and(|swept| swept < begin) {
-            let result = self.write_backup_in_turn(false).await;
-            self.note_end(SETS, &result);
-            result?;
-            self.give_up_log().await?;
-        }
-        drop(hurry);
-        Ok(sweeping)
-    }
-
-    /// Writes what a bulk load has brought, for whom it is the turn to sweep. If that fails, the next opening finds nothing of
-    /// it.
-    pub(crate) async fn back_up_load(&self) -> Result<()> {
-        let checkpointer = &self.0.checkpointer;
-        let hurry = self.hurry();
-        let result = self.write_backup_in_turn(true).await;
-        drop(hurry);
-        self.note_end(SETS, &result);
-        if result.is_err() {
-            let restated = self.persist(async || {
-                let _turn = checkpointer.turn.take(&self.0.executor).await;
-                if !checkpointer.home_unsure.get() {
-                    return Ok(());
-                }
-                self.store_home(self.pages_begin(), News::default()).await
-            });
-            if let Err(error) = restated.await {
-                // What is acknowledged from now on would rest on a backup that may be another at the next opening.
-                self.0.log.fail(&format!("a load failed, and the home file cannot say so: {error}"));
+/// Writes what a bulk load has brought, for whom it is the turn to sweep. If that fails, the next opening finds nothing of
+/// it.
+pub(crate) async fn back_up_load(engine: &Rc<Engine>) -> Result<()> {
+    let checkpointer = &engine.checkpointer;
+    let hurry = hurry(engine);
+    let result = write_backup_in_turn(engine, true).await;
+    drop(hurry);
+    note_end(engine, SETS, &result);
+    if result.is_err() {
+        let restated = engine.core.persist(async || {
+            let _turn = checkpointer.turn.take(&engine.core.executor).await;
+            if !checkpointer.home_unsure.get() {
+                return Ok(());
             }
+            store_home(engine, pages_begin(engine), News::default()).await
+        });
+        if let Err(error) = restated.await {
+            // What is acknowledged from now on would rest on a backup that may be another at the next opening.
+            engine.core.log.fail(&format!("a load failed, and the home file cannot say so: {error}"));
         }
-        result
     }
+    result
 }

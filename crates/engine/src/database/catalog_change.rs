@@ -11,18 +11,7 @@
 //! A call beside a creation or a drop therefore has its actions logged.
 
 use super::Database;
-use crate::transaction::State;
 use base::{Lsn, TransactionId};
-use std::cell::Cell;
-
-/// Which calls are logged as such.
-#[derive(Default)]
-pub(crate) struct CallBarrier {
-    /// Those of transactions from this number on.
-    first: Cell<TransactionId>,
-    /// Whether nobody knows which partitions the next opening will find.
-    is_unsettled: Cell<bool>,
-}
 
 /// A change of the catalog, which is over when this is dropped.
 pub(super) struct CatalogChange {
@@ -30,15 +19,9 @@ pub(super) struct CatalogChange {
 }
 
 impl Database {
-    /// Whether the transaction is logged as the call that it is.
-    #[inline]
-    pub(crate) fn logs_call(&self, state: &State) -> bool {
-        state.has_call() && state.id >= self.0.call_barrier.first.get()
-    }
-
     /// Begins a change of the catalog, of which there is one at a time.
     pub(super) fn begin_catalog_change(&self) -> CatalogChange {
-        self.0.call_barrier.first.set(TransactionId(u64::MAX));
+        self.0.engine.transactions.call_barrier.first.set(TransactionId(u64::MAX));
         CatalogChange { database: self.clone() }
     }
 }
@@ -46,20 +29,20 @@ impl Database {
 impl CatalogChange {
     /// From here on the log has no call for as long as the change is under way.
     pub(super) fn since(&self) -> Lsn {
-        self.database.0.log.end()
+        self.database.0.engine.core.log.end()
     }
 
     /// The next opening may find the catalog of before or the one of after the change: until then nothing is logged as a call.
     pub(super) fn leave_unsettled(self) {
-        self.database.0.call_barrier.is_unsettled.set(true);
+        self.database.0.engine.transactions.call_barrier.is_unsettled.set(true);
     }
 }
 
 impl Drop for CatalogChange {
     fn drop(&mut self) {
-        let inner = &*self.database.0;
-        if !inner.call_barrier.is_unsettled.get() {
-            inner.call_barrier.first.set(TransactionId(inner.registry.borrow().next()));
+        let engine = &self.database.0.engine;
+        if !engine.transactions.call_barrier.is_unsettled.get() {
+            engine.transactions.call_barrier.first.set(TransactionId(engine.transactions.registry.borrow().next()));
         }
     }
 }

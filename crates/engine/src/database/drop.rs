@@ -18,7 +18,7 @@
 
 use super::Database;
 use crate::catalog::Partition;
-use crate::checkpoint::Sweeping;
+use crate::checkpoint::{Sweeping, state_catalog, sweep_since};
 use crate::home::Change;
 use crate::{Error, Result};
 use base::PartitionId;
@@ -31,24 +31,7 @@ const PATIENCE_NS: u64 = 10 * SECOND_NS;
 /// How often it looks for them at first, and later, in nanoseconds.
 const LOOK_NS: [u64; 2] = [50 * MICROSECOND_NS, 5 * MILLISECOND_NS];
 
-/// Somebody who uses partitions outside of transactions.
-pub(crate) struct Visit {
-    database: Database,
-    group: u8,
-}
-
-impl Drop for Visit {
-    fn drop(&mut self) {
-        self.database.0.registry.borrow_mut().leave_group(self.group);
-    }
-}
-
 impl Database {
-    /// No partition is dropped, of those that are there now, before this is.
-    pub(crate) fn visit(&self) -> Visit {
-        Visit { database: self.clone(), group: self.0.registry.borrow_mut().enter_group() }
-    }
-
     /// Drops a partition with all that is in it. It is gone for good when this returns; its number is never given again, its
     /// name may be: at once, unless its device does not answer. Callers that begin to use it meanwhile get
     /// [`Error::NoPartition`]; every transaction, snapshot and load that is under way is waited for, up to ten seconds. For a
@@ -73,27 +56,26 @@ impl Database {
     /// # });
     /// ```
     pub async fn drop_partition(&self, partition: PartitionId) -> Result<()> {
-        self.refuse_while_repeating()?;
         let database = self.clone();
-        self.0.executor.spawn(async move { database.drop_undisturbed(partition).await }).join().await
+        self.0.engine.core.executor.spawn(async move { database.drop_undisturbed(partition).await }).join().await
     }
 
     async fn drop_undisturbed(&self, id: PartitionId) -> Result<()> {
-        let _turn = self.0.creation.take(&self.0.executor).await;
-        let partition = self.0.partitions.borrow_mut().hide(id)?;
+        let _turn = self.0.engine.catalog.creation.take(&self.0.engine.core.executor).await;
+        let partition = self.0.engine.catalog.partitions.borrow_mut().hide(id)?;
         let change = self.begin_catalog_change();
         let prepared = self.prepare_drop(&partition).await;
         let sweeping = match prepared {
             Ok(sweeping) => sweeping,
             Err(error) => {
-                self.0.partitions.borrow_mut().show(&partition);
+                self.0.engine.catalog.partitions.borrow_mut().show(&partition);
                 return Err(error);
             }
         };
-        if let Err(error) = self.state_catalog(vec![Change::Drop(partition.id)]).await {
+        if let Err(error) = state_catalog(&self.0.engine, vec![Change::Drop(partition.id)]).await {
             // The next opening may find it dropped or not. Nobody may change it before that is settled.
-            if self.state_catalog(vec![Change::Enter(partition.id)]).await.is_ok() {
-                self.0.partitions.borrow_mut().show(&partition);
+            if state_catalog(&self.0.engine, vec![Change::Enter(partition.id)]).await.is_ok() {
+                self.0.engine.catalog.partitions.borrow_mut().show(&partition);
             } else {
                 change.leave_unsettled();
             }
@@ -101,19 +83,19 @@ impl Database {
         }
         drop(change);
         let database = self.clone();
-        let ending = self.0.executor.spawn(async move {
+        let ending = self.0.engine.core.executor.spawn(async move {
             database.detach(&partition).await;
-            database.0.partitions.borrow_mut().forget(&partition);
+            database.0.engine.catalog.partitions.borrow_mut().forget(&partition);
             // Others' sets are swept whenever its own device comes to remove its files.
             drop(sweeping);
             database.remove_files(&partition).await;
-            database.0.partitions.borrow_mut().free_name(&partition);
+            database.0.engine.catalog.partitions.borrow_mut().free_name(&partition);
         });
         // A device that answers no more keeps what it has of the partition, and nobody from creating or dropping others.
-        let until = self.0.executor.now().plus_ns(PATIENCE_NS);
+        let until = self.0.engine.core.executor.now().plus_ns(PATIENCE_NS);
         let mut wait_ns = LOOK_NS[0];
-        while !ending.is_finished() && self.0.executor.now() < until {
-            self.0.executor.sleep_ns(wait_ns).await;
+        while !ending.is_finished() && self.0.engine.core.executor.now() < until {
+            self.0.engine.core.executor.sleep_ns(wait_ns).await;
             wait_ns = (2 * wait_ns).min(LOOK_NS[1]);
         }
         Ok(())
@@ -122,31 +104,31 @@ impl Database {
     /// All that has to be true before the home file may forget a hidden partition. If it is a set, the turn to sweep comes with
     /// that.
     async fn prepare_drop(&self, partition: &Rc<Partition>) -> Result<Option<Sweeping>> {
-        let inner = &*self.0;
-        let until = inner.executor.now().plus_ns(PATIENCE_NS);
+        let engine = &self.0.engine;
+        let until = engine.core.executor.now().plus_ns(PATIENCE_NS);
         let mut wait_ns = LOOK_NS[0];
         let mut is_told = false;
         while !canary::is_planted(Canary::HastyDrop) {
             {
-                let mut registry = inner.registry.borrow_mut();
+                let mut registry = engine.transactions.registry.borrow_mut();
                 is_told = is_told || registry.change_groups();
                 if is_told && !registry.has_earlier() {
                     break;
                 }
             }
             // A stalled rollback may take as long as its device is away.
-            if let Some((_, cause)) = inner.registry.borrow().stalled().first() {
+            if let Some((_, cause)) = engine.transactions.registry.borrow().stalled().first() {
                 return Err(Error::stalled(cause.clone()));
             }
-            if inner.executor.now() >= until {
+            if engine.core.executor.now() >= until {
                 return Err(Error::PartitionInUse(partition.name.clone()));
             }
-            inner.executor.sleep_ns(wait_ns).await;
+            engine.core.executor.sleep_ns(wait_ns).await;
             wait_ns = (2 * wait_ns).min(LOOK_NS[1]);
         }
-        inner.log.flush(inner.log.end()).await?;
+        engine.core.log.flush(engine.core.log.end()).await?;
         let is_set = partition.set_settings().is_some();
-        if !is_set && !inner.may_have_calls.get() {
+        if !is_set && !engine.transactions.may_have_calls.get() {
             return Ok(None);
         }
         let sweeping = self.sweep_for_drop(partition).await?;
@@ -156,20 +138,20 @@ impl Database {
     /// Has everything swept that was committed by now. A sweep may wait for others: loads, and transactions that keep segments
     /// from being taken; so the drop gives up when no segment has been written for as long as it waits for others.
     async fn sweep_for_drop(&self, partition: &Partition) -> Result<Sweeping> {
-        let inner = &*self.0;
-        let (database, committed) = (self.clone(), inner.last_commit.get());
-        let sweep = inner.executor.spawn(async move { database.sweep_since(committed).await });
-        let written = &inner.statistics.segments_written;
-        let (mut before, mut until) = (written.get(), inner.executor.now().plus_ns(PATIENCE_NS));
+        let engine = &self.0.engine;
+        let (database, committed) = (self.clone(), engine.versions.present());
+        let sweep = engine.core.executor.spawn(async move { sweep_since(&database.0.engine, committed).await });
+        let written = &engine.core.statistics.segments_written;
+        let (mut before, mut until) = (written.get(), engine.core.executor.now().plus_ns(PATIENCE_NS));
         let mut wait_ns = LOOK_NS[0];
         while !sweep.is_finished() {
             if before != written.get() {
-                (before, until) = (written.get(), inner.executor.now().plus_ns(PATIENCE_NS));
+                (before, until) = (written.get(), engine.core.executor.now().plus_ns(PATIENCE_NS));
             }
-            if inner.executor.now() >= until {
+            if engine.core.executor.now() >= until {
                 return Err(Error::PartitionInUse(partition.name.clone()));
             }
-            inner.executor.sleep_ns(wait_ns).await;
+            engine.core.executor.sleep_ns(wait_ns).await;
             wait_ns = (2 * wait_ns).min(LOOK_NS[1]);
         }
         sweep.join().await

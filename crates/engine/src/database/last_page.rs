@@ -12,23 +12,33 @@ use structures::page::{Change, Edit, HEADER_SIZE, OwnedEdit, Pages};
 async fn nearly_full(database: &Database, spec: PartitionSpec) -> Result<PartitionId> {
     let organization = spec.organization;
     let id = database.create_partition(spec).await?;
-    let inner = &*database.0;
-    inner.buffer.file(id).reserve(&inner.executor, u32::MAX).await?;
-    inner.buffer.pool().borrow_mut().set_capacity(id, u32::MAX);
+    let engine = &database.0.engine;
+    engine.core.buffer.file(id).reserve(&engine.core.executor, u32::MAX).await?;
+    engine.core.buffer.pool().borrow_mut().set_capacity(id, u32::MAX);
     let page = PageId::new(id, 0);
     database
+        .0
+        .engine
+        .core
         .complete(|| {
-            inner.buffer.pool().borrow().page(page)?;
+            engine.core.buffer.pool().borrow().page(page)?;
             let count = (u32::MAX - 6).to_le_bytes();
-            database.change(&[Edit { page, change: Change::Patch { offset: HEADER_SIZE as u16, bytes: &count } }]);
+            database
+                .0
+                .engine
+                .core
+                .change(&[Edit { page, change: Change::Patch { offset: HEADER_SIZE as u16, bytes: &count } }]);
             Ok(())
         })
         .await?;
     if matches!(organization, Organization::Append { .. }) {
         database
+            .0
+            .engine
+            .core
             .complete(|| {
-                let edits = append::new_tail(&*inner.buffer.pool().borrow(), id)?;
-                database.change(&edits.iter().map(OwnedEdit::as_edit).collect::<Vec<_>>());
+                let edits = append::new_tail(&*engine.core.buffer.pool().borrow(), id)?;
+                database.0.engine.core.change(&edits.iter().map(OwnedEdit::as_edit).collect::<Vec<_>>());
                 Ok(())
             })
             .await?;
@@ -81,7 +91,7 @@ fn a_partition_that_has_reached_its_last_page_says_so() {
             tx.commit().await?;
             assert_eq!(found, number);
             let state = {
-                let pool = database.0.buffer.pool().borrow();
+                let pool = database.0.engine.core.buffer.pool().borrow();
                 allocator::read(pool.page(PageId::new(id, 0)).expect("it is here"))
             };
             assert!(state.page_count == u32::MAX || length > 1_000, "{state:?}");

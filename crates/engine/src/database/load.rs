@@ -5,12 +5,14 @@
 
 use super::Database;
 use crate::buffer::{DataFile, LOADED};
-use crate::transaction::store_here;
+use crate::engine::Visit;
+use crate::mvcc::Loading;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Access, Frame, Op};
 use std::rc::Rc;
 use structures::organization::allocator;
+use structures::organization::b_tree::stored;
 use structures::organization::b_tree::{BulkLoader, ROOT};
 use structures::page::{Edit, HEADER_SIZE, OwnedEdit, Pages, header, slotted};
 
@@ -59,18 +61,18 @@ impl Database {
         records: impl IntoIterator<Item = (K, V)>,
         mut progress: impl FnMut(u64),
     ) -> Result<()> {
-        self.describe(partition)?;
-        let _visit = self.visit();
-        self.complete(|| self.check_empty_tree(partition)).await?;
-        let loading = self.begin_load(partition);
+        self.0.engine.catalog.describe(partition)?;
+        let _visit = Visit::new(&self.0.engine);
+        self.0.engine.core.complete(|| self.check_empty_tree(partition)).await?;
+        let loading = Loading::new(&self.0.engine, partition);
         let page_size = self.0.settings.buffer.page_size;
-        let file = self.0.buffer.file(partition);
+        let file = self.0.engine.core.buffer.file(partition);
         let mut loader = BulkLoader::new(partition, page_size, FILL);
         let lsn = self.lsn_of_load(&file).await?;
         let mut run = Run { frame: None, first: ROOT + 1, count: 0, lsn };
         let (mut done, mut stored, mut loaded) = (Vec::new(), Vec::new(), 0);
         for (key, value) in records {
-            store_here(value.as_ref(), &mut stored);
+            stored::store_here(value.as_ref(), &mut stored);
             loader.push(key.as_ref(), &stored, &mut done);
             loaded += 1;
             for edit in done.drain(..) {
@@ -86,38 +88,42 @@ impl Database {
             self.add_loaded(&file, &mut run, &edit).await?;
         }
         self.write_loaded(&file, &mut run).await?;
-        self.0.buffer.sync_file(&file).await?;
-        self.complete(|| {
-            self.check_empty_tree(partition)?;
-            let edits: Vec<Edit<'_>> = top.iter().map(OwnedEdit::as_edit).collect();
-            self.change(&edits);
-            Ok(())
-        })
-        .await?;
+        self.0.engine.core.buffer.sync_file(&file).await?;
+        self.0
+            .engine
+            .core
+            .complete(|| {
+                self.check_empty_tree(partition)?;
+                let edits: Vec<Edit<'_>> = top.iter().map(OwnedEdit::as_edit).collect();
+                self.0.engine.core.change(&edits);
+                Ok(())
+            })
+            .await?;
         drop(loading);
-        self.0.log.flush(self.0.log.end()).await
+        self.0.engine.core.log.flush(self.0.engine.core.log.end()).await
     }
 
     /// Makes sure that a tree has no records, and no pages but the first two.
     fn check_empty_tree(&self, partition: PartitionId) -> Result<(), Need> {
-        let pool = self.0.buffer.pool().borrow();
+        let pool = self.0.engine.core.buffer.pool().borrow();
         let pages = allocator::read(pool.page(PageId::new(partition, 0))?).page_count;
         if pages <= ROOT + 1 && slotted::count(pool.page(PageId::new(partition, ROOT))?) == 0 {
             return Ok(());
         }
-        let name = self.describe(partition).map_err(Need::Fail)?.name.clone();
+        let name = self.0.engine.catalog.describe(partition).map_err(Need::Fail)?.name.clone();
         Err(Need::Fail(Error::Setting(format!("partition '{name}' is not empty; load into a new one"))))
     }
 
     /// The LSN of a load's pages. No other load of the partition has it, in this life or another: by it a restart tells them from
     /// copies that a cache has kept of what an earlier load had left in their places.
     async fn lsn_of_load(&self, file: &DataFile) -> Result<Lsn> {
+        let core = &self.0.engine.core;
         if file.written() > ROOT + 1 {
-            self.change(&[]);
+            core.change(&[]);
         }
-        let lsn = self.0.log.end();
+        let lsn = core.log.end();
         // What is not durable may come a second time.
-        self.0.log.flush(lsn).await?;
+        core.log.flush(lsn).await?;
         Ok(lsn)
     }
 
@@ -126,7 +132,7 @@ impl Database {
         let page_size = self.0.settings.buffer.page_size;
         assert_eq!(edit.page.number, run.first + run.count as u32, "loaded pages come in the order of the file");
         if run.frame.is_none() {
-            run.frame = self.0.executor.frames(1, WRITE_SIZE)?.pop();
+            run.frame = self.0.engine.core.executor.frames(1, WRITE_SIZE)?.pop();
         }
         let frame = run.frame.as_mut().expect("just brought");
         let page = &mut frame[run.count * page_size..(run.count + 1) * page_size];
@@ -149,25 +155,25 @@ impl Database {
         let page_size = self.0.settings.buffer.page_size;
         let last = PageId { number: run.first + run.count as u32 - 1, ..PageId::new(file.partition(), 0) };
         while file.capacity() <= last.number {
-            file.grow(&self.0.executor).await?;
+            file.grow(&self.0.engine.core.executor).await?;
         }
-        self.0.buffer.pool().borrow_mut().set_capacity(file.partition(), file.capacity());
+        self.0.engine.core.buffer.pool().borrow_mut().set_capacity(file.partition(), file.capacity());
         let numbers = run.first..last.number + 1;
         loop {
             // These pages stay unused until another transaction puts records into the tree.
-            self.complete(|| self.check_empty_tree(file.partition())).await?;
-            if self.0.buffer.make_way(file.partition(), numbers.clone()) {
+            self.0.engine.core.complete(|| self.check_empty_tree(file.partition())).await?;
+            if self.0.engine.core.buffer.make_way(file.partition(), numbers.clone()) {
                 break;
             }
             // Something is reading or writing one of them: that ends.
-            self.0.executor.sleep_ns(MAKE_WAY_NS).await;
+            self.0.engine.core.executor.sleep_ns(MAKE_WAY_NS).await;
         }
         let buffer = run.frame.take().expect("a run with pages has its frame");
         let (offset, length) = (u64::from(run.first) * page_size as u64, (run.count * page_size) as u32);
         let access = Access::Asynchronous;
         file.note_write(last);
         let op = Op::Write { file: file.file, offset, length, buffer, durable: false, access };
-        let completion = self.0.buffer.overwrite(file, numbers, op).await;
+        let completion = self.0.engine.core.buffer.overwrite(file, numbers, op).await;
         run.frame = completion.buffer;
         completion.result?;
         file.note_written();
@@ -181,12 +187,19 @@ impl Database {
     /// # Errors
     /// The driver's.
     pub async fn warm(&self, partition: PartitionId, mut progress: impl FnMut(u64)) -> Result<()> {
-        self.describe(partition)?;
-        let _visit = self.visit();
-        let pages = self.0.buffer.file(partition).written().min(self.0.buffer.pool().borrow().free_count() as u32);
+        self.0.engine.catalog.describe(partition)?;
+        let _visit = Visit::new(&self.0.engine);
+        let pages = self
+            .0
+            .engine
+            .core
+            .buffer
+            .file(partition)
+            .written()
+            .min(self.0.engine.core.buffer.pool().borrow().free_count() as u32);
         for first in (0..pages).step_by(256) {
             let numbers = first..pages.min(first + 256);
-            self.0.buffer.prefetch(numbers.map(|number| PageId::new(partition, number))).await?;
+            self.0.engine.core.buffer.prefetch(numbers.map(|number| PageId::new(partition, number))).await?;
             progress(u64::from(first));
         }
         Ok(())

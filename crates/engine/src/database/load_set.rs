@@ -6,9 +6,10 @@
 
 use super::Database;
 use crate::catalog::{Organization, Partition};
-use crate::checkpoint::Sweeping;
+use crate::checkpoint::{Sweeping, back_up_load, begin_sweeping_load, give_up_log};
+use crate::engine::Visit;
+use crate::mvcc::Loading;
 use crate::transaction::Transaction;
-use crate::version::Loading;
 use crate::{Error, Result};
 use base::PartitionId;
 use std::rc::Rc;
@@ -31,9 +32,9 @@ struct SetLoad {
 
 impl Drop for SetLoad {
     fn drop(&mut self) {
-        let inner = &*self.database.0;
+        let engine = &self.database.0.engine;
         if !self.is_durable && !canary::is_planted(Canary::HalfLoad) {
-            inner.sets.borrow_mut().unload(self.transaction.owner(), self.partition);
+            engine.sets.sets.borrow_mut().unload(self.transaction.owner(), self.partition);
         }
     }
 }
@@ -41,14 +42,14 @@ impl Drop for SetLoad {
 impl SetLoad {
     /// Begins to load a partition once no sweep is under way; none is until the end.
     async fn begin(database: &Database, found: &Partition) -> Result<SetLoad> {
-        let inner = &*database.0;
+        let engine = &database.0.engine;
         // Sweeps make the room in the log that this may have to wait for.
         let transaction = database.begin().await?;
-        let _sweeping = database.begin_sweeping_load().await;
-        if inner.sets.borrow().records(found.id()) > 0 {
+        let _sweeping = begin_sweeping_load(&database.0.engine).await;
+        if engine.sets.sets.borrow().records(found.id()) > 0 {
             return Err(Error::Setting(format!("set '{}' is not empty; load into a new one", found.name)));
         }
-        let (database, partition, _loading) = (database.clone(), found.id(), database.begin_load(found.id()));
+        let (database, partition, _loading) = (database.clone(), found.id(), Loading::new(engine, found.id()));
         Ok(SetLoad { database, partition, transaction, is_durable: false, _loading, _sweeping })
     }
 
@@ -56,11 +57,11 @@ impl SetLoad {
     async fn end(mut self) -> Result<()> {
         self.transaction.commit_unlogged();
         let database = self.database.clone();
-        database.back_up_load().await?;
+        back_up_load(&database.0.engine).await?;
         self.is_durable = true;
         drop(self);
         // The set is full whatever becomes of the log before it; later checkpoints give that up.
-        let _later = database.give_up_log().await;
+        let _later = give_up_log(&database.0.engine).await;
         Ok(())
     }
 }
@@ -79,8 +80,8 @@ impl Database {
         records: impl IntoIterator<Item = (K, V)>,
         mut progress: impl FnMut(u64),
     ) -> Result<()> {
-        let _visit = self.visit();
-        let found = self.describe(partition)?;
+        let _visit = Visit::new(&self.0.engine);
+        let found = self.0.engine.catalog.describe(partition)?;
         let mut load = self.begin_set_load(&found).await?;
         for (loaded, (key, value)) in (1_u64..).zip(records) {
             if let Some(schema) = &found.schema {
@@ -93,11 +94,11 @@ impl Database {
             if loaded % BATCH == 0 {
                 load.transaction.commit_unlogged();
                 progress(loaded);
-                self.0.executor.yield_now().await;
+                self.0.engine.core.executor.yield_now().await;
             }
         }
         // In a task of its own, so that no write of the home file is abandoned.
-        self.0.executor.spawn(load.end()).join().await
+        self.0.engine.core.executor.spawn(load.end()).join().await
     }
 
     async fn begin_set_load(&self, found: &Rc<Partition>) -> Result<SetLoad> {

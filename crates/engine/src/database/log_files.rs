@@ -1,7 +1,8 @@
 //! Which files hold the log, which will, and what the home file says of that.
 
-use super::open::Settings;
-use crate::database::Database;
+use super::Settings;
+use crate::checkpoint::state_lost_log_device;
+use crate::engine::Engine;
 use crate::home::{Contents, SecondLog};
 use crate::log::{Acknowledged, Copies, LogFile, Measured};
 use crate::{Error, Result};
@@ -49,13 +50,11 @@ impl Settings {
     }
 }
 
-impl SecondLog {
-    /// What the home file says of the second device that these settings ask for.
-    pub(super) fn wanted(settings: &Settings, measured: Option<Measured>) -> Option<SecondLog> {
-        let second = settings.log.second.as_ref()?;
-        let both = second.acknowledged == Acknowledged::Both;
-        Some(SecondLog { device: second.device.clone(), lost: None, both, measured })
-    }
+/// What the superblock says of the second device that these settings ask for.
+pub(super) fn second_log(settings: &Settings, measured: Option<Measured>) -> Option<SecondLog> {
+    let second = settings.log.second.as_ref()?;
+    let both = second.acknowledged == Acknowledged::Both;
+    Some(SecondLog { device: second.device.clone(), lost: None, both, measured })
 }
 
 /// Finds the files of the log.
@@ -103,7 +102,7 @@ pub(super) async fn find(executor: &Executor, settings: &Settings, contents: &Co
     let measured = copies.fresh.iter().find(|file| file.index == 1).and_then(|file| file.measured);
     let measured = measured.or(record.and_then(|record| record.measured));
     let lost = standings.iter().position(|standing| *standing == Standing::Absent).map(|index| index as u8);
-    let second = match SecondLog::wanted(settings, measured) {
+    let second = match second_log(settings, measured) {
         Some(second) => Some(SecondLog { lost, ..second }),
         // The first device was lost, and nobody wants it back: the second one goes on.
         None if lost == Some(0) => record.cloned().map(|record| SecondLog { lost, ..record }),
@@ -177,11 +176,10 @@ async fn open(
 }
 
 /// From now on the loss of one of two log devices is stated in the home file.
-pub(super) fn watch(database: &Database) {
-    let weak = Rc::downgrade(&database.0);
-    database.0.log.on_loss(move || {
-        let Some(inner) = weak.upgrade() else { return };
-        let database = Database(inner);
-        database.0.executor.clone().spawn(async move { database.state_lost_log_device().await });
+pub(super) fn watch(engine: &Rc<Engine>) {
+    let weak = Rc::downgrade(engine);
+    engine.core.log.on_loss(move || {
+        let Some(engine) = weak.upgrade() else { return };
+        engine.core.executor.clone().spawn(async move { state_lost_log_device(&engine).await });
     });
 }

@@ -1,134 +1,26 @@
 //! Creating, opening and closing a database.
 
-use super::growth::Growth;
-use super::{CallBarrier, Database, Inner, log_files, partition};
+use super::{Database, Inner, Settings, log_files, partition};
 use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
 use crate::catalog::Partitions;
-use crate::checkpoint::{self, Checkpointer};
-use crate::home::{Contents, Home, SecondLog};
+use crate::checkpoint;
+use crate::engine::{Catalog, Checkpointer, Core, Engine, Rules, SetStore, Transactions};
+use crate::home::{Contents, Home};
 use crate::io::device;
 use crate::log::{Log, Scan, WriteBuffer};
-use crate::recovery;
-use crate::recovery::reconcile;
-use crate::second_level;
+use crate::mvcc::keep_moments;
+use crate::recovery::{self, reconcile};
 use crate::statistics::{RecoveryReport, Statistics};
-use crate::transaction::Registry;
-use crate::version::{self, Readers, Versions};
-use crate::{Error, Procedures, Result, buffer, log, temp};
+use crate::version::VersionStore;
+use crate::{Result, temp};
 use base::Lsn;
 use driver::Op;
-use executor::{Executor, Turn, WaitQueue};
+use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use structures::lock::{LockTable, VictimPolicy};
-use structures::set::{Logging, Sets};
-
-/// How a database works. What its files fix (page sizes, the log's device) is taken from them when it is opened.
-///
-/// ```
-/// use entresol_engine::{Settings, buffer, log};
-///
-/// let settings = Settings {
-///     buffer: buffer::Settings { frames: 100_000, ..buffer::Settings::default() },
-///     log: log::Settings { capacity: 64 << 20, ..log::Settings::default() },
-///     log_device: "flash".into(),
-///     force: true,
-///     ..Settings::default()
-/// };
-/// assert!(settings.log.durable && settings.home_device == "disk");
-/// ```
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The buffer.
-    pub buffer: buffer::Settings,
-    /// The log.
-    pub log: log::Settings,
-    /// The device that holds the home file and the double-write area.
-    pub home_device: String,
-    /// The device that holds the log.
-    pub log_device: String,
-    /// The tiers between main memory and the partitions' own devices.
-    pub hierarchy: second_level::Settings,
-    /// FORCE: a transaction's pages are written before its commit is acknowledged.
-    pub force: bool,
-    /// Whether locks are held until the commit is durable (TPSIM) or only until its record stands in the log buffer.
-    pub hold_locks: bool,
-    /// Who gives up in a deadlock.
-    pub victim: VictimPolicy,
-    /// When checkpoints are taken.
-    pub checkpoint: checkpoint::Policy,
-    /// How memory-resident sets are swept.
-    pub sweep: checkpoint::SweepSettings,
-    /// What the log repeats of memory-resident sets.
-    pub logging: Logging,
-    /// Whether a change of a part of a record of a set, such as a field, has the whole part in the log, not only the bytes of it that
-    /// differ (System M, section 3: the new value of any part that is modified).
-    pub whole_fields: bool,
-    /// How many transactions run at once; others wait to be admitted.
-    pub multiprogramming_level: usize,
-    /// Temporary space.
-    pub temp: temp::Settings,
-    /// Versions for readers of the past, and the undo space.
-    pub undo: version::Settings,
-    /// The procedures that callers name.
-    pub procedures: Procedures,
-}
-
-impl Default for Settings {
-    /// Everything on the device `disk`, no tiers, durable commits, NOFORCE; a checkpoint after a quarter of the log's
-    /// default size or a minute.
-    fn default() -> Settings {
-        let log = log::Settings::default();
-        let checkpoint =
-            checkpoint::Policy { log_bytes: Some(log.capacity / 4), interval_ns: Some(60 * base::time::SECOND_NS) };
-        Settings {
-            buffer: buffer::Settings::default(),
-            log,
-            home_device: "disk".into(),
-            log_device: "disk".into(),
-            hierarchy: second_level::Settings::default(),
-            force: false,
-            hold_locks: false,
-            victim: VictimPolicy::default(),
-            checkpoint,
-            sweep: checkpoint::SweepSettings::default(),
-            logging: Logging::default(),
-            whole_fields: false,
-            multiprogramming_level: 1024,
-            temp: temp::Settings::default(),
-            undo: version::Settings::default(),
-            procedures: Procedures::new(),
-        }
-    }
-}
-
-impl Settings {
-    /// Checks what two settings ask of each other.
-    fn check(&self) -> Result<()> {
-        self.undo.check()?;
-        self.sweep.check()?;
-        let pair = self.sweep.strategy.check(self.logging);
-        pair.map_err(|why| Error::Setting(format!("this log of sets does not go with these checkpoints: {why}")))
-    }
-
-    /// The undo space and the device that holds it.
-    fn undo_place(&self) -> (&str, temp::Settings) {
-        (self.undo.device.as_ref().unwrap_or(&self.home_device), self.undo.space())
-    }
-
-    /// Removes what an earlier life has left where nothing is recovered.
-    async fn clear_spaces(&self, executor: &Executor) -> Result<()> {
-        let (device, undo) = self.undo_place();
-        temp::Space::clear(executor, temp::FILE, self.temp_place()).await?;
-        temp::Space::clear(executor, version::FILE, (device, &undo)).await
-    }
-
-    /// Temporary space and the device that holds it.
-    fn temp_place(&self) -> (&str, &temp::Settings) {
-        (self.temp.device.as_ref().unwrap_or(&self.home_device), &self.temp)
-    }
-}
+use structures::lock::LockTable;
+use structures::set::Sets;
 
 /// Tells files made at this moment from all others.
 fn stamp(executor: &Executor, position: Lsn, epoch: u32, generation: u64) -> u64 {
@@ -155,11 +47,50 @@ async fn load_sets(executor: &Executor, partitions: &Partitions, contents: &Cont
     Ok((sets, backup))
 }
 
+/// Puts the state of a database together; without a superblock's file it only runs procedures again for a restart.
+fn assemble(
+    executor: &Executor,
+    settings: &Settings,
+    log: Rc<Log>,
+    (buffer, (sets, backup), partitions): (Rc<Buffer>, Memory, Partitions),
+    home: Option<Home>,
+    contents: Contents,
+) -> Rc<Engine> {
+    let statistics = Statistics::default();
+    statistics.reserve(partitions.numbers());
+    sets.borrow_mut().set_logging(settings.logging, settings.whole_fields);
+    let rules = Rules {
+        force: settings.force,
+        hold_locks: settings.hold_locks,
+        logging: settings.logging,
+        multiprogramming_level: settings.multiprogramming_level,
+    };
+    let (undo_device, _) = settings.undo_place();
+    Rc::new(Engine {
+        transactions: Transactions::new(rules, contents.next_transaction),
+        versions: VersionStore::new(executor, settings.undo.clone(), undo_device, log.durable()),
+        sets: SetStore::new(sets, backup),
+        catalog: Catalog::new(partitions, home, contents),
+        checkpointer: Checkpointer::new(settings.checkpoint, settings.sweep),
+        temp: temp::Space::new(executor, temp::FILE, settings.temp_place()),
+        core: Core {
+            executor: executor.clone(),
+            log,
+            buffer,
+            locks: RefCell::new(LockTable::new(settings.victim)),
+            statistics,
+            append_ends: RefCell::default(),
+            scratch: RefCell::default(),
+            closing: Cell::new(false),
+        },
+    })
+}
+
 impl Database {
     /// Creates an empty database.
     ///
     /// # Errors
-    /// [`Error::Setting`], or the driver's.
+    /// [`Setting`](crate::Error::Setting), or the driver's.
     pub async fn create(executor: &Executor, settings: Settings) -> Result<Database> {
         settings.check()?;
         settings.check_second_log()?;
@@ -196,23 +127,24 @@ impl Database {
             tiers,
             backup: None,
             log_measured: log.measured()[0],
-            second_log: SecondLog::wanted(&settings, log.measured().get(1).copied().flatten()),
+            second_log: log_files::second_log(&settings, log.measured().get(1).copied().flatten()),
         };
         let home = Home::create(executor, home_device, &contents).await?;
         let memory = (RefCell::default(), Backup::default());
         let parts = (buffer, memory, Partitions::default());
-        let database = Database::assemble(executor, settings, log, parts, Some(home), contents);
-        log_files::watch(&database);
-        checkpoint::start(&database);
-        database.keep_moments();
-        Ok(database)
+        let engine = assemble(executor, &settings, log, parts, Some(home), contents);
+        log_files::watch(&engine);
+        checkpoint::start_relief(&engine);
+        checkpoint::start(&engine);
+        keep_moments(&engine);
+        Ok(Database::of(engine, settings, RecoveryReport::default()))
     }
 
     /// Opens a database and recovers it. `path` names it in errors.
     ///
     /// # Errors
-    /// [`Error::Setting`], [`Error::NotADatabase`], [`Error::Unfinished`], [`Error::NewerFormat`], [`Error::DamagedLog`],
-    /// [`Error::LogCopyMissing`], [`Error::DamagedPage`], [`Error::NotRepeated`], or the driver's.
+    /// [`Setting`](crate::Error::Setting), [`NotADatabase`](crate::Error::NotADatabase), [`Unfinished`](crate::Error::Unfinished), [`NewerFormat`](crate::Error::NewerFormat), [`DamagedLog`](crate::Error::DamagedLog),
+    /// [`LogCopyMissing`](crate::Error::LogCopyMissing), [`DamagedPage`](crate::Error::DamagedPage), [`NotRepeated`](crate::Error::NotRepeated), or the driver's.
     pub async fn open(executor: &Executor, mut settings: Settings, path: &str) -> Result<Database> {
         settings.check()?;
         let home_device = device(executor, &settings.home_device)?;
@@ -268,9 +200,9 @@ impl Database {
         // Procedures that the log has are run again in a database of their own: the sets are there meanwhile, and no log.
         let since = |id| home.since(id);
         let parts = (Rc::clone(&buffer), (sets, Backup::default()), partitions.clone().until(sets_begin, since));
-        let repeating = Database::assemble(executor, settings.clone(), scan.idle_log(), parts, None, contents.clone());
-        let unfinished = recovery::redo(&repeating, sets_begin, &mut scan).await?;
-        let memory = (RefCell::new(repeating.0.sets.take()), backup);
+        let replaying = assemble(executor, &settings, scan.idle_log(), parts, None, contents.clone());
+        let unfinished = recovery::redo(&replaying, &settings.procedures, sets_begin, &mut scan).await?;
+        let memory = (RefCell::new(replaying.sets.sets.take()), backup);
         home.limit_since(scan.end());
         contents.limit_backup(scan.end());
         let log = scan.finish();
@@ -284,71 +216,21 @@ impl Database {
         }
         buffer.set_log(Rc::clone(&log));
         let parts = (buffer, memory, partitions);
-        let database = Database::assemble(executor, settings, log, parts, Some(home), contents);
-        let may_have_calls = database.0.may_have_calls.get() || repeating.0.may_have_calls.get();
-        database.0.may_have_calls.set(may_have_calls);
-        log_files::watch(&database);
-        recovery::finish(&database, unfinished).await?;
-        database.0.recovery.set(RecoveryReport { backup_bytes, load_ns, ..database.recovery() });
-        database.0.buffer.bring_residents().await?;
-        checkpoint::start(&database);
-        database.keep_moments();
-        Ok(database)
+        let engine = assemble(executor, &settings, log, parts, Some(home), contents);
+        if replaying.transactions.may_have_calls.get() {
+            engine.transactions.may_have_calls.set(true);
+        }
+        log_files::watch(&engine);
+        checkpoint::start_relief(&engine);
+        let report = recovery::finish(&engine, unfinished).await?;
+        engine.core.buffer.bring_residents().await?;
+        checkpoint::start(&engine);
+        keep_moments(&engine);
+        Ok(Database::of(engine, settings, RecoveryReport { backup_bytes, load_ns, ..report }))
     }
 
-    /// Puts a database together; without a home file it is one that only repeats procedures.
-    fn assemble(
-        executor: &Executor,
-        settings: Settings,
-        log: Rc<Log>,
-        (buffer, (sets, backup), partitions): (Rc<Buffer>, Memory, Partitions),
-        home: Option<Home>,
-        contents: Contents,
-    ) -> Database {
-        let registry = Registry::new(contents.next_transaction);
-        let statistics = Statistics::default();
-        statistics.reserve(partitions.numbers());
-        sets.borrow_mut().set_logging(settings.logging, settings.whole_fields);
-        let (device, space) = settings.undo_place();
-        let undo = temp::Space::new(executor, version::FILE, (device, &space));
-        Database(Rc::new(Inner {
-            executor: executor.clone(),
-            temp: temp::Space::new(executor, temp::FILE, settings.temp_place()),
-            locks: RefCell::new(LockTable::new(settings.victim)),
-            versions: RefCell::new(Versions::new(settings.undo.clone(), undo.extent_bytes() as usize, log.durable())),
-            undo,
-            undo_room: WaitQueue::new(),
-            readers: Readers::default(),
-            keeps_versions: Cell::new(false),
-            last_commit: Cell::new(log.durable()),
-            registry: RefCell::new(registry),
-            log,
-            buffer,
-            sets,
-            backup,
-            segment_returned: WaitQueue::new(),
-            growth: Growth::default(),
-            partitions: RefCell::new(partitions),
-            painting: Cell::new(None),
-            is_repeating: home.is_none(),
-            home: RefCell::new(home),
-            contents: RefCell::new(contents),
-            statistics,
-            recovery: Cell::default(),
-            checkpointer: Checkpointer::new(settings.checkpoint),
-            admission: WaitQueue::new(),
-            active: Cell::new(0),
-            admitted_max: Cell::new(settings.multiprogramming_level),
-            unfinished: Cell::new(0),
-            log_claims: Turn::new(),
-            closing: Cell::new(false),
-            creation: Turn::new(),
-            call_barrier: CallBarrier::default(),
-            may_have_calls: Cell::new(settings.logging == Logging::Procedures),
-            ends: RefCell::default(),
-            scratch: RefCell::default(),
-            settings,
-        }))
+    fn of(engine: Rc<Engine>, settings: Settings, recovery: RecoveryReport) -> Database {
+        Database(Rc::new(Inner { engine, settings, recovery }))
     }
 
     /// Takes a full checkpoint, so that the next opening has nothing to redo, and ends the background tasks.
@@ -356,11 +238,13 @@ impl Database {
     /// # Errors
     /// Those of [`Database::checkpoint`].
     pub async fn close(self) -> Result<()> {
-        self.0.closing.set(true);
-        self.0.temp.remove().await?;
-        self.0.undo.remove().await?;
+        let engine = &self.0.engine;
+        engine.core.closing.set(true);
+        engine.versions.stop();
+        engine.temp.remove().await?;
+        engine.versions.remove_space().await?;
         self.checkpoint().await?;
-        self.0.log.complete().await;
-        self.retire_tiers().await
+        engine.core.log.complete().await;
+        checkpoint::retire_tiers(engine).await
     }
 }

@@ -3,6 +3,7 @@
 use super::Database;
 use crate::buffer::DataFile;
 use crate::catalog::{Locking, Organization, Partition, Partitions, Schema};
+use crate::checkpoint::{enter_partition, state_catalog};
 use crate::home::{Change, Contents, Home};
 use crate::second_level::Placement;
 use crate::{Error, Result};
@@ -151,24 +152,23 @@ impl Database {
     /// # });
     /// ```
     pub async fn create_partition(&self, spec: PartitionSpec) -> Result<PartitionId> {
-        self.refuse_while_repeating()?;
         let database = self.clone();
-        self.0.executor.spawn(async move { database.create_partition_undisturbed(spec).await }).join().await
+        self.0.engine.core.executor.spawn(async move { database.create_partition_undisturbed(spec).await }).join().await
     }
 
     async fn create_partition_undisturbed(&self, spec: PartitionSpec) -> Result<PartitionId> {
-        let inner = &*self.0;
-        let _turn = inner.creation.take(&inner.executor).await;
-        if inner.partitions.borrow().is_taken(&spec.name) {
+        let engine = &self.0.engine;
+        let _turn = engine.catalog.creation.take(&engine.core.executor).await;
+        if engine.catalog.partitions.borrow().is_taken(&spec.name) {
             return Err(Error::Setting(format!("there is a partition '{}' already", spec.name)));
         }
         let schema = spec.schema()?;
         let PartitionSpec { name, organization, locking, device, assumed, .. } = spec;
         let mut partition = Partition { name, id: 0, organization, locking, device, assumed, schema };
-        partition.validate(inner.settings.buffer.page_size)?;
-        crate::io::device(&inner.executor, &partition.device)?;
+        partition.validate(self.0.settings.buffer.page_size)?;
+        crate::io::device(&engine.core.executor, &partition.device)?;
         let pages = first_pages(&partition)?;
-        partition.id = inner.partitions.borrow_mut().give_number()?;
+        partition.id = engine.catalog.partitions.borrow_mut().give_number()?;
         let partition = Rc::new(partition);
         self.begin_partition(&partition).await?;
         if let Err(error) = self.build(&partition, pages).await {
@@ -177,10 +177,10 @@ impl Database {
             return Err(error);
         }
         let change = self.begin_catalog_change();
-        if let Err(error) = self.enter(Rc::clone(&partition), change.since()).await {
+        if let Err(error) = enter_partition(engine, Rc::clone(&partition), change.since()).await {
             self.detach(&partition).await;
             // The next opening may still find it entered, unless this succeeds: until then its files stay.
-            if self.state_catalog(vec![Change::Drop(partition.id)]).await.is_ok() {
+            if state_catalog(&self.0.engine, vec![Change::Drop(partition.id)]).await.is_ok() {
                 self.remove_files(&partition).await;
             } else {
                 change.leave_unsettled();
@@ -194,45 +194,45 @@ impl Database {
     async fn begin_partition(&self, partition: &Partition) -> Result<()> {
         let change = Change::Begin(Box::new(partition.clone()), partition.schema.clone());
         if canary::is_planted(Canary::ReusedNumber) {
-            self.note_catalog([change]);
+            self.0.engine.catalog.note_change([change]);
             return Ok(());
         }
-        self.state_catalog(vec![change]).await
+        state_catalog(&self.0.engine, vec![change]).await
     }
 
     /// Makes a partition's files, and its first pages.
     async fn build(&self, partition: &Partition, pages: u32) -> Result<()> {
-        let inner = &*self.0;
+        let engine = &self.0.engine;
         if let Some(settings) = partition.set_settings() {
-            inner.backup.attach(&inner.executor, partition, true).await?;
-            inner.sets.borrow_mut().attach(settings);
+            engine.sets.backup.attach(&engine.core.executor, partition, true).await?;
+            engine.sets.sets.borrow_mut().attach(settings);
             return Ok(());
         }
-        let page_size = inner.settings.buffer.page_size;
-        remove_files(&inner.executor, partition, |_| false).await?;
-        let placement = inner.settings.hierarchy.placement(&partition.name);
-        let file = open_file(&inner.executor, partition, (page_size, placement), true).await?;
-        file.reserve(&inner.executor, pages).await?;
-        inner.buffer.attach(partition.id(), file);
+        let page_size = self.0.settings.buffer.page_size;
+        remove_files(&engine.core.executor, partition, |_| false).await?;
+        let placement = self.0.settings.hierarchy.placement(&partition.name);
+        let file = open_file(&engine.core.executor, partition, (page_size, placement), true).await?;
+        file.reserve(&engine.core.executor, pages).await?;
+        engine.core.buffer.attach(partition.id(), file);
         self.format(partition.id(), partition.organization, page_size).await?;
-        inner.log.flush(inner.log.end()).await
+        engine.core.log.flush(engine.core.log.end()).await
     }
 
     /// Takes a partition out of memory that nobody uses.
     pub(super) async fn detach(&self, partition: &Partition) {
         let id = partition.id();
         if partition.set_settings().is_some() {
-            self.0.sets.borrow_mut().detach(id);
-            self.0.backup.detach(id);
+            self.0.engine.sets.sets.borrow_mut().detach(id);
+            self.0.engine.sets.backup.detach(id);
         } else {
-            self.0.buffer.detach(id).await;
+            self.0.engine.core.buffer.detach(id).await;
         }
     }
 
     /// Removes the files of a partition that no opening will look for. What cannot be removed is by the next opening.
     pub(super) async fn remove_files(&self, partition: &Partition) {
-        if remove_files(&self.0.executor, partition, |_| false).await.is_ok() {
-            self.note_catalog([Change::Gone(partition.id)]);
+        if remove_files(&self.0.engine.core.executor, partition, |_| false).await.is_ok() {
+            self.0.engine.catalog.note_change([Change::Gone(partition.id)]);
         }
     }
 
@@ -243,15 +243,18 @@ impl Database {
             Organization::Append { .. } => vec![allocator::create(id, 1, &append::NO_TAIL)],
             Organization::BTree => b_tree::create(id, page_size),
         };
-        self.complete(|| {
-            for edit in &edits {
-                structures::page::Pages::page(&*self.0.buffer.pool().borrow(), edit.page)?;
-            }
-            let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
-            self.change(&edits);
-            Ok(())
-        })
-        .await
+        self.0
+            .engine
+            .core
+            .complete(|| {
+                for edit in &edits {
+                    structures::page::Pages::page(&*self.0.engine.core.buffer.pool().borrow(), edit.page)?;
+                }
+                let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
+                self.0.engine.core.change(&edits);
+                Ok(())
+            })
+            .await
     }
 }
 

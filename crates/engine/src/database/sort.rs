@@ -34,7 +34,7 @@ impl Database {
     /// Those of the rows; [`Error::Setting`] if the memory is less than 16 clusters, [`Error::RowTooLong`],
     /// [`Error::TempFull`], [`Error::DamagedTemp`], or the driver's.
     pub async fn sort(&self, rows: impl Rows, memory: u64) -> Result<Sorted> {
-        temp::sort(&self.0.temp, rows, memory).await
+        temp::sort(&self.0.engine.temp, rows, memory).await
     }
 
     /// Joins a left and a right input by equal keys, in as much temporary space as they need beyond the memory. `take` gets every
@@ -75,11 +75,11 @@ impl Database {
         settings: JoinSettings,
         mut take: impl AsyncFnMut(Joined<'_>) -> Result<()>,
     ) -> Result<JoinReport> {
-        temp::join(&self.0.temp, inputs, settings, &mut take).await
+        temp::join(&self.0.engine.temp, inputs, settings, &mut take).await
     }
 
     /// What temporary space has done since the database was opened.
     pub fn temp_statistics(&self) -> Statistics {
-        self.0.temp.statistics()
+        self.0.engine.temp.statistics()
     }
 }

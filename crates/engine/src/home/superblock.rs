@@ -1,9 +1,8 @@
 //! The superblock's bytes, and those of earlier formats.
 
-use super::Current;
 use super::journal::Span;
 use super::mirror::{BLOCK, STRETCH};
-use super::{Contents, FORMAT, HOME_FILE, SecondLog};
+use super::{Contents, Current, FORMAT, HOME_FILE, SecondLog};
 use crate::catalog::{Partition, Schema};
 use crate::log::Measured;
 use crate::tier_file::Record;

@@ -7,8 +7,7 @@
 use super::Settings;
 use super::page::{self, HEADER_SIZE};
 use crate::Result;
-use crate::io::device;
-use crate::io::salvage;
+use crate::io::{device, salvage};
 use crate::statistics::add;
 use crate::tier_file::{self, HEADER_BYTES, Kind, Record, TierReport, WriteBufferSettings};
 use base::Lsn;

@@ -20,9 +20,11 @@
 //! before anything is logged, so its backup suits the new settings, and earlier records are replayed as they say.
 
 use super::batch::{Batch, Decoded, Step};
+use super::check_given;
 use crate::Result;
-use crate::database::Database;
+use crate::engine::Engine;
 use crate::log::record::Body;
+use crate::procedure::{Procedures, replay};
 use base::PartitionId;
 use executor::{Executor, JoinHandle, WaitQueue};
 use std::cell::{Cell, RefCell};
@@ -57,15 +59,16 @@ struct Lane {
 
 /// All sets that repeat changes.
 pub(super) struct Lanes<'a> {
-    database: &'a Database,
+    engine: &'a Rc<Engine>,
+    procedures: &'a Procedures,
     lanes: BTreeMap<PartitionId, Lane>,
     waiting: Rc<Waiting>,
 }
 
-impl Lanes<'_> {
-    /// Lanes for the sets of `database`, which only repeats.
-    pub(super) fn new(database: &Database) -> Lanes<'_> {
-        Lanes { database, lanes: BTreeMap::new(), waiting: Rc::default() }
+impl<'a> Lanes<'a> {
+    /// Lanes for the sets of an engine that only replays.
+    pub(super) fn new(engine: &'a Rc<Engine>, procedures: &'a Procedures) -> Lanes<'a> {
+        Lanes { engine, procedures, lanes: BTreeMap::new(), waiting: Rc::default() }
     }
 
     /// Repeats what a batch's transactions have done in sets, or hands it out to be repeated before what follows.
@@ -81,7 +84,7 @@ impl Lanes<'_> {
                     for (partition, changes) in sorted.by_set() {
                         let work = (Arc::clone(&batch), changes);
                         if has_calls {
-                            repeat(self.database, partition, work, false).await?;
+                            repeat(self.engine, partition, work, false).await?;
                         } else {
                             self.hand_out(partition, work).await?;
                         }
@@ -90,8 +93,8 @@ impl Lanes<'_> {
                 Step::Call(number) => {
                     let (start, _, record) = batch.record(number)?;
                     let Body::Call { call, .. } = record.body else { unreachable!("it was found to be a call") };
-                    self.database.0.may_have_calls.set(true);
-                    self.database.repeat(start, call).await?;
+                    self.engine.transactions.may_have_calls.set(true);
+                    replay(self.engine, self.procedures, start, call).await?;
                 }
             }
         }
@@ -109,7 +112,7 @@ impl Lanes<'_> {
     }
 
     async fn hand_out(&mut self, partition: PartitionId, work: Work) -> Result<()> {
-        let executor = &self.database.0.executor;
+        let executor = &self.engine.core.executor;
         while self.waiting.count.get() >= WAITING_MAX {
             self.waiting.less.wait(executor).await;
         }
@@ -120,7 +123,7 @@ impl Lanes<'_> {
         lane.queue.borrow_mut().push_back(work);
         self.waiting.count.set(self.waiting.count.get() + 1);
         if lane.task.is_none() {
-            let going = serve(self.database.clone(), partition, Rc::clone(&lane.queue), Rc::clone(&self.waiting));
+            let going = serve(self.engine.clone(), partition, Rc::clone(&lane.queue), Rc::clone(&self.waiting));
             lane.task = Some(executor.spawn(going));
         }
         Ok(())
@@ -129,7 +132,7 @@ impl Lanes<'_> {
 
 /// Goes through what waits in a lane.
 async fn serve(
-    database: Database,
+    engine: Rc<Engine>,
     partition: PartitionId,
     queue: Rc<RefCell<VecDeque<Work>>>,
     waiting: Rc<Waiting>,
@@ -138,21 +141,21 @@ async fn serve(
     loop {
         let Some(work) = queue.borrow_mut().pop_front() else { return done };
         waiting.count.set(waiting.count.get() - 1);
-        waiting.less.wake_all(&database.0.executor);
+        waiting.less.wake_all(&engine.core.executor);
         if done.is_ok() {
-            done = repeat(&database, partition, work, true).await;
+            done = repeat(&engine, partition, work, true).await;
         }
     }
 }
 
 /// Has a set repeat its changes, beside the engine's thread or on it.
-async fn repeat(database: &Database, partition: PartitionId, work: Work, beside: bool) -> Result<()> {
-    let (executor, sets) = (&database.0.executor, &database.0.sets);
+async fn repeat(engine: &Engine, partition: PartitionId, work: Work, beside: bool) -> Result<()> {
+    let (executor, sets) = (&engine.core.executor, &engine.sets.sets);
     let (batch, mut changes) = work;
     let found = sets.borrow_mut().send_away(partition);
     let Some(mut away) = found else {
         // The set was dropped.
-        return database.check_given(partition, batch.start_of(changes[0]));
+        return check_given(engine, partition, batch.start_of(changes[0]));
     };
     if beside && away.may_spread(changes.len()) {
         changes = spread(executor, &mut away, &batch, changes).await?;

@@ -1,8 +1,7 @@
 //! Opening the tiers: what they hold that is newer than on the pages' own devices goes there first.
 
 use crate::buffer::{Buffer, DataFile};
-use crate::io::device;
-use crate::io::salvage;
+use crate::io::{device, salvage};
 use crate::second_level::{Settings, Tiers};
 use crate::tier_file::{HEADER_BYTES, Kind, Record, TierFile, open_file, read_header};
 use crate::{Error, Result};

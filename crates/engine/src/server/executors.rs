@@ -124,7 +124,7 @@ impl Inner {
             Some(request) => request,
             None => {
                 let request = self.requests.pop(executor)?;
-                self.foresee();
+                self.prefetch();
                 self.statistics.taken(executor.round_now(), request.submitted, self.requests.len());
                 request
             }
@@ -140,11 +140,11 @@ impl Inner {
 
     /// Asks for the memory that the requests which come next will need.
     #[inline]
-    fn foresee(&self) {
+    fn prefetch(&self) {
         for (ahead, foresight) in [(NEAR, Foresight::Near), (FAR, Foresight::Far)] {
             self.requests.look_ahead(ahead, |request| {
                 let found = &self.procedures[request.procedure.0 as usize].1;
-                found.foresee(&self.database, &request.parameters, foresight);
+                found.prefetch_for(&request.parameters, || self.database.prefetcher(foresight));
             });
         }
     }

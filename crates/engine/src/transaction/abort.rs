@@ -1,15 +1,15 @@
 //! Transactions that have to give up: a deadlock's victims, and those that a conflict or a sweep refuses. Such a one is never
 //! committed, whatever its caller does with the error: what was refused is missing from it.
 
-use super::{State, Transaction};
-use crate::{Database, Error, Result};
+use super::Transaction;
+use crate::{Error, Result};
 use structures::canary::{self, Canary};
 
 impl Transaction {
     /// Notes that the transaction has to give up because of `cause`, which its caller is told.
     #[cold]
     pub(super) fn abort(&self, cause: Error) -> Error {
-        self.database.abort(&self.state, cause)
+        self.engine.transactions.abort(&self.state, cause)
     }
 
     /// The same, if the error is one that takes the whole transaction along. A procedure that goes on after another one is not
@@ -29,7 +29,7 @@ impl Transaction {
     /// [`Error::Deadlock`] if it became a victim and has not heard of it, [`Error::Aborted`] once it has heard.
     #[inline]
     pub(super) fn check_active(&self) -> Result<()> {
-        let is_doomed = self.database.0.registry.borrow().is_doomed(self.state.owner);
+        let is_doomed = self.engine.transactions.registry.borrow().is_doomed(self.state.owner);
         if is_doomed { self.refuse() } else { Ok(()) }
     }
 
@@ -50,17 +50,5 @@ impl Transaction {
             self.check_active()?;
         }
         done
-    }
-}
-
-impl Database {
-    /// As [`Transaction::abort`], in a step that has the transaction's state alone.
-    #[cold]
-    pub(super) fn abort(&self, state: &State, cause: Error) -> Error {
-        if !canary::is_planted(Canary::RevivedVictim) {
-            self.0.registry.borrow_mut().doom(state.owner);
-            state.aborted.get_or_init(|| cause.clone());
-        }
-        cause
     }
 }

@@ -1,7 +1,7 @@
 //! Adding to an integer: the action that the log of actions is made for.
 
 use super::Transaction;
-use super::keyed::Keyed;
+use crate::engine::Keyed;
 use crate::{Error, Result};
 use base::PartitionId;
 use std::ops::Range;
@@ -34,7 +34,7 @@ impl Transaction {
         if !matches!(part.len(), 1 | 2 | 4 | 8) {
             return Err(Error::Setting(format!("an integer has 1, 2, 4 or 8 bytes, not {}", part.len())));
         }
-        let within = if let Keyed::Set = self.database.keyed(partition) {
+        let within = if let Keyed::Set = self.engine.catalog.keyed(partition) {
             let hash = key_hash(key);
             if let Some(obstacle) = self.enter(partition, hash, Mode::Exclusive)? {
                 self.overcome(obstacle, partition, hash, Mode::Exclusive).await?;
@@ -53,7 +53,8 @@ impl Transaction {
             self.modify(partition, key, change).await?
         };
         within.map_err(|limit| {
-            let name = self.database.describe(partition).map_or_else(|_| String::new(), |found| found.name.clone());
+            let name =
+                self.engine.catalog.describe(partition).map_or_else(|_| String::new(), |found| found.name.clone());
             Error::TooLarge { what: "the end of a part of a value", found: part.end, limit, partition: name }
         })
     }

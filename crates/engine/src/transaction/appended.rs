@@ -4,14 +4,16 @@
 //! many as eight pages may be on their way at once. A place that is given up leaves its page one record short.
 
 use super::Transaction;
+use super::log_room::admit_change;
+use super::update::update;
 use crate::catalog::{Locking, Organization};
-use crate::version::Viewing;
+use crate::engine::Core;
+use crate::mvcc::{Viewing, appended_in, rest};
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
 use structures::lock::{Attempt, Mode, Resource};
-use structures::organization::allocator;
-use structures::organization::append::{self, End, LIVE, Places, Position};
-use structures::page::{Change, Edit, PageKind, Pages, header, slotted};
+use structures::organization::append::{self, LIVE, Places, Position};
+use structures::page::{Change, Edit, Pages};
 use structures::undo::Undo;
 
 impl Transaction {
@@ -48,7 +50,7 @@ impl Transaction {
         if self.reference() {
             self.delayed_reference().await?;
         }
-        let found = self.database.describe(partition)?;
+        let found = self.engine.catalog.describe(partition)?;
         if let Organization::Set { arrivals: true, .. } = found.organization {
             let counted = self.begin_arrival(partition)?;
             let number = if found.schema.is_some() {
@@ -64,23 +66,23 @@ impl Transaction {
         let Organization::Append { blocking_factor } = found.organization else {
             return Err(found.wrong_organization("records are added to it by key or number"));
         };
-        let limit = append::length_max(self.database.settings().buffer.page_size);
+        let limit = append::length_max(self.engine.core.page_size());
         if record.len() > limit {
             let partition = found.name.clone();
             return Err(Error::TooLarge { what: "a record", found: record.len(), limit, partition });
         }
-        let database = self.database.clone();
+        let engine = self.engine.clone();
         let (mut place, mut missed) = (None, false);
         loop {
             let mut attempt = || {
-                database.admit_change(&self.state)?;
-                let position = database.end_of(partition, record.len() + 1, blocking_factor, &mut place)?;
+                admit_change(&engine, &self.state)?;
+                let position = end_of(&engine.core, partition, record.len() + 1, blocking_factor, &mut place)?;
                 Ok(self.try_append(position, record, found.locking))
             };
             let step = match attempt() {
                 Ok(step) => step,
                 Err(need) => {
-                    let (step, brought) = database.bring(need, attempt).await?;
+                    let (step, brought) = engine.core.bring(need, attempt).await?;
                     missed |= brought;
                     step
                 }
@@ -88,8 +90,8 @@ impl Transaction {
             match step {
                 Ok(position) => {
                     // A page that was read ahead was missed all the same.
-                    missed |= position.slot == 0 && database.with_end(partition, |end| end.was_read_for(position));
-                    database.0.statistics.count_reference(usize::from(partition.0), !missed);
+                    missed |= position.slot == 0 && engine.core.with_end(partition, |end| end.was_read_for(position));
+                    engine.core.statistics.count_reference(usize::from(partition.0), !missed);
                     self.tell(position.page, position.slot, true);
                     return Ok(position);
                 }
@@ -109,25 +111,26 @@ impl Transaction {
         if locking != Locking::None && !self.pass_end(partition) {
             return Err((Resource::end_gap(partition), Mode::InsertIntention));
         }
-        let inner = &*self.database.0;
+        let engine = &self.engine;
         let resource = match locking {
             Locking::None => None,
             Locking::Page => Some(Resource::page(position.page)),
             Locking::Record => Some(lock_name(position)),
         };
         if let Some(resource) = resource
-            && inner.locks.borrow_mut().try_request(self.state.owner, resource, Mode::Exclusive) == Attempt::Denied
+            && engine.core.locks.borrow_mut().try_request(self.state.owner, resource, Mode::Exclusive)
+                == Attempt::Denied
         {
             return Err((resource, Mode::Exclusive));
         }
-        let mut scratch = inner.scratch.borrow_mut();
+        let mut scratch = engine.core.scratch.borrow_mut();
         let stored = &mut scratch.0;
         stored.clear();
         stored.push(LIVE);
         stored.extend_from_slice(record);
         let Position { page, slot } = position;
         let change = Change::InsertSlot { slot, key: &[], value: stored };
-        self.database.update(&mut self.state, &Undo::EraseAppended { page, slot }, &[Edit { page, change }]);
+        update(&self.engine, &mut self.state, &Undo::EraseAppended { page, slot }, &[Edit { page, change }]);
         drop(scratch);
         self.note_page(page);
         Ok(position)
@@ -145,7 +148,7 @@ impl Transaction {
         mut look: impl FnMut(Position, &[u8]) -> bool,
     ) -> Result<()> {
         self.check_active()?;
-        let found = self.database.describe(partition)?;
+        let found = self.engine.catalog.describe(partition)?;
         if let Organization::Set { arrivals: true, .. } = found.organization {
             let number = |key: &[u8]| u64::from_be_bytes(key.try_into().expect("the key of an arrival is its number"));
             return self.scan_set(partition, |key, record| look(position_of(partition, number(key)), record)).await;
@@ -154,18 +157,18 @@ impl Transaction {
             return Err(found.wrong_organization("use a cursor or object numbers"));
         }
         self.depart()?;
-        let database = self.database.clone();
+        let engine = self.engine.clone();
         let viewing = self.viewing();
         if viewing.is_none() && found.locking != Locking::None {
             self.lock(Resource::end_gap(partition), Mode::Shared).await?;
         }
-        let count = database.complete(|| database.append_page_count(partition)).await?;
+        let count = engine.core.complete(|| engine.core.append_page_count(partition)).await?;
         if let Some(viewing) = viewing {
             return self.scan_appended_past(viewing, partition, count, look).await;
         }
         for number in 1..count {
             let page = PageId::new(partition, number);
-            let slots = database.refer(partition, || database.appended_slots(page)).await?;
+            let slots = engine.core.refer(partition, || engine.core.appended_slots(page)).await?;
             self.tell(page, 0, false);
             for slot in 0..slots {
                 let position = Position { page, slot };
@@ -174,7 +177,7 @@ impl Transaction {
                     Locking::Page => self.lock(Resource::page(page), Mode::Shared).await?,
                     Locking::Record => self.lock(lock_name(position), Mode::Shared).await?,
                 }
-                let record = database.complete(|| database.appended_at(position)).await?;
+                let record = engine.core.complete(|| engine.core.appended_at(position)).await?;
                 if record.first() == Some(&LIVE) && !look(position, &record[1..]) {
                     return Ok(());
                 }
@@ -193,13 +196,13 @@ impl Transaction {
         count: u32,
         mut look: impl FnMut(Position, &[u8]) -> bool,
     ) -> Result<()> {
-        let (database, pace) = (self.database.clone(), self.pace());
+        let (engine, pace) = (self.engine.clone(), self.pace());
         for number in 1..count {
             let page = PageId::new(partition, number);
             if number > 1 {
-                database.pace(&pace).await;
+                rest(&engine, &pace).await;
             }
-            let seen = database.appended_in(viewing.view, page, &pace).await?;
+            let seen = appended_in(&engine, viewing.view, page, &pace).await?;
             self.tell(page, 0, false);
             if seen.iter().any(|(position, record)| !look(*position, &record[1..])) {
                 return Ok(());
@@ -219,121 +222,77 @@ fn lock_name(position: Position) -> Resource {
     Resource::record(position.page.partition, append::number(position))
 }
 
-impl crate::Database {
-    /// Where a record of `length` stored bytes goes. Where pages take a fixed number of records, `place` is the page that was
-    /// given out for it, if one was.
-    fn end_of(
-        &self,
-        partition: PartitionId,
-        length: usize,
-        blocking_factor: u32,
-        place: &mut Option<PageId>,
-    ) -> Result<Position, Need> {
-        loop {
-            let pool = self.0.buffer.pool().borrow();
-            let tail = append::tail(&*pool, partition)?;
-            let page = match blocking_factor {
-                0 => tail,
-                _ => self.place(&*pool, (partition, tail), blocking_factor, place)?,
-            };
-            if let Some(page) = page {
-                // This one first: those before it are on their way already.
-                pool.page(page)?;
-            }
-            let edits = match page {
-                Some(page) if tail >= Some(page) => match append::next_position(&*pool, page, length)? {
-                    Some(position) => return Ok(position),
-                    None if blocking_factor > 0 => {
-                        self.with_end(partition, |end| end.places.as_mut().expect("in use").close(page));
-                        *place = None;
-                        continue;
-                    }
-                    None => append::new_tail(&*pool, partition)?,
-                },
-                _ => append::new_tail(&*pool, partition)?,
-            };
-            drop(pool);
-            let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
-            self.change(&edits);
-            self.read_ahead(partition);
+/// Where a record of `length` stored bytes goes. Where pages take a fixed number of records, `place` is the page that was
+/// given out for it, if one was.
+fn end_of(
+    core: &Core,
+    partition: PartitionId,
+    length: usize,
+    blocking_factor: u32,
+    place: &mut Option<PageId>,
+) -> Result<Position, Need> {
+    loop {
+        let pool = core.buffer.pool().borrow();
+        let tail = append::tail(&*pool, partition)?;
+        let page = match blocking_factor {
+            0 => tail,
+            _ => give_place(core, &*pool, (partition, tail), blocking_factor, place)?,
+        };
+        if let Some(page) = page {
+            // This one first: those before it are on their way already.
+            pool.page(page)?;
         }
-    }
-
-    /// Behind a new tail the next pages are read while records go there, so that a stream of them waits for none.
-    fn read_ahead(&self, partition: PartitionId) {
-        let buffer = &self.0.buffer;
-        let tail = append::tail(&*buffer.pool().borrow(), partition);
-        let Ok(Some(tail)) = tail else { return };
-        let pages = self.with_end(partition, |end| end.read_ahead(tail));
-        for page in pages.filter(|page| buffer.read_ahead(*page)) {
-            self.with_end(partition, |end| end.note_read_ahead(page));
-        }
-    }
-
-    fn with_end<T>(&self, partition: PartitionId, f: impl FnOnce(&mut End) -> T) -> T {
-        let mut ends = self.0.ends.borrow_mut();
-        let index = usize::from(partition.0);
-        if ends.len() <= index {
-            ends.resize(index + 1, End::default());
-        }
-        f(&mut ends[index])
-    }
-
-    /// The page that was given out for a record, or now is; `None` if the tail has to come nearer first.
-    #[inline]
-    fn place(
-        &self,
-        pages: &impl Pages,
-        (partition, tail): (PartitionId, Option<PageId>),
-        blocking_factor: u32,
-        place: &mut Option<PageId>,
-    ) -> Result<Option<PageId>, Need> {
-        if place.is_some() {
-            return Ok(*place);
-        }
-        self.with_end(partition, |end| {
-            let mut places = match end.places {
-                Some(places) => places,
-                None => Places::read(pages, partition)?,
-            };
-            if places.ahead(tail, blocking_factor) <= append::AHEAD_MAX {
-                *place = Some(places.give(pages, partition, blocking_factor)?);
-            }
-            end.places = Some(places);
-            Ok(*place)
-        })
-    }
-
-    pub(crate) fn append_page_count(&self, partition: PartitionId) -> Result<u32, Need> {
-        let pool = self.0.buffer.pool().borrow();
-        Ok(allocator::read(pool.page(PageId::new(partition, 0))?).page_count)
-    }
-
-    /// How many records a page has.
-    fn appended_slots(&self, id: PageId) -> Result<u16, Need> {
-        let pool = self.0.buffer.pool().borrow();
-        let page = pool.page(id)?;
-        Ok(if header::kind(page) == Some(PageKind::Append) { slotted::count(page) } else { 0 })
-    }
-
-    /// The records of a page, with their slots; none if it holds none yet.
-    pub(crate) fn appended(&self, id: PageId) -> Result<Vec<(u16, Vec<u8>)>, Need> {
-        let slots = self.appended_slots(id)?;
-        let pool = self.0.buffer.pool().borrow();
-        let page = pool.page(id)?;
-        Ok((0..slots).map(|slot| (slot, slotted::value(page, slot).to_vec())).collect())
-    }
-
-    fn appended_at(&self, position: Position) -> Result<Vec<u8>, Need> {
-        let pool = self.0.buffer.pool().borrow();
-        Ok(slotted::value(pool.page(position.page)?, position.slot).to_vec())
+        let edits = match page {
+            Some(page) if tail >= Some(page) => match append::next_position(&*pool, page, length)? {
+                Some(position) => return Ok(position),
+                None if blocking_factor > 0 => {
+                    core.with_end(partition, |end| end.places.as_mut().expect("in use").close(page));
+                    *place = None;
+                    continue;
+                }
+                None => append::new_tail(&*pool, partition)?,
+            },
+            _ => append::new_tail(&*pool, partition)?,
+        };
+        drop(pool);
+        let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
+        core.change(&edits);
+        read_ahead(core, partition);
     }
 }
 
-impl crate::catalog::Partition {
-    /// The error of a call that does not suit the partition.
-    pub(crate) fn wrong_organization(&self, detail: &str) -> Error {
-        let (partition, organization) = (self.name.clone(), self.organization.name());
-        Error::WrongOrganization { partition, organization, detail: detail.to_owned() }
+/// Behind a new tail the next pages are read while records go there, so that a stream of them waits for none.
+fn read_ahead(core: &Core, partition: PartitionId) {
+    let buffer = &core.buffer;
+    let tail = append::tail(&*buffer.pool().borrow(), partition);
+    let Ok(Some(tail)) = tail else { return };
+    let pages = core.with_end(partition, |end| end.read_ahead(tail));
+    for page in pages.filter(|page| buffer.read_ahead(*page)) {
+        core.with_end(partition, |end| end.note_read_ahead(page));
     }
+}
+
+/// The page that was given out for a record, or now is; `None` if the tail has to come nearer first.
+#[inline]
+fn give_place(
+    core: &Core,
+    pages: &impl Pages,
+    (partition, tail): (PartitionId, Option<PageId>),
+    blocking_factor: u32,
+    place: &mut Option<PageId>,
+) -> Result<Option<PageId>, Need> {
+    if place.is_some() {
+        return Ok(*place);
+    }
+    core.with_end(partition, |end| {
+        let mut places = match end.places {
+            Some(places) => places,
+            None => Places::read(pages, partition)?,
+        };
+        if places.ahead(tail, blocking_factor) <= append::AHEAD_MAX {
+            *place = Some(places.give(pages, partition, blocking_factor)?);
+        }
+        end.places = Some(places);
+        Ok(*place)
+    })
 }

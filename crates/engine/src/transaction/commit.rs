@@ -5,14 +5,17 @@
 //! record, or, if it only reads, waits until this one is durable.
 
 use super::freeing::Chains;
-use super::{Active, Isolation, State, Transaction};
-use crate::database::Database;
+use super::isolation::end_views;
+use super::set_log::append_commit;
+use super::{Transaction, wake_owners};
+use crate::engine::{Active, Core, Engine, Isolation, State};
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::Lsn;
 use driver::Work;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::set::Sets;
 
@@ -46,8 +49,8 @@ impl Transaction {
             return Box::pin(self.refuse_commit(aborted)).await;
         }
         self.charge_end();
-        if self.database.0.executor.owes() {
-            self.database.0.executor.settle().await;
+        if self.engine.core.executor.owes() {
+            self.engine.core.executor.settle().await;
         }
         if !self.may_commit_at_once()
             && let Err(refused) = Box::pin(self.prepare_commit()).await
@@ -79,12 +82,12 @@ impl Transaction {
     pub(crate) fn commit_early(self) -> Result<Lsn, Committing> {
         let mut ending = self.decide();
         if ending.only_read() {
-            ending.database.0.sets.borrow_mut().commit(ending.state.owner);
+            ending.engine.sets.sets.borrow_mut().commit(ending.state.owner);
             return Ok(ending.state.dependency.get());
         }
         let lsn = ending.append();
-        let settings = &ending.database.0.settings;
-        let takes_more = settings.force || settings.hold_locks || !ending.chains.are_free();
+        let rules = ending.engine.transactions.rules;
+        let takes_more = rules.force || rules.hold_locks || !ending.chains.are_free();
         if takes_more || canary::is_planted(Canary::CommitBeforeSync) {
             return Err(Box::pin(async move {
                 if ending.chains.are_free() {
@@ -94,7 +97,7 @@ impl Transaction {
                 }
             }));
         }
-        ending.database.0.log.begin_commit(lsn);
+        ending.engine.core.log.begin_commit(lsn);
         ending.is_demanded = true;
         Ok(lsn)
     }
@@ -103,22 +106,22 @@ impl Transaction {
     #[inline]
     pub(crate) async fn pay_for_end(&self) {
         self.charge_end();
-        if self.database.0.executor.owes() {
-            self.database.0.executor.settle().await;
+        if self.engine.core.executor.owes() {
+            self.engine.core.executor.settle().await;
         }
     }
 
     /// Charges it without paying.
     #[inline]
     fn charge_end(&self) {
-        let inner = &*self.database.0;
-        inner.executor.charge(Work::EndTransaction);
-        inner.executor.charge_times(Work::LockPair, inner.locks.borrow().held(self.state.owner) as u64);
-        let changes = self.state.updates() + inner.sets.borrow().changes(self.state.owner);
+        let engine = &self.engine;
+        engine.core.executor.charge(Work::EndTransaction);
+        engine.core.executor.charge_times(Work::LockPair, engine.core.locks.borrow().held(self.state.owner) as u64);
+        let changes = self.state.updates() + engine.sets.sets.borrow().changes(self.state.owner);
         if changes > 0 {
             // A procedure that is logged as such has no record for each change.
-            let of_changes = if self.database.logs_call(&self.state) { 0 } else { changes as u64 };
-            inner.executor.charge_times(Work::LogRecord, 2 + of_changes);
+            let of_changes = if self.engine.transactions.logs_call(&self.state) { 0 } else { changes as u64 };
+            engine.core.executor.charge_times(Work::LogRecord, 2 + of_changes);
         }
     }
 
@@ -127,12 +130,12 @@ impl Transaction {
         self.give_up_loose();
         self.ended = true;
         let state = std::mem::take(&mut self.state);
-        let statistics = &self.database.0.statistics;
+        let statistics = &self.engine.core.statistics;
         add(&statistics.commits, 1);
         if let Some(observer) = statistics.observer() {
             observer.ended(state.id, true);
         }
-        Ending::new(self.database.clone(), state)
+        Ending::new(self.engine.clone(), state)
     }
 }
 
@@ -148,17 +151,17 @@ impl Transaction {
         }
         self.check_active().map_err(|error| error.to_string())?;
         self.ended = true;
-        let (database, state) = (self.database.clone(), std::mem::take(&mut self.state));
-        database.0.sets.borrow_mut().commit(state.owner);
-        database.release_locks(&state, None);
-        database.retire(state);
+        let (engine, state) = (self.engine.clone(), std::mem::take(&mut self.state));
+        engine.sets.sets.borrow_mut().commit(state.owner);
+        release_locks(&engine, &state, None);
+        retire(&engine, state);
         Ok(())
     }
 }
 
 /// A transaction whose fate is decided. It leaves the tables even if its commit is not waited for.
 pub(super) struct Ending {
-    pub(super) database: Database,
+    pub(super) engine: Rc<Engine>,
     pub(super) state: Active,
     /// Its commit record, once it has one. Whoever gets its locks depends on that, however it ends.
     pub(super) lsn: Option<Lsn>,
@@ -177,48 +180,48 @@ impl Drop for Ending {
         let state = std::mem::take(&mut self.state);
         if let Some(lsn) = self.lsn.filter(|_| !self.is_demanded) {
             // Abandoned before that: others wait for it who have read its updates.
-            self.database.0.log.request(lsn);
+            self.engine.core.log.request(lsn);
         }
-        if self.database.0.locks.borrow().held(state.owner) > 0 {
-            self.database.release_locks(&state, self.lsn);
+        if self.engine.core.locks.borrow().held(state.owner) > 0 {
+            release_locks(&self.engine, &state, self.lsn);
         }
         if !self.chains.are_free() {
-            self.database.0.registry.borrow_mut().strand(state.owner);
+            self.engine.transactions.registry.borrow_mut().strand(state.owner);
         }
         if self.is_stalled {
-            self.database.0.registry.borrow_mut().end_stall(state.owner);
+            self.engine.transactions.registry.borrow_mut().end_stall(state.owner);
         }
         if self.is_beside {
-            self.database.0.active.set(self.database.0.active.get() + 1);
+            self.engine.transactions.active.set(self.engine.transactions.active.get() + 1);
         }
-        self.database.retire(state);
+        retire(&self.engine, state);
     }
 }
 
 impl Ending {
-    pub(super) fn new(database: Database, state: Active) -> Ending {
+    pub(super) fn new(engine: Rc<Engine>, state: Active) -> Ending {
         let (lsn, chains) = (None, Chains::default());
-        Ending { database, state, lsn, is_demanded: false, chains, is_beside: false, is_stalled: false }
+        Ending { engine, state, lsn, is_demanded: false, chains, is_beside: false, is_stalled: false }
     }
 
     /// Whether there is nothing to log.
     fn only_read(&self) -> bool {
-        !self.state.wrote && self.database.0.sets.borrow().redo(self.state.owner).is_empty()
+        !self.state.wrote && self.engine.sets.sets.borrow().redo(self.state.owner).is_empty()
     }
 
     /// The rest of a commit that has nothing to log.
     async fn finish_reading(&mut self) -> Result<()> {
-        self.database.0.sets.borrow_mut().commit(self.state.owner);
-        self.database.release_locks(&self.state, None);
-        self.database.confirm_reads(self.state.dependency.get()).await
+        self.engine.sets.sets.borrow_mut().commit(self.state.owner);
+        release_locks(&self.engine, &self.state, None);
+        self.engine.core.confirm_reads(self.state.dependency.get()).await
     }
 
     /// The rest of a commit that has pages to free. They are freed also when its caller has gone, and when a forced write fails.
     async fn finish_and_free(mut self, lsn: Lsn) -> Result<()> {
-        let executor = self.database.0.executor.clone();
+        let executor = self.engine.core.executor.clone();
         let committed = async move {
             let committed = self.finish_update(lsn).await;
-            if self.database.0.log.failure().is_none() {
+            if self.engine.core.log.failure().is_none() {
                 self.free().await;
             }
             committed
@@ -228,109 +231,96 @@ impl Ending {
 
     /// The rest of a commit that has its record, but for pages to free.
     async fn finish_update(&mut self, lsn: Lsn) -> Result<()> {
-        let inner = &*self.database.0;
+        let engine = &self.engine;
         // The pages of the log that the record has filled, and what it made a sweep save.
-        if inner.executor.owes() {
-            inner.executor.settle().await;
+        if engine.core.executor.owes() {
+            engine.core.executor.settle().await;
         }
         self.is_demanded = true;
-        if !inner.settings.log.durable {
-            if inner.log.demand_commit(lsn)? {
-                inner.log.write_own().await;
+        if !engine.core.is_durable() {
+            if engine.core.log.demand_commit(lsn)? {
+                engine.core.log.write_own().await;
             }
             return Ok(());
         }
         if canary::is_planted(Canary::CommitBeforeSync) {
-            inner.log.request(lsn);
+            engine.core.log.request(lsn);
             return Ok(());
         }
-        let began = inner.executor.now();
-        inner.log.commit(lsn).await?;
-        let durable = inner.executor.now();
-        add(&inner.statistics.commit_wait_ns, durable.since_ns(began));
-        if inner.settings.force {
-            inner.buffer.force(&self.state.pages).await?;
-            add(&inner.statistics.write_wait_ns, inner.executor.now().since_ns(durable));
+        let began = engine.core.executor.now();
+        engine.core.log.commit(lsn).await?;
+        let durable = engine.core.executor.now();
+        add(&engine.core.statistics.commit_wait_ns, durable.since_ns(began));
+        if engine.transactions.rules.force {
+            engine.core.buffer.force(&self.state.pages).await?;
+            add(&engine.core.statistics.write_wait_ns, engine.core.executor.now().since_ns(durable));
         }
         Ok(())
     }
 
     /// Appends the commit record. Releases the locks unless they are held until it is durable.
     fn append(&mut self) -> Lsn {
-        let (database, state) = (&self.database, &self.state);
-        let inner = &*database.0;
+        let (engine, state) = (&self.engine, &self.state);
         self.chains = Chains::of(state.chains.iter().map(|chain| chain.first));
         let lsn = {
-            let mut sets = inner.sets.borrow_mut();
-            let lsn = database.append_commit(&sets, state, &self.chains.packed());
+            let mut sets = engine.sets.sets.borrow_mut();
+            let lsn = append_commit(engine, &sets, state, &self.chains.packed());
             sets.commit(state.owner);
-            database.commit_versions(state, lsn);
+            // From here on there is nothing to take back, although the transaction has not left the tables.
+            state.undo.borrow_mut().clear();
+            engine.versions.commit(state.owner, lsn);
             if sets.is_capturing() {
-                database.charge_copies(&mut sets);
+                charge_copies(&engine.core, &mut sets);
             }
             lsn
         };
         self.lsn = Some(lsn);
         if self.chains.are_free() {
-            inner.registry.borrow_mut().clear_first_lsn(state.owner);
+            engine.transactions.registry.borrow_mut().clear_first_lsn(state.owner);
         }
-        if !inner.settings.hold_locks {
-            database.release_locks(state, Some(lsn));
+        if !engine.transactions.rules.hold_locks {
+            release_locks(engine, state, Some(lsn));
         }
         lsn
     }
 }
 
-impl Database {
-    /// Waits until an answer may leave that follows from what was committed up to `dependency`.
-    pub(super) async fn confirm_reads(&self, dependency: Lsn) -> Result<()> {
-        let inner = &*self.0;
-        if inner.settings.log.durable && dependency > inner.log.durable() {
-            let began = inner.executor.now();
-            inner.log.wait_durable(dependency).await?;
-            add(&inner.statistics.commit_wait_ns, inner.executor.now().since_ns(began));
-        }
-        Ok(())
-    }
+/// Charges what a commit has saved of segments for the sweep in progress.
+#[cold]
+fn charge_copies(core: &Core, sets: &mut Sets) {
+    let (segments, kib) = sets.take_copied();
+    core.executor.charge_times(Work::SegmentAllocation, segments);
+    core.executor.charge_times(Work::SegmentCopy, kib);
+}
 
-    /// Charges what a commit has saved of segments for the sweep in progress.
-    #[cold]
-    fn charge_copies(&self, sets: &mut Sets) {
-        let (segments, kib) = sets.take_copied();
-        self.0.executor.charge_times(Work::SegmentAllocation, segments);
-        self.0.executor.charge_times(Work::SegmentCopy, kib);
+/// Releases all locks; those who get them depend on `lsn`, if there is one.
+pub(super) fn release_locks(engine: &Engine, state: &State, lsn: Option<Lsn>) {
+    let mut woken = Vec::new();
+    {
+        let mut locks = engine.core.locks.borrow_mut();
+        match lsn {
+            Some(lsn) => locks.release_all_stamped(state.owner, lsn, &mut woken),
+            None => locks.release_all(state.owner, &mut woken),
+        }
     }
+    wake_owners(engine, &woken);
+}
 
-    /// Releases all locks; those who get them depend on `lsn`, if there is one.
-    pub(super) fn release_locks(&self, state: &State, lsn: Option<Lsn>) {
-        let mut woken = Vec::new();
-        {
-            let mut locks = self.0.locks.borrow_mut();
-            match lsn {
-                Some(lsn) => locks.release_all_stamped(state.owner, lsn, &mut woken),
-                None => locks.release_all(state.owner, &mut woken),
-            }
-        }
-        self.wake_owners(&woken);
+/// Removes an ended transaction and admits the next one.
+pub(super) fn retire(engine: &Engine, state: Active) {
+    debug_assert_eq!(engine.core.locks.borrow().held(state.owner), 0, "an ended transaction holds no lock");
+    engine.transactions.unfinished.set(engine.transactions.unfinished.get() - state.logged);
+    if state.reserved > 0 {
+        engine.core.log.release(state.reserved);
     }
-
-    /// Removes an ended transaction and admits the next one.
-    pub(super) fn retire(&self, state: Active) {
-        let inner = &*self.0;
-        debug_assert_eq!(inner.locks.borrow().held(state.owner), 0, "an ended transaction holds no lock");
-        inner.unfinished.set(inner.unfinished.get() - state.logged);
-        if state.reserved > 0 {
-            inner.log.release(state.reserved);
-        }
-        let (isolation, at) = (state.isolation, state.at);
-        if isolation != Isolation::Serializable {
-            inner.readers.leave(&state.pace);
-        }
-        inner.registry.borrow_mut().end(state);
-        if isolation != Isolation::Serializable {
-            self.end_views(isolation, at);
-        }
-        inner.active.set(inner.active.get() - 1);
-        inner.admission.wake_one(&inner.executor);
+    let (isolation, at) = (state.isolation, state.at);
+    if isolation != Isolation::Serializable {
+        engine.versions.readers.leave(&state.pace);
     }
+    engine.transactions.registry.borrow_mut().end(state);
+    if isolation != Isolation::Serializable {
+        end_views(engine, isolation, at);
+    }
+    engine.transactions.active.set(engine.transactions.active.get() - 1);
+    engine.transactions.admission.wake_one(&engine.core.executor);
 }

@@ -2,9 +2,9 @@
 //! between, so that a repeated read shows the same.
 
 use super::Transaction;
-use super::long_value::{self, Stored};
-use crate::database::Database;
-use crate::version::{Past, Viewing};
+use crate::engine::Engine;
+use crate::mvcc::{Viewing, read_at, rest};
+use crate::version::Past;
 use crate::{Error, Need, Result};
 use base::{PartitionId, TransactionId};
 use std::collections::{BTreeMap, VecDeque};
@@ -14,6 +14,7 @@ use structures::canary::{self, Canary};
 use structures::key_hash;
 use structures::lock::{Attempt, Mode, Resource};
 use structures::organization::b_tree;
+use structures::organization::b_tree::stored::{self, Stored};
 use structures::page::{Pages, slotted};
 use structures::undo::Undo;
 use structures::undo::UndoList;
@@ -100,7 +101,7 @@ impl Cursor {
     }
 
     /// What its view sees of the share of a leaf that was just read.
-    fn seen(&self, database: &Database, mut share: Share) -> Result<Share> {
+    fn seen(&self, engine: &Engine, mut share: Share) -> Result<Share> {
         let Some(viewing) = &self.viewing else { return Ok(share) };
         let from = as_slice(self.from.as_ref().expect("the range is not at its end"));
         // What is before the next leaf; the range may end earlier.
@@ -114,10 +115,10 @@ impl Cursor {
             Direction::Forward => is_before(key, &self.to),
             Direction::Backward => is_after(key, &self.to),
         };
-        let ghosts = database.ghosts_within(viewing.view, self.partition, (lower, upper))?;
+        let ghosts = engine.versions.ghosts_within(viewing.view, self.partition, (lower, upper))?;
         if ghosts.is_empty() {
             for (key, past) in &mut share.records {
-                *past = database.take_back(viewing.view, self.partition, key, past.state.take())?;
+                *past = engine.versions.take_back(viewing.view, self.partition, key, past.state.take())?;
             }
             return Ok(share);
         }
@@ -125,7 +126,7 @@ impl Cursor {
         records.extend(share.records.into_iter().map(|(key, past)| (key, past.state)));
         share.records = VecDeque::with_capacity(records.len());
         for (key, state) in records.into_iter().filter(|(key, _)| is_within(key)) {
-            let past = database.take_back(viewing.view, self.partition, &key, state)?;
+            let past = engine.versions.take_back(viewing.view, self.partition, &key, state)?;
             match self.direction {
                 Direction::Forward => share.records.push_back((key, past)),
                 Direction::Backward => share.records.push_front((key, past)),
@@ -248,9 +249,13 @@ impl Transaction {
     /// the driver's. [`crate::Error::Setting`] if the cursor was made by another transaction.
     pub async fn next(&mut self, cursor: &mut Cursor) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         self.check_active()?;
-        self.database.find_keyed(cursor.partition)?;
-        if self.database.is_set(cursor.partition) {
-            return Err(self.database.describe(cursor.partition)?.wrong_organization("a set has no order; scan it"));
+        self.engine.catalog.find_keyed(cursor.partition)?;
+        if self.engine.catalog.is_set(cursor.partition) {
+            return Err(self
+                .engine
+                .catalog
+                .describe(cursor.partition)?
+                .wrong_organization("a set has no order; scan it"));
         }
         if cursor.transaction != self.state.id {
             return Err(Error::Setting(
@@ -285,16 +290,16 @@ impl Transaction {
                 return Ok(None);
             }
             if !cursor.locks && cursor.viewing.is_none() {
-                self.state.depend_on(self.database.present());
+                self.state.depend_on(self.engine.versions.present());
             }
             if self.reference() {
                 self.delayed_reference().await?;
             }
-            let database = self.database.clone();
+            let engine = self.engine.clone();
             let step = if cursor.viewing.is_some() {
                 self.read_past_leaf(cursor).await?
             } else {
-                database.refer(cursor.partition, || self.read_leaf(cursor)).await?
+                engine.core.refer(cursor.partition, || self.read_leaf(cursor)).await?
             };
             match step {
                 Step::Read(share) => {
@@ -312,30 +317,30 @@ impl Transaction {
     /// Reads what a view sees of the next leaf's share: nobody waits for a long reader, so it lets others go first unless this
     /// is its first leaf.
     async fn read_past_leaf(&mut self, cursor: &mut Cursor) -> Result<Step> {
-        let (database, pace) = (self.database.clone(), self.pace());
+        let (engine, pace) = (self.engine.clone(), self.pace());
         if std::mem::replace(&mut cursor.began, true) {
-            database.pace(&pace).await;
+            rest(&engine, &pace).await;
         }
         let cursor = &*cursor;
         let mut read = || match self.read_leaf(cursor)? {
-            Step::Read(share) => Ok(Step::Read(cursor.seen(&database, share)?)),
+            Step::Read(share) => Ok(Step::Read(cursor.seen(&engine, share)?)),
             blocked @ Step::Blocked(_) => Ok(blocked),
         };
-        database.refer(cursor.partition, || database.step_of(&pace, &mut read)).await
+        engine.core.refer(cursor.partition, || engine.versions.step_of(&pace, &mut read)).await
     }
 
     /// The value of a record that was read; `None` if a view sees none there after all.
     async fn resolve(&self, cursor: &Cursor, key: &[u8], past: Past) -> Result<Option<Vec<u8>>> {
-        let (database, partition) = (&self.database, cursor.partition);
+        let (engine, partition) = (&self.engine, cursor.partition);
         let stored = match &cursor.viewing {
-            Some(viewing) => database.all_the_way(viewing.view, partition, key, past).await?,
+            Some(viewing) => engine.versions.all_the_way(viewing.view, partition, key, past).await?,
             None => past.state,
         };
         let Some(stored) = stored else { return Ok(None) };
-        match (long_value::read(&stored), &cursor.viewing) {
+        match (stored::read(&stored), &cursor.viewing) {
             (Stored::Here(value), _) => Ok(Some(value.to_vec())),
-            (Stored::Elsewhere(length, first), None) => database.fetch(partition, length, first).await.map(Some),
-            (Stored::Elsewhere(..), Some(viewing)) => database.read_at(viewing.view, partition, key, None).await,
+            (Stored::Elsewhere(length, first), None) => engine.core.fetch(partition, length, first).await.map(Some),
+            (Stored::Elsewhere(..), Some(viewing)) => read_at(engine, viewing.view, partition, key, None).await,
         }
     }
 
@@ -349,8 +354,8 @@ impl Transaction {
     }
 
     fn read_forward(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<Step, Need> {
-        let database = self.database.clone();
-        let pool = database.0.buffer.pool().borrow();
+        let engine = self.engine.clone();
+        let pool = engine.core.buffer.pool().borrow();
         let position = b_tree::forward(&*pool, cursor.partition, from)?;
         let page = pool.page(position.page)?;
         let mut share = Share { records: VecDeque::new(), from: None };
@@ -392,12 +397,12 @@ impl Transaction {
     }
 
     fn read_backward(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<Step, Need> {
-        let database = self.database.clone();
+        let engine = self.engine.clone();
         // The gap above the range's greatest record is part of what was seen.
         if let Some(resource) = self.lock_above(cursor, from)? {
             return Ok(Step::Blocked(resource));
         }
-        let pool = database.0.buffer.pool().borrow();
+        let pool = engine.core.buffer.pool().borrow();
         let position = b_tree::backward(&*pool, cursor.partition, from)?;
         let page = pool.page(position.page)?;
         let mut share = Share { records: VecDeque::new(), from: None };
@@ -428,9 +433,9 @@ impl Transaction {
             Bound::Unbounded => return self.lock_seen(cursor, None),
         };
         let mut above = Vec::new();
-        let database = self.database.clone();
+        let engine = self.engine.clone();
         if let Bound::Excluded(key) = from {
-            let present = b_tree::seek(&*database.0.buffer.pool().borrow(), cursor.partition, key)?.exact;
+            let present = b_tree::seek(&*engine.core.buffer.pool().borrow(), cursor.partition, key)?.exact;
             if present {
                 let blocked = self.lock_seen(cursor, Some(key))?;
                 if blocked.is_some() || !self.may_vanish(cursor.partition, key) {
@@ -439,7 +444,7 @@ impl Transaction {
             }
         }
         loop {
-            if !b_tree::successor(&*database.0.buffer.pool().borrow(), cursor.partition, &key, &mut above)? {
+            if !b_tree::successor(&*engine.core.buffer.pool().borrow(), cursor.partition, &key, &mut above)? {
                 return self.lock_seen(cursor, None);
             }
             if let Some(blocked) = self.lock_seen(cursor, Some(&above))? {
@@ -476,7 +481,7 @@ impl Transaction {
         if !cursor.locks || !self.locks_records(cursor.partition)? {
             return Ok(None);
         }
-        let mut locks = self.database.0.locks.borrow_mut();
+        let mut locks = self.engine.core.locks.borrow_mut();
         if locks.try_request(self.state.owner, resource, Mode::Shared) == Attempt::Denied {
             return Ok(Some(resource));
         }

@@ -2,7 +2,6 @@
 
 use super::Transaction;
 use crate::catalog::{Partition, Schema};
-use crate::database::Database;
 use crate::{Error, Result};
 use base::PartitionId;
 use std::ops::Range;
@@ -27,26 +26,6 @@ fn sum(kind: FieldType, bytes: &[u8], amount: i64) -> Option<FieldValue<'static>
     })
 }
 
-impl Database {
-    /// The position of a field of a set's records, by which transactions refer to it.
-    ///
-    /// # Errors
-    /// [`Error::NoPartition`], [`Error::WrongOrganization`] if its records have no type, [`Error::Field`].
-    pub fn field(&self, partition: PartitionId, name: &str) -> Result<usize> {
-        let found = self.describe(partition)?;
-        found.typed()?.record.field(name).map_err(|error| found.field_error(error))
-    }
-
-    /// The position of a set's secondary index, by which transactions refer to it.
-    ///
-    /// # Errors
-    /// As [`Database::field`].
-    pub fn secondary(&self, partition: PartitionId, name: &str) -> Result<usize> {
-        let found = self.describe(partition)?;
-        found.typed()?.secondary(name).map_err(|error| found.field_error(error))
-    }
-}
-
 impl Transaction {
     /// Copies the contents of a field of the record of `key` into `buffer`; `None` if there is no such record.
     ///
@@ -59,7 +38,7 @@ impl Transaction {
         field: usize,
         buffer: &'a mut Vec<u8>,
     ) -> Result<Option<FieldValue<'a>>> {
-        let found = self.database.describe(partition)?;
+        let found = self.engine.catalog.describe(partition)?;
         let record = &found.typed()?.record;
         buffer.clear();
         let copy = |value: Option<&[u8]>| match value {
@@ -86,7 +65,7 @@ impl Transaction {
         field: usize,
         value: FieldValue<'_>,
     ) -> Result<()> {
-        let found = self.database.describe(partition)?;
+        let found = self.engine.catalog.describe(partition)?;
         let Schema { record, .. } = found.typed()?;
         record.check_value(field, &value).map_err(|error| found.field_error(error))?;
         let hash = key_hash(key);
@@ -122,7 +101,7 @@ impl Transaction {
         field: usize,
         amount: i64,
     ) -> Result<FieldValue<'static>> {
-        let found = self.database.describe(partition)?;
+        let found = self.engine.catalog.describe(partition)?;
         let Schema { record, .. } = found.typed()?;
         let (kind, part) = integer(&found, field)?;
         let overflow = || FieldError::Overflow { field: record.fields()[field].name.clone(), kind };
@@ -153,7 +132,7 @@ impl Transaction {
     /// # Errors
     /// [`Error::Duplicate`], [`Error::Field`], and as [`Transaction::get_field`].
     pub async fn insert_record(&mut self, partition: PartitionId, key: &[u8], values: &[FieldValue<'_>]) -> Result<()> {
-        let found = self.database.describe(partition)?;
+        let found = self.engine.catalog.describe(partition)?;
         let mut value = Vec::new();
         found.typed()?.record.encode(values, &mut value).map_err(|error| found.field_error(error))?;
         self.insert(partition, key, &value).await
@@ -161,7 +140,7 @@ impl Transaction {
 
     /// Whether a secondary index may change when this part of a value does.
     fn is_indexed(&self, partition: PartitionId, part: &Range<usize>) -> bool {
-        self.database.0.sets.borrow().is_indexed(partition, part)
+        self.engine.sets.sets.borrow().is_indexed(partition, part)
     }
 
     /// Changes a record of the type, whose lock is held, in place.
@@ -171,7 +150,7 @@ impl Transaction {
         key: &[u8],
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
-        let found = self.database.describe(partition)?;
+        let found = self.engine.catalog.describe(partition)?;
         let mut answer = None;
         let changed = |old: &[u8]| {
             let mut new = old.to_vec();

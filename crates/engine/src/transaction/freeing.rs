@@ -5,14 +5,18 @@
 //! no more is left, the pages that are not free yet are stated anew, in another commit record, the log before that is given
 //! up, and the freeing goes on beside everything else.
 
-use super::commit::Ending;
+use super::commit::{Ending, release_locks};
+use super::log_relief::relieve;
 use super::log_room::COMMIT_SIZE;
-use super::{State, stall};
-use crate::checkpoint::Relief;
-use crate::database::Database;
+use super::stall;
+use super::stall::{leave_active, tell_of_stall};
+use crate::engine::relief::Outcome as Relief;
+use crate::engine::{Engine, State};
 use crate::log::record::Body;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, TransactionId};
+use std::rc::Rc;
+use structures::organization::b_tree::stored;
 use structures::page::Edit;
 
 /// What is left of the long values that a transaction deleted.
@@ -69,7 +73,7 @@ impl Ending {
     /// Frees what the transaction deleted, which is committed whatever comes of this: beside everything else if the log lacks
     /// room, or if it fails.
     pub(super) async fn free(mut self) {
-        match self.database.free_chains(&self.state, &mut self.chains).await {
+        match free_chains(&self.engine, &self.state, &mut self.chains).await {
             Ok(true) => {}
             Ok(false) => self.go_on_freeing(None),
             Err(cause) => self.go_on_freeing(Some(cause)),
@@ -79,12 +83,12 @@ impl Ending {
     /// Goes on in the background. It counts no more among the transactions that may be active: its caller may hold what it waits
     /// for. If it fails, its part of the log is retained, and transactions that wait for room get the cause.
     fn go_on_freeing(mut self, cause: Option<Error>) {
-        let database = self.database.clone();
-        database.release_locks(&self.state, self.lsn);
-        database.leave_active();
+        let engine = self.engine.clone();
+        release_locks(&engine, &self.state, self.lsn);
+        leave_active(&engine);
         self.is_beside = true;
         self.note_failure(cause);
-        let executor = database.0.executor.clone();
+        let executor = engine.core.executor.clone();
         executor.clone().spawn(async move {
             let mut rest_ns = stall::REST_NS_MIN;
             loop {
@@ -93,11 +97,11 @@ impl Ending {
                     executor.sleep_ns(rest_ns).await;
                     rest_ns = (2 * rest_ns).min(stall::REST_NS_MAX);
                 }
-                if database.0.closing.get() || database.0.log.failure().is_some() {
+                if engine.core.closing.get() || engine.core.log.failure().is_some() {
                     break;
                 }
                 let left = self.chains.first();
-                match database.free_chains(&self.state, &mut self.chains).await {
+                match free_chains(&engine, &self.state, &mut self.chains).await {
                     Ok(true) => break,
                     Ok(false) => self.note_failure(None),
                     Err(cause) => self.note_failure(Some(cause)),
@@ -112,95 +116,96 @@ impl Ending {
     /// Lets those know who wait for its log why it fails, or that it does not any more.
     fn note_failure(&mut self, cause: Option<Error>) {
         if self.is_stalled {
-            self.database.0.registry.borrow_mut().end_stall(self.state.owner);
+            self.engine.transactions.registry.borrow_mut().end_stall(self.state.owner);
         }
         self.is_stalled = cause.is_some();
         if let Some(cause) = cause {
-            self.database.tell_of_stall(self.state.owner, cause);
+            tell_of_stall(&self.engine, self.state.owner, cause);
         }
     }
 
     /// Has the log make room, and says whether it has.
     async fn wait_for_room(&mut self) -> bool {
-        self.database.state_rest(&self.state, &mut self.chains);
-        let fits = || self.database.may_free();
-        matches!(self.database.relieve(fits).await, Ok(Relief::Room))
+        state_rest(&self.engine, &self.state, &mut self.chains);
+        let fits = || may_free(&self.engine);
+        matches!(relieve(&self.engine, fits).await, Ok(Relief::Room))
     }
 }
 
-impl Database {
-    /// After a restart: goes on with what a transaction that was committed had to free, which the log states from `stated` on.
-    /// What the log has no room for follows when the database is open. However often a restart is cut off, the rest is stated
-    /// anew only when that is worth its room.
-    ///
-    /// # Errors
-    /// A damaged page, or the driver's. Opening again goes on where this stopped.
-    pub(crate) async fn free_after_restart(&self, (id, stated): (TransactionId, Lsn), chains: Chains) -> Result<()> {
-        let inner = &*self.0;
-        inner.active.set(inner.active.get() + 1);
-        let mut state = inner.registry.borrow_mut().begin(None);
-        state.id = id;
-        inner.registry.borrow_mut().set_first_lsn(state.owner, stated);
-        // It may have to state its rest again, beside new work.
-        state.logged = inner.log.bytes_for(COMMIT_SIZE + chains.packed().len() as u64);
-        inner.unfinished.set(inner.unfinished.get() + state.logged);
-        let mut ending = Ending::new(self.clone(), state);
-        ending.chains = chains;
-        if !self.free_chains(&ending.state, &mut ending.chains).await? {
-            self.state_rest(&ending.state, &mut ending.chains);
-            ending.go_on_freeing(None);
-        }
-        Ok(())
+/// After a restart: goes on with what a transaction that was committed had to free, which the log states from `stated` on.
+/// What the log has no room for follows when the database is open. However often a restart is cut off, the rest is stated
+/// anew only when that is worth its room.
+///
+/// # Errors
+/// A damaged page, or the driver's. Opening again goes on where this stopped.
+pub(crate) async fn free_after_restart(
+    engine: &Rc<Engine>,
+    (id, stated): (TransactionId, Lsn),
+    chains: Chains,
+) -> Result<()> {
+    engine.transactions.active.set(engine.transactions.active.get() + 1);
+    let mut state = engine.transactions.registry.borrow_mut().begin(None);
+    state.id = id;
+    engine.transactions.registry.borrow_mut().set_first_lsn(state.owner, stated);
+    // It may have to state its rest again, beside new work.
+    state.logged = engine.core.log.bytes_for(COMMIT_SIZE + chains.packed().len() as u64);
+    engine.transactions.unfinished.set(engine.transactions.unfinished.get() + state.logged);
+    let mut ending = Ending::new(Rc::clone(engine), state);
+    ending.chains = chains;
+    if !free_chains(engine, &ending.state, &mut ending.chains).await? {
+        state_rest(engine, &ending.state, &mut ending.chains);
+        ending.go_on_freeing(None);
     }
+    Ok(())
+}
 
-    /// Whether the log has room for a step beside what it has promised to rollbacks.
-    fn may_free(&self) -> bool {
-        self.0.log.free_beside(0) >= self.0.rollback_room(self.0.unfinished.get())
-    }
+/// Whether the log has room for a step beside what it has promised to rollbacks.
+fn may_free(engine: &Engine) -> bool {
+    engine.core.log.free_beside(0) >= engine.core.rollback_room(engine.transactions.unfinished.get())
+}
 
-    /// Frees page after page, and says whether all are free: they are not if the log lacks room. Called again, it goes on
-    /// where it stopped or failed.
-    async fn free_chains(&self, state: &State, chains: &mut Chains) -> Result<bool> {
-        while let Some((number, page)) = chains.first() {
-            if self.0.log.is_behind() {
-                self.0.log.catch_up().await?;
-            }
-            let step = async || self.complete(|| self.free_page(state.id, number, page)).await;
-            let Some(next) = self.persist(step).await? else { return Ok(false) };
-            chains.go_on(next);
+/// Frees page after page, and says whether all are free: they are not if the log lacks room. Called again, it goes on
+/// where it stopped or failed.
+async fn free_chains(engine: &Engine, state: &State, chains: &mut Chains) -> Result<bool> {
+    while let Some((number, page)) = chains.first() {
+        if engine.core.log.is_behind() {
+            engine.core.log.catch_up().await?;
         }
-        Ok(true)
+        let step = async || engine.core.complete(|| free_page(engine, state.id, number, page)).await;
+        let Some(next) = engine.core.persist(step).await? else { return Ok(false) };
+        chains.go_on(next);
     }
+    Ok(true)
+}
 
-    /// Frees a page and returns the next one of its chain; nothing if the log has no room for that.
-    fn free_page(&self, id: TransactionId, chain: u32, page: PageId) -> Result<Option<u32>, Need> {
-        if !self.may_free() {
-            return Ok(None);
-        }
-        let (next, edits) = {
-            let pool = self.0.buffer.pool().borrow();
-            let next = super::long_value::next(&*pool, page)?;
-            (next, structures::organization::allocator::free(&*pool, page)?)
-        };
-        let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
-        self.log_and_apply(id, &Body::ChainStep { chain, next }, &edits);
-        Ok(Some(next))
+/// Frees a page and returns the next one of its chain; nothing if the log has no room for that.
+fn free_page(engine: &Engine, id: TransactionId, chain: u32, page: PageId) -> Result<Option<u32>, Need> {
+    if !may_free(engine) {
+        return Ok(None);
     }
+    let (next, edits) = {
+        let pool = engine.core.buffer.pool().borrow();
+        let next = stored::next(&*pool, page)?;
+        (next, structures::organization::allocator::free(&*pool, page)?)
+    };
+    let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
+    engine.core.log_and_apply(id, &Body::ChainStep { chain, next }, &edits);
+    Ok(Some(next))
+}
 
-    /// States anew what is left to be freed, if the log before is worth that: it is not needed any more then. The transaction
-    /// cannot be rolled back, so the room that it was promised for that is there, beside that of others.
-    fn state_rest(&self, state: &State, chains: &mut Chains) {
-        let (inner, rest) = (&*self.0, chains.rest());
-        let (log, packed) = (&inner.log, rest.packed());
-        let bytes = log.bytes_for(COMMIT_SIZE + packed.len() as u64);
-        let (first, start) = (inner.registry.borrow().first_lsn_of(state.owner), log.end());
-        let held = first.map_or(0, |first| start.0 - first.0);
-        let promised = 2 * (inner.unfinished.get() - state.logged) + log.bytes_for(0);
-        if held < (2 * bytes).max(log.capacity() / 16) || log.free_beside(0) < bytes + promised {
-            return;
-        }
-        log.append(state.id, &Body::Commit { chains: &packed, changes: &[] }, std::iter::empty());
-        inner.registry.borrow_mut().set_first_lsn(state.owner, start);
-        *chains = rest;
+/// States anew what is left to be freed, if the log before is worth that: it is not needed any more then. The transaction
+/// cannot be rolled back, so the room that it was promised for that is there, beside that of others.
+fn state_rest(engine: &Engine, state: &State, chains: &mut Chains) {
+    let (engine, rest) = (engine, chains.rest());
+    let (log, packed) = (&engine.core.log, rest.packed());
+    let bytes = log.bytes_for(COMMIT_SIZE + packed.len() as u64);
+    let (first, start) = (engine.transactions.registry.borrow().first_lsn_of(state.owner), log.end());
+    let held = first.map_or(0, |first| start.0 - first.0);
+    let promised = 2 * (engine.transactions.unfinished.get() - state.logged) + log.bytes_for(0);
+    if held < (2 * bytes).max(log.capacity() / 16) || log.free_beside(0) < bytes + promised {
+        return;
     }
+    log.append(state.id, &Body::Commit { chains: &packed, changes: &[] }, std::iter::empty());
+    engine.transactions.registry.borrow_mut().set_first_lsn(state.owner, start);
+    *chains = rest;
 }

@@ -1,8 +1,8 @@
 //! Keeping phantoms out of ranges: locks on the gaps between records (next-key locking after Mohan, ARIES/KVL, VLDB 1990). An
 //! insert passes the gap that it falls into, a delete holds both gaps that it joins, a range read holds the gaps it has seen.
 
-use super::Transaction;
-use crate::database::Database;
+use super::{Transaction, wake_owners};
+use crate::engine::Core;
 use crate::{Need, Result};
 use base::PartitionId;
 use structures::key_hash;
@@ -16,11 +16,11 @@ impl Transaction {
         if !self.locks_records(partition)? {
             return Ok(None);
         }
-        let gap = self.database.gap_above(partition, key)?;
+        let gap = gap_above(&self.engine.core, partition, key)?;
         let Some(held) = self.pass(gap) else { return Ok(Some((gap, Mode::InsertIntention))) };
         if let Some(mode) = held {
             let below = Resource::gap(partition, key_hash(key));
-            if self.database.0.locks.borrow_mut().try_request(self.state.owner, below, mode) == Attempt::Denied {
+            if self.engine.core.locks.borrow_mut().try_request(self.state.owner, below, mode) == Attempt::Denied {
                 return Ok(Some((below, mode)));
             }
         }
@@ -31,13 +31,13 @@ impl Transaction {
     #[inline]
     pub(super) fn pass_end(&self, partition: PartitionId) -> bool {
         let end = Resource::end_gap(partition);
-        let is_free = !self.database.0.locks.borrow().is_held(end);
+        let is_free = !self.engine.core.locks.borrow().is_held(end);
         is_free || self.pass(end).is_some()
     }
 
     /// Passes a gap, and says in which mode the transaction held it before; `None` if somebody else keeps it out.
     fn pass(&self, gap: Resource) -> Option<Option<Mode>> {
-        let mut locks = self.database.0.locks.borrow_mut();
+        let mut locks = self.engine.core.locks.borrow_mut();
         let held = locks.holds(self.state.owner, gap);
         if locks.try_request(self.state.owner, gap, Mode::InsertIntention) == Attempt::Denied {
             return None;
@@ -47,7 +47,7 @@ impl Transaction {
             let mut woken = Vec::new();
             locks.release(self.state.owner, gap, &mut woken);
             drop(locks);
-            self.database.wake_owners(&woken);
+            wake_owners(&self.engine, &woken);
         }
         Some(held)
     }
@@ -62,11 +62,11 @@ impl Transaction {
         if !self.locks_records(partition)? {
             return Ok(None);
         }
-        let database = self.database.clone();
+        let engine = self.engine.clone();
         let mut wanted = vec![(Resource::gap(partition, key_hash(key)), Mode::Exclusive)];
         let (mut key, mut above) = (key.to_vec(), Vec::new());
         loop {
-            if !b_tree::successor(&*database.0.buffer.pool().borrow(), partition, &key, &mut above)? {
+            if !b_tree::successor(&*engine.core.buffer.pool().borrow(), partition, &key, &mut above)? {
                 wanted.push((Resource::end_gap(partition), Mode::Exclusive));
                 break;
             }
@@ -77,7 +77,7 @@ impl Transaction {
             }
             std::mem::swap(&mut key, &mut above);
         }
-        let mut locks = database.0.locks.borrow_mut();
+        let mut locks = engine.core.locks.borrow_mut();
         let denied = |(resource, mode): &(Resource, Mode)| {
             locks.try_request(self.state.owner, *resource, *mode) == Attempt::Denied
         };
@@ -88,19 +88,17 @@ impl Transaction {
     /// so that the gap below it is no bound.
     pub(super) fn may_vanish(&self, partition: PartitionId, key: &[u8]) -> bool {
         let record = Resource::record(partition, key_hash(key));
-        self.database.0.locks.borrow().holds(self.state.owner, record) == Some(Mode::Exclusive)
+        self.engine.core.locks.borrow().holds(self.state.owner, record) == Some(Mode::Exclusive)
     }
 }
 
-impl Database {
-    /// The gap between `key` and the record above it.
-    pub(super) fn gap_above(&self, partition: PartitionId, key: &[u8]) -> Result<Resource, Need> {
-        let mut above = Vec::new();
-        let pool = self.0.buffer.pool().borrow();
-        Ok(if b_tree::successor(&*pool, partition, key, &mut above)? {
-            Resource::gap(partition, key_hash(&above))
-        } else {
-            Resource::end_gap(partition)
-        })
-    }
+/// The gap between `key` and the record above it.
+pub(super) fn gap_above(core: &Core, partition: PartitionId, key: &[u8]) -> Result<Resource, Need> {
+    let mut above = Vec::new();
+    let pool = core.buffer.pool().borrow();
+    Ok(if b_tree::successor(&*pool, partition, key, &mut above)? {
+        Resource::gap(partition, key_hash(&above))
+    } else {
+        Resource::end_gap(partition)
+    })
 }

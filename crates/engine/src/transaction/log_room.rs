@@ -9,11 +9,14 @@
 //! of a deadlock, and its space is reserved before it is run again. A record that the log could never hold is refused
 //! at once.
 
-use super::{State, Transaction};
-use crate::checkpoint::Relief;
+use super::Transaction;
+use super::log_relief::{relieve, wait_for_claim};
+use crate::engine::relief::Outcome as Relief;
+use crate::engine::{Engine, State};
 use crate::log::record;
+use crate::mvcc::keep_long_values;
 use crate::statistics::add;
-use crate::{Database, Error, Need, Result};
+use crate::{Error, Need, Result};
 use structures::canary::{self, Canary};
 
 /// More than a commit record takes beside its lists and a long value that was built in vain.
@@ -23,14 +26,15 @@ impl Transaction {
     /// Whether one more change has to wait for room in the log, or must not be made.
     #[inline]
     pub(super) fn lacks_log(&self) -> bool {
-        let inner = &*self.database.0;
-        inner.log.is_behind() || (self.state.wrote && self.free_log() < inner.rollback_room(inner.unfinished.get()))
+        let engine = &self.engine;
+        engine.core.log.is_behind()
+            || (self.state.wrote && self.free_log() < engine.core.rollback_room(engine.transactions.unfinished.get()))
     }
 
     /// Bytes of the log that are free and not promised to others.
     #[inline]
     fn free_log(&self) -> u64 {
-        self.database.0.log.free_beside(self.state.reserved)
+        self.engine.core.log.free_beside(self.state.reserved)
     }
 
     /// Makes sure that the log has room for one more change.
@@ -40,7 +44,7 @@ impl Transaction {
     /// oldest goes on, after a checkpoint if need be, which frees the log when it ends; others that hold log give up, as a
     /// deadlock's victims, and begin again when there is room.
     pub(super) async fn log_room(&self) -> Result<()> {
-        let log = &self.database.0.log;
+        let log = &self.engine.core.log;
         if log.is_behind() {
             log.catch_up().await?;
         }
@@ -48,56 +52,57 @@ impl Transaction {
     }
 
     async fn yield_log(&self) -> Result<()> {
-        let inner = &*self.database.0;
-        if !inner.registry.borrow().is_oldest(self.state.owner) {
-            add(&inner.statistics.deadlocks, 1);
+        let engine = &self.engine;
+        if !engine.transactions.registry.borrow().is_oldest(self.state.owner) {
+            add(&engine.core.statistics.deadlocks, 1);
             return Err(self.abort(Error::Deadlock));
         }
-        let has_room = || self.free_log() >= inner.rollback_room(inner.unfinished.get());
+        let has_room = || self.free_log() >= engine.core.rollback_room(engine.transactions.unfinished.get());
         // Others' log may still be there for pages that are not written yet.
-        let relief = self.database.relieve(has_room).await?;
+        let relief = relieve(&self.engine, has_room).await?;
         if relief == Relief::Room {
             return Ok(());
         }
         let logged = self.state.logged;
-        if relief == Relief::Spent && 2 * logged > inner.unfinished.get() {
-            let needed = logged + inner.rollback_room(logged);
-            let capacity = inner.log.capacity();
+        if relief == Relief::Spent && 2 * logged > engine.transactions.unfinished.get() {
+            let needed = logged + engine.core.rollback_room(logged);
+            let capacity = engine.core.log.capacity();
             // Of the log that it keeps, others have no large part; and if it had all of the log, that would not be enough.
-            let is_too_large = needed + inner.log.bytes_for(0) > capacity || self.state.reserved >= self.claim_max();
+            let is_too_large =
+                needed + engine.core.log.bytes_for(0) > capacity || self.state.reserved >= self.claim_max();
             if 2 * logged >= self.held_log() && is_too_large {
                 return Err(Error::LogFull { needed, capacity });
             }
             // Others have filled the log behind its first record, or were promised it. Before it is run again it gets more than
             // it had.
             let promised = (needed + logged).max(2 * self.state.reserved);
-            inner.registry.borrow_mut().refuse(self.state.began, promised);
-            add(&inner.statistics.deadlocks, 1);
+            engine.transactions.registry.borrow_mut().refuse(self.state.began, promised);
+            add(&engine.core.statistics.deadlocks, 1);
             return Err(self.abort(Error::LogCrowded { needed }));
         }
-        add(&inner.statistics.deadlocks, 1);
+        add(&engine.core.statistics.deadlocks, 1);
         Err(self.abort(Error::Deadlock))
     }
 
     /// Bytes of the log since the transaction's first record, which stay for as long as it does.
     fn held_log(&self) -> u64 {
-        let inner = &*self.database.0;
-        let first = inner.registry.borrow().first_lsn_of(self.state.owner);
-        first.map_or(0, |first| inner.log.end().0 - first.0)
+        let engine = &self.engine;
+        let first = engine.transactions.registry.borrow().first_lsn_of(self.state.owner);
+        first.map_or(0, |first| engine.core.log.end().0 - first.0)
     }
 
     /// Whether the commit has something to log.
     fn has_end_to_log(&self) -> bool {
-        self.state.wrote || !self.database.0.sets.borrow().redo(self.state.owner).is_empty()
+        self.state.wrote || !self.engine.sets.sets.borrow().redo(self.state.owner).is_empty()
     }
 
     /// At most how long the commit's record is, in bytes.
     #[inline]
     fn bytes_of_commit(&self) -> u64 {
-        let inner = &*self.database.0;
-        let sets = inner.sets.borrow();
+        let engine = &self.engine;
+        let sets = engine.sets.sets.borrow();
         let (redo, call) = (sets.redo(self.state.owner).len(), &self.state.call);
-        let of_sets = match (self.database.logs_call(&self.state), inner.painting.get()) {
+        let of_sets = match (self.engine.transactions.logs_call(&self.state), engine.sets.painting.get()) {
             (false, None) => redo,
             (true, None) => call.stored_len(),
             // A sweep that goes on decides which of them it is.
@@ -109,10 +114,11 @@ impl Transaction {
     /// Whether a commit record of so many bytes leaves the log the room that the rollbacks of others may take.
     #[inline]
     fn may_log(&self, length: u64) -> bool {
-        let inner = &*self.database.0;
+        let engine = &self.engine;
         length <= record::SIZE_MAX
             && self.free_log()
-                >= inner.log.bytes_for(length) + inner.rollback_room(inner.unfinished.get() - self.state.logged)
+                >= engine.core.log.bytes_for(length)
+                    + engine.core.rollback_room(engine.transactions.unfinished.get() - self.state.logged)
     }
 
     /// Makes sure that the log has room for the commit, which follows in the same step. It waits for a checkpoint if that is
@@ -140,7 +146,7 @@ impl Transaction {
         }
         loop {
             // Others may take the room during a copy, and readers may come while it waits for room.
-            self.database.keep_long_values(self.state.owner).await;
+            keep_long_values(&self.engine, self.state.owner).await;
             if self.has_room_for_commit() {
                 return Ok(());
             }
@@ -159,74 +165,78 @@ impl Transaction {
         if !self.has_end_to_log() {
             return Ok(());
         }
-        let inner = &*self.database.0;
+        let engine = &self.engine;
         let found = self.bytes_of_commit();
         if found > record::SIZE_MAX {
             return Err(Error::RecordTooLong { found, limit: record::SIZE_MAX });
         }
-        let (needed, capacity) = (inner.log.bytes_for(found), inner.log.capacity());
-        let fits_alone = |bytes| bytes + inner.rollback_room(0) + inner.log.bytes_for(0) <= capacity;
+        let (needed, capacity) = (engine.core.log.bytes_for(found), engine.core.log.capacity());
+        let fits_alone = |bytes| bytes + engine.core.rollback_room(0) + engine.core.log.bytes_for(0) <= capacity;
         if !fits_alone(needed + self.state.logged) {
             return Err(Error::LogFull { needed: needed + self.state.logged, capacity });
         }
         if fits_alone(needed + self.held_log())
-            && self.database.relieve(|| self.may_log(self.bytes_of_commit())).await? == Relief::Room
+            && relieve(&self.engine, || self.may_log(self.bytes_of_commit())).await? == Relief::Room
         {
             return Ok(());
         }
-        add(&inner.statistics.deadlocks, 1);
+        add(&engine.core.statistics.deadlocks, 1);
         // Three times: its changes of pages, and what taking them back may need.
-        inner.registry.borrow_mut().refuse(self.state.began, needed + 3 * self.state.logged);
+        engine.transactions.registry.borrow_mut().refuse(self.state.began, needed + 3 * self.state.logged);
         Err(Error::LogCrowded { needed })
     }
 
     /// The most room that a transaction may be promised.
     fn claim_max(&self) -> u64 {
-        let inner = &*self.database.0;
-        inner.log.capacity() - inner.rollback_room(0) - inner.log.bytes_for(0)
+        let engine = &self.engine;
+        engine.core.log.capacity() - engine.core.rollback_room(0) - engine.core.log.bytes_for(0)
     }
 
     /// Before a transaction is run again that had no room in the log at its commit: gets it first. It holds nothing yet, so it
     /// may wait for as long as that takes.
     pub(super) async fn claim_log(&mut self, bytes: u64) -> Result<()> {
-        let inner = &*self.database.0;
+        let engine = &self.engine;
         let bytes = bytes.min(self.claim_max());
-        let _turn = inner.log_claims.take(&inner.executor).await;
-        let fits = || inner.log.free_beside(0) >= bytes + inner.rollback_room(inner.unfinished.get());
-        self.database.wait_for_claim(fits).await?;
-        inner.log.reserve(bytes);
+        let _turn = engine.transactions.log_claims.take(&engine.core.executor).await;
+        let fits = || {
+            engine.core.log.free_beside(0) >= bytes + engine.core.rollback_room(engine.transactions.unfinished.get())
+        };
+        wait_for_claim(&self.engine, fits).await?;
+        engine.core.log.reserve(bytes);
         self.state.reserved = bytes;
         Ok(())
     }
 }
 
-impl Database {
-    /// In the same step as a change of a page: whether the log has the room that taking back all that is unfinished may need.
-    /// What [`Transaction::log_room`] found before may be gone, because others have made their changes since.
-    ///
-    /// # Errors
-    /// [`Error::Deadlock`]: the transaction gives up, so that the oldest one can go on.
-    #[inline]
-    pub(super) fn admit_change(&self, state: &State) -> Result<(), Need> {
-        let inner = &*self.0;
-        let free = inner.log.free_beside(state.reserved);
-        if free >= inner.rollback_room(inner.unfinished.get()) { Ok(()) } else { self.refuse_change(state) }
+/// In the same step as a change of a page: whether the log has the room that taking back all that is unfinished may need.
+/// What [`Transaction::log_room`] found before may be gone, because others have made their changes since.
+///
+/// # Errors
+/// [`Error::Deadlock`]: the transaction gives up, so that the oldest one can go on.
+#[inline]
+pub(super) fn admit_change(engine: &Engine, state: &State) -> Result<(), Need> {
+    let free = engine.core.log.free_beside(state.reserved);
+    if free >= engine.core.rollback_room(engine.transactions.unfinished.get()) {
+        Ok(())
+    } else {
+        refuse_change(engine, state)
     }
+}
 
-    #[cold]
-    fn refuse_change(&self, state: &State) -> Result<(), Need> {
-        if self.0.registry.borrow().is_oldest(state.owner) {
-            return Ok(());
-        }
-        add(&self.0.statistics.deadlocks, 1);
-        Err(Need::Fail(self.abort(state, Error::Deadlock)))
+#[cold]
+fn refuse_change(engine: &Engine, state: &State) -> Result<(), Need> {
+    if engine.transactions.registry.borrow().is_oldest(state.owner) {
+        return Ok(());
     }
+    add(&engine.core.statistics.deadlocks, 1);
+    Err(Need::Fail(engine.transactions.abort(state, Error::Deadlock)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::call::Call;
     use super::*;
+    use crate::Database;
+    use crate::engine::Call;
     use crate::version::tests::on_a_machine;
     use crate::{PartitionSpec, Settings, log};
 

@@ -1,16 +1,17 @@
 //! Changing a b-tree record's value in place: in one synchronous step where all is in memory and no lock is in the way.
 
-use super::keyed::Keyed;
-use super::long_value::{self, Stored, VERSION_SIZE};
+use super::Transaction;
+use super::log_room::admit_change;
 use super::records::Obstacle;
-use super::{State, Transaction};
-use crate::database::Database;
+use super::update::update;
+use crate::engine::{Core, Engine, Keyed, State};
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
 use structures::difference::difference;
 use structures::key_hash;
 use structures::lock::Mode;
 use structures::organization::b_tree;
+use structures::organization::b_tree::stored::{self, Stored, VERSION_SIZE};
 use structures::page::{Change, Edit, slotted};
 use structures::undo::Undo;
 
@@ -67,7 +68,7 @@ impl Transaction {
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
         let hash = key_hash(key);
-        let (keyed, is_locked) = self.database.find_keyed(partition)?;
+        let (keyed, is_locked) = self.engine.catalog.find_keyed(partition)?;
         if let Keyed::BTree = keyed {
             let mut change = Some(change);
             return match self.modify_at_once((partition, is_locked), (key, hash), &mut change) {
@@ -92,7 +93,7 @@ impl Transaction {
         (key, hash): (&[u8], u64),
         change: &mut Option<impl FnOnce(&mut [u8]) -> R>,
     ) -> Result<R, Delay> {
-        let leaf = self.database.approach(partition, key);
+        let leaf = approach(&self.engine.core, partition, key);
         if self.reference() {
             return Err(Delay::Obstacle(Obstacle::Reference));
         }
@@ -102,10 +103,10 @@ impl Transaction {
         self.depart()?;
         // Once it has logged something, the reference has asked for room in the log already.
         if !self.state.wrote {
-            self.database.admit_change(&self.state)?;
+            admit_change(&self.engine, &self.state)?;
         }
-        let answer = self.database.try_modify(&mut self.state, partition, (key, leaf), change)?;
-        self.database.0.statistics.count_reference(usize::from(partition.0), true);
+        let answer = try_modify(&self.engine, &mut self.state, partition, (key, leaf), change)?;
+        self.engine.core.statistics.count_reference(usize::from(partition.0), true);
         self.tell_key(partition, key, true);
         Ok(answer)
     }
@@ -127,68 +128,66 @@ impl Transaction {
                 None
             }
         };
-        let (database, state) = (&self.database, &mut self.state);
+        let (engine, state) = (&self.engine, &mut self.state);
         let attempt = || {
-            database.admit_change(state)?;
-            database.try_modify(state, partition, (key, None), &mut change)
+            admit_change(engine, state)?;
+            try_modify(engine, state, partition, (key, None), &mut change)
         };
         let answer = match need {
-            Some(need) => database.refer_after(need, partition, attempt).await?,
-            None => database.refer(partition, attempt).await?,
+            Some(need) => engine.core.refer_after(need, partition, attempt).await?,
+            None => engine.core.refer(partition, attempt).await?,
         };
         self.tell_key(partition, key, true);
         Ok(answer)
     }
 }
 
-impl Database {
-    /// The leaf of `key` in a b-tree, if its parents are in memory: what is in memory of it comes nearer while the lock is asked for.
-    /// It stays the leaf until the caller waits for something.
-    #[inline]
-    fn approach(&self, partition: PartitionId, key: &[u8]) -> Option<PageId> {
-        b_tree::leaf_of(&*self.0.buffer.pool().borrow(), partition, key).ok()
-    }
+/// The leaf of `key` in a b-tree, if its parents are in memory: what is in memory of it comes nearer while the lock is asked for.
+/// It stays the leaf until the caller waits for something.
+#[inline]
+fn approach(core: &Core, partition: PartitionId, key: &[u8]) -> Option<PageId> {
+    b_tree::leaf_of(&*core.buffer.pool().borrow(), partition, key).ok()
+}
 
-    /// Changes a value that is in memory and locked, and for whose change the log has room.
-    fn try_modify<R, F: FnOnce(&mut [u8]) -> R>(
-        &self,
-        state: &mut State,
-        partition: PartitionId,
-        (key, leaf): (&[u8], Option<PageId>),
-        change: &mut Option<F>,
-    ) -> Result<R, Need> {
-        let mut scratch = self.0.scratch.borrow_mut();
-        let (old, new) = &mut *scratch;
-        let (place, answer, from, to) = {
-            let pool = self.0.buffer.pool().borrow();
-            let (place, leaf) = match leaf {
-                Some(leaf) => b_tree::find_in(&*pool, leaf, key)?,
-                None => b_tree::find(&*pool, partition, key)?,
-            };
-            if !place.exact {
-                return Err(Need::Fail(Error::NoRecord(self.describe(partition)?.name.clone())));
-            }
-            let stored = slotted::value(leaf, place.slot);
-            if let Stored::Elsewhere(found, _) = long_value::read(stored) {
-                let (what, limit) = ("a value to be changed in place", stored.len());
-                let partition = self.describe(partition)?.name.clone();
-                return Err(Need::Fail(Error::TooLarge { what, found, limit, partition }));
-            }
-            new.clear();
-            new.extend_from_slice(stored);
-            let answer = change.take().expect("an attempt succeeds once")(&mut new[VERSION_SIZE..]);
-            let Some((from, to)) = difference(stored, new) else { return Ok(answer) };
-            old.clear();
-            old.extend_from_slice(&stored[from..to]);
-            (place, answer, from, to)
+/// Changes a value that is in memory and locked, and for whose change the log has room.
+fn try_modify<R, F: FnOnce(&mut [u8]) -> R>(
+    engine: &Engine,
+    state: &mut State,
+    partition: PartitionId,
+    (key, leaf): (&[u8], Option<PageId>),
+    change: &mut Option<F>,
+) -> Result<R, Need> {
+    let mut scratch = engine.core.scratch.borrow_mut();
+    let (old, new) = &mut *scratch;
+    let (place, answer, from, to) = {
+        let pool = engine.core.buffer.pool().borrow();
+        let (place, leaf) = match leaf {
+            Some(leaf) => b_tree::find_in(&*pool, leaf, key)?,
+            None => b_tree::find(&*pool, partition, key)?,
         };
-        let offset = from as u16;
-        let undo = Undo::PatchValue { partition, key, offset, bytes: old };
-        let change = Change::PatchValue { slot: place.slot, offset, bytes: &new[from..to] };
-        self.update(state, &undo, &[Edit { page: place.page, change }]);
-        if self.0.settings.force && !state.pages.contains(&place.page) {
-            state.pages.push(place.page);
+        if !place.exact {
+            return Err(Need::Fail(Error::NoRecord(engine.catalog.describe(partition)?.name.clone())));
         }
-        Ok(answer)
+        let stored = slotted::value(leaf, place.slot);
+        if let Stored::Elsewhere(found, _) = stored::read(stored) {
+            let (what, limit) = ("a value to be changed in place", stored.len());
+            let partition = engine.catalog.describe(partition)?.name.clone();
+            return Err(Need::Fail(Error::TooLarge { what, found, limit, partition }));
+        }
+        new.clear();
+        new.extend_from_slice(stored);
+        let answer = change.take().expect("an attempt succeeds once")(&mut new[VERSION_SIZE..]);
+        let Some((from, to)) = difference(stored, new) else { return Ok(answer) };
+        old.clear();
+        old.extend_from_slice(&stored[from..to]);
+        (place, answer, from, to)
+    };
+    let offset = from as u16;
+    let undo = Undo::PatchValue { partition, key, offset, bytes: old };
+    let change = Change::PatchValue { slot: place.slot, offset, bytes: &new[from..to] };
+    update(engine, state, &undo, &[Edit { page: place.page, change }]);
+    if engine.transactions.rules.force && !state.pages.contains(&place.page) {
+        state.pages.push(place.page);
     }
+    Ok(answer)
 }

@@ -1,7 +1,10 @@
 //! Objects of a direct partition: reading and changing one by number.
 
 use super::Transaction;
+use super::log_room::admit_change;
+use super::update::update;
 use crate::catalog::{Locking, Organization};
+use crate::mvcc::object_at;
 use crate::{Error, Result};
 use base::PartitionId;
 use structures::lock::{Mode, Resource};
@@ -24,19 +27,20 @@ impl Transaction {
         if self.reference() {
             self.delayed_reference().await?;
         }
-        let database = self.database.clone();
+        let engine = self.engine.clone();
         if let Some(viewing) = self.viewing() {
             let (place, length, _) = self.find_object(partition, number)?;
             let pace = self.pace_single().await;
-            let seen = database.object_at(viewing.view, number, (place, length), pace).await?;
+            let seen = object_at(&engine, viewing.view, number, (place, length), pace).await?;
             self.tell(place.page, place.slot(length), false);
             return Ok(look(&seen));
         }
         let (place, length) = self.lock_object(partition, number, Mode::Shared).await?;
         let mut look = Some(look);
-        let seen = database
+        let seen = engine
+            .core
             .refer(partition, || {
-                let pool = database.0.buffer.pool().borrow();
+                let pool = engine.core.buffer.pool().borrow();
                 let start = usize::from(place.offset);
                 let object = &pool.page(place.page)?[start..start + length];
                 Ok(look.take().expect("an attempt succeeds once")(object))
@@ -80,16 +84,17 @@ impl Transaction {
             self.delayed_reference().await?;
         }
         let (place, length) = self.lock_object(partition, number, Mode::Exclusive).await?;
-        let database = self.database.clone();
+        let engine = self.engine.clone();
         let mut change = Some(change);
         let state = &mut self.state;
-        let answer = database
+        let answer = engine
+            .core
             .refer(partition, || {
-                database.admit_change(state)?;
-                let mut scratch = database.0.scratch.borrow_mut();
+                admit_change(&engine, state)?;
+                let mut scratch = engine.core.scratch.borrow_mut();
                 let (old, new) = &mut *scratch;
                 {
-                    let pool = database.0.buffer.pool().borrow();
+                    let pool = engine.core.buffer.pool().borrow();
                     let start = usize::from(place.offset);
                     old.clear();
                     old.extend_from_slice(&pool.page(place.page)?[start..start + length]);
@@ -99,7 +104,7 @@ impl Transaction {
                 let answer = change.take().expect("an attempt succeeds once")(new);
                 let Place { page, offset } = place;
                 let undo = Undo::PatchPage { page, offset, bytes: old };
-                database.update(state, &undo, &[Edit { page, change: Change::Patch { offset, bytes: new } }]);
+                update(&engine, state, &undo, &[Edit { page, change: Change::Patch { offset, bytes: new } }]);
                 Ok(answer)
             })
             .await?;
@@ -124,7 +129,7 @@ impl Transaction {
     /// Where an object is, its length in bytes, and how the partition is locked.
     fn find_object(&self, partition: PartitionId, number: u64) -> Result<(Place, usize, Locking)> {
         self.depart()?;
-        let found = self.database.describe(partition)?;
+        let found = self.engine.catalog.describe(partition)?;
         let Organization::Direct { objects, blocking_factor, record_size } = found.organization else {
             return Err(found.wrong_organization("its records have no numbers"));
         };

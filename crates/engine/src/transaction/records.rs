@@ -3,9 +3,9 @@
 //! Locks are named by key, so they are taken before the tree is searched. Phantoms are kept out in `gaps.rs`.
 
 use super::Transaction;
-use super::keyed::Keyed;
-use super::long_value::{self, Stored};
-use crate::database::Database;
+use super::log_room::admit_change;
+use super::update::update;
+use crate::engine::{Core, Keyed};
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
 use structures::Foresight;
@@ -13,6 +13,7 @@ use structures::canary::{self, Canary};
 use structures::key_hash;
 use structures::lock::{Mode, Outcome, Resource};
 use structures::organization::b_tree;
+use structures::organization::b_tree::stored::{self, Stored};
 use structures::page::{Change, Edit, Pages, slotted};
 use structures::undo::Undo;
 
@@ -100,17 +101,17 @@ impl Transaction {
         if let Some(obstacle) = self.enter(partition, hash, mode)? {
             self.overcome(obstacle, partition, hash, mode).await?;
         }
-        let database = self.database.clone();
-        if database.is_set(partition) {
+        let engine = self.engine.clone();
+        if engine.catalog.is_set(partition) {
             return self.look_in_set(partition, (key, hash), |value| value.map(<[u8]>::to_vec)).await;
         }
         self.depart()?;
-        let found = database.refer(partition, || database.find(partition, key)).await?;
+        let found = engine.core.refer(partition, || find(&engine.core, partition, key)).await?;
         self.tell_key(partition, key, false);
         match found {
             Found::Nothing => Ok(None),
             Found::Here(value) => Ok(Some(value)),
-            Found::Elsewhere(length, first) => self.database.fetch(partition, length, first).await.map(Some),
+            Found::Elsewhere(length, first) => self.engine.core.fetch(partition, length, first).await.map(Some),
         }
     }
 
@@ -148,18 +149,18 @@ impl Transaction {
         if let Some(obstacle) = self.enter(partition, hash, Mode::Shared)? {
             self.overcome(obstacle, partition, hash, Mode::Shared).await?;
         }
-        if self.database.is_set(partition) {
+        if self.engine.catalog.is_set(partition) {
             return self.look_in_set(partition, (key, hash), look).await;
         }
         self.depart()?;
         let mut look = Some(look);
-        let database = self.database.clone();
-        let seen = database.refer(partition, || database.look(partition, key, &mut look)).await?;
+        let engine = self.engine.clone();
+        let seen = engine.core.refer(partition, || show(&engine.core, partition, key, &mut look)).await?;
         self.tell_key(partition, key, false);
         match seen {
             Ok(answer) => Ok(answer),
             Err((length, first)) => {
-                let value = self.database.fetch(partition, length, first).await?;
+                let value = self.engine.core.fetch(partition, length, first).await?;
                 Ok(look.take().expect("a long value was not shown yet")(Some(&value)))
             }
         }
@@ -185,7 +186,7 @@ impl Transaction {
         if self.write(partition, key, value, false).await? {
             return Ok(());
         }
-        Err(Error::Duplicate(self.database.describe(partition)?.name.clone()))
+        Err(Error::Duplicate(self.engine.catalog.describe(partition)?.name.clone()))
     }
 
     /// Inserts a record or gives the present one this value.
@@ -219,22 +220,22 @@ impl Transaction {
         if let Some(obstacle) = self.enter(partition, hash, Mode::Exclusive)? {
             self.overcome(obstacle, partition, hash, Mode::Exclusive).await?;
         }
-        let database = self.database.clone();
-        match database.keyed(partition) {
+        let engine = self.engine.clone();
+        match engine.catalog.keyed(partition) {
             Keyed::BTree => self.depart()?,
             Keyed::Set => return self.write_in_set(partition, (key, hash), value, replace).await,
             Keyed::TypedSet => {
-                let found = database.describe(partition)?;
+                let found = engine.catalog.describe(partition)?;
                 return Box::pin(self.write_typed(&found, key, Some(value), replace)).await;
             }
         }
-        if !replace && !matches!(database.complete(|| database.find(partition, key)).await?, Found::Nothing) {
+        if !replace && !matches!(engine.core.complete(|| find(&engine.core, partition, key)).await?, Found::Nothing) {
             return Ok(false);
         }
         let mut stored = Vec::new();
         self.store(partition, key, value, &mut stored).await?;
         loop {
-            let step = database.refer(partition, || self.try_write(partition, key, &stored)).await?;
+            let step = engine.core.refer(partition, || self.try_write(partition, key, &stored)).await?;
             match step {
                 Passage::Done(()) => {
                     self.tell_key(partition, key, true);
@@ -246,11 +247,11 @@ impl Transaction {
     }
 
     fn try_write(&mut self, partition: PartitionId, key: &[u8], stored: &[u8]) -> Result<Passage<()>, Need> {
-        let database = self.database.clone();
-        database.admit_change(&self.state)?;
-        database.make_room(partition, key, stored.len())?;
+        let engine = self.engine.clone();
+        admit_change(&engine, &self.state)?;
+        make_room(&engine.core, partition, key, stored.len())?;
         let (place, old) = {
-            let pool = database.0.buffer.pool().borrow();
+            let pool = engine.core.buffer.pool().borrow();
             let (place, leaf) = b_tree::find(&*pool, partition, key)?;
             (place, place.exact.then(|| slotted::value(leaf, place.slot).to_vec()))
         };
@@ -260,7 +261,7 @@ impl Transaction {
             }
             let change = Change::InsertSlot { slot: place.slot, key, value: stored };
             let undo = Undo::Remove { partition, key };
-            database.update(&mut self.state, &undo, &[Edit { page: place.page, change }]);
+            update(&engine, &mut self.state, &undo, &[Edit { page: place.page, change }]);
             self.attach_loose();
             self.note_page(place.page);
             return Ok(Passage::Done(()));
@@ -268,7 +269,7 @@ impl Transaction {
         self.give_up_chain(partition, &old);
         let change = Change::ReplaceValue { slot: place.slot, value: stored };
         let undo = Undo::Replace { partition, key, value: &old };
-        database.update(&mut self.state, &undo, &[Edit { page: place.page, change }]);
+        update(&engine, &mut self.state, &undo, &[Edit { page: place.page, change }]);
         self.attach_loose();
         self.note_page(place.page);
         Ok(Passage::Done(()))
@@ -300,17 +301,17 @@ impl Transaction {
         if let Some(obstacle) = self.enter(partition, hash, Mode::Exclusive)? {
             self.overcome(obstacle, partition, hash, Mode::Exclusive).await?;
         }
-        let database = self.database.clone();
-        match database.keyed(partition) {
+        let engine = self.engine.clone();
+        match engine.catalog.keyed(partition) {
             Keyed::BTree => self.depart()?,
             Keyed::Set => return self.delete_in_set(partition, (key, hash)).await,
             Keyed::TypedSet => {
-                let found = database.describe(partition)?;
+                let found = engine.catalog.describe(partition)?;
                 return Box::pin(self.write_typed(&found, key, None, true)).await;
             }
         }
         let deleted = loop {
-            let step = database.refer(partition, || self.try_delete(partition, key)).await?;
+            let step = engine.core.refer(partition, || self.try_delete(partition, key)).await?;
             match step {
                 Passage::Done(deleted) => break deleted,
                 Passage::Blocked(resource, mode) => self.lock(resource, mode).await?,
@@ -318,16 +319,16 @@ impl Transaction {
         };
         self.tell_key(partition, key, deleted);
         if deleted {
-            database.complete(|| database.merge(partition, key)).await?;
+            engine.core.complete(|| merge(&engine.core, partition, key)).await?;
         }
         Ok(deleted)
     }
 
     fn try_delete(&mut self, partition: PartitionId, key: &[u8]) -> Result<Passage<bool>, Need> {
-        let database = self.database.clone();
-        database.admit_change(&self.state)?;
+        let engine = self.engine.clone();
+        admit_change(&engine, &self.state)?;
         let (place, old) = {
-            let pool = database.0.buffer.pool().borrow();
+            let pool = engine.core.buffer.pool().borrow();
             let (place, leaf) = b_tree::find(&*pool, partition, key)?;
             if !place.exact {
                 return Ok(Passage::Done(false));
@@ -340,7 +341,7 @@ impl Transaction {
         self.give_up_chain(partition, &old);
         let undo = Undo::Insert { partition, key, value: &old };
         let change = Change::RemoveSlot { slot: place.slot };
-        database.update(&mut self.state, &undo, &[Edit { page: place.page, change }]);
+        update(&engine, &mut self.state, &undo, &[Edit { page: place.page, change }]);
         self.note_page(place.page);
         Ok(Passage::Done(true))
     }
@@ -352,12 +353,12 @@ impl Transaction {
         if self.reference() {
             return Ok(Some(Obstacle::Reference));
         }
-        let (keyed, is_locked) = self.database.find_keyed(partition)?;
+        let (keyed, is_locked) = self.engine.catalog.find_keyed(partition)?;
         if !is_locked || mode == Mode::Shared && canary::is_planted(Canary::UnlockedRead) {
             return Ok(None);
         }
         if !matches!(keyed, Keyed::BTree) {
-            self.database.0.sets.borrow().foresee(partition, hash, Foresight::Far);
+            self.engine.sets.sets.borrow().foresee(partition, hash, Foresight::Far);
         }
         self.enter_found(partition, hash, mode)
     }
@@ -366,8 +367,8 @@ impl Transaction {
     #[inline]
     pub(super) fn enter_found(&mut self, partition: PartitionId, hash: u64, mode: Mode) -> Result<Option<Obstacle>> {
         let resource = Resource::record(partition, hash);
-        if self.database.0.keeps_versions.get() {
-            self.database.0.versions.borrow().foresee(resource);
+        if self.engine.versions.is_kept() {
+            self.engine.versions.versions().borrow().foresee(resource);
         }
         match self.request(resource, mode) {
             Outcome::Granted => {
@@ -394,7 +395,7 @@ impl Transaction {
             }
             Obstacle::Reference => {
                 self.delayed_reference().await?;
-                if self.database.find_keyed(partition)?.1 {
+                if self.engine.catalog.find_keyed(partition)?.1 {
                     let record = Resource::record(partition, hash);
                     self.lock(record, mode).await?;
                     self.check_conflict(partition, record, mode)?;
@@ -414,69 +415,67 @@ impl Transaction {
 
     /// Remembers a changed page, if it will be forced.
     pub(super) fn note_page(&mut self, page: PageId) {
-        if self.database.settings().force && !self.state.pages.contains(&page) {
+        if self.engine.transactions.rules.force && !self.state.pages.contains(&page) {
             self.state.pages.push(page);
         }
     }
 }
 
-impl Database {
-    fn find(&self, partition: PartitionId, key: &[u8]) -> Result<Found, Need> {
-        let pool = self.0.buffer.pool().borrow();
-        let (place, leaf) = b_tree::find(&*pool, partition, key)?;
-        if !place.exact {
-            return Ok(Found::Nothing);
-        }
-        Ok(match long_value::read(slotted::value(leaf, place.slot)) {
-            Stored::Here(value) => Found::Here(value.to_vec()),
-            Stored::Elsewhere(length, first) => Found::Elsewhere(length, first),
-        })
+fn find(core: &Core, partition: PartitionId, key: &[u8]) -> Result<Found, Need> {
+    let pool = core.buffer.pool().borrow();
+    let (place, leaf) = b_tree::find(&*pool, partition, key)?;
+    if !place.exact {
+        return Ok(Found::Nothing);
     }
+    Ok(match stored::read(slotted::value(leaf, place.slot)) {
+        Stored::Here(value) => Found::Here(value.to_vec()),
+        Stored::Elsewhere(length, first) => Found::Elsewhere(length, first),
+    })
+}
 
-    fn look<R, F: FnOnce(Option<&[u8]>) -> R>(
-        &self,
-        partition: PartitionId,
-        key: &[u8],
-        look: &mut Option<F>,
-    ) -> Result<Result<R, (usize, u32)>, Need> {
-        let pool = self.0.buffer.pool().borrow();
-        let (place, leaf) = b_tree::find(&*pool, partition, key)?;
-        let mut show = |value: Option<&[u8]>| look.take().expect("an attempt succeeds once")(value);
-        if !place.exact {
-            return Ok(Ok(show(None)));
-        }
-        Ok(match long_value::read(slotted::value(leaf, place.slot)) {
-            Stored::Here(value) => Ok(show(Some(value))),
-            Stored::Elsewhere(length, first) => Err((length, first)),
-        })
+fn show<R, F: FnOnce(Option<&[u8]>) -> R>(
+    core: &Core,
+    partition: PartitionId,
+    key: &[u8],
+    look: &mut Option<F>,
+) -> Result<Result<R, (usize, u32)>, Need> {
+    let pool = core.buffer.pool().borrow();
+    let (place, leaf) = b_tree::find(&*pool, partition, key)?;
+    let mut answer = |value: Option<&[u8]>| look.take().expect("an attempt succeeds once")(value);
+    if !place.exact {
+        return Ok(Ok(answer(None)));
     }
+    Ok(match stored::read(slotted::value(leaf, place.slot)) {
+        Stored::Here(value) => Ok(answer(Some(value))),
+        Stored::Elsewhere(length, first) => Err((length, first)),
+    })
+}
 
-    /// Restructures until the leaf of `key` has room for a stored value of `length` bytes.
-    pub(super) fn make_room(&self, partition: PartitionId, key: &[u8], length: usize) -> Result<(), Need> {
-        loop {
-            let step = {
-                let pool = self.0.buffer.pool().borrow();
-                let Some(step) = b_tree::make_room(&*pool, partition, key, length)? else { return Ok(()) };
-                bring_pages(&*pool, &step)?;
-                step
-            };
-            let edits: Vec<Edit<'_>> = step.iter().map(|edit| edit.as_edit()).collect();
-            self.change(&edits);
-        }
+/// Restructures until the leaf of `key` has room for a stored value of `length` bytes.
+pub(super) fn make_room(core: &Core, partition: PartitionId, key: &[u8], length: usize) -> Result<(), Need> {
+    loop {
+        let step = {
+            let pool = core.buffer.pool().borrow();
+            let Some(step) = b_tree::make_room(&*pool, partition, key, length)? else { return Ok(()) };
+            bring_pages(&*pool, &step)?;
+            step
+        };
+        let edits: Vec<Edit<'_>> = step.iter().map(|edit| edit.as_edit()).collect();
+        core.change(&edits);
     }
+}
 
-    /// Merges until no node on the way to `key` is too empty.
-    pub(super) fn merge(&self, partition: PartitionId, key: &[u8]) -> Result<(), Need> {
-        loop {
-            let step = {
-                let pool = self.0.buffer.pool().borrow();
-                let Some(step) = b_tree::merge(&*pool, partition, key)? else { return Ok(()) };
-                bring_pages(&*pool, &step)?;
-                step
-            };
-            let edits: Vec<Edit<'_>> = step.iter().map(|edit| edit.as_edit()).collect();
-            self.change(&edits);
-        }
+/// Merges until no node on the way to `key` is too empty.
+pub(super) fn merge(core: &Core, partition: PartitionId, key: &[u8]) -> Result<(), Need> {
+    loop {
+        let step = {
+            let pool = core.buffer.pool().borrow();
+            let Some(step) = b_tree::merge(&*pool, partition, key)? else { return Ok(()) };
+            bring_pages(&*pool, &step)?;
+            step
+        };
+        let edits: Vec<Edit<'_>> = step.iter().map(|edit| edit.as_edit()).collect();
+        core.change(&edits);
     }
 }
 

@@ -1,15 +1,20 @@
 //! Rollback: the transaction's updates are taken back, latest first, each by a logged compensation that is never undone
 //! itself. A restart goes on where a rollback was cut off, because each compensation says how many updates are left.
 
-use super::{Active, Savepoint, State, Transaction, long_value};
-use crate::database::Database;
+use super::commit::{release_locks, retire};
+use super::records::{make_room, merge};
+use super::stall::stall;
+use super::{Savepoint, Transaction};
+use crate::engine::{Active, Core, Engine, State};
 use crate::log::record::Body;
 use crate::statistics::add;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
 use driver::Work;
 use executor::JoinHandle;
+use std::rc::Rc;
 use structures::canary::{self, Canary};
+use structures::organization::b_tree::stored;
 use structures::organization::{allocator, append, b_tree};
 use structures::page::{Change, Edit, OwnedEdit, Pages, slotted};
 use structures::undo::Undo;
@@ -38,11 +43,11 @@ impl Transaction {
     /// # });
     /// ```
     pub async fn rollback(mut self) -> Result<()> {
-        let (database, dependency) = (self.database.clone(), self.state.dependency.get());
+        let (engine, dependency) = (self.engine.clone(), self.state.dependency.get());
         // A reason to tell is there also where the rollback fails.
         let rolled_back = self.spawn_rollback().join().await;
         if !canary::is_planted(Canary::EarlyRefusal) {
-            database.confirm_reads(dependency).await?;
+            engine.core.confirm_reads(dependency).await?;
         }
         rolled_back
     }
@@ -58,9 +63,9 @@ impl Transaction {
     /// The rollback goes on even if nobody waits for it.
     fn spawn_rollback(&mut self) -> JoinHandle<Result<()>> {
         self.ended = true;
-        let (database, state) = (self.database.clone(), std::mem::take(&mut self.state));
-        let executor = database.0.executor.clone();
-        executor.spawn(async move { database.roll_back(state).await })
+        let (engine, state) = (self.engine.clone(), std::mem::take(&mut self.state));
+        let executor = engine.core.executor.clone();
+        executor.spawn(async move { roll_back(&engine, state).await })
     }
 
     /// Takes back what was done since `savepoint`. Locks are kept. It does not help a transaction that has to give up: what
@@ -89,12 +94,12 @@ impl Transaction {
     /// ```
     pub async fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         self.check_active()?;
-        self.database.0.sets.borrow_mut().roll_back_to(self.state.owner, savepoint.sets);
+        self.engine.sets.sets.borrow_mut().roll_back_to(self.state.owner, savepoint.sets);
         self.state.rollbacks += 1;
-        let database = self.database.clone();
-        database.undo(&mut self.state, savepoint.undo).await?;
-        let of_sets = database.0.sets.borrow().changes(self.state.owner);
-        database.forget_versions(&self.state, savepoint.undo, of_sets);
+        let engine = self.engine.clone();
+        undo(&engine.core, &mut self.state, savepoint.undo).await?;
+        let of_sets = engine.sets.sets.borrow().changes(self.state.owner);
+        engine.versions.forget(self.state.owner, savepoint.undo, of_sets);
         Ok(())
     }
 }
@@ -107,112 +112,110 @@ impl Drop for Transaction {
     }
 }
 
-impl Database {
-    async fn roll_back(&self, mut state: Active) -> Result<()> {
-        self.0.sets.borrow_mut().roll_back(state.owner);
-        if let Err(error) = self.undo(&mut state, 0).await {
-            if !canary::is_planted(Canary::AbandonedRollback) {
-                self.stall(state, error.clone());
-            }
-            return Err(error);
+async fn roll_back(engine: &Rc<Engine>, mut state: Active) -> Result<()> {
+    engine.sets.sets.borrow_mut().roll_back(state.owner);
+    if let Err(error) = undo(&engine.core, &mut state, 0).await {
+        if !canary::is_planted(Canary::AbandonedRollback) {
+            stall(engine, state, error.clone());
         }
-        self.end_rollback(state).await;
-        Ok(())
+        return Err(error);
     }
+    end_rollback(engine, state).await;
+    Ok(())
+}
 
-    pub(super) async fn end_rollback(&self, state: Active) {
-        if state.wrote {
-            self.0.log.append(state.id, &Body::RolledBack, std::iter::empty());
-        }
-        add(&self.0.statistics.rollbacks, 1);
-        if let Some(observer) = self.0.statistics.observer() {
-            observer.ended(state.id, false);
-        }
-        self.0.executor.charge_times(Work::LockPair, self.0.locks.borrow().held(state.owner) as u64);
-        self.0.executor.settle().await;
-        self.forget_versions(&state, 0, 0);
-        self.release_locks(&state, None);
-        self.retire(state);
+pub(super) async fn end_rollback(engine: &Engine, state: Active) {
+    if state.wrote {
+        engine.core.log.append(state.id, &Body::RolledBack, std::iter::empty());
     }
+    add(&engine.core.statistics.rollbacks, 1);
+    if let Some(observer) = engine.core.statistics.observer() {
+        observer.ended(state.id, false);
+    }
+    engine.core.executor.charge_times(Work::LockPair, engine.core.locks.borrow().held(state.owner) as u64);
+    engine.core.executor.settle().await;
+    engine.versions.forget(state.owner, 0, 0);
+    release_locks(engine, &state, None);
+    retire(engine, state);
+}
 
-    /// Takes back all but the first `remaining` updates.
-    pub(crate) async fn undo(&self, state: &mut State, remaining: usize) -> Result<()> {
-        loop {
-            let left = state.updates();
-            if left <= remaining {
-                return Ok(());
-            }
-            let left = left - 1;
-            let stored = state.undo.borrow().last().expect("there is at least one").to_vec();
-            let undo = UndoList::decode(&stored);
-            self.persist(async || self.complete(|| self.compensate(state, &undo, left as u32)).await).await?;
-            // No update of others bears it.
-            let _padding = self.0.log.take_padding();
-            state.undo.borrow_mut().truncate(left);
-            state.chains.retain(|chain| chain.undo < left);
-            state.loose = state.loose.filter(|chain| chain.undo < left);
-            if let Undo::Remove { partition, key } = undo {
-                self.persist(async || self.complete(|| self.merge(partition, key)).await).await?;
-            }
+/// Takes back all but the first `remaining` updates.
+pub(crate) async fn undo(core: &Core, state: &mut State, remaining: usize) -> Result<()> {
+    loop {
+        let left = state.updates();
+        if left <= remaining {
+            return Ok(());
+        }
+        let left = left - 1;
+        let stored = state.undo.borrow().last().expect("there is at least one").to_vec();
+        let undo = UndoList::decode(&stored);
+        core.persist(async || core.complete(|| compensate(core, state, &undo, left as u32)).await).await?;
+        // No update of others bears it.
+        let _padding = core.log.take_padding();
+        state.undo.borrow_mut().truncate(left);
+        state.chains.retain(|chain| chain.undo < left);
+        state.loose = state.loose.filter(|chain| chain.undo < left);
+        if let Undo::Remove { partition, key } = undo {
+            core.persist(async || core.complete(|| merge(core, partition, key)).await).await?;
         }
     }
+}
 
-    fn compensate(&self, state: &State, undo: &Undo<'_>, remaining: u32) -> Result<(), Need> {
-        let edits = |edits: &[Edit<'_>]| {
-            self.log_and_apply(state.id, &Body::Compensation { remaining }, edits);
-        };
-        match *undo {
-            Undo::Remove { partition, key } => {
-                let place = self.place_of(partition, key)?;
-                edits(&[Edit { page: place.page, change: Change::RemoveSlot { slot: place.slot } }]);
-            }
-            Undo::Insert { partition, key, value } => {
-                self.make_room(partition, key, value.len())?;
-                let place = b_tree::seek(&*self.0.buffer.pool().borrow(), partition, key)?;
-                edits(&[Edit { page: place.page, change: Change::InsertSlot { slot: place.slot, key, value } }]);
-            }
-            Undo::Replace { partition, key, value } => {
-                self.make_room(partition, key, value.len())?;
-                let place = self.place_of(partition, key)?;
-                edits(&[Edit { page: place.page, change: Change::ReplaceValue { slot: place.slot, value } }]);
-            }
-            Undo::PatchValue { partition, key, offset, bytes } => {
-                let place = self.place_of(partition, key)?;
-                let change = Change::PatchValue { slot: place.slot, offset, bytes };
-                edits(&[Edit { page: place.page, change }]);
-            }
-            Undo::PatchPage { page, offset, bytes } => {
-                self.0.buffer.pool().borrow().page(page)?;
-                edits(&[Edit { page, change: Change::Patch { offset, bytes } }]);
-            }
-            Undo::EraseAppended { page, slot } => {
-                self.0.buffer.pool().borrow().page(page)?;
-                let change = Change::PatchValue { slot, offset: 0, bytes: &[append::ERASED] };
-                edits(&[Edit { page, change }]);
-            }
-            Undo::FreePage { page } => {
-                let plan = self.plan_free(page)?;
-                let plan: Vec<Edit<'_>> = plan.iter().map(OwnedEdit::as_edit).collect();
-                edits(&plan);
-            }
+fn compensate(core: &Core, state: &State, undo: &Undo<'_>, remaining: u32) -> Result<(), Need> {
+    let edits = |edits: &[Edit<'_>]| {
+        core.log_and_apply(state.id, &Body::Compensation { remaining }, edits);
+    };
+    match *undo {
+        Undo::Remove { partition, key } => {
+            let place = place_of(core, partition, key)?;
+            edits(&[Edit { page: place.page, change: Change::RemoveSlot { slot: place.slot } }]);
         }
-        Ok(())
-    }
-
-    fn plan_free(&self, page: PageId) -> Result<Vec<OwnedEdit>, Need> {
-        Ok(allocator::free(&*self.0.buffer.pool().borrow(), page)?)
-    }
-
-    /// The place of a record that the transaction's locks have kept where it is.
-    fn place_of(&self, partition: PartitionId, key: &[u8]) -> Result<b_tree::Location, Need> {
-        let pool = self.0.buffer.pool().borrow();
-        let place = b_tree::seek(&*pool, partition, key)?;
-        if place.exact {
-            debug_assert!(slotted::value(pool.page(place.page)?, place.slot).len() >= long_value::VERSION_SIZE);
-            return Ok(place);
+        Undo::Insert { partition, key, value } => {
+            make_room(core, partition, key, value.len())?;
+            let place = b_tree::seek(&*core.buffer.pool().borrow(), partition, key)?;
+            edits(&[Edit { page: place.page, change: Change::InsertSlot { slot: place.slot, key, value } }]);
         }
-        let file = self.0.buffer.file(partition).name.clone();
-        let detail = "a record to be rolled back is missing".to_owned();
-        Err(Need::Fail(Error::DamagedPage { page: place.page, file, detail }))
+        Undo::Replace { partition, key, value } => {
+            make_room(core, partition, key, value.len())?;
+            let place = place_of(core, partition, key)?;
+            edits(&[Edit { page: place.page, change: Change::ReplaceValue { slot: place.slot, value } }]);
+        }
+        Undo::PatchValue { partition, key, offset, bytes } => {
+            let place = place_of(core, partition, key)?;
+            let change = Change::PatchValue { slot: place.slot, offset, bytes };
+            edits(&[Edit { page: place.page, change }]);
+        }
+        Undo::PatchPage { page, offset, bytes } => {
+            core.buffer.pool().borrow().page(page)?;
+            edits(&[Edit { page, change: Change::Patch { offset, bytes } }]);
+        }
+        Undo::EraseAppended { page, slot } => {
+            core.buffer.pool().borrow().page(page)?;
+            let change = Change::PatchValue { slot, offset: 0, bytes: &[append::ERASED] };
+            edits(&[Edit { page, change }]);
+        }
+        Undo::FreePage { page } => {
+            let plan = plan_free(core, page)?;
+            let plan: Vec<Edit<'_>> = plan.iter().map(OwnedEdit::as_edit).collect();
+            edits(&plan);
+        }
     }
+    Ok(())
+}
+
+fn plan_free(core: &Core, page: PageId) -> Result<Vec<OwnedEdit>, Need> {
+    Ok(allocator::free(&*core.buffer.pool().borrow(), page)?)
+}
+
+/// The place of a record that the transaction's locks have kept where it is.
+fn place_of(core: &Core, partition: PartitionId, key: &[u8]) -> Result<b_tree::Location, Need> {
+    let pool = core.buffer.pool().borrow();
+    let place = b_tree::seek(&*pool, partition, key)?;
+    if place.exact {
+        debug_assert!(slotted::value(pool.page(place.page)?, place.slot).len() >= stored::VERSION_SIZE);
+        return Ok(place);
+    }
+    let file = core.buffer.file(partition).name.clone();
+    let detail = "a record to be rolled back is missing".to_owned();
+    Err(Need::Fail(Error::DamagedPage { page: place.page, file, detail }))
 }

@@ -96,7 +96,7 @@ impl Transaction {
         make: impl FnMut(&[u8], &[u8]) -> (Vec<u8>, Vec<u8>),
         memory: u64,
     ) -> Result<Sorted> {
-        let space = self.database().0.temp.clone();
+        let space = self.engine.temp.clone();
         let transaction = &Cell::new(Some(self));
         temp::sort(&space, Made { transaction, cursor, make, row: Default::default() }, memory).await
     }
@@ -143,7 +143,7 @@ impl Transaction {
         settings: JoinSettings,
         mut take: impl AsyncFnMut(Joined<'_>) -> Result<()>,
     ) -> Result<JoinReport> {
-        let space = self.database().0.temp.clone();
+        let space = self.engine.temp.clone();
         let transaction = &Cell::new(Some(self));
         let left = Made { transaction, cursor: left.0, make: left.1, row: Default::default() };
         let right = Made { transaction, cursor: right.0, make: right.1, row: Default::default() };

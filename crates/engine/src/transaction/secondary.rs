@@ -5,11 +5,13 @@
 //! read holds the gaps it has seen and the records of the entries that bound them. A change of a record is a removal of its
 //! old entries and an addition of its new ones. All locks that it needs are taken before it is made, in the step that makes it.
 
-use super::Transaction;
 use super::records::Passage;
+use super::{Transaction, wake_owners};
 use crate::Result;
 use crate::catalog::{Locking, Partition};
-use crate::version::{Rest, Viewing};
+use crate::engine::overcome_refusal;
+use crate::mvcc::{Viewing, rest};
+use crate::version::Rest;
 use base::PartitionId;
 use std::ops::Bound;
 use std::rc::Rc;
@@ -127,7 +129,7 @@ impl Transaction {
         mut look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
         self.check_active()?;
-        let found = self.database.describe(partition)?;
+        let found = self.engine.catalog.describe(partition)?;
         let span = Span::new(&found, secondary, bounds)?;
         if span.is_empty() {
             return Ok(());
@@ -138,7 +140,7 @@ impl Transaction {
         if found.locking != Locking::Record {
             self.depart()?;
         }
-        self.database.0.sets.borrow().note_missing(self.state.owner);
+        self.engine.sets.sets.borrow().note_missing(self.state.owner);
         let (mut last, mut value) = (None, Vec::new());
         loop {
             if self.reference() {
@@ -149,7 +151,7 @@ impl Transaction {
                 Step::Met(Passage::Blocked(resource, mode)) => self.lock(resource, mode).await?,
                 Step::Met(Passage::Done(None)) => return Ok(()),
                 Step::Met(Passage::Done(Some(entry))) => {
-                    self.database.0.statistics.count_reference(usize::from(partition.0), true);
+                    self.engine.core.statistics.count_reference(usize::from(partition.0), true);
                     if !look(&entry.1, &value) {
                         return Ok(());
                     }
@@ -167,29 +169,31 @@ impl Transaction {
         (secondary, span): (usize, Span),
         mut look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        let (database, pace, view) = (&self.database, self.pace(), viewing.view);
-        let mut rest = Rest { last: None, from: span.from, to: span.to };
+        let (engine, pace, view) = (&self.engine, self.pace(), viewing.view);
+        let mut left = Rest { last: None, from: span.from, to: span.to };
         loop {
-            let step = database.step_of(&pace, || database.visit_entries(view, (partition, secondary), &rest))?;
+            let step = engine.versions.step_of(&pace, || {
+                engine.versions.visit_entries(engine.records(), view, (partition, secondary), &left)
+            })?;
             let (found, next) = match step {
                 Ok(done) => done,
                 Err(refusal) => {
-                    database.overcome_refusal(partition, refusal).await?;
+                    overcome_refusal(engine, partition, refusal).await?;
                     continue;
                 }
             };
             for ((of, key), past) in found {
-                let Some(value) = database.all_the_way(view, partition, &key, past).await? else { continue };
-                let has_entry = database.0.sets.borrow().secondary_key(partition, secondary, &value) == Some(of);
+                let Some(value) = engine.versions.all_the_way(view, partition, &key, past).await? else { continue };
+                let has_entry = engine.sets.sets.borrow().secondary_key(partition, secondary, &value) == Some(of);
                 if has_entry && !look(&key, &value) {
                     return Ok(());
                 }
             }
             match next {
-                Some(next) => rest = next,
+                Some(next) => left = next,
                 None => return Ok(()),
             }
-            database.pace(&pace).await;
+            rest(engine, &pace).await;
         }
     }
 
@@ -203,8 +207,8 @@ impl Transaction {
         last: Option<&Entry>,
         value: &mut Vec<u8>,
     ) -> Step<Option<Entry>> {
-        let (database, partition) = (self.database.clone(), found.id());
-        let (sets, mut locks) = (database.0.sets.borrow(), database.0.locks.borrow_mut());
+        let (engine, partition) = (self.engine.clone(), found.id());
+        let (sets, mut locks) = (engine.sets.sets.borrow(), engine.core.locks.borrow_mut());
         let first = (span.from.as_slice(), &[][..]);
         let mut from = last.map_or(Bound::Included(first), |(of, key)| Bound::Excluded((of, key)));
         loop {
@@ -258,7 +262,7 @@ impl Transaction {
                 Step::Met(Passage::Blocked(resource, mode)) => self.lock(resource, mode).await?,
                 Step::Met(Passage::Done(written)) => {
                     self.keep_set_changes();
-                    self.database.0.statistics.count_reference(usize::from(found.id), true);
+                    self.engine.core.statistics.count_reference(usize::from(found.id), true);
                     return Ok(written);
                 }
             }
@@ -266,8 +270,8 @@ impl Transaction {
     }
 
     fn try_write_typed(&mut self, found: &Partition, key: &[u8], value: Option<&[u8]>, replace: bool) -> Step<bool> {
-        let (database, partition, owner, hash) = (self.database.clone(), found.id(), self.state.owner, key_hash(key));
-        let mut sets = database.0.sets.borrow_mut();
+        let (engine, partition, owner, hash) = (self.engine.clone(), found.id(), self.state.owner, key_hash(key));
+        let mut sets = engine.sets.sets.borrow_mut();
         let old = match sets.get(owner, partition, key, hash) {
             Ok(old) => old.map(<[u8]>::to_vec),
             Err(refusal) => return Step::Refused(refusal),
@@ -292,13 +296,13 @@ impl Transaction {
     /// Brings what a set lacks for the transaction; a refusal for good may take all of it along.
     #[cold]
     pub(super) async fn overcome_refusal(&self, partition: PartitionId, refusal: Refusal) -> Result<()> {
-        self.database.overcome_refusal(partition, refusal).await.map_err(|error| self.abort_by(error))
+        overcome_refusal(&self.engine, partition, refusal).await.map_err(|error| self.abort_by(error))
     }
 
     /// After a change: keeps what records were before, if that is wanted.
     pub(super) fn keep_set_changes(&self) {
-        if self.database.0.keeps_versions.get() {
-            self.database.keep_set_changes(self.state.owner);
+        if self.engine.versions.is_kept() {
+            self.engine.versions.keep_set_changes(self.engine.records(), self.state.owner);
         }
     }
 
@@ -312,7 +316,7 @@ impl Transaction {
                 Step::Met(Passage::Blocked(resource, mode)) => self.lock(resource, mode).await?,
                 Step::Met(Passage::Done(number)) => {
                     self.keep_set_changes();
-                    self.database.0.statistics.count_reference(usize::from(found.id), true);
+                    self.engine.core.statistics.count_reference(usize::from(found.id), true);
                     return Ok(number);
                 }
             }
@@ -321,12 +325,12 @@ impl Transaction {
 
     /// Locks the record that will have the next number in the step that adds it, before anybody sees it in an index.
     fn try_append_typed(&mut self, found: &Partition, value: &[u8]) -> Step<u64> {
-        let (database, partition, owner) = (self.database.clone(), found.id(), self.state.owner);
-        let mut sets = database.0.sets.borrow_mut();
+        let (engine, partition, owner) = (self.engine.clone(), found.id(), self.state.owner);
+        let mut sets = engine.sets.sets.borrow_mut();
         let key = sets.next_arrival(partition).to_be_bytes();
         if found.locking == Locking::Record {
             let record = Resource::record(partition, key_hash(&key));
-            if database.0.locks.borrow_mut().try_request(owner, record, Mode::Exclusive) == Attempt::Denied {
+            if engine.core.locks.borrow_mut().try_request(owner, record, Mode::Exclusive) == Attempt::Denied {
                 return Step::Met(Passage::Blocked(record, Mode::Exclusive));
             }
         }
@@ -375,8 +379,8 @@ impl Transaction {
         (partition, secondary): (PartitionId, usize),
         entry: (&[u8], &[u8]),
     ) -> Result<(), Blocked> {
-        let (database, owner) = (self.database.clone(), self.state.owner);
-        let mut locks = database.0.locks.borrow_mut();
+        let (engine, owner) = (self.engine.clone(), self.state.owner);
+        let mut locks = engine.core.locks.borrow_mut();
         request(&mut locks, owner, gap_below(partition, secondary, entry), Mode::Exclusive)?;
         let mut entry = entry;
         loop {
@@ -398,8 +402,8 @@ impl Transaction {
         (partition, secondary): (PartitionId, usize),
         entry: (&[u8], &[u8]),
     ) -> Result<(), Blocked> {
-        let (database, owner) = (self.database.clone(), self.state.owner);
-        let mut locks = database.0.locks.borrow_mut();
+        let (engine, owner) = (self.engine.clone(), self.state.owner);
+        let mut locks = engine.core.locks.borrow_mut();
         let gap = gap_above(partition, secondary, sets.next_entry(partition, secondary, Bound::Excluded(entry)));
         let held = locks.holds(owner, gap);
         request(&mut locks, owner, gap, Mode::InsertIntention)?;
@@ -409,7 +413,7 @@ impl Transaction {
         let mut woken = Vec::new();
         locks.release(owner, gap, &mut woken);
         drop(locks);
-        database.wake_owners(&woken);
+        wake_owners(&engine, &woken);
         Ok(())
     }
 }

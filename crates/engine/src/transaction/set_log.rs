@@ -8,55 +8,52 @@
 //! which it is, so they mix. A restart replays the records serially in their order, which is an order that two-phase
 //! locking permits because locks are held until the commit record is in the log.
 
-use super::State;
-use crate::database::{Database, Painting};
+use crate::engine::{Core, Engine, Painting, State};
 use crate::log::record::Body;
 use base::Lsn;
 use structures::set::Sets;
 
-impl Database {
-    /// Appends the commit record of a transaction and returns its LSN. `chains` are as in [`Body::Commit`].
-    #[inline]
-    pub(super) fn append_commit(&self, sets: &Sets, state: &State, chains: &[u8]) -> Lsn {
-        if let Some(painting) = self.0.painting.get() {
-            return self.append_painted(sets, state, chains, painting);
-        }
-        if self.logs_call(state) {
-            return self.append_call(state, None);
-        }
-        let commit = Body::Commit { chains, changes: sets.redo(state.owner) };
-        self.0.log.append(state.id, &commit, std::iter::empty())
+/// Appends the commit record of a transaction and returns its LSN. `chains` are as in [`Body::Commit`].
+#[inline]
+pub(super) fn append_commit(engine: &Engine, sets: &Sets, state: &State, chains: &[u8]) -> Lsn {
+    if let Some(painting) = engine.sets.painting.get() {
+        return append_painted(engine, sets, state, chains, painting);
     }
+    if engine.transactions.logs_call(state) {
+        return append_call(&engine.core, state, None);
+    }
+    let commit = Body::Commit { chains, changes: sets.redo(state.owner) };
+    engine.core.log.append(state.id, &commit, std::iter::empty())
+}
 
-    /// The same during a black/white sweep, which has some of the changes in its backup and some not.
-    #[cold]
-    fn append_painted(&self, sets: &Sets, state: &State, chains: &[u8], painting: Painting) -> Lsn {
-        // What it had read before the sweep began has no colour.
-        let is_repeatable = self.logs_call(state) && state.id >= painting.first;
-        if let Some(included) = sets.is_repeatable(state.owner).filter(|_| is_repeatable) {
-            return self.append_call(state, included.then_some(painting.begin));
-        }
-        let mut included = Vec::new();
-        for (position, is_included) in sets.included(state.owner).enumerate() {
-            if position % 8 == 0 {
-                included.push(0);
-            }
-            *included.last_mut().expect("it was pushed") |= u8::from(is_included) << (position % 8);
-        }
-        while included.pop_if(|bits| *bits == 0).is_some() {}
-        let changes = sets.redo(state.owner);
-        let commit = match included.as_slice() {
-            [] => Body::Commit { chains, changes },
-            included => Body::SweptCommit { chains, changes, sweep: painting.begin, included },
-        };
-        self.0.log.append(state.id, &commit, std::iter::empty())
+/// The same during a black/white sweep, which has some of the changes in its backup and some not.
+#[cold]
+fn append_painted(engine: &Engine, sets: &Sets, state: &State, chains: &[u8], painting: Painting) -> Lsn {
+    // What it had read before the sweep began has no colour.
+    let is_repeatable = engine.transactions.logs_call(state) && state.id >= painting.first;
+    if let Some(included) = sets.is_repeatable(state.owner).filter(|_| is_repeatable) {
+        return append_call(&engine.core, state, included.then_some(painting.begin));
     }
+    let mut included = Vec::new();
+    for (position, is_included) in sets.included(state.owner).enumerate() {
+        if position % 8 == 0 {
+            included.push(0);
+        }
+        *included.last_mut().expect("it was pushed") |= u8::from(is_included) << (position % 8);
+    }
+    while included.pop_if(|bits| *bits == 0).is_some() {}
+    let changes = sets.redo(state.owner);
+    let commit = match included.as_slice() {
+        [] => Body::Commit { chains, changes },
+        included => Body::SweptCommit { chains, changes, sweep: painting.begin, included },
+    };
+    engine.core.log.append(state.id, &commit, std::iter::empty())
+}
 
-    fn append_call(&self, state: &State, sweep: Option<Lsn>) -> Lsn {
-        let mut scratch = self.0.scratch.borrow_mut();
-        let call = &mut scratch.0;
-        call.clear();
-        state.call.encode(call);
-        self.0.log.append(state.id, &Body::Call { sweep, call }, std::iter::empty())
-    }
+fn append_call(core: &Core, state: &State, sweep: Option<Lsn>) -> Lsn {
+    let mut scratch = core.scratch.borrow_mut();
+    let call = &mut scratch.0;
+    call.clear();
+    state.call.encode(call);
+    core.log.append(state.id, &Body::Call { sweep, call }, std::iter::empty())
 }

@@ -2,8 +2,7 @@
 //! synchronous step, or says what it lacks.
 
 use super::Transaction;
-use crate::database::Database;
-use crate::statistics::add;
+use crate::mvcc::scan_set_at;
 use crate::{Error, Result};
 use base::PartitionId;
 use structures::key_hash;
@@ -60,9 +59,9 @@ impl Transaction {
 
     /// Makes what was changed in sets final without logging it: while a set is loaded.
     pub(crate) fn commit_unlogged(&mut self) {
-        self.database.0.sets.borrow_mut().commit(self.state.owner);
+        self.engine.sets.sets.borrow_mut().commit(self.state.owner);
         // Readers of earlier moments are told of the load as a whole.
-        self.database.forget_versions(&self.state, 0, 0);
+        self.engine.versions.forget(self.state.owner, 0, 0);
     }
 
     /// Deletes the record of `key`, whose lock is held; false if there is none.
@@ -92,35 +91,35 @@ impl Transaction {
         }
         let number = self.state.call.take_number();
         let number = number.ok_or_else(|| Error::Setting("it adds more arrivals than when it was logged".into()))?;
-        Ok(Some(self.database.0.sets.borrow_mut().count_arrivals_from(partition, number)))
+        Ok(Some(self.engine.sets.sets.borrow_mut().count_arrivals_from(partition, number)))
     }
 
     /// After it.
     pub(super) fn end_arrival(&mut self, partition: PartitionId, number: u64, counted: Option<u64>) {
         self.state.call.give_number(number);
         if let Some(counted) = counted {
-            self.database.0.sets.borrow_mut().count_arrivals_from(partition, counted.max(number + 1));
+            self.engine.sets.sets.borrow_mut().count_arrivals_from(partition, counted.max(number + 1));
         }
     }
 
     /// Shows every record of a set to `look`, in no particular order, without locks: for checks while nothing else runs.
     /// `look` returns false to end the scan. Segments that a sweep without spooling is writing are left out: await
-    /// [`Database::segments_returned`] first.
+    /// [`Transaction::segments_returned`] first.
     ///
     /// # Errors
     /// [`Error::NoPartition`], [`Error::WrongOrganization`].
     pub async fn scan_set(&self, partition: PartitionId, mut look: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        let found = self.database.describe(partition)?;
+        let found = self.engine.catalog.describe(partition)?;
         if found.set_settings().is_none() {
             return Err(found.wrong_organization("use a cursor, object numbers or scan_appended"));
         }
         self.check_active()?;
         self.depart()?;
         if let Some(viewing) = self.viewing() {
-            return self.database.scan_set_at(viewing.view, partition, &self.state.pace, look).await;
+            return scan_set_at(&self.engine, viewing.view, partition, &self.state.pace, look).await;
         }
-        self.state.depend_on(self.database.present());
-        let sets = self.database.0.sets.borrow();
+        self.state.depend_on(self.engine.versions.present());
+        let sets = self.engine.sets.sets.borrow();
         let _ended = sets.iterate(partition).find(|(key, value)| !look(key, value));
         Ok(())
     }
@@ -147,62 +146,9 @@ impl Transaction {
         partition: PartitionId,
         attempt: impl FnOnce(&mut Sets, Owner) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        let answer = attempt(&mut self.database.0.sets.borrow_mut(), self.state.owner)?;
+        let answer = attempt(&mut self.engine.sets.sets.borrow_mut(), self.state.owner)?;
         self.keep_set_changes();
-        self.database.0.statistics.count_reference(usize::from(partition.0), true);
+        self.engine.core.statistics.count_reference(usize::from(partition.0), true);
         Ok(answer)
-    }
-}
-
-impl Database {
-    /// Brings what a set lacks, or says why it cannot be had.
-    #[cold]
-    pub(crate) async fn overcome_refusal(&self, partition: PartitionId, refusal: Refusal) -> Result<()> {
-        let name = || self.describe(partition).map(|found| found.name.clone());
-        match refusal {
-            Refusal::NoSegment => self.add_segment(partition).await,
-            Refusal::Lent(_) => {
-                let began = self.0.executor.now();
-                self.0.segment_returned.wait(&self.0.executor).await;
-                add(&self.0.statistics.segment_waits, 1);
-                add(&self.0.statistics.segment_wait_ns, self.0.executor.now().since_ns(began));
-                Ok(())
-            }
-            Refusal::Duplicate => Err(Error::Duplicate(name()?)),
-            Refusal::Missing => Err(Error::NoRecord(name()?)),
-            Refusal::TooLarge { found, limit } => {
-                Err(Error::TooLarge { what: "a record of a set", found, limit, partition: name()? })
-            }
-            Refusal::Painted(_) => {
-                add(&self.0.statistics.restarts_by_colour, 1);
-                Err(Error::Painted(name()?))
-            }
-        }
-    }
-
-    /// Waits for a moment at which no sweep is writing a segment itself. Until who asked waits again, none is.
-    pub async fn segments_returned(&self) {
-        while self.0.sets.borrow().is_any_lent() {
-            self.0.segment_returned.wait(&self.0.executor).await;
-        }
-    }
-
-    /// How many records a set has; `None` if the partition is no set.
-    pub fn set_records(&self, partition: PartitionId) -> Option<u64> {
-        let is_set = self.describe(partition).is_ok_and(|found| found.set_settings().is_some());
-        is_set.then(|| self.0.sets.borrow().records(partition))
-    }
-
-    /// Bytes of the memory of all sets.
-    pub fn segment_bytes(&self) -> u64 {
-        self.0.sets.borrow().memory_bytes()
-    }
-
-    /// How many segments of a set the checkpoint server has written since the start.
-    ///
-    /// # Panics
-    /// If the partition is no set.
-    pub fn segments_written(&self, partition: PartitionId) -> u64 {
-        self.0.backup.writes(partition)
     }
 }

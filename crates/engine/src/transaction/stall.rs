@@ -2,9 +2,10 @@
 //! are tried again and retain their part of the log meanwhile; a rollback also keeps its locks, because what it leaves must
 //! not be seen. Transactions that wait for these locks or for room in the log get the cause as an error.
 
-use super::Active;
+use super::rollback::end_rollback;
+use super::{Active, undo};
 use crate::Error;
-use crate::database::Database;
+use crate::engine::Engine;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use std::rc::Rc;
 use structures::lock::Owner;
@@ -13,76 +14,71 @@ use structures::lock::Owner;
 pub(super) const REST_NS_MIN: u64 = 100 * MILLISECOND_NS;
 pub(super) const REST_NS_MAX: u64 = 5 * SECOND_NS;
 
-impl Database {
-    /// Goes on with a rollback that has failed, beside everything else, and lets those know who wait for it.
-    pub(super) fn stall(&self, mut state: Active, cause: Error) {
-        let inner = &*self.0;
-        self.begin_stall(state.owner, cause);
-        let (weak, executor) = (Rc::downgrade(&self.0), inner.executor.clone());
-        inner.executor.spawn(async move {
-            let mut rest_ns = REST_NS_MIN;
-            loop {
-                executor.sleep_ns(rest_ns).await;
-                rest_ns = (2 * rest_ns).min(REST_NS_MAX);
-                let Some(inner) = weak.upgrade() else { return };
-                let database = Database(inner);
-                if database.0.closing.get() || database.0.log.failure().is_some() {
-                    return;
-                }
-                match database.undo(&mut state, 0).await {
-                    Ok(()) => {
-                        database.end_stall(state.owner);
-                        return database.end_rollback(state).await;
-                    }
-                    Err(cause) => database.renew_stall(state.owner, cause),
-                }
+/// Goes on with a rollback that has failed, beside everything else, and lets those know who wait for it.
+pub(super) fn stall(engine: &Rc<Engine>, mut state: Active, cause: Error) {
+    begin_stall(engine, state.owner, cause);
+    let (weak, executor) = (Rc::downgrade(engine), engine.core.executor.clone());
+    engine.core.executor.spawn(async move {
+        let mut rest_ns = REST_NS_MIN;
+        loop {
+            executor.sleep_ns(rest_ns).await;
+            rest_ns = (2 * rest_ns).min(REST_NS_MAX);
+            let Some(engine) = weak.upgrade() else { return };
+            if engine.core.closing.get() || engine.core.log.failure().is_some() {
+                return;
             }
-        });
-    }
-
-    /// Notes that the end of a transaction fails and is tried again, and lets those know who wait for it. It counts no more
-    /// among those that may be active: nobody may wait for its end without being told.
-    pub(super) fn begin_stall(&self, owner: Owner, cause: Error) {
-        self.tell_of_stall(owner, cause);
-        self.leave_active();
-    }
-
-    /// The end of a transaction goes on in the background and counts no more among those that may be active.
-    pub(super) fn leave_active(&self) {
-        let inner = &*self.0;
-        inner.active.set(inner.active.get() - 1);
-        inner.admission.wake_one(&inner.executor);
-    }
-
-    /// Notes that it has failed again.
-    pub(super) fn renew_stall(&self, owner: Owner, cause: Error) {
-        self.0.registry.borrow_mut().end_stall(owner);
-        self.tell_of_stall(owner, cause);
-    }
-
-    /// Notes that it fails no more: the transaction ends as any other, and counts until it has.
-    pub(super) fn end_stall(&self, owner: Owner) {
-        self.0.registry.borrow_mut().end_stall(owner);
-        self.0.active.set(self.0.active.get() + 1);
-    }
-
-    /// Lets all that wait, for locks or for log, look whether it is for this transaction.
-    pub(super) fn tell_of_stall(&self, owner: Owner, cause: Error) {
-        let waiting = self.0.registry.borrow_mut().stall(owner, cause);
-        waiting.into_iter().for_each(|task| self.0.executor.wake(task));
-        self.0.log.wake_for_room();
-    }
-
-    /// Why an owner that waits for a lock waits for a rollback that fails, if it does.
-    pub(super) fn stalled_before(&self, owner: Owner) -> Option<Error> {
-        let registry = self.0.registry.borrow();
-        if registry.stalled().is_empty() {
-            return None;
+            match undo(&engine.core, &mut state, 0).await {
+                Ok(()) => {
+                    end_stall(&engine, state.owner);
+                    return end_rollback(&engine, state).await;
+                }
+                Err(cause) => renew_stall(&engine, state.owner, cause),
+            }
         }
-        let locks = self.0.locks.borrow();
-        let found = registry.stalled().iter().find(|(stalled, _)| locks.waits_for(owner, *stalled));
-        found.map(|(_, cause)| Error::stalled(cause.clone()))
+    });
+}
+
+/// Notes that the end of a transaction fails and is tried again, and lets those know who wait for it. It counts no more
+/// among those that may be active: nobody may wait for its end without being told.
+pub(super) fn begin_stall(engine: &Engine, owner: Owner, cause: Error) {
+    tell_of_stall(engine, owner, cause);
+    leave_active(engine);
+}
+
+/// The end of a transaction goes on in the background and counts no more among those that may be active.
+pub(super) fn leave_active(engine: &Engine) {
+    engine.transactions.active.set(engine.transactions.active.get() - 1);
+    engine.transactions.admission.wake_one(&engine.core.executor);
+}
+
+/// Notes that it has failed again.
+pub(super) fn renew_stall(engine: &Engine, owner: Owner, cause: Error) {
+    engine.transactions.registry.borrow_mut().end_stall(owner);
+    tell_of_stall(engine, owner, cause);
+}
+
+/// Notes that it fails no more: the transaction ends as any other, and counts until it has.
+pub(super) fn end_stall(engine: &Engine, owner: Owner) {
+    engine.transactions.registry.borrow_mut().end_stall(owner);
+    engine.transactions.active.set(engine.transactions.active.get() + 1);
+}
+
+/// Lets all that wait, for locks or for log, look whether it is for this transaction.
+pub(super) fn tell_of_stall(engine: &Engine, owner: Owner, cause: Error) {
+    let waiting = engine.transactions.registry.borrow_mut().stall(owner, cause);
+    waiting.into_iter().for_each(|task| engine.core.executor.wake(task));
+    engine.core.log.wake_for_room();
+}
+
+/// Why an owner that waits for a lock waits for a rollback that fails, if it does.
+pub(super) fn stalled_before(engine: &Engine, owner: Owner) -> Option<Error> {
+    let registry = engine.transactions.registry.borrow();
+    if registry.stalled().is_empty() {
+        return None;
     }
+    let locks = engine.core.locks.borrow();
+    let found = registry.stalled().iter().find(|(stalled, _)| locks.waits_for(owner, *stalled));
+    found.map(|(_, cause)| Error::stalled(cause.clone()))
 }
 
 #[cfg(test)]
@@ -109,7 +105,7 @@ mod tests {
                 executor.spawn(async move { database.transaction(write).await })
             };
             executor.sleep_ns(MILLISECOND_NS).await;
-            database.0.log.fail("its device is gone");
+            database.0.engine.core.log.fail("its device is gone");
             let rolled_back = tx.rollback().await;
             assert!(matches!(rolled_back, Err(Error::LogFailed(_))), "{rolled_back:?}");
             executor.sleep_ns(MILLISECOND_NS).await;

@@ -4,9 +4,8 @@
 //! index and its ghosts are gone through together, in order, and of each entry it is asked whether the view's state of its
 //! record has that place. A record has one there, so it is met once, wherever it is in the index meanwhile.
 
-use super::{Ghost, Past, View};
+use super::{Ghost, Past, Records, VersionStore, View};
 use crate::Result;
-use crate::database::Database;
 use base::PartitionId;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -34,18 +33,19 @@ pub(crate) struct Rest {
 /// What a step has found: entries that a view may see, with their records on the way back to that.
 pub(crate) type Found = Vec<(Entry, Past)>;
 
-impl Database {
+impl VersionStore {
     /// The next entries of a range that a view may see, and what is left of the range then, if anything.
     ///
     /// # Errors
     /// [`crate::Error::SnapshotTooOld`].
     pub(crate) fn visit_entries(
         &self,
+        records: Records<'_>,
         view: View,
         (partition, secondary): (PartitionId, usize),
         rest: &Rest,
     ) -> Result<Result<(Found, Option<Rest>), Refusal>> {
-        let (sets, versions) = (self.0.sets.borrow(), self.0.versions.borrow());
+        let (sets, versions) = (records.sets.borrow(), self.versions.borrow());
         versions.check(view)?;
         let from = match &rest.last {
             Some((of, key)) => Bound::Excluded((of.as_slice(), key.as_slice())),

@@ -2,15 +2,15 @@
 
 use super::chain::Before;
 use super::part::Part;
-use super::{Change, Ghost};
-use crate::Database;
+use super::{Change, Ghost, Records, UndoLists, VersionStore};
 use crate::catalog::{Locking, Organization};
-use crate::transaction::{Isolation, State, store_here};
 use base::{Lsn, PageId, PartitionId};
+use std::rc::Rc;
 use structures::key_hash;
 use structures::lock::{Owner, Resource};
+use structures::organization::allocator;
 use structures::organization::append::{self, Position};
-use structures::page::{self, Edit, slotted};
+use structures::page::{self, Edit, Pages, slotted};
 use structures::set::SetVersion;
 use structures::undo::Undo;
 use structures::undo::UndoList;
@@ -31,24 +31,30 @@ impl<'a> Image<'a> {
     }
 }
 
-impl Database {
+impl VersionStore {
     /// Keeps what a record was before an update that is about to be made.
     #[cold]
-    pub(crate) fn keep_before(&self, state: &State, undo: &Undo<'_>, edits: &[Edit<'_>]) {
-        let number = state.updates();
+    pub(crate) fn keep_before(
+        &self,
+        records: Records<'_>,
+        (owner, number): (Owner, usize),
+        is_serializable: bool,
+        undo: &Undo<'_>,
+        edits: &[Edit<'_>],
+    ) {
         if let Undo::EraseAppended { page, slot } = *undo
-            && state.isolation() == Isolation::Serializable
-            && self.leave_addition_out((state.owner, number), Position { page, slot })
+            && is_serializable
+            && self.leave_addition_out(records, (owner, number), Position { page, slot })
         {
             return;
         }
         let Undo::PatchValue { partition, key, offset, bytes: changed } = *undo else {
-            return self.keep_undo(state.owner, number, undo);
+            return self.keep_undo(records, owner, number, undo);
         };
         let [Edit { page, change: page::Change::PatchValue { slot, .. } }] = *edits else {
             unreachable!("a part of a value is changed by one edit")
         };
-        let pool = self.0.buffer.pool().borrow();
+        let pool = records.buffer.pool().borrow();
         let bytes = pool.peek(page).expect("whoever planned the change saw the page");
         let value = slotted::value(bytes, slot);
         let name = Resource::record(partition, key_hash(key));
@@ -56,11 +62,11 @@ impl Database {
         let part =
             Part::around(from..from + changed.len()).filter(|part| part.within(value.len()).len() * 2 < value.len());
         let image = Image { part, ..Image::of(Before::Value(value)) };
-        self.keep((state.owner, Change::Update(number)), name, (partition, key), image);
+        self.keep(records, (owner, Change::Update(number)), name, (partition, key), image);
     }
 
     /// Keeps what an update has to put back: what the record was, or the part of it that has changed.
-    fn keep_undo(&self, owner: Owner, number: usize, undo: &Undo<'_>) {
+    fn keep_undo(&self, records: Records<'_>, owner: Owner, number: usize, undo: &Undo<'_>) {
         let (partition, key, before, ghosts) = match *undo {
             Undo::Remove { partition, key } => (partition, key, Before::Absent, Vec::new()),
             Undo::Insert { partition, key, value } => {
@@ -70,23 +76,31 @@ impl Database {
             Undo::PatchValue { partition, key, offset, bytes } => {
                 (partition, key, Before::Patch(u32::from(offset), bytes), Vec::new())
             }
-            Undo::PatchPage { page, offset, bytes } => return self.keep_object(owner, number, (page, offset), bytes),
+            Undo::PatchPage { page, offset, bytes } => {
+                return self.keep_object(records, owner, number, (page, offset), bytes);
+            }
             Undo::EraseAppended { page, slot } => {
                 let record = append::number(Position { page, slot });
                 let (name, key) = (Resource::record(page.partition, record), record.to_be_bytes());
                 let change = (owner, Change::Update(number));
-                return self.keep(change, name, (page.partition, &key), Image::of(Before::Added));
+                return self.keep(records, change, name, (page.partition, &key), Image::of(Before::Added));
             }
             Undo::FreePage { .. } => return,
         };
         let name = Resource::record(partition, key_hash(key));
-        self.keep((owner, Change::Update(number)), name, (partition, key), Image { ghosts, ..Image::of(before) });
+        self.keep(
+            records,
+            (owner, Change::Update(number)),
+            name,
+            (partition, key),
+            Image { ghosts, ..Image::of(before) },
+        );
     }
 
     /// Whether nobody needs to be told one by one that a record was added, because it stands behind a fence. Sets one where
     /// there is none for the snapshots that are there.
-    fn leave_addition_out(&self, (owner, number): (Owner, usize), position: Position) -> bool {
-        let (partition, mut versions) = (position.page.partition, self.0.versions.borrow_mut());
+    fn leave_addition_out(&self, records: Records<'_>, (owner, number): (Owner, usize), position: Position) -> bool {
+        let (partition, mut versions) = (position.page.partition, self.versions.borrow_mut());
         let Some(newest) = versions.snapshots.newest().filter(|_| versions.is_lazy) else { return false };
         if let Some(first) = versions.fences.first_behind(partition, newest) {
             let is_behind = first <= append::number(position);
@@ -96,7 +110,11 @@ impl Database {
             return is_behind;
         }
         // No record stands on a page that the partition does not have yet.
-        if let Ok(pages) = self.append_page_count(partition) {
+        let pages = {
+            let pool = records.buffer.pool().borrow();
+            pool.page(PageId::new(partition, 0)).map(|page| allocator::read(page).page_count)
+        };
+        if let Ok(pages) = pages {
             let begun = versions.latest;
             assert!(newest < begun, "a snapshot is older than the commits since it began");
             let first = Position { page: PageId::new(partition, pages), slot: 0 };
@@ -105,8 +123,15 @@ impl Database {
         false
     }
 
-    fn keep_object(&self, owner: Owner, number: usize, (page, offset): (PageId, u16), bytes: &[u8]) {
-        let found = self.0.partitions.borrow().get_or_hidden(page.partition).cloned();
+    fn keep_object(
+        &self,
+        records: Records<'_>,
+        owner: Owner,
+        number: usize,
+        (page, offset): (PageId, u16),
+        bytes: &[u8],
+    ) {
+        let found = records.partitions.borrow().get_or_hidden(page.partition).cloned();
         let found = found.expect("an update is of a partition that exists");
         let Organization::Direct { blocking_factor, record_size, .. } = found.organization else {
             unreachable!("only objects are changed by pages")
@@ -114,27 +139,40 @@ impl Database {
         let slot = (usize::from(offset) - page::HEADER_SIZE) / record_size as usize;
         let object = u64::from(page.number) * u64::from(blocking_factor) + slot as u64;
         let (name, key) = (Resource::record(page.partition, object), object.to_be_bytes());
-        self.keep((owner, Change::Update(number)), name, (page.partition, &key), Image::of(Before::Value(bytes)));
+        self.keep(
+            records,
+            (owner, Change::Update(number)),
+            name,
+            (page.partition, &key),
+            Image::of(Before::Value(bytes)),
+        );
     }
 
-    fn keep(&self, change: (Owner, Change), name: Resource, record: (PartitionId, &[u8]), image: Image<'_>) {
+    fn keep(
+        &self,
+        records: Records<'_>,
+        change: (Owner, Change),
+        name: Resource,
+        record: (PartitionId, &[u8]),
+        image: Image<'_>,
+    ) {
         // Nobody but who adds a record at the end of a partition can change it, so it needs no lock for that.
         let has_one_writer = {
-            let partitions = self.0.partitions.borrow();
+            let partitions = records.partitions.borrow();
             let found = partitions.get_or_hidden(record.0).expect("what is changed exists");
             found.locking != Locking::None
                 || matches!(found.organization, Organization::Append { .. } | Organization::Set { arrivals: true, .. })
         };
         if has_one_writer {
-            self.0.versions.borrow_mut().keep(change, name, record, image);
+            self.versions.borrow_mut().keep(change, name, record, image);
         }
     }
 
     /// Keeps what records of sets were before the changes of a transaction that were not seen here yet.
     #[cold]
-    pub(crate) fn keep_set_changes(&self, owner: Owner) {
-        let sets = self.0.sets.borrow();
-        let (from, to) = (self.0.versions.borrow_mut().own.of(owner).of_sets, sets.changes(owner));
+    pub(crate) fn keep_set_changes(&self, records: Records<'_>, owner: Owner) {
+        let sets = records.sets.borrow();
+        let (from, to) = (self.versions.borrow_mut().own.of(owner).of_sets, sets.changes(owner));
         for (number, version) in (from..to).zip(sets.versions_before(owner, from..to)) {
             let SetVersion { partition, key, before, deletes } = version;
             let mut ghosts = Vec::new();
@@ -148,22 +186,21 @@ impl Database {
             let name = Resource::record(partition, key_hash(&key));
             let before = before.as_deref().map_or(Before::Absent, Before::Value);
             let image = Image { ghosts, ..Image::of(before) };
-            self.keep((owner, Change::OfSet(number)), name, (partition, &key), image);
+            self.keep(records, (owner, Change::OfSet(number)), name, (partition, &key), image);
         }
-        self.0.versions.borrow_mut().own.of(owner).of_sets = to;
+        self.versions.borrow_mut().own.of(owner).of_sets = to;
     }
 
     /// Somebody reads at moments of the past from now on: also what transactions have changed that are under way is kept.
-    pub(super) fn want_versions(&self) {
-        let was_lazy = self.0.versions.borrow_mut().begin();
-        let is_first = !self.0.keeps_versions.replace(true);
+    pub(crate) fn want(&self, records: Records<'_>, undo_lists: impl FnOnce() -> UndoLists) {
+        let was_lazy = self.versions.borrow_mut().begin();
+        let is_first = !self.is_kept.replace(true);
         if !is_first && !was_lazy {
             return;
         }
-        let lists = self.0.registry.borrow().undo_lists();
-        for (owner, list) in lists {
+        for (owner, list) in undo_lists() {
             let first = {
-                let mut versions = self.0.versions.borrow_mut();
+                let mut versions = self.versions.borrow_mut();
                 let own = versions.own.of(owner);
                 if is_first {
                     (own.update_left_out, own.of_sets) = (Some(0), 0);
@@ -174,96 +211,69 @@ impl Database {
             };
             if let Some(first) = first {
                 for (number, stored) in list.borrow().iter().enumerate().skip(first) {
-                    self.keep_undo(owner, number, &UndoList::decode(stored));
+                    self.keep_undo(records, owner, number, &UndoList::decode(stored));
                 }
             }
-            self.keep_set_changes(owner);
+            self.keep_set_changes(records, owner);
         }
     }
 
-    /// From the opening on, if moments can be travelled to for a time.
-    pub(crate) fn keep_moments(&self) {
-        if self.settings().undo.retention_ns > 0 {
-            self.0.versions.borrow_mut().horizon = self.present();
-            self.want_versions();
+    /// From the opening on, if moments can be travelled to for a time: whether that is so.
+    pub(crate) fn keep_moments(&self) -> bool {
+        let mut versions = self.versions.borrow_mut();
+        let is_wanted = versions.settings.retention_ns > 0;
+        if is_wanted {
+            versions.horizon = self.present();
         }
+        is_wanted
     }
 
-    /// Somebody reads as of `at` from now on.
+    /// Somebody reads as of `at` from now on. [`VersionStore::want`] has to follow.
     pub(crate) fn enter_snapshot(&self, at: Lsn) {
-        self.0.versions.borrow_mut().snapshots.enter(at);
-        self.want_versions();
+        self.versions.borrow_mut().snapshots.enter(at);
     }
 
     /// The end of that.
     pub(crate) fn leave_snapshot(&self, at: Lsn) {
-        self.0.versions.borrow_mut().snapshots.leave(at);
-        self.relax_versions();
+        self.versions.borrow_mut().snapshots.leave(at);
+        self.relax();
     }
 
-    /// A transaction reads without locks from now on.
+    /// A transaction reads without locks from now on. [`VersionStore::want`] has to follow.
     pub(crate) fn enter_reader(&self) {
-        self.0.versions.borrow_mut().readers += 1;
-        self.want_versions();
+        self.versions.borrow_mut().readers += 1;
     }
 
     /// The end of that.
     pub(crate) fn leave_reader(&self) {
-        self.0.versions.borrow_mut().readers -= 1;
-        self.relax_versions();
+        self.versions.borrow_mut().readers -= 1;
+        self.relax();
     }
 
-    fn relax_versions(&self) {
-        let mut versions = self.0.versions.borrow_mut();
+    fn relax(&self) {
+        let mut versions = self.versions.borrow_mut();
         if versions.is_wanted() {
-            versions.purge(self.0.executor.now());
+            versions.purge(self.executor.now());
         } else {
             versions.clear();
-            self.0.keeps_versions.set(false);
-        }
-    }
-
-    /// Before a commit that gives long values up: copies those that versions refer to, whose pages are freed soon.
-    /// Where one cannot be read, the commit goes on, and snapshots from before it are given up.
-    pub(crate) async fn keep_long_values(&self, owner: Owner) {
-        let is_tree = |partition| {
-            let partitions = self.0.partitions.borrow();
-            partitions.get_or_hidden(partition).is_some_and(|found| found.organization == Organization::BTree)
-        };
-        while self.0.keeps_versions.get() {
-            let referred = self.0.versions.borrow().long_value(owner, is_tree);
-            let Some((number, partition, length, first)) = referred else { return };
-            let fetched = self.fetch(partition, length, first).await;
-            if self.0.versions.borrow().long_value(owner, is_tree) != referred {
-                // The readers that it was for have gone meanwhile, and perhaps others have come.
-                continue;
-            }
-            let Ok(value) = fetched else {
-                self.0.versions.borrow_mut().own.of(owner).is_incomplete = true;
-                return;
-            };
-            let mut stored = Vec::new();
-            store_here(&value, &mut stored);
-            self.0.versions.borrow_mut().replace(owner, number, &stored);
+            self.is_kept.set(false);
         }
     }
 
     /// A transaction is committed by the record at `commit`.
     #[inline]
-    pub(crate) fn commit_versions(&self, state: &State, commit: Lsn) {
-        // From here on there is nothing to take back, although the transaction has not left the tables.
-        state.undo.borrow_mut().clear();
-        self.0.last_commit.set(commit);
-        if self.0.keeps_versions.get() {
-            self.0.versions.borrow_mut().commit(state.owner, commit, self.0.executor.now());
+    pub(crate) fn commit(self: &Rc<Self>, owner: Owner, commit: Lsn) {
+        self.last_commit.set(commit);
+        if self.is_kept.get() {
+            self.versions.borrow_mut().commit(owner, commit, self.executor.now());
             self.relieve_memory();
         }
     }
 
     /// A transaction has taken back its updates and its changes of sets from these numbers on.
-    pub(crate) fn forget_versions(&self, state: &State, updates: usize, of_sets: usize) {
-        if self.0.keeps_versions.get() {
-            self.0.versions.borrow_mut().roll_back_to(state.owner, updates, of_sets);
+    pub(crate) fn forget(&self, owner: Owner, updates: usize, of_sets: usize) {
+        if self.is_kept.get() {
+            self.versions.borrow_mut().roll_back_to(owner, updates, of_sets);
         }
     }
 }

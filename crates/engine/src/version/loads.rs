@@ -5,10 +5,7 @@
 //! and a chain that leads back over that has nothing before it. No loaded record costs a version, and a transaction at
 //! snapshot level from before the load that would change one gives up.
 
-use crate::Database;
-use crate::database::Visit;
-use crate::log::record::Body;
-use base::{Instant, Lsn, PartitionId, TransactionId};
+use base::{Instant, Lsn, PartitionId};
 
 /// Loads that somebody may read the time before of: the moments from which on they are seen, [`Lsn::MAX`] while they go on;
 /// those of one partition in their order.
@@ -28,30 +25,16 @@ impl Loads {
     }
 }
 
-/// A load that goes on. What it has brought is seen by those who begin to read after its end.
-pub(crate) struct Loading {
-    _visit: Visit,
-    database: Database,
-    partition: PartitionId,
-}
-
-impl Database {
+impl super::VersionStore {
     /// A bulk load of a partition begins.
-    pub(crate) fn begin_load(&self, partition: PartitionId) -> Loading {
-        self.0.versions.borrow_mut().loads.0.push((partition, Lsn::MAX));
-        Loading { _visit: self.visit(), database: self.clone(), partition }
+    pub(crate) fn begin_load(&self, partition: PartitionId) {
+        self.versions.borrow_mut().loads.0.push((partition, Lsn::MAX));
     }
-}
 
-impl Drop for Loading {
-    fn drop(&mut self) {
-        // An empty record makes a moment of its own, which no commit shares.
-        let (_, end) = self.database.log_and_apply(TransactionId::SYSTEM, &Body::System, &[]);
-        let inner = &*self.database.0;
-        inner.last_commit.set(end);
-        inner.versions.borrow_mut().end_load(self.partition, end, inner.executor.now());
-        // Who reads at that moment waits until it is durable.
-        inner.log.request(end);
+    /// Its end is a moment of its own, which no commit shares.
+    pub(crate) fn end_load(&self, partition: PartitionId, end: Lsn) {
+        self.last_commit.set(end);
+        self.versions.borrow_mut().end_load(partition, end, self.executor.now());
     }
 }
 

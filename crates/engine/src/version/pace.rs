@@ -13,8 +13,7 @@
 //! rest, nor does any reader while nothing else is active. A reader of single records looks at the clock once in 64
 //! reads; a read of the undo space, which is an operation on that thread, counts as eight microseconds.
 
-use super::Settings;
-use crate::database::Database;
+use super::VersionStore;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 use base::{Instant, Lsn};
 use std::cell::Cell;
@@ -94,19 +93,18 @@ impl Readers {
         until
     }
 }
-
-impl Database {
+impl VersionStore {
     /// Makes a step of a reader's, and notes how long that took.
     pub(crate) fn step_of<T>(&self, pace: &Pace, step: impl FnOnce() -> T) -> T {
-        let began = self.0.executor.now();
+        let began = self.executor.now();
         let done = step();
-        pace.stint_ns.set(pace.stint_ns.get() + self.0.executor.now().since_ns(began));
+        pace.stint_ns.set(pace.stint_ns.get() + self.executor.now().since_ns(began));
         done
     }
 
     /// Makes a step of a read of a single record. A `pace` is given to one that counts for all since the last that did.
     #[inline]
-    pub(super) fn single_step_of<T>(&self, pace: Option<&Pace>, step: impl FnOnce() -> T) -> T {
+    pub(crate) fn single_step_of<T>(&self, pace: Option<&Pace>, step: impl FnOnce() -> T) -> T {
         let Some(pace) = pace else { return step() };
         let before_ns = pace.stint_ns.get();
         let done = self.step_of(pace, step);
@@ -116,21 +114,21 @@ impl Database {
     }
 
     /// Between two steps of a reader: lets others go first, and a long one rest if somebody else is active.
-    pub(crate) async fn pace(&self, pace: &Pace) {
+    pub(crate) async fn pace(&self, pace: &Pace, active: impl Fn() -> usize) {
         if pace.stint_ns.get() >= STINT_NS
-            && let Some(until) = self.end_stint(pace)
+            && let Some(until) = self.end_stint(pace, active)
         {
-            self.0.executor.sleep_until(until).await;
+            self.executor.sleep_until(until).await;
         }
-        self.0.executor.give_way().await;
+        self.executor.give_way().await;
     }
 
     /// Until when a reader rests that has read for some time, if it does.
     #[cold]
-    fn end_stint(&self, pace: &Pace) -> Option<Instant> {
-        let Settings { reader_percent, .. } = self.settings().undo;
-        let readers = &self.0.readers;
-        let undo_reads = self.0.undo.statistics().reads;
+    fn end_stint(&self, pace: &Pace, active: impl Fn() -> usize) -> Option<Instant> {
+        let reader_percent = self.versions.borrow().settings.reader_percent;
+        let readers = &self.readers;
+        let undo_reads = self.space.statistics().reads;
         let new_reads = undo_reads - readers.undo_reads.replace(undo_reads);
         let stint_ns = pace.stint_ns.take() + new_reads * UNDO_READ_NS;
         pace.taken_ns.set(pace.taken_ns.get() + stint_ns);
@@ -139,8 +137,8 @@ impl Database {
             return None;
         }
         readers.enter(pace);
-        let is_alone = self.0.active.get() <= readers.count.get() && !has_committed;
-        (!is_alone).then(|| readers.rest(stint_ns, self.0.executor.now(), reader_percent))
+        let is_alone = active() <= readers.count.get() && !has_committed;
+        (!is_alone).then(|| readers.rest(stint_ns, self.executor.now(), reader_percent))
     }
 }
 

@@ -2,8 +2,7 @@
 
 use super::chain::{self, Target, Version};
 use super::history::{Found, is_whole};
-use super::{FILE, Past, Versions, View};
-use crate::database::{Database, Inner};
+use super::{FILE, Past, VersionStore, Versions, View};
 use crate::temp::Extent;
 use crate::{Error, Result};
 use base::time::MILLISECOND_NS;
@@ -29,35 +28,35 @@ impl Piece {
     }
 }
 
-impl Database {
+impl VersionStore {
     /// Begins to move versions out of memory if they take more than their share; has them watched if they may become too old
     /// there. Has memory made for more.
-    pub(super) fn relieve_memory(&self) {
-        let mut versions = self.0.versions.borrow_mut();
+    pub(super) fn relieve_memory(self: &Rc<Self>) {
+        let mut versions = self.versions.borrow_mut();
         self.make_spares(&mut versions);
         if versions.is_over() && !std::mem::replace(&mut versions.is_spilling, true) {
-            let database = self.clone();
-            self.0.executor.spawn(async move { database.spill().await });
+            let store = Rc::clone(self);
+            self.executor.spawn(async move { store.spill().await });
         }
         if let Some(age_ns) = versions.settings.age_ns
             && versions.history.memory_since().is_some()
             && !std::mem::replace(&mut versions.is_aging, true)
         {
-            let (weak, executor) = (Rc::downgrade(&self.0), self.0.executor.clone());
-            self.0.executor.spawn(async move { watch_age(weak, executor, age_ns).await });
+            let (weak, executor) = (Rc::downgrade(self), self.executor.clone());
+            self.executor.spawn(async move { watch_age(weak, executor, age_ns).await });
         }
     }
 
     /// Moves versions out of memory that have to leave.
-    async fn spill(&self) {
+    async fn spill(self: &Rc<Self>) {
         loop {
-            if self.0.closing.get() {
+            if self.is_closing.get() {
                 break;
             }
-            let next = self.0.versions.borrow_mut().next_to_leave(self.0.executor.now());
+            let next = self.versions.borrow_mut().next_to_leave(self.executor.now());
             let Some((number, bytes)) = next else { break };
             let stored = self.store_versions(&bytes).await;
-            let mut versions = self.0.versions.borrow_mut();
+            let mut versions = self.versions.borrow_mut();
             versions.history.reuse(bytes);
             match stored {
                 Ok(place) => versions.history.moved(number, place),
@@ -67,18 +66,18 @@ impl Database {
                 }
             }
             drop(versions);
-            self.0.undo_room.wake_all(&self.0.executor);
+            self.room.wake_all(&self.executor);
         }
-        self.0.versions.borrow_mut().is_spilling = false;
-        self.0.undo_room.wake_all(&self.0.executor);
+        self.versions.borrow_mut().is_spilling = false;
+        self.room.wake_all(&self.executor);
     }
 
     /// Writes an extent's versions to the undo space.
     async fn store_versions(&self, bytes: &[u8]) -> Result<Vec<Rc<Extent>>> {
         let mut place = Vec::new();
-        for part in bytes.chunks(self.0.undo.extent_bytes() as usize) {
-            let extent = self.0.undo.extent().await?;
-            self.0.undo.store(&extent, part).await?;
+        for part in bytes.chunks(self.space.extent_bytes() as usize) {
+            let extent = self.space.extent().await?;
+            self.space.store(&extent, part).await?;
             place.push(extent);
         }
         Ok(place)
@@ -86,9 +85,9 @@ impl Database {
 
     /// Waits while more versions wait for their way to the undo space than memory is for.
     #[cold]
-    pub(crate) async fn wait_for_undo_room(&self) {
-        while self.0.versions.borrow().is_behind() {
-            self.0.undo_room.wait(&self.0.executor).await;
+    pub(crate) async fn wait_for_room(&self) {
+        while self.versions.borrow().is_behind() {
+            self.room.wait(&self.executor).await;
         }
     }
 
@@ -102,7 +101,7 @@ impl Database {
     ) -> Result<Option<Vec<u8>>> {
         let mut piece: Option<Piece> = None;
         loop {
-            let Some((extent, at, place)) = self.0.versions.borrow().leave_memory(view, record, &mut past)? else {
+            let Some((extent, at, place)) = self.versions.borrow().leave_memory(view, record, &mut past)? else {
                 return Ok(past.state);
             };
             let read = match piece.take() {
@@ -121,7 +120,7 @@ impl Database {
     async fn load_version(&self, extent: u32, at: usize, place: &[Rc<Extent>]) -> Result<Piece> {
         let piece = self.load_piece(extent, at..at + chain::HEAD, place).await?;
         let length = piece.bytes.get(at - piece.start..).and_then(chain::length).ok_or_else(|| damaged(extent, at))?;
-        if at + length > place.len() * self.0.undo.extent_bytes() as usize {
+        if at + length > place.len() * self.space.extent_bytes() as usize {
             return Err(damaged(extent, at));
         }
         if piece.version(extent, at).is_some() {
@@ -133,12 +132,13 @@ impl Database {
 
     /// Reads the blocks that a range of an extent touches; they may lie in several extents of the undo space.
     async fn load_piece(&self, extent: u32, range: Range<usize>, place: &[Rc<Extent>]) -> Result<Piece> {
-        let each = self.0.undo.extent_bytes() as usize;
+        let block_size = self.versions.borrow().settings.block_size();
+        let each = self.space.extent_bytes() as usize;
         let (mut bytes, mut start) = (Vec::new(), range.start);
         for (number, found) in place.iter().enumerate().take(range.end.div_ceil(each)).skip(range.start / each) {
             let (from, to) = (range.start.max(number * each), range.end.min((number + 1) * each));
             let within = from - number * each..to - number * each;
-            let (frame, begin) = self.0.undo.load(found, within, self.settings().undo.block_size()).await?;
+            let (frame, begin) = self.space.load(found, within, block_size).await?;
             if bytes.is_empty() {
                 start = number * each + begin;
             }
@@ -149,24 +149,24 @@ impl Database {
 }
 
 /// Has versions leave memory that have been there for `age_ns` nanoseconds, as long as there are any.
-async fn watch_age(weak: Weak<Inner>, executor: Executor, age_ns: u64) {
+async fn watch_age(weak: Weak<VersionStore>, executor: Executor, age_ns: u64) {
     loop {
-        let Some(database) = weak.upgrade().map(Database).filter(|database| !database.0.closing.get()) else { return };
-        let since = database.0.versions.borrow().history.memory_since();
-        let Some(since) = since else { return database.0.versions.borrow_mut().is_aging = false };
+        let Some(store) = weak.upgrade().filter(|store| !store.is_closing.get()) else { return };
+        let since = store.versions.borrow().history.memory_since();
+        let Some(since) = since else { return store.versions.borrow_mut().is_aging = false };
         let due = since.plus_ns(age_ns);
         if due > executor.now() {
-            drop(database);
+            drop(store);
             executor.sleep_until(due).await;
             continue;
         }
-        if std::mem::replace(&mut database.0.versions.borrow_mut().is_spilling, true) {
-            database.0.undo_room.wait(&executor).await;
+        if std::mem::replace(&mut store.versions.borrow_mut().is_spilling, true) {
+            store.room.wait(&executor).await;
             continue;
         }
-        database.spill().await;
-        let is_stuck = database.0.versions.borrow().history.memory_since() == Some(since);
-        drop(database);
+        store.spill().await;
+        let is_stuck = store.versions.borrow().history.memory_since() == Some(since);
+        drop(store);
         if is_stuck {
             // The undo space cannot be written: they stay, as long as there is room.
             executor.sleep_ns(age_ns.max(RETRY_NS_MIN)).await;

@@ -2,8 +2,7 @@
 //! which can take longer than all that is done with a version; so memory is used again, and while versions are being added the
 //! next pieces are made and touched beside the engine's thread.
 
-use super::Versions;
-use crate::database::Database;
+use super::{VersionStore, Versions};
 use std::rc::Rc;
 
 /// So many bytes are there ahead, unless a piece has more, and no more than twice as many are kept.
@@ -85,21 +84,21 @@ impl Missing {
     }
 }
 
-impl Database {
+impl VersionStore {
     /// Has memory made for the versions that come next, if little is left.
-    pub(super) fn make_spares(&self, versions: &mut Versions) {
+    pub(super) fn make_spares(self: &Rc<Self>, versions: &mut Versions) {
         let missing = versions.history.spares().missing();
         if missing.count == 0 || std::mem::replace(&mut versions.is_growing, true) {
             return;
         }
-        let inner = Rc::downgrade(&self.0);
+        let store = Rc::downgrade(self);
         // What a version costs on described hardware is charged where it comes to be.
-        self.0.executor.compute_then(
+        self.executor.compute_then(
             0,
             move || missing.make(),
             move |made| {
-                let Some(inner) = inner.upgrade() else { return };
-                let mut versions = inner.versions.borrow_mut();
+                let Some(store) = store.upgrade() else { return };
+                let mut versions = store.versions.borrow_mut();
                 versions.is_growing = false;
                 made.unwrap_or_default().into_iter().for_each(|piece| versions.history.spares().add(piece));
             },
@@ -112,6 +111,7 @@ mod tests {
     use super::super::Settings;
     use super::super::tests::on_a_machine;
     use super::*;
+    use crate::Database;
     use crate::PartitionSpec;
     use base::time::SECOND_NS;
     use executor::Executor;
@@ -144,7 +144,7 @@ mod tests {
         let database = Database::create(executor, crate::Settings { undo, ..Default::default() }).await?;
         let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
         let state = || {
-            let mut versions = database.0.versions.borrow_mut();
+            let mut versions = database.0.engine.versions.versions.borrow_mut();
             let Spares { pieces, in_use, capacity, .. } = versions.history.spares();
             assert!(pieces.iter().all(|piece| piece.capacity() == *capacity));
             (pieces.len(), *in_use)

@@ -262,7 +262,7 @@ async fn history(executor: &Executor, seed: u64) -> Result<u64> {
                 let client = clients.remove(random.below(clients.len() as u64) as usize);
                 client.tx.commit().await?;
                 model.commit(client.own);
-                pasts.push((database.present(), model.committed.clone()));
+                pasts.push((database.0.engine.versions.present(), model.committed.clone()));
             }
             7 if !clients.is_empty() => {
                 let client = clients.remove(random.below(clients.len() as u64) as usize);
@@ -307,7 +307,7 @@ async fn history(executor: &Executor, seed: u64) -> Result<u64> {
         if let Some((snapshot, seen)) = snapshots.first_mut() {
             model.compare(snapshot.as_transaction(), seen, &mut random).await?;
         }
-        database.0.versions.borrow().verify();
+        database.0.engine.versions.versions.borrow().verify();
     }
     drop(snapshots);
     for client in clients {
@@ -316,12 +316,12 @@ async fn history(executor: &Executor, seed: u64) -> Result<u64> {
     let mut last = database.snapshot().await?;
     model.compare(last.as_transaction(), &model.committed.clone(), &mut random).await?;
     drop(last);
-    assert_eq!(database.0.keeps_versions.get(), keeps_all, "nobody reads the past any more");
+    assert_eq!(database.0.engine.versions.is_kept(), keeps_all, "nobody reads the past any more");
     let report = database.versions();
     assert_eq!((report.snapshots, report.given_up, &report.failure), (0, 0, &None));
     assert_eq!(report.versions > 0, keeps_all);
     database.check(|_| ()).await?;
-    Ok(database.0.undo.statistics().reads)
+    Ok(database.0.engine.versions.space.statistics().reads)
 }
 
 /// Runs `work` on an ideal machine.
@@ -372,7 +372,7 @@ fn a_long_reader_costs_one_version_of_each_record() {
         assert_eq!(database.versions().versions, 100);
         assert_eq!(long.get(notes, &[7]).await?, Some(vec![7; 200]));
         drop(long);
-        assert_eq!((database.versions().versions, database.0.undo.statistics().bytes_in_use), (0, 0));
+        assert_eq!((database.versions().versions, database.0.engine.versions.space.statistics().bytes_in_use), (0, 0));
         Ok(())
     })
     .expect("nothing fails");
@@ -460,9 +460,9 @@ fn old_versions_leave_memory_although_there_is_room() {
                 assert_eq!(snapshot.get(notes, &[key]).await?, Some(vec![*round; 200]));
             }
         }
-        assert!(database.0.undo.statistics().reads > 0);
+        assert!(database.0.engine.versions.space.statistics().reads > 0);
         drop(snapshots);
-        assert_eq!((database.versions().versions, database.0.undo.statistics().bytes_in_use), (0, 0));
+        assert_eq!((database.versions().versions, database.0.engine.versions.space.statistics().bytes_in_use), (0, 0));
         Ok(())
     })
     .expect("nothing fails");

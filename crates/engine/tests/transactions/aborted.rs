@@ -9,7 +9,7 @@ use entresol_engine::{
     Database, Direction, Error, Isolation, PartitionSpec, Procedures, Result, Settings, Transaction,
 };
 use executor::Executor;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ops::Bound;
 use std::rc::Rc;
 use virtual_driver::Media;
@@ -183,11 +183,11 @@ async fn younger_is_chosen(database: &Database) {
 }
 
 /// Does as if nothing had happened, the first time.
-async fn stubborn(tx: &mut Transaction, tree: PartitionId, tries: &Cell<u32>) -> Result<u32> {
+async fn stubborn(database: &Database, tx: &mut Transaction, tries: &Cell<u32>) -> Result<u32> {
+    let tree = tx.partition("tree")?;
     tries.set(tries.get() + 1);
     tx.put(tree, b"a", &[3]).await?;
     if tries.get() == 1 {
-        let database = tx.database().clone();
         database.transaction(async |tx| tx.put(tree, b"b", &[2]).await).await?;
         let refused = tx.put(tree, b"b", &[3]).await;
         assert_eq!(refused, Err(Error::WriteConflict("tree".into())));
@@ -200,14 +200,16 @@ fn a_closure_that_takes_no_notice_is_run_again() {
     let tries = Rc::new(Cell::new(0));
     let served = Rc::clone(&tries);
     let mut procedures = Procedures::new();
+    let known = Rc::new(OnceCell::<Database>::new());
+    let opened = Rc::clone(&known);
     let procedure = procedures.register("stubborn", async move |tx, _| {
-        let tree = tx.database().partition("tree")?;
-        Ok(vec![stubborn(tx, tree, &served).await? as u8])
+        Ok(vec![stubborn(known.get().expect("it is open"), tx, &served).await? as u8])
     });
     procedure.at(Isolation::Snapshot);
     run(&Media::new(), async |executor| {
-        let (database, tables) = create(executor, procedures).await?;
-        let work = async |tx: &mut Transaction| stubborn(tx, tables.tree, &tries).await;
+        let (database, _) = create(executor, procedures).await?;
+        opened.set(database.clone()).unwrap_or_else(|_| unreachable!("it is opened once"));
+        let work = async |tx: &mut Transaction| stubborn(&database, tx, &tries).await;
         assert_eq!(database.transaction_at(Isolation::Snapshot, work).await, Ok(2));
         tries.set(0);
         assert_eq!(database.call("stubborn", &[]).await, Ok(vec![2]));

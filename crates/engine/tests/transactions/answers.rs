@@ -183,7 +183,7 @@ fn procedures() -> Procedures {
         [("insert", Isolation::Serializable), ("insert at read committed", Isolation::ReadCommitted)]
     {
         let insert = procedures.register(name, async |tx, _| {
-            let tree = tx.database().partition("tree")?;
+            let tree = tx.partition("tree")?;
             tx.insert(tree, b"new", &[2]).await.map(|()| Vec::new())
         });
         insert.at(isolation);

@@ -18,6 +18,7 @@ pub mod merge;
 pub mod overflow;
 pub mod scan;
 pub mod split;
+pub mod stored;
 #[cfg(test)]
 mod tests;
 

@@ -5,7 +5,7 @@ use crate::history::{History, Key, Span, Version};
 use crate::truth::Truth;
 use base::PartitionId;
 use engine::set::FieldValue;
-use engine::{Database, Direction, Error, Result, Savepoint, Transaction};
+use engine::{Direction, Error, Result, Savepoint, Transaction};
 use std::cell::{RefCell, RefMut};
 use std::ops::Bound;
 use std::rc::Rc;
@@ -35,8 +35,8 @@ pub struct New {
     pub length: usize,
 }
 
-fn partition(database: &Database, store: Store) -> Result<PartitionId> {
-    database.partition(store.name())
+fn partition(tx: &Transaction, store: Store) -> Result<PartitionId> {
+    tx.partition(store.name())
 }
 
 impl Actor {
@@ -54,7 +54,7 @@ impl Actor {
 
     /// Reads one record.
     pub async fn read(&mut self, store: Store, number: u64, look: Look) -> Result<()> {
-        let (partition, key) = (partition(self.tx.database(), store)?, stored_key(number));
+        let (partition, key) = (partition(&self.tx, store)?, stored_key(number));
         let version = |value: &[u8]| store.version(value);
         let found = match look {
             _ if store == Store::Direct => Some(self.tx.read_object(partition, number, version).await?),
@@ -68,7 +68,7 @@ impl Actor {
 
     /// Gives a record another value, whatever it was.
     pub async fn put(&mut self, store: Store, number: u64, new: New) -> Result<()> {
-        let partition = partition(self.tx.database(), store)?;
+        let partition = partition(&self.tx, store)?;
         let version = self.new_version(store, number);
         let value = store.value(version, new.place, new.length);
         if store == Store::Direct {
@@ -82,7 +82,7 @@ impl Actor {
 
     /// Adds a record at the end of a store.
     pub async fn append(&mut self, store: Store, new: New) -> Result<()> {
-        let partition = partition(self.tx.database(), store)?;
+        let partition = partition(&self.tx, store)?;
         let version = self.history().new_record(self.number, store.name());
         self.tx.append(partition, &store.value(version, new.place, new.length)).await?;
         self.history().wrote(self.number, version, Some(new.place));
@@ -91,7 +91,7 @@ impl Actor {
 
     /// Inserts a record, if there is none.
     pub async fn insert(&mut self, store: Store, number: u64, new: New) -> Result<()> {
-        let partition = partition(self.tx.database(), store)?;
+        let partition = partition(&self.tx, store)?;
         let version = self.new_version(store, number);
         let value = store.value(version, new.place, new.length);
         match self.tx.insert(partition, &stored_key(number), &value).await {
@@ -110,7 +110,7 @@ impl Actor {
 
     /// Deletes a record, if there is one.
     pub async fn delete(&mut self, store: Store, number: u64) -> Result<()> {
-        let partition = partition(self.tx.database(), store)?;
+        let partition = partition(&self.tx, store)?;
         let version = self.new_version(store, number);
         let deleted = self.tx.delete(partition, &stored_key(number)).await?;
         let mut history = self.history();
@@ -124,7 +124,7 @@ impl Actor {
 
     /// Changes a record where it is: reads it and writes it in one call.
     pub async fn modify(&mut self, store: Store, number: u64, place: u64) -> Result<()> {
-        let partition = partition(self.tx.database(), store)?;
+        let partition = partition(&self.tx, store)?;
         let version = self.new_version(store, number);
         let change = |value: &mut [u8]| {
             let old = store.version(value);
@@ -164,7 +164,7 @@ impl Actor {
     }
 
     async fn scan_tree(&mut self, span: Span, direction: Direction) -> Result<Vec<(Key, Version)>> {
-        let partition = partition(self.tx.database(), Store::Tree)?;
+        let partition = partition(&self.tx, Store::Tree)?;
         let (first, last) = (stored_key(span.first), stored_key(span.last));
         let (first, last) = match span {
             Span::ALL => (Bound::Unbounded, Bound::Unbounded),
@@ -179,8 +179,8 @@ impl Actor {
     }
 
     async fn scan_index(&mut self, span: Span) -> Result<Vec<(Key, Version)>> {
-        let partition = partition(self.tx.database(), Store::Index)?;
-        let secondary = self.tx.database().secondary(partition, "by_group")?;
+        let partition = partition(&self.tx, Store::Index)?;
+        let secondary = self.tx.catalog().secondary(partition, "by_group")?;
         let (first, last) = ([FieldValue::U32(span.first as u32)], [FieldValue::U32(span.last as u32)]);
         let bounds = match span {
             Span::ALL => (Bound::Unbounded, Bound::Unbounded),
@@ -196,7 +196,7 @@ impl Actor {
     }
 
     async fn scan_appended(&mut self) -> Result<Vec<(Key, Version)>> {
-        let partition = partition(self.tx.database(), Store::Appended)?;
+        let partition = partition(&self.tx, Store::Appended)?;
         let mut found = Vec::new();
         let keep = |_, value: &[u8]| {
             found.push(Store::Appended.arrived(value));

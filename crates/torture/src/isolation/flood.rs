@@ -51,7 +51,7 @@ async fn change(stage: &Stage, database: &Database, flood: Flood, first: u64, ra
 }
 
 async fn put(tx: &mut Transaction, flood: Flood, first: u64, random: &mut Random) -> Result<()> {
-    let partition = tx.database().partition(Flood::NAME)?;
+    let partition = tx.partition(Flood::NAME)?;
     for number in first..flood.records.min(first + flood.together) {
         let mut value = vec![0; random.between(8, 40) as usize];
         random.fill(&mut value);

@@ -22,7 +22,7 @@ pub fn register(procedures: &mut Procedures) {
             let tables = match known.get() {
                 Some(tables) => tables,
                 None => {
-                    let tables = Tables::of(tx.database())?;
+                    let tables = Tables::of(tx.catalog(), |set| tx.set_records(set))?;
                     known.get_or_init(|| tables)
                 }
             };

@@ -42,7 +42,7 @@ fn the_mix_is_the_papers_and_parameters_survive_their_bytes() {
 fn money_adds_up_after_a_run() {
     on(Hardware::ideal(), 64, async |database| {
         load(&database, SMALL, spec, |_| {}).await?;
-        let tables = Tables::of(&database)?;
+        let tables = Tables::of(database.catalog(), |set| database.set_records(set))?;
         assert_eq!(tables.scale(), SMALL);
         let plan = Plan {
             load: Load::Closed { clients: 8 },
@@ -92,7 +92,7 @@ fn every_type_answers_as_its_account_stands() {
         assert_eq!(call(Kind::Found, 7, 0).await?, [0]);
         assert_eq!(call(Kind::Change, 7, 9).await?, [1]);
         assert!(matches!(database.call("PAY", b"too long for it").await, Err(Error::Setting(_))));
-        assert!(totals(&database, &Tables::of(&database)?).await?.agree());
+        assert!(totals(&database, &Tables::of(database.catalog(), |set| database.set_records(set))?).await?.agree());
         Ok::<(), Error>(())
     };
     executor.run(work).expect("the machine goes on").expect("the engine succeeds");

@@ -2,7 +2,7 @@ use super::load::{TODAY, address, hot_card};
 use super::{ACCOUNT, CUSTOMER, HOT_CARD, Kind, Parameters, STORE, Scale};
 use base::PartitionId;
 use engine::set::{FieldValue, RecordType};
-use engine::{Database, Error, Result, Transaction};
+use engine::{Catalog, Error, Result, Transaction};
 
 /// A set, and the type of its records.
 #[derive(Clone, Debug)]
@@ -12,9 +12,9 @@ pub(super) struct Table {
 }
 
 impl Table {
-    fn of(database: &Database, name: &str) -> Result<Table> {
-        let partition = database.partition(name)?;
-        let record = database.describe(partition)?.typed()?.record.clone();
+    fn of(catalog: &Catalog, name: &str) -> Result<Table> {
+        let partition = catalog.partition(name)?;
+        let record = catalog.describe(partition)?.typed()?.record.clone();
         Ok(Table { partition, record })
     }
 
@@ -55,16 +55,16 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Finds the sets and their fields.
+    /// Finds the sets and their fields. `records` says how many records a set has.
     ///
     /// # Errors
     /// [`Error::NoPartition`], [`Error::WrongOrganization`] for one whose records have no type, [`Error::Setting`] for one
     /// without the fields.
-    pub fn of(database: &Database) -> Result<Tables> {
-        let table = |name| Table::of(database, name);
+    pub fn of(catalog: &Catalog, records: impl Fn(PartitionId) -> Option<u64>) -> Result<Tables> {
+        let table = |name| Table::of(catalog, name);
         let (account, customer, hot_card, store) = (table(ACCOUNT)?, table(CUSTOMER)?, table(HOT_CARD)?, table(STORE)?);
         Ok(Tables {
-            scale: super::scale(database)?,
+            scale: Scale { accounts: records(account.partition).unwrap_or(0) },
             limit: account.field("limit")?,
             used: account.field("used")?,
             paid: account.field("paid")?,

@@ -1,5 +1,5 @@
 use super::{Parameters, Scale, Tables};
-use engine::{Database, Error, Foresight, Procedures, Transaction};
+use engine::{Error, Prefetcher, Procedures, Transaction};
 use std::cell::OnceCell;
 use std::rc::Rc;
 
@@ -20,16 +20,16 @@ pub fn register(procedures: &mut Procedures, scale: &Scale) {
         let tables: &Tables = match tables.get() {
             Some(tables) => tables,
             None => {
-                let found = Tables::of(tx.database(), &scale)?;
+                let found = Tables::of(tx.catalog(), &scale)?;
                 tables.get_or_init(|| found)
             }
         };
         Ok(tables.run(tx, &parameters).await?.to_le_bytes().to_vec())
     };
-    let hint = move |database: &Database, bytes: &[u8], foresight: Foresight| {
+    let hint = move |memory: &Prefetcher<'_>, bytes: &[u8]| {
         if let (Some(tables), Some(parameters)) = (known.get(), Parameters::from_bytes(bytes)) {
-            tables.foresee(database, &parameters, foresight);
+            tables.prefetch(memory, &parameters);
         }
     };
-    procedures.register(PROCEDURE, body).foreseen(hint);
+    procedures.register(PROCEDURE, body).prefetch(hint);
 }

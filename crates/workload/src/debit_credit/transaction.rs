@@ -1,7 +1,7 @@
 use super::{ACCOUNT, BRANCH, HISTORY, Scale, TELLER};
 use base::{PartitionId, Random};
 use engine::catalog::Organization;
-use engine::{Database, Error, Foresight, Result, Transaction};
+use engine::{Catalog, Error, Prefetcher, Result, Transaction};
 
 /// What one transaction changes, and by how much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +58,9 @@ pub(super) enum Access {
 }
 
 impl Access {
-    pub fn of(database: &Database, name: &str) -> Result<Access> {
-        let id = database.partition(name)?;
-        match database.describe(id)?.organization {
+    pub fn of(catalog: &Catalog, name: &str) -> Result<Access> {
+        let id = catalog.partition(name)?;
+        match catalog.describe(id)?.organization {
             Organization::BTree => Ok(Access::Key(id)),
             Organization::Set { arrivals: false, .. } => Ok(Access::Set(id)),
             Organization::Direct { .. } => Ok(Access::Number(id)),
@@ -109,13 +109,13 @@ impl Tables {
     ///
     /// # Errors
     /// [`Error::NoPartition`], [`Error::WrongOrganization`].
-    pub fn of(database: &Database, scale: &Scale) -> Result<Tables> {
-        let teller = if scale.clustered { None } else { Some(Access::of(database, TELLER)?) };
+    pub fn of(catalog: &Catalog, scale: &Scale) -> Result<Tables> {
+        let teller = if scale.clustered { None } else { Some(Access::of(catalog, TELLER)?) };
         Ok(Tables {
-            account: Access::of(database, ACCOUNT)?,
+            account: Access::of(catalog, ACCOUNT)?,
             teller,
-            branch: Access::of(database, BRANCH)?,
-            history: database.partition(HISTORY)?,
+            branch: Access::of(catalog, BRANCH)?,
+            history: catalog.partition(HISTORY)?,
             scale: scale.clone(),
         })
     }
@@ -125,11 +125,11 @@ impl Tables {
         &self.scale
     }
 
-    /// Tells the database of the account that a transaction will need; the other tables are small enough to stay in caches.
+    /// Asks for the account that a transaction will need; the other tables are small enough to stay in caches.
     #[inline]
-    pub fn foresee(&self, database: &Database, parameters: &Parameters, foresight: Foresight) {
+    pub fn prefetch(&self, memory: &Prefetcher<'_>, parameters: &Parameters) {
         if let Access::Set(accounts) = self.account {
-            database.foresee(accounts, &parameters.account.to_be_bytes(), foresight);
+            memory.prefetch(accounts, &parameters.account.to_be_bytes());
         }
     }
 

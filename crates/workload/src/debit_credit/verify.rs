@@ -42,7 +42,7 @@ pub async fn totals(database: &Database, tables: &Tables) -> Result<Totals> {
 pub async fn totals_in(tx: &mut Transaction, tables: &Tables, mut seen: impl FnMut()) -> Result<Totals> {
     let scale = &tables.scale;
     // Nothing is waited for between the scans of sets.
-    tx.database().segments_returned().await;
+    tx.segments_returned().await;
     let accounts = sum(tx, tables.account, 0..scale.accounts(), &mut seen).await?;
     let group = 1 + scale.tellers_per_branch;
     let (tellers, branches) = match tables.teller {

@@ -149,7 +149,7 @@ impl Workload for Synthetic {
     }
 
     async fn run(&self, tx: &mut Transaction, input: &Input) -> Result<()> {
-        let executor = tx.database().executor().clone();
+        let executor = tx.executor().clone();
         let prices = self.prices.as_ref().map(|prices| prices[input.kind]);
         if let Some(prices) = prices {
             executor.charge_instructions(prices.begin);

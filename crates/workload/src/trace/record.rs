@@ -9,7 +9,7 @@ use crate::run::Workload;
 use base::{PageId, Random, TransactionId};
 use engine::catalog::Organization;
 use engine::statistics::Observer;
-use engine::{Database, Result, Transaction};
+use engine::{Database, Prefetcher, Result, Transaction};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -152,8 +152,8 @@ impl<W: Workload> Workload for Recorded<W> {
         self.workload.draw(random)
     }
 
-    fn foresee(&self, database: &Database, input: &W::Input) {
-        self.workload.foresee(database, input);
+    fn prefetch(&self, memory: &Prefetcher<'_>, input: &W::Input) {
+        self.workload.prefetch(memory, input);
     }
 
     async fn run(&self, tx: &mut Transaction, input: &W::Input) -> Result<()> {

@@ -132,7 +132,7 @@ async fn change(client: &mut Client, set: PartitionId, committed: &State, random
             // A part of the value that no index sees, or one does.
             let weight = new.1;
             new = (old.0, weight, old.2);
-            let field = tx.database().field(set, "weight")?;
+            let field = tx.catalog().field(set, "weight")?;
             tx.set_field(set, &key, field, FieldValue::I64(weight)).await?;
         }
         _ => tx.put(set, &key, &stored(&new)).await?,
@@ -219,9 +219,9 @@ async fn history(executor: &Executor, seed: u64) -> Result<u64> {
     for client in clients {
         client.tx.rollback().await?;
     }
-    assert_eq!(database.0.keeps_versions.get(), seed % 3 == 2);
+    assert_eq!(database.0.engine.versions.is_kept(), seed % 3 == 2);
     database.check(|_| ()).await?;
-    Ok(database.0.undo.statistics().reads)
+    Ok(database.0.engine.versions.space.statistics().reads)
 }
 
 #[test]
@@ -256,7 +256,11 @@ fn a_range_of_the_past_looks_at_what_it_shows_and_at_what_has_changed() {
         let mut bound = Vec::new();
         part(&record(), &[0], &[FieldValue::U32(77)], &mut bound).expect("suits");
         let rest = super::Rest { last: None, from: bound.clone(), to: Some([bound, vec![255]].concat()) };
-        let Ok((found, next)) = database.visit_entries(view, (set, 0), &rest)? else { panic!("no segment is lent") };
+        let Ok((found, next)) =
+            database.0.engine.versions.visit_entries(database.0.engine.records(), view, (set, 0), &rest)?
+        else {
+            panic!("no segment is lent")
+        };
         assert!(next.is_none());
         let numbers: Vec<u32> =
             found.iter().map(|((_, key), _)| u32::from_be_bytes(key[..].try_into().expect("four bytes"))).collect();

@@ -155,7 +155,7 @@ fn a_long_reader_rests_beside_others_and_alone_it_does_not() {
             let idle = database.snapshot().await?;
             let (taken_ns, elapsed_ns) = read(&database, partitions, which).await?;
             assert!(elapsed_ns < 20 * taken_ns / 3, "{taken_ns} of {elapsed_ns} with nobody else");
-            assert_eq!(database.0.readers.paid.get(), Instant::START, "it has not rested");
+            assert_eq!(database.0.engine.versions.readers.paid.get(), Instant::START, "it has not rested");
             drop(idle);
         }
         for which in 0..WAYS {
@@ -165,7 +165,7 @@ fn a_long_reader_rests_beside_others_and_alone_it_does_not() {
             assert!(2 * taken_ns > share_ns(elapsed_ns), "{taken_ns} of {elapsed_ns}: it rests more than it has to");
             drop(other);
         }
-        assert_eq!(database.0.readers.count.get(), 0, "all have ended");
+        assert_eq!(database.0.engine.versions.readers.count.get(), 0, "all have ended");
         Ok(())
     });
 }
@@ -216,7 +216,7 @@ fn reads_of_the_undo_space_count_for_who_reads_there() {
         while let Some((_, value)) = old.next(&mut cursor).await? {
             assert_eq!(value, [7; 1_000]);
         }
-        let reads = database.0.undo.statistics().reads;
+        let reads = database.0.engine.versions.space.statistics().reads;
         assert!(reads > 500, "{reads} reads of the undo space");
         let elapsed_ns = executor.now().since_ns(began);
         assert!(reads * UNDO_READ_NS <= share_ns(elapsed_ns), "{reads} reads within {elapsed_ns}");
@@ -254,7 +254,7 @@ fn a_reader_that_has_locks_does_not_rest() {
         for number in 0..100_000_u32 {
             tx.get(tree, &(number % 1_000).to_be_bytes()).await?;
         }
-        assert_eq!((tx.pace().taken_ns.get(), database.0.readers.paid.get()), (0, Instant::START));
+        assert_eq!((tx.pace().taken_ns.get(), database.0.engine.versions.readers.paid.get()), (0, Instant::START));
         tx.commit().await
     });
 }

@@ -25,7 +25,7 @@ fn records_added_behind_a_fence_are_hidden_from_those_who_were_there_and_shown_t
         add(10).await?;
         let mut first = database.snapshot().await?;
         add(200).await?;
-        let heads = || database.0.versions.borrow().heads.count();
+        let heads = || database.0.engine.versions.versions.borrow().heads.count();
         assert!((1..100).contains(&heads()), "{} records are told one by one", heads());
         let mut writer = database.begin_at(Isolation::Snapshot).await?;
         let mut open = database.begin().await?;
@@ -56,7 +56,7 @@ fn records_added_behind_a_fence_are_hidden_from_those_who_were_there_and_shown_t
 fn a_reader_that_begins_finds_again_what_was_left_out_and_nothing_else() {
     on_a_machine(async |executor| {
         let (database, notes) = spilling(executor, 1 << 30).await?;
-        let kept = || database.0.versions.borrow().own.versions();
+        let kept = || database.0.engine.versions.versions.borrow().own.versions();
         let mut tx = database.begin().await?;
         for key in 0..20_u8 {
             tx.modify(notes, &[key], |bytes| bytes[0] = 200).await?;

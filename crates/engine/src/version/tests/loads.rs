@@ -185,7 +185,7 @@ async fn history(executor: &Executor, seed: u64) -> Result<usize> {
             }
             _ => {}
         }
-        pasts.push((database.present(), committed.clone()));
+        pasts.push((database.0.engine.versions.present(), committed.clone()));
         if !snapshots.is_empty() {
             let index = random.below(snapshots.len() as u64) as usize;
             let (snapshot, numbers) = &mut snapshots[index];
@@ -201,7 +201,7 @@ async fn history(executor: &Executor, seed: u64) -> Result<usize> {
     for writer in writers {
         writer.tx.rollback().await?;
     }
-    let is_noted = |id| database.0.versions.borrow().loads.first_after(id, Lsn::ZERO) > Lsn::ZERO;
+    let is_noted = |id| database.0.engine.versions.versions.borrow().loads.first_after(id, Lsn::ZERO) > Lsn::ZERO;
     assert!(keeps_all || !ids.into_iter().any(is_noted), "nobody reads the time before any more");
     Ok(loads.iter().filter(|commit| **commit > 0).count())
 }

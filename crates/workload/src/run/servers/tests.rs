@@ -33,7 +33,7 @@ fn measured(hardware: &str, load: Load, settings_of: server::Settings) -> Result
         debit_credit::load(&database, &small(), spec, |_| {}).await?;
         let server = TransactionServer::start(&database, settings_of)?;
         let plan = Plan { load, warm_up: Length::Transactions(200), measure: Length::Transactions(2_000), seed: 1 };
-        let tables = Tables::of(&database, &small())?;
+        let tables = Tables::of(database.catalog(), &small())?;
         let at_end = |found| (found, database.statistics().commits.get());
         let found = run_through(&server, DebitCredit(tables.clone()), &plan, 1, &mut Unwatched, at_end).await?;
         server.close().await;

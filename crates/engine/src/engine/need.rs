@@ -3,13 +3,18 @@
 //! A missing page restarts the synchronous function instead of suspending it in the middle. So there are no latches and
 //! no code that validates again after a wait; a miss costs a second descent, which is small beside its read.
 
-use super::Database;
+use super::Core;
 use crate::buffer::Pins;
 use crate::statistics::add;
-use crate::{Need, Result};
+use crate::{Error, Need, Result};
 use base::PartitionId;
+use base::time::MILLISECOND_NS;
 
-impl Database {
+/// How often, and after how many nanoseconds, what has to be done at the end of a transaction is tried again.
+const TRIES: u32 = 20;
+const DELAY_NS: u64 = 50 * MILLISECOND_NS;
+
+impl Core {
     /// Calls `attempt` until it succeeds, bringing in between what it lacks. Counts one reference to the partition: a miss if
     /// it brought a page into the buffer. Ready at once on a hit.
     ///
@@ -23,14 +28,14 @@ impl Database {
     ) -> Result<T> {
         match attempt() {
             Ok(value) => {
-                self.0.statistics.count_reference(usize::from(partition.0), true);
+                self.statistics.count_reference(usize::from(partition.0), true);
                 Ok(value)
             }
             Err(need) => self.refer_after(need, partition, attempt).await,
         }
     }
 
-    /// As [`Database::refer`], after a first attempt that lacked something.
+    /// As [`Core::refer`], after a first attempt that lacked something.
     ///
     /// # Errors
     /// As there.
@@ -45,11 +50,11 @@ impl Database {
             return Err(error);
         }
         let (value, missed) = self.bring(need, attempt).await?;
-        self.0.statistics.count_reference(usize::from(partition.0), !missed);
+        self.statistics.count_reference(usize::from(partition.0), !missed);
         Ok(value)
     }
 
-    /// As [`Database::refer`], for what is no reference of its own.
+    /// As [`Core::refer`], for what is no reference of its own.
     ///
     /// # Errors
     /// The attempt's own, or that of bringing a page.
@@ -71,9 +76,9 @@ impl Database {
         mut need: Need,
         mut attempt: impl FnMut() -> Result<T, Need>,
     ) -> Result<(T, bool)> {
-        let buffer = &self.0.buffer;
+        let buffer = &self.buffer;
         let mut pins = Pins::new(buffer);
-        let began = self.0.executor.now();
+        let began = self.executor.now();
         let mut missed = false;
         let result = loop {
             match buffer.satisfy(need, &mut pins).await {
@@ -87,7 +92,19 @@ impl Database {
             }
             pins.end_attempt();
         };
-        add(&self.0.statistics.read_wait_ns, self.0.executor.now().since_ns(began));
+        add(&self.statistics.read_wait_ns, self.executor.now().since_ns(began));
         result
+    }
+
+    /// Tries a step again for a while if it fails for a reason that may pass: others have all frames of the buffer, or an
+    /// operation failed. Nobody else can take it: locks, or pages, would be lost until the next restart.
+    pub(crate) async fn persist<T>(&self, mut step: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+        for _ in 1..TRIES {
+            match step().await {
+                Err(Error::Input(_) | Error::BufferExhausted { .. }) => self.executor.sleep_ns(DELAY_NS).await,
+                done => return done,
+            }
+        }
+        step().await
     }
 }

@@ -1,7 +1,9 @@
-//! Trying again: a closure as a transaction, and what has to be done at a transaction's end.
+//! Transactions of a database: beginning one, and running a closure as one until it is through.
 
-use super::{Isolation, Transaction};
-use crate::{Database, Error, Result};
+use super::Database;
+use crate::Result;
+use crate::engine::Isolation;
+use crate::transaction::{self, Transaction};
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 use std::pin::pin;
 
@@ -9,21 +11,67 @@ use std::pin::pin;
 const BACKOFF_NS_MIN: u64 = 20 * MICROSECOND_NS;
 const BACKOFF_NS_MAX: u64 = 10 * MILLISECOND_NS;
 
-/// How often, and after how many nanoseconds, what has to be done at the end of a transaction is tried again.
-const TRIES: u32 = 20;
-const DELAY_NS: u64 = 50 * MILLISECOND_NS;
-
 impl Database {
-    /// Tries a step again for a while if it fails for a reason that may pass: others have all frames of the buffer, or an
-    /// operation failed. Nobody else can take it: locks, or pages, would be lost until the next restart.
-    pub(crate) async fn persist<T>(&self, mut step: impl AsyncFnMut() -> Result<T>) -> Result<T> {
-        for _ in 1..TRIES {
-            match step().await {
-                Err(Error::Input(_) | Error::BufferExhausted { .. }) => self.0.executor.sleep_ns(DELAY_NS).await,
-                done => return done,
-            }
-        }
-        step().await
+    /// Begins a transaction, as soon as fewer than the multiprogramming level are active.
+    ///
+    /// # Errors
+    /// [`LogFailed`](crate::Error::LogFailed) if the log has failed; [`LogNotRelieved`](crate::Error::LogNotRelieved) if it is full and a checkpoint fails.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// let mut tx = database.begin().await?;
+    /// tx.put(notes, b"milk", b"two litres").await?;
+    /// tx.commit().await?;
+    ///
+    /// let mut tx = database.begin().await?;
+    /// tx.delete(notes, b"milk").await?;
+    /// drop(tx);
+    /// let found = database.transaction(async |tx| tx.get(notes, b"milk").await).await?;
+    /// assert!(found.is_some(), "what is not committed is taken back");
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn begin(&self) -> Result<Transaction> {
+        self.begin_aged(None).await
+    }
+
+    /// Begins a transaction that counts as old as `began`, the age of an earlier try, when a deadlock's victim is chosen.
+    ///
+    /// # Errors
+    /// Those of [`Database::begin`].
+    pub async fn begin_aged(&self, began: Option<u64>) -> Result<Transaction> {
+        transaction::begin(&self.0.engine, began).await
+    }
+
+    /// Begins a transaction at a level of isolation; [`Database::begin`] is for serializable ones.
+    ///
+    /// # Errors
+    /// As [`Database::begin`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # use entresol_engine::Isolation;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+    /// let (mut one, mut other) = (database.begin_at(Isolation::Snapshot).await?, database.begin_at(Isolation::Snapshot).await?);
+    /// one.put(notes, b"milk", b"none").await?;
+    /// assert_eq!(other.get(notes, b"milk").await?.as_deref(), Some(&b"two litres"[..]), "nobody waits for who writes");
+    /// one.commit().await?;
+    /// assert_eq!(other.get(notes, b"milk").await?.as_deref(), Some(&b"two litres"[..]));
+    /// assert_eq!(other.put(notes, b"milk", b"three").await, Err(Error::WriteConflict("notes".into())));
+    /// # other.rollback().await?;
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn begin_at(&self, isolation: Isolation) -> Result<Transaction> {
+        let mut transaction = self.begin().await?;
+        transaction.isolate(isolation).await?;
+        Ok(transaction)
     }
 
     /// Runs `work` as a transaction: commits if it succeeds, rolls back if it fails. A deadlock's victim, or one that a

@@ -1,0 +1,52 @@
+//! Looking after a database: checkpoints, and looking for damage.
+
+use super::Database;
+use crate::Result;
+use crate::check::{self, Progress, Report};
+use crate::checkpoint;
+
+impl Database {
+    /// Takes a checkpoint that writes back every page changed before this call.
+    ///
+    /// # Errors
+    /// The driver's or the log's. The checkpoint before stays valid.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+    /// assert_eq!(database.buffer().file(notes).writes.get(), 0, "the log suffices");
+    /// database.checkpoint().await?;
+    /// assert!(database.buffer().file(notes).writes.get() > 0, "a restart need not redo this");
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn checkpoint(&self) -> Result<()> {
+        checkpoint::checkpoint(&self.0.engine).await
+    }
+
+    /// Checks every page and every structure of every partition, after a checkpoint, so that the files are current. To be
+    /// called while no transaction is active: pages that one has allocated and not yet put into a tree look lost.
+    ///
+    /// # Errors
+    /// Those of the checkpoint, without which nothing is checked. What cannot be read is a finding.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+    /// let report = database.check(|_| {}).await?;
+    /// assert!(report.is_clean(), "{:?}", report.findings);
+    /// assert!(report.pages > 0);
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn check(&self, progress: impl FnMut(Progress)) -> Result<Report> {
+        self.checkpoint().await?;
+        Ok(check::check(&self.0.engine, progress).await)
+    }
+}

@@ -1,0 +1,30 @@
+//! What a database says of its memory-resident sets.
+
+use super::Database;
+use crate::engine;
+use base::PartitionId;
+
+impl Database {
+    /// Waits for a moment at which no sweep is writing a segment itself. Until who asked waits again, none is.
+    pub async fn segments_returned(&self) {
+        engine::segments_returned(&self.0.engine).await;
+    }
+
+    /// How many records a set has; `None` if the partition is no set.
+    pub fn set_records(&self, partition: PartitionId) -> Option<u64> {
+        self.0.engine.set_records(partition)
+    }
+
+    /// Bytes of the memory of all sets.
+    pub fn segment_bytes(&self) -> u64 {
+        self.0.engine.sets.sets.borrow().memory_bytes()
+    }
+
+    /// How many segments of a set the checkpoint server has written since the start.
+    ///
+    /// # Panics
+    /// If the partition is no set.
+    pub fn segments_written(&self, partition: PartitionId) -> u64 {
+        self.0.engine.sets.backup.writes(partition)
+    }
+}

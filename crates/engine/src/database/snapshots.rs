@@ -1,0 +1,83 @@
+//! Snapshots of a database: of this moment and of earlier ones.
+
+use super::Database;
+use crate::transaction::{Snapshot, await_segments};
+use crate::{Error, Result};
+use base::{Instant, Lsn};
+
+impl Database {
+    /// A snapshot of this moment. What it sees is durable: nothing of it can be lost any more.
+    ///
+    /// # Errors
+    /// [`crate::Error::LogFailed`].
+    pub async fn snapshot(&self) -> Result<Snapshot> {
+        let engine = &self.0.engine;
+        await_segments(engine).await;
+        let snapshot = Snapshot::begin(engine, engine.versions.present());
+        self.confirm(snapshot.moment()).await?;
+        Ok(snapshot)
+    }
+
+    /// The database as it was at a position of the log, which may be any that [`Snapshot::moment`] gives.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotTooOld`] if that is longer ago than `[undo] retention` says, or before the database was opened, and no
+    /// snapshot of that moment is held; [`Error::FutureMoment`] if it is still to come; [`Error::LogFailed`].
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # let undo = entresol_engine::version::Settings { retention_ns: 60_000_000_000, ..Default::default() };
+    /// # let settings = entresol_engine::Settings { undo, ..Default::default() };
+    /// # with_database_of(settings, async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+    /// let bought = database.snapshot().await?.moment();
+    /// database.transaction(async |tx| tx.delete(notes, b"milk").await).await?;
+    /// let mut then = database.as_of(bought).await?;
+    /// assert!(then.get(notes, b"milk").await?.is_some());
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn as_of(&self, moment: Lsn) -> Result<Snapshot> {
+        let engine = &self.0.engine;
+        if moment > engine.core.log.end() {
+            return Err(Error::FutureMoment { moment: moment.to_string(), now: engine.core.log.end().to_string() });
+        }
+        await_segments(engine).await;
+        let oldest = engine.versions.oldest_moment();
+        if moment < oldest && !engine.versions.is_held(moment) {
+            return Err(Error::SnapshotTooOld { oldest });
+        }
+        let snapshot = Snapshot::begin(engine, moment);
+        self.confirm(moment).await?;
+        Ok(snapshot)
+    }
+
+    /// The database as it was at a time of the executor's clock, to a hundredth of a second.
+    ///
+    /// # Errors
+    /// As [`Database::as_of`].
+    pub async fn as_of_time(&self, time: Instant) -> Result<Snapshot> {
+        let engine = &self.0.engine;
+        let now = engine.core.executor.now();
+        if time > now {
+            return Err(Error::FutureMoment { moment: time.to_string(), now: now.to_string() });
+        }
+        let moment = engine.versions.moment_at(time);
+        match moment {
+            Some(moment) => self.as_of(moment).await,
+            None => Err(Error::SnapshotTooOld { oldest: engine.versions.oldest_moment() }),
+        }
+    }
+
+    /// Waits until what was committed up to `moment` is durable.
+    async fn confirm(&self, moment: Lsn) -> Result<()> {
+        let (engine, core) = (&self.0.engine, &self.0.engine.core);
+        let moment = moment.min(engine.versions.present());
+        if core.is_durable() && moment > core.log.durable() {
+            core.log.wait_durable(moment).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! The state of an open database, below all that works on it: parts, of which functions take those that they need.
+//!
+//! A missing page, a lock or a lent segment is waited for outside of the synchronous steps that need it (`need.rs`), and a
+//! change is logged and made in one such step (`core.rs`). What transactions, checkpoints and a restart do stands in the
+//! rooms above.
+
+mod call;
+mod catalog;
+mod checkpointer;
+mod core;
+mod growth;
+mod isolation;
+mod need;
+mod pages;
+mod pairs;
+mod registry;
+pub(crate) mod relief;
+mod sets;
+mod sweep_settings;
+mod transactions;
+
+#[cfg(test)]
+pub(crate) use call::Call;
+pub(crate) use call::Stored as StoredCall;
+pub use catalog::Catalog;
+pub(crate) use catalog::Keyed;
+pub(crate) use checkpointer::Checkpointer;
+pub use checkpointer::Policy;
+pub(crate) use core::Core;
+pub use isolation::Isolation;
+pub(crate) use registry::Registry;
+pub(crate) use relief::Relief;
+pub(crate) use sets::{Painting, SetStore, overcome_refusal, segments_returned};
+pub use sweep_settings::{Strategy, SweepSettings};
+pub(crate) use transactions::{Active, Chain, Rules, State, Transactions, Visit};
+
+use crate::temp;
+use crate::version::{Records, VersionStore};
+use base::PartitionId;
+use std::rc::Rc;
+
+/// The state of an open database.
+pub(crate) struct Engine {
+    pub core: Core,
+    pub transactions: Transactions,
+    pub versions: Rc<VersionStore>,
+    pub sets: SetStore,
+    pub catalog: Catalog,
+    pub checkpointer: Checkpointer,
+    /// Temporary space.
+    pub temp: temp::Space,
+}
+
+impl Engine {
+    /// What records are now.
+    #[inline]
+    pub fn records(&self) -> Records<'_> {
+        Records { buffer: &self.core.buffer, partitions: &self.catalog.partitions, sets: &self.sets.sets }
+    }
+
+    /// How many records a set has; `None` for what is no set.
+    pub fn set_records(&self, partition: PartitionId) -> Option<u64> {
+        let is_set = self.catalog.describe(partition).is_ok_and(|found| found.set_settings().is_some());
+        is_set.then(|| self.sets.sets.borrow().records(partition))
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // The server finds that nobody is left to serve.
+        self.checkpointer.relief.ask(&self.core.executor);
+    }
+}

@@ -1,0 +1,114 @@
+//! The catalog: which partitions there are, and what the superblock says.
+
+use crate::catalog::{Locking, Organization, Partition, Partitions};
+use crate::home::{Change, Contents, Home};
+use crate::{Error, Result};
+use base::PartitionId;
+use executor::Turn;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What a partition with keys is to who changes its records.
+pub(crate) enum Keyed {
+    BTree,
+    Set,
+    /// A set whose records have a type, and perhaps secondary indexes.
+    TypedSet,
+}
+
+/// The catalog.
+pub struct Catalog {
+    pub(crate) partitions: RefCell<Partitions>,
+    /// The superblock's file; none while it is being written, or where procedures are run again for a restart.
+    pub(crate) home: RefCell<Option<Home>>,
+    /// What the superblock says.
+    pub(crate) contents: RefCell<Contents>,
+    /// What the next write of the superblock says of partitions.
+    pub(crate) changes: RefCell<Vec<Change>>,
+    /// Who creates a partition.
+    pub(crate) creation: Turn,
+}
+
+impl Catalog {
+    /// The catalog of these partitions.
+    pub(crate) fn new(partitions: Partitions, home: Option<Home>, contents: Contents) -> Catalog {
+        Catalog {
+            partitions: RefCell::new(partitions),
+            home: RefCell::new(home),
+            contents: RefCell::new(contents),
+            changes: RefCell::default(),
+            creation: Turn::new(),
+        }
+    }
+
+    /// The partition of this name.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`].
+    pub fn partition(&self, name: &str) -> Result<PartitionId> {
+        self.partitions.borrow().named(name).ok_or_else(|| Error::NoPartition(name.to_owned()))
+    }
+
+    /// The partition's description.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`] if the number is not one of this database's: never was, or its partition was dropped.
+    pub fn describe(&self, id: PartitionId) -> Result<Rc<Partition>> {
+        self.partitions.borrow().find(id).cloned()
+    }
+
+    /// Whether the partition is a memory-resident set. It stays one while it is being dropped, for those who were using it.
+    #[inline]
+    pub(crate) fn is_set(&self, partition: PartitionId) -> bool {
+        let partitions = self.partitions.borrow();
+        partitions.get_or_hidden(partition).is_some_and(|found| matches!(found.organization, Organization::Set { .. }))
+    }
+
+    #[inline]
+    pub(crate) fn keyed(&self, partition: PartitionId) -> Keyed {
+        let partitions = self.partitions.borrow();
+        let Some(found) = partitions.get_or_hidden(partition) else { return Keyed::BTree };
+        match found.organization {
+            Organization::Set { .. } if found.schema.is_some() => Keyed::TypedSet,
+            Organization::Set { .. } => Keyed::Set,
+            _ => Keyed::BTree,
+        }
+    }
+
+    /// What the partition is, and whether its records, which have keys, are locked.
+    #[inline]
+    pub(crate) fn find_keyed(&self, partition: PartitionId) -> Result<(Keyed, bool)> {
+        let partitions = self.partitions.borrow();
+        let found = partitions.find(partition)?;
+        let keyed = match found.organization {
+            Organization::BTree => Keyed::BTree,
+            Organization::Set { arrivals: false, .. } if found.schema.is_some() => Keyed::TypedSet,
+            Organization::Set { arrivals: false, .. } => Keyed::Set,
+            _ => return Err(found.wrong_organization("its records have no keys")),
+        };
+        Ok((keyed, found.locking == Locking::Record))
+    }
+
+    /// The position of a field of a set's records, by which transactions refer to it.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`], [`Error::WrongOrganization`] if its records have no type, [`Error::Field`].
+    pub fn field(&self, partition: PartitionId, name: &str) -> Result<usize> {
+        let found = self.describe(partition)?;
+        found.typed()?.record.field(name).map_err(|error| found.field_error(error))
+    }
+
+    /// The position of a set's secondary index, by which transactions refer to it.
+    ///
+    /// # Errors
+    /// As [`Catalog::field`].
+    pub fn secondary(&self, partition: PartitionId, name: &str) -> Result<usize> {
+        let found = self.describe(partition)?;
+        found.typed()?.secondary(name).map_err(|error| found.field_error(error))
+    }
+
+    /// The next write of the superblock states what becomes of partitions.
+    pub(crate) fn note_change(&self, changes: impl IntoIterator<Item = Change>) {
+        self.changes.borrow_mut().extend(changes);
+    }
+}

@@ -1,0 +1,80 @@
+//! What checkpoints know of each other.
+
+use super::{Relief, SweepSettings};
+use crate::Error;
+use base::Lsn;
+use executor::Turn;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// When checkpoints are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// After so many bytes of log; `None` for never.
+    pub log_bytes: Option<u64>,
+    /// After so many nanoseconds; `None` for never.
+    pub interval_ns: Option<u64>,
+}
+
+impl Policy {
+    /// Only when asked, as when a database is closed.
+    pub const OFF: Policy = Policy { log_bytes: None, interval_ns: None };
+}
+
+/// The checkpointer's memory between two checkpoints.
+pub(crate) struct Checkpointer {
+    pub policy: Policy,
+    /// How sets are swept.
+    pub sweep: SweepSettings,
+    /// The end of the log when the last checkpoint began: pages dirty since before it are old.
+    pub last_begin: Cell<Lsn>,
+    /// The end of the log when the last sweep over sets began.
+    pub swept: Cell<Lsn>,
+    /// Who checkpoints pages.
+    pub paging: Turn,
+    /// Who sweeps over sets.
+    pub sweeping: Turn,
+    /// Whether a bulk load has that turn.
+    pub is_loading: Cell<bool>,
+    /// How many wait for a sweep to end.
+    pub urgent: Cell<u32>,
+    /// Who writes the home file.
+    pub turn: Turn,
+    /// Whether the server that sweeps was started.
+    pub serves_sets: Cell<bool>,
+    /// Whether a write of the home file failed, and none has succeeded since.
+    pub home_unsure: Cell<bool>,
+    /// Checkpoints that are taken because somebody waits for room in the log.
+    pub relief: Rc<Relief>,
+    /// Why the last checkpoint of pages failed, and why the last sweep did.
+    pub failures: [RefCell<Option<Error>>; 2],
+    /// How often either has failed.
+    pub failed: Cell<u64>,
+}
+
+impl Checkpointer {
+    /// A checkpointer that has yet to take its first checkpoint.
+    pub fn new(policy: Policy, sweep: SweepSettings) -> Checkpointer {
+        Checkpointer {
+            policy,
+            sweep,
+            last_begin: Cell::new(Lsn::ZERO),
+            swept: Cell::new(Lsn::ZERO),
+            paging: Turn::new(),
+            sweeping: Turn::new(),
+            is_loading: Cell::new(false),
+            urgent: Cell::new(0),
+            turn: Turn::new(),
+            serves_sets: Cell::new(false),
+            home_unsure: Cell::new(false),
+            relief: Rc::default(),
+            failures: Default::default(),
+            failed: Cell::new(0),
+        }
+    }
+
+    /// Why the last checkpoint of pages or the last sweep failed, if it did.
+    pub fn failure(&self) -> Option<Error> {
+        self.failures.iter().find_map(|failure| failure.borrow().clone())
+    }
+}

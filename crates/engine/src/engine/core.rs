@@ -1,0 +1,90 @@
+//! What everything goes through: the executor, the log, the buffer, the locks; and the synchronous step in which a change is
+//! logged and made.
+
+use crate::Result;
+use crate::buffer::Buffer;
+use crate::log::Log;
+use crate::log::record::Body;
+use crate::statistics::{Statistics, add};
+use base::{Lsn, TransactionId};
+use executor::Executor;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use structures::lock::LockTable;
+use structures::organization::append::End;
+use structures::page::{Edit, header};
+
+/// What everything goes through.
+pub(crate) struct Core {
+    pub executor: Executor,
+    pub log: Rc<Log>,
+    pub buffer: Rc<Buffer>,
+    pub locks: RefCell<LockTable>,
+    pub statistics: Statistics,
+    /// The ends of partitions that records are appended to, by partition.
+    pub append_ends: RefCell<Vec<End>>,
+    /// Reusable memory for a record or the part of it that changes, before and after the change.
+    pub scratch: RefCell<(Vec<u8>, Vec<u8>)>,
+    pub closing: Cell<bool>,
+}
+
+impl Core {
+    /// The size of pages in bytes.
+    #[inline]
+    pub fn page_size(&self) -> usize {
+        self.buffer.settings().page_size
+    }
+
+    /// Whether commits wait until they are durable.
+    #[inline]
+    pub fn is_durable(&self) -> bool {
+        self.log.settings().durable
+    }
+
+    /// The log bytes that taking back updates of so many log bytes may need: compensations are smaller than updates, but the
+    /// merges that follow them are not; and some for the checkpointer.
+    #[inline]
+    pub fn rollback_room(&self, logged: u64) -> u64 {
+        2 * logged + self.log.capacity() / 16
+    }
+
+    /// Logs a change that is never undone and makes its edits.
+    pub fn change(&self, edits: &[Edit<'_>]) {
+        self.log_and_apply(TransactionId::SYSTEM, &Body::System, edits);
+    }
+
+    /// Appends the record, then makes the edits. Returns a log position from which a scan finds the record, and its LSN.
+    #[inline]
+    pub fn log_and_apply(&self, transaction: TransactionId, body: &Body<'_>, edits: &[Edit<'_>]) -> (Lsn, Lsn) {
+        let start = self.log.end();
+        let mut pool = self.buffer.pool().borrow_mut();
+        if let [edit] = edits {
+            let frame = pool.frame_in_use(edit.page);
+            let sequence = header::sequence(pool.bytes(frame)) + 1;
+            let end = self.log.append(transaction, body, [(sequence, edit)]);
+            pool.edit(frame, &edit.change, start, end);
+            return (start, end);
+        }
+        let numbered = edits.iter().enumerate().map(|(index, edit)| {
+            let page = pool.peek(edit.page).expect("whoever planned the change saw the page");
+            let earlier = edits[..index].iter().filter(|other| other.page == edit.page).count() as u64;
+            (header::sequence(page) + 1 + earlier, edit)
+        });
+        let end = self.log.append(transaction, body, numbered);
+        for edit in edits {
+            let frame = pool.frame_in_use(edit.page);
+            pool.edit(frame, &edit.change, start, end);
+        }
+        (start, end)
+    }
+
+    /// Waits until an answer may leave that follows from what was committed up to `dependency`.
+    pub async fn confirm_reads(&self, dependency: Lsn) -> Result<()> {
+        if self.is_durable() && dependency > self.log.durable() {
+            let began = self.executor.now();
+            self.log.wait_durable(dependency).await?;
+            add(&self.statistics.commit_wait_ns, self.executor.now().since_ns(began));
+        }
+        Ok(())
+    }
+}

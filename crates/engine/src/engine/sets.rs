@@ -1,0 +1,74 @@
+//! The memory-resident sets of a database, and what their calls wait for.
+
+use super::Engine;
+use super::growth::{Growth, add_segment};
+use crate::backup::Backup;
+use crate::statistics::add;
+use crate::{Error, Result};
+use base::{Lsn, PartitionId, TransactionId};
+use executor::WaitQueue;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use structures::set::{Refusal, Sets};
+
+/// The memory-resident sets.
+pub(crate) struct SetStore {
+    pub sets: RefCell<Sets>,
+    /// Their backup.
+    pub backup: Backup,
+    /// Who waits for a segment that is lent to a write.
+    pub segment_returned: WaitQueue,
+    /// Memory on its way to sets.
+    pub growth: Growth,
+    /// The black/white sweep in progress, where the log has to say what is in its backup.
+    pub painting: Cell<Option<Painting>>,
+}
+
+/// A black/white sweep in progress.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Painting {
+    /// Where it began in the log.
+    pub begin: Lsn,
+    /// Transactions with smaller numbers had begun before it.
+    pub first: TransactionId,
+}
+
+impl SetStore {
+    /// These sets with their backup.
+    pub fn new(sets: RefCell<Sets>, backup: Backup) -> SetStore {
+        let (segment_returned, growth, painting) = (WaitQueue::new(), Growth::default(), Cell::new(None));
+        SetStore { sets, backup, segment_returned, growth, painting }
+    }
+}
+
+/// Brings what a set lacks, or says why it cannot be had.
+#[cold]
+pub(crate) async fn overcome_refusal(engine: &Rc<Engine>, partition: PartitionId, refusal: Refusal) -> Result<()> {
+    let name = || engine.catalog.describe(partition).map(|found| found.name.clone());
+    match refusal {
+        Refusal::NoSegment => add_segment(engine, partition).await,
+        Refusal::Lent(_) => {
+            let began = engine.core.executor.now();
+            engine.sets.segment_returned.wait(&engine.core.executor).await;
+            add(&engine.core.statistics.segment_waits, 1);
+            add(&engine.core.statistics.segment_wait_ns, engine.core.executor.now().since_ns(began));
+            Ok(())
+        }
+        Refusal::Duplicate => Err(Error::Duplicate(name()?)),
+        Refusal::Missing => Err(Error::NoRecord(name()?)),
+        Refusal::TooLarge { found, limit } => {
+            Err(Error::TooLarge { what: "a record of a set", found, limit, partition: name()? })
+        }
+        Refusal::Painted(_) => {
+            add(&engine.core.statistics.restarts_by_colour, 1);
+            Err(Error::Painted(name()?))
+        }
+    }
+}
+
+/// Waits for a moment at which no sweep is writing a segment itself. Until who asked waits again, none is.
+pub(crate) async fn segments_returned(engine: &Engine) {
+    while engine.sets.sets.borrow().is_any_lent() {
+        engine.sets.segment_returned.wait(&engine.core.executor).await;
+    }
+}

@@ -1,0 +1,215 @@
+//! The transactions of a database: what each has done so far, who is active, and what they share.
+
+use super::call::Call;
+use super::{Engine, Isolation, Registry};
+use crate::Error;
+use crate::version::Pace;
+use base::{Lsn, PageId, TransactionId};
+use executor::{Turn, WaitQueue};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+use structures::canary::{self, Canary};
+use structures::lock::Owner;
+use structures::set::Logging;
+use structures::undo::UndoList;
+
+/// What commits and procedures keep to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// FORCE: a transaction's pages are written before its commit is acknowledged.
+    pub force: bool,
+    /// Whether locks are held until the commit is durable.
+    pub hold_locks: bool,
+    /// What the log repeats of memory-resident sets.
+    pub logging: Logging,
+    /// How many transactions run at once.
+    pub multiprogramming_level: usize,
+}
+
+/// The transactions of a database.
+pub(crate) struct Transactions {
+    pub rules: Rules,
+    pub registry: RefCell<Registry>,
+    /// Transactions that wait to be admitted.
+    pub admission: WaitQueue,
+    pub active: Cell<usize>,
+    /// How many transactions may be active: the multiprogramming level, or none while a sweep waits for them to end.
+    pub admitted_max: Cell<usize>,
+    /// Log bytes of updates by transactions that have not ended: about what rolling them all back would log.
+    pub unfinished: Cell<u64>,
+    /// Who waits to be promised room in the log.
+    pub log_claims: Turn,
+    /// Which calls of procedures are logged as such.
+    pub call_barrier: CallBarrier,
+    /// Whether the log may have calls of procedures.
+    pub may_have_calls: Cell<bool>,
+}
+
+impl Transactions {
+    /// None yet. Their numbers begin with `next`.
+    pub fn new(rules: Rules, next: u64) -> Transactions {
+        Transactions {
+            rules,
+            registry: RefCell::new(Registry::new(next)),
+            admission: WaitQueue::new(),
+            active: Cell::new(0),
+            admitted_max: Cell::new(rules.multiprogramming_level),
+            unfinished: Cell::new(0),
+            log_claims: Turn::new(),
+            call_barrier: CallBarrier::default(),
+            may_have_calls: Cell::new(rules.logging == Logging::Procedures),
+        }
+    }
+
+    /// Whether the transaction's commit is logged as the call of its procedure.
+    #[inline]
+    pub fn logs_call(&self, state: &State) -> bool {
+        state.has_call() && state.id >= self.call_barrier.first.get()
+    }
+
+    /// As [`Transaction::abort`], in a step that has the transaction's state alone.
+    #[cold]
+    pub fn abort(&self, state: &State, cause: Error) -> Error {
+        if !canary::is_planted(Canary::RevivedVictim) {
+            self.registry.borrow_mut().doom(state.owner);
+            state.aborted.get_or_init(|| cause.clone());
+        }
+        cause
+    }
+}
+
+/// Which calls are logged as such.
+#[derive(Default)]
+pub(crate) struct CallBarrier {
+    /// Those of transactions from this number on.
+    pub first: Cell<TransactionId>,
+    /// Whether nobody knows which partitions the next opening will find.
+    pub is_unsettled: Cell<bool>,
+}
+/// What a transaction has done so far.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Its number.
+    pub id: TransactionId,
+    /// Its place in the lock table and the registry.
+    pub owner: Owner,
+    /// How to take its updates back. The registry has it too, for the first reader of what was before.
+    pub undo: Rc<RefCell<UndoList>>,
+    /// Whether it has logged anything.
+    pub wrote: bool,
+    /// Bytes of its updates in the log.
+    pub logged: u64,
+    /// Bytes of the log that it has been promised.
+    pub reserved: u64,
+    /// How often it has gone back to a savepoint.
+    pub rollbacks: u64,
+    /// What must be durable before its answer may leave, also one that says no: the commits whose updates it has read.
+    pub dependency: Cell<Lsn>,
+    /// Those that began before it and those after it, as [`Registry`] counts them.
+    pub group: u8,
+    /// Its age for the choice of a deadlock's victim: the number of the first try.
+    pub began: u64,
+    /// Long values that it deleted.
+    pub chains: Vec<Chain>,
+    /// A long value that it has built, at least in part, and not put into the tree: abandoned if it never does.
+    pub loose: Option<Chain>,
+    /// The pages that it changed, under FORCE.
+    pub pages: Vec<PageId>,
+    /// The procedure's call that it is, where procedures are logged.
+    pub call: Call,
+    pub isolation: Isolation,
+    /// The moment that it sees, at snapshot level.
+    pub at: Lsn,
+    /// Why it has to give up, once its caller was told so.
+    pub aborted: OnceCell<Error>,
+    /// How fast it reads the past.
+    pub pace: Rc<Pace>,
+}
+
+impl State {
+    /// A transaction found unfinished after a restart.
+    pub fn unfinished(id: TransactionId, undo: UndoList) -> State {
+        State { id, undo: Rc::new(RefCell::new(undo)), wrote: true, ..State::default() }
+    }
+
+    /// Whether it is a procedure's call and would come out the same if that were run again.
+    #[inline]
+    pub fn has_call(&self) -> bool {
+        self.call.is_logged()
+    }
+
+    /// It has seen what was committed up to `lsn`, or some of it.
+    #[inline]
+    pub fn depend_on(&self, lsn: Lsn) {
+        self.dependency.set(self.dependency.get().max(lsn));
+    }
+
+    /// How many updates it would have to take back.
+    pub fn updates(&self) -> usize {
+        self.undo.borrow().len()
+    }
+
+    /// Forgets everything but its place and the memory.
+    pub(super) fn clear(&mut self) {
+        self.undo.borrow_mut().clear();
+        self.chains.clear();
+        self.loose = None;
+        self.pages.clear();
+        self.call.end();
+        self.wrote = false;
+        self.logged = 0;
+        self.reserved = 0;
+        self.rollbacks = 0;
+        self.dependency.set(Lsn::ZERO);
+        self.isolation = Isolation::Serializable;
+        self.aborted.take();
+    }
+}
+
+/// The state of an active transaction, which is handed on by its address and goes back to the registry in the end.
+#[derive(Debug, Default)]
+pub(crate) struct Active(pub(super) Option<Box<State>>);
+
+impl Deref for Active {
+    type Target = State;
+
+    #[inline]
+    fn deref(&self) -> &State {
+        self.0.as_deref().expect("the state of a transaction that ended is not asked for")
+    }
+}
+
+impl DerefMut for Active {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut State {
+        self.0.as_deref_mut().expect("the state of a transaction that ended is not changed")
+    }
+}
+
+/// A long value whose pages are to be freed if its transaction commits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chain {
+    /// The position in the undo list of the update that this depends on.
+    pub undo: usize,
+    /// Where it begins.
+    pub first: PageId,
+}
+
+/// A use of partitions outside of transactions, for the end of which a drop waits as for theirs.
+pub(crate) struct Visit {
+    engine: Rc<Engine>,
+    group: u8,
+}
+
+impl Visit {
+    pub fn new(engine: &Rc<Engine>) -> Visit {
+        Visit { engine: Rc::clone(engine), group: engine.transactions.registry.borrow_mut().enter_group() }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.engine.transactions.registry.borrow_mut().leave_group(self.group);
+    }
+}

@@ -1,0 +1,11 @@
+//! Multiversion reads: what readers of a moment see, on pages and in sets, through the version store.
+
+mod loading;
+mod long_values;
+mod read;
+mod views;
+
+pub(crate) use loading::Loading;
+pub(crate) use long_values::keep_long_values;
+pub(crate) use read::{appended_in, object_at, read_at, rest, scan_set_at};
+pub(crate) use views::{Viewing, enter_reader, enter_snapshot, keep_moments};

@@ -1,0 +1,32 @@
+//! Bulk loads beside readers of moments.
+
+use crate::engine::{Engine, Visit};
+use crate::log::record::Body;
+use base::{PartitionId, TransactionId};
+use std::rc::Rc;
+
+/// A load that goes on. What it has brought is seen by those who begin to read after its end.
+pub(crate) struct Loading {
+    _visit: Visit,
+    engine: Rc<Engine>,
+    partition: PartitionId,
+}
+
+impl Loading {
+    /// A bulk load of a partition begins.
+    pub(crate) fn new(engine: &Rc<Engine>, partition: PartitionId) -> Loading {
+        engine.versions.begin_load(partition);
+        Loading { _visit: Visit::new(engine), engine: Rc::clone(engine), partition }
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        // An empty record makes a moment of its own, which no commit shares.
+        let (_, end) = self.engine.core.log_and_apply(TransactionId::SYSTEM, &Body::System, &[]);
+        let engine = &self.engine;
+        engine.versions.end_load(self.partition, end);
+        // Who reads at that moment waits until it is durable.
+        engine.core.log.request(end);
+    }
+}

@@ -1,0 +1,113 @@
+//! The versions of a database with the space that they leave memory for.
+
+use super::{FILE, Readers, Settings, VersionReport, Versions};
+use crate::buffer::Buffer;
+use crate::catalog::Partitions;
+use crate::{Result, temp};
+use base::{Instant, Lsn};
+use executor::{Executor, WaitQueue};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use structures::lock::Owner;
+use structures::set::Sets;
+use structures::undo::UndoList;
+
+/// What records were, as far as somebody may read it.
+pub(crate) struct VersionStore {
+    pub(super) executor: Executor,
+    pub(super) versions: RefCell<Versions>,
+    /// The undo space: where versions go that memory has no room for.
+    pub(super) space: temp::Space,
+    /// Who waits for versions to get there.
+    pub(super) room: WaitQueue,
+    /// Who reads the past for long.
+    pub readers: Readers,
+    /// Whether anything is kept.
+    pub(super) is_kept: Cell<bool>,
+    /// The last commit record.
+    pub(super) last_commit: Cell<Lsn>,
+    pub(super) is_closing: Cell<bool>,
+}
+
+/// What records are now, from which versions of them are taken.
+#[derive(Clone, Copy)]
+pub(crate) struct Records<'a> {
+    pub buffer: &'a Buffer,
+    pub partitions: &'a RefCell<Partitions>,
+    pub sets: &'a RefCell<Sets>,
+}
+
+/// What every active transaction has to take back.
+pub(crate) type UndoLists = Vec<(Owner, Rc<RefCell<UndoList>>)>;
+
+impl VersionStore {
+    /// An empty store; the undo space is on `device`. Nothing before `began` can be read.
+    pub fn new(executor: &Executor, settings: Settings, device: &str, began: Lsn) -> Rc<VersionStore> {
+        let space = temp::Space::new(executor, FILE, (device, &settings.space()));
+        let versions = Versions::new(settings, space.extent_bytes() as usize, began);
+        Rc::new(VersionStore {
+            executor: executor.clone(),
+            versions: RefCell::new(versions),
+            space,
+            room: WaitQueue::new(),
+            readers: Readers::default(),
+            is_kept: Cell::new(false),
+            last_commit: Cell::new(began),
+            is_closing: Cell::new(false),
+        })
+    }
+
+    /// Whether anything is kept.
+    #[inline]
+    pub fn is_kept(&self) -> bool {
+        self.is_kept.get()
+    }
+
+    /// Whether readers find what transactions under way have changed in their undo lists alone.
+    pub fn is_lazy(&self) -> bool {
+        self.versions.borrow().is_lazy
+    }
+
+    /// Where the last commit is in the log: the moment of a snapshot that begins now.
+    pub fn present(&self) -> Lsn {
+        self.last_commit.get()
+    }
+
+    /// The oldest moment that can be read.
+    pub fn oldest_moment(&self) -> Lsn {
+        self.versions.borrow().oldest_moment(self.present())
+    }
+
+    /// The moment of the last commit at or before `time`, if it is known.
+    pub fn moment_at(&self, time: Instant) -> Option<Lsn> {
+        self.versions.borrow().moment_at(time)
+    }
+
+    /// Whether somebody reads at this moment.
+    pub fn is_held(&self, moment: Lsn) -> bool {
+        self.versions.borrow().snapshots.is_held(moment)
+    }
+
+    /// The versions themselves.
+    pub fn versions(&self) -> &RefCell<Versions> {
+        &self.versions
+    }
+
+    /// What the versions cost.
+    pub fn report(&self, now: Instant) -> VersionReport {
+        self.versions.borrow().report(now)
+    }
+
+    /// Ends the background tasks.
+    pub fn stop(&self) {
+        self.is_closing.set(true);
+    }
+
+    /// Removes the undo space.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn remove_space(&self) -> Result<()> {
+        self.space.remove().await
+    }
+}

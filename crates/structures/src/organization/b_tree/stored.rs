@@ -1,0 +1,77 @@
+//! Stored values: a version word, then the value itself or, if it is long, where its pages are.
+//!
+//! ```text
+//! 0 version word u64: bit 63 set for a long value; the other bits are reserved for a version pointer
+//! 8 the value, or: length u32, first page number u32
+//! ```
+
+use super::overflow;
+use crate::Need;
+use crate::organization::allocator;
+use crate::page::Pages;
+use base::PageId;
+
+/// The size of the version word in bytes.
+pub const VERSION_SIZE: usize = 8;
+const LONG: u64 = 1 << 63;
+/// The longest value in bytes.
+pub const VALUE_LEN_MAX: usize = 16 << 20;
+
+/// A stored value, read.
+pub enum Stored<'a> {
+    /// The value itself.
+    Here(&'a [u8]),
+    /// Its length in bytes and the page where it begins.
+    Elsewhere(usize, u32),
+}
+
+/// Whether these bytes are a stored value, which [`read`] takes for granted.
+pub fn is_sound(stored: &[u8]) -> bool {
+    match stored.first_chunk() {
+        Some(version) => u64::from_le_bytes(*version) & LONG == 0 || stored.len() == VERSION_SIZE + 8,
+        None => false,
+    }
+}
+
+/// Reads a stored value.
+#[inline]
+pub fn read(stored: &[u8]) -> Stored<'_> {
+    let version = u64::from_le_bytes(stored[..VERSION_SIZE].try_into().expect("eight bytes"));
+    let rest = &stored[VERSION_SIZE..];
+    if version & LONG == 0 {
+        return Stored::Here(rest);
+    }
+    let word = |at: usize| u32::from_le_bytes(rest[at..at + 4].try_into().expect("four bytes"));
+    Stored::Elsewhere(word(0) as usize, word(4))
+}
+
+/// Puts the stored form of a value that stays in the leaf into `out`.
+pub fn store_here(value: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(&[0; VERSION_SIZE]);
+    out.extend_from_slice(value);
+}
+
+/// Puts the stored form of a value of `length` bytes whose pages begin at `first` into `out`.
+pub fn store_elsewhere(length: usize, first: u32, out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(&LONG.to_le_bytes());
+    out.extend_from_slice(&(length as u32).to_le_bytes());
+    out.extend_from_slice(&first.to_le_bytes());
+}
+
+/// The page behind `page` in its chain; 0 at the end.
+///
+/// # Errors
+/// As [`part`].
+pub fn next(pages: &impl Pages, page: PageId) -> Result<u32, Need> {
+    Ok(part(pages, page)?.0)
+}
+
+/// The page behind `page` in its chain, and its part of the value.
+///
+/// # Errors
+/// The page is missing, or is not one of a long value.
+pub fn part(pages: &impl Pages, page: PageId) -> Result<(u32, &[u8]), Need> {
+    overflow::read(pages.page(page)?).map_err(|detail: String| allocator::damaged(page, &detail))
+}
