@@ -206,7 +206,7 @@ fn a_catalog_written_over_the_one_that_counts_is_found() {
 
 #[test]
 fn a_page_whose_read_a_failed_sync_has_overtaken_is_found() {
-    first_failure_among(Canary::LateRead, 2_300..2_310);
+    first_failure_among(Canary::LateRead, 1_290..1_300);
 }
 
 #[test]
