@@ -7,6 +7,7 @@ mod last_page;
 mod load;
 mod load_set;
 mod log_files;
+mod log_room;
 mod maintenance;
 mod open;
 mod partition;

@@ -58,6 +58,12 @@ impl Engine {
         Records { buffer: &self.core.buffer, partitions: &self.catalog.partitions, sets: &self.sets.sets }
     }
 
+    /// Whether the log has so many bytes beside those that it has promised.
+    pub fn has_unpromised_log(&self, bytes: u64) -> bool {
+        let core = &self.core;
+        core.log.free_beside(0) >= bytes + core.rollback_room(self.transactions.unfinished.get())
+    }
+
     /// How many records a set has; `None` for what is no set.
     pub fn set_records(&self, partition: PartitionId) -> Option<u64> {
         let is_set = self.catalog.describe(partition).is_ok_and(|found| found.set_settings().is_some());

@@ -156,9 +156,7 @@ pub enum Error {
     },
     /// Others held the room in the log that a transaction needs, at its commit or, behind its own first record, in its midst,
     /// and may wait for its locks; it has to be rolled back and may be tried again: begun at its age ([`crate::Database::begin_aged`]), it gets its room first.
-    #[error(
-        "the log had no room for the {needed} bytes that the transaction needs beside what others hold of it; run it again"
-    )]
+    #[error("the log had no room for the {needed} bytes that are needed beside what others hold of it; run it again")]
     LogCrowded {
         /// What it takes of the log, in bytes.
         needed: u64,

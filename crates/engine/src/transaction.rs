@@ -29,6 +29,7 @@ pub(crate) use commit::Committing;
 pub use cursor::{Cursor, Direction};
 pub(crate) use freeing::{Chains, free_after_restart};
 pub(crate) use isolation::await_segments;
+pub(crate) use log_relief::relieve;
 pub(crate) use rollback::undo;
 pub use scan::Scan;
 pub use snapshot::Snapshot;

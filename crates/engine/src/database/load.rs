@@ -4,6 +4,7 @@
 //! Only the root and the allocator page are logged, last.
 
 use super::Database;
+use super::log_room::{complete_logged, length_of};
 use crate::buffer::{DataFile, LOADED};
 use crate::engine::Visit;
 use crate::mvcc::Loading;
@@ -38,7 +39,9 @@ impl Database {
     /// for a leaf.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the tree is not empty, or has not stayed so meanwhile, or the driver's.
+    /// [`Error::Setting`] if the tree is not empty, or has not stayed so meanwhile; [`Error::LogCrowded`] if for ten seconds
+    /// transactions, one of the caller's own among them perhaps, keep the room in the log that its end needs;
+    /// [`Error::LogNotRelieved`], [`Error::RollbackStalled`], [`Error::LogFailed`]; or the driver's.
     ///
     /// # Panics
     /// If the keys do not ascend or a record exceeds the limits of a leaf.
@@ -89,16 +92,13 @@ impl Database {
         }
         self.write_loaded(&file, &mut run).await?;
         self.0.engine.core.buffer.sync_file(&file).await?;
-        self.0
-            .engine
-            .core
-            .complete(|| {
-                self.check_empty_tree(partition)?;
-                let edits: Vec<Edit<'_>> = top.iter().map(OwnedEdit::as_edit).collect();
-                self.0.engine.core.change(&edits);
-                Ok(())
-            })
-            .await?;
+        let top: Vec<Edit<'_>> = top.iter().map(OwnedEdit::as_edit).collect();
+        let log = || {
+            self.check_empty_tree(partition)?;
+            self.0.engine.core.change(&top);
+            Ok(())
+        };
+        complete_logged(&self.0.engine, length_of(&top), log).await?;
         drop(loading);
         self.0.engine.core.log.flush(self.0.engine.core.log.end()).await
     }
@@ -119,7 +119,11 @@ impl Database {
     async fn lsn_of_load(&self, file: &DataFile) -> Result<Lsn> {
         let core = &self.0.engine.core;
         if file.written() > ROOT + 1 {
-            core.change(&[]);
+            let log = || {
+                core.change(&[]);
+                Ok(())
+            };
+            complete_logged(&self.0.engine, length_of(&[]), log).await?;
         }
         let lsn = core.log.end();
         // What is not durable may come a second time.

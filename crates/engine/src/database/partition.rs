@@ -1,6 +1,7 @@
 //! Creating partitions.
 
 use super::Database;
+use super::log_room::{complete_logged, length_of, wait_for_log_beside};
 use crate::buffer::DataFile;
 use crate::catalog::{Locking, Organization, Partition, Partitions, Schema};
 use crate::checkpoint::{enter_partition, state_catalog};
@@ -16,6 +17,9 @@ use structures::canary::{self, Canary};
 use structures::organization::{allocator, append, b_tree};
 use structures::page::{Edit, PageKind};
 use structures::set::RecordType;
+
+/// More than the record of a new partition's first pages takes, in bytes.
+const FIRST_PAGES_SIZE: u64 = 512;
 
 /// A partition to be created.
 ///
@@ -136,8 +140,9 @@ impl Database {
     /// that fails or is cut off leaves nothing behind but its number, which no other partition gets.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the name is taken, the sizes do not fit, or the database has had 65,536 partitions; or the
-    /// driver's.
+    /// [`Error::Setting`] if the name is taken, the sizes do not fit, or the database has had 65,536 partitions;
+    /// [`Error::LogCrowded`] if for ten seconds transactions, one of the caller's own among them perhaps, keep the room in the
+    /// log that the partition needs; [`Error::LogNotRelieved`], [`Error::RollbackStalled`], [`Error::LogFailed`]; or the driver's.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -168,6 +173,10 @@ impl Database {
         partition.validate(self.0.settings.buffer.page_size)?;
         crate::io::device(&engine.core.executor, &partition.device)?;
         let pages = first_pages(&partition)?;
+        if matches!(organization, Organization::Append { .. } | Organization::BTree) {
+            // Before anything is made.
+            wait_for_log_beside(engine, FIRST_PAGES_SIZE).await?;
+        }
         partition.id = engine.catalog.partitions.borrow_mut().give_number()?;
         let partition = Rc::new(partition);
         self.begin_partition(&partition).await?;
@@ -243,18 +252,17 @@ impl Database {
             Organization::Append { .. } => vec![allocator::create(id, 1, &append::NO_TAIL)],
             Organization::BTree => b_tree::create(id, page_size),
         };
-        self.0
-            .engine
-            .core
-            .complete(|| {
-                for edit in &edits {
-                    structures::page::Pages::page(&*self.0.engine.core.buffer.pool().borrow(), edit.page)?;
-                }
-                let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
-                self.0.engine.core.change(&edits);
-                Ok(())
-            })
-            .await
+        let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
+        let (core, length) = (&self.0.engine.core, length_of(&edits));
+        debug_assert!(length < FIRST_PAGES_SIZE);
+        let log = || {
+            for edit in &edits {
+                structures::page::Pages::page(&*core.buffer.pool().borrow(), edit.page)?;
+            }
+            core.change(&edits);
+            Ok(())
+        };
+        complete_logged(&self.0.engine, length, log).await
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) async fn wait_for_claim(engine: &Engine, fits: impl Fn() -> bool) -> 
 ///
 /// # Errors
 /// As [`wait_for_log`].
-pub(super) async fn relieve(engine: &Engine, fits: impl Fn() -> bool) -> Result<Outcome> {
+pub(crate) async fn relieve(engine: &Engine, fits: impl Fn() -> bool) -> Result<Outcome> {
     let (log, checkpointer) = (&engine.core.log, &engine.checkpointer);
     let state = &checkpointer.relief;
     let (failed, stalls, first) = (checkpointer.failed.get(), state.stalls.get(), state.begun.get());

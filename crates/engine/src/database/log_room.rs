@@ -1,0 +1,68 @@
+//! Room in the log for what is logged outside of transactions: the first pages of new partitions, and the last ones of loads.
+//! However many there are, they leave rollbacks the room that they were promised.
+
+use crate::engine::Engine;
+use crate::engine::relief::Outcome;
+use crate::log::record::{self, Body};
+use crate::transaction::relieve;
+use crate::{Error, Need, Result};
+use base::TransactionId;
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use structures::page::Edit;
+
+/// How long transactions that hold the log are waited for, in nanoseconds: one of them may be the caller's own.
+const PATIENCE_NS: u64 = 10 * SECOND_NS;
+/// How often they are looked for, in nanoseconds.
+const LOOK_NS: u64 = 5 * MILLISECOND_NS;
+
+/// How many bytes the record of such a change has.
+pub(super) fn length_of(edits: &[Edit<'_>]) -> u64 {
+    let mut record = Vec::new();
+    record::encode(TransactionId::SYSTEM, &Body::System, edits.iter().map(|edit| (0, edit)), &mut record);
+    record.len() as u64
+}
+
+/// Calls `attempt`, which logs a record of `length` bytes, in a step in which the log has room for that, and until it has what
+/// it needs.
+///
+/// # Errors
+/// The attempt's own, that of bringing a page, and those of [`wait_for_log_beside`].
+pub(super) async fn complete_logged(
+    engine: &Engine,
+    length: u64,
+    mut attempt: impl FnMut() -> Result<(), Need>,
+) -> Result<()> {
+    loop {
+        wait_for_log_beside(engine, length).await?;
+        // Others may take the room while pages are brought.
+        let step = || if has_log_beside(engine, length) { attempt().map(|()| true) } else { Ok(false) };
+        if engine.core.complete(step).await? {
+            return Ok(());
+        }
+    }
+}
+
+/// Waits until the log has room for a record of `length` bytes: for checkpoints that make it, and up to ten seconds for
+/// transactions that hold the log.
+///
+/// # Errors
+/// [`Error::LogCrowded`] if they have not ended by then; those of [`relieve`].
+pub(super) async fn wait_for_log_beside(engine: &Engine, length: u64) -> Result<()> {
+    let core = &engine.core;
+    let until = core.executor.now().plus_ns(PATIENCE_NS);
+    while relieve(engine, || has_log_beside(engine, length)).await? != Outcome::Room {
+        if core.executor.now() >= until {
+            return Err(Error::LogCrowded { needed: core.log.bytes_for(length) });
+        }
+        core.executor.sleep_ns(LOOK_NS).await;
+    }
+    Ok(())
+}
+
+/// Whether the log has room for a record of `length` bytes beside what it has promised.
+fn has_log_beside(engine: &Engine, length: u64) -> bool {
+    let log = &engine.core.log;
+    // What the log could never hold beside anything else gets all of it.
+    let all = log.capacity() - engine.core.rollback_room(0) - log.bytes_for(0);
+    engine.has_unpromised_log(log.bytes_for(length).min(all))
+}

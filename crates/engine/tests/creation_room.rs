@@ -1,0 +1,140 @@
+//! Partitions that are created, and trees that are loaded, log something of their own: the log has room for that, and for what
+//! it has promised to others.
+
+#[path = "ground/machine.rs"]
+mod machine;
+
+use base::time::SECOND_NS;
+use base::{PartitionId, Random};
+use entresol_engine::checkpoint::Policy;
+use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer, log};
+use executor::Executor;
+use machine::run;
+use virtual_driver::{Media, PowerCut};
+
+/// More than the log has pages.
+const PARTITIONS: u32 = 100;
+const BY_SIZE: Policy = Policy { log_bytes: Some(64 << 10), interval_ns: None };
+
+fn settings(checkpoint: Policy) -> Settings {
+    Settings {
+        buffer: buffer::Settings { frames: 256, page_size: 1024, ..buffer::Settings::default() },
+        log: log::Settings { capacity: 256 << 10, ..log::Settings::default() },
+        checkpoint,
+        ..Settings::default()
+    }
+}
+
+async fn create_tree(database: &Database, number: u32) -> Result<PartitionId> {
+    database.create_partition(PartitionSpec::b_tree(&format!("tree-{number}"))).await
+}
+
+async fn verify(database: &Database) {
+    assert_eq!(database.log().failure(), None);
+    let report = database.check(|_| ()).await.expect("reads");
+    assert!(report.is_clean(), "{:?}", report.findings);
+}
+
+/// Changes of `notes` of which the log keeps room for the rollback.
+async fn begin_and_change(database: &Database, notes: PartitionId) -> entresol_engine::Transaction {
+    let mut transaction = database.begin().await.expect("begins");
+    for number in 0..100_u32 {
+        transaction.put(notes, &number.to_be_bytes(), &[1; 400]).await.expect("puts");
+    }
+    transaction
+}
+
+/// The power goes, and the database is opened again.
+fn reopen(media: &Media, partitions: usize) {
+    media.power_cut(&mut Random::stream(1, "cut"), &PowerCut { lost: 1.0, torn: 0.0 });
+    run(media, async |executor: &Executor| {
+        let database = Database::open(executor, settings(BY_SIZE), "here").await.expect("opens");
+        assert_eq!(database.partitions().len(), partitions);
+        verify(&database).await;
+    });
+}
+
+#[test]
+fn many_partitions_are_created_with_a_small_log() {
+    for checkpoint in [Policy::OFF, BY_SIZE] {
+        let media = Media::new();
+        run(&media, async |executor| {
+            let database = Database::create(executor, settings(checkpoint)).await.expect("creates");
+            for number in 0..PARTITIONS {
+                create_tree(&database, number).await.unwrap_or_else(|error| panic!("{number}: {error}"));
+            }
+            verify(&database).await;
+        });
+        reopen(&media, PARTITIONS as usize);
+    }
+}
+
+#[test]
+fn many_trees_are_loaded_with_a_small_log() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let database = Database::create(executor, settings(Policy::OFF)).await.expect("creates");
+        for number in 0..PARTITIONS {
+            create_tree(&database, number).await.unwrap_or_else(|error| panic!("{number}: {error}"));
+            if number % 8 == 0 {
+                database.checkpoint().await.expect("checkpoints");
+            }
+        }
+        for number in 0..PARTITIONS {
+            let tree = database.partition(&format!("tree-{number}")).expect("it exists");
+            let records = (0..100_u32).map(|key| (key.to_be_bytes(), [number as u8; 100]));
+            let loaded = database.load_b_tree(tree, records, |_| {}).await;
+            loaded.unwrap_or_else(|error| panic!("{number}: {error}"));
+        }
+        verify(&database).await;
+    });
+    reopen(&media, PARTITIONS as usize);
+}
+
+#[test]
+fn creations_leave_others_the_log_that_their_rollbacks_were_promised() {
+    let media = Media::new();
+    let created = run(&media, async |executor| {
+        let database = Database::create(executor, settings(BY_SIZE)).await.expect("creates");
+        let notes = database.create_partition(PartitionSpec::b_tree("notes")).await.expect("creates");
+        // What this holds of the log stays until it ends, and it ends after the creation was refused.
+        let held = begin_and_change(&database, notes).await;
+        let mut created = 0;
+        let refused = loop {
+            match create_tree(&database, created).await {
+                Ok(_) => created += 1,
+                Err(error) => break error,
+            }
+            assert!(created < PARTITIONS, "the log has no room for so many");
+        };
+        assert!(matches!(refused, Error::LogCrowded { .. }), "{refused}");
+        assert!(database.partition(&format!("tree-{created}")).is_err(), "it left nothing");
+        held.rollback().await.expect("it was promised the room");
+        executor.sleep_ns(SECOND_NS).await;
+        create_tree(&database, created).await.expect("now there is room");
+        verify(&database).await;
+        created
+    });
+    reopen(&media, created as usize + 2);
+}
+
+#[test]
+fn a_creation_waits_for_the_end_of_what_holds_the_log() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let database = Database::create(executor, settings(BY_SIZE)).await.expect("creates");
+        let notes = database.create_partition(PartitionSpec::b_tree("notes")).await.expect("creates");
+        let held = begin_and_change(&database, notes).await;
+        let own = database.clone();
+        let creating = executor.spawn(async move {
+            for number in 0..PARTITIONS {
+                create_tree(&own, number).await.unwrap_or_else(|error| panic!("{number}: {error}"));
+            }
+        });
+        executor.sleep_ns(SECOND_NS).await;
+        assert!(!creating.is_finished(), "the log has no room for so many");
+        held.commit().await.expect("commits");
+        creating.join().await;
+        verify(&database).await;
+    });
+}
