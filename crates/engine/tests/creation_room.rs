@@ -1,5 +1,5 @@
-//! Partitions that are created, and trees that are loaded, log something of their own: the log has room for that, and for what
-//! it has promised to others.
+//! Creations of partitions, bulk loads and sweeps log something of their own: the log has room for that, and for what it has
+//! promised to others.
 
 #[path = "ground/machine.rs"]
 mod machine;
@@ -137,4 +137,38 @@ fn a_creation_waits_for_the_end_of_what_holds_the_log() {
         creating.join().await;
         verify(&database).await;
     });
+}
+
+/// Here the settings keep no reserve that new work leaves free.
+#[test]
+fn sweeps_and_loads_of_sets_leave_others_the_log_that_their_rollbacks_were_promised() {
+    for loads in [false, true] {
+        let log = log::Settings { reserve: 0.0, ..settings(Policy::OFF).log };
+        let settings = Settings { log, ..settings(Policy::OFF) };
+        run(&Media::new(), async |executor| {
+            let database = Database::create(executor, settings).await.expect("creates");
+            let notes = database.create_partition(PartitionSpec::b_tree("notes")).await.expect("creates");
+            for number in 0..=PARTITIONS {
+                let spec = PartitionSpec::set(&format!("set-{number}"));
+                database.create_partition(spec).await.expect("creates");
+            }
+            let held = begin_and_change(&database, notes).await;
+            for number in 0..PARTITIONS {
+                let set = database.partition(&format!("set-{number}")).expect("it exists");
+                if loads {
+                    match database.load_set(set, [(b"key", b"value")], |_| {}).await {
+                        Ok(()) => {}
+                        Err(Error::LogCrowded { .. }) => break,
+                        Err(error) => panic!("{number}: {error}"),
+                    }
+                } else {
+                    database.checkpoint().await.unwrap_or_else(|error| panic!("{number}: {error}"));
+                }
+            }
+            held.rollback().await.expect("it was promised the room");
+            let set = database.partition("set-100").expect("it exists");
+            database.load_set(set, [(b"key", b"value")], |_| {}).await.expect("now there is room");
+            verify(&database).await;
+        });
+    }
 }

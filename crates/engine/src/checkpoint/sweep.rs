@@ -77,9 +77,9 @@ pub(super) async fn sweep(engine: &Rc<Engine>, unlogged: bool) -> Result<Option<
         _ => None,
     };
     if engine.core.log.end() == Lsn(current.begin) {
-        if engine.core.log.is_full() && !unlogged {
-            // Nothing was logged since the last sweep began, so its copy has everything; and each sweep would take a page
-            // of the reserve, for as long as something else keeps the log from being given up.
+        if !unlogged && (engine.core.log.is_full() || !engine.has_unpromised_log(0)) {
+            // Nothing was logged since the last sweep began, so its copy has everything; and each sweep would take a page of
+            // the reserve, or of what rollbacks were promised, for as long as something else keeps the log from being given up.
             return Ok(Some(current));
         }
         // Commits know a sweep by where it begins, so no two begin at the same place.

@@ -5,6 +5,7 @@
 //! acknowledged may rest on either answer.
 
 use super::Database;
+use super::log_room::{has_log_beside, wait_for_log_beside};
 use crate::catalog::{Organization, Partition};
 use crate::checkpoint::{Sweeping, back_up_load, begin_sweeping_load, give_up_log};
 use crate::engine::Visit;
@@ -45,7 +46,14 @@ impl SetLoad {
         let engine = &database.0.engine;
         // Sweeps make the room in the log that this may have to wait for.
         let transaction = database.begin().await?;
-        let _sweeping = begin_sweeping_load(&database.0.engine).await;
+        let _sweeping = loop {
+            wait_for_log_beside(engine, 0).await?;
+            let sweeping = begin_sweeping_load(engine).await;
+            // Other loads may have taken the room.
+            if has_log_beside(engine, 0) {
+                break sweeping;
+            }
+        };
         if engine.sets.sets.borrow().records(found.id()) > 0 {
             return Err(Error::Setting(format!("set '{}' is not empty; load into a new one", found.name)));
         }
@@ -73,7 +81,8 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::Setting`] if the set is not empty, [`Error::WrongOrganization`] for what is no set with keys of the caller's,
-    /// those of an insert, and those of [`Database::checkpoint`].
+    /// those of an insert, and those of [`Database::checkpoint`]; before anything is loaded, [`Error::LogCrowded`] if for ten
+    /// seconds transactions, one of the caller's own among them perhaps, keep the room in the log that its end needs.
     pub async fn load_set<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         partition: PartitionId,

@@ -1,5 +1,5 @@
-//! Room in the log for what is logged outside of transactions: the first pages of new partitions, and the last ones of loads.
-//! However many there are, they leave rollbacks the room that they were promised.
+//! Room in the log for what is logged outside of transactions: the first pages of new partitions, the last ones of loads, and
+//! the sweeps after these. However many there are, they leave rollbacks the room that they were promised.
 
 use crate::engine::Engine;
 use crate::engine::relief::Outcome;
@@ -60,7 +60,7 @@ pub(super) async fn wait_for_log_beside(engine: &Engine, length: u64) -> Result<
 }
 
 /// Whether the log has room for a record of `length` bytes beside what it has promised.
-fn has_log_beside(engine: &Engine, length: u64) -> bool {
+pub(super) fn has_log_beside(engine: &Engine, length: u64) -> bool {
     let log = &engine.core.log;
     // What the log could never hold beside anything else gets all of it.
     let all = log.capacity() - engine.core.rollback_room(0) - log.bytes_for(0);
