@@ -4,7 +4,7 @@
 //! read does not follow from the order of commits, so their changes are logged as actions, at their place in that
 //! order. Two procedures that skew each other's writes are skewed after a restart as well.
 //!
-//! A restart runs procedures in a separate database that has the sets and a log that is never written, so the code of
+//! A restart runs procedures in a separate engine that has the sets and a log that is never written, so the code of
 //! transactions is the same and appends nothing.
 
 use crate::engine::{Engine, StoredCall};
@@ -137,7 +137,7 @@ impl Registered {
         self
     }
 
-    /// Gives it a `hint` that calls [`Database::prefetcher`](crate::Database::prefetcher) for the records that a call with these parameters will need. A
+    /// Gives it a `hint` that calls [`Prefetcher::prefetch`] for the records that a call with these parameters will need. A
     /// transaction server whose queue holds such a call asks for their memory while it runs the calls before it: waiting for
     /// memory is most of what a short transaction on large sets does.
     ///

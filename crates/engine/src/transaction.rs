@@ -178,12 +178,8 @@ impl Transaction {
         segments_returned(&self.engine).await;
     }
 
-    /// How many segments of a set have been written to its backup.
-    pub fn segments_written(&self, partition: PartitionId) -> u64 {
-        self.engine.sets.backup.writes(partition)
-    }
-
-    /// How many records a set has, those of transactions under way included; `None` for what is no set.
+    /// How many records a set has, those of transactions under way included: no answer that a procedure may
+    /// rest on. `None` for what is no set.
     pub fn set_records(&self, partition: PartitionId) -> Option<u64> {
         self.engine.set_records(partition)
     }

@@ -6,7 +6,9 @@ use entresol_engine::checkpoint::{Strategy, SweepSettings};
 use entresol_engine::set::Logging;
 use entresol_engine::{Database, Error, PartitionSpec, Procedures, Result, Settings, Transaction, checkpoint, log};
 use executor::{Executor, Order};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
 /// Keys of the stock; every other one has a record from the beginning. Some are asked for more often.
@@ -301,17 +303,21 @@ fn a_procedure_that_began_before_a_black_white_sweep_is_not_logged_as_such() {
     let (media, sweep) =
         (Media::new(), SweepSettings { strategy: Strategy::TransactionBlackWhite, ..SweepSettings::default() });
     let mut settings = settings(Logging::Procedures, sweep);
-    settings.procedures.register("copy", async |tx, _| {
+    let known = Rc::new(RefCell::new(None::<Database>));
+    let opened = Rc::clone(&known);
+    settings.procedures.register("copy", async move |tx, _| {
         let stock = tx.partition("stock")?;
         let value = tx.get(stock, &0_u64.to_be_bytes()).await?.expect("it was loaded");
-        let (executor, written) = (tx.executor().clone(), tx.segments_written(stock));
-        while tx.segments_written(stock) == written {
-            executor.sleep_ns(1_000).await;
+        let database = known.borrow().clone().expect("it is open");
+        let written = database.segments_written(stock);
+        while database.segments_written(stock) == written {
+            database.executor().sleep_ns(1_000).await;
         }
         tx.add(stock, &2_u64.to_be_bytes(), 0..8, i64::from(value[0])).await.map(|_| Vec::new())
     });
     let expected = run(&media, async |executor| {
         let database = create(executor, settings.clone()).await;
+        opened.replace(Some(database.clone()));
         let (caller, sweeper) = (database.clone(), database.clone());
         let copying = executor.spawn(async move { caller.call("copy", b"").await });
         executor.sleep_ns(10_000).await;
@@ -320,6 +326,7 @@ fn a_procedure_that_began_before_a_black_white_sweep_is_not_logged_as_such() {
         copying.join().await.expect("commits");
         assert!(database.statistics().sweeps.get() == sweeps && !sweeping.is_finished(), "it ends within the sweep");
         sweeping.join().await.expect("sweeps");
+        opened.take();
         contents(&database).await
     });
     run(&media, async |executor| {

@@ -43,8 +43,9 @@ pub use base::{Instant, Lsn};
 /// The transaction server and its message servers; [`Store::transaction_server`] starts one.
 pub use engine::server as servers;
 pub use engine::{
-    Cursor, Database, Direction, Error, Foresight, Isolation, PartitionSpec, Procedures, Registered, Result, Savepoint,
-    Scan, Snapshot, Transaction, catalog, organization, second_level, set, statistics, temp, tier_file, version,
+    Catalog, Cursor, Database, Direction, Error, Foresight, Isolation, PartitionSpec, Prefetcher, Procedures,
+    Registered, Result, Savepoint, Scan, Snapshot, Transaction, catalog, organization, second_level, set, statistics,
+    temp, tier_file, version,
 };
 pub use error::OpenError;
 pub use server::{Handle, Pending, Server};

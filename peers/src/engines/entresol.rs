@@ -9,7 +9,7 @@ use base::PartitionId;
 use base::statistics::Histogram;
 use entresol::catalog::{Locking, Organization};
 use entresol::configuration::Configuration;
-use entresol::{Database, Direction, Handle, Opening, PartitionSpec, Procedures, Server, Store, Transaction};
+use entresol::{Catalog, Database, Direction, Handle, Opening, PartitionSpec, Procedures, Server, Store, Transaction};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ struct Tables {
 }
 
 impl Tables {
-    fn of(database: &Database) -> entresol::Result<Tables> {
-        let [account, teller, branch] = Table::ALL.map(|table| database.partition(table.name()));
-        Ok(Tables { balances: [account?, teller?, branch?], history: database.partition(HISTORY)? })
+    fn of(catalog: &Catalog) -> entresol::Result<Tables> {
+        let [account, teller, branch] = Table::ALL.map(|table| catalog.partition(table.name()));
+        Ok(Tables { balances: [account?, teller?, branch?], history: catalog.partition(HISTORY)? })
     }
 
     /// Executes one transfer; returns the account's new balance.
@@ -83,7 +83,7 @@ async fn load(database: &Database, scale: Scale, residence: Residence) -> entres
 }
 
 async fn sums(database: &Database) -> entresol::Result<Sums> {
-    let tables = Tables::of(database)?;
+    let tables = Tables::of(database.catalog())?;
     let mut tx = database.begin().await?;
     let mut sums = Sums::default();
     for table in Table::ALL {
@@ -139,7 +139,7 @@ impl Tasks {
     /// Plays `count` clients, each a task with transactions of its own.
     fn play(&self, clients: &Arc<ClosedLoop>, count: usize) -> PeerResult<Histogram> {
         let histograms = self.store.run(async |database| {
-            let tables = Tables::of(database)?;
+            let tables = Tables::of(database.catalog())?;
             let tasks: Vec<_> = (0..count)
                 .map(|number| database.executor().spawn(client(database.clone(), tables, Arc::clone(clients), number)))
                 .collect();
@@ -195,7 +195,7 @@ impl Threads {
         let server = Server::start(opening(directory, durability, Residence::Pages)?, || {
             let mut procedures = Procedures::new();
             procedures.register("transfer", async |tx, parameters| {
-                let tables = Tables::of(tx.database())?;
+                let tables = Tables::of(tx.catalog())?;
                 let transfer = Transfer::from_bytes(parameters);
                 tables.transfer(tx, &transfer).await.map(|balance| balance.to_le_bytes().to_vec())
             });

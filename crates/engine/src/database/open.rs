@@ -143,8 +143,10 @@ impl Database {
     /// Opens a database and recovers it. `path` names it in errors.
     ///
     /// # Errors
-    /// [`Setting`](crate::Error::Setting), [`NotADatabase`](crate::Error::NotADatabase), [`Unfinished`](crate::Error::Unfinished), [`NewerFormat`](crate::Error::NewerFormat), [`DamagedLog`](crate::Error::DamagedLog),
-    /// [`LogCopyMissing`](crate::Error::LogCopyMissing), [`DamagedPage`](crate::Error::DamagedPage), [`NotRepeated`](crate::Error::NotRepeated), or the driver's.
+    /// [`Setting`](crate::Error::Setting), [`NotADatabase`](crate::Error::NotADatabase),
+    /// [`Unfinished`](crate::Error::Unfinished), [`NewerFormat`](crate::Error::NewerFormat),
+    /// [`DamagedLog`](crate::Error::DamagedLog), [`LogCopyMissing`](crate::Error::LogCopyMissing),
+    /// [`DamagedPage`](crate::Error::DamagedPage), [`NotRepeated`](crate::Error::NotRepeated), or the driver's.
     pub async fn open(executor: &Executor, mut settings: Settings, path: &str) -> Result<Database> {
         settings.check()?;
         let home_device = device(executor, &settings.home_device)?;
@@ -197,7 +199,7 @@ impl Database {
         }
         let sets_begin = contents.backup.as_ref().map_or(Lsn::MAX, |backup| Lsn(backup.begin));
         let (sets, backup) = memory;
-        // Procedures that the log has are run again in a database of their own: the sets are there meanwhile, and no log.
+        // Procedures that the log has are run again in an engine of their own: the sets are there meanwhile, and no log.
         let since = |id| home.since(id);
         let parts = (Rc::clone(&buffer), (sets, Backup::default()), partitions.clone().until(sets_begin, since));
         let replaying = assemble(executor, &settings, scan.idle_log(), parts, None, contents.clone());

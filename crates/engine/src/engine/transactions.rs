@@ -68,7 +68,7 @@ impl Transactions {
         state.has_call() && state.id >= self.call_barrier.first.get()
     }
 
-    /// As [`Transaction::abort`], in a step that has the transaction's state alone.
+    /// Notes that a transaction has to give up because of `cause`, which its caller is told.
     #[cold]
     pub fn abort(&self, state: &State, cause: Error) -> Error {
         if !canary::is_planted(Canary::RevivedVictim) {

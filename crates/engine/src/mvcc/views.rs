@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// Somebody reads at a moment, perhaps only for one call.
 pub(crate) struct Viewing {
     pub view: View,
-    /// The database, if what is seen is kept for this alone.
+    /// The engine, if what is seen is kept for this alone.
     held: Option<Rc<Engine>>,
 }
 

@@ -10,7 +10,7 @@ use super::log_relief::relieve;
 use super::log_room::COMMIT_SIZE;
 use super::stall;
 use super::stall::{leave_active, tell_of_stall};
-use crate::engine::relief::Outcome as Relief;
+use crate::engine::relief::Outcome as ReliefOutcome;
 use crate::engine::{Engine, State};
 use crate::log::record::Body;
 use crate::{Error, Need, Result};
@@ -128,7 +128,7 @@ impl Ending {
     async fn wait_for_room(&mut self) -> bool {
         state_rest(&self.engine, &self.state, &mut self.chains);
         let fits = || may_free(&self.engine);
-        matches!(relieve(&self.engine, fits).await, Ok(Relief::Room))
+        matches!(relieve(&self.engine, fits).await, Ok(ReliefOutcome::Room))
     }
 }
 
@@ -196,7 +196,7 @@ fn free_page(engine: &Engine, id: TransactionId, chain: u32, page: PageId) -> Re
 /// States anew what is left to be freed, if the log before is worth that: it is not needed any more then. The transaction
 /// cannot be rolled back, so the room that it was promised for that is there, beside that of others.
 fn state_rest(engine: &Engine, state: &State, chains: &mut Chains) {
-    let (engine, rest) = (engine, chains.rest());
+    let rest = chains.rest();
     let (log, packed) = (&engine.core.log, rest.packed());
     let bytes = log.bytes_for(COMMIT_SIZE + packed.len() as u64);
     let (first, start) = (engine.transactions.registry.borrow().first_lsn_of(state.owner), log.end());

@@ -5,13 +5,13 @@
 //! commit makes sure that its record leaves the room for others' rollbacks.
 //!
 //! A commit asks for its log space in the step in which it logs. It waits with its locks only for a checkpoint that
-//! does not depend on the end of any transaction (`checkpoint/relief.rs`). Otherwise it is rolled back like the victim
+//! does not depend on the end of any transaction (`log_relief.rs`). Otherwise it is rolled back like the victim
 //! of a deadlock, and its space is reserved before it is run again. A record that the log could never hold is refused
 //! at once.
 
 use super::Transaction;
 use super::log_relief::{relieve, wait_for_claim};
-use crate::engine::relief::Outcome as Relief;
+use crate::engine::relief::Outcome as ReliefOutcome;
 use crate::engine::{Engine, State};
 use crate::log::record;
 use crate::mvcc::keep_long_values;
@@ -60,11 +60,11 @@ impl Transaction {
         let has_room = || self.free_log() >= engine.core.rollback_room(engine.transactions.unfinished.get());
         // Others' log may still be there for pages that are not written yet.
         let relief = relieve(&self.engine, has_room).await?;
-        if relief == Relief::Room {
+        if relief == ReliefOutcome::Room {
             return Ok(());
         }
         let logged = self.state.logged;
-        if relief == Relief::Spent && 2 * logged > engine.transactions.unfinished.get() {
+        if relief == ReliefOutcome::Spent && 2 * logged > engine.transactions.unfinished.get() {
             let needed = logged + engine.core.rollback_room(logged);
             let capacity = engine.core.log.capacity();
             // Of the log that it keeps, others have no large part; and if it had all of the log, that would not be enough.
@@ -176,7 +176,7 @@ impl Transaction {
             return Err(Error::LogFull { needed: needed + self.state.logged, capacity });
         }
         if fits_alone(needed + self.held_log())
-            && relieve(&self.engine, || self.may_log(self.bytes_of_commit())).await? == Relief::Room
+            && relieve(&self.engine, || self.may_log(self.bytes_of_commit())).await? == ReliefOutcome::Room
         {
             return Ok(());
         }

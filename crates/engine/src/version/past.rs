@@ -82,7 +82,7 @@ impl VersionStore {
         self.take_back_further(view, (partition, key), past).await
     }
 
-    /// One step of [`Database::scan_set_at`]: what the view sees of the records from this position on, and where the next step
+    /// One step of a scan of a set (`mvcc/read.rs`): what the view sees of the records from this position on, and where the next step
     /// begins.
     pub(crate) fn visit_set(
         &self,

@@ -9,7 +9,7 @@ use entresol_engine::{
     Database, Direction, Error, Isolation, PartitionSpec, Procedures, Result, Settings, Transaction,
 };
 use executor::Executor;
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 use std::rc::Rc;
 use virtual_driver::Media;
@@ -200,15 +200,16 @@ fn a_closure_that_takes_no_notice_is_run_again() {
     let tries = Rc::new(Cell::new(0));
     let served = Rc::clone(&tries);
     let mut procedures = Procedures::new();
-    let known = Rc::new(OnceCell::<Database>::new());
+    let known = Rc::new(RefCell::new(None::<Database>));
     let opened = Rc::clone(&known);
     let procedure = procedures.register("stubborn", async move |tx, _| {
-        Ok(vec![stubborn(known.get().expect("it is open"), tx, &served).await? as u8])
+        let database = known.borrow().clone().expect("it is open");
+        Ok(vec![stubborn(&database, tx, &served).await? as u8])
     });
     procedure.at(Isolation::Snapshot);
     run(&Media::new(), async |executor| {
         let (database, _) = create(executor, procedures).await?;
-        opened.set(database.clone()).unwrap_or_else(|_| unreachable!("it is opened once"));
+        opened.replace(Some(database.clone()));
         let work = async |tx: &mut Transaction| stubborn(&database, tx, &tries).await;
         assert_eq!(database.transaction_at(Isolation::Snapshot, work).await, Ok(2));
         tries.set(0);
@@ -220,6 +221,7 @@ fn a_closure_that_takes_no_notice_is_run_again() {
         messages.receive(&mut responses).await;
         assert_eq!(responses[0].answer, Ok(vec![2]));
         server.close().await;
+        opened.take();
         Ok::<(), Error>(())
     })
     .expect("nothing else fails");
