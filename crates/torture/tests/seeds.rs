@@ -38,3 +38,9 @@ fn clients_wait_for_one_drop_after_the_other_that_snapshots_keep_from_being_done
     // Five drops gave up after ten seconds each, which was taken for clients that wait for ever.
     assert_eq!(run_seed(36_031, Options::FULL).failure, None);
 }
+
+#[test]
+fn two_that_free_long_values_in_a_full_log_do_not_wait_for_each_other() {
+    // Each kept the room that the rollback of the other would have taken, which was committed.
+    assert_eq!(run_seed(15_006, Options::FULL).failure, None);
+}

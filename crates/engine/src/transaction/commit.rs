@@ -6,6 +6,7 @@
 
 use super::freeing::Chains;
 use super::isolation::end_views;
+use super::log_room::COMMIT_SIZE;
 use super::set_log::append_commit;
 use super::{Transaction, wake_owners};
 use crate::engine::{Active, Core, Engine, Isolation, State};
@@ -275,13 +276,25 @@ impl Ending {
             lsn
         };
         self.lsn = Some(lsn);
-        if self.chains.are_free() {
-            engine.transactions.registry.borrow_mut().clear_first_lsn(state.owner);
-        }
         if !engine.transactions.rules.hold_locks {
             release_locks(engine, state, Some(lsn));
         }
+        if self.chains.are_free() {
+            engine.transactions.registry.borrow_mut().clear_first_lsn(state.owner);
+        } else {
+            self.keep_room_for_freeing();
+        }
         lsn
+    }
+
+    /// It cannot be rolled back any more. Of the room for that it keeps what stating anew takes that is still to be freed: two
+    /// that kept all of it would wait for each other.
+    #[cold]
+    fn keep_room_for_freeing(&mut self) {
+        let (core, unfinished) = (&self.engine.core, &self.engine.transactions.unfinished);
+        let logged = self.state.logged;
+        self.state.logged = logged.min(core.log.bytes_for(COMMIT_SIZE + self.chains.packed().len() as u64));
+        unfinished.set(unfinished.get() - logged + self.state.logged);
     }
 }
 
