@@ -28,7 +28,6 @@ pub(crate) use checkpointer::Checkpointer;
 pub use checkpointer::Policy;
 pub(crate) use core::Core;
 pub use isolation::Isolation;
-pub(crate) use registry::Registry;
 pub(crate) use relief::Relief;
 pub(crate) use sets::{Painting, SetStore, overcome_refusal, segments_returned};
 pub use sweep_settings::{Strategy, SweepSettings};

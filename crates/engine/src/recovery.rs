@@ -135,7 +135,7 @@ fn begins_page(sequence: u64, edit: &Edit<'_>) -> bool {
 }
 
 /// Tells a change of a partition that is no more from damage.
-pub(super) fn check_given(engine: &Engine, partition: PartitionId, lsn: Lsn) -> Result<()> {
+fn check_given(engine: &Engine, partition: PartitionId, lsn: Lsn) -> Result<()> {
     if engine.catalog.partitions.borrow().was_given(partition) {
         return Ok(());
     }

@@ -388,12 +388,12 @@ impl Versions {
     }
 
     /// The oldest moment that a new snapshot may be of; `present` is the last commit.
-    pub(crate) fn oldest_moment(&self, present: Lsn) -> Lsn {
+    fn oldest_moment(&self, present: Lsn) -> Lsn {
         if self.keeps_all() { self.horizon } else { present }
     }
 
     /// The last commit by that time, if it is known; before the first commit the beginning.
-    pub(crate) fn moment_at(&self, time: Instant) -> Option<Lsn> {
+    fn moment_at(&self, time: Instant) -> Option<Lsn> {
         self.moments.at(time)
     }
 

@@ -100,19 +100,23 @@ fn freeing_them_leaves_others_the_log_that_their_rollbacks_were_promised() {
     });
 }
 
+/// Deletes all long values beside a transaction that holds the log and never ends, and goes on for so long.
+async fn delete_beside_one_that_never_ends(executor: &Executor, wait_ns: u64) {
+    let database = create(executor).await;
+    let notes = database.partition("notes").expect("it exists");
+    database.checkpoint().await.expect("checkpoints");
+    let held = begin_and_change(&database, notes).await;
+    delete_all(&database).await;
+    executor.sleep_ns(wait_ns).await;
+    std::mem::forget(held);
+}
+
 #[test]
 fn a_restart_goes_on_freeing_them() {
     for wait_ns in [0, 10 * MILLISECOND_NS] {
         let media = Media::new();
         run(&media, async |executor| {
-            let database = create(executor).await;
-            let notes = database.partition("notes").expect("it exists");
-            database.checkpoint().await.expect("checkpoints");
-            let held = begin_and_change(&database, notes).await;
-            delete_all(&database).await;
-            executor.sleep_ns(wait_ns).await;
-            // It never ends.
-            std::mem::forget(held);
+            delete_beside_one_that_never_ends(executor, wait_ns).await;
         });
         for _ in 0..2 {
             run(&media, async |executor| {
@@ -149,14 +153,7 @@ fn open_until(media: &Media, cut: u64, seed: u64) -> bool {
 fn openings_that_are_cut_off_keep_none_of_the_room_for_it() {
     let mut media = Media::new();
     run(&media, async |executor| {
-        let database = create(executor).await;
-        let notes = database.partition("notes").expect("it exists");
-        database.checkpoint().await.expect("checkpoints");
-        let held = begin_and_change(&database, notes).await;
-        delete_all(&database).await;
-        executor.sleep_ns(10 * MILLISECOND_NS).await;
-        // It never ends.
-        std::mem::forget(held);
+        delete_beside_one_that_never_ends(executor, 10 * MILLISECOND_NS).await;
     });
     let log_of = |media: &Media| {
         run(&media.copy(), async |executor| {

@@ -138,21 +138,24 @@ fn pages_of_a_load_that_failed_are_used_again_although_the_power_takes_them_then
     on(&media, FaultPlan::default(), async |executor| assert_all(executor, acknowledged, "lost").await);
 }
 
+/// Begins a load and gives it up while its write is under way.
+async fn give_up_load(executor: &Executor, database: &Database, notes: PartitionId) {
+    let mut load = pin!(database.load_b_tree(notes, records(1), |_| {}));
+    let mut given_up = pin!(executor.sleep_ns(MILLISECOND_NS));
+    poll_fn(|context| {
+        assert!(load.as_mut().poll(context).is_pending(), "it waits for its write");
+        given_up.as_mut().poll(context)
+    })
+    .await;
+}
+
 #[test]
 fn a_load_that_is_given_up_writes_nothing_over_what_others_write_later() {
     let media = prepared();
     let acknowledged = run(&media, FaultPlan::default(), async |executor| {
         let (database, notes) = open(executor).await;
         database.warm(notes, |_| {}).await.expect("reads");
-        {
-            let mut load = pin!(database.load_b_tree(notes, records(1), |_| {}));
-            let mut given_up = pin!(executor.sleep_ns(MILLISECOND_NS));
-            poll_fn(|context| {
-                assert!(load.as_mut().poll(context).is_pending(), "it waits for its write");
-                given_up.as_mut().poll(context)
-            })
-            .await;
-        }
+        give_up_load(executor, &database, notes).await;
         let acknowledged = put(&database, notes).await;
         database.checkpoint().await.expect("takes one");
         // The load's write ends.
@@ -287,15 +290,7 @@ fn a_tree_whose_load_was_given_up_is_dropped_or_loaded_while_the_write_of_that_g
         let media = prepared();
         run(&media, FaultPlan::default(), async |executor| {
             let (database, notes) = open(executor).await;
-            {
-                let mut load = pin!(database.load_b_tree(notes, records(1), |_| {}));
-                let mut given_up = pin!(executor.sleep_ns(MILLISECOND_NS));
-                poll_fn(|context| {
-                    assert!(load.as_mut().poll(context).is_pending(), "it waits for its write");
-                    given_up.as_mut().poll(context)
-                })
-                .await;
-            }
+            give_up_load(executor, &database, notes).await;
             let mut notes = notes;
             if drops {
                 database.drop_partition(notes).await.expect("drops");

@@ -2,7 +2,7 @@
 //! the sweeps after these. However many there are, they leave rollbacks the room that they were promised.
 
 use crate::engine::Engine;
-use crate::engine::relief::Outcome;
+use crate::engine::relief::ReliefOutcome;
 use crate::log::record::{self, Body};
 use crate::transaction::relieve;
 use crate::{Error, Need, Result};
@@ -50,7 +50,7 @@ pub(super) async fn complete_logged(
 pub(super) async fn wait_for_log_beside(engine: &Engine, length: u64) -> Result<()> {
     let core = &engine.core;
     let until = core.executor.now().plus_ns(PATIENCE_NS);
-    while relieve(engine, || has_log_beside(engine, length)).await? != Outcome::Room {
+    while relieve(engine, || has_log_beside(engine, length)).await? != ReliefOutcome::Room {
         if core.executor.now() >= until {
             return Err(Error::LogCrowded { needed: core.log.bytes_for(length) });
         }

@@ -37,7 +37,7 @@ impl Relief {
 
 /// What became of the wait of a transaction with locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ReliefOutcome {
     /// There is room.
     Room,
     /// There is none after a whole checkpoint.

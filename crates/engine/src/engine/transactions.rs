@@ -1,7 +1,8 @@
 //! The transactions of a database: what each has done so far, who is active, and what they share.
 
 use super::call::Call;
-use super::{Engine, Isolation, Registry};
+use super::registry::Registry;
+use super::{Engine, Isolation};
 use crate::Error;
 use crate::version::Pace;
 use base::{Lsn, PageId, TransactionId};
@@ -87,6 +88,7 @@ pub(crate) struct CallBarrier {
     /// Whether nobody knows which partitions the next opening will find.
     pub is_unsettled: Cell<bool>,
 }
+
 /// What a transaction has done so far.
 #[derive(Debug, Default)]
 pub(crate) struct State {

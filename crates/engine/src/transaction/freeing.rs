@@ -10,7 +10,7 @@ use super::log_relief::relieve;
 use super::log_room::COMMIT_SIZE;
 use super::stall;
 use super::stall::{leave_active, tell_of_stall};
-use crate::engine::relief::Outcome as ReliefOutcome;
+use crate::engine::relief::ReliefOutcome;
 use crate::engine::{Engine, State};
 use crate::log::record::Body;
 use crate::{Error, Need, Result};
@@ -127,7 +127,7 @@ impl Ending {
     /// Has the log make room, and says whether it has.
     async fn wait_for_room(&mut self) -> bool {
         state_rest(&self.engine, &self.state, &mut self.chains);
-        let fits = || may_free(&self.engine);
+        let fits = || self.engine.has_unpromised_log(0);
         matches!(relieve(&self.engine, fits).await, Ok(ReliefOutcome::Room))
     }
 }
@@ -159,11 +159,6 @@ pub(crate) async fn free_after_restart(
     Ok(())
 }
 
-/// Whether the log has room for a step beside what it has promised to rollbacks.
-fn may_free(engine: &Engine) -> bool {
-    engine.core.log.free_beside(0) >= engine.core.rollback_room(engine.transactions.unfinished.get())
-}
-
 /// Frees page after page, and says whether all are free: they are not if the log lacks room. Called again, it goes on
 /// where it stopped or failed.
 async fn free_chains(engine: &Engine, state: &State, chains: &mut Chains) -> Result<bool> {
@@ -180,7 +175,7 @@ async fn free_chains(engine: &Engine, state: &State, chains: &mut Chains) -> Res
 
 /// Frees a page and returns the next one of its chain; nothing if the log has no room for that.
 fn free_page(engine: &Engine, id: TransactionId, chain: u32, page: PageId) -> Result<Option<u32>, Need> {
-    if !may_free(engine) {
+    if !engine.has_unpromised_log(0) {
         return Ok(None);
     }
     let (next, edits) = {

@@ -11,7 +11,7 @@
 //! * Log that pages need is kept until the transactions have ended that changed them. If a whole checkpoint has left the log
 //!   too full, and there are such transactions, those that wait with locks give up, because the others may want these locks.
 
-use crate::engine::relief::{Outcome, Waiting};
+use crate::engine::relief::{ReliefOutcome, Waiting};
 use crate::engine::{Engine, Policy};
 use crate::{Error, Result};
 
@@ -60,7 +60,7 @@ pub(super) async fn wait_for_claim(engine: &Engine, fits: impl Fn() -> bool) -> 
 ///
 /// # Errors
 /// As [`wait_for_log`].
-pub(crate) async fn relieve(engine: &Engine, fits: impl Fn() -> bool) -> Result<Outcome> {
+pub(crate) async fn relieve(engine: &Engine, fits: impl Fn() -> bool) -> Result<ReliefOutcome> {
     let (log, checkpointer) = (&engine.core.log, &engine.checkpointer);
     let state = &checkpointer.relief;
     let (failed, stalls, first) = (checkpointer.failed.get(), state.stalls.get(), state.begun.get());
@@ -69,16 +69,16 @@ pub(crate) async fn relieve(engine: &Engine, fits: impl Fn() -> bool) -> Result<
     let mut awaited = first + 1;
     loop {
         if fits() {
-            return Ok(Outcome::Room);
+            return Ok(ReliefOutcome::Room);
         }
         learn_of_failure(engine, failed)?;
         if state.stalls.get() > stalls || state.has_paged.get() && checkpointer.is_loading.get() {
-            return Ok(Outcome::Stalled);
+            return Ok(ReliefOutcome::Stalled);
         }
         if state.ended.get() >= awaited {
             let is_held = engine.transactions.registry.borrow().first_lsn().is_some();
             if is_held || awaited >= first + ROUNDS_MAX {
-                return Ok(Outcome::Spent);
+                return Ok(ReliefOutcome::Spent);
             }
             awaited = state.begun.get() + 1;
         }

@@ -11,7 +11,7 @@
 
 use super::Transaction;
 use super::log_relief::{relieve, wait_for_claim};
-use crate::engine::relief::Outcome as ReliefOutcome;
+use crate::engine::relief::ReliefOutcome;
 use crate::engine::{Engine, State};
 use crate::log::record;
 use crate::mvcc::keep_long_values;

@@ -93,6 +93,7 @@ impl Readers {
         until
     }
 }
+
 impl VersionStore {
     /// Makes a step of a reader's, and notes how long that took.
     pub(crate) fn step_of<T>(&self, pace: &Pace, step: impl FnOnce() -> T) -> T {
