@@ -9,7 +9,7 @@ use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use engine::catalog::{Locking, Organization};
 use engine::lock::VictimPolicy;
 use engine::log::{Acknowledged, GroupCommit, Second, SyncMethod};
-use engine::replacement::Policy;
+use engine::replacement::POLICIES;
 use engine::second_level::{self, CacheSettings, Design, Placement};
 use engine::tier_file::WriteBufferSettings;
 use engine::{PartitionSpec, Settings, buffer, checkpoint, log};
@@ -148,7 +148,7 @@ impl Configuration {
                 buffer: buffer::Settings {
                     frames: if tiny { 20 } else { one_of(random, &[16 + 6 * clients, 64, 64, 200, 1000]) },
                     page_size,
-                    replacement: Policy::default(),
+                    replacement: one_of(&mut Random::stream(seed, "replacement"), POLICIES),
                     cleaner: random.chance(0.6),
                 },
                 log: log::Settings { second, silence_ns_max, ..log(random, capacity) },
