@@ -25,6 +25,7 @@ use crate::buffer::Buffer;
 use crate::catalog::Partition;
 use crate::engine::{Catalog, Engine};
 use crate::home::SecondLog;
+use crate::locks::Locks;
 use crate::log::{Log, Measured, WriteBuffer};
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::tier_file::TierReport;
@@ -32,9 +33,7 @@ use crate::version::VersionReport;
 use crate::{Error, Result};
 use base::PartitionId;
 use executor::Executor;
-use std::cell::RefCell;
 use std::rc::Rc;
-use structures::lock::LockTable;
 
 /// A database on one executor's thread. Clones are handles to the same database.
 ///
@@ -147,8 +146,8 @@ impl Database {
         self.0.engine.versions.report(self.executor().now())
     }
 
-    /// The lock table.
-    pub fn locks(&self) -> &RefCell<LockTable> {
+    /// The locks.
+    pub fn locks(&self) -> &Locks {
         &self.0.engine.core.locks
     }
 

@@ -33,10 +33,12 @@ pub(crate) use sets::{Painting, SetStore, overcome_refusal, segments_returned};
 pub use sweep_settings::{Strategy, SweepSettings};
 pub(crate) use transactions::{Active, Chain, Rules, State, Transactions, Visit};
 
+use crate::Error;
 use crate::temp;
 use crate::version::{Records, VersionStore};
 use base::PartitionId;
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 
 /// The state of an open database.
 pub(crate) struct Engine {
@@ -55,6 +57,16 @@ impl Engine {
     #[inline]
     pub fn records(&self) -> Records<'_> {
         Records { buffer: &self.core.buffer, partitions: &self.catalog.partitions, sets: &self.sets.sets }
+    }
+
+    /// Notes that a transaction has to give up because of `cause`, which its caller is told.
+    #[cold]
+    pub fn abort(&self, state: &State, cause: Error) -> Error {
+        if !canary::is_planted(Canary::RevivedVictim) {
+            self.core.locks.doom(state.owner);
+            state.aborted.get_or_init(|| cause.clone());
+        }
+        cause
     }
 
     /// Whether the log has so many bytes beside those that it has promised.

@@ -35,17 +35,16 @@ pub use scan::Scan;
 pub use snapshot::Snapshot;
 
 use crate::engine::{Active, Catalog, Engine, StoredCall, segments_returned};
+use crate::locks::Ungranted;
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::{PartitionId, TransactionId};
 use driver::Work;
-use executor::{Executor, Relay};
+use executor::Executor;
 use log_relief::wait_for_log;
 use stall::stalled_before;
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
-use structures::lock::{Mode, Outcome, Owner, Resource};
+use structures::lock::{Mode, Owner, Resource};
 use structures::set::{self, Logging};
 
 /// A moment within a transaction to which it can be rolled back; [`Transaction::savepoint`] shows its use.
@@ -214,9 +213,7 @@ impl Transaction {
     fn reference(&self) -> bool {
         let engine = &self.engine;
         engine.core.executor.charge(Work::ObjectReference);
-        engine.core.executor.owes()
-            || engine.transactions.registry.borrow().is_doomed(self.state.owner)
-            || self.lacks_log()
+        engine.core.executor.owes() || engine.core.locks.is_doomed(self.state.owner) || self.lacks_log()
     }
 
     /// Pays the reference on described hardware, and waits for room in the log.
@@ -232,89 +229,43 @@ impl Transaction {
     #[inline]
     async fn lock(&mut self, resource: Resource, mode: Mode) -> Result<()> {
         match self.request(resource, mode) {
-            Outcome::Granted => Ok(()),
-            denied => self.wait_for_lock(resource, denied).await,
+            Ok(()) => Ok(()),
+            Err(ungranted) => self.wait_for_lock(resource, ungranted).await,
         }
     }
 
     /// Asks for a lock. Unless it is granted, [`Transaction::wait_for_lock`] has to be awaited.
     #[inline]
-    fn request(&mut self, resource: Resource, mode: Mode) -> Outcome {
-        let mut locks = self.engine.core.locks.borrow_mut();
-        let outcome = locks.request(self.state.owner, resource, mode, self.state.began);
-        if outcome == Outcome::Granted {
-            self.state.depend_on(locks.dependency(resource));
-        }
-        outcome
+    fn request(&mut self, resource: Resource, mode: Mode) -> Result<(), Ungranted> {
+        let dependency = self.engine.core.locks.acquire(self.state.owner, self.state.began, resource, mode)?;
+        self.state.depend_on(dependency);
+        Ok(())
     }
 
     #[cold]
-    async fn wait_for_lock(&mut self, resource: Resource, outcome: Outcome) -> Result<()> {
+    async fn wait_for_lock(&mut self, resource: Resource, ungranted: Ungranted) -> Result<()> {
         let (engine, owner) = (&self.engine, self.state.owner);
-        if let Outcome::Deadlock { victim } = outcome {
+        if let Some(victim) = ungranted.victim() {
             add(&engine.core.statistics.deadlocks, 1);
             if victim == owner {
                 return Err(self.abort(Error::Deadlock));
             }
-            if let Some(task) = engine.transactions.registry.borrow_mut().doom(victim) {
-                engine.core.executor.wake(task);
-            }
         }
         let began = engine.core.executor.now();
-        let granted = Waiting { engine: &self.engine, owner }.granted().await;
+        let granted = engine.core.locks.wait(owner, ungranted, || stalled_before(engine, owner)).await;
         add(&engine.core.statistics.lock_wait_ns, engine.core.executor.now().since_ns(began));
-        self.state.depend_on(engine.core.locks.borrow().dependency(resource));
+        self.state.depend_on(engine.core.locks.dependency(resource));
         granted.map_err(|denied| self.abort_by(denied))
+    }
+
+    /// Asks for a lock that what follows depends on; false if it is not granted at once.
+    fn try_lock(&self, resource: Resource, mode: Mode) -> bool {
+        let granted = self.engine.core.locks.try_acquire(self.state.owner, resource, mode);
+        granted.inspect(|dependency| self.state.depend_on(*dependency)).is_some()
     }
 
     /// Whether the locks that `partition` asks for are records'.
     fn locks_records(&self, partition: PartitionId) -> Result<bool> {
         Ok(self.engine.catalog.describe(partition)?.locking == crate::catalog::Locking::Record)
-    }
-}
-
-/// A request that waits; withdrawn if the transaction is abandoned meanwhile.
-struct Waiting<'a> {
-    engine: &'a Rc<Engine>,
-    owner: Owner,
-}
-
-impl Waiting<'_> {
-    async fn granted(self) -> Result<()> {
-        let engine = &self.engine;
-        let mut relay = Relay::default();
-        poll_fn(|context| {
-            if engine.transactions.registry.borrow().is_doomed(self.owner) {
-                return Poll::Ready(Err(Error::Deadlock));
-            }
-            if engine.core.locks.borrow().waiting(self.owner).is_none() {
-                return Poll::Ready(Ok(()));
-            }
-            if let Some(error) = stalled_before(self.engine, self.owner) {
-                return Poll::Ready(Err(error));
-            }
-            let task = engine.core.executor.waiter(context, &mut relay);
-            engine.transactions.registry.borrow_mut().set_waiter(self.owner, task);
-            Poll::Pending
-        })
-        .await
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let engine = &self.engine;
-        let mut woken = Vec::new();
-        engine.core.locks.borrow_mut().cancel(self.owner, &mut woken);
-        wake_owners(self.engine, &woken);
-    }
-}
-
-/// Wakes the tasks of owners that were granted their locks.
-pub(crate) fn wake_owners(engine: &Engine, woken: &[Owner]) {
-    for owner in woken {
-        if let Some(task) = engine.transactions.registry.borrow_mut().take_waiter(*owner) {
-            engine.core.executor.wake(task);
-        }
     }
 }

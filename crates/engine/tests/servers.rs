@@ -359,7 +359,7 @@ fn play(seed: u64) -> Story {
             "seed {seed}: alone, nobody conflicts"
         );
         ground.server.close().await;
-        ground.database.locks().borrow().check().expect("the lock table is sound");
+        ground.database.locks().check().expect("the lock table is sound");
         story
     })
 }

@@ -329,7 +329,7 @@ fn no_phantom_enters_a_range_of_an_index() {
                 assert_eq!(task.join().await, Ok(()));
             }
             assert!(database.check(|_| {}).await.expect("checks").is_clean());
-            assert_eq!(database.locks().borrow().check(), Ok(()));
+            assert_eq!(database.locks().check(), Ok(()));
         });
         executor.stop();
         result.expect("the machine goes on");

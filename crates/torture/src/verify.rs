@@ -168,7 +168,7 @@ pub fn tables(stage: &Stage, database: &Database) {
     if let Err(what) = database.buffer().pool().borrow().check() {
         stage.wrong(format!("buffer pool: {what}"));
     }
-    if let Err(violation) = database.locks().borrow().check() {
+    if let Err(violation) = database.locks().check() {
         stage.wrong(format!("lock table: {violation}"));
     }
 }

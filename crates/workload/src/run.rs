@@ -368,7 +368,7 @@ async fn measure<W: Workload, T>(
 /// Forgets what the database and its devices have counted so far: the end of a warm-up.
 pub fn restart_statistics(database: &Database) {
     database.statistics().restart();
-    database.locks().borrow_mut().restart_statistics();
+    database.locks().restart_statistics();
     database.log().restart_statistics();
     database.buffer().restart_statistics();
     database.executor().restart_statistics();

@@ -21,7 +21,7 @@ fn lock_requests(warm_up: u64) -> f64 {
         let (warm_up, measure) = (Length::Transactions(warm_up), Length::Transactions(200));
         let plan = Plan { load: Load::Closed { clients: 1 }, warm_up, measure, seed: 1 };
         let requests =
-            |measured: Measured| database.locks().borrow().statistics().requests as f64 / measured.transactions as f64;
+            |measured: Measured| database.locks().statistics().requests as f64 / measured.transactions as f64;
         run::run(&database, workload, &plan, &mut Unwatched, requests).await
     };
     let requests = executor.run(run);

@@ -19,6 +19,7 @@ const FLOORS: &[&str] = &[
     "backup",
     "temp",
     "version",
+    "locks",
     "engine",
     "mvcc",
     "transaction",

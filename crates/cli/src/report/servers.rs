@@ -123,7 +123,7 @@ pub struct Locks {
 impl Locks {
     /// What a database counted.
     pub fn new(database: &Database) -> Locks {
-        let counted = database.locks().borrow().statistics();
+        let counted = database.locks().statistics();
         let waits = counted.waits + database.statistics().segment_waits.get();
         Locks {
             requests: counted.requests,

@@ -8,6 +8,7 @@ use crate::checkpoint;
 use crate::engine::{Catalog, Checkpointer, Core, Engine, Rules, SetStore, Transactions};
 use crate::home::{Contents, Home};
 use crate::io::device;
+use crate::locks::Locks;
 use crate::log::{Log, Scan, WriteBuffer};
 use crate::mvcc::keep_moments;
 use crate::recovery::{self, reconcile};
@@ -19,7 +20,6 @@ use driver::Op;
 use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use structures::lock::LockTable;
 use structures::set::Sets;
 
 /// Tells files made at this moment from all others.
@@ -77,7 +77,7 @@ fn assemble(
             executor: executor.clone(),
             log,
             buffer,
-            locks: RefCell::new(LockTable::new(settings.victim)),
+            locks: Locks::new(executor, settings.victim),
             statistics,
             append_ends: RefCell::default(),
             scratch: RefCell::default(),

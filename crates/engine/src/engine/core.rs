@@ -3,6 +3,7 @@
 
 use crate::Result;
 use crate::buffer::Buffer;
+use crate::locks::Locks;
 use crate::log::Log;
 use crate::log::record::Body;
 use crate::statistics::{Statistics, add};
@@ -10,7 +11,6 @@ use base::{Lsn, TransactionId};
 use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use structures::lock::LockTable;
 use structures::organization::append::End;
 use structures::page::{Edit, header};
 
@@ -19,7 +19,7 @@ pub(crate) struct Core {
     pub executor: Executor,
     pub log: Rc<Log>,
     pub buffer: Rc<Buffer>,
-    pub locks: RefCell<LockTable>,
+    pub locks: Locks,
     pub statistics: Statistics,
     /// The ends of partitions that records are appended to, by partition.
     pub append_ends: RefCell<Vec<End>>,

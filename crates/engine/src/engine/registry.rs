@@ -1,9 +1,8 @@
-//! The active transactions: numbers, first log positions, who waits, who must give up.
+//! The active transactions: numbers, first log positions, whose end fails.
 
 use super::{Active, State};
 use crate::Error;
 use base::{Lsn, TransactionId};
-use executor::TaskId;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -13,8 +12,6 @@ use structures::undo::UndoList;
 struct Slot {
     /// From where a scan of the log finds all its records; `Lsn::MAX` while it has none.
     first_lsn: Lsn,
-    waiter: Option<TaskId>,
-    doomed: bool,
     undo: Rc<RefCell<UndoList>>,
 }
 
@@ -69,7 +66,7 @@ impl Registry {
         let mut state = self.spare.pop().unwrap_or_else(|| {
             let state = State { owner: Owner(self.slots.len() as u32), ..State::default() };
             let undo = Rc::clone(&state.undo);
-            self.slots.push(Slot { first_lsn: Lsn::MAX, waiter: None, doomed: false, undo });
+            self.slots.push(Slot { first_lsn: Lsn::MAX, undo });
             Active(Some(Box::new(state)))
         });
         state.id = TransactionId(self.next);
@@ -105,8 +102,7 @@ impl Registry {
     /// Removes an ended transaction.
     pub fn end(&mut self, mut state: Active) {
         self.leave_group(state.group);
-        let slot = &mut self.slots[state.owner.0 as usize];
-        (slot.first_lsn, slot.waiter, slot.doomed) = (Lsn::MAX, None, false);
+        self.slots[state.owner.0 as usize].first_lsn = Lsn::MAX;
         state.clear();
         self.spare.push(state);
     }
@@ -137,11 +133,9 @@ impl Registry {
         Some(self.slots[owner.0 as usize].first_lsn).filter(|lsn| *lsn < Lsn::MAX)
     }
 
-    /// Notes that the transaction's rollback fails. Returns the tasks of all that wait for locks: one of its own may be among
-    /// those.
-    pub fn stall(&mut self, owner: Owner, cause: Error) -> Vec<TaskId> {
+    /// Notes that the transaction's rollback fails.
+    pub fn stall(&mut self, owner: Owner, cause: Error) {
         self.stalled.push((owner, cause));
-        self.slots.iter_mut().filter_map(|slot| slot.waiter.take()).collect()
     }
 
     /// The transaction's rollback is tried no more, or has succeeded.
@@ -180,32 +174,9 @@ impl Registry {
         self.first_lsn() == Some(self.slots[owner.0 as usize].first_lsn)
     }
 
-    /// The task to wake when the owner's lock is granted.
-    pub fn set_waiter(&mut self, owner: Owner, task: TaskId) {
-        self.slots[owner.0 as usize].waiter = Some(task);
-    }
-
-    /// Takes that task out.
-    pub fn take_waiter(&mut self, owner: Owner) -> Option<TaskId> {
-        self.slots[owner.0 as usize].waiter.take()
-    }
-
-    /// Marks a deadlock's victim; returns its waiting task.
-    pub fn doom(&mut self, owner: Owner) -> Option<TaskId> {
-        let slot = &mut self.slots[owner.0 as usize];
-        slot.doomed = true;
-        slot.waiter.take()
-    }
-
     /// Every owner, and what its transaction has to take back.
     pub fn undo_lists(&self) -> Vec<(Owner, Rc<RefCell<UndoList>>)> {
         let owners = (0..).map(Owner);
         owners.zip(self.slots.iter().map(|slot| Rc::clone(&slot.undo))).collect()
-    }
-
-    /// Whether the transaction must give up.
-    #[inline]
-    pub fn is_doomed(&self, owner: Owner) -> bool {
-        self.slots[owner.0 as usize].doomed
     }
 }

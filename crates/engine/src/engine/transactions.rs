@@ -10,7 +10,6 @@ use executor::{Turn, WaitQueue};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
-use structures::canary::{self, Canary};
 use structures::lock::Owner;
 use structures::set::Logging;
 use structures::undo::UndoList;
@@ -67,16 +66,6 @@ impl Transactions {
     #[inline]
     pub fn logs_call(&self, state: &State) -> bool {
         state.has_call() && state.id >= self.call_barrier.first.get()
-    }
-
-    /// Notes that a transaction has to give up because of `cause`, which its caller is told.
-    #[cold]
-    pub fn abort(&self, state: &State, cause: Error) -> Error {
-        if !canary::is_planted(Canary::RevivedVictim) {
-            self.registry.borrow_mut().doom(state.owner);
-            state.aborted.get_or_init(|| cause.clone());
-        }
-        cause
     }
 }
 

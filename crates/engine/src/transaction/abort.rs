@@ -9,7 +9,7 @@ impl Transaction {
     /// Notes that the transaction has to give up because of `cause`, which its caller is told.
     #[cold]
     pub(super) fn abort(&self, cause: Error) -> Error {
-        self.engine.transactions.abort(&self.state, cause)
+        self.engine.abort(&self.state, cause)
     }
 
     /// The same, if the error is one that takes the whole transaction along. A procedure that goes on after another one is not
@@ -29,7 +29,7 @@ impl Transaction {
     /// [`Error::Deadlock`] if it became a victim and has not heard of it, [`Error::Aborted`] once it has heard.
     #[inline]
     pub(super) fn check_active(&self) -> Result<()> {
-        let is_doomed = self.engine.transactions.registry.borrow().is_doomed(self.state.owner);
+        let is_doomed = self.engine.core.locks.is_doomed(self.state.owner);
         if is_doomed { self.refuse() } else { Ok(()) }
     }
 

@@ -11,7 +11,7 @@ use crate::engine::Core;
 use crate::mvcc::{Viewing, appended_in, rest};
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
-use structures::lock::{Attempt, Mode, Resource};
+use structures::lock::{Mode, Resource};
 use structures::organization::append::{self, LIVE, Places, Position};
 use structures::page::{Change, Edit, Pages};
 use structures::undo::Undo;
@@ -118,8 +118,7 @@ impl Transaction {
             Locking::Record => Some(lock_name(position)),
         };
         if let Some(resource) = resource
-            && engine.core.locks.borrow_mut().try_request(self.state.owner, resource, Mode::Exclusive)
-                == Attempt::Denied
+            && engine.core.locks.try_acquire(self.state.owner, resource, Mode::Exclusive).is_none()
         {
             return Err((resource, Mode::Exclusive));
         }

@@ -4,12 +4,12 @@
 //! log buffer (early lock release), unless the settings say otherwise: whoever reads its updates then has a later commit
 //! record, or, if it only reads, waits until this one is durable.
 
+use super::Transaction;
 use super::freeing::Chains;
 use super::isolation::end_views;
 use super::log_room::COMMIT_SIZE;
 use super::set_log::append_commit;
-use super::{Transaction, wake_owners};
-use crate::engine::{Active, Core, Engine, Isolation, State};
+use crate::engine::{Active, Core, Engine, Isolation};
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::Lsn;
@@ -117,7 +117,7 @@ impl Transaction {
     fn charge_end(&self) {
         let engine = &self.engine;
         engine.core.executor.charge(Work::EndTransaction);
-        engine.core.executor.charge_times(Work::LockPair, engine.core.locks.borrow().held(self.state.owner) as u64);
+        engine.core.executor.charge_times(Work::LockPair, engine.core.locks.held(self.state.owner) as u64);
         let changes = self.state.updates() + engine.sets.sets.borrow().changes(self.state.owner);
         if changes > 0 {
             // A procedure that is logged as such has no record for each change.
@@ -154,7 +154,7 @@ impl Transaction {
         self.ended = true;
         let (engine, state) = (self.engine.clone(), std::mem::take(&mut self.state));
         engine.sets.sets.borrow_mut().commit(state.owner);
-        release_locks(&engine, &state, None);
+        engine.core.locks.release_all(state.owner, None);
         retire(&engine, state);
         Ok(())
     }
@@ -183,8 +183,8 @@ impl Drop for Ending {
             // Abandoned before that: others wait for it who have read its updates.
             self.engine.core.log.request(lsn);
         }
-        if self.engine.core.locks.borrow().held(state.owner) > 0 {
-            release_locks(&self.engine, &state, self.lsn);
+        if self.engine.core.locks.held(state.owner) > 0 {
+            self.engine.core.locks.release_all(state.owner, self.lsn);
         }
         if !self.chains.are_free() {
             self.engine.transactions.registry.borrow_mut().strand(state.owner);
@@ -213,7 +213,7 @@ impl Ending {
     /// The rest of a commit that has nothing to log.
     async fn finish_reading(&mut self) -> Result<()> {
         self.engine.sets.sets.borrow_mut().commit(self.state.owner);
-        release_locks(&self.engine, &self.state, None);
+        self.engine.core.locks.release_all(self.state.owner, None);
         self.engine.core.confirm_reads(self.state.dependency.get()).await
     }
 
@@ -277,7 +277,7 @@ impl Ending {
         };
         self.lsn = Some(lsn);
         if !engine.transactions.rules.hold_locks {
-            release_locks(engine, state, Some(lsn));
+            engine.core.locks.release_all(state.owner, Some(lsn));
         }
         if self.chains.are_free() {
             engine.transactions.registry.borrow_mut().clear_first_lsn(state.owner);
@@ -306,22 +306,9 @@ fn charge_copies(core: &Core, sets: &mut Sets) {
     core.executor.charge_times(Work::SegmentCopy, kib);
 }
 
-/// Releases all locks; those who get them depend on `lsn`, if there is one.
-pub(super) fn release_locks(engine: &Engine, state: &State, lsn: Option<Lsn>) {
-    let mut woken = Vec::new();
-    {
-        let mut locks = engine.core.locks.borrow_mut();
-        match lsn {
-            Some(lsn) => locks.release_all_stamped(state.owner, lsn, &mut woken),
-            None => locks.release_all(state.owner, &mut woken),
-        }
-    }
-    wake_owners(engine, &woken);
-}
-
 /// Removes an ended transaction and admits the next one.
 pub(super) fn retire(engine: &Engine, state: Active) {
-    debug_assert_eq!(engine.core.locks.borrow().held(state.owner), 0, "an ended transaction holds no lock");
+    engine.core.locks.retire(state.owner);
     engine.transactions.unfinished.set(engine.transactions.unfinished.get() - state.logged);
     if state.reserved > 0 {
         engine.core.log.release(state.reserved);

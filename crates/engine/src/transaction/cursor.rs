@@ -12,7 +12,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::key_hash;
-use structures::lock::{Attempt, Mode, Resource};
+use structures::lock::{Mode, Resource};
 use structures::organization::b_tree;
 use structures::organization::b_tree::stored::{self, Stored};
 use structures::page::{Pages, slotted};
@@ -481,12 +481,7 @@ impl Transaction {
         if !cursor.locks || !self.locks_records(cursor.partition)? {
             return Ok(None);
         }
-        let mut locks = self.engine.core.locks.borrow_mut();
-        if locks.try_request(self.state.owner, resource, Mode::Shared) == Attempt::Denied {
-            return Ok(Some(resource));
-        }
-        self.state.depend_on(locks.dependency(resource));
-        Ok(None)
+        Ok(if self.try_lock(resource, Mode::Shared) { None } else { Some(resource) })
     }
 }
 

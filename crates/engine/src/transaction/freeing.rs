@@ -5,7 +5,7 @@
 //! no more is left, the pages that are not free yet are stated anew, in another commit record, the log before that is given
 //! up, and the freeing goes on beside everything else.
 
-use super::commit::{Ending, release_locks};
+use super::commit::Ending;
 use super::log_relief::relieve;
 use super::log_room::COMMIT_SIZE;
 use super::stall;
@@ -84,7 +84,7 @@ impl Ending {
     /// for. If it fails, its part of the log is retained, and transactions that wait for room get the cause.
     fn go_on_freeing(mut self, cause: Option<Error>) {
         let engine = self.engine.clone();
-        release_locks(&engine, &self.state, self.lsn);
+        engine.core.locks.release_all(self.state.owner, self.lsn);
         leave_active(&engine);
         self.is_beside = true;
         self.note_failure(cause);

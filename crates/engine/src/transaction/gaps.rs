@@ -1,12 +1,12 @@
 //! Keeping phantoms out of ranges: locks on the gaps between records (next-key locking after Mohan, ARIES/KVL, VLDB 1990). An
 //! insert passes the gap that it falls into, a delete holds both gaps that it joins, a range read holds the gaps it has seen.
 
-use super::{Transaction, wake_owners};
+use super::Transaction;
 use crate::engine::Core;
 use crate::{Need, Result};
 use base::PartitionId;
 use structures::key_hash;
-use structures::lock::{Attempt, Mode, Resource};
+use structures::lock::{Mode, Resource};
 use structures::organization::b_tree;
 
 impl Transaction {
@@ -17,10 +17,14 @@ impl Transaction {
             return Ok(None);
         }
         let gap = gap_above(&self.engine.core, partition, key)?;
-        let Some(held) = self.pass(gap) else { return Ok(Some((gap, Mode::InsertIntention))) };
+        let (locks, owner) = (&self.engine.core.locks, self.state.owner);
+        // The record's own lock protects what is inserted; the gap's is for the moment of passing.
+        let Some(held) = locks.pass(owner, gap, Mode::InsertIntention) else {
+            return Ok(Some((gap, Mode::InsertIntention)));
+        };
         if let Some(mode) = held {
             let below = Resource::gap(partition, key_hash(key));
-            if self.engine.core.locks.borrow_mut().try_request(self.state.owner, below, mode) == Attempt::Denied {
+            if locks.try_acquire(owner, below, mode).is_none() {
                 return Ok(Some((below, mode)));
             }
         }
@@ -31,25 +35,8 @@ impl Transaction {
     #[inline]
     pub(super) fn pass_end(&self, partition: PartitionId) -> bool {
         let end = Resource::end_gap(partition);
-        let is_free = !self.engine.core.locks.borrow().is_held(end);
-        is_free || self.pass(end).is_some()
-    }
-
-    /// Passes a gap, and says in which mode the transaction held it before; `None` if somebody else keeps it out.
-    fn pass(&self, gap: Resource) -> Option<Option<Mode>> {
-        let mut locks = self.engine.core.locks.borrow_mut();
-        let held = locks.holds(self.state.owner, gap);
-        if locks.try_request(self.state.owner, gap, Mode::InsertIntention) == Attempt::Denied {
-            return None;
-        }
-        if held.is_none() {
-            // The record's own lock protects what was inserted; the gap's was for the moment of passing.
-            let mut woken = Vec::new();
-            locks.release(self.state.owner, gap, &mut woken);
-            drop(locks);
-            wake_owners(&self.engine, &woken);
-        }
-        Some(held)
+        let locks = &self.engine.core.locks;
+        !locks.is_held(end) || locks.pass(self.state.owner, end, Mode::InsertIntention).is_some()
     }
 
     /// Locks both gaps that a delete of `key` joins, and the record above, which could otherwise be taken back together with
@@ -77,18 +64,15 @@ impl Transaction {
             }
             std::mem::swap(&mut key, &mut above);
         }
-        let mut locks = engine.core.locks.borrow_mut();
-        let denied = |(resource, mode): &(Resource, Mode)| {
-            locks.try_request(self.state.owner, *resource, *mode) == Attempt::Denied
-        };
-        Ok(wanted.into_iter().find(denied))
+        let locks = &engine.core.locks;
+        Ok(wanted.into_iter().find(|(resource, mode)| locks.try_acquire(self.state.owner, *resource, *mode).is_none()))
     }
 
     /// Whether the record may be one that this transaction has inserted and that a rollback to a savepoint would take away,
     /// so that the gap below it is no bound.
     pub(super) fn may_vanish(&self, partition: PartitionId, key: &[u8]) -> bool {
         let record = Resource::record(partition, key_hash(key));
-        self.engine.core.locks.borrow().holds(self.state.owner, record) == Some(Mode::Exclusive)
+        self.engine.core.locks.holds(self.state.owner, record) == Some(Mode::Exclusive)
     }
 }
 

@@ -7,7 +7,7 @@
 //! beside it sees it as a writer like any other, because its changes lock and pass gaps as all do.
 
 use super::Transaction;
-use super::commit::{release_locks, retire};
+use super::commit::retire;
 use crate::catalog::Locking;
 use crate::engine::{Engine, Isolation, segments_returned};
 use crate::mvcc::{Viewing, enter_reader, enter_snapshot, read_at, rest};
@@ -69,7 +69,7 @@ impl Transaction {
     /// then. Who has locks does not rest: others may wait for them.
     pub(super) async fn pace_single(&self) -> Option<&Pace> {
         let pace = &*self.state.pace;
-        if !pace.is_sample() || self.engine.core.locks.borrow().held(self.state.owner) > 0 {
+        if !pace.is_sample() || self.engine.core.locks.held(self.state.owner) > 0 {
             return None;
         }
         rest(&self.engine, pace).await;
@@ -85,7 +85,7 @@ impl Transaction {
     pub(crate) fn end_reading(&mut self) {
         self.ended = true;
         let state = std::mem::take(&mut self.state);
-        release_locks(&self.engine, &state, None);
+        self.engine.core.locks.release_all(state.owner, None);
         retire(&self.engine, state);
     }
 

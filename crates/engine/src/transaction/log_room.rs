@@ -229,7 +229,7 @@ fn refuse_change(engine: &Engine, state: &State) -> Result<(), Need> {
         return Ok(());
     }
     add(&engine.core.statistics.deadlocks, 1);
-    Err(Need::Fail(engine.transactions.abort(state, Error::Deadlock)))
+    Err(Need::Fail(engine.abort(state, Error::Deadlock)))
 }
 
 #[cfg(test)]

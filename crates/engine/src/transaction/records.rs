@@ -6,12 +6,13 @@ use super::Transaction;
 use super::log_room::admit_change;
 use super::update::update;
 use crate::engine::{Core, Keyed};
+use crate::locks::Ungranted;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
 use structures::Foresight;
 use structures::canary::{self, Canary};
 use structures::key_hash;
-use structures::lock::{Mode, Outcome, Resource};
+use structures::lock::{Mode, Resource};
 use structures::organization::b_tree;
 use structures::organization::b_tree::stored::{self, Stored};
 use structures::page::{Change, Edit, Pages, slotted};
@@ -29,7 +30,7 @@ pub(super) enum Obstacle {
     /// The reference itself; the lock is not yet asked for.
     Reference,
     /// The lock, which was not granted at once.
-    Lock(Resource, Outcome),
+    Lock(Resource, Ungranted),
 }
 
 /// What became of a synchronous step that may meet a lock.
@@ -371,11 +372,11 @@ impl Transaction {
             self.engine.versions.versions().borrow().foresee(resource);
         }
         match self.request(resource, mode) {
-            Outcome::Granted => {
+            Ok(()) => {
                 self.check_conflict(partition, resource, mode)?;
                 Ok(None)
             }
-            denied => Ok(Some(Obstacle::Lock(resource, denied))),
+            Err(ungranted) => Ok(Some(Obstacle::Lock(resource, ungranted))),
         }
     }
 
@@ -389,8 +390,8 @@ impl Transaction {
         mode: Mode,
     ) -> Result<()> {
         match obstacle {
-            Obstacle::Lock(resource, denied) => {
-                self.wait_for_lock(resource, denied).await?;
+            Obstacle::Lock(resource, ungranted) => {
+                self.wait_for_lock(resource, ungranted).await?;
                 self.check_conflict(partition, resource, mode)
             }
             Obstacle::Reference => {

@@ -1,7 +1,7 @@
 //! Rollback: the transaction's updates are taken back, latest first, each by a logged compensation that is never undone
 //! itself. A restart goes on where a rollback was cut off, because each compensation says how many updates are left.
 
-use super::commit::{release_locks, retire};
+use super::commit::retire;
 use super::records::{make_room, merge};
 use super::stall::stall;
 use super::{Savepoint, Transaction};
@@ -132,10 +132,10 @@ pub(super) async fn end_rollback(engine: &Engine, state: Active) {
     if let Some(observer) = engine.core.statistics.observer() {
         observer.ended(state.id, false);
     }
-    engine.core.executor.charge_times(Work::LockPair, engine.core.locks.borrow().held(state.owner) as u64);
+    engine.core.executor.charge_times(Work::LockPair, engine.core.locks.held(state.owner) as u64);
     engine.core.executor.settle().await;
     engine.versions.forget(state.owner, 0, 0);
-    release_locks(engine, &state, None);
+    engine.core.locks.release_all(state.owner, None);
     retire(engine, state);
 }
 

@@ -5,18 +5,19 @@
 //! read holds the gaps it has seen and the records of the entries that bound them. A change of a record is a removal of its
 //! old entries and an addition of its new ones. All locks that it needs are taken before it is made, in the step that makes it.
 
+use super::Transaction;
 use super::records::Passage;
-use super::{Transaction, wake_owners};
 use crate::Result;
 use crate::catalog::{Locking, Partition};
 use crate::engine::overcome_refusal;
+use crate::locks::Locks;
 use crate::mvcc::{Viewing, rest};
 use crate::version::Rest;
 use base::PartitionId;
 use std::ops::Bound;
 use std::rc::Rc;
 use structures::key_hash;
-use structures::lock::{Attempt, LockTable, Mode, Resource};
+use structures::lock::{Mode, Owner, Resource};
 use structures::set::{FieldValue, Refusal, Sets};
 
 /// An entry of a secondary index: a secondary key, and the key of a record that has it.
@@ -208,7 +209,7 @@ impl Transaction {
         value: &mut Vec<u8>,
     ) -> Step<Option<Entry>> {
         let (engine, partition) = (self.engine.clone(), found.id());
-        let (sets, mut locks) = (engine.sets.sets.borrow(), engine.core.locks.borrow_mut());
+        let sets = engine.sets.sets.borrow();
         let first = (span.from.as_slice(), &[][..]);
         let mut from = last.map_or(Bound::Included(first), |(of, key)| Bound::Excluded((of, key)));
         loop {
@@ -217,10 +218,9 @@ impl Transaction {
             if found.locking == Locking::Record {
                 let gap = gap_above(partition, secondary, entry);
                 for resource in [Some(gap), record].into_iter().flatten() {
-                    if locks.try_request(self.state.owner, resource, Mode::Shared) == Attempt::Denied {
+                    if !self.try_lock(resource, Mode::Shared) {
                         return Step::Met(Passage::Blocked(resource, Mode::Shared));
                     }
-                    self.state.depend_on(locks.dependency(resource));
                 }
             }
             let Some((of, key)) = entry else { return Step::Met(Passage::Done(None)) };
@@ -236,7 +236,8 @@ impl Transaction {
                 };
             }
             // An entry that this transaction may take back is no bound of what it has seen.
-            let is_own = record.is_some_and(|record| locks.holds(self.state.owner, record) == Some(Mode::Exclusive));
+            let mode = record.and_then(|record| engine.core.locks.holds(self.state.owner, record));
+            let is_own = mode == Some(Mode::Exclusive);
             if !is_own {
                 return Step::Met(Passage::Done(None));
             }
@@ -330,7 +331,7 @@ impl Transaction {
         let key = sets.next_arrival(partition).to_be_bytes();
         if found.locking == Locking::Record {
             let record = Resource::record(partition, key_hash(&key));
-            if engine.core.locks.borrow_mut().try_request(owner, record, Mode::Exclusive) == Attempt::Denied {
+            if engine.core.locks.try_acquire(owner, record, Mode::Exclusive).is_none() {
                 return Step::Met(Passage::Blocked(record, Mode::Exclusive));
             }
         }
@@ -379,17 +380,16 @@ impl Transaction {
         (partition, secondary): (PartitionId, usize),
         entry: (&[u8], &[u8]),
     ) -> Result<(), Blocked> {
-        let (engine, owner) = (self.engine.clone(), self.state.owner);
-        let mut locks = engine.core.locks.borrow_mut();
-        request(&mut locks, owner, gap_below(partition, secondary, entry), Mode::Exclusive)?;
+        let (locks, owner) = (&self.engine.core.locks, self.state.owner);
+        request(locks, owner, gap_below(partition, secondary, entry), Mode::Exclusive)?;
         let mut entry = entry;
         loop {
             let above = sets.next_entry(partition, secondary, Bound::Excluded(entry));
-            request(&mut locks, owner, gap_above(partition, secondary, above), Mode::Exclusive)?;
+            request(locks, owner, gap_above(partition, secondary, above), Mode::Exclusive)?;
             let Some(above) = above else { return Ok(()) };
             let record = Resource::record(partition, key_hash(above.1));
             if locks.holds(owner, record) != Some(Mode::Exclusive) {
-                return request(&mut locks, owner, record, Mode::Shared);
+                return request(locks, owner, record, Mode::Shared);
             }
             entry = above;
         }
@@ -402,31 +402,17 @@ impl Transaction {
         (partition, secondary): (PartitionId, usize),
         entry: (&[u8], &[u8]),
     ) -> Result<(), Blocked> {
-        let (engine, owner) = (self.engine.clone(), self.state.owner);
-        let mut locks = engine.core.locks.borrow_mut();
+        let (locks, owner) = (&self.engine.core.locks, self.state.owner);
         let gap = gap_above(partition, secondary, sets.next_entry(partition, secondary, Bound::Excluded(entry)));
-        let held = locks.holds(owner, gap);
-        request(&mut locks, owner, gap, Mode::InsertIntention)?;
-        if let Some(mode) = held {
-            return request(&mut locks, owner, gap_below(partition, secondary, entry), mode);
+        match locks.pass(owner, gap, Mode::InsertIntention) {
+            None => Err((gap, Mode::InsertIntention)),
+            Some(None) => Ok(()),
+            Some(Some(mode)) => request(locks, owner, gap_below(partition, secondary, entry), mode),
         }
-        let mut woken = Vec::new();
-        locks.release(owner, gap, &mut woken);
-        drop(locks);
-        wake_owners(&engine, &woken);
-        Ok(())
     }
 }
 
 /// Asks for a lock that must be had at once.
-fn request(
-    locks: &mut LockTable,
-    owner: structures::lock::Owner,
-    resource: Resource,
-    mode: Mode,
-) -> Result<(), Blocked> {
-    match locks.try_request(owner, resource, mode) {
-        Attempt::Denied => Err((resource, mode)),
-        Attempt::Granted => Ok(()),
-    }
+fn request(locks: &Locks, owner: Owner, resource: Resource, mode: Mode) -> Result<(), Blocked> {
+    locks.try_acquire(owner, resource, mode).map(|_| ()).ok_or((resource, mode))
 }

@@ -65,8 +65,8 @@ pub(super) fn end_stall(engine: &Engine, owner: Owner) {
 
 /// Lets all that wait, for locks or for log, look whether it is for this transaction.
 pub(super) fn tell_of_stall(engine: &Engine, owner: Owner, cause: Error) {
-    let waiting = engine.transactions.registry.borrow_mut().stall(owner, cause);
-    waiting.into_iter().for_each(|task| engine.core.executor.wake(task));
+    engine.transactions.registry.borrow_mut().stall(owner, cause);
+    engine.core.locks.wake_waiters();
     engine.core.log.wake_for_room();
 }
 
@@ -76,8 +76,7 @@ pub(super) fn stalled_before(engine: &Engine, owner: Owner) -> Option<Error> {
     if registry.stalled().is_empty() {
         return None;
     }
-    let locks = engine.core.locks.borrow();
-    let found = registry.stalled().iter().find(|(stalled, _)| locks.waits_for(owner, *stalled));
+    let found = registry.stalled().iter().find(|(stalled, _)| engine.core.locks.waits_for(owner, *stalled));
     found.map(|(_, cause)| Error::stalled(cause.clone()))
 }
 
