@@ -23,7 +23,7 @@ mod transactions;
 pub(crate) use call::Call;
 pub(crate) use call::Stored as StoredCall;
 pub use catalog::Catalog;
-pub(crate) use catalog::Keyed;
+pub(crate) use catalog::{Keyed, KeyedPartition};
 pub(crate) use checkpointer::Checkpointer;
 pub use checkpointer::Policy;
 pub(crate) use core::Core;

@@ -25,7 +25,7 @@ mod snapshot;
 mod stall;
 mod update;
 
-pub(crate) use commit::Committing;
+pub(crate) use commit::{Committing, EarlyCommit};
 pub use cursor::{Cursor, Direction};
 pub(crate) use freeing::{Chains, free_after_restart};
 pub(crate) use isolation::await_segments;
@@ -262,10 +262,5 @@ impl Transaction {
     fn try_lock(&self, resource: Resource, mode: Mode) -> bool {
         let granted = self.engine.core.locks.try_acquire(self.state.owner, resource, mode);
         granted.inspect(|dependency| self.state.depend_on(*dependency)).is_some()
-    }
-
-    /// Whether the locks that `partition` asks for are records'.
-    fn locks_records(&self, partition: PartitionId) -> Result<bool> {
-        Ok(self.engine.catalog.describe(partition)?.locking == crate::catalog::Locking::Record)
     }
 }

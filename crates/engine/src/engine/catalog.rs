@@ -8,12 +8,41 @@ use executor::Turn;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What a partition with keys is to who changes its records.
+/// What a partition with keys is to an operation on one of its records.
 pub(crate) enum Keyed {
     BTree,
     Set,
     /// A set whose records have a type, and perhaps secondary indexes.
-    TypedSet,
+    TypedSet(Rc<Partition>),
+}
+
+/// What an operation has to know of a partition with keys. It is looked up once: what was found stays so for as long as the
+/// transaction lasts, because a drop waits for it.
+pub(crate) struct KeyedPartition {
+    pub keyed: Keyed,
+    pub locks_records: bool,
+}
+
+impl KeyedPartition {
+    /// What a partition is, if its records have keys.
+    ///
+    /// # Errors
+    /// [`Error::WrongOrganization`] if they have none.
+    #[inline]
+    pub fn of(found: &Rc<Partition>) -> Result<KeyedPartition> {
+        let keyed = match found.organization {
+            Organization::BTree => Keyed::BTree,
+            Organization::Set { arrivals: false, .. } if found.schema.is_some() => Keyed::TypedSet(Rc::clone(found)),
+            Organization::Set { arrivals: false, .. } => Keyed::Set,
+            _ => return Err(found.wrong_organization("its records have no keys")),
+        };
+        Ok(KeyedPartition { keyed, locks_records: found.locking == Locking::Record })
+    }
+
+    /// Whether it is a memory-resident set.
+    pub fn is_set(&self) -> bool {
+        !matches!(self.keyed, Keyed::BTree)
+    }
 }
 
 /// The catalog.
@@ -57,36 +86,13 @@ impl Catalog {
         self.partitions.borrow().find(id).cloned()
     }
 
-    /// Whether the partition is a memory-resident set. It stays one while it is being dropped, for those who were using it.
+    /// What an operation has to know of a partition with keys.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`], [`Error::WrongOrganization`].
     #[inline]
-    pub(crate) fn is_set(&self, partition: PartitionId) -> bool {
-        let partitions = self.partitions.borrow();
-        partitions.get_or_hidden(partition).is_some_and(|found| matches!(found.organization, Organization::Set { .. }))
-    }
-
-    #[inline]
-    pub(crate) fn keyed(&self, partition: PartitionId) -> Keyed {
-        let partitions = self.partitions.borrow();
-        let Some(found) = partitions.get_or_hidden(partition) else { return Keyed::BTree };
-        match found.organization {
-            Organization::Set { .. } if found.schema.is_some() => Keyed::TypedSet,
-            Organization::Set { .. } => Keyed::Set,
-            _ => Keyed::BTree,
-        }
-    }
-
-    /// What the partition is, and whether its records, which have keys, are locked.
-    #[inline]
-    pub(crate) fn find_keyed(&self, partition: PartitionId) -> Result<(Keyed, bool)> {
-        let partitions = self.partitions.borrow();
-        let found = partitions.find(partition)?;
-        let keyed = match found.organization {
-            Organization::BTree => Keyed::BTree,
-            Organization::Set { arrivals: false, .. } if found.schema.is_some() => Keyed::TypedSet,
-            Organization::Set { arrivals: false, .. } => Keyed::Set,
-            _ => return Err(found.wrong_organization("its records have no keys")),
-        };
-        Ok((keyed, found.locking == Locking::Record))
+    pub(crate) fn find_keyed(&self, partition: PartitionId) -> Result<KeyedPartition> {
+        KeyedPartition::of(self.partitions.borrow().find(partition)?)
     }
 
     /// The position of a field of a set's records, by which transactions refer to it.

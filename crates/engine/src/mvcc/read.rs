@@ -13,20 +13,20 @@ use structures::organization::b_tree::stored::{self, Stored};
 use structures::organization::direct::Place;
 use structures::page::{Pages, slotted};
 
-/// The value of `key` that a view sees; with a `pace` if that read counts for others.
+/// The value of `key` that a view sees in a b-tree or a set; with a `pace` if that read counts for others.
 ///
 /// # Errors
 /// A damaged page, or the driver's.
 pub(crate) async fn read_at(
     engine: &Rc<Engine>,
     view: View,
-    partition: PartitionId,
+    (partition, is_set): (PartitionId, bool),
     key: &[u8],
     pace: Option<&Pace>,
 ) -> Result<Option<Vec<u8>>> {
     loop {
-        let Some(found) = stored_at(engine, view, partition, key, pace).await? else { return Ok(None) };
-        if engine.catalog.is_set(partition) {
+        let Some(found) = stored_at(engine, view, (partition, is_set), key, pace).await? else { return Ok(None) };
+        if is_set {
             return Ok(Some(found));
         }
         match stored::read(&found) {
@@ -35,7 +35,7 @@ pub(crate) async fn read_at(
                 let value = engine.core.fetch(partition, length, first).await;
                 // Nobody waits for this reader before it frees the pages of a long value, but what was there is kept
                 // elsewhere by then.
-                if stored_at(engine, view, partition, key, None).await?.as_ref() == Some(&found) {
+                if stored_at(engine, view, (partition, is_set), key, None).await?.as_ref() == Some(&found) {
                     return value.map(Some);
                 }
             }
@@ -47,11 +47,11 @@ pub(crate) async fn read_at(
 async fn stored_at(
     engine: &Rc<Engine>,
     view: View,
-    partition: PartitionId,
+    (partition, is_set): (PartitionId, bool),
     key: &[u8],
     pace: Option<&Pace>,
 ) -> Result<Option<Vec<u8>>> {
-    if !engine.catalog.is_set(partition) {
+    if !is_set {
         let stored = || {
             let state = {
                 let pool = engine.core.buffer.pool().borrow();

@@ -9,7 +9,7 @@
 
 use super::Inner;
 use super::requests::Request;
-use crate::transaction::Committing;
+use crate::transaction::{Committing, EarlyCommit};
 use crate::{Error, Result};
 use base::time::MICROSECOND_NS;
 use executor::{Executor, TaskId};
@@ -173,8 +173,8 @@ impl Inner {
         };
         match done {
             Ok(answer) => match transaction.commit_early() {
-                Ok(lsn) => self.release_at(lsn, request, Ok(answer)),
-                Err(committing) => self.release_after(committing, request, answer),
+                EarlyCommit::Logged(lsn) => self.release_at(lsn, request, Ok(answer)),
+                EarlyCommit::Unfinished(committing) => self.release_after(committing, request, answer),
             },
             Err(error) => {
                 request.age = Some(transaction.began());

@@ -34,10 +34,14 @@ impl Transaction {
         if !matches!(part.len(), 1 | 2 | 4 | 8) {
             return Err(Error::Setting(format!("an integer has 1, 2, 4 or 8 bytes, not {}", part.len())));
         }
-        let within = if let Keyed::Set = self.engine.catalog.keyed(partition) {
+        let found = self.engine.catalog.find_keyed(partition)?;
+        let within = if let Keyed::Set = found.keyed {
             let hash = key_hash(key);
-            if let Some(obstacle) = self.enter(partition, hash, Mode::Exclusive)? {
-                self.overcome(obstacle, partition, hash, Mode::Exclusive).await?;
+            if self.reference() {
+                self.delayed_reference().await?;
+            }
+            if let Some(ungranted) = self.enter_found(&found, partition, hash, Mode::Exclusive)? {
+                self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
             }
             loop {
                 match self.add_in_set(partition, (key, hash), part.clone(), amount) {
@@ -50,7 +54,7 @@ impl Transaction {
                 let length = value.len();
                 value.get_mut(part.clone()).map(|part| add_to(part, amount)).ok_or(length)
             };
-            self.modify(partition, key, change).await?
+            self.modify_found(found, partition, key, change).await?
         };
         within.map_err(|limit| {
             let name =

@@ -77,20 +77,19 @@ impl Transaction {
     }
 
     /// Commits without waiting until that is durable: its locks are released, and its answer may leave when the log is durable
-    /// up to the position returned. Where the end takes more than that (pages to force or to free, locks that are held until
-    /// then) what is left to do is returned in place of the position. [`Transaction::pay_for_end`] comes before, and then, in
-    /// the same step, [`Transaction::make_room_for_commit`]; it is logged in that step in any case.
-    pub(crate) fn commit_early(self) -> Result<Lsn, Committing> {
+    /// up to a position, unless the end takes more than that. [`Transaction::pay_for_end`] comes before, and then, in the same
+    /// step, [`Transaction::make_room_for_commit`]; it is logged in that step in any case.
+    pub(crate) fn commit_early(self) -> EarlyCommit {
         let mut ending = self.decide();
         if ending.only_read() {
             ending.engine.sets.sets.borrow_mut().commit(ending.state.owner);
-            return Ok(ending.state.dependency.get());
+            return EarlyCommit::Logged(ending.state.dependency.get());
         }
         let lsn = ending.append();
         let rules = ending.engine.transactions.rules;
         let takes_more = rules.force || rules.hold_locks || !ending.chains.are_free();
         if takes_more || canary::is_planted(Canary::CommitBeforeSync) {
-            return Err(Box::pin(async move {
+            return EarlyCommit::Unfinished(Box::pin(async move {
                 if ending.chains.are_free() {
                     ending.finish_update(lsn).await
                 } else {
@@ -100,7 +99,7 @@ impl Transaction {
         }
         ending.engine.core.log.begin_commit(lsn);
         ending.is_demanded = true;
-        Ok(lsn)
+        EarlyCommit::Logged(lsn)
     }
 
     /// Charges the end of the transaction, and pays.
@@ -138,6 +137,14 @@ impl Transaction {
         }
         Ending::new(self.engine.clone(), state)
     }
+}
+
+/// What is left of a commit whose record is in the log's buffer.
+pub(crate) enum EarlyCommit {
+    /// Its answer may leave when the log is durable up to here.
+    Logged(Lsn),
+    /// More than that has to be waited for: pages to force or to free, or locks that are held until then.
+    Unfinished(Committing),
 }
 
 /// The rest of a commit.

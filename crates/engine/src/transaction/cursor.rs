@@ -36,6 +36,8 @@ pub struct Cursor {
     partition: PartitionId,
     direction: Direction,
     locks: bool,
+    /// Whether records are what is locked in its partition, as its latest call has found.
+    locks_records: bool,
     /// What it sees, if it takes no locks for that.
     viewing: Option<Rc<Viewing>>,
     /// Whether a view has read a leaf.
@@ -206,6 +208,7 @@ impl Transaction {
             partition,
             direction,
             locks: viewing.is_none(),
+            locks_records: false,
             viewing,
             began: false,
             behind: from.clone(),
@@ -249,8 +252,8 @@ impl Transaction {
     /// the driver's. [`crate::Error::Setting`] if the cursor was made by another transaction.
     pub async fn next(&mut self, cursor: &mut Cursor) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         self.check_active()?;
-        self.engine.catalog.find_keyed(cursor.partition)?;
-        if self.engine.catalog.is_set(cursor.partition) {
+        let found = self.engine.catalog.find_keyed(cursor.partition)?;
+        if found.is_set() {
             return Err(self
                 .engine
                 .catalog
@@ -262,6 +265,7 @@ impl Transaction {
                 "a cursor goes with the transaction that has made it, and with no other".into(),
             ));
         }
+        cursor.locks_records = found.locks_records;
         self.depart()?;
         if cursor.ended {
             return Ok(None);
@@ -340,7 +344,9 @@ impl Transaction {
         match (stored::read(&stored), &cursor.viewing) {
             (Stored::Here(value), _) => Ok(Some(value.to_vec())),
             (Stored::Elsewhere(length, first), None) => engine.core.fetch(partition, length, first).await.map(Some),
-            (Stored::Elsewhere(..), Some(viewing)) => read_at(engine, viewing.view, partition, key, None).await,
+            (Stored::Elsewhere(..), Some(viewing)) => {
+                read_at(engine, viewing.view, (partition, false), key, None).await
+            }
         }
     }
 
@@ -478,7 +484,7 @@ impl Transaction {
 
     /// Locks one resource for reading, if the partition is locked by record and it can be had at once.
     fn lock_gap(&mut self, cursor: &Cursor, resource: Resource) -> Result<Option<Resource>, Need> {
-        if !cursor.locks || !self.locks_records(cursor.partition)? {
+        if !cursor.locks || !cursor.locks_records {
             return Ok(None);
         }
         Ok(if self.try_lock(resource, Mode::Shared) { None } else { Some(resource) })

@@ -2,6 +2,7 @@
 
 use super::Transaction;
 use crate::catalog::{Partition, Schema};
+use crate::engine::KeyedPartition;
 use crate::{Error, Result};
 use base::PartitionId;
 use std::ops::Range;
@@ -41,11 +42,18 @@ impl Transaction {
         let found = self.engine.catalog.describe(partition)?;
         let record = &found.typed()?.record;
         buffer.clear();
-        let copy = |value: Option<&[u8]>| match value {
+        let mut copy = |value: Option<&[u8]>| match value {
             Some(value) => record.bytes(value, field).map(|bytes| buffer.extend_from_slice(bytes)).map(|()| true),
             None => Ok(false),
         };
-        let is_there = self.look(partition, key, copy).await?;
+        let is_there = if let Some(viewing) = self.viewing() {
+            copy(self.read_past(viewing, partition, key).await?.as_deref())
+        } else {
+            if self.reference() {
+                self.delayed_reference().await?;
+            }
+            self.look_found(KeyedPartition::of(&found)?, partition, key, copy).await?
+        };
         let contents = match is_there {
             Ok(true) => record.contents(field, buffer).map(Some),
             Ok(false) => Ok(None),
@@ -69,7 +77,7 @@ impl Transaction {
         let Schema { record, .. } = found.typed()?;
         record.check_value(field, &value).map_err(|error| found.field_error(error))?;
         let hash = key_hash(key);
-        self.lock_record_exclusively(partition, hash).await?;
+        self.lock_record_exclusively(&found, hash).await?;
         let part = record.part(field).ok();
         if let Some(part) = part.clone().filter(|part| !self.is_indexed(partition, part)) {
             let write = |sets: &mut Sets, owner| {
@@ -106,7 +114,7 @@ impl Transaction {
         let (kind, part) = integer(&found, field)?;
         let overflow = || FieldError::Overflow { field: record.fields()[field].name.clone(), kind };
         let hash = key_hash(key);
-        self.lock_record_exclusively(partition, hash).await?;
+        self.lock_record_exclusively(&found, hash).await?;
         if self.is_indexed(partition, &part) {
             let mut answer = None;
             let added = |old: &[u8]| {
@@ -146,18 +154,17 @@ impl Transaction {
     /// Changes a record of the type, whose lock is held, in place.
     pub(super) async fn modify_typed<R>(
         &mut self,
-        partition: PartitionId,
+        found: &Rc<Partition>,
         key: &[u8],
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
-        let found = self.engine.catalog.describe(partition)?;
         let mut answer = None;
         let changed = |old: &[u8]| {
             let mut new = old.to_vec();
             answer = Some(change(&mut new));
             Ok(new)
         };
-        self.replace_typed(&found, key, changed).await?;
+        self.replace_typed(found, key, changed).await?;
         Ok(answer.expect("the record was changed"))
     }
 

@@ -7,16 +7,14 @@ use crate::{Need, Result};
 use base::PartitionId;
 use structures::key_hash;
 use structures::lock::{Mode, Resource};
-use structures::organization::b_tree;
+use structures::organization::b_tree::{self, Location};
 
 impl Transaction {
-    /// Lets an insert of `key` pass the gap that it falls into, or says what blocks it. If the transaction holds the gap,
-    /// having read it, it holds both parts from now on.
-    pub(super) fn pass_gap(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<(Resource, Mode)>, Need> {
-        if !self.locks_records(partition)? {
-            return Ok(None);
-        }
-        let gap = gap_above(&self.engine.core, partition, key)?;
+    /// Lets an insert of `key` at its place pass the gap that it falls into, or says what blocks it. If the transaction holds
+    /// the gap, having read it, it holds both parts from now on.
+    pub(super) fn pass_gap(&mut self, place: Location, key: &[u8]) -> Result<Option<(Resource, Mode)>, Need> {
+        let partition = place.page.partition;
+        let gap = gap_above(&self.engine.core, place)?;
         let (locks, owner) = (&self.engine.core.locks, self.state.owner);
         // The record's own lock protects what is inserted; the gap's is for the moment of passing.
         let Some(held) = locks.pass(owner, gap, Mode::InsertIntention) else {
@@ -39,21 +37,15 @@ impl Transaction {
         !locks.is_held(end) || locks.pass(self.state.owner, end, Mode::InsertIntention).is_some()
     }
 
-    /// Locks both gaps that a delete of `key` joins, and the record above, which could otherwise be taken back together with
+    /// Locks both gaps that a delete of `key` at its place joins, and the record above, which could otherwise be taken back together with
     /// its gap. Returns what has to be waited for.
-    pub(super) fn lock_joined_gaps(
-        &mut self,
-        partition: PartitionId,
-        key: &[u8],
-    ) -> Result<Option<(Resource, Mode)>, Need> {
-        if !self.locks_records(partition)? {
-            return Ok(None);
-        }
-        let engine = self.engine.clone();
+    pub(super) fn lock_joined_gaps(&mut self, place: Location, key: &[u8]) -> Result<Option<(Resource, Mode)>, Need> {
+        let (engine, partition) = (self.engine.clone(), place.page.partition);
         let mut wanted = vec![(Resource::gap(partition, key_hash(key)), Mode::Exclusive)];
-        let (mut key, mut above) = (key.to_vec(), Vec::new());
+        let (mut key, mut above) = (Vec::new(), Vec::new());
+        let mut is_above = b_tree::successor_of(&*engine.core.buffer.pool().borrow(), place, &mut above)?;
         loop {
-            if !b_tree::successor(&*engine.core.buffer.pool().borrow(), partition, &key, &mut above)? {
+            if !is_above {
                 wanted.push((Resource::end_gap(partition), Mode::Exclusive));
                 break;
             }
@@ -63,6 +55,7 @@ impl Transaction {
                 break;
             }
             std::mem::swap(&mut key, &mut above);
+            is_above = b_tree::successor(&*engine.core.buffer.pool().borrow(), partition, &key, &mut above)?;
         }
         let locks = &engine.core.locks;
         Ok(wanted.into_iter().find(|(resource, mode)| locks.try_acquire(self.state.owner, *resource, *mode).is_none()))
@@ -76,13 +69,9 @@ impl Transaction {
     }
 }
 
-/// The gap between `key` and the record above it.
-pub(super) fn gap_above(core: &Core, partition: PartitionId, key: &[u8]) -> Result<Resource, Need> {
-    let mut above = Vec::new();
-    let pool = core.buffer.pool().borrow();
-    Ok(if b_tree::successor(&*pool, partition, key, &mut above)? {
-        Resource::gap(partition, key_hash(&above))
-    } else {
-        Resource::end_gap(partition)
-    })
+/// The gap between the key of this place and the record above it.
+fn gap_above(core: &Core, place: Location) -> Result<Resource, Need> {
+    let (partition, mut above) = (place.page.partition, Vec::new());
+    let is_above = b_tree::successor_of(&*core.buffer.pool().borrow(), place, &mut above)?;
+    Ok(if is_above { Resource::gap(partition, key_hash(&above)) } else { Resource::end_gap(partition) })
 }

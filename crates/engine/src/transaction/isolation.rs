@@ -137,9 +137,9 @@ impl Transaction {
         if self.reference() {
             self.delayed_reference().await?;
         }
-        self.engine.catalog.find_keyed(partition)?;
+        let is_set = self.engine.catalog.find_keyed(partition)?.is_set();
         let pace = self.pace_single().await;
-        let found = read_at(&self.engine, viewing.view, partition, key, pace).await;
+        let found = read_at(&self.engine, viewing.view, (partition, is_set), key, pace).await;
         self.tell_key(partition, key, false);
         found
     }

@@ -26,7 +26,7 @@ impl Transaction {
         if key.len() > limit {
             return Err(self.too_large("a key", key.len(), limit, partition));
         }
-        if VERSION_SIZE + value.len() <= b_tree::value_len_max(page_size, key.len()) {
+        if self.fits_leaf(key, value) {
             stored::store_here(value, out);
             return Ok(());
         }
@@ -42,6 +42,13 @@ impl Transaction {
         }
         stored::store_elsewhere(value.len(), next, out);
         Ok(())
+    }
+
+    /// Whether the record is within the limits, and its value is stored in the leaf.
+    pub(super) fn fits_leaf(&self, key: &[u8], value: &[u8]) -> bool {
+        let page_size = self.engine.core.page_size();
+        key.len() <= b_tree::key_len_max(page_size)
+            && VERSION_SIZE + value.len() <= b_tree::value_len_max(page_size, key.len())
     }
 
     fn too_large(&self, what: &'static str, found: usize, limit: usize, partition: PartitionId) -> Error {

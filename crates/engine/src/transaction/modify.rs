@@ -2,14 +2,14 @@
 
 use super::Transaction;
 use super::log_room::admit_change;
-use super::records::Obstacle;
 use super::update::update;
-use crate::engine::{Core, Engine, Keyed, State};
+use crate::engine::{Core, Engine, Keyed, KeyedPartition, State};
+use crate::locks::Ungranted;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
 use structures::difference::difference;
 use structures::key_hash;
-use structures::lock::Mode;
+use structures::lock::{Mode, Resource};
 use structures::organization::b_tree;
 use structures::organization::b_tree::stored::{self, Stored, VERSION_SIZE};
 use structures::page::{Change, Edit, slotted};
@@ -17,7 +17,9 @@ use structures::undo::Undo;
 
 /// Why a value was not changed at once.
 enum Delay {
-    Obstacle(Obstacle),
+    /// The reference is to be waited for; the lock is not yet asked for.
+    Reference,
+    Lock(Resource, Ungranted),
     Need(Need),
 }
 
@@ -67,20 +69,35 @@ impl Transaction {
         key: &[u8],
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
+        let found = self.engine.catalog.find_keyed(partition)?;
+        self.modify_found(found, partition, key, change).await
+    }
+
+    /// As [`Transaction::modify`], in a partition that was looked up.
+    #[inline]
+    pub(super) async fn modify_found<R>(
+        &mut self,
+        found: KeyedPartition,
+        partition: PartitionId,
+        key: &[u8],
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R> {
         let hash = key_hash(key);
-        let (keyed, is_locked) = self.engine.catalog.find_keyed(partition)?;
-        if let Keyed::BTree = keyed {
+        if let Keyed::BTree = found.keyed {
             let mut change = Some(change);
-            return match self.modify_at_once((partition, is_locked), (key, hash), &mut change) {
+            return match self.modify_at_once(&found, partition, (key, hash), &mut change) {
                 Ok(answer) => Ok(answer),
-                Err(delay) => self.modify_after(delay, partition, (key, hash), change).await,
+                Err(delay) => self.modify_after(delay, found, partition, (key, hash), change).await,
             };
         }
-        if let Some(obstacle) = self.enter(partition, hash, Mode::Exclusive)? {
-            self.overcome(obstacle, partition, hash, Mode::Exclusive).await?;
+        if self.reference() {
+            self.delayed_reference().await?;
         }
-        match keyed {
-            Keyed::TypedSet => Box::pin(self.modify_typed(partition, key, change)).await,
+        if let Some(ungranted) = self.enter_found(&found, partition, hash, Mode::Exclusive)? {
+            self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
+        }
+        match found.keyed {
+            Keyed::TypedSet(found) => Box::pin(self.modify_typed(&found, key, change)).await,
             _ => self.modify_in_set(partition, (key, hash), change).await,
         }
     }
@@ -89,16 +106,17 @@ impl Transaction {
     #[inline]
     fn modify_at_once<R>(
         &mut self,
-        (partition, is_locked): (PartitionId, bool),
+        found: &KeyedPartition,
+        partition: PartitionId,
         (key, hash): (&[u8], u64),
         change: &mut Option<impl FnOnce(&mut [u8]) -> R>,
     ) -> Result<R, Delay> {
         let leaf = approach(&self.engine.core, partition, key);
         if self.reference() {
-            return Err(Delay::Obstacle(Obstacle::Reference));
+            return Err(Delay::Reference);
         }
-        if is_locked && let Some(obstacle) = self.enter_found(partition, hash, Mode::Exclusive)? {
-            return Err(Delay::Obstacle(obstacle));
+        if let Some((resource, ungranted)) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
+            return Err(Delay::Lock(resource, ungranted));
         }
         self.depart()?;
         // Once it has logged something, the reference has asked for room in the log already.
@@ -116,18 +134,28 @@ impl Transaction {
     async fn modify_after<R>(
         &mut self,
         delay: Delay,
+        found: KeyedPartition,
         partition: PartitionId,
         (key, hash): (&[u8], u64),
         mut change: Option<impl FnOnce(&mut [u8]) -> R>,
     ) -> Result<R> {
         let need = match delay {
             Delay::Need(need) => Some(need),
-            Delay::Obstacle(obstacle) => {
-                self.overcome(obstacle, partition, hash, Mode::Exclusive).await?;
-                self.depart()?;
+            Delay::Lock(resource, ungranted) => {
+                self.wait_to_enter((resource, ungranted), partition, Mode::Exclusive).await?;
+                None
+            }
+            Delay::Reference => {
+                self.delayed_reference().await?;
+                if let Some(ungranted) = self.enter_found(&found, partition, hash, Mode::Exclusive)? {
+                    self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
+                }
                 None
             }
         };
+        if need.is_none() {
+            self.depart()?;
+        }
         let (engine, state) = (&self.engine, &mut self.state);
         let attempt = || {
             admit_change(engine, state)?;

@@ -5,10 +5,12 @@
 use super::Transaction;
 use super::log_room::admit_change;
 use super::update::update;
-use crate::engine::{Core, Keyed};
+use crate::catalog::Partition;
+use crate::engine::{Core, Keyed, KeyedPartition};
 use crate::locks::Ungranted;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
+use std::rc::Rc;
 use structures::Foresight;
 use structures::canary::{self, Canary};
 use structures::key_hash;
@@ -25,12 +27,11 @@ enum Found {
     Elsewhere(usize, u32),
 }
 
-/// What a reference to a record has to wait for.
-pub(super) enum Obstacle {
-    /// The reference itself; the lock is not yet asked for.
-    Reference,
-    /// The lock, which was not granted at once.
-    Lock(Resource, Ungranted),
+/// What an operation found that has asked for a record's lock.
+pub(super) struct Entered {
+    pub found: KeyedPartition,
+    /// The lock, if it was not granted at once.
+    pub ungranted: Option<(Resource, Ungranted)>,
 }
 
 /// What became of a synchronous step that may meet a lock.
@@ -99,11 +100,15 @@ impl Transaction {
             return self.read_past(viewing, partition, key).await;
         }
         let hash = key_hash(key);
-        if let Some(obstacle) = self.enter(partition, hash, mode)? {
-            self.overcome(obstacle, partition, hash, mode).await?;
+        if self.reference() {
+            self.delayed_reference().await?;
+        }
+        let Entered { found, ungranted } = self.enter(partition, hash, mode)?;
+        if let Some(ungranted) = ungranted {
+            self.wait_to_enter(ungranted, partition, mode).await?;
         }
         let engine = self.engine.clone();
-        if engine.catalog.is_set(partition) {
+        if found.is_set() {
             return self.look_in_set(partition, (key, hash), |value| value.map(<[u8]>::to_vec)).await;
         }
         self.depart()?;
@@ -146,11 +151,27 @@ impl Transaction {
             let value = self.read_past(viewing, partition, key).await?;
             return Ok(look(value.as_deref()));
         }
-        let hash = key_hash(key);
-        if let Some(obstacle) = self.enter(partition, hash, Mode::Shared)? {
-            self.overcome(obstacle, partition, hash, Mode::Shared).await?;
+        if self.reference() {
+            self.delayed_reference().await?;
         }
-        if self.engine.catalog.is_set(partition) {
+        let found = self.engine.catalog.find_keyed(partition)?;
+        self.look_found(found, partition, key, look).await
+    }
+
+    /// As [`Transaction::look`], after the reference, in a partition that was looked up.
+    #[inline]
+    pub(super) async fn look_found<R>(
+        &mut self,
+        found: KeyedPartition,
+        partition: PartitionId,
+        key: &[u8],
+        look: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R> {
+        let hash = key_hash(key);
+        if let Some(ungranted) = self.enter_found(&found, partition, hash, Mode::Shared)? {
+            self.wait_to_enter(ungranted, partition, Mode::Shared).await?;
+        }
+        if found.is_set() {
             return self.look_in_set(partition, (key, hash), look).await;
         }
         self.depart()?;
@@ -218,46 +239,71 @@ impl Transaction {
     /// Writes a record; false if there is one already and it must not be replaced.
     async fn write(&mut self, partition: PartitionId, key: &[u8], value: &[u8], replace: bool) -> Result<bool> {
         let hash = key_hash(key);
-        if let Some(obstacle) = self.enter(partition, hash, Mode::Exclusive)? {
-            self.overcome(obstacle, partition, hash, Mode::Exclusive).await?;
+        if self.reference() {
+            self.delayed_reference().await?;
+        }
+        let Entered { found: KeyedPartition { keyed, locks_records }, ungranted } =
+            self.enter(partition, hash, Mode::Exclusive)?;
+        if let Some(ungranted) = ungranted {
+            self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
         }
         let engine = self.engine.clone();
-        match engine.catalog.keyed(partition) {
+        match keyed {
             Keyed::BTree => self.depart()?,
             Keyed::Set => return self.write_in_set(partition, (key, hash), value, replace).await,
-            Keyed::TypedSet => {
-                let found = engine.catalog.describe(partition)?;
+            Keyed::TypedSet(found) => {
                 return Box::pin(self.write_typed(&found, key, Some(value), replace)).await;
             }
         }
-        if !replace && !matches!(engine.core.complete(|| find(&engine.core, partition, key)).await?, Found::Nothing) {
+        // A long value is not built in vain.
+        if !replace
+            && !self.fits_leaf(key, value)
+            && !matches!(engine.core.complete(|| find(&engine.core, partition, key)).await?, Found::Nothing)
+        {
             return Ok(false);
         }
         let mut stored = Vec::new();
         self.store(partition, key, value, &mut stored).await?;
         loop {
-            let step = engine.core.refer(partition, || self.try_write(partition, key, &stored)).await?;
-            match step {
-                Passage::Done(()) => {
-                    self.tell_key(partition, key, true);
-                    return Ok(true);
+            let write = || self.try_write((partition, locks_records), key, &stored, replace);
+            match engine.core.refer(partition, write).await? {
+                Passage::Done(written) => {
+                    self.tell_key(partition, key, written);
+                    return Ok(written);
                 }
                 Passage::Blocked(resource, mode) => self.lock(resource, mode).await?,
             }
         }
     }
 
-    fn try_write(&mut self, partition: PartitionId, key: &[u8], stored: &[u8]) -> Result<Passage<()>, Need> {
+    /// Writes a stored value that is within the limits; false if there is one already and it must not be replaced. One descent
+    /// finds the place, the value that is there, whether the leaf has room, and the gap.
+    fn try_write(
+        &mut self,
+        (partition, locks_records): (PartitionId, bool),
+        key: &[u8],
+        stored: &[u8],
+        replace: bool,
+    ) -> Result<Passage<bool>, Need> {
         let engine = self.engine.clone();
-        admit_change(&engine, &self.state)?;
-        make_room(&engine.core, partition, key, stored.len())?;
-        let (place, old) = {
+        let descend = || -> Result<_, Need> {
             let pool = engine.core.buffer.pool().borrow();
             let (place, leaf) = b_tree::find(&*pool, partition, key)?;
-            (place, place.exact.then(|| slotted::value(leaf, place.slot).to_vec()))
+            let old = place.exact.then(|| slotted::value(leaf, place.slot).to_vec());
+            Ok((place, old, b_tree::has_room(leaf, &place, key.len(), stored.len())))
         };
+        let (mut place, mut old, mut has_room) = descend()?;
+        if old.is_some() && !replace {
+            return Ok(Passage::Done(false));
+        }
+        admit_change(&engine, &self.state)?;
+        if !has_room {
+            make_room(&engine.core, partition, key, stored.len())?;
+            (place, old, has_room) = descend()?;
+            debug_assert!(has_room, "room was made");
+        }
         let Some(old) = old else {
-            if let Some((resource, mode)) = self.pass_gap(partition, key)? {
+            if locks_records && let Some((resource, mode)) = self.pass_gap(place, key)? {
                 return Ok(Passage::Blocked(resource, mode));
             }
             let change = Change::InsertSlot { slot: place.slot, key, value: stored };
@@ -265,7 +311,7 @@ impl Transaction {
             update(&engine, &mut self.state, &undo, &[Edit { page: place.page, change }]);
             self.attach_loose();
             self.note_page(place.page);
-            return Ok(Passage::Done(()));
+            return Ok(Passage::Done(true));
         };
         self.give_up_chain(partition, &old);
         let change = Change::ReplaceValue { slot: place.slot, value: stored };
@@ -273,7 +319,7 @@ impl Transaction {
         update(&engine, &mut self.state, &undo, &[Edit { page: place.page, change }]);
         self.attach_loose();
         self.note_page(place.page);
-        Ok(Passage::Done(()))
+        Ok(Passage::Done(true))
     }
 
     /// Deletes a record; false if there is none with this key.
@@ -299,21 +345,23 @@ impl Transaction {
     /// ```
     pub async fn delete(&mut self, partition: PartitionId, key: &[u8]) -> Result<bool> {
         let hash = key_hash(key);
-        if let Some(obstacle) = self.enter(partition, hash, Mode::Exclusive)? {
-            self.overcome(obstacle, partition, hash, Mode::Exclusive).await?;
+        if self.reference() {
+            self.delayed_reference().await?;
+        }
+        let Entered { found: KeyedPartition { keyed, locks_records }, ungranted } =
+            self.enter(partition, hash, Mode::Exclusive)?;
+        if let Some(ungranted) = ungranted {
+            self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
         }
         let engine = self.engine.clone();
-        match engine.catalog.keyed(partition) {
+        match keyed {
             Keyed::BTree => self.depart()?,
             Keyed::Set => return self.delete_in_set(partition, (key, hash)).await,
-            Keyed::TypedSet => {
-                let found = engine.catalog.describe(partition)?;
-                return Box::pin(self.write_typed(&found, key, None, true)).await;
-            }
+            Keyed::TypedSet(found) => return Box::pin(self.write_typed(&found, key, None, true)).await,
         }
         let deleted = loop {
-            let step = engine.core.refer(partition, || self.try_delete(partition, key)).await?;
-            match step {
+            let delete = || self.try_delete((partition, locks_records), key);
+            match engine.core.refer(partition, delete).await? {
                 Passage::Done(deleted) => break deleted,
                 Passage::Blocked(resource, mode) => self.lock(resource, mode).await?,
             }
@@ -325,7 +373,11 @@ impl Transaction {
         Ok(deleted)
     }
 
-    fn try_delete(&mut self, partition: PartitionId, key: &[u8]) -> Result<Passage<bool>, Need> {
+    fn try_delete(
+        &mut self,
+        (partition, locks_records): (PartitionId, bool),
+        key: &[u8],
+    ) -> Result<Passage<bool>, Need> {
         let engine = self.engine.clone();
         admit_change(&engine, &self.state)?;
         let (place, old) = {
@@ -336,7 +388,7 @@ impl Transaction {
             }
             (place, slotted::value(leaf, place.slot).to_vec())
         };
-        if let Some((resource, mode)) = self.lock_joined_gaps(partition, key)? {
+        if locks_records && let Some((resource, mode)) = self.lock_joined_gaps(place, key)? {
             return Ok(Passage::Blocked(resource, mode));
         }
         self.give_up_chain(partition, &old);
@@ -347,26 +399,30 @@ impl Transaction {
         Ok(Passage::Done(true))
     }
 
-    /// Refers to the record of the key with this hash and locks it as the partition's locking asks. Returns what is in the way,
-    /// if anything.
+    /// Looks the partition up and asks for the lock of the record whose key has this hash, as the partition's locking asks. The
+    /// reference comes before.
     #[inline]
-    pub(super) fn enter(&mut self, partition: PartitionId, hash: u64, mode: Mode) -> Result<Option<Obstacle>> {
-        if self.reference() {
-            return Ok(Some(Obstacle::Reference));
-        }
-        let (keyed, is_locked) = self.engine.catalog.find_keyed(partition)?;
-        if !is_locked || mode == Mode::Shared && canary::is_planted(Canary::UnlockedRead) {
-            return Ok(None);
-        }
-        if !matches!(keyed, Keyed::BTree) {
-            self.engine.sets.sets.borrow().foresee(partition, hash, Foresight::Far);
-        }
-        self.enter_found(partition, hash, mode)
+    pub(super) fn enter(&mut self, partition: PartitionId, hash: u64, mode: Mode) -> Result<Entered> {
+        let found = self.engine.catalog.find_keyed(partition)?;
+        let ungranted = self.enter_found(&found, partition, hash, mode)?;
+        Ok(Entered { found, ungranted })
     }
 
-    /// As [`Transaction::enter`], where the reference is made and the partition is known to lock records.
+    /// As [`Transaction::enter`], in a partition that was looked up. Returns the lock if it is not granted at once.
     #[inline]
-    pub(super) fn enter_found(&mut self, partition: PartitionId, hash: u64, mode: Mode) -> Result<Option<Obstacle>> {
+    pub(super) fn enter_found(
+        &mut self,
+        found: &KeyedPartition,
+        partition: PartitionId,
+        hash: u64,
+        mode: Mode,
+    ) -> Result<Option<(Resource, Ungranted)>> {
+        if !found.locks_records || mode == Mode::Shared && canary::is_planted(Canary::UnlockedRead) {
+            return Ok(None);
+        }
+        if found.is_set() {
+            self.engine.sets.sets.borrow().foresee(partition, hash, Foresight::Far);
+        }
         let resource = Resource::record(partition, hash);
         if self.engine.versions.is_kept() {
             self.engine.versions.versions().borrow().foresee(resource);
@@ -376,40 +432,30 @@ impl Transaction {
                 self.check_conflict(partition, resource, mode)?;
                 Ok(None)
             }
-            Err(ungranted) => Ok(Some(Obstacle::Lock(resource, ungranted))),
+            Err(ungranted) => Ok(Some((resource, ungranted))),
         }
     }
 
-    /// Waits for what [`Transaction::enter`] has met, and goes on with that.
+    /// Waits for the lock that [`Transaction::enter`] was not granted at once.
     #[cold]
-    pub(super) async fn overcome(
+    pub(super) async fn wait_to_enter(
         &mut self,
-        obstacle: Obstacle,
+        (resource, ungranted): (Resource, Ungranted),
         partition: PartitionId,
-        hash: u64,
         mode: Mode,
     ) -> Result<()> {
-        match obstacle {
-            Obstacle::Lock(resource, ungranted) => {
-                self.wait_for_lock(resource, ungranted).await?;
-                self.check_conflict(partition, resource, mode)
-            }
-            Obstacle::Reference => {
-                self.delayed_reference().await?;
-                if self.engine.catalog.find_keyed(partition)?.1 {
-                    let record = Resource::record(partition, hash);
-                    self.lock(record, mode).await?;
-                    self.check_conflict(partition, record, mode)?;
-                }
-                Ok(())
-            }
-        }
+        self.wait_for_lock(resource, ungranted).await?;
+        self.check_conflict(partition, resource, mode)
     }
 
     /// Refers to the record of the key with this hash and locks it to change it.
-    pub(super) async fn lock_record_exclusively(&mut self, partition: PartitionId, hash: u64) -> Result<()> {
-        match self.enter(partition, hash, Mode::Exclusive)? {
-            Some(obstacle) => self.overcome(obstacle, partition, hash, Mode::Exclusive).await,
+    pub(super) async fn lock_record_exclusively(&mut self, found: &Rc<Partition>, hash: u64) -> Result<()> {
+        if self.reference() {
+            self.delayed_reference().await?;
+        }
+        let partition = found.id();
+        match self.enter_found(&KeyedPartition::of(found)?, partition, hash, Mode::Exclusive)? {
+            Some(ungranted) => self.wait_to_enter(ungranted, partition, Mode::Exclusive).await,
             None => Ok(()),
         }
     }
@@ -483,4 +529,38 @@ pub(super) fn merge(core: &Core, partition: PartitionId, key: &[u8]) -> Result<(
 /// Asks for the pages of a plan that are not in the buffer: new ones.
 fn bring_pages(pages: &impl Pages, plan: &[structures::page::OwnedEdit]) -> Result<(), structures::Need> {
     plan.iter().try_for_each(|edit| pages.page(edit.page).map(|_| ()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::version::tests::on_a_machine;
+    use crate::{Database, PartitionSpec, Settings, buffer};
+
+    #[test]
+    fn an_insert_descends_once() {
+        let done = on_a_machine(async |executor| {
+            let buffer = buffer::Settings { page_size: 1024, ..buffer::Settings::default() };
+            let database = Database::create(executor, Settings { buffer, ..Settings::default() }).await?;
+            let rows = database.create_partition(PartitionSpec::b_tree("rows")).await?;
+            let key = |number: u32| number.to_be_bytes();
+            let load = async |tx: &mut crate::Transaction| {
+                for number in 0..20 {
+                    tx.insert(rows, &key(2 * number), &[7; 100]).await?;
+                }
+                tx.delete(rows, &key(2)).await
+            };
+            database.transaction(load).await?;
+            let mut tx = database.begin().await?;
+            let references = || database.buffer().pool().borrow().references();
+            let before = references();
+            tx.get(rows, &key(3)).await?;
+            let descent = references() - before;
+            assert!(descent > 1, "the tree has a root and leaves");
+            let before = references();
+            tx.insert(rows, &key(3), &[7; 100]).await?;
+            assert_eq!(references() - before, descent + 1, "the gap above is sought in the same leaf");
+            tx.commit().await
+        });
+        assert_eq!(done, Ok(()));
+    }
 }

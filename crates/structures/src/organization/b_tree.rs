@@ -25,8 +25,8 @@ mod tests;
 pub use check::{Child, Expected, check_node};
 pub use load::BulkLoader;
 pub use merge::merge;
-pub use scan::{Position, backward, forward, successor};
-pub use split::make_room;
+pub use scan::{Position, backward, forward, successor, successor_of};
+pub use split::{has_room, make_room};
 
 use super::allocator::{self, damaged};
 use crate::Need;

@@ -92,7 +92,16 @@ fn fence(bytes: &[u8]) -> Option<Vec<u8>> {
 /// # Errors
 /// Those of [`seek`].
 pub fn successor(pages: &impl Pages, partition: PartitionId, key: &[u8], found: &mut Vec<u8>) -> Result<bool, Need> {
-    let Location { page: mut id, slot, exact } = seek(pages, partition, key)?;
+    successor_of(pages, seek(pages, partition, key)?, found)
+}
+
+/// As [`successor`], from the key's place, which was found since the tree was last changed: without a descent if the smallest
+/// key above is in the same leaf.
+///
+/// # Errors
+/// Those of [`seek`].
+pub fn successor_of(pages: &impl Pages, place: Location, found: &mut Vec<u8>) -> Result<bool, Need> {
+    let Location { page: mut id, slot, exact } = place;
     let mut slot = slot + u16::from(exact);
     loop {
         let page = pages.page(id)?;
@@ -103,7 +112,7 @@ pub fn successor(pages: &impl Pages, partition: PartitionId, key: &[u8], found: 
         if slotted::upper(page).is_empty() {
             return Ok(false);
         }
-        Location { page: id, slot, .. } = seek(pages, partition, slotted::upper(page))?;
+        Location { page: id, slot, .. } = seek(pages, id.partition, slotted::upper(page))?;
         check_above(id, pages.page(id)?, slotted::upper(page))?;
     }
 }

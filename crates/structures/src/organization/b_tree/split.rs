@@ -1,6 +1,6 @@
 //! Making room: splits of leaves and inner nodes, growth of the root.
 
-use super::{CHILD_SIZE, ROOT, Step, body_size, descend_to_leaf, key_len_max, path, slot_for, value_len_max};
+use super::{CHILD_SIZE, Location, ROOT, Step, body_size, descend_to_leaf, key_len_max, path, slot_for, value_len_max};
 use crate::organization::allocator;
 use crate::page::slotted::{self, Builder, common_prefix_len};
 use crate::page::{OwnedChange, OwnedEdit, Pages};
@@ -26,11 +26,7 @@ pub fn make_room(
     }
     let (_, leaf) = descend_to_leaf(pages, partition, |page| slot_for(page, key))?;
     let found = slotted::search(leaf, key);
-    let fits = match found {
-        Ok(slot) => slotted::fits_replacing(leaf, slot, value_len),
-        Err(_) => slotted::fits(leaf, key.len(), value_len),
-    };
-    if fits {
+    if fits(leaf, found, key.len(), value_len) {
         return Ok(None);
     }
     debug_assert!(slotted::count(leaf) > 1, "two records within the limits fit a leaf");
@@ -42,6 +38,20 @@ pub fn make_room(
         }
     }
     grow(pages, &path[0]).map(Some)
+}
+
+/// Whether the leaf has room at a key's place, which was found since the tree was last changed, for a value of `value_len`
+/// bytes: [`make_room`] would have nothing to do, provided that the record is within the limits.
+#[inline]
+pub fn has_room(leaf: &[u8], place: &Location, key_len: usize, value_len: usize) -> bool {
+    fits(leaf, if place.exact { Ok(place.slot) } else { Err(place.slot) }, key_len, value_len)
+}
+
+fn fits(leaf: &[u8], found: Result<u16, u16>, key_len: usize, value_len: usize) -> bool {
+    match found {
+        Ok(slot) => slotted::fits_replacing(leaf, slot, value_len),
+        Err(_) => slotted::fits(leaf, key_len, value_len),
+    }
 }
 
 #[cold]
