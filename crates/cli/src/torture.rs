@@ -6,7 +6,7 @@ use crate::{Failure, print};
 use base::units::grouped;
 use clap::Args;
 use std::ops::Range;
-use torture::{Act, FaultKind, Kind, Options, Step, Summary};
+use torture::{ClientEvent, FaultKind, Options, SeedKind, Step, Summary};
 
 /// Checks what survives seeded crashes and faults under the virtual clock
 ///
@@ -55,7 +55,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let progress = Progress::start("torture");
     progress.phase("seeds", count);
     let first = seeds.start;
-    let kind = if arguments.isolation { Kind::Isolation } else { Kind::Durability };
+    let kind = if arguments.isolation { SeedKind::Isolation } else { SeedKind::Durability };
     let summary = torture::run_range(seeds, Options::FULL.of(kind), |outcome| {
         progress.advance_to(outcome.seed + 1 - first);
     });
@@ -83,10 +83,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn to_text(summary: &Summary) -> String {
     let survival = summary.coverage.survival;
     let mut parts = vec![wrapped(&format!(
-        "{} seeds, {} lives, {} transactions acknowledged; at power cuts {} unsynced writes were kept, {} lost, {} torn; \
+        "{} seeds, {} runs, {} transactions acknowledged; at power cuts {} unsynced writes were kept, {} lost, {} torn; \
          in {} seeds damage was found and named; {} seeds failed",
         grouped(summary.seeds),
-        grouped(summary.lives),
+        grouped(summary.runs),
         grouped(summary.transactions),
         grouped(survival.kept),
         grouped(survival.lost),
@@ -102,7 +102,7 @@ fn to_text(summary: &Summary) -> String {
     );
     parts.push(coverage(summary, &FaultKind::DISTURBANCES));
     parts.push(coverage(summary, &FaultKind::DAMAGE));
-    parts.push(acts(summary));
+    parts.push(events(summary));
     parts.extend(summary.failures.iter().take(5).map(|failure| wrapped(&failure.to_string())));
     parts.join("\n\n")
 }
@@ -125,14 +125,14 @@ fn coverage(summary: &Summary, kinds: &[FaultKind]) -> String {
 }
 
 /// How often clients met what is no transaction, three to a line.
-fn acts(summary: &Summary) -> String {
+fn events(summary: &Summary) -> String {
     let columns = 3;
-    let cell = |act: &Act| [act.name().to_owned(), grouped(summary.coverage.acts(*act))];
-    let rows = Act::ALL.chunks(columns).map(|acts| acts.iter().flat_map(cell).collect());
-    table(&["act", "count"].repeat(columns), 1, rows)
+    let cell = |event: &ClientEvent| [event.name().to_owned(), grouped(summary.coverage.events(*event))];
+    let rows = ClientEvent::ALL.chunks(columns).map(|events| events.iter().flat_map(cell).collect());
+    table(&["event", "count"].repeat(columns), 1, rows)
 }
 
-fn to_json(summary: &Summary, kind: Kind) -> String {
+fn to_json(summary: &Summary, kind: SeedKind) -> String {
     let hits: Vec<_> = Step::ALL
         .iter()
         .flat_map(|step| FaultKind::all().map(move |kind| (*step, kind)))
@@ -143,15 +143,15 @@ fn to_json(summary: &Summary, kind: Kind) -> String {
     let failures: Vec<_> = summary
         .failures
         .iter()
-        .map(|failure| serde_json::json!({"seed": failure.seed, "life": failure.life, "wrong": failure.wrong}))
+        .map(|failure| serde_json::json!({"seed": failure.seed, "life": failure.run, "wrong": failure.wrong}))
         .collect();
-    let acts: Vec<_> = Act::ALL
+    let acts: Vec<_> = ClientEvent::ALL
         .iter()
-        .map(|act| serde_json::json!({"act": act.name(), "count": summary.coverage.acts(*act)}))
+        .map(|event| serde_json::json!({"act": event.name(), "count": summary.coverage.events(*event)}))
         .collect();
     let survival = summary.coverage.survival;
     let json = serde_json::json!({
-        "seeds": summary.seeds, "lives": summary.lives, "transactions": summary.transactions,
+        "seeds": summary.seeds, "lives": summary.runs, "transactions": summary.transactions,
         "acts": acts, "detected": summary.detected, "missing": summary.coverage.missing(kind), "hits": hits, "failures": failures,
         "levels": summary.levels,
         "unsynced_writes": {"kept": survival.kept, "lost": survival.lost, "torn": survival.torn},
@@ -176,15 +176,16 @@ mod tests {
         let summary = torture::run_range(0..2, Options::QUICK, |_| ());
         let text = to_text(&summary);
         assert!(Step::ALL.iter().all(|step| text.contains(step.name())), "{text}");
-        assert!(Act::ALL.iter().all(|act| text.contains(act.name())), "{text}");
+        assert!(ClientEvent::ALL.iter().all(|event| text.contains(event.name())), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-        let json: serde_json::Value = serde_json::from_str(&to_json(&summary, Kind::Durability)).expect("valid JSON");
+        let json: serde_json::Value =
+            serde_json::from_str(&to_json(&summary, SeedKind::Durability)).expect("valid JSON");
         assert_eq!(json["seeds"], 2);
     }
 
     #[test]
     fn a_report_of_isolation_says_how_many_seeds_there_were_of_each_level() {
-        let summary = torture::run_range(0..2, Options::QUICK.of(Kind::Isolation), |_| ());
+        let summary = torture::run_range(0..2, Options::QUICK.of(SeedKind::Isolation), |_| ());
         let text = to_text(&summary);
         assert!(text.contains("seeds of transactions that are "), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-/// Polls `future` at most so many times (at least once) and then drops it: `None` if it was not ready by then.
+/// Polls `future` at most `polls` times (at least once) and then drops it: `None` if it was not ready by then.
 pub async fn at_most<F: Future>(polls: u64, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls.max(1);
@@ -19,7 +19,7 @@ pub async fn at_most<F: Future>(polls: u64, future: F) -> Option<F::Output> {
     .await
 }
 
-/// Waits so many virtual nanoseconds for `future` and then drops it: `None` if it was not ready by then.
+/// Waits `ns` virtual nanoseconds for `future` and then drops it: `None` if it was not ready by then.
 pub async fn within<F: Future>(executor: &Executor, ns: u64, future: F) -> Option<F::Output> {
     let (mut future, mut end) = (pin!(future), pin!(executor.sleep_ns(ns)));
     poll_fn(|context| match future.as_mut().poll(context) {

@@ -1,10 +1,10 @@
 //! The world against the engine: the virtual driver, watched and made hostile.
 
 use crate::coverage::Pair;
-use crate::hurt::Hurt;
-use crate::plan::{Damage, Full, Hang, Moment, Plan, Target};
+use crate::damage::Damage;
+use crate::plan::{CutPoint, Full, Hang, Plan, SectorDamage, Target};
 use crate::rot::home_copy_at;
-use crate::{Act, Coverage, FaultKind, Step};
+use crate::{ClientEvent, Coverage, FaultKind, Step};
 use base::{Instant, Random};
 use driver::{
     Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, FaultKind as Refusal, FileId, Frame, Halt, Op, OpKind,
@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use virtual_driver::{Injury, VirtualDriver};
 
-/// What a life is about at the moment.
+/// What a run is doing at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// The database is being created.
@@ -28,19 +28,19 @@ pub enum Phase {
     Running,
 }
 
-/// What the adversary tells of a life, while it lasts and after it.
+/// What the adversary and a run tell each other, during the run and after it.
 #[derive(Default)]
-pub struct Scene {
-    /// Set by the life.
+pub struct Observed {
+    /// Set by the run.
     pub phase: Cell<Phase>,
     /// What was hit.
     pub coverage: RefCell<Coverage>,
     /// Operations failed on purpose.
     pub errors: Cell<u64>,
-    /// Whether a sync was among them: what it was to make durable nobody relies on any more.
+    /// Whether a sync was among them. Its data may be lost, so the engine stops relying on the file.
     pub sync_failed: Cell<bool>,
-    /// What was hurt on the media, in this life and before.
-    pub hurts: RefCell<Vec<Hurt>>,
+    /// What was damaged on the media, in this run and earlier ones.
+    pub damages: RefCell<Vec<Damage>>,
     /// How many operations are under way.
     pub under_way: Cell<usize>,
     /// Whether a device has hung, for a while or for ever.
@@ -53,7 +53,7 @@ pub struct Scene {
     pub hash: Cell<u64>,
     /// How many events there were.
     pub events: Cell<u64>,
-    /// The log of sets and the sweeps of this life.
+    /// The logging method and the checkpoint strategy of this run's sets.
     pub pair: Cell<Pair>,
 }
 
@@ -64,9 +64,9 @@ struct Flight {
     file: Option<u32>,
     opens: Option<(DeviceId, String)>,
     injury: Option<Injury>,
-    /// Device, file, offset and length of a write, if something is to be hurt by it.
+    /// Device, file, offset and length of a write that is to be damaged.
     write: Option<Place>,
-    damage: Option<Damage>,
+    damage: Option<SectorDamage>,
 }
 
 type Place = (DeviceId, String, u64, u32);
@@ -78,15 +78,15 @@ struct Hung {
     withheld: Vec<Completion>,
 }
 
-/// A driver that hurts as planned.
+/// A driver that injects the planned faults.
 pub struct Adversary {
     driver: VirtualDriver,
-    scene: Rc<Scene>,
+    observed: Rc<Observed>,
     plan: Plan,
     random: Random,
     devices: Vec<String>,
     files: BTreeMap<u32, (DeviceId, String)>,
-    /// The first file of the present opening: a life may give up one opening for another, which has fewer of them.
+    /// The first file of the present opening. A run may abandon one opening for another, which opens the files again.
     opening: u32,
     flights: BTreeMap<Token, Flight>,
     counts: BTreeMap<Step, u64>,
@@ -98,19 +98,25 @@ pub struct Adversary {
     outage: Option<(u32, Instant)>,
     stale_reads: u64,
     log_opened: bool,
-    /// How often the file has grown that a full device is for.
+    /// How often the file on the full device has grown.
     growths: u64,
     parks: u64,
     allocations: u64,
 }
 
-/// No life takes so many parks.
+/// An upper limit on the parks of one run.
 const PARKS_MAX: u64 = 20_000_000;
 
 impl Adversary {
     /// `devices` are the hardware's, in the order of their numbers.
-    pub fn new(mut driver: VirtualDriver, devices: Vec<String>, plan: Plan, random: Random, scene: Rc<Scene>) -> Self {
-        if let Some(Moment::Event(event)) = plan.cut {
+    pub fn new(
+        mut driver: VirtualDriver,
+        devices: Vec<String>,
+        plan: Plan,
+        random: Random,
+        observed: Rc<Observed>,
+    ) -> Self {
+        if let Some(CutPoint::Event(event)) = plan.cut {
             driver.cut_power_after(event);
         }
         let (files, flights, counts, hung) = Default::default();
@@ -119,7 +125,7 @@ impl Adversary {
         let opening = 0;
         Adversary {
             driver,
-            scene,
+            observed,
             plan,
             random,
             devices,
@@ -144,7 +150,7 @@ impl Adversary {
         if matches!(kind, OpKind::Cpu | OpKind::Compute) {
             return None;
         }
-        let phase = self.scene.phase.get();
+        let phase = self.observed.phase.get();
         if phase == Phase::Creating {
             return Some(Step::Create);
         }
@@ -218,7 +224,7 @@ impl Adversary {
             self.forgetting = Some((token, file));
         }
         self.fail_reads(token, step, flight);
-        if let Some(Moment::Target(target, events)) = self.plan.cut
+        if let Some(CutPoint::Target(target, events)) = self.plan.cut
             && self.meant(target, step)
         {
             self.driver.cut_power_after(events);
@@ -227,7 +233,7 @@ impl Adversary {
             self.plan.damage.iter().find(|(target, _)| self.meant(*target, step)).map(|(_, damage)| *damage);
         if let (Some(hang), Some(file), None) = (self.plan.hang, flight.file, &self.hung)
             && self.meant(hang.target, step)
-            && self.scene.phase.get() == Phase::Running
+            && self.observed.phase.get() == Phase::Running
         {
             self.hang(hang, file);
         }
@@ -243,7 +249,7 @@ impl Adversary {
         if fails && step == Step::PageRead && flight.injury.is_none() {
             flight.injury = Some(Injury::Fail);
             self.driver.strike(token, Injury::Fail);
-            self.scene.coverage.borrow_mut().act(Act::Outage);
+            self.observed.coverage.borrow_mut().event(ClientEvent::Outage);
         }
     }
 
@@ -269,15 +275,16 @@ impl Adversary {
     /// Refuses a file the room to grow if its device is full.
     fn refuse_growth(&mut self, token: Token, file: FileId, flight: &mut Flight) {
         let Some(Full { file: name, from }) = self.plan.full else { return };
-        if self.scene.phase.get() == Phase::Creating || self.files.get(&file.0).is_none_or(|(_, file)| file != name) {
+        if self.observed.phase.get() == Phase::Creating || self.files.get(&file.0).is_none_or(|(_, file)| file != name)
+        {
             return;
         }
         self.growths += 1;
         if self.growths >= from {
             flight.injury = Some(Injury::NoSpace);
             self.driver.strike(token, Injury::NoSpace);
-            let act = if name == "undo.space" { Act::UndoFull } else { Act::CatalogFull };
-            self.scene.coverage.borrow_mut().act(act);
+            let event = if name == "undo.space" { ClientEvent::UndoFull } else { ClientEvent::CatalogFull };
+            self.observed.coverage.borrow_mut().event(event);
         }
     }
 
@@ -289,8 +296,8 @@ impl Adversary {
         if hang.paired && !is_paired {
             return;
         }
-        self.scene.is_hung.set(true);
-        self.scene.is_deaf.set(hang.ns.is_none() && !is_paired);
+        self.observed.is_hung.set(true);
+        self.observed.is_deaf.set(hang.ns.is_none() && !is_paired);
         let until = hang.ns.map(|ns| self.driver.now().plus_ns(ns));
         self.hung = Some(Hung { file, until, withheld: Vec::new() });
     }
@@ -302,7 +309,7 @@ impl Adversary {
         self.hung.as_ref().zip(flight).is_some_and(|(hung, flight)| is_hung(flight, hung))
     }
 
-    /// What a device that hung gives when it answers again.
+    /// The completions that a hung device gives when it answers again.
     fn released(&mut self) -> Vec<Completion> {
         let now = self.driver.now();
         let is_over = self.hung.as_ref().is_some_and(|hung| hung.until.is_some_and(|until| until <= now));
@@ -315,8 +322,8 @@ impl Adversary {
 
     fn jump(&mut self) {
         if let Some(jump) = self.plan.jump.filter(|jump| jump.park == self.parks) {
-            self.scene.jumped_ns.set(jump.ns);
-            let mut coverage = self.scene.coverage.borrow_mut();
+            self.observed.jumped_ns.set(jump.ns);
+            let mut coverage = self.observed.coverage.borrow_mut();
             self.flights.values().filter_map(|flight| flight.step).for_each(|step| coverage.hit(FaultKind::Jump, step));
         }
     }
@@ -329,7 +336,7 @@ impl Adversary {
         let Some((device, _)) = self.files.get(&file.0) else { return };
         let (name, now) = (&self.devices[usize::from(device.0)], self.driver.now());
         if self.plan.slow.iter().any(|slow| slow.device == *name && slow.from <= now && now < slow.until) {
-            self.scene.coverage.borrow_mut().hit(FaultKind::Slow, step);
+            self.observed.coverage.borrow_mut().hit(FaultKind::Slow, step);
         }
     }
 
@@ -337,7 +344,7 @@ impl Adversary {
         let Some(flight) = self.flights.remove(&completion.token) else { return };
         if let (Some(opens), Ok(Output::Opened { file, .. })) = (&flight.opens, &completion.result) {
             // An opening begins with the home file, a creation ends with it.
-            if opens.1 == "entresol.home" && self.scene.phase.get() == Phase::Opening {
+            if opens.1 == "entresol.home" && self.observed.phase.get() == Phase::Opening {
                 self.opening = file.0;
             }
             self.files.insert(file.0, opens.clone());
@@ -345,8 +352,8 @@ impl Adversary {
         let Some(step) = flight.step else { return };
         match &completion.result {
             Err(fault) if matches!(fault.kind, Refusal::Device | Refusal::NoSpace) && flight.injury.is_some() => {
-                self.scene.errors.set(self.scene.errors.get() + 1);
-                self.scene.sync_failed.set(self.scene.sync_failed.get() || flight.kind == OpKind::Sync);
+                self.observed.errors.set(self.observed.errors.get() + 1);
+                self.observed.sync_failed.set(self.observed.sync_failed.get() || flight.kind == OpKind::Sync);
                 let kind = match flight.injury {
                     Some(Injury::NoSpace) => FaultKind::NoSpace,
                     Some(Injury::Forget { .. }) => FaultKind::LostSync,
@@ -357,7 +364,7 @@ impl Adversary {
                     self.expose();
                 }
             }
-            Ok(_) if flight.kind == OpKind::Write => self.hurt(step, flight),
+            Ok(_) if flight.kind == OpKind::Write => self.damage(step, flight),
             Ok(_) if flight.kind == OpKind::Read => {
                 let stale_reads = self.driver.stale_reads();
                 if std::mem::replace(&mut self.stale_reads, stale_reads) != stale_reads {
@@ -368,8 +375,8 @@ impl Adversary {
         }
     }
 
-    /// Notes what a write that was acknowledged has left, and damages it as planned.
-    fn hurt(&mut self, step: Step, flight: Flight) {
+    /// Notes where an acknowledged write lies, and damages it as planned.
+    fn damage(&mut self, step: Step, flight: Flight) {
         let Some((device, file, offset, length)) = flight.write else { return };
         let kind = match (flight.injury, flight.damage) {
             (Some(Injury::Lose), _) => FaultKind::LostWrite,
@@ -379,13 +386,13 @@ impl Adversary {
                 let byte = offset + self.random.below(u64::from(length));
                 let (media, device) = (self.driver.media(), &self.devices[usize::from(device.0)]);
                 let damaged = match damage {
-                    Damage::Flip => media.flip_bit(device, &file, byte, self.random.below(8) as u8),
-                    Damage::Unreadable => media.make_unreadable(device, &file, byte, 1),
+                    SectorDamage::Flip => media.flip_bit(device, &file, byte, self.random.below(8) as u8),
+                    SectorDamage::Unreadable => media.make_unreadable(device, &file, byte, 1),
                 };
                 if damaged.is_err() {
                     return;
                 }
-                if damage == Damage::Flip { FaultKind::Flip } else { FaultKind::Unreadable }
+                if damage == SectorDamage::Flip { FaultKind::Flip } else { FaultKind::Unreadable }
             }
             _ => return,
         };
@@ -394,17 +401,17 @@ impl Adversary {
             self.hit(kind, step);
         }
         let copy = home_copy_at(&file, offset);
-        let hurt = Hurt { kind, step, file, is_redundant: false, copy, is_exposed: false };
-        self.scene.hurts.borrow_mut().push(hurt);
+        let damage = Damage { kind, step, file, is_redundant: false, copy, is_exposed: false };
+        self.observed.damages.borrow_mut().push(damage);
     }
 
     fn hit(&self, kind: FaultKind, step: Step) {
-        self.scene.coverage.borrow_mut().hit(kind, step);
+        self.observed.coverage.borrow_mut().hit(kind, step);
     }
 
-    /// The home file is written no more as it should be: of what was hurt there the other copy may be torn now.
+    /// A write of the home file was interrupted: if one copy is damaged, the other may be torn.
     fn expose(&self) {
-        self.scene.hurts.borrow_mut().iter_mut().for_each(|hurt| hurt.is_exposed = true);
+        self.observed.damages.borrow_mut().iter_mut().for_each(|damage| damage.is_exposed = true);
     }
 
     fn note_cut(&mut self) {
@@ -418,7 +425,7 @@ impl Adversary {
     }
 }
 
-/// Whether so much is written to the home file at once, and there, as only the whole catalog takes.
+/// Whether the write has the size and the place that only a rewrite of the whole catalog has.
 fn is_of_catalog(op: &Op) -> bool {
     const SUPERBLOCKS: u64 = 2 * 65_536;
     matches!(*op, Op::Write { offset, length, .. } if offset >= SUPERBLOCKS && length > 4_096)
@@ -426,7 +433,7 @@ fn is_of_catalog(op: &Op) -> bool {
 
 impl Driver for Adversary {
     fn now(&self) -> Instant {
-        self.driver.now().plus_ns(self.scene.jumped_ns.get())
+        self.driver.now().plus_ns(self.observed.jumped_ns.get())
     }
 
     fn submit(&mut self, token: Token, op: Op) {
@@ -454,7 +461,7 @@ impl Driver for Adversary {
         };
         let mut flight = Flight { step, kind: op.kind(), file, opens, injury: None, write, damage: None };
         if self.is_overtaken(&op, step) {
-            self.scene.coverage.borrow_mut().act(Act::ReadOvertaken);
+            self.observed.coverage.borrow_mut().event(ClientEvent::ReadOvertaken);
             self.overtaken.push((token, op));
         } else {
             self.driver.submit(token, op);
@@ -466,7 +473,7 @@ impl Driver for Adversary {
             self.refuse_growth(token, file, &mut flight);
         }
         self.flights.insert(token, flight);
-        self.scene.under_way.set(self.flights.len());
+        self.observed.under_way.set(self.flights.len());
     }
 
     fn cancel(&mut self, token: Token) {
@@ -482,7 +489,7 @@ impl Driver for Adversary {
             return Err(Halt::Idle);
         }
         self.jump();
-        let own = until.map(|until| Instant::from_ns(until.ns().saturating_sub(self.scene.jumped_ns.get())));
+        let own = until.map(|until| Instant::from_ns(until.ns().saturating_sub(self.observed.jumped_ns.get())));
         let release = self.hung.as_ref().and_then(|hung| hung.until);
         let limit = own.into_iter().chain(release).min();
         let mut all = Vec::new();
@@ -505,16 +512,16 @@ impl Driver for Adversary {
         if parked == Err(Halt::PowerCut) {
             self.note_cut();
         }
-        self.scene.under_way.set(self.flights.len());
-        self.scene.hash.set(self.driver.event_hash());
-        self.scene.events.set(self.driver.events());
+        self.observed.under_way.set(self.flights.len());
+        self.observed.hash.set(self.driver.event_hash());
+        self.observed.events.set(self.driver.events());
         parked
     }
 
     fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
         self.allocations += 1;
         if self.plan.memory == Some(self.allocations) {
-            self.scene.errors.set(self.scene.errors.get() + 1);
+            self.observed.errors.set(self.observed.errors.get() + 1);
             self.hit(FaultKind::Error, Step::Memory);
             return Err(Fault::new(
                 Refusal::NoMemory,

@@ -1,6 +1,6 @@
 //! A random database and a random workload.
 
-use crate::Kind;
+use crate::SeedKind;
 use crate::coverage::pairs;
 use crate::isolation::Contention;
 use crate::{partitions, spill};
@@ -81,13 +81,13 @@ pub struct Configuration {
     pub long_transactions: f64,
     /// How long a client rests between two transactions at most, in nanoseconds: time for background checkpoints.
     pub pause_ns_max: u64,
-    /// What the clients do who meet on few records, if that is what the seed is about: nobody else works then.
+    /// The contention test, if the seed tests isolation. No other clients work then.
     pub contention: Option<Contention>,
-    /// Whether somebody sorts and joins beside the others.
+    /// Whether a client sorts and joins beside the others.
     pub spills: bool,
-    /// How many lives end in some fault.
-    pub lives: u64,
-    /// How many transactions each client runs in a life.
+    /// How many runs end in a fault.
+    pub runs: u64,
+    /// How many transactions each client runs in a run.
     pub transactions: u64,
 }
 
@@ -104,7 +104,7 @@ impl Configuration {
         let page_size = if tiny { 512 } else { one_of(random, &[512, 512, 1024, 1024, 2048, 4096, 8192]) };
         let clients = [(4, 0), (0, 3), (2, 2), (3, 3), (6, 1), (1, 1)];
         let (debit_clients, record_clients) = if tiny { (1, 1) } else { one_of(random, &clients) };
-        let contention = (options.kind == Kind::Isolation).then(|| Contention::draw(seed));
+        let contention = (options.kind == SeedKind::Isolation).then(|| Contention::draw(seed));
         let (debit_clients, record_clients) =
             if contention.is_some() { (0, 0) } else { (debit_clients, record_clients) };
         let clients = debit_clients + record_clients + contention.as_ref().map_or(0, |contention| contention.clients);
@@ -199,7 +199,7 @@ impl Configuration {
             spills: temp.is_some(),
             pause_ns_max: one_of(random, &[0, 0, 2_000, 20_000]) * MICROSECOND_NS,
             contention,
-            lives: if tiny { options.lives_max } else { random.between(1, options.lives_max) },
+            runs: if tiny { options.runs_max } else { random.between(1, options.runs_max) },
             transactions: random.between(2, options.transactions_max),
         }
     }

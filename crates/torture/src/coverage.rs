@@ -1,4 +1,4 @@
-use crate::{Act, FaultKind, Kind, Step};
+use crate::{ClientEvent, FaultKind, SeedKind, Step};
 use engine::checkpoint::Strategy;
 use engine::set::Logging;
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ pub fn pairs() -> Vec<Pair> {
     all.filter(|(logging, strategy)| strategy.check(*logging).is_ok()).collect()
 }
 
-/// The steps at which databases of every pair are to stop: within a sweep, as the home file is written, and in a restart, as
-/// the backup is loaded and as the log is repeated.
+/// The steps at which databases of every pair are to stop: during a checkpoint sweep, while the home file is written, and in a
+/// restart, while the backup is loaded and the log replayed.
 const STOPS: [Step; 4] = [Step::SegmentWrite, Step::HomeWrite, Step::SegmentRead, Step::LogScan];
 
 /// How often each kind of fault hit each step, and what power cuts did to writes.
@@ -23,7 +23,7 @@ pub struct Coverage {
     hits: BTreeMap<(FaultKind, Step), u64>,
     /// How often a database with sets, of each pair, stopped at each step.
     stops: BTreeMap<(Pair, Step), u64>,
-    acts: BTreeMap<Act, u64>,
+    events: BTreeMap<ClientEvent, u64>,
     /// What became of writes that were not durable at a power cut.
     pub survival: Survival,
 }
@@ -35,19 +35,19 @@ impl Coverage {
     }
 
     /// Counts something that a client has met.
-    pub fn act(&mut self, act: Act) {
-        *self.acts.entry(act).or_default() += 1;
+    pub fn event(&mut self, event: ClientEvent) {
+        *self.events.entry(event).or_default() += 1;
     }
 
     /// How often clients met this.
-    pub fn acts(&self, act: Act) -> u64 {
-        self.acts.get(&act).copied().unwrap_or(0)
+    pub fn events(&self, event: ClientEvent) -> u64 {
+        self.events.get(&event).copied().unwrap_or(0)
     }
 
-    /// Counts where a life with sets of this pair ended, which hit this.
-    pub fn end(&mut self, pair: Pair, life: &Coverage) {
+    /// Counts where a run with sets of this pair ended.
+    pub fn end(&mut self, pair: Pair, run: &Coverage) {
         for step in STOPS {
-            let stops = life.count(FaultKind::PowerCut, step) + life.count(FaultKind::Kill, step);
+            let stops = run.count(FaultKind::PowerCut, step) + run.count(FaultKind::Kill, step);
             *self.stops.entry((pair, step)).or_default() += stops;
         }
     }
@@ -63,7 +63,7 @@ impl Coverage {
         pairs().into_iter().flat_map(move |pair| STOPS.map(|step| (pair, step, count(pair, step))))
     }
 
-    /// Adds what another story met.
+    /// Adds the coverage of another scenario.
     pub fn add(&mut self, other: &Coverage) {
         for (cell, count) in &other.hits {
             *self.hits.entry(*cell).or_default() += count;
@@ -71,8 +71,8 @@ impl Coverage {
         for (cell, count) in &other.stops {
             *self.stops.entry(*cell).or_default() += count;
         }
-        for (act, count) in &other.acts {
-            *self.acts.entry(*act).or_default() += count;
+        for (event, count) in &other.events {
+            *self.events.entry(*event).or_default() += count;
         }
         self.add_survival(other.survival);
     }
@@ -84,49 +84,49 @@ impl Coverage {
         self.survival.torn += other.torn;
     }
 
-    /// Kinds of faults that hit nothing, steps that nothing hit and acts that nobody met, in words: a few hundred seeds meet
-    /// them all. Seeds of isolation are there for the steps that the others do not come by.
-    pub fn absent(&self, kind: Kind) -> Vec<String> {
+    /// Names the kinds of faults that hit nothing, the steps that nothing hit and the events that no client met; a few hundred
+    /// seeds meet them all. Seeds of isolation are judged only by the steps that the other seeds do not reach.
+    pub fn absent(&self, kind: SeedKind) -> Vec<String> {
         let hits = |fault: FaultKind| Step::ALL.iter().map(|step| self.count(fault, *step)).sum::<u64>();
-        let faults = FaultKind::all().filter(|fault| kind == Kind::Durability && hits(*fault) == 0);
+        let faults = FaultKind::all().filter(|fault| kind == SeedKind::Durability && hits(*fault) == 0);
         let met = |step: Step| FaultKind::all().map(|fault| self.count(fault, step)).sum::<u64>();
         let steps = Step::ALL.into_iter().filter(|step| is_due(*step, kind) && met(*step) == 0);
         let faults = faults.map(|fault| format!("{} anywhere", fault.name()));
-        let acts = self.unmet(kind).filter(|act| !act.is_rare()).map(|act| act.name().to_owned());
-        faults.chain(steps.map(|step| format!("anything at {}", step.name()))).chain(acts).collect()
+        let events = self.unmet(kind).filter(|event| !event.is_rare()).map(|event| event.name().to_owned());
+        faults.chain(steps.map(|step| format!("anything at {}", step.name()))).chain(events).collect()
     }
 
-    fn unmet(&self, kind: Kind) -> impl Iterator<Item = Act> {
-        Act::ALL.into_iter().filter(move |act| act.is_met_by(kind) && self.acts(*act) == 0)
+    fn unmet(&self, kind: SeedKind) -> impl Iterator<Item = ClientEvent> {
+        ClientEvent::ALL.into_iter().filter(move |event| event.is_met_by(kind) && self.events(*event) == 0)
     }
 
-    /// What seeds of this kind never met, in words: each kind of fault at each step that it can hit; acts; writes kept, lost and
+    /// What seeds of this kind never met, in words: each kind of fault at each step that it can hit; events; writes kept, lost and
     /// torn. Thousands of seeds meet it all.
-    pub fn missing(&self, kind: Kind) -> Vec<String> {
+    pub fn missing(&self, kind: SeedKind) -> Vec<String> {
         let cells = FaultKind::all().flat_map(|fault| Step::ALL.iter().map(move |step| (fault, *step)));
         let missed =
             cells.filter(|(fault, step)| is_due(*step, kind) && step.admits(*fault) && self.count(*fault, *step) == 0);
         let mut missing: Vec<String> =
             missed.map(|(fault, step)| format!("{} at {}", fault.name(), step.name())).collect();
-        if kind == Kind::Durability {
+        if kind == SeedKind::Durability {
             let missed = self.stops().filter(|(_, _, count)| *count == 0);
             missing.extend(missed.map(|((logging, strategy), step, _)| {
                 format!("a stop at {} with {logging:?} and {strategy:?}", step.name())
             }));
         }
-        missing.extend(self.unmet(kind).map(|act| act.name().to_owned()));
+        missing.extend(self.unmet(kind).map(|event| event.name().to_owned()));
         let Survival { kept, lost, torn } = self.survival;
-        let fates = [("kept", kept), ("lost", lost), ("torn", torn)];
-        missing.extend(fates.iter().filter(|(_, count)| *count == 0).map(|(name, _)| format!("a {name} write")));
+        let counts = [("kept", kept), ("lost", lost), ("torn", torn)];
+        missing.extend(counts.iter().filter(|(_, count)| *count == 0).map(|(name, _)| format!("a {name} write")));
         missing
     }
 }
 
 /// Whether seeds of this kind have to meet the step.
-fn is_due(step: Step, kind: Kind) -> bool {
+fn is_due(step: Step, kind: SeedKind) -> bool {
     match kind {
-        Kind::Durability => step.is_met_by(kind),
-        Kind::Isolation => !step.is_met_by(Kind::Durability),
+        SeedKind::Durability => step.is_met_by(kind),
+        SeedKind::Isolation => !step.is_met_by(SeedKind::Durability),
     }
 }
 
@@ -137,15 +137,15 @@ mod tests {
     #[test]
     fn what_was_never_met_is_named() {
         let mut coverage = Coverage::default();
-        let all = coverage.missing(Kind::Durability).len();
+        let all = coverage.missing(SeedKind::Durability).len();
         coverage.hit(FaultKind::Error, Step::LogWrite);
         coverage.add_survival(Survival { kept: 1, lost: 0, torn: 0 });
-        let missing = coverage.missing(Kind::Durability);
+        let missing = coverage.missing(SeedKind::Durability);
         assert_eq!(missing.len(), all - 2);
         assert!(missing.contains(&"power cut at log write".to_owned()) && missing.contains(&"a torn write".to_owned()));
         assert!(!missing.contains(&"slow at resize".to_owned()), "a resize is never slow");
-        assert!(coverage.missing(Kind::Isolation).contains(&"error at undo space read".to_owned()));
-        let absent = coverage.absent(Kind::Durability);
+        assert!(coverage.missing(SeedKind::Isolation).contains(&"error at undo space read".to_owned()));
+        let absent = coverage.absent(SeedKind::Durability);
         assert!(
             absent.contains(&"power cut anywhere".to_owned()) && absent.contains(&"anything at log sync".to_owned())
         );
@@ -154,8 +154,8 @@ mod tests {
         );
         assert!(absent.contains(&"partition dropped".to_owned()) && missing.contains(&"1,000 partitions".to_owned()));
         assert!(!absent.contains(&"1,000 partitions".to_owned()), "few seeds have so many");
-        coverage.act(Act::Dropped);
-        assert!(!coverage.absent(Kind::Durability).contains(&"partition dropped".to_owned()));
+        coverage.event(ClientEvent::Dropped);
+        assert!(!coverage.absent(SeedKind::Durability).contains(&"partition dropped".to_owned()));
         assert!(!absent.contains(&"anything at undo space read".to_owned()), "only isolation reads the past");
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::abandon::at_most;
 use crate::configuration::{Configuration, Rows};
-use crate::ledger::{Fate, Transfer};
+use crate::context::{After, RunContext};
+use crate::ledger::{Transfer, TransferOutcome};
 use crate::procedure::TRANSFER;
-use crate::stage::{After, Stage};
 use base::{PartitionId, Random};
 use engine::server::{MessageServer, TransactionServer};
 use engine::{Catalog, Database, Result, Transaction};
@@ -43,22 +43,22 @@ fn add(row: &mut [u8], delta: i64) {
 }
 
 /// Runs one client's transactions.
-pub async fn client(stage: Rc<Stage>, database: Database, server: Option<TransactionServer>, client: usize) {
-    let mut random = stage.random(&format!("debit-credit {client}"));
+pub async fn client(context: Rc<RunContext>, database: Database, server: Option<TransactionServer>, client: usize) {
+    let mut random = context.random(&format!("debit-credit {client}"));
     let messages = server.as_ref().map(TransactionServer::message_server);
     let partitions = match Partitions::of(database.catalog()) {
         Ok(partitions) => partitions,
-        Err(error) => return stage.wrong(error.to_string()),
+        Err(error) => return context.wrong(error.to_string()),
     };
-    for _ in 0..stage.configuration.transactions {
-        stage.pause(&mut random).await;
-        if stage.over.get() {
+    for _ in 0..context.configuration.transactions {
+        context.pause(&mut random).await;
+        if context.over.get() {
             return;
         }
-        let is_called = stage.configuration.rows == Rows::Set && random.chance(0.6);
+        let is_called = context.configuration.rows == Rows::Set && random.chance(0.6);
         let after = match is_called {
-            true => call(&stage, &database, messages.as_ref(), &mut random).await,
-            false => run(&stage, &database, partitions, &mut random).await,
+            true => call(&context, &database, messages.as_ref(), &mut random).await,
+            false => run(&context, &database, partitions, &mut random).await,
         };
         if after == After::Reopen {
             return;
@@ -66,8 +66,8 @@ pub async fn client(stage: Rc<Stage>, database: Database, server: Option<Transac
     }
 }
 
-fn draw(stage: &Stage, random: &mut Random) -> Transfer {
-    let configuration = &stage.configuration;
+fn draw(context: &RunContext, random: &mut Random) -> Transfer {
+    let configuration = &context.configuration;
     Transfer {
         account: random.below(configuration.accounts),
         teller: random.below(configuration.tellers),
@@ -77,14 +77,19 @@ fn draw(stage: &Stage, random: &mut Random) -> Transfer {
 }
 
 /// One transaction as a procedure, through the transaction server if there is one.
-async fn call(stage: &Stage, database: &Database, messages: Option<&MessageServer>, random: &mut Random) -> After {
-    let transfer = draw(stage, random);
+async fn call(
+    context: &RunContext,
+    database: &Database,
+    messages: Option<&MessageServer>,
+    random: &mut Random,
+) -> After {
+    let transfer = draw(context, random);
     let failed = database.log().failure().is_some();
     let abandoned = if random.chance(0.06) { random.between(1, 6) } else { u64::MAX };
     let id = {
-        let ledger = &mut stage.truth.borrow_mut().ledger;
+        let ledger = &mut context.oracle.borrow_mut().ledger;
         let id = ledger.begin(transfer);
-        ledger.note(id, Fate::InDoubt);
+        ledger.note(id, TransferOutcome::InDoubt);
         id
     };
     let parameters = transfer.encode(id, Transfer::LENGTH);
@@ -95,8 +100,8 @@ async fn call(stage: &Stage, database: &Database, messages: Option<&MessageServe
         }
     };
     match at_most(abandoned, answer).await {
-        Some(Ok(_)) => acknowledge(stage, id, failed),
-        Some(Err(error)) => stage.judge(&error, "call"),
+        Some(Ok(_)) => acknowledge(context, id, failed),
+        Some(Err(error)) => context.judge(&error, "call"),
         None => After::Retry,
     }
 }
@@ -114,33 +119,33 @@ async fn served(messages: &MessageServer, id: u64, parameters: Vec<u8>) -> Resul
 }
 
 /// Notes that a client was told of a transaction's commit; `failed` if the log had failed before.
-fn acknowledge(stage: &Stage, id: u64, failed: bool) -> After {
-    let truth = &mut *stage.truth.borrow_mut();
-    truth.ledger.note(id, Fate::Acknowledged);
-    truth.acknowledged += 1;
+fn acknowledge(context: &RunContext, id: u64, failed: bool) -> After {
+    let oracle = &mut *context.oracle.borrow_mut();
+    oracle.ledger.note(id, TransferOutcome::Acknowledged);
+    oracle.acknowledged += 1;
     if failed {
-        stage.wrong(format!("transfer {id} commits though the log has failed"));
+        context.wrong(format!("transfer {id} commits though the log has failed"));
     }
     After::Retry
 }
 
 /// One transaction, with another try after a deadlock.
-async fn run(stage: &Stage, database: &Database, partitions: Partitions, random: &mut Random) -> After {
-    let transfer = draw(stage, random);
+async fn run(context: &RunContext, database: &Database, partitions: Partitions, random: &mut Random) -> After {
+    let transfer = draw(context, random);
     let mut began = None;
     for _ in 0..20 {
-        let id = stage.truth.borrow_mut().ledger.begin(transfer);
+        let id = context.oracle.borrow_mut().ledger.begin(transfer);
         let polls = if random.chance(0.03) { random.between(1, 3) } else { u64::MAX };
         let mut tx = match at_most(polls, database.begin_aged(began)).await {
             Some(Ok(tx)) => tx,
-            Some(Err(error)) => return stage.judge(&error, "begin"),
+            Some(Err(error)) => return context.judge(&error, "begin"),
             None => continue,
         };
         began = Some(tx.began());
-        match work(stage, &mut tx, partitions, id, transfer, random).await {
-            Some(Ok(())) => return end(stage, database, tx, id, random).await,
+        match work(context, &mut tx, partitions, id, transfer, random).await {
+            Some(Ok(())) => return end(context, database, tx, id, random).await,
             Some(Err(error)) => {
-                if stage.judge(&error, "debit-credit") == After::Reopen || !roll_back(stage, tx, random).await {
+                if context.judge(&error, "debit-credit") == After::Reopen || !roll_back(context, tx, random).await {
                     return After::Reopen;
                 }
             }
@@ -152,7 +157,7 @@ async fn run(stage: &Stage, database: &Database, partitions: Partitions, random:
 }
 
 async fn work(
-    stage: &Stage,
+    context: &RunContext,
     tx: &mut Transaction,
     partitions: Partitions,
     id: u64,
@@ -160,7 +165,7 @@ async fn work(
     random: &mut Random,
 ) -> Option<Result<()>> {
     let abandoned = if random.chance(0.04) { random.between(1, 6) } else { u64::MAX };
-    at_most(abandoned, changes(&stage.configuration, tx, partitions, id, transfer)).await
+    at_most(abandoned, changes(&context.configuration, tx, partitions, id, transfer)).await
 }
 
 /// What a transfer changes.
@@ -192,22 +197,22 @@ pub async fn changes(
     Ok(())
 }
 
-async fn end(stage: &Stage, database: &Database, tx: Transaction, id: u64, random: &mut Random) -> After {
+async fn end(context: &RunContext, database: &Database, tx: Transaction, id: u64, random: &mut Random) -> After {
     if random.chance(0.06) {
-        return if roll_back(stage, tx, random).await { After::Retry } else { After::Reopen };
+        return if roll_back(context, tx, random).await { After::Retry } else { After::Reopen };
     }
     let failed = database.log().failure().is_some();
     let abandoned = if random.chance(0.04) { random.between(1, 4) } else { u64::MAX };
-    stage.truth.borrow_mut().ledger.note(id, Fate::InDoubt);
+    context.oracle.borrow_mut().ledger.note(id, TransferOutcome::InDoubt);
     match at_most(abandoned, tx.commit()).await {
-        Some(Ok(())) => acknowledge(stage, id, failed),
-        Some(Err(error)) => stage.judge(&error, "commit"),
+        Some(Ok(())) => acknowledge(context, id, failed),
+        Some(Err(error)) => context.judge(&error, "commit"),
         None => After::Retry,
     }
 }
 
 /// Rolls back by the call, by dropping, or by a call that is abandoned; false if that failed and locks are stuck.
-pub async fn roll_back(stage: &Stage, tx: Transaction, random: &mut Random) -> bool {
+pub async fn roll_back(context: &RunContext, tx: Transaction, random: &mut Random) -> bool {
     match random.below(4) {
         0 => drop(tx),
         1 => {
@@ -215,10 +220,10 @@ pub async fn roll_back(stage: &Stage, tx: Transaction, random: &mut Random) -> b
         }
         _ => {
             if let Err(error) = tx.rollback().await {
-                stage.judge(&error, "rollback");
-                stage.over.set(true);
+                context.judge(&error, "rollback");
+                context.over.set(true);
             }
         }
     }
-    !stage.over.get()
+    !context.over.get()
 }

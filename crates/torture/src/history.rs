@@ -1,13 +1,13 @@
 //! Histories of transactions, and whether the isolation that was promised was kept.
 //!
 //! Clients record what they asked for and what they were shown ([`History`]). Every write installs a version of its own, so
-//! that a read tells whose version it has seen. From that follow the dependencies between transactions (who overwrote, who
-//! read, who overlooked whom), and an anomaly is a cycle of them, in the definitions of Adya, Liskov and O'Neil ("Generalized
-//! isolation level definitions", ICDE 2000). That such histories can be searched in linear time, and reported so that one can
-//! follow them, is from Kingsbury and Alvaro ("Elle: inferring isolation anomalies from experimental observations", VLDB 2020).
+//! that a read tells whose version it has seen. The dependencies between transactions (write-write, write-read and read-write)
+//! follow from that, and an anomaly is a cycle of them, in the definitions of Adya, Liskov and O'Neil ("Generalized isolation
+//! level definitions", ICDE 2000). That such histories can be searched in linear time, and reported so that one can follow
+//! them, is from Kingsbury and Alvaro ("Elle: inferring isolation anomalies from experimental observations", VLDB 2020).
 //!
-//! The order of a key's versions is that in which the writes were done: whoever is isolated at all, from read committed on,
-//! lets nobody write what he has written before he has ended.
+//! The order of a key's versions is the order of the writes: from read committed on, no transaction overwrites what another one
+//! has written before that one has ended.
 //!
 //! What each level promises, in terms of two moments of each transaction, its beginning and its commit
 //! (`history/graph.rs` has the arcs):
@@ -48,8 +48,8 @@
 mod anomaly;
 mod cycle;
 mod dependencies;
-mod fates;
 mod graph;
+mod outcomes;
 mod real_time;
 mod transaction;
 
@@ -60,9 +60,9 @@ pub use anomaly::{Anomaly, Phenomenon};
 pub use transaction::{Key, Level, Moment, Span, Version};
 
 use dependencies::Dependencies;
-use fates::Fates;
 use graph::Graph;
-use transaction::{Act, End, Transaction};
+use outcomes::Outcomes;
+use transaction::{End, Operation, Transaction};
 
 /// What clients asked for and what they were shown, in the order in which that happened.
 #[derive(Clone, Debug, Default)]
@@ -79,9 +79,9 @@ impl History {
         self.now
     }
 
-    fn add(&mut self, transaction: usize, act: Act) {
+    fn add(&mut self, transaction: usize, operation: Operation) {
         let now = self.tick();
-        self.transactions[transaction].acts.push((now, act));
+        self.transactions[transaction].operations.push((now, operation));
     }
 
     /// Notes that a client asks for a transaction to begin; gives its number.
@@ -119,27 +119,27 @@ impl History {
     /// Notes that a version is written; `place` is where scans find it, `None` if it is the absence of the record: a deletion.
     pub fn wrote(&mut self, transaction: usize, version: Version, place: Option<u64>) {
         let (_, key) = self.versions[version.0 as usize - 1];
-        self.add(transaction, Act::Wrote { key, version, place });
+        self.add(transaction, Operation::Wrote { key, version, place });
     }
 
     /// Notes a read of one record and what it showed: a version, [`Version::INITIAL`] for what was there before all, or nothing.
     pub fn read(&mut self, transaction: usize, key: Key, found: Option<Version>) {
-        self.add(transaction, Act::Read { key, found });
+        self.add(transaction, Operation::Read { key, found });
     }
 
     /// Notes a read of all records of a store whose places lie in a span: which were shown, in which versions.
     pub fn scanned(&mut self, transaction: usize, store: &'static str, span: Span, found: Vec<(Key, Version)>) {
-        self.add(transaction, Act::Scanned { store, span, found });
+        self.add(transaction, Operation::Scanned { store, span, found });
     }
 
     /// The transaction as it is now, to be handed to [`History::rolled_back_to`].
     pub fn savepoint(&self, transaction: usize) -> usize {
-        self.transactions[transaction].acts.len()
+        self.transactions[transaction].operations.len()
     }
 
     /// Notes that what was written behind a savepoint is taken back.
     pub fn rolled_back_to(&mut self, transaction: usize, savepoint: usize) {
-        self.add(transaction, Act::RolledBackTo { savepoint });
+        self.add(transaction, Operation::RolledBackTo { savepoint });
     }
 
     /// Notes that a client asks for a commit: from here on, until there is an answer, the transaction is in doubt.
@@ -182,9 +182,9 @@ impl History {
     /// Everything that should not have happened: what a single read shows to be wrong, and one cycle of each strongly
     /// connected part of the dependencies, the plainest there is.
     pub fn anomalies(&self) -> Vec<Anomaly> {
-        let fates = Fates::of(self);
-        let Dependencies { edges, mut anomalies } = Dependencies::of(self, &fates);
-        let graph = Graph::of(self, &fates, &edges);
+        let outcomes = Outcomes::of(self);
+        let Dependencies { edges, mut anomalies } = Dependencies::of(self, &outcomes);
+        let graph = Graph::of(self, &outcomes, &edges);
         anomalies.extend(graph.components().iter().map(|component| cycle::plainest(self, &graph, &edges, component)));
         anomalies
     }

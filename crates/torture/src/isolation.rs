@@ -9,7 +9,7 @@ mod client;
 mod contention;
 mod everything;
 mod flood;
-mod past;
+mod reader;
 mod store;
 
 pub use client::client;

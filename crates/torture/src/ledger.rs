@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-/// What a client knows of its transaction.
+/// What a client knows about the outcome of its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum TransferOutcome {
     /// Never asked to commit, or rolled back: it must not be there.
     Undone,
     /// Asked to commit and not answered: it may be there whole or not at all.
     InDoubt,
-    /// Told that it is committed: it must be there.
+    /// The client was told that it is committed: it must be there.
     Acknowledged,
 }
 
@@ -38,8 +38,8 @@ impl Transfer {
         record
     }
 
-    /// Which record a transaction of this number adds to those of the accounts' set, or takes out if it is there: so each is
-    /// there after an odd number of them. Few transactions do.
+    /// The record that a transaction of this number inserts into the accounts' set, or deletes if it is there: the record
+    /// exists after an odd number of such transactions. Few transactions have one.
     pub fn guest(id: u64) -> Option<u64> {
         id.is_multiple_of(3).then_some(id / 3 % Transfer::GUESTS)
     }
@@ -61,7 +61,7 @@ impl Transfer {
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     next: u64,
-    transfers: BTreeMap<u64, (Transfer, Fate)>,
+    transfers: BTreeMap<u64, (Transfer, TransferOutcome)>,
 }
 
 /// The balances of one kind of row, by number.
@@ -69,7 +69,7 @@ pub type Balances = BTreeMap<u64, i64>;
 
 /// What was found in the database.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct FoundTransfers {
     /// History records in their order.
     pub history: Vec<Vec<u8>>,
     /// Balances that are not zero: accounts, tellers, branches.
@@ -80,19 +80,19 @@ impl Ledger {
     /// Enters a transaction that begins; gives its number.
     pub fn begin(&mut self, transfer: Transfer) -> u64 {
         self.next += 1;
-        self.transfers.insert(self.next, (transfer, Fate::Undone));
+        self.transfers.insert(self.next, (transfer, TransferOutcome::Undone));
         self.next
     }
 
     /// Enters a transaction of a client that numbers its own.
-    pub fn enter(&mut self, id: u64, transfer: Transfer, fate: Fate) {
-        self.transfers.insert(id, (transfer, fate));
+    pub fn enter(&mut self, id: u64, transfer: Transfer, outcome: TransferOutcome) {
+        self.transfers.insert(id, (transfer, outcome));
     }
 
     /// Notes what the client knows now.
-    pub fn note(&mut self, id: u64, fate: Fate) {
+    pub fn note(&mut self, id: u64, outcome: TransferOutcome) {
         if let Some((_, known)) = self.transfers.get_mut(&id) {
-            *known = fate;
+            *known = outcome;
         }
     }
 
@@ -100,7 +100,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Everything that is wrong.
-    pub fn settle(&mut self, found: &Found) -> Result<(), Vec<String>> {
+    pub fn reconcile(&mut self, found: &FoundTransfers) -> Result<(), Vec<String>> {
         let mut wrong = Vec::new();
         let mut present = BTreeMap::new();
         for record in &found.history {
@@ -115,14 +115,16 @@ impl Ledger {
         }
         for (id, transfer) in &present {
             match self.transfers.get(id) {
-                Some((known, Fate::InDoubt | Fate::Acknowledged)) if known == transfer => {}
-                Some((known, Fate::Undone)) => wrong.push(format!("transfer {id} is there though undone: {known:?}")),
+                Some((known, TransferOutcome::InDoubt | TransferOutcome::Acknowledged)) if known == transfer => {}
+                Some((known, TransferOutcome::Undone)) => {
+                    wrong.push(format!("transfer {id} is there though undone: {known:?}"))
+                }
                 Some((known, _)) => wrong.push(format!("transfer {id} is {transfer:?}, should be {known:?}")),
-                None => wrong.push(format!("transfer {id} is there and nobody made it")),
+                None => wrong.push(format!("transfer {id} is there and was never made")),
             }
         }
-        for (id, (transfer, fate)) in &self.transfers {
-            if *fate == Fate::Acknowledged && !present.contains_key(id) {
+        for (id, (transfer, outcome)) in &self.transfers {
+            if *outcome == TransferOutcome::Acknowledged && !present.contains_key(id) {
                 wrong.push(format!("acknowledged transfer {id} is lost: {transfer:?}"));
             }
         }
@@ -134,7 +136,7 @@ impl Ledger {
             return Err(wrong);
         }
         self.transfers.retain(|id, _| present.contains_key(id));
-        self.transfers.values_mut().for_each(|(_, fate)| *fate = Fate::Acknowledged);
+        self.transfers.values_mut().for_each(|(_, outcome)| *outcome = TransferOutcome::Acknowledged);
         Ok(())
     }
 }
@@ -168,30 +170,30 @@ mod tests {
         Transfer { account: 1, teller: 2, branch: 3, delta }
     }
 
-    fn found(ids: &[u64], balance: i64) -> Found {
+    fn found(ids: &[u64], balance: i64) -> FoundTransfers {
         let history = ids.iter().map(|id| transfer(5).encode(*id, 50)).collect();
         let row = |number| Balances::from_iter((balance != 0).then_some((number, balance)));
-        Found { history, balances: [row(1), row(2), row(3)] }
+        FoundTransfers { history, balances: [row(1), row(2), row(3)] }
     }
 
     #[test]
     fn the_lost_the_undone_the_doubled_and_the_halved_are_found() {
-        let ledger = |fate| {
+        let ledger = |outcome| {
             let mut ledger = Ledger::default();
             let id = ledger.begin(transfer(5));
-            ledger.note(id, fate);
+            ledger.note(id, outcome);
             ledger
         };
-        let told = |fate, found| ledger(fate).settle(&found).map_err(|wrong| wrong[0].clone());
-        assert_eq!(told(Fate::Acknowledged, found(&[1], 5)), Ok(()));
-        assert_eq!(told(Fate::InDoubt, found(&[1], 5)), Ok(()));
-        assert_eq!(told(Fate::InDoubt, found(&[], 0)), Ok(()));
-        assert_eq!(told(Fate::Undone, found(&[], 0)), Ok(()));
-        assert!(told(Fate::Acknowledged, found(&[], 0)).is_err_and(|what| what.contains("lost")));
-        assert!(told(Fate::Undone, found(&[1], 5)).is_err_and(|what| what.contains("undone")));
-        assert!(told(Fate::Acknowledged, found(&[1, 1], 5)).is_err_and(|what| what.contains("twice")));
-        assert!(told(Fate::Acknowledged, found(&[1, 9], 5)).is_err_and(|what| what.contains("nobody")));
-        assert!(told(Fate::InDoubt, found(&[1], 4)).is_err_and(|what| what.contains("holds 4")));
-        assert!(told(Fate::InDoubt, found(&[], 5)).is_err_and(|what| what.contains("holds 5")));
+        let told = |outcome, found| ledger(outcome).reconcile(&found).map_err(|wrong| wrong[0].clone());
+        assert_eq!(told(TransferOutcome::Acknowledged, found(&[1], 5)), Ok(()));
+        assert_eq!(told(TransferOutcome::InDoubt, found(&[1], 5)), Ok(()));
+        assert_eq!(told(TransferOutcome::InDoubt, found(&[], 0)), Ok(()));
+        assert_eq!(told(TransferOutcome::Undone, found(&[], 0)), Ok(()));
+        assert!(told(TransferOutcome::Acknowledged, found(&[], 0)).is_err_and(|what| what.contains("lost")));
+        assert!(told(TransferOutcome::Undone, found(&[1], 5)).is_err_and(|what| what.contains("undone")));
+        assert!(told(TransferOutcome::Acknowledged, found(&[1, 1], 5)).is_err_and(|what| what.contains("twice")));
+        assert!(told(TransferOutcome::Acknowledged, found(&[1, 9], 5)).is_err_and(|what| what.contains("never made")));
+        assert!(told(TransferOutcome::InDoubt, found(&[1], 4)).is_err_and(|what| what.contains("holds 4")));
+        assert!(told(TransferOutcome::InDoubt, found(&[], 5)).is_err_and(|what| what.contains("holds 5")));
     }
 }

@@ -1,17 +1,18 @@
 //! Torture: seeded crashes and faults under the virtual clock, and proof that nothing acknowledged was lost.
 //!
-//! One seed is one story: a database of a random configuration lives several lives on the same media. In each life clients
+//! One seed is one scenario: a database of a random configuration runs several times on the same media. In each run clients
 //! work (Debit-Credit on shared rows; records of all sizes, each client its own) while an [adversary](crate::Plan) cuts the
-//! power, kills the program, fails operations and allocations, lets syncs forget, devices hang and the clock jump, in restart
-//! as well as in normal operation. What is written is damaged as well: bits flip, sectors become unreadable, writes vanish,
-//! land elsewhere or are hidden from the next read; and what lies there decays between two lives. Some seeds sort and join
-//! beside that, in temporary space that is hurt as well. At the beginning of each life, and at the end of the story,
-//! everything is compared with what the clients were told: every acknowledged transaction is there, no other half there.
+//! power, kills the program, fails operations and allocations, loses the data of syncs, hangs devices and makes the clock jump,
+//! in restart as well as in normal operation. Data is damaged as well: bits flip, sectors become unreadable, writes vanish,
+//! land elsewhere or are hidden from the next read, and data at rest decays between two runs. Some seeds sort and join beside
+//! that, in temporary space that is damaged as well. At the beginning of each run, and at the end of the scenario, everything
+//! is compared with what the clients were told: every acknowledged transaction is there whole, and no other transaction is
+//! there in part.
 //!
-//! What was injected decides what is excused (`hurt.rs`): an error must name what was hurt, and what is stored twice must
-//! serve. Nothing of one life excuses that a later one does not open.
+//! What was injected decides which errors are excused (`damage.rs`): an error must name what was damaged, and data that is
+//! stored twice must be served. No fault of one run excuses a later run that does not open.
 //!
-//! A seed of the [other kind](Kind::Isolation) has its clients meet on few records, records what they are shown, and looks for
+//! A seed of the [other kind](SeedKind::Isolation) has its clients meet on few records, records what they are shown, and looks for
 //! what their [isolation](history) forbids.
 //!
 //! Everything is drawn from the seed, so a seed that fails replays exactly.
@@ -24,64 +25,64 @@
 //! ```
 
 mod abandon;
-mod act;
 mod adversary;
 mod configuration;
+mod context;
 mod coverage;
+mod damage;
 mod debit_credit;
+mod event;
 pub mod history;
-mod hurt;
 mod isolation;
 pub mod ledger;
-mod life;
+mod oracle;
 mod partitions;
 mod plan;
 mod procedure;
 mod records;
 mod rot;
+mod run;
+mod scenario;
 mod spill;
-mod stage;
 mod step;
-mod story;
-mod truth;
 mod verify;
 
-pub use act::Act;
 pub use configuration::{Configuration, Rows};
 pub use coverage::{Coverage, Pair};
+pub use event::ClientEvent;
 pub use isolation::{Contention, Store};
 pub use plan::Plan;
+pub use scenario::{Failure, Outcome, Summary, run_range, run_seed};
 pub use step::{FaultKind, Step};
-pub use story::{Failure, Outcome, Summary, run_range, run_seed};
 
-/// What a seed's clients do.
+/// The property that a seed tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// They transfer money and change records of their own; what was acknowledged must be there.
+pub enum SeedKind {
+    /// Clients transfer money and change records of their own; acknowledged changes must survive.
     Durability,
-    /// They meet on few records, in the ways of which a level of isolation must keep out some; see [`history`].
+    /// Clients contend for few records, so that anomalies would occur which their isolation levels forbid; see [`history`].
     Isolation,
 }
 
-/// What is done per seed, and how much of it.
+/// What is tested per seed, and how much of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What clients do.
-    pub kind: Kind,
-    /// How many lives end in some fault, at most.
-    pub lives_max: u64,
-    /// How many transactions each client runs in a life, at most.
+    /// The property.
+    pub kind: SeedKind,
+    /// How many runs end in a fault, at most.
+    pub runs_max: u64,
+    /// How many transactions each client runs in a run, at most.
     pub transactions_max: u64,
 }
 
 impl Options {
     /// For the test suite of a debug build.
-    pub const QUICK: Options = Options { kind: Kind::Durability, lives_max: 3, transactions_max: 8 };
+    pub const QUICK: Options = Options { kind: SeedKind::Durability, runs_max: 3, transactions_max: 8 };
     /// For the command line.
-    pub const FULL: Options = Options { kind: Kind::Durability, lives_max: 7, transactions_max: 24 };
+    pub const FULL: Options = Options { kind: SeedKind::Durability, runs_max: 7, transactions_max: 24 };
 
     /// The same for another kind of seeds.
-    pub const fn of(self, kind: Kind) -> Options {
+    pub const fn of(self, kind: SeedKind) -> Options {
         Options { kind, ..self }
     }
 }

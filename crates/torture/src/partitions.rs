@@ -1,5 +1,5 @@
-//! Clients that create, load, use and drop partitions of every organization beside the others, each client its own. What was done
-//! to a partition and not answered leaves several states that it may be in: each life compares.
+//! Clients that create, load, use and drop partitions of every organization beside the others, each client its own. An
+//! operation on a partition that was not answered leaves several states that the partition may be in: each run compares.
 
 mod client;
 mod crowd;

@@ -1,11 +1,11 @@
-//! What goes wrong in one life.
+//! What goes wrong in one run.
 
-use crate::{FaultKind, Kind, Step};
+use crate::{FaultKind, SeedKind, Step};
 use base::time::MILLISECOND_NS;
 use base::{Instant, Random};
 use virtual_driver::{Injury, Slow};
 
-/// The n-th operation of a step, counted from 1 in each life.
+/// The n-th operation of a step, counted from 1 in each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The step.
@@ -14,12 +14,12 @@ pub struct Target {
     pub nth: u64,
 }
 
-/// When a life is cut off.
+/// When a run is cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum CutPoint {
     /// In place of this event of the simulation.
     Event(u64),
-    /// So many events after the target was submitted.
+    /// This number of events after the target was submitted.
     Target(Target, u64),
 }
 
@@ -43,9 +43,9 @@ pub struct Outage {
     pub ns: u64,
 }
 
-/// What becomes of a sector of something that was written.
+/// How a sector that was written is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Damage {
+pub enum SectorDamage {
     /// One of its bits flips.
     Flip,
     /// It cannot be read any more until it is written again.
@@ -57,7 +57,7 @@ pub enum Damage {
 pub struct Full {
     /// Its name.
     pub file: &'static str,
-    /// From which growth on, counted from 1 in each life once the database is there.
+    /// From which growth on, counted from 1 in each run once the database exists.
     pub from: u64,
 }
 
@@ -70,17 +70,17 @@ pub struct Jump {
     pub ns: u64,
 }
 
-/// What goes wrong in one life.
+/// What goes wrong in one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// When the life is cut off, if it is.
-    pub cut: Option<Moment>,
+    /// When the run is cut off, if it is.
+    pub cut: Option<CutPoint>,
     /// Whether it is cut off by a kill; otherwise, and also when it ends by itself, by the power.
     pub kill: bool,
-    /// What becomes of operations in place of what they ask for.
+    /// Operations with a fault, and the fault.
     pub injuries: Vec<(Target, Injury)>,
     /// Writes of which a sector is damaged.
-    pub damage: Vec<(Target, Damage)>,
+    pub damage: Vec<(Target, SectorDamage)>,
     /// When a device is slow.
     pub slow: Vec<Slow>,
     /// A device that hangs.
@@ -95,11 +95,12 @@ pub struct Plan {
     pub full: Option<Full>,
     /// When the clock jumps.
     pub jump: Option<Jump>,
-    /// After so many polls the opening is given up, and another one begins when what the first had begun has ended.
+    /// The number of polls after which the opening is abandoned. Another opening begins once the operations of the first have
+    /// ended.
     pub reopened_after: Option<u64>,
 }
 
-fn target(random: &mut Random, kind: Kind, admitted: impl Fn(Step) -> bool) -> Target {
+fn target(random: &mut Random, kind: SeedKind, admitted: impl Fn(Step) -> bool) -> Target {
     let steps: Vec<Step> = Step::ALL
         .into_iter()
         .filter(|step| {
@@ -110,7 +111,7 @@ fn target(random: &mut Random, kind: Kind, admitted: impl Fn(Step) -> bool) -> T
         })
         .collect();
     let step = *random.choose(&steps).expect("some step is admitted");
-    // Operations of some steps are few in a life; of a frequent one the first are as interesting as the hundredth.
+    // Some steps have few operations in a run; of a frequent step, the first operations are as interesting as the hundredth.
     let mean = match step {
         Step::HomeRead | Step::LogOpening => 0.5,
         Step::LogWrite | Step::LogSync | Step::PageRead | Step::PageWrite | Step::Staging => 20.0,
@@ -123,28 +124,28 @@ fn target(random: &mut Random, kind: Kind, admitted: impl Fn(Step) -> bool) -> T
 }
 
 impl Plan {
-    /// The same with a cut or an error as the catalog of many partitions is written anew.
+    /// The same with a cut or an error during a rewrite of the catalog of many partitions.
     pub fn with_many_partitions(mut self, random: &mut Random) -> Plan {
         let target = Target { step: Step::CatalogAnew, nth: random.between(1, 6) };
         match random.below(4) {
-            0 | 1 => self.cut = Some(Moment::Target(target, random.below(4))),
+            0 | 1 => self.cut = Some(CutPoint::Target(target, random.below(4))),
             2 => self.injuries.push((target, Injury::Fail)),
             _ => {}
         }
         self
     }
 
-    /// The same with a device that is full for the rest of the life, for the catalog or for what records were.
-    pub fn with_full_device(mut self, random: &mut Random, kind: Kind) -> Plan {
+    /// The same with a device that is full for the rest of the run, for the catalog or for old versions.
+    pub fn with_full_device(mut self, random: &mut Random, kind: SeedKind) -> Plan {
         let file = match kind {
-            Kind::Durability => "entresol.home",
-            Kind::Isolation => "undo.space",
+            SeedKind::Durability => "entresol.home",
+            SeedKind::Isolation => "undo.space",
         };
         self.full = random.chance(0.1).then(|| Full { file, from: 1 + random.exponential(0.7) as u64 });
         self
     }
 
-    /// The same with syncs that fail and leave what they were to make durable where reads of the same life still see it.
+    /// The same with syncs that fail and whose lost data is still visible to reads of the same run.
     pub fn with_cached_syncs(mut self, random: &mut Random) -> Plan {
         for (_, injury) in &mut self.injuries {
             if let Injury::Forget { cached } = injury {
@@ -154,8 +155,8 @@ impl Plan {
         self
     }
 
-    /// The same with reads that a sync overtakes which forgets, and with reads of a file that all fail, for longer than the
-    /// engine tries again at once.
+    /// The same with reads overtaken by a sync that loses data, and with reads of a file that all fail, for longer than the
+    /// engine retries.
     pub fn with_failing_reads(mut self, random: &mut Random) -> Plan {
         if random.chance(0.15) {
             let target = Target { step: Step::DataSync, nth: 1 + random.exponential(2.0) as u64 };
@@ -169,7 +170,7 @@ impl Plan {
         self
     }
 
-    /// The same with what goes wrong in temporary space besides. Nothing in it lasts, so a bit may flip in any life.
+    /// The same with faults in temporary space. Temporary data does not outlive a run, so a bit may flip in any of them.
     pub fn with_temporary(mut self, random: &mut Random) -> Plan {
         let at = |random: &mut Random, step| Target { step, nth: random.exponential(15.0) as u64 + 1 };
         if random.chance(0.3) {
@@ -178,19 +179,19 @@ impl Plan {
         }
         if random.chance(0.3) {
             let step = if random.chance(0.5) { Step::TempWrite } else { Step::TempRead };
-            self.cut = Some(Moment::Target(at(random, step), random.below(3)));
+            self.cut = Some(CutPoint::Target(at(random, step), random.below(3)));
         }
         if self.damage.is_empty() && random.chance(0.4) {
-            self.damage.push((at(random, Step::TempWrite), Damage::Flip));
+            self.damage.push((at(random, Step::TempWrite), SectorDamage::Flip));
         }
         self
     }
 
-    /// The same with sectors of temporary space that are unreadable, and writes there that are lost, besides.
+    /// The same with unreadable sectors of temporary space and lost writes there.
     pub fn with_more_temporary(mut self, random: &mut Random) -> Plan {
         let target = Target { step: Step::TempWrite, nth: random.exponential(15.0) as u64 + 1 };
         match random.below(6) {
-            0 => self.damage.push((target, Damage::Unreadable)),
+            0 => self.damage.push((target, SectorDamage::Unreadable)),
             1 => self.injuries.push((target, Injury::Lose)),
             2 => self.injuries.push((target, Injury::Misdirect)),
             3 => self.injuries.push((target, Injury::Stale)),
@@ -199,9 +200,9 @@ impl Plan {
         self
     }
 
-    /// The same with syncs that forget, full devices, failing changes of names and lengths, devices that hang, memory that
-    /// runs out and a clock that jumps; `damage` allows writes to become unreadable or to vanish.
-    pub fn with_more(mut self, random: &mut Random, kind: Kind, damage: bool) -> Plan {
+    /// The same with syncs that lose data, full devices, failing changes of names and lengths, devices that hang, failing
+    /// allocations and a clock that jumps; `damage` allows writes to become unreadable or to vanish.
+    pub fn with_more(mut self, random: &mut Random, kind: SeedKind, damage: bool) -> Plan {
         if random.chance(0.25) {
             let injury = Injury::Forget { cached: false };
             self.injuries.push((target(random, kind, Step::syncs), injury));
@@ -228,7 +229,7 @@ impl Plan {
             match random.below(5) {
                 0 | 1 => self
                     .damage
-                    .push((target(random, kind, |step| step.admits(FaultKind::Unreadable)), Damage::Unreadable)),
+                    .push((target(random, kind, |step| step.admits(FaultKind::Unreadable)), SectorDamage::Unreadable)),
                 2 => self.injuries.push((target(random, kind, Step::may_vanish), Injury::Lose)),
                 3 => self.injuries.push((target(random, kind, Step::may_vanish), Injury::Misdirect)),
                 _ => self.injuries.push((target(random, kind, Step::may_vanish), Injury::Stale)),
@@ -238,12 +239,12 @@ impl Plan {
     }
 
     /// Draws a plan for a seed of this kind; `flips` allows a bit to flip, after which damage may show.
-    pub fn draw(random: &mut Random, kind: Kind, flips: bool) -> Plan {
+    pub fn draw(random: &mut Random, kind: SeedKind, flips: bool) -> Plan {
         let cut = random.chance(0.85).then(|| {
             if random.chance(0.5) {
-                Moment::Event((2.0 + random.exponential(6.0).min(10.0)).exp2() as u64)
+                CutPoint::Event((2.0 + random.exponential(6.0).min(10.0)).exp2() as u64)
             } else {
-                Moment::Target(target(random, kind, |_| true), random.below(3))
+                CutPoint::Target(target(random, kind, |_| true), random.below(3))
             }
         });
         let errors = if random.chance(0.5) { random.between(1, 3) } else { 0 };
@@ -258,7 +259,7 @@ impl Plan {
             cut,
             kill: random.chance(0.3),
             injuries: (0..errors).map(|_| (target(random, kind, Step::transfers), Injury::Fail)).collect(),
-            damage: flips.then(|| (target(random, kind, Step::flips), Damage::Flip)).into_iter().collect(),
+            damage: flips.then(|| (target(random, kind, Step::flips), SectorDamage::Flip)).into_iter().collect(),
             slow: slow.into_iter().collect(),
             ..Plan::default()
         }

@@ -1,4 +1,4 @@
-//! Debit-Credit as a registered procedure, for logs that repeat procedures.
+//! Debit-Credit as a registered procedure, for logs of procedure calls.
 
 use crate::configuration::Configuration;
 use crate::debit_credit::{Partitions, changes};
@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// The procedure's name. Its parameters are a transfer as history has it.
 pub const TRANSFER: &str = "transfer";
 
-/// The procedures that the databases of a story are opened with.
+/// The procedures that the databases of a scenario are opened with.
 pub fn procedures(configuration: &Rc<Configuration>) -> Procedures {
     let configuration = Rc::clone(configuration);
     let mut procedures = Procedures::new();

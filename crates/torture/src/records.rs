@@ -5,4 +5,4 @@ mod client;
 mod owner;
 
 pub use client::client;
-pub use owner::{Contents, Owner, owner_of};
+pub use owner::{Owner, RecordsByKey, owner_of};

@@ -1,8 +1,8 @@
-//! What the media lose while nothing runs: bits that flip, sectors that become unreadable, in every copy of what is kept.
+//! Damage to data at rest: bits that flip, sectors that become unreadable, in every stored copy.
 
 use crate::configuration::SEGMENT_SIZE;
-use crate::hurt::Hurt;
-use crate::truth::Truth;
+use crate::damage::Damage;
+use crate::oracle::Oracle;
 use crate::{Configuration, FaultKind, Step};
 use base::{Lsn, Random};
 use engine::PartitionSpec;
@@ -26,33 +26,32 @@ impl Place {
     }
 }
 
-/// Flips a bit of what `step` wrote, if there is something that would show it; says what was hurt.
+/// Flips a bit of what `step` wrote, if there is data in which a flip can be detected; returns what was damaged.
 pub fn decay(
-    (media, truth): (&Media, &Truth),
+    (media, oracle): (&Media, &Oracle),
     configuration: &Configuration,
     step: Step,
     random: &mut Random,
-) -> Option<Hurt> {
+) -> Option<Damage> {
     let page_size = configuration.settings.buffer.page_size;
     let place = match step {
         Step::HomeWrite => Some(home_copy(media, random.below(2), random.below(200))),
         Step::Staging => stored_page(media, ("disk", "double-write"), page_size, random)
             .map(|place| with_page_in_place(media, configuration, place)),
-        Step::LogWrite => vouched_log_page(media, configuration, (false, truth.log_copy_lost), random),
+        Step::LogWrite => vouched_log_page(media, configuration, (false, oracle.log_copy_lost), random),
         Step::SegmentWrite => stored_in(media, ("disk", ".backup-"), SEGMENT_SIZE as usize, random),
         _ => stored_in(media, ("disk", ".pages"), page_size, random),
     };
-    hurt(media, place?, step, FaultKind::Decay, random)
+    damage(media, place?, step, FaultKind::Decay, random)
 }
 
-/// Makes a sector unreadable, or flips a bit, of what `step` wrote, on whichever device and in whichever copy; says what was
-/// hurt.
+/// Makes a sector unreadable, or flips a bit, of what `step` wrote, on any device and in any copy; returns what was damaged.
 pub fn rot(
-    (media, truth): (&Media, &Truth),
+    (media, oracle): (&Media, &Oracle),
     configuration: &Configuration,
     step: Step,
     random: &mut Random,
-) -> Option<Hurt> {
+) -> Option<Damage> {
     let is_unreadable = step.admits(FaultKind::Rot) && random.chance(0.6);
     let kind = if is_unreadable { FaultKind::Rot } else { FaultKind::Decay };
     let page_size = configuration.settings.buffer.page_size;
@@ -62,8 +61,9 @@ pub fn rot(
             .map(|place| with_page_in_place(media, configuration, place)),
         Step::LogWrite => {
             let is_second = configuration.settings.log.second.is_some() && random.chance(0.7);
-            let place = vouched_log_page(media, configuration, (is_second, truth.log_copy_lost), random)?;
-            // Where one device is enough for an acknowledgement, a sector that cannot be read may hold what only it has.
+            let place = vouched_log_page(media, configuration, (is_second, oracle.log_copy_lost), random)?;
+            // Where an acknowledgement needs only one of the two devices, an unreadable sector may hold data that is nowhere
+            // else.
             let acknowledged = configuration.settings.log.second.as_ref().map(|second| second.acknowledged);
             let is_enough = kind == FaultKind::Decay || acknowledged == Some(Acknowledged::Both);
             Some(Place { is_redundant: place.is_redundant && is_enough, ..place })
@@ -72,12 +72,12 @@ pub fn rot(
         Step::SegmentWrite => stored_in(media, ("disk", ".backup-"), SEGMENT_SIZE as usize, random),
         _ => stored_in(media, ("disk", ".pages"), page_size, random),
     };
-    hurt(media, place?, step, kind, random)
+    damage(media, place?, step, kind, random)
 }
 
-/// Makes a page of a partition blank that was written; says what was hurt. Where pages are found by number alone, nobody can
-/// know which were written: those are left out.
-pub fn hole(media: &Media, configuration: &Configuration, random: &mut Random) -> Option<Hurt> {
+/// Blanks a page of a partition that was written; returns what was damaged. Partitions whose pages are found by number alone
+/// are left out, because it cannot be told which of their pages were written.
+pub fn hole(media: &Media, configuration: &Configuration, random: &mut Random) -> Option<Damage> {
     let page_size = configuration.settings.buffer.page_size;
     let is_suitable =
         |partition: &PartitionSpec| matches!(partition.organization, Organization::BTree | Organization::Append { .. });
@@ -87,10 +87,10 @@ pub fn hole(media: &Media, configuration: &Configuration, random: &mut Random) -
     let first = place.offset / page_size as u64 * page_size as u64;
     media.punch("disk", &file, first, page_size as u64).ok()?;
     let step = Step::PageWrite;
-    Some(Hurt { kind: FaultKind::Hole, step, file, is_redundant: false, copy: None, is_exposed: false })
+    Some(Damage { kind: FaultKind::Hole, step, file, is_redundant: false, copy: None, is_exposed: false })
 }
 
-fn hurt(media: &Media, place: Place, step: Step, kind: FaultKind, random: &mut Random) -> Option<Hurt> {
+fn damage(media: &Media, place: Place, step: Step, kind: FaultKind, random: &mut Random) -> Option<Damage> {
     let Place { device, file, offset, is_redundant } = place;
     match kind {
         FaultKind::Rot => media.make_unreadable(device, &file, offset, 1),
@@ -99,14 +99,14 @@ fn hurt(media: &Media, place: Place, step: Step, kind: FaultKind, random: &mut R
     .ok()?;
     let step = if file == "log-buffer.tier" { Step::LogBuffer } else { step };
     let copy = home_copy_at(&file, offset);
-    // What is the same in both copies serves; if they differ, somebody was writing.
-    Some(Hurt { kind, step, file, is_redundant, copy, is_exposed: true })
+    // A place with the same contents in both copies is redundant; if they differ, a write was under way.
+    Some(Damage { kind, step, file, is_redundant, copy, is_exposed: true })
 }
 
 const HOME_FILE: &str = "entresol.home";
 const HOME_COPY: u64 = 65_536;
 
-/// Which copy this byte of a file belongs to, if the file is the home file: stretches of one and of the other follow each other.
+/// Which copy this byte belongs to, if the file is the home file, where extents of the two copies alternate.
 pub fn home_copy_at(file: &str, offset: u64) -> Option<u64> {
     (file == HOME_FILE).then_some(offset / HOME_COPY % 2)
 }
@@ -120,7 +120,7 @@ fn home_copy(media: &Media, copy: u64, offset: u64) -> Place {
     Place { is_redundant, ..Place::alone("disk", HOME_FILE, copy * HOME_COPY + offset) }
 }
 
-/// A place in the double-write area. Nobody needs what is staged there if the page is sound in its own place.
+/// A place in the double-write area. It is redundant if the page is sound in its own place.
 fn with_page_in_place(media: &Media, configuration: &Configuration, place: Place) -> Place {
     let page_size = configuration.settings.buffer.page_size;
     let mut bytes = vec![0; page_size];

@@ -1,9 +1,9 @@
-//! A client that sorts and joins beside the transactions of others, in temporary space that is hurt, too: each answer is what a
-//! model says or an error that what was done explains, and the space comes back.
+//! A client that sorts and joins beside the transactions of others, in temporary space with injected faults: each answer must
+//! match a model or be an error that an injected fault explains, and the space must be freed.
 
 use crate::abandon::at_most;
-use crate::hurt;
-use crate::stage::Stage;
+use crate::context::RunContext;
+use crate::damage;
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::temp::{self, Iterated, JoinKind, JoinMethod, JoinSettings, Rows};
@@ -16,7 +16,7 @@ type List = Vec<(Vec<u8>, Vec<u8>)>;
 /// A row of a join's answer.
 type Answer = (Vec<u8>, Vec<u8>, Option<Vec<u8>>);
 
-/// So many smallest clusters are the memory of an operator.
+/// The memory of an operator, in smallest clusters.
 const CLUSTERS: u64 = 128;
 
 /// Temporary space of every fourth seed.
@@ -30,49 +30,49 @@ pub fn settings(seed: u64) -> Option<temp::Settings> {
     random.chance(0.25).then_some(settings)
 }
 
-/// Sorts and joins until it has done so a few times or the life is over.
-pub async fn client(stage: Rc<Stage>, database: Database) {
-    let random = &mut stage.random("spill");
+/// Sorts and joins a few times, or until the run is over.
+pub async fn client(context: Rc<RunContext>, database: Database) {
+    let random = &mut context.random("spill");
     for _ in 0..random.between(1, 3) {
-        stage.pause(random).await;
+        context.pause(random).await;
         let polls = if random.chance(0.2) { random.between(1, 40) } else { u64::MAX };
         let work = async {
             match random.chance(0.4) {
-                true => sort(&stage, &database, random).await,
-                false => join(&stage, &database, random).await,
+                true => sort(&context, &database, random).await,
+                false => join(&context, &database, random).await,
             }
         };
         if let Some(Err(error)) = at_most(polls, work).await {
-            judge(&stage, &error);
+            judge(&context, &error);
         }
-        if stage.over.get() || !comes_back(&stage, &database).await {
+        if context.over.get() || !comes_back(&context, &database).await {
             return;
         }
     }
 }
 
-/// Is it an error that what was done to temporary space explains? Nothing of it is lost that matters, so the life goes on.
-fn judge(stage: &Stage, error: &Error) {
+/// Whether an injected fault in temporary space explains the error. Temporary data need not survive, so the run continues.
+fn judge(context: &RunContext, error: &Error) {
     let is_explained = match error {
-        Error::TempFull { .. } => stage.configuration.settings.temp.size < 1 << 20,
-        error if hurt::is_injected(&error.to_string()) => true,
-        error => hurt::explain(&stage.scene.hurts.borrow(), error),
+        Error::TempFull { .. } => context.configuration.settings.temp.size < 1 << 20,
+        error if damage::is_injected(&error.to_string()) => true,
+        error => damage::explain(&context.observed.damages.borrow(), error),
     };
     if !is_explained {
-        stage.wrong(format!("spilling: {error}"));
+        context.wrong(format!("spilling: {error}"));
     }
 }
 
 /// Waits until what was given up is no longer under way.
-async fn comes_back(stage: &Stage, database: &Database) -> bool {
-    let deadline = stage.executor.now().plus_ns(10 * SECOND_NS);
+async fn comes_back(context: &RunContext, database: &Database) -> bool {
+    let deadline = context.executor.now().plus_ns(10 * SECOND_NS);
     while database.temp_statistics().bytes_in_use > 0 {
-        if stage.executor.now() >= deadline {
+        if context.executor.now() >= deadline {
             let bytes = database.temp_statistics().bytes_in_use;
-            stage.wrong(format!("{bytes} bytes of temporary space do not come back"));
+            context.wrong(format!("{bytes} bytes of temporary space do not come back"));
             return false;
         }
-        stage.executor.sleep_ns(MILLISECOND_NS).await;
+        context.executor.sleep_ns(MILLISECOND_NS).await;
     }
     true
 }
@@ -87,31 +87,31 @@ fn rows(random: &mut Random, count: u64, keys: u64) -> List {
     (0..count).map(row).collect()
 }
 
-fn memory(stage: &Stage) -> u64 {
-    CLUSTERS * stage.configuration.settings.temp.cluster_size as u64
+fn memory(context: &RunContext) -> u64 {
+    CLUSTERS * context.configuration.settings.temp.cluster_size as u64
 }
 
-async fn sort(stage: &Stage, database: &Database, random: &mut Random) -> Result<()> {
+async fn sort(context: &RunContext, database: &Database, random: &mut Random) -> Result<()> {
     let count = random.between(100, 1_500);
     let mut expected = rows(random, count, 400);
-    let mut sorted = database.sort(Iterated::new(expected.clone().into_iter()), memory(stage)).await?;
+    let mut sorted = database.sort(Iterated::new(expected.clone().into_iter()), memory(context)).await?;
     let mut found = List::new();
     while let Some(row) = sorted.next().await? {
         found.push((row.key.to_vec(), row.value.to_vec()));
     }
     if !found.is_sorted_by(|one, next| one.0 <= next.0) {
-        stage.wrong("a sort is out of order");
+        context.wrong("a sort is out of order");
     }
     // Rows of one key come in any order.
     found.sort();
     expected.sort();
     if found != expected {
-        stage.wrong(format!("a sort of {count} rows gives others"));
+        context.wrong(format!("a sort of {count} rows gives others"));
     }
     Ok(())
 }
 
-async fn join(stage: &Stage, database: &Database, random: &mut Random) -> Result<()> {
+async fn join(context: &RunContext, database: &Database, random: &mut Random) -> Result<()> {
     let keys = random.between(20, 300);
     let [left, right] = [1_000, 600].map(|most| {
         let count = random.between(50, most);
@@ -126,11 +126,11 @@ async fn join(stage: &Stage, database: &Database, random: &mut Random) -> Result
         found.push((answer.key.to_vec(), answer.left.to_vec(), answer.right.map(<[u8]>::to_vec)));
         Ok(())
     };
-    database.join(inputs, JoinSettings { method, kind, memory: memory(stage) }, take).await?;
+    database.join(inputs, JoinSettings { method, kind, memory: memory(context) }, take).await?;
     found.sort();
     expected.sort();
     if found != expected {
-        stage.wrong(format!(
+        context.wrong(format!(
             "a {method:?} join has {} answers, not the {} of nested loops",
             found.len(),
             expected.len()

@@ -1,9 +1,9 @@
-//! What the engine was doing when something went wrong.
+//! The engine's step at which a fault was injected.
 
-use crate::Kind;
+use crate::SeedKind;
 use serde::Serialize;
 
-/// What the world does to a database.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum FaultKind {
     /// The power goes: writes that are not durable are kept, lost or torn.
@@ -41,7 +41,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// What interrupts the engine or refuses it something.
+    /// The kinds that interrupt the engine or refuse it something.
     pub const DISTURBANCES: [FaultKind; 8] = [
         FaultKind::PowerCut,
         FaultKind::Kill,
@@ -52,7 +52,7 @@ impl FaultKind {
         FaultKind::Hung,
         FaultKind::Jump,
     ];
-    /// What makes a medium hold or show something else than was written.
+    /// The kinds after which a medium holds or returns something other than what was written.
     pub const DAMAGE: [FaultKind; 8] = [
         FaultKind::Flip,
         FaultKind::Unreadable,
@@ -97,7 +97,7 @@ impl FaultKind {
     }
 }
 
-/// A step of the engine, told from the file, the operation and the phase of the life.
+/// A step of the engine, recognized by the file, the operation and the phase of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Step {
     /// Any operation while the database is created.
@@ -156,9 +156,9 @@ pub enum Step {
     DataSync,
     /// A file grows.
     Resize,
-    /// What records were is read back from the undo space.
+    /// Old versions are read back from the undo space.
     UndoSpaceRead,
-    /// What records were leaves memory for the undo space.
+    /// Old versions leave memory for the undo space.
     UndoSpaceWrite,
     /// Frames are allocated.
     Memory,
@@ -250,10 +250,10 @@ impl Step {
 
     /// Whether seeds of this kind come by the step: only those of isolation read the past, and only the
     /// others sort and join, and have many partitions.
-    pub fn is_met_by(self, kind: Kind) -> bool {
+    pub fn is_met_by(self, kind: SeedKind) -> bool {
         match self {
-            Step::UndoSpaceRead | Step::UndoSpaceWrite => kind == Kind::Isolation,
-            step => kind == Kind::Durability || !(step.is_temporary() || step == Step::CatalogAnew),
+            Step::UndoSpaceRead | Step::UndoSpaceWrite => kind == SeedKind::Isolation,
+            step => kind == SeedKind::Durability || !(step.is_temporary() || step == Step::CatalogAnew),
         }
     }
 
@@ -312,7 +312,7 @@ impl Step {
         match kind {
             FaultKind::PowerCut | FaultKind::Kill => self != Step::Memory,
             FaultKind::Error => true,
-            // Devices are slow early in a life, before there are many partitions.
+            // Devices are slow early in a run, before there are many partitions.
             FaultKind::Slow => self.transfers() && self != Step::CatalogAnew,
             FaultKind::NoSpace => self.takes_room(),
             FaultKind::LostSync => self.syncs(),

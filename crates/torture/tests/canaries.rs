@@ -5,7 +5,7 @@ use engine::canary::{Canary, plant};
 use engine::checkpoint::Strategy;
 use engine::log::Acknowledged;
 use engine::set::Logging;
-use entresol_torture::{Configuration, Failure, Kind, Options, Plan, Rows, Step, run_seed};
+use entresol_torture::{Configuration, Failure, Options, Plan, Rows, SeedKind, Step, run_seed};
 use virtual_driver::Injury;
 
 /// The first failure among the first `seeds` seeds with this bug planted.
@@ -78,7 +78,7 @@ fn a_sync_that_is_tried_again_and_believed_is_found() {
     first_failure(Canary::SyncTriedAgain, 600);
 }
 
-/// The same, among seeds that keep sets and suit.
+/// The same, among seeds that keep sets and satisfy `suits`.
 fn first_failure_with_sets(canary: Canary, seeds: usize, suits: impl Fn(&Configuration) -> bool) {
     let is_suitable = |seed: &u64| {
         let configuration = Configuration::draw(*seed, Options::QUICK);
@@ -88,14 +88,14 @@ fn first_failure_with_sets(canary: Canary, seeds: usize, suits: impl Fn(&Configu
     first_failure_among(canary, suitable);
 }
 
-/// Whether a write of a set's backup is lost in one of the seed's last lives.
+/// Whether a write of a set's backup is lost in one of the seed's last runs.
 fn loses_a_segment(seed: u64) -> bool {
-    let Configuration { rows, lives, .. } = Configuration::draw(seed, Options::QUICK);
-    let plan = |life: u64| {
-        let random = &mut Random::stream(seed, &format!("more faults, life {life}"));
-        Plan::default().with_more(random, Kind::Durability, true)
+    let Configuration { rows, runs, .. } = Configuration::draw(seed, Options::QUICK);
+    let plan = |run: u64| {
+        let random = &mut Random::stream(seed, &format!("more faults, life {run}"));
+        Plan::default().with_more(random, SeedKind::Durability, true)
     };
-    let mut planned = (lives.saturating_sub(2)..lives).flat_map(|life| plan(life).injuries);
+    let mut planned = (runs.saturating_sub(2)..runs).flat_map(|run| plan(run).injuries);
     rows == Rows::Set
         && Random::stream(seed, "more faults").chance(0.6)
         && planned.any(|(target, injury)| target.step == Step::SegmentWrite && injury == Injury::Lose)
@@ -106,7 +106,7 @@ fn an_image_older_than_the_backup_is_found() {
     first_failure_among(Canary::OlderImage, (0..).filter(|seed| loses_a_segment(*seed)).take(1500));
 }
 
-/// The same, among seeds whose clients have partitions of their own and that suit.
+/// The same, among seeds whose clients have partitions of their own and that satisfy `suits`.
 fn first_failure_with_partitions(canary: Canary, seeds: usize, suits: impl Fn(&Configuration) -> bool) -> Failure {
     let is_suitable = |seed: &u64| {
         let configuration = Configuration::draw(*seed, Options::QUICK);

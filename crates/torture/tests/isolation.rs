@@ -3,10 +3,10 @@
 use engine::canary::{Canary, plant};
 use entresol_torture::history::Level;
 use entresol_torture::{
-    Configuration, Contention, Failure, FaultKind, Kind, Options, Step, Store, run_range, run_seed,
+    Configuration, Contention, Failure, FaultKind, Options, SeedKind, Step, Store, run_range, run_seed,
 };
 
-const QUICK: Options = Options::QUICK.of(Kind::Isolation);
+const QUICK: Options = Options::QUICK.of(SeedKind::Isolation);
 
 #[test]
 fn no_level_shows_what_it_forbids() {
@@ -14,18 +14,18 @@ fn no_level_shows_what_it_forbids() {
     let failures: Vec<String> = summary.failures.iter().map(ToString::to_string).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     assert_eq!(summary.levels.values().sum::<u64>(), 200);
-    assert!(summary.lives > 500 && summary.transactions > 4_000, "{summary:?}");
+    assert!(summary.runs > 500 && summary.transactions > 4_000, "{summary:?}");
     for (kind, step) in [(FaultKind::PowerCut, Step::UndoSpaceWrite), (FaultKind::Error, Step::UndoSpaceWrite)] {
         assert!(summary.coverage.count(kind, step) > 0, "{} never hits {}", kind.name(), step.name());
     }
 }
 
-/// What they found: a long value copied for readers who had gone, a scan of what was given up that showed nothing, a log that
-/// was taken for one on two devices because an opening which was given up had used both.
+/// Seeds that once found bugs: a long value copied for readers that had ended, a scan of discarded versions that returned
+/// nothing, a log taken for a log on two devices because an abandoned opening had used both.
 #[test]
 fn seeds_that_once_failed_are_sound() {
     for seed in [10_125, 10_761, 38_505] {
-        assert_eq!(run_seed(seed, Options::FULL.of(Kind::Isolation)).failure, None);
+        assert_eq!(run_seed(seed, Options::FULL.of(SeedKind::Isolation)).failure, None);
     }
 }
 

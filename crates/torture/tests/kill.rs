@@ -89,7 +89,7 @@ async fn transfer(database: &Database, id: u64, random: &mut Random) -> Result<b
 #[test]
 fn child() {
     let Ok(directory) = std::env::var(DIRECTORY) else { return };
-    let life: u64 = std::env::var(LIFE).expect("set together").parse().expect("a number");
+    let run: u64 = std::env::var(LIFE).expect("set together").parse().expect("a number");
     let executor = machine(Path::new(&directory));
     let forever = async {
         let database = open(&executor).await.expect("opens");
@@ -97,9 +97,9 @@ fn child() {
             .map(|client| {
                 let database = database.clone();
                 executor.spawn(async move {
-                    let mut random = Random::stream(life, &format!("client {client}"));
+                    let mut random = Random::stream(run, &format!("client {client}"));
                     for number in 0.. {
-                        let id = (life * CLIENTS + client) << 32 | number;
+                        let id = (run * CLIENTS + client) << 32 | number;
                         match transfer(&database, id, &mut random).await {
                             Ok(true) => println!("done {id}"),
                             Ok(false) => println!("undone {id}"),
@@ -126,11 +126,11 @@ struct Said {
 
 /// Runs a process, kills it after a while and notes what it said.
 #[allow(clippy::disallowed_methods, reason = "the moment of the kill is on this machine's clock")]
-fn run_and_kill(directory: &Path, life: u64, delay: Duration, said: &mut Said) {
+fn run_and_kill(directory: &Path, run: u64, delay: Duration, said: &mut Said) {
     let mut child = Command::new(std::env::current_exe().expect("this test has a file"))
         .args(["--exact", "child", "--nocapture"])
         .env(DIRECTORY, directory)
-        .env(LIFE, life.to_string())
+        .env(LIFE, run.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -210,10 +210,10 @@ fn killed_at_random_moments_it_keeps_its_word() {
     let mut random = Random::stream(1, "kill");
     let mut said = Said::default();
     let mut transfers = 0;
-    for life in 0..KILLS {
+    for run in 0..KILLS {
         let delay = Duration::from_millis(random.between(20, 350));
-        run_and_kill(directory.path(), life, delay, &mut said);
-        if life % 6 == 5 || life + 1 == KILLS {
+        run_and_kill(directory.path(), run, delay, &mut said);
+        if run % 6 == 5 || run + 1 == KILLS {
             transfers = inspect(directory.path(), &said);
         }
     }

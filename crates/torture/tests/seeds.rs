@@ -8,7 +8,7 @@ fn nothing_acknowledged_is_lost_and_nothing_else_is_there() {
     let failures: Vec<String> = summary.failures.iter().map(ToString::to_string).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     assert_eq!(summary.seeds, 120);
-    assert!(summary.lives > 300 && summary.transactions > 2_000, "{summary:?}");
+    assert!(summary.runs > 300 && summary.transactions > 2_000, "{summary:?}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ const BACKGROUND_MAX: u16 = 128;
 
 impl Front {
     fn pass(&self, call: Call) {
-        // Where nobody serves any more, dropping the request answers it with EIO.
+        // When the server has ended, dropping the request answers it with EIO.
         let _ = self.0.send(Message::Call(call));
     }
 }

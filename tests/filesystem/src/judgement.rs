@@ -1,7 +1,7 @@
 use crate::description::{EXTRA_RECORDS, NOTES};
 use crate::service::Injected;
 use std::collections::{BTreeMap, BTreeSet};
-use torture::ledger::{Fate, Found, Ledger, Transfer};
+use torture::ledger::{FoundTransfers, Ledger, Transfer, TransferOutcome};
 
 /// What the processes of one database said, and what must hold after them.
 #[derive(Default)]
@@ -12,7 +12,8 @@ pub(crate) struct Judgement {
     pub(crate) acknowledged: u64,
     /// How often everything was compared.
     pub(crate) looks: u64,
-    /// Whether its creation was cut off and is refused since: what it left on another device might be somebody's.
+    /// Whether its creation was cut off and has been refused since: files that it left on another device might belong to
+    /// another database.
     pub(crate) refused: bool,
     /// Partitions that were created by the way.
     extras: BTreeMap<String, Extra>,
@@ -41,7 +42,7 @@ impl Judgement {
     /// Takes in what a process said that these faults were done to.
     pub(crate) fn hear(&mut self, lines: &[String], injected: &Injected) -> Said {
         let mut said = Said::default();
-        let mut found = Found::default();
+        let mut found = FoundTransfers::default();
         let mut notes = BTreeMap::new();
         let mut extras = BTreeMap::new();
         let mut log_failed = None;
@@ -67,13 +68,17 @@ impl Judgement {
                 }
                 ("try", [id, account, teller, branch, delta]) => {
                     let [id, account, teller, branch] = [*id, *account, *teller, *branch].map(|word| word as u64);
-                    self.ledger.enter(id, Transfer { account, teller, branch, delta: *delta }, Fate::InDoubt);
+                    self.ledger.enter(
+                        id,
+                        Transfer { account, teller, branch, delta: *delta },
+                        TransferOutcome::InDoubt,
+                    );
                     if log_failed.is_some() {
                         tried_later.insert(id);
                     }
                 }
                 ("done", [id]) => {
-                    self.ledger.note(*id as u64, Fate::Acknowledged);
+                    self.ledger.note(*id as u64, TransferOutcome::Acknowledged);
                     self.acknowledged += 1;
                     if tried_later.contains(&(*id as u64)) {
                         said.wrong.push(format!("transfer {id} commits though the log has failed: {log_failed:?}"));
@@ -111,7 +116,7 @@ impl Judgement {
     /// Compares the partitions that were created by the way; then what is there is known to be.
     fn settle_extras(&mut self, found: &BTreeMap<String, u64>, wrong: &mut Vec<String>) {
         for name in found.keys().filter(|name| !self.extras.contains_key(*name)) {
-            wrong.push(format!("partition '{name}' is there, and nobody created it"));
+            wrong.push(format!("partition '{name}' is there and was never created"));
         }
         for (name, known) in &mut self.extras {
             let is_sound = match (found.get(name), *known) {
@@ -127,8 +132,8 @@ impl Judgement {
         self.extras.retain(|name, _| found.contains_key(name));
     }
 
-    fn settle(&mut self, found: &Found, notes: &BTreeMap<u64, (u64, bool)>, wrong: &mut Vec<String>) {
-        wrong.extend(self.ledger.settle(found).err().unwrap_or_default());
+    fn settle(&mut self, found: &FoundTransfers, notes: &BTreeMap<u64, (u64, bool)>, wrong: &mut Vec<String>) {
+        wrong.extend(self.ledger.reconcile(found).err().unwrap_or_default());
         // Of two transactions that change a note the later one comes later in the history: it waits for the other's lock.
         let mut expected = BTreeMap::new();
         for (id, _) in found.history.iter().filter_map(|record| Transfer::decode(record)) {

@@ -63,7 +63,7 @@ fn main() -> ExitCode {
         .fold(ExitCode::SUCCESS, |code, way| if torture(way.into(), seed, cuts) { code } else { ExitCode::FAILURE })
 }
 
-/// A run of so many ends meets everything, or fails.
+/// The number of ends from which on a run must meet every fault.
 const LONG: u64 = 200;
 
 fn torture(backend: Backend, seed: u64, cuts: u64) -> bool {

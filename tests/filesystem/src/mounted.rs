@@ -74,7 +74,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         unmount(self.directory.path());
-        // Its end of the connection goes first, then the thread that has the volume has nobody left to hear.
+        // Drop this end of the connection first; the volume's thread ends when it has no sender left.
         if let Some(session) = self.session.take() {
             let _ = session.umount_and_join();
         }

@@ -31,18 +31,18 @@ pub enum Effect {
     Forgotten,
     /// It takes as long.
     Slow(Duration),
-    /// It has no answer while the program lives.
+    /// It gets no answer while the program runs.
     Hung,
 }
 
-/// Which requests are hurt, and how.
+/// Which requests fail, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// Requests of this kind.
     pub step: Step,
     /// Files whose names begin with this.
     pub file: &'static str,
-    /// The first of them that is hurt, from 1.
+    /// The first of them that fails, counted from 1.
     pub first: u64,
     /// How many are, from there on; `u64::MAX` for all.
     pub count: u64,
@@ -57,7 +57,7 @@ impl Effect {
     }
 }
 
-/// How a life ends.
+/// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// SIGKILL: the machine goes on, and what is under way lands.
@@ -73,7 +73,7 @@ pub struct Plan {
     pub end: End,
     /// At which request from its beginning, counting those that have a [`Step`].
     pub at: u64,
-    /// What is hurt before.
+    /// The faults before the end.
     pub rules: Vec<Rule>,
     /// How many more bytes files may take, if that is limited.
     pub room: Option<u64>,
@@ -82,7 +82,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Draws a plan; nothing but its end hurts where `gentle`.
+    /// Draws a plan; if `gentle`, it has no fault besides its end.
     pub fn draw(random: &mut Random, gentle: bool) -> Plan {
         let magnitude = random.between(4, 12);
         let end = if random.chance(0.3) { End::Kill } else { End::PowerCut };

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::rc::Rc;
 use torture::ledger::Transfer;
 
-/// What the process is told on its command line.
+/// The arguments on the process's command line.
 #[derive(Clone, Debug)]
 pub struct Orders {
     /// The way to the kernel.
@@ -245,7 +245,7 @@ async fn change(database: &Database, orders: &Orders, description: &Description)
     }
 }
 
-/// A client gives up after so many errors that are no conflicts.
+/// The number of errors other than conflicts after which a client gives up.
 const ERRORS_MAX: u64 = 5;
 
 async fn client_of(database: &Database, next: &Cell<u64>, rows: [u64; 3], mut random: Random) {

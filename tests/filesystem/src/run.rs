@@ -53,7 +53,7 @@ pub struct Summary {
     pub under_way: u64,
     /// Requests for room that was limited.
     pub no_space: u64,
-    /// Requests hurt, by what they do and what became of them.
+    /// Requests with a fault, by operation and by effect.
     pub hurt: BTreeMap<(Step, &'static str), u64>,
     /// The sorts of errors that processes met.
     pub errors: BTreeSet<String>,
@@ -104,9 +104,9 @@ impl fmt::Display for Summary {
 const EFFECTS: [&str; 4] = ["EIO", "EIO, forgotten", "slow", "hung"];
 /// Processes of one database, at most.
 const LIVES_MAX: u64 = 12;
-/// After this long a process has had its life, whatever it has not reached.
+/// After this time a process is ended, whatever it has reached.
 const LIFE_MAX: Duration = Duration::from_millis(1_500);
-/// Whoever opens a database without any fault is done by then.
+/// An upper limit on the opening of a database without a fault.
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
 struct Process {
@@ -233,7 +233,7 @@ fn live(orders: &Orders<'_>, plan: &Plan) -> (Vec<String>, Option<String>, Injec
     let mut wait = process.wait(&over, 0, if orders.looks { LOOK_MAX } else { LIFE_MAX });
     let is_unhurt = plan.rules.is_empty() && plan.room.is_none() && !orders.looks;
     let hangs = wait == Wait::Vain && is_unhurt && {
-        // A process that nothing hurts goes on: it commits once more.
+        // A process without faults must make progress: it commits once more.
         let more = process.acknowledged.load(Ordering::Relaxed) + 1;
         wait = process.wait(&over, more, LOOK_MAX);
         wait == Wait::Vain
@@ -275,7 +275,7 @@ impl Process {
         Process { child, acknowledged, out, err }
     }
 
-    /// Waits until its time has come, or until it has acknowledged so many transactions, if that is not zero.
+    /// Waits until the time is over, or until the process has acknowledged this number of transactions, if it is not zero.
     fn wait(&mut self, over: &Receiver<()>, transactions: u64, most: Duration) -> Wait {
         const LOOK: Duration = Duration::from_millis(10);
         for _ in 0..most.as_millis() / LOOK.as_millis() {

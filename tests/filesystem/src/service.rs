@@ -1,4 +1,4 @@
-//! The thread that has the volume: answers the kernel's requests, hurts some, and cuts.
+//! The thread that owns the volume: answers the kernel's requests, injects faults, and cuts the power.
 
 use crate::front::{Call, OPEN_FLAGS};
 use crate::plan::{Effect, End, Plan, Rule, Step};
@@ -13,7 +13,7 @@ use virtual_driver::Injury;
 /// What the thread hears.
 pub(crate) enum Message {
     Call(Call),
-    /// A process begins; when its plan says so, everything stands still and the sender is told.
+    /// A process begins. At the moment in its plan, the volume stops serving and notifies the sender.
     Begin(Plan, Sender<()>),
     /// Everything stands still from here on, if it does not yet.
     Halt,
@@ -24,7 +24,7 @@ pub(crate) enum Message {
 /// What was done to a process.
 #[derive(Clone, Debug, Default)]
 pub struct Injected {
-    /// Requests hurt, by what they do, the file and what became of them.
+    /// Requests with a fault, by operation, file and effect.
     pub hurt: BTreeMap<(Step, String, Effect), u64>,
     /// Requests for room that was not there, and questions how much there is where it is limited.
     pub no_space: u64,
@@ -88,7 +88,7 @@ impl Service {
         }
     }
 
-    /// Serves until nobody can ask any more.
+    /// Serves until all senders are gone.
     pub(crate) fn run(mut self, messages: &Receiver<Message>) {
         loop {
             let message = match self.next_due() {

@@ -8,7 +8,7 @@ fn mounted_or_skipped(seed: u64) -> Option<Mounted> {
     mounted.inspect_err(|error| println!("skipped: no file system in user space can be mounted: {error}")).ok()
 }
 
-/// Each of them is lost one time in two if nobody syncs its name.
+/// Each of them is lost with a probability of one half if its name is not synced.
 const DIRECTORIES: u64 = 12;
 
 #[test]
@@ -21,7 +21,7 @@ fn a_directory_that_was_opened_survives_whoever_made_it() {
     };
     for number in 0..DIRECTORIES {
         if number % 2 == 0 {
-            std::fs::create_dir(path(number)).expect("nobody has the name");
+            std::fs::create_dir(path(number)).expect("the name is free");
         }
         RealDriver::open(Options::new("disk", path(number))).expect("it can be opened");
     }
@@ -36,7 +36,7 @@ fn a_lock_that_was_taken_leaves_its_file() {
     let path = |number| volume.path().join(format!("database-{number}"));
     for number in 0..DIRECTORIES {
         RealDriver::open(Options::new("disk", path(number))).expect("it can be opened");
-        DirectoryLock::acquire(&path(number)).expect("nobody has it");
+        DirectoryLock::acquire(&path(number)).expect("the lock is free");
     }
     volume.end(End::PowerCut);
     let lost: Vec<u64> = (0..DIRECTORIES).filter(|number| !path(*number).join(DirectoryLock::NAME).is_file()).collect();

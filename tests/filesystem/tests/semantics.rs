@@ -107,7 +107,7 @@ fn names_and_lengths_are_durable_once_they_are_synced() {
 fn a_killed_process_leaves_everything_and_locks_nothing() {
     let Some(volume) = mounted_or_skipped(4) else { return };
     let file = created(&volume, "file", libc::O_DIRECT);
-    file.try_lock().expect("nobody has it");
+    file.try_lock().expect("the lock is free");
     assert!(matches!(open(&volume.path().join("file"), 0).try_lock(), Err(TryLockError::WouldBlock)));
     drop(file);
     volume.end(End::Kill);
@@ -147,7 +147,7 @@ fn requests_fail_as_planned() {
 fn names_are_moved_and_found_and_full_directories_stay() {
     let Some(volume) = mounted_or_skipped(6) else { return };
     let path = volume.path();
-    std::fs::create_dir(path.join("inner")).expect("nobody has the name");
+    std::fs::create_dir(path.join("inner")).expect("the name is free");
     assert_eq!(std::fs::create_dir(path.join("inner")).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     open(&path.join("inner/old"), 0).write_all_at(&[5; PAGE], 0).expect("there is room");
     std::fs::rename(path.join("inner/old"), path.join("inner/new")).expect("the same directory");

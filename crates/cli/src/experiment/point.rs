@@ -73,7 +73,7 @@ fn source(name: &str, replication: u32) -> (String, u32) {
     (name.to_owned(), if name == GENERATED { replication } else { 0 })
 }
 
-/// Adds what so many replications of the trace of this name, or the file of this path, replay.
+/// Adds the trace of this name, or the file of this path, for the given number of replications.
 pub fn load(traces: &mut Traces, name: &str, replications: u32) -> Result<(), Failure> {
     for replication in 0..replications {
         if let Entry::Vacant(place) = traces.entry(source(name, replication)) {
@@ -220,7 +220,7 @@ fn tortured(seeds: u64, replication: u32) -> Run {
         stops.entry(pair).or_insert_with(|| json!({}))[step.name()] = json!(count);
     }
     let report = json!({"torture": {
-        "seeds": summary.seeds, "lives": summary.lives, "transactions": summary.transactions,
+        "seeds": summary.seeds, "lives": summary.runs, "transactions": summary.transactions,
         "failures": summary.failures.len(), "stops": stops,
     }});
     Run { reports: vec![report], saturated: None }

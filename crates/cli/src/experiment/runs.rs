@@ -120,9 +120,9 @@ fn run_jobs(jobs: &[&Job<'_>], workers: usize, traces: &Traces, done: &Mutex<Don
     });
 }
 
-/// A seed of torture takes about as long as so many transactions.
+/// A seed of torture takes about as long as this number of transactions.
 const SEED_WEIGHT: u64 = 1_500;
-/// So many rows of a sort or a join take about as long as a transaction.
+/// This number of rows of a sort or a join takes about as long as a transaction.
 const ROWS_WEIGHT: u64 = 8;
 
 fn weight(point: &Point) -> u64 {
@@ -134,7 +134,7 @@ fn weight(point: &Point) -> u64 {
     }
     let rate = match plan.load {
         workload::Load::Open { rate_per_s } => rate_per_s,
-        // Nobody knows; closed loads are as fast as the machine.
+        // Unknown: closed loads run as fast as the machine.
         workload::Load::Closed { .. } | workload::Load::Full => 1_000.0,
     };
     let transactions = |length| match length {
@@ -185,8 +185,8 @@ mod tests {
         };
         assert_eq!(figures(&results), figures(&again));
         let report = &trial.outcomes[0].reports[0];
-        // A workload of one type has none beside it; it runs without a transaction server, and is no sort, no restart and no
-        // torture, and nobody reads snapshots.
+        // A workload of one type runs alone: without a transaction server and without readers of snapshots. It is no sort, no
+        // restart and no torture.
         let others = ["types", "server", "spill", "recovery", "snapshots", "torture"];
         for key in point::KEYS.iter().filter(|key| !others.contains(key)) {
             assert!(report.get(*key).is_some(), "the report has no {key}");
@@ -200,9 +200,9 @@ mod tests {
                     [[vary]]\nparameter = \"workload.seeds\"\nvalues = [2]";
         let results = results(text);
         let outcome = &results.trials[0].outcomes[0];
-        let lives = |seeds: std::ops::Range<u64>| torture::run_range(seeds, torture::Options::FULL, |_| ()).lives;
+        let runs = |seeds: std::ops::Range<u64>| torture::run_range(seeds, torture::Options::FULL, |_| ()).runs;
         let found: Vec<_> = outcome.reports.iter().map(|report| report["torture"]["lives"].as_u64()).collect();
-        assert_eq!(found, [Some(lives(0..2)), Some(lives(2..4))]);
+        assert_eq!(found, [Some(runs(0..2)), Some(runs(2..4))]);
         assert_eq!(outcome.names("torture.stops").len(), 14, "every valid pair is reported");
     }
 

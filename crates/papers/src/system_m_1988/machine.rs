@@ -157,7 +157,7 @@ fn crash(results: &Results) -> Claim {
         }
         let holds = failures? == 0 && pairs > 0;
         let ours = format!(
-            "{} wrong in {} lives of {} seeds, {} transactions",
+            "{} wrong in {} runs of {} seeds, {} transactions",
             grouped(failures?),
             grouped(lives?),
             grouped(seeds?),

@@ -165,7 +165,7 @@ fn one_seed_that_fails_is_enough_and_stops_that_were_not_met_are_named() {
     let sound = claim(&crashes(0), "S-5");
     assert_eq!(
         (sound.verdict, &*sound.ours),
-        (Verdict::Holds, "0 wrong in 3,000 lives of 1,000 seeds, 18,000 transactions")
+        (Verdict::Holds, "0 wrong in 3,000 runs of 1,000 seeds, 18,000 transactions")
     );
     assert!(sound.reason.contains("all 2 valid pairs") && sound.reason.contains("3 of 4 such stops were met"));
     assert_eq!(verdict(&crashes(1), "S-5"), Verdict::Differs);

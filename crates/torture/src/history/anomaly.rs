@@ -1,16 +1,16 @@
 //! What should not have happened, by name and so that one can follow it.
 
-use super::cycle::Way;
-use super::dependencies::{Edge, Kind};
+use super::cycle::Path;
+use super::dependencies::{DependencyKind, Edge};
 use super::graph::{Arc, Reason, is_beginning, transaction};
-use super::transaction::{Act, End, Transaction, Version};
+use super::transaction::{End, Operation, Transaction, Version};
 use super::{History, Level, Span};
 use std::fmt;
 
 /// A kind of anomaly. Unless it says otherwise: Adya, Liskov and O'Neil, ICDE 2000, section 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phenomenon {
-    /// Something was read that nobody wrote there.
+    /// A read returned a version that was never written to that key.
     Garbage,
     /// A transaction's read disagrees with its own writes (Kingsbury and Alvaro, section 6.1).
     Internal,
@@ -82,7 +82,7 @@ impl Anomaly {
     }
 
     /// A cycle.
-    pub(super) fn of_cycle(history: &History, edges: &[Edge], cycle: &Way) -> Anomaly {
+    pub(super) fn of_cycle(history: &History, edges: &[Edge], cycle: &Path) -> Anomaly {
         let arcs: Vec<(usize, Arc)> = cycle.iter().copied().filter(|(_, arc)| arc.reason != Reason::Within).collect();
         let of = |arc: &Arc| match arc.reason {
             Reason::Dependency(edge) => Some(edges[edge]),
@@ -111,20 +111,20 @@ impl Anomaly {
 fn phenomenon(cycle: &[Option<Edge>]) -> Phenomenon {
     let is = |edge: &Option<Edge>, kind| edge.is_some_and(|edge| edge.kind == kind);
     let count = |kind| cycle.iter().filter(|edge| is(edge, kind)).count();
-    match count(Kind::Rw) {
-        0 if count(Kind::Wr) == 0 => Phenomenon::G0,
+    match count(DependencyKind::Rw) {
+        0 if count(DependencyKind::Wr) == 0 => Phenomenon::G0,
         0 => Phenomenon::G1c,
         1 => {
             let keys: Vec<_> = cycle.iter().flatten().map(|edge| edge.key).collect();
-            let is_update = cycle.len() == 2 && count(Kind::Ww) == 1 && keys[0] == keys[1];
+            let is_update = cycle.len() == 2 && count(DependencyKind::Ww) == 1 && keys[0] == keys[1];
             if is_update { Phenomenon::LostUpdate } else { Phenomenon::GSingle }
         }
         _ => {
             let mut neighbours = cycle.iter().zip(cycle.iter().cycle().skip(1));
-            if !neighbours.any(|(one, next)| is(one, Kind::Rw) && is(next, Kind::Rw)) {
+            if !neighbours.any(|(one, next)| is(one, DependencyKind::Rw) && is(next, DependencyKind::Rw)) {
                 return Phenomenon::GNonadjacent;
             }
-            let of_predicate = |edge: &Edge| edge.kind == Kind::Rw && edge.is_of_predicate();
+            let of_predicate = |edge: &Edge| edge.kind == DependencyKind::Rw && edge.is_of_predicate();
             if cycle.iter().flatten().any(of_predicate) { Phenomenon::G2 } else { Phenomenon::G2Item }
         }
     }
@@ -138,13 +138,15 @@ fn told(edge: &Edge) -> String {
         None => format!("T{reader} finds no {key}"),
     };
     match (kind, earlier, later) {
-        (Kind::Ww, ..) => format!("T{from} wrote {} of {key}, which T{to} replaced by {}", name(earlier), name(later)),
-        (Kind::Wr, _, Some(_)) => format!("T{from} wrote {} of {key}, which T{to} read", name(earlier)),
-        (Kind::Wr, _, None) => format!("T{from} wrote {} of {key}, so that {}", name(earlier), missing(to)),
-        (Kind::Rw, Some(_), _) => {
+        (DependencyKind::Ww, ..) => {
+            format!("T{from} wrote {} of {key}, which T{to} replaced by {}", name(earlier), name(later))
+        }
+        (DependencyKind::Wr, _, Some(_)) => format!("T{from} wrote {} of {key}, which T{to} read", name(earlier)),
+        (DependencyKind::Wr, _, None) => format!("T{from} wrote {} of {key}, so that {}", name(earlier), missing(to)),
+        (DependencyKind::Rw, Some(_), _) => {
             format!("T{from} read {} of {key}, which T{to} replaced by {}", name(earlier), name(later))
         }
-        (Kind::Rw, None, _) => format!("{}, of which T{to} wrote {} afterwards", missing(from), name(later)),
+        (DependencyKind::Rw, None, _) => format!("{}, of which T{to} wrote {} afterwards", missing(from), name(later)),
     }
 }
 
@@ -172,17 +174,19 @@ impl fmt::Display for Spanned {
 fn summary(number: usize, transaction: &Transaction) -> String {
     let mut words = vec![format!("T{number} ({:?}, from {})", transaction.level, transaction.begun)];
     let name = |version: &Version| version.to_string();
-    for (at, act) in &transaction.acts {
-        let what = match act {
-            Act::Wrote { key, version, place: Some(_) } => format!("writes {key} = {version}"),
-            Act::Wrote { key, version, place: None } => format!("deletes {key} ({version})"),
-            Act::Read { key, found } => format!("reads {key}: {}", found.as_ref().map_or("none".to_owned(), name)),
-            Act::Scanned { store, span, found } => {
+    for (at, operation) in &transaction.operations {
+        let what = match operation {
+            Operation::Wrote { key, version, place: Some(_) } => format!("writes {key} = {version}"),
+            Operation::Wrote { key, version, place: None } => format!("deletes {key} ({version})"),
+            Operation::Read { key, found } => {
+                format!("reads {key}: {}", found.as_ref().map_or("none".to_owned(), name))
+            }
+            Operation::Scanned { store, span, found } => {
                 let found: Vec<String> =
                     found.iter().map(|(key, version)| format!("{} {version}", key.number)).collect();
                 format!("scans {store} {}: {}", Spanned(*span), found.join(" "))
             }
-            Act::RolledBackTo { savepoint } => format!("rolls back to act {savepoint}"),
+            Operation::RolledBackTo { savepoint } => format!("rolls back to operation {savepoint}"),
         };
         words.push(format!("{at} {what}"));
     }

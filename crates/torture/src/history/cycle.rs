@@ -1,12 +1,12 @@
 //! Finding the plainest cycle: one whose dependencies are forbidden soonest, and of those a shortest.
 
-use super::dependencies::{Edge, Kind};
+use super::dependencies::{DependencyKind, Edge};
 use super::graph::{Arc, Graph, Reason};
 use super::{Anomaly, History};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A way through the graph: points with the arcs that leave them.
-pub type Way = Vec<(usize, Arc)>;
+pub type Path = Vec<(usize, Arc)>;
 
 /// The plainest cycle within a strongly connected component.
 pub fn plainest(history: &History, graph: &Graph, edges: &[Edge], component: &[usize]) -> Anomaly {
@@ -22,14 +22,14 @@ struct Component<'a> {
 }
 
 impl Component<'_> {
-    fn plainest(&self) -> Option<Way> {
+    fn plainest(&self) -> Option<Path> {
         for real_time in [false, true] {
-            let allowed = |arc: &Arc, kinds: &[Kind]| match arc.reason {
+            let allowed = |arc: &Arc, kinds: &[DependencyKind]| match arc.reason {
                 Reason::Dependency(edge) => kinds.contains(&self.edges[edge].kind),
                 Reason::RealTime => real_time,
                 Reason::Within => true,
             };
-            for kinds in [&[Kind::Ww][..], &[Kind::Ww, Kind::Wr]] {
+            for kinds in [&[DependencyKind::Ww][..], &[DependencyKind::Ww, DependencyKind::Wr]] {
                 let firsts = self.arcs().filter(|(_, arc)| allowed(arc, kinds));
                 let found = self.shortest(firsts, |arc| allowed(arc, kinds));
                 if found.is_some() {
@@ -37,8 +37,11 @@ impl Component<'_> {
                 }
             }
             // With one anti-dependency, then with more.
-            for others in [&[Kind::Ww, Kind::Wr][..], &[Kind::Ww, Kind::Wr, Kind::Rw]] {
-                let firsts = self.arcs().filter(|(_, arc)| allowed(arc, &[Kind::Rw]) && !allowed(arc, &[]));
+            for others in [
+                &[DependencyKind::Ww, DependencyKind::Wr][..],
+                &[DependencyKind::Ww, DependencyKind::Wr, DependencyKind::Rw],
+            ] {
+                let firsts = self.arcs().filter(|(_, arc)| allowed(arc, &[DependencyKind::Rw]) && !allowed(arc, &[]));
                 let found = self.shortest(firsts, |arc| allowed(arc, others));
                 if found.is_some() {
                     return found;
@@ -54,17 +57,17 @@ impl Component<'_> {
     }
 
     /// A shortest cycle that begins with one of these arcs and goes on through allowed ones.
-    fn shortest(&self, firsts: impl Iterator<Item = (usize, Arc)>, allowed: impl Fn(&Arc) -> bool) -> Option<Way> {
+    fn shortest(&self, firsts: impl Iterator<Item = (usize, Arc)>, allowed: impl Fn(&Arc) -> bool) -> Option<Path> {
         let cycles = firsts.filter_map(|(point, first)| {
             let mut cycle = vec![(point, first)];
-            cycle.extend(self.way(first.to, point, &allowed)?);
+            cycle.extend(self.path(first.to, point, &allowed)?);
             Some(cycle)
         });
         cycles.min_by_key(Vec::len)
     }
 
     /// A shortest way from one point to another.
-    fn way(&self, from: usize, to: usize, allowed: impl Fn(&Arc) -> bool) -> Option<Way> {
+    fn path(&self, from: usize, to: usize, allowed: impl Fn(&Arc) -> bool) -> Option<Path> {
         let mut reached_by: BTreeMap<usize, (usize, Arc)> = BTreeMap::new();
         let mut next = VecDeque::from([from]);
         while let Some(point) = next.pop_front() {
@@ -78,13 +81,13 @@ impl Component<'_> {
                 }
             }
         }
-        let (mut way, mut at) = (Vec::new(), to);
+        let (mut path, mut at) = (Vec::new(), to);
         while at != from {
             let step = *reached_by.get(&at)?;
-            way.push(step);
+            path.push(step);
             at = step.0;
         }
-        way.reverse();
-        Some(way)
+        path.reverse();
+        Some(path)
     }
 }

@@ -1,13 +1,13 @@
 //! How transactions depend on each other, and what a single read shows to be wrong.
 
-use super::fates::{Fate, Fates, Installed};
-use super::transaction::{Act, End, Transaction};
+use super::outcomes::{Installed, Outcomes, VersionOutcome};
+use super::transaction::{End, Operation, Transaction};
 use super::{Anomaly, History, Key, Phenomenon, Span, Version};
 use std::collections::BTreeMap;
 
 /// The kinds of dependencies (Adya, Liskov and O'Neil, section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DependencyKind {
     /// One overwrites the version of the other.
     Ww,
     /// One has read the version of the other.
@@ -21,7 +21,7 @@ pub enum Kind {
 pub struct Edge {
     pub from: usize,
     pub to: usize,
-    pub kind: Kind,
+    pub kind: DependencyKind,
     pub key: Key,
     /// What `from` wrote or was shown; `None` if the key was not shown to it.
     pub earlier: Option<Version>,
@@ -45,19 +45,20 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    pub fn of(history: &History, fates: &Fates) -> Dependencies {
+    pub fn of(history: &History, outcomes: &Outcomes) -> Dependencies {
         let mut found = Dependencies { edges: Vec::new(), anomalies: Vec::new() };
-        for (key, order) in fates.keys() {
+        for (key, order) in outcomes.keys() {
             for pair in order.windows(2) {
                 if let (Some(from), Some(to)) = (pair[0].writer, pair[1].writer) {
                     let (earlier, later) = (Some(pair[0].version), Some(pair[1].version));
-                    found.edges.push(Edge { from, to, kind: Kind::Ww, key, earlier, later, scan: None });
+                    found.edges.push(Edge { from, to, kind: DependencyKind::Ww, key, earlier, later, scan: None });
                 }
             }
         }
-        for (number, transaction) in history.transactions.iter().enumerate().filter(|(number, _)| fates.judged[*number])
+        for (number, transaction) in
+            history.transactions.iter().enumerate().filter(|(number, _)| outcomes.judged[*number])
         {
-            Reader { history, fates, number, transaction, own: Vec::new(), found: &mut found }.read();
+            Reader { history, outcomes, number, transaction, own: Vec::new(), found: &mut found }.read();
         }
         found
     }
@@ -66,7 +67,7 @@ impl Dependencies {
 /// A transaction whose reads are looked at.
 struct Reader<'a> {
     history: &'a History,
-    fates: &'a Fates,
+    outcomes: &'a Outcomes,
     number: usize,
     transaction: &'a Transaction,
     /// What it has written so far and not taken back: position, key, version, place.
@@ -76,22 +77,22 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn read(&mut self) {
-        for (position, (_, act)) in self.transaction.acts.iter().enumerate() {
-            match act {
-                Act::Wrote { key, version, place } => self.own.push((position, *key, *version, *place)),
-                Act::RolledBackTo { savepoint } => self.own.retain(|(written, ..)| written < savepoint),
-                Act::Read { key, found } => self.look(*key, *found, Span::ALL, false),
-                Act::Scanned { store, span, found } => self.scan(store, *span, found),
+        for (position, (_, operation)) in self.transaction.operations.iter().enumerate() {
+            match operation {
+                Operation::Wrote { key, version, place } => self.own.push((position, *key, *version, *place)),
+                Operation::RolledBackTo { savepoint } => self.own.retain(|(written, ..)| written < savepoint),
+                Operation::Read { key, found } => self.look(*key, *found, Span::ALL, false),
+                Operation::Scanned { store, span, found } => self.scan(store, *span, found),
             }
         }
     }
 
     /// Whether its client may go by what it was shown.
     fn is_told(&self) -> bool {
-        self.fates.committed[self.number] || self.transaction.acknowledged().is_some()
+        self.outcomes.committed[self.number] || self.transaction.acknowledged().is_some()
     }
 
-    /// Whether nobody knows what became of a transaction, but that it is not there.
+    /// Whether the outcome of the transaction is unknown, except that its writes are absent.
     fn is_lost(&self, writer: Option<usize>) -> bool {
         writer.is_some_and(|writer| self.history.transactions[writer].end == End::Open)
     }
@@ -99,7 +100,7 @@ impl Reader<'_> {
     fn scan(&mut self, store: &str, span: Span, found: &[(Key, Version)]) {
         let mut shown: BTreeMap<Key, Vec<Version>> = BTreeMap::new();
         found.iter().for_each(|(key, version)| shown.entry(*key).or_default().push(*version));
-        let known: Vec<Key> = self.fates.keys().map(|(key, _)| key).filter(|key| key.store == store).collect();
+        let known: Vec<Key> = self.outcomes.keys().map(|(key, _)| key).filter(|key| key.store == store).collect();
         for key in known {
             match shown.remove(&key) {
                 None => self.look(key, None, span, true),
@@ -112,7 +113,7 @@ impl Reader<'_> {
             }
         }
         for (key, versions) in shown {
-            self.wrong(Phenomenon::Garbage, format!("is shown {key} as {versions:?}, which nobody wrote"));
+            self.wrong(Phenomenon::Garbage, format!("is shown {key} as {versions:?}, which were never written"));
         }
     }
 
@@ -141,15 +142,15 @@ impl Reader<'_> {
             None => format!("reads {version} of {key}, which {what}"),
         };
         let is_own = writer == Some(self.number);
-        match self.fates.fate(self.history, key, version) {
-            Fate::Unknown => self.wrong(Phenomenon::Garbage, told("nobody wrote there")),
+        match self.outcomes.outcome(self.history, key, version) {
+            VersionOutcome::Unknown => self.wrong(Phenomenon::Garbage, told("it was never written there")),
             _ if is_own => self.wrong(Phenomenon::Internal, told("itself had not written by then, or not any more")),
-            // A commit that a restart has lost was shown to those who were not acknowledged either.
-            Fate::TakenBack if !self.is_told() && self.is_lost(writer) => {}
-            Fate::TakenBack => self.wrong(Phenomenon::G1a, told("took back or never wrote")),
-            Fate::Intermediate => self.wrong(Phenomenon::G1b, told("replaced before it committed")),
-            Fate::Installed(position) => {
-                let order = self.fates.order(key);
+            // A commit that a restart has lost may have been shown to transactions that were not acknowledged either.
+            VersionOutcome::TakenBack if !self.is_told() && self.is_lost(writer) => {}
+            VersionOutcome::TakenBack => self.wrong(Phenomenon::G1a, told("took back or never wrote")),
+            VersionOutcome::Intermediate => self.wrong(Phenomenon::G1b, told("replaced before it committed")),
+            VersionOutcome::Installed(position) => {
+                let order = self.outcomes.order(key);
                 if version != Version::INITIAL && order[position].is_outside(span) {
                     self.wrong(Phenomenon::Garbage, told("wrote outside of what was scanned"));
                 }
@@ -158,11 +159,12 @@ impl Reader<'_> {
         }
     }
 
-    /// A read that does not show a key has met one of several versions: its absence, or others that lie elsewhere. It comes
-    /// at least after the first of those that it may have met, and before what replaced the last. Which those are, real time
-    /// tells: nobody meets what an acknowledged transaction had replaced before he began, or what was begun after he ended.
+    /// A read that does not show a key has met one of several versions: its absence, or versions that lie elsewhere. The read
+    /// comes after the first of the versions that it may have met, and before the version that replaced the last. Real time
+    /// tells which these are: a reader cannot meet a version that an acknowledged transaction had replaced before the reader
+    /// began, nor one of a transaction that began after the reader ended.
     fn not_shown(&mut self, key: Key, span: Span, scan: Option<Span>) {
-        let (order, doubtful) = (self.fates.order(key), self.fates.doubtful(key));
+        let (order, doubtful) = (self.outcomes.order(key), self.outcomes.doubtful(key));
         let transactions = &self.history.transactions;
         let is_future = |installed: &Installed| match (installed.writer, self.transaction.acknowledged()) {
             (Some(writer), Some(end)) => transactions[writer].begun > end,
@@ -183,7 +185,7 @@ impl Reader<'_> {
         let doubts: Vec<usize> = doubtful.iter().filter(|installed| may_be_met(installed)).map(behind).collect();
         let doubts: Vec<usize> = doubts.into_iter().filter(|position| !is_past(*position)).collect();
         // If all are past, the latest of them is what was wrongly met.
-        let latest = *met.last().expect("the initial version lies nowhere and is nobody's");
+        let latest = *met.last().expect("the initial version has no place and no writer");
         let first = *current.first().unwrap_or(&latest);
         let is_certain = doubts.iter().all(|doubt| *doubt >= first);
         let last = current.last().max(doubts.iter().max()).unwrap_or(&latest);
@@ -191,7 +193,7 @@ impl Reader<'_> {
         self.depend(key, (from, order.get(last + 1).copied()), (None, scan));
     }
 
-    /// Adds the dependency on who wrote what was met, and the anti-dependency on who replaced it.
+    /// Adds the dependency on the writer of the version that was read, and the anti-dependency on the writer that replaced it.
     fn depend(
         &mut self,
         key: Key,
@@ -201,11 +203,11 @@ impl Reader<'_> {
         let me = self.number;
         if let Some(from) = met.writer.filter(|writer| *writer != me) {
             let earlier = Some(met.version);
-            self.found.edges.push(Edge { from, to: me, kind: Kind::Wr, key, earlier, later: version, scan });
+            self.found.edges.push(Edge { from, to: me, kind: DependencyKind::Wr, key, earlier, later: version, scan });
         }
         if let Some((to, next)) = next.and_then(|next| Some((next.writer.filter(|writer| *writer != me)?, next))) {
             let later = Some(next.version);
-            self.found.edges.push(Edge { from: me, to, kind: Kind::Rw, key, earlier: version, later, scan });
+            self.found.edges.push(Edge { from: me, to, kind: DependencyKind::Rw, key, earlier: version, later, scan });
         }
     }
 

@@ -14,8 +14,8 @@
 //! beginning of a transaction that reads what is committed, so of its anti-dependencies only that much is known. Transactions
 //! of several levels in one history need nothing else.
 
-use super::dependencies::{Edge, Kind};
-use super::fates::Fates;
+use super::dependencies::{DependencyKind, Edge};
+use super::outcomes::Outcomes;
 use super::real_time::{Interval, order};
 use super::transaction::Moment;
 use super::{History, Level};
@@ -54,7 +54,7 @@ pub fn is_beginning(point: usize) -> bool {
 }
 
 impl Graph {
-    pub fn of(history: &History, fates: &Fates, edges: &[Edge]) -> Graph {
+    pub fn of(history: &History, outcomes: &Outcomes, edges: &[Edge]) -> Graph {
         let mut graph = Graph { arcs: vec![Vec::new(); 2 * history.len()] };
         let level = |number: usize| history.transactions[number].level;
         let commit = |number: usize| 2 * number + 1;
@@ -65,13 +65,14 @@ impl Graph {
         };
         for (index, edge) in edges.iter().enumerate() {
             let (from, to) = match edge.kind {
-                Kind::Ww | Kind::Wr => (commit(edge.from), at_once(edge.to)),
-                Kind::Rw => (beginning(edge.from), commit(edge.to)),
+                DependencyKind::Ww | DependencyKind::Wr => (commit(edge.from), at_once(edge.to)),
+                DependencyKind::Rw => (beginning(edge.from), commit(edge.to)),
             };
             graph.arcs[from].push(Arc { to, reason: Reason::Dependency(index) });
         }
         let mut intervals = Vec::new();
-        for (number, transaction) in history.transactions.iter().enumerate().filter(|(number, _)| fates.judged[*number])
+        for (number, transaction) in
+            history.transactions.iter().enumerate().filter(|(number, _)| outcomes.judged[*number])
         {
             let acknowledged = transaction.acknowledged().unwrap_or(Moment::MAX);
             // One that was rolled back may have asked for its commit, or not.

@@ -7,7 +7,7 @@ use super::transaction::Moment;
 pub struct Interval {
     /// It happened after this.
     pub from: Moment,
-    /// It happened before this; `Moment::MAX` if nobody knows.
+    /// It happened before this; `Moment::MAX` if that is unknown.
     pub to: Moment,
 }
 

@@ -44,7 +44,7 @@ impl fmt::Display for Key {
 pub struct Version(pub u64);
 
 impl Version {
-    /// What was there before anybody wrote.
+    /// The version before the first write.
     pub const INITIAL: Version = Version(0);
 }
 
@@ -78,27 +78,27 @@ pub type Moment = u64;
 
 /// Something that a transaction has done.
 #[derive(Clone, Debug)]
-pub enum Act {
+pub enum Operation {
     /// A record was written, or deleted: then it has no place.
     Wrote { key: Key, version: Version, place: Option<u64> },
     /// A record was read.
     Read { key: Key, found: Option<Version> },
     /// All records were read whose places are in a span.
     Scanned { store: &'static str, span: Span, found: Vec<(Key, Version)> },
-    /// What was written from the act of this position on was taken back.
+    /// The writes from the operation of this position on were undone.
     RolledBackTo { savepoint: usize },
 }
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Nobody was told.
+    /// The client was told nothing.
     Open,
     /// The commit was acknowledged.
     Committed(Moment),
     /// It was rolled back.
     Aborted,
-    /// It was rolled back, and the client was told so: what it was shown counts as if it had only read.
+    /// It was rolled back, and the client was told so: the values that it was shown count as those of a read-only transaction.
     RolledBack(Moment),
 }
 
@@ -110,7 +110,7 @@ pub struct Transaction {
     pub begun: Moment,
     /// When it was there.
     pub started: Option<Moment>,
-    pub acts: Vec<(Moment, Act)>,
+    pub operations: Vec<(Moment, Operation)>,
     /// When its commit was asked for, or a rollback that was acknowledged.
     pub asked: Option<Moment>,
     pub end: End,
@@ -118,14 +118,14 @@ pub struct Transaction {
 
 impl Transaction {
     pub fn new(level: Level, begun: Moment) -> Transaction {
-        Transaction { level, begun, started: None, acts: Vec::new(), asked: None, end: End::Open }
+        Transaction { level, begun, started: None, operations: Vec::new(), asked: None, end: End::Open }
     }
 
     /// The versions that it was shown.
     pub fn seen(&self) -> impl Iterator<Item = Version> {
-        self.acts.iter().flat_map(|(_, act)| match act {
-            Act::Read { found, .. } => found.as_slice().to_vec(),
-            Act::Scanned { found, .. } => found.iter().map(|(_, version)| *version).collect(),
+        self.operations.iter().flat_map(|(_, operation)| match operation {
+            Operation::Read { found, .. } => found.as_slice().to_vec(),
+            Operation::Scanned { found, .. } => found.iter().map(|(_, version)| *version).collect(),
             _ => Vec::new(),
         })
     }

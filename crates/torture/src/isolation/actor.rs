@@ -2,7 +2,7 @@
 
 use super::store::{Store, number_of, stored_key};
 use crate::history::{History, Key, Span, Version};
-use crate::truth::Truth;
+use crate::oracle::Oracle;
 use base::PartitionId;
 use engine::set::FieldValue;
 use engine::{Direction, Error, Result, Savepoint, Transaction};
@@ -14,7 +14,7 @@ use std::rc::Rc;
 pub struct Actor {
     pub tx: Transaction,
     pub number: usize,
-    pub truth: Rc<RefCell<Truth>>,
+    pub oracle: Rc<RefCell<Oracle>>,
     savepoints: Vec<(Savepoint, usize)>,
 }
 
@@ -31,7 +31,7 @@ pub enum Look {
 pub struct New {
     /// Where scans are to find it.
     pub place: u64,
-    /// How many bytes it has besides its version.
+    /// Its length in bytes besides its version.
     pub length: usize,
 }
 
@@ -40,12 +40,12 @@ fn partition(tx: &Transaction, store: Store) -> Result<PartitionId> {
 }
 
 impl Actor {
-    pub fn new(tx: Transaction, number: usize, truth: Rc<RefCell<Truth>>) -> Actor {
-        Actor { tx, number, truth, savepoints: Vec::new() }
+    pub fn new(tx: Transaction, number: usize, oracle: Rc<RefCell<Oracle>>) -> Actor {
+        Actor { tx, number, oracle, savepoints: Vec::new() }
     }
 
     fn history(&self) -> RefMut<'_, History> {
-        RefMut::map(self.truth.borrow_mut(), |truth| &mut truth.history)
+        RefMut::map(self.oracle.borrow_mut(), |oracle| &mut oracle.history)
     }
 
     fn new_version(&self, store: Store, number: u64) -> Version {
@@ -208,8 +208,8 @@ impl Actor {
 
     /// Remembers this moment.
     pub fn set_savepoint(&mut self) {
-        let acts = self.history().savepoint(self.number);
-        self.savepoints.push((self.tx.savepoint(), acts));
+        let operations = self.history().savepoint(self.number);
+        self.savepoints.push((self.tx.savepoint(), operations));
     }
 
     /// Goes back to a remembered moment, if there is one.
@@ -218,9 +218,9 @@ impl Actor {
             return Ok(());
         }
         let index = (choice % self.savepoints.len() as u64) as usize;
-        let (savepoint, acts) = self.savepoints[index];
+        let (savepoint, operations) = self.savepoints[index];
         self.tx.rollback_to(savepoint).await?;
-        self.history().rolled_back_to(self.number, acts);
+        self.history().rolled_back_to(self.number, operations);
         self.savepoints.truncate(index + 1);
         Ok(())
     }

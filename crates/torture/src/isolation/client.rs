@@ -2,12 +2,12 @@
 
 use super::Contention;
 use super::actor::{Actor, Look, New};
-use super::past::Past;
+use super::reader::SnapshotReader;
 use super::store::Store;
 use crate::abandon::at_most;
+use crate::context::{After, RunContext};
 use crate::debit_credit::roll_back;
 use crate::history::{History, Level, Span};
-use crate::stage::{After, Stage};
 use base::time::MILLISECOND_NS;
 use base::{Lsn, Random};
 use engine::catalog::Locking;
@@ -20,28 +20,28 @@ const PATIENCE_NS_MAX: u64 = 3 * MILLISECOND_NS;
 
 /// One client at work.
 struct Client<'a> {
-    stage: &'a Stage,
+    context: &'a RunContext,
     contention: &'a Contention,
     database: Database,
     random: Random,
     /// For what is done after an error.
     afterwards: Random,
-    /// Moments that were read: their log positions, and who read first.
+    /// Moments that were read: their log positions, and the first reader of each.
     moments: Vec<(Lsn, usize)>,
     /// The age of a transaction that was in others' way and is to be tried again.
     began: Option<u64>,
 }
 
 /// Runs one client's transactions.
-pub async fn client(stage: Rc<Stage>, database: Database, number: usize) {
-    let Some(contention) = &stage.configuration.contention else { return };
-    let random = stage.random(&format!("contention {number}"));
-    let afterwards = stage.random(&format!("contention {number} afterwards"));
+pub async fn client(context: Rc<RunContext>, database: Database, number: usize) {
+    let Some(contention) = &context.configuration.contention else { return };
+    let random = context.random(&format!("contention {number}"));
+    let afterwards = context.random(&format!("contention {number} afterwards"));
     let (moments, began) = (Vec::new(), None);
-    let mut client = Client { stage: &stage, contention, database, random, afterwards, moments, began };
-    for _ in 0..stage.configuration.transactions {
-        stage.pause(&mut client.random).await;
-        if stage.over.get() || client.run().await == After::Reopen {
+    let mut client = Client { context: &context, contention, database, random, afterwards, moments, began };
+    for _ in 0..context.configuration.transactions {
+        context.pause(&mut client.random).await;
+        if context.over.get() || client.run().await == After::Reopen {
             return;
         }
     }
@@ -58,7 +58,7 @@ async fn begin(database: &Database, level: Level, began: Option<u64>) -> Result<
 
 impl Client<'_> {
     fn history(&self) -> RefMut<'_, History> {
-        RefMut::map(self.stage.truth.borrow_mut(), |truth| &mut truth.history)
+        RefMut::map(self.context.oracle.borrow_mut(), |oracle| &mut oracle.history)
     }
 
     async fn run(&mut self) -> After {
@@ -69,21 +69,21 @@ impl Client<'_> {
         let number = self.history().begin(level);
         let tx = match begin(&self.database, level, self.began.take()).await {
             Ok(tx) => tx,
-            Err(error) => return self.stage.judge(&error, "begin"),
+            Err(error) => return self.context.judge(&error, "begin"),
         };
         self.history().started(number);
-        let mut actor = Actor::new(tx, number, Rc::clone(&self.stage.truth));
-        // One that grows so old that what it saw is given up, and then only writes.
+        let mut actor = Actor::new(tx, number, Rc::clone(&self.context.oracle));
+        // A transaction that lives until its versions are discarded, and then only writes.
         let is_patient = self.contention.flood.is_some() && level == Level::Snapshot && self.afterwards.chance(0.4);
-        // One that looks at a few records and takes back what little it has done.
+        // A transaction that reads a few records and rolls back.
         let is_glance = self.afterwards.chance(0.12);
-        let acts = self.random.between(1, if is_glance { 2 } else { self.contention.acts_max });
-        for number in 0..acts {
+        let operations = self.random.between(1, if is_glance { 2 } else { self.contention.operations_max });
+        for number in 0..operations {
             self.rest().await;
             if is_patient && number == 1 {
-                self.stage.executor.sleep_ns(self.afterwards.below(PATIENCE_NS_MAX)).await;
+                self.context.executor.sleep_ns(self.afterwards.below(PATIENCE_NS_MAX)).await;
             }
-            if self.stage.over.get() {
+            if self.context.over.get() {
                 return After::Reopen;
             }
             let polls = if self.random.chance(0.01) { self.random.between(1, 4) } else { u64::MAX };
@@ -100,12 +100,12 @@ impl Client<'_> {
                     if error.is_conflict() && self.afterwards.chance(0.3) {
                         return self.go_on(actor, &error).await;
                     }
-                    if self.stage.judge(&error, "contention") == After::Reopen {
+                    if self.context.judge(&error, "contention") == After::Reopen {
                         return After::Reopen;
                     }
                     return self.undo(actor).await;
                 }
-                // Whether what was abandoned was done, nobody knows.
+                // It is unknown whether the abandoned call was done.
                 None => return self.undo(actor).await,
             }
         }
@@ -129,21 +129,21 @@ impl Client<'_> {
         };
         let snapshot = match snapshot {
             Ok(snapshot) => snapshot,
-            Err(error) => return self.stage.judge(&error, "a snapshot"),
+            Err(error) => return self.context.judge(&error, "a snapshot"),
         };
         if again.is_none() {
             self.history().started(number);
             self.moments.push((snapshot.moment(), number));
         }
-        let (database, truth) = (self.database.clone(), Rc::clone(&self.stage.truth));
-        let mut past = Past { database, snapshot, number, truth };
-        for _ in 0..self.random.between(1, 2 * self.contention.acts_max) {
+        let (database, oracle) = (self.database.clone(), Rc::clone(&self.context.oracle));
+        let mut reader = SnapshotReader { database, snapshot, number, oracle };
+        for _ in 0..self.random.between(1, 2 * self.contention.operations_max) {
             self.rest().await;
-            if self.stage.over.get() {
+            if self.context.over.get() {
                 return After::Reopen;
             }
-            if let Err(error) = self.look(&mut past).await {
-                return self.stage.judge(&error, "reading the past");
+            if let Err(error) = self.look(&mut reader).await {
+                return self.context.judge(&error, "reading the past");
             }
         }
         self.history().asks(number);
@@ -151,31 +151,35 @@ impl Client<'_> {
         After::Retry
     }
 
-    async fn look(&mut self, past: &mut Past) -> Result<()> {
+    async fn look(&mut self, reader: &mut SnapshotReader) -> Result<()> {
         let store = *self.random.choose(&self.contention.stores).expect("there are some");
         if store == Store::Appended {
-            return past.scan_appended().await;
+            return reader.scan_appended().await;
         }
         if store.is_ordered() && self.random.chance(0.5) {
             let direction = if self.random.chance(0.5) { Direction::Forward } else { Direction::Backward };
-            return past.scan(store, self.span(store), direction).await;
+            return reader.scan(store, self.span(store), direction).await;
         }
-        past.read(store, self.random.below(self.contention.keys)).await
+        reader.read(store, self.random.below(self.contention.keys)).await
     }
 
-    /// Lets others have their turn, mostly.
+    /// Sometimes yields to other clients.
     async fn rest(&mut self) {
         match self.random.below(4) {
             0 => {}
-            1 => self.stage.executor.yield_now().await,
-            _ => self.stage.executor.sleep_ns(self.random.below(self.contention.rest_ns_max)).await,
+            1 => self.context.executor.yield_now().await,
+            _ => self.context.executor.sleep_ns(self.random.below(self.contention.rest_ns_max)).await,
         }
     }
 
     async fn undo(&mut self, actor: Actor) -> After {
         if self.afterwards.chance(0.5) {
             self.history().aborted(actor.number);
-            return if roll_back(self.stage, actor.tx, &mut self.random).await { After::Retry } else { After::Reopen };
+            return if roll_back(self.context, actor.tx, &mut self.random).await {
+                After::Retry
+            } else {
+                After::Reopen
+            };
         }
         self.turn_away(actor).await
     }
@@ -189,8 +193,8 @@ impl Client<'_> {
                 After::Retry
             }
             Err(error) => {
-                self.stage.judge(&error, "rollback");
-                self.stage.over.set(true);
+                self.context.judge(&error, "rollback");
+                self.context.over.set(true);
                 After::Reopen
             }
         }
@@ -202,11 +206,11 @@ impl Client<'_> {
         if self.afterwards.chance(0.5) {
             let written = self.write(&mut actor).await;
             if written.is_ok() {
-                self.stage.wrong(format!("a transaction goes on after an error: {error}"));
+                self.context.wrong(format!("a transaction goes on after an error: {error}"));
             }
         }
         match actor.tx.commit().await {
-            Ok(()) => self.stage.wrong(format!("a transaction commits after an error: {error}")),
+            Ok(()) => self.context.wrong(format!("a transaction commits after an error: {error}")),
             Err(_) => return After::Retry,
         }
         After::Reopen
@@ -229,14 +233,14 @@ impl Client<'_> {
         match at_most(abandoned, actor.tx.commit()).await {
             Some(Ok(())) => {
                 self.history().committed(actor.number);
-                self.stage.truth.borrow_mut().acknowledged += 1;
+                self.context.oracle.borrow_mut().acknowledged += 1;
                 After::Retry
             }
             Some(Err(error)) => {
                 if error.is_conflict() {
                     self.history().aborted(actor.number);
                 }
-                self.stage.judge(&error, "commit")
+                self.context.judge(&error, "commit")
             }
             None => After::Retry,
         }
@@ -295,7 +299,7 @@ impl Client<'_> {
         let place = if store == Store::Index { self.random.below(self.contention.groups) } else { number };
         let is_long = store == Store::Tree && self.random.chance(0.03);
         let length_max =
-            if is_long { self.stage.configuration.value_max.min(4_000) } else { self.contention.value_max };
+            if is_long { self.context.configuration.value_max.min(4_000) } else { self.contention.value_max };
         New { place, length: self.random.between(1, length_max) as usize }
     }
 

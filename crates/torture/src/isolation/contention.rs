@@ -14,13 +14,13 @@ const LEVELS: [&[Level]; 5] = [
     &[Level::ReadCommitted, Level::Snapshot, Level::Serializable],
 ];
 
-/// Versions that leave memory soon, or late; that are kept for a while, or as long as somebody may read them.
+/// Versions that leave memory early or late, and that are kept for a fixed time or as long as a snapshot may read them.
 fn undo(random: &mut Random) -> version::Settings {
     let choose = |random: &mut Random, items: &[u64]| *random.choose(items).expect("there are some");
     let memory = choose(random, &[0, 500, 4_000, 64 << 20]);
     version::Settings {
         device: random.choose(&[None, Some("flash".to_owned()), Some("nvem".to_owned())]).expect("three").clone(),
-        // Versions of a few dozen bytes never come to eight large clusters in a life.
+        // Versions of a few dozen bytes never fill eight large clusters in a run.
         cluster_size: choose(random, &[512, 512, 4096]) as usize,
         memory,
         age_ns: *random.choose(&[None, Some(0), Some(0), Some(200 * MICROSECOND_NS)]).expect("four"),
@@ -31,7 +31,7 @@ fn undo(random: &mut Random) -> version::Settings {
     }
 }
 
-/// Who meets whom, and on what.
+/// Which clients contend, and on which records.
 #[derive(Clone, Debug)]
 pub struct Contention {
     /// At which levels transactions run: each draws one of these.
@@ -44,9 +44,9 @@ pub struct Contention {
     pub groups: u64,
     /// Clients.
     pub clients: usize,
-    /// The most acts of a transaction.
-    pub acts_max: u64,
-    /// How long clients rest between two acts at most, in nanoseconds.
+    /// The most operations of a transaction.
+    pub operations_max: u64,
+    /// How long clients rest between two operations at most, in nanoseconds.
     pub rest_ns_max: u64,
     /// The longest value in bytes, but for a few.
     pub value_max: u64,
@@ -62,11 +62,11 @@ pub struct Contention {
     pub appended_locking: Locking,
     /// How many of them are on a page; 0 for as many as fit.
     pub appended_per_page: u32,
-    /// What somebody changes of whom nobody takes notice, so that versions take more room than they have.
+    /// A client that changes many unrelated records, so that versions outgrow the undo space.
     pub flood: Option<Flood>,
 }
 
-/// Changes of many records that nobody else looks at.
+/// Changes of many records that no other client reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Flood {
     /// How many records there are.
@@ -110,7 +110,7 @@ impl Contention {
             keys: random.between(2, 16),
             groups: random.between(1, 5),
             clients: random.between(2, 6) as usize,
-            acts_max: random.between(2, 10),
+            operations_max: random.between(2, 10),
             rest_ns_max: *random.choose(&[1, 20, 200]).expect("there are some") * MICROSECOND_NS,
             value_max: random.between(20, 120),
             locking: if random.chance(0.5) { Locking::Record } else { Locking::Page },

@@ -3,30 +3,30 @@
 use super::Contention;
 use super::actor::{Actor, Look, New};
 use super::store::Store;
+use crate::context::RunContext;
 use crate::history::{Level, Span};
-use crate::stage::Stage;
 use engine::{Database, Direction, Error, Result};
 use std::rc::Rc;
 
 async fn alone(
-    stage: &Stage,
+    context: &RunContext,
     database: &Database,
     work: impl AsyncFnOnce(&mut Actor, &Contention) -> Result<()>,
 ) -> Result<()> {
-    let Some(contention) = &stage.configuration.contention else { return Ok(()) };
-    let number = stage.truth.borrow_mut().history.begin(Level::Serializable);
+    let Some(contention) = &context.configuration.contention else { return Ok(()) };
+    let number = context.oracle.borrow_mut().history.begin(Level::Serializable);
     let tx = database.begin().await?;
-    stage.truth.borrow_mut().history.started(number);
-    let mut actor = Actor::new(tx, number, Rc::clone(&stage.truth));
+    context.oracle.borrow_mut().history.started(number);
+    let mut actor = Actor::new(tx, number, Rc::clone(&context.oracle));
     work(&mut actor, contention).await?;
-    stage.truth.borrow_mut().history.asks(number);
+    context.oracle.borrow_mut().history.asks(number);
     actor.tx.commit().await?;
-    stage.truth.borrow_mut().history.committed(number);
+    context.oracle.borrow_mut().history.committed(number);
     Ok(())
 }
 
 /// Writes every second record of each store.
-pub async fn load(stage: &Stage, database: &Database) -> Result<()> {
+pub async fn load(context: &RunContext, database: &Database) -> Result<()> {
     let write = async |actor: &mut Actor, contention: &Contention| {
         for store in &contention.stores {
             for number in (0..contention.keys).step_by(2) {
@@ -40,11 +40,12 @@ pub async fn load(stage: &Stage, database: &Database) -> Result<()> {
         }
         Ok(())
     };
-    alone(stage, database, write).await
+    alone(context, database, write).await
 }
 
-/// Reads every record by its key and all of them in their order; false if the life is over. To be called while nobody works.
-pub async fn read(stage: &Stage, database: &Database) -> bool {
+/// Reads every record by its key and all of them in their order; false if the run is over. Must be called while no client
+/// works.
+pub async fn read(context: &RunContext, database: &Database) -> bool {
     let read = async |actor: &mut Actor, contention: &Contention| {
         for store in &contention.stores {
             for number in (0..contention.keys).filter(|_| *store != Store::Appended) {
@@ -56,13 +57,13 @@ pub async fn read(stage: &Stage, database: &Database) -> bool {
         }
         Ok(())
     };
-    match alone(stage, database, read).await {
+    match alone(context, database, read).await {
         Ok(()) => {}
-        Err(error @ Error::BufferExhausted { .. }) => stage.wrong(format!("reading alone: {error}")),
+        Err(error @ Error::BufferExhausted { .. }) => context.wrong(format!("reading alone: {error}")),
         Err(error) => {
-            stage.judge(&error, "reading everything");
+            context.judge(&error, "reading everything");
             return false;
         }
     }
-    !stage.over.get()
+    !context.over.get()
 }

@@ -1,50 +1,50 @@
-//! A client that changes so many records that versions are given up beside those who read the past.
+//! A client that changes enough records that the engine discards versions which snapshot readers still want.
 
 use super::contention::Flood;
 use super::store::stored_key;
+use crate::context::{After, RunContext};
 use crate::debit_credit::roll_back;
-use crate::stage::{After, Stage};
 use base::Random;
 use base::time::MICROSECOND_NS;
 use engine::{Database, Isolation, Result, Transaction};
 use std::rc::Rc;
 
-/// So many changes in a life are enough.
+/// The number of changes after which a flood ends.
 const CHANGES_MAX: u64 = 6_000;
 
 /// How long a flood rests between two transactions at most, in nanoseconds.
 const REST_NS_MAX: u64 = 50 * MICROSECOND_NS;
 
 /// Changes all records of a flood, again and again.
-pub async fn flood(stage: Rc<Stage>, database: Database) {
-    let Some(flood) = stage.configuration.contention.as_ref().and_then(|contention| contention.flood) else { return };
-    let random = &mut stage.random("flood");
+pub async fn flood(context: Rc<RunContext>, database: Database) {
+    let Some(flood) = context.configuration.contention.as_ref().and_then(|contention| contention.flood) else { return };
+    let random = &mut context.random("flood");
     let mut changed = 0;
     // As long as others work.
-    while stage.working.get() > 1 && changed < CHANGES_MAX {
+    while context.working.get() > 1 && changed < CHANGES_MAX {
         for number in (0..flood.records).step_by(flood.together as usize) {
-            if stage.over.get() || change(&stage, &database, flood, number, random).await == After::Reopen {
+            if context.over.get() || change(&context, &database, flood, number, random).await == After::Reopen {
                 return;
             }
-            stage.executor.sleep_ns(random.below(REST_NS_MAX)).await;
+            context.executor.sleep_ns(random.below(REST_NS_MAX)).await;
         }
         changed += flood.records;
     }
 }
 
 /// One transaction.
-async fn change(stage: &Stage, database: &Database, flood: Flood, first: u64, random: &mut Random) -> After {
+async fn change(context: &RunContext, database: &Database, flood: Flood, first: u64, random: &mut Random) -> After {
     let mut tx = match database.begin_at(Isolation::ReadCommitted).await {
         Ok(tx) => tx,
-        Err(error) => return stage.judge(&error, "begin"),
+        Err(error) => return context.judge(&error, "begin"),
     };
     match put(&mut tx, flood, first, random).await {
         Ok(()) => match tx.commit().await {
             Ok(()) => After::Retry,
-            Err(error) => stage.judge(&error, "commit"),
+            Err(error) => context.judge(&error, "commit"),
         },
-        Err(error) => match stage.judge(&error, "a flood") {
-            After::Retry if roll_back(stage, tx, random).await => After::Retry,
+        Err(error) => match context.judge(&error, "a flood") {
+            After::Retry if roll_back(context, tx, random).await => After::Retry,
             _ => After::Reopen,
         },
     }

@@ -24,7 +24,7 @@ pub enum Store {
 /// The length of a record that is found by number.
 const RECORD_SIZE: u32 = 24;
 
-/// A version that nobody writes, for what cannot be read.
+/// A version that is never written. It stands for a value that cannot be decoded.
 const GARBAGE: Version = Version(u64::MAX);
 
 impl Store {
@@ -135,7 +135,7 @@ pub fn stored_key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
 
-/// The number of a stored key; one that nobody uses if it is none.
+/// The number of a stored key; a number that is never used if the key cannot be decoded.
 pub fn number_of(key: &[u8]) -> u64 {
     key.try_into().map_or(u64::MAX, u64::from_be_bytes)
 }

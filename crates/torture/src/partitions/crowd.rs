@@ -2,14 +2,14 @@
 
 use super::client::Client;
 use super::read::with_known;
-use super::shape::Kind;
-use crate::Act;
-use crate::stage::{After, Stage};
+use super::shape::ShapeKind;
+use crate::ClientEvent;
+use crate::context::{After, RunContext};
 use base::Random;
 use engine::Database;
 use std::rc::Rc;
 
-/// So many partitions at once count as many.
+/// From this number of partitions on, a catalog counts as large.
 const MANY: usize = 1_000;
 
 /// How many partitions such a seed comes to have: few have any, and few of these very many.
@@ -22,7 +22,7 @@ pub fn count(seed: u64) -> u64 {
     }
 }
 
-/// Whether so many are very many.
+/// Whether a seed's catalog becomes large.
 pub fn is_large(crowd: u64) -> bool {
     crowd >= 1_000
 }
@@ -32,20 +32,20 @@ fn name(number: u64) -> String {
     format!("many-{}-{number}", "x".repeat(50))
 }
 
-/// Creates those that are not there yet, very many not all in the first life, and drops a few.
-pub async fn crowd(stage: Rc<Stage>, database: Database) {
-    let mut client = Client::new(stage, database, usize::MAX);
-    let (crowd, life) = (client.stage.configuration.crowd, client.stage.life);
-    let end = if is_large(crowd) && life == 0 { crowd * 9 / 10 } else { crowd };
+/// Creates the missing partitions, a very large number of them not all in the first run, and drops a few.
+pub async fn crowd(context: Rc<RunContext>, database: Database) {
+    let mut client = Client::new(context, database, usize::MAX);
+    let (crowd, run) = (client.context.configuration.crowd, client.context.run);
+    let end = if is_large(crowd) && run == 0 { crowd * 9 / 10 } else { crowd };
     for number in 0..end {
-        if client.stage.over.get() {
+        if client.context.over.get() {
             return;
         }
         let name = name(number);
-        let state = with_known(&client.stage, &name, |known| known.state().cloned());
+        let state = with_known(&client.context, &name, |known| known.state().cloned());
         let after = match state {
             Some(None) => {
-                let shape = Rc::new(Kind::small(&name, number));
+                let shape = Rc::new(ShapeKind::small(&name, number));
                 client.create_as(&name, shape).await
             }
             Some(Some(shape)) if client.random.chance(0.02) => client.drop_partition(&name, &shape).await,
@@ -56,6 +56,6 @@ pub async fn crowd(stage: Rc<Stage>, database: Database) {
         }
     }
     if client.database.partitions().len() >= MANY {
-        client.stage.act(Act::Crowded);
+        client.context.event(ClientEvent::Crowded);
     }
 }

@@ -3,9 +3,9 @@
 use super::client::Client;
 use super::read::{find, with_known};
 use super::shape::Shape;
-use crate::Act;
+use crate::ClientEvent;
 use crate::abandon::at_most;
-use crate::stage::After;
+use crate::context::After;
 use base::PartitionId;
 use base::time::MILLISECOND_NS;
 use engine::{Error, Result};
@@ -25,7 +25,7 @@ impl Client {
         if !is_held {
             self.held = None;
         }
-        with_known(&self.stage, name, |known| known.may_become(None));
+        with_known(&self.context, name, |known| known.may_become(None));
         let dropped = match self.random.below(8) {
             0 | 1 => self.drop_beside_a_transaction(name, id, shape).await,
             2 => {
@@ -33,15 +33,15 @@ impl Client {
                 match at_most(polls, self.database.drop_partition(id)).await {
                     Some(dropped) => dropped,
                     None => {
-                        // It goes on without us, and may begin after the next one has ended.
-                        self.stage.drop_refused();
+                        // The drop continues without this client, and may begin after the next one has ended.
+                        self.context.drop_refused();
                         self.avoided.insert(name.to_owned());
                         if self.random.chance(0.5) {
                             return After::Retry;
                         }
                         match self.database.drop_partition(id).await {
                             Err(Error::PartitionInUse(_)) if self.is_used_by_somebody() => {
-                                self.stage.drop_refused();
+                                self.context.drop_refused();
                                 return After::Retry;
                             }
                             dropped => dropped,
@@ -53,7 +53,7 @@ impl Client {
         };
         match dropped {
             Ok(()) if is_held => {
-                self.stage.wrong(format!("'{name}' is dropped while a snapshot shows it"));
+                self.context.wrong(format!("'{name}' is dropped while a snapshot shows it"));
                 After::Reopen
             }
             Ok(()) => self.dropped(name, id),
@@ -65,7 +65,7 @@ impl Client {
     async fn drop_beside_a_transaction(&mut self, name: &str, id: PartitionId, shape: &Rc<Shape>) -> Result<()> {
         let mut tx = self.database.begin().await?;
         if let Err(error) = self.touch(&mut tx, (name, id), shape).await {
-            return match self.stage.judge(&error, "changing a partition") {
+            return match self.context.judge(&error, "changing a partition") {
                 After::Retry => {
                     drop(tx);
                     self.database.drop_partition(id).await
@@ -78,11 +78,11 @@ impl Client {
         // Of what has ended already nothing more may be asked.
         let mut dropped = at_most(1, dropping.as_mut()).await;
         if dropped.is_none() {
-            self.stage.executor.sleep_ns(self.random.below(REST_NS_MAX)).await;
+            self.context.executor.sleep_ns(self.random.below(REST_NS_MAX)).await;
             dropped = at_most(1, dropping.as_mut()).await;
         }
         if dropped == Some(Ok(())) {
-            self.stage.wrong(format!("'{name}' is dropped while a transaction has changed it"));
+            self.context.wrong(format!("'{name}' is dropped while a transaction has changed it"));
         }
         let ended = tx.rollback().await;
         let dropped = match dropped {
@@ -93,10 +93,10 @@ impl Client {
     }
 
     fn dropped(&mut self, name: &str, id: PartitionId) -> After {
-        self.stage.act(Act::Dropped);
-        with_known(&self.stage, name, |known| known.is(None));
+        self.context.event(ClientEvent::Dropped);
+        with_known(&self.context, name, |known| known.is(None));
         if find(&self.database, name).is_some() || self.database.describe(id).is_ok() {
-            self.stage.wrong(format!("partition '{name}' is there though it was dropped"));
+            self.context.wrong(format!("partition '{name}' is there though it was dropped"));
         }
         After::Retry
     }
@@ -109,27 +109,27 @@ impl Client {
                 After::Retry
             }
             Error::PartitionInUse(_) if self.is_used_by_somebody() => {
-                self.stage.act(Act::DropRefused);
-                self.stage.drop_refused();
-                with_known(&self.stage, name, |known| known.is(Some(Rc::clone(shape))));
+                self.context.event(ClientEvent::DropRefused);
+                self.context.drop_refused();
+                with_known(&self.context, name, |known| known.is(Some(Rc::clone(shape))));
                 if self.number_of(name).is_none() {
-                    self.stage.wrong(format!("partition '{name}' is gone though it was in use"));
+                    self.context.wrong(format!("partition '{name}' is gone though it was in use"));
                 }
                 After::Retry
             }
             error => {
-                self.stage.act(Act::DropFailed);
+                self.context.event(ClientEvent::DropFailed);
                 self.avoided.insert(name.to_owned());
-                self.stage.judge(error, "dropping a partition")
+                self.context.judge(error, "dropping a partition")
             }
         }
     }
 
-    /// Whether somebody may use partitions for longer than a drop has patience: who holds a snapshot, or waits for a device.
+    /// Whether a client may use partitions for longer than a drop waits: it holds a snapshot, or a device does not answer.
     fn is_used_by_somebody(&self) -> bool {
-        let (stage, scene) = (&self.stage, &self.stage.scene);
-        let is_slow = scene.is_hung.get() || scene.jumped_ns.get() > 0 || stage.is_crippled(&self.database);
-        let others = stage.configuration.partition_clients + usize::from(stage.configuration.crowd > 0);
+        let (context, observed) = (&self.context, &self.context.observed);
+        let is_slow = observed.is_hung.get() || observed.jumped_ns.get() > 0 || context.is_crippled(&self.database);
+        let others = context.configuration.partition_clients + usize::from(context.configuration.crowd > 0);
         self.held.is_some() || is_slow || others > 1
     }
 }

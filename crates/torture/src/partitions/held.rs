@@ -3,8 +3,8 @@
 use super::client::Client;
 use super::known::difference;
 use super::read::{find, read, with_known};
-use super::shape::{Contents, Shape};
-use crate::stage::After;
+use super::shape::{RecordsByNumber, Shape};
+use crate::context::After;
 use base::PartitionId;
 use engine::{Result, Snapshot};
 use std::rc::Rc;
@@ -35,14 +35,14 @@ impl Client {
             Some(held) => self.compare_held(held).await,
             None => self.hold().await,
         };
-        result.map_or_else(|error| self.stage.judge(&error, "reading the past of a partition"), |()| After::Retry)
+        result.map_or_else(|error| self.context.judge(&error, "reading the past of a partition"), |()| After::Retry)
     }
 
     async fn hold(&mut self) -> Result<()> {
         let snapshot = self.database.snapshot().await?;
         let mut then = Vec::new();
         for name in self.usable_names() {
-            match with_known(&self.stage, &name, |known| known.state().cloned()) {
+            match with_known(&self.context, &name, |known| known.state().cloned()) {
                 Some(Some(shape)) => {
                     let Some(partition) = find(&self.database, &name) else { continue };
                     then.push(Then { name, present: Some((partition.id(), shape)) });
@@ -59,15 +59,15 @@ impl Client {
         let Held { mut snapshot, then } = held;
         for Then { name, present } in &then {
             let Some(partition) = find(&self.database, name) else { continue };
-            // Nothing of a partition that was created later is seen.
+            // A snapshot sees no partition that was created after it.
             let expected = match present {
                 Some((id, shape)) if *id == partition.id() => shape.contents.clone(),
-                _ => Contents::new(),
+                _ => RecordsByNumber::new(),
             };
-            let found = read(&self.stage, &mut snapshot, &partition).await?;
+            let found = read(&self.context, &mut snapshot, &partition).await?;
             if found != expected {
                 let what = difference(&expected, &found);
-                self.stage.differs(format!("a snapshot of '{name}' at {} moves: it {what}", snapshot.moment()));
+                self.context.differs(format!("a snapshot of '{name}' at {} moves: it {what}", snapshot.moment()));
             }
         }
         if self.random.chance(0.7) {

@@ -1,15 +1,15 @@
-use super::shape::{Contents, Shape};
+use super::shape::{RecordsByNumber, Shape};
 use engine::PartitionSpec;
 use std::rc::Rc;
 
 /// A partition as it may be; `None` if it is absent.
-pub type State = Option<Rc<Shape>>;
+pub type PartitionState = Option<Rc<Shape>>;
 
-/// What is known of the partition of one name.
+/// What is known about the partition of one name.
 #[derive(Clone, Debug)]
 pub struct Known {
     /// The states that it may be in: several if something was done to it and not answered, or failed half way.
-    states: Vec<State>,
+    states: Vec<PartitionState>,
     /// Whether a transaction has been at work on it since its creation.
     pub is_used: bool,
     /// Whether a partition of this name was created before.
@@ -24,20 +24,20 @@ impl Default for Known {
 
 impl Known {
     /// The state, if there is no doubt about it.
-    pub fn state(&self) -> Option<&State> {
+    pub fn state(&self) -> Option<&PartitionState> {
         match &self.states[..] {
             [state] => Some(state),
             _ => None,
         }
     }
 
-    /// Notes that something is asked for that would leave this state.
-    pub fn may_become(&mut self, state: State) {
+    /// Records that an operation was requested that would leave this state.
+    pub fn may_become(&mut self, state: PartitionState) {
         self.states.push(state);
     }
 
-    /// Notes what it is for certain.
-    pub fn is(&mut self, state: State) {
+    /// Records the state as certain.
+    pub fn is(&mut self, state: PartitionState) {
         self.states = vec![state];
     }
 
@@ -61,7 +61,7 @@ impl Known {
     ///
     /// # Errors
     /// What is wrong.
-    pub fn settle(&mut self, spec: &PartitionSpec, found: &Contents) -> Result<(), String> {
+    pub fn reconcile(&mut self, spec: &PartitionSpec, found: &RecordsByNumber) -> Result<(), String> {
         let is_same = |shape: &Rc<Shape>| is_same_spec(&shape.spec, spec) && shape.contents == *found;
         let same = self.shapes().find(|shape| is_same(shape)).cloned();
         if let Some(shape) = same {
@@ -76,10 +76,10 @@ impl Known {
     ///
     /// # Errors
     /// What is wrong.
-    pub fn settle_absent(&mut self) -> Result<(), String> {
+    pub fn reconcile_absent(&mut self) -> Result<(), String> {
         if !self.may_be_absent() {
             let candidates: Vec<String> =
-                self.states.iter().map(|state| described(state.as_ref(), &Contents::new())).collect();
+                self.states.iter().map(|state| described(state.as_ref(), &RecordsByNumber::new())).collect();
             return Err(format!("it is lost: {}", candidates.join("; ")));
         }
         self.is(None);
@@ -92,14 +92,14 @@ fn is_same_spec(one: &PartitionSpec, other: &PartitionSpec) -> bool {
         && one.record == other.record
 }
 
-fn described(state: Option<&Rc<Shape>>, found: &Contents) -> String {
+fn described(state: Option<&Rc<Shape>>, found: &RecordsByNumber) -> String {
     let Some(shape) = state else { return "it may be absent".to_owned() };
     let (kind, count) = (shape.kind, shape.contents.len());
     format!("it may be {kind:?} of {count} records, which {}", difference(&shape.contents, found))
 }
 
 /// The first difference between what may be there and what is found, in words.
-pub fn difference(expected: &Contents, found: &Contents) -> String {
+pub fn difference(expected: &RecordsByNumber, found: &RecordsByNumber) -> String {
     let numbers: std::collections::BTreeSet<&u64> = expected.keys().chain(found.keys()).collect();
     let show = |value: Option<&Rc<[u8]>>| match value {
         Some(value) => format!("{} bytes {:02x?}", value.len(), &value[..value.len().min(12)]),
@@ -116,32 +116,32 @@ pub fn difference(expected: &Contents, found: &Contents) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shape::Kind;
+    use super::super::shape::ShapeKind;
     use super::*;
     use base::Random;
 
     fn shape() -> Shape {
         let random = &mut Random::stream(0, "shapes");
-        std::iter::repeat_with(|| Kind::draw("own-0-0", 1024, random))
-            .find(|shape| shape.kind == Kind::Set)
+        std::iter::repeat_with(|| ShapeKind::draw("own-0-0", 1024, random))
+            .find(|shape| shape.kind == ShapeKind::Set)
             .expect("one")
     }
 
     #[test]
     fn one_of_the_states_that_it_may_be_in_settles_it() {
         let empty = shape();
-        let full = empty.with(Contents::from([(1, Rc::from([7; 3]))]));
+        let full = empty.with(RecordsByNumber::from([(1, Rc::from([7; 3]))]));
         let mut known = Known::default();
         assert!(known.state().is_some_and(Option::is_none));
         known.may_become(Some(Rc::new(empty.clone())));
         known.may_become(Some(Rc::new(full.clone())));
         assert!(known.state().is_none());
-        assert_eq!(known.clone().settle_absent(), Ok(()));
-        assert_eq!(known.clone().settle(&full.spec, &full.contents), Ok(()));
-        assert_eq!(known.settle(&empty.spec, &empty.contents), Ok(()));
-        assert!(known.clone().settle_absent().is_err_and(|what| what.contains("lost")));
-        assert!(known.clone().settle(&full.spec, &full.contents).is_err_and(|what| what.contains("has none as 1")));
+        assert_eq!(known.clone().reconcile_absent(), Ok(()));
+        assert_eq!(known.clone().reconcile(&full.spec, &full.contents), Ok(()));
+        assert_eq!(known.reconcile(&empty.spec, &empty.contents), Ok(()));
+        assert!(known.clone().reconcile_absent().is_err_and(|what| what.contains("lost")));
+        assert!(known.clone().reconcile(&full.spec, &full.contents).is_err_and(|what| what.contains("has none as 1")));
         let other = PartitionSpec::b_tree("own-0-0");
-        assert!(known.settle(&other, &empty.contents).is_err_and(|what| what.contains("BTree")));
+        assert!(known.reconcile(&other, &empty.contents).is_err_and(|what| what.contains("BTree")));
     }
 }

@@ -1,8 +1,8 @@
 //! Reading all of a partition, and comparing it with what is known.
 
 use super::known::Known;
-use super::shape::{Contents, arrival, group, stored_key};
-use crate::stage::Stage;
+use super::shape::{RecordsByNumber, arrival, group, stored_key};
+use crate::context::RunContext;
 use engine::catalog::{Organization, Partition};
 use engine::{Database, Direction, Error, PartitionSpec, Result, Snapshot, Transaction};
 use std::collections::BTreeSet;
@@ -26,8 +26,8 @@ fn number_of(key: &[u8]) -> u64 {
 }
 
 /// All that a snapshot sees of a partition.
-pub async fn read(stage: &Stage, snapshot: &mut Snapshot, partition: &Partition) -> Result<Contents> {
-    let (id, mut found) = (partition.id(), Contents::new());
+pub async fn read(context: &RunContext, snapshot: &mut Snapshot, partition: &Partition) -> Result<RecordsByNumber> {
+    let (id, mut found) = (partition.id(), RecordsByNumber::new());
     let mut twice = None;
     let mut keep = |number: u64, value: &[u8]| {
         if found.insert(number, value.into()).is_some() {
@@ -58,17 +58,22 @@ pub async fn read(stage: &Stage, snapshot: &mut Snapshot, partition: &Partition)
         }
     }
     if let Some(number) = twice {
-        stage.differs(format!("record {number} of '{}' is there twice", partition.name));
+        context.differs(format!("record {number} of '{}' is there twice", partition.name));
     }
     if partition.schema.is_some() {
-        compare_index(stage, snapshot, partition, &found).await?;
+        compare_index(context, snapshot, partition, &found).await?;
     }
     Ok(found)
 }
 
 /// The secondary index shows the same records in its order.
-async fn compare_index(stage: &Stage, snapshot: &mut Snapshot, partition: &Partition, found: &Contents) -> Result<()> {
-    let (mut shown, mut groups) = (Contents::new(), Vec::new());
+async fn compare_index(
+    context: &RunContext,
+    snapshot: &mut Snapshot,
+    partition: &Partition,
+    found: &RecordsByNumber,
+) -> Result<()> {
+    let (mut shown, mut groups) = (RecordsByNumber::new(), Vec::new());
     let keep = |key: &[u8], value: &[u8]| {
         shown.insert(number_of(key), value.into());
         groups.push(group(value));
@@ -77,14 +82,18 @@ async fn compare_index(stage: &Stage, snapshot: &mut Snapshot, partition: &Parti
     snapshot.range(partition.id(), 0, (Bound::Unbounded, Bound::Unbounded), keep).await?;
     if shown != *found || groups.len() != found.len() || !groups.is_sorted() {
         let (records, name) = (found.len(), &partition.name);
-        stage.differs(format!("the index of '{name}' shows {} of {records} records: {groups:?}", groups.len()));
+        context.differs(format!("the index of '{name}' shows {} of {records} records: {groups:?}", groups.len()));
     }
     Ok(())
 }
 
 /// All that a transaction with locks sees, if the partition has keys or numbers.
-async fn read_locked(tx: &mut Transaction, partition: &Partition, expected: &Contents) -> Result<Contents> {
-    let (id, mut found) = (partition.id(), Contents::new());
+async fn read_locked(
+    tx: &mut Transaction,
+    partition: &Partition,
+    expected: &RecordsByNumber,
+) -> Result<RecordsByNumber> {
+    let (id, mut found) = (partition.id(), RecordsByNumber::new());
     match partition.organization {
         Organization::Direct { objects, .. } => {
             for number in 0..objects {
@@ -118,53 +127,53 @@ async fn read_locked(tx: &mut Transaction, partition: &Partition, expected: &Con
     Ok(found)
 }
 
-/// Compares every partition that is there with what is known; false if the life is over. To be called while nobody works.
-pub async fn contents(stage: &Stage, database: &Database) -> bool {
-    if stage.configuration.partition_clients == 0 && stage.configuration.crowd == 0 {
+/// Compares every existing partition with what is known; false if the run is over. Must be called while no client works.
+pub async fn contents(context: &RunContext, database: &Database) -> bool {
+    if context.configuration.partition_clients == 0 && context.configuration.crowd == 0 {
         return true;
     }
-    match compare_all(stage, database).await {
+    match compare_all(context, database).await {
         Ok(()) => {}
-        Err(error @ Error::BufferExhausted { .. }) => stage.wrong(format!("reading partitions alone: {error}")),
+        Err(error @ Error::BufferExhausted { .. }) => context.wrong(format!("reading partitions alone: {error}")),
         Err(error) => {
-            stage.judge(&error, "reading all partitions");
+            context.judge(&error, "reading all partitions");
             return false;
         }
     }
-    !stage.over.get()
+    !context.over.get()
 }
 
-async fn compare_all(stage: &Stage, database: &Database) -> Result<()> {
-    let names: BTreeSet<String> = stage.truth.borrow().own.keys().cloned().collect();
+async fn compare_all(context: &RunContext, database: &Database) -> Result<()> {
+    let names: BTreeSet<String> = context.oracle.borrow().own.keys().cloned().collect();
     for partition in database.partitions() {
         let name = &partition.name;
-        if !names.contains(name) && !stage.truth.borrow().partitions.contains(name) {
-            stage.wrong(format!("partition '{name}' is there and nobody created it"));
+        if !names.contains(name) && !context.oracle.borrow().partitions.contains(name) {
+            context.wrong(format!("partition '{name}' is there and was never created"));
         }
     }
     let mut snapshot = database.snapshot().await?;
     let mut tx = database.begin().await?;
     for name in &names {
-        let settled = match find(database, name) {
+        let reconciled = match find(database, name) {
             Some(partition) => {
-                let found = read(stage, &mut snapshot, &partition).await?;
+                let found = read(context, &mut snapshot, &partition).await?;
                 let locked = read_locked(&mut tx, &partition, &found).await?;
                 if locked != found {
                     let what = super::known::difference(&found, &locked);
-                    stage.differs(format!("a snapshot of '{name}' is not what a transaction reads: {what}"));
+                    context.differs(format!("a snapshot of '{name}' is not what a transaction reads: {what}"));
                 }
-                with_known(stage, name, |known| known.settle(&spec_of(&partition), &found))
+                with_known(context, name, |known| known.reconcile(&spec_of(&partition), &found))
             }
-            None => with_known(stage, name, Known::settle_absent),
+            None => with_known(context, name, Known::reconcile_absent),
         };
-        if let Err(what) = settled {
-            stage.differs(format!("partition '{name}': {what}"));
+        if let Err(what) = reconciled {
+            context.differs(format!("partition '{name}': {what}"));
         }
     }
     tx.commit().await
 }
 
 /// Hands what is known of a partition to `change`.
-pub fn with_known<T>(stage: &Stage, name: &str, change: impl FnOnce(&mut Known) -> T) -> T {
-    change(stage.truth.borrow_mut().own.entry(name.to_owned()).or_default())
+pub fn with_known<T>(context: &RunContext, name: &str, change: impl FnOnce(&mut Known) -> T) -> T {
+    change(context.oracle.borrow_mut().own.entry(name.to_owned()).or_default())
 }

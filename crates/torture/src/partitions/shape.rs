@@ -1,4 +1,4 @@
-//! What a partition is made of: its organization, and records that a number tells apart.
+//! The contents of a partition: its organization, and records identified by a number.
 
 use crate::configuration::SEGMENT_SIZE;
 use base::Random;
@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Records by number, as they are stored. Objects of a direct partition that are all zeros are left out.
-pub type Contents = BTreeMap<u64, Rc<[u8]>>;
+pub type RecordsByNumber = BTreeMap<u64, Rc<[u8]>>;
 
 /// How a partition's records are found, and what they look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ShapeKind {
     /// A b-tree.
     Tree,
     /// Objects found by number.
@@ -33,38 +33,39 @@ pub enum Kind {
 /// A partition that is there, or may be.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    pub kind: Kind,
+    pub kind: ShapeKind,
     pub spec: PartitionSpec,
-    pub contents: Contents,
+    pub contents: RecordsByNumber,
 }
 
-/// A typed record has so many bytes besides its filler, at most.
+/// The bytes of a typed record besides its filler, at most.
 const TYPED_OVERHEAD: usize = 40;
 
-/// What the header of a segment, that of a record and a key of eight bytes take of it, in bytes.
+/// The bytes that the header of a segment, the header of a record and a key of eight bytes take.
 const SEGMENT_OVERHEAD: usize = 64 + 16 + 8;
 
-impl Kind {
-    const ALL: [Kind; 6] = [Kind::Tree, Kind::Direct, Kind::Append, Kind::Set, Kind::Arrivals, Kind::Typed];
+impl ShapeKind {
+    const ALL: [ShapeKind; 6] =
+        [ShapeKind::Tree, ShapeKind::Direct, ShapeKind::Append, ShapeKind::Set, ShapeKind::Arrivals, ShapeKind::Typed];
 
     /// Whether a partition of this kind can be loaded at once.
     pub fn is_loaded(self) -> bool {
-        matches!(self, Kind::Tree | Kind::Set | Kind::Typed)
+        matches!(self, ShapeKind::Tree | ShapeKind::Set | ShapeKind::Typed)
     }
 
     /// Whether its records stay as they were added, at the end.
     pub fn is_appended(self) -> bool {
-        matches!(self, Kind::Append | Kind::Arrivals)
+        matches!(self, ShapeKind::Append | ShapeKind::Arrivals)
     }
 
     /// A random partition of this name and of some kind.
     pub fn draw(name: &str, page_size: usize, random: &mut Random) -> Shape {
-        let kind = *random.choose(&Kind::ALL).expect("there are some");
+        let kind = *random.choose(&ShapeKind::ALL).expect("there are some");
         let set = |arrivals| Organization::Set { arrivals, segment_size: SEGMENT_SIZE, reserve_percent: 10 };
         let any = *random.choose(&[Locking::None, Locking::Page, Locking::Record]).expect("there are some");
         let spec = match kind {
-            Kind::Tree => PartitionSpec::b_tree(name),
-            Kind::Direct => {
+            ShapeKind::Tree => PartitionSpec::b_tree(name),
+            ShapeKind::Direct => {
                 let room = page_size - HEADER_SIZE;
                 let record_size = random.between(8, (room as u64).min(200)) as u32;
                 let blocking_factor = (room as u32 / record_size).min(random.between(1, 8) as u32);
@@ -72,38 +73,38 @@ impl Kind {
                 let locking = if random.chance(0.5) { Locking::Record } else { Locking::Page };
                 PartitionSpec::new(name, Organization::Direct { objects, blocking_factor, record_size }, locking)
             }
-            Kind::Append => {
+            ShapeKind::Append => {
                 let blocking_factor = *random.choose(&[0, 0, 1, 3]).expect("there are some");
                 PartitionSpec::new(name, Organization::Append { blocking_factor }, any)
             }
-            Kind::Set => PartitionSpec::new(name, set(false), Locking::Record),
-            Kind::Arrivals => {
+            ShapeKind::Set => PartitionSpec::new(name, set(false), Locking::Record),
+            ShapeKind::Arrivals => {
                 let locking = if any == Locking::Page { Locking::Record } else { any };
                 PartitionSpec::new(name, set(true), locking)
             }
-            Kind::Typed => {
+            ShapeKind::Typed => {
                 let spec = PartitionSpec::new(name, set(false), Locking::Record).record(typed());
                 spec.secondary("by_group", &["group"])
             }
         };
         let device = if random.chance(0.3) { "flash" } else { "disk" };
-        Shape { kind, spec: PartitionSpec { device: device.into(), ..spec }, contents: Contents::new() }
+        Shape { kind, spec: PartitionSpec { device: device.into(), ..spec }, contents: RecordsByNumber::new() }
     }
 
     /// A partition that takes next to nothing.
     pub fn small(name: &str, number: u64) -> Shape {
         let organization = Organization::Direct { objects: 1, blocking_factor: 1, record_size: 8 };
         let (kind, spec) = match number % 8 {
-            0 => (Kind::Append, PartitionSpec::append(name)),
-            _ => (Kind::Direct, PartitionSpec::new(name, organization, Locking::Page)),
+            0 => (ShapeKind::Append, PartitionSpec::append(name)),
+            _ => (ShapeKind::Direct, PartitionSpec::new(name, organization, Locking::Page)),
         };
-        Shape { kind, spec, contents: Contents::new() }
+        Shape { kind, spec, contents: RecordsByNumber::new() }
     }
 }
 
 impl Shape {
     /// The same with other contents.
-    pub fn with(&self, contents: Contents) -> Shape {
+    pub fn with(&self, contents: RecordsByNumber) -> Shape {
         Shape { contents, ..self.clone() }
     }
 
@@ -118,10 +119,10 @@ impl Shape {
     /// The longest value in bytes that its record may have within a page, or a segment.
     pub fn length_max(&self, page_size: usize) -> usize {
         match self.kind {
-            Kind::Tree => engine::organization::b_tree::value_len_max(page_size, 8),
-            Kind::Direct => self.object_size(),
-            Kind::Append => append::length_max(page_size),
-            Kind::Set | Kind::Arrivals | Kind::Typed => SEGMENT_SIZE as usize - SEGMENT_OVERHEAD,
+            ShapeKind::Tree => engine::organization::b_tree::value_len_max(page_size, 8),
+            ShapeKind::Direct => self.object_size(),
+            ShapeKind::Append => append::length_max(page_size),
+            ShapeKind::Set | ShapeKind::Arrivals | ShapeKind::Typed => SEGMENT_SIZE as usize - SEGMENT_OVERHEAD,
         }
     }
 
@@ -140,19 +141,19 @@ impl Shape {
             bytes
         };
         match self.kind {
-            Kind::Tree | Kind::Set => fill(random, length).into(),
-            Kind::Direct => {
+            ShapeKind::Tree | ShapeKind::Set => fill(random, length).into(),
+            ShapeKind::Direct => {
                 let mut object = fill(random, self.object_size());
-                // No object is all zeros: those are the ones that nobody has written.
+                // An object that was written is never all zeros; objects of zeros were never written.
                 object[0] |= 1;
                 object.into()
             }
-            Kind::Append | Kind::Arrivals => {
+            ShapeKind::Append | ShapeKind::Arrivals => {
                 let mut record = number.to_be_bytes().to_vec();
                 record.extend_from_slice(&fill(random, length.saturating_sub(8)));
                 record.into()
             }
-            Kind::Typed => {
+            ShapeKind::Typed => {
                 let filler = fill(random, length.saturating_sub(TYPED_OVERHEAD));
                 let fields = [FieldValue::U32(random.below(5) as u32), FieldValue::Bytes(&filler)];
                 let mut record = Vec::new();

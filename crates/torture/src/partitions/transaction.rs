@@ -4,11 +4,11 @@
 use super::client::Client;
 use super::known::difference;
 use super::read::with_known;
-use super::shape::{Contents, Kind, Shape, stored_key};
-use crate::Act;
+use super::shape::{RecordsByNumber, Shape, ShapeKind, stored_key};
+use crate::ClientEvent;
 use crate::abandon::at_most;
+use crate::context::After;
 use crate::debit_credit::roll_back;
-use crate::stage::After;
 use base::PartitionId;
 use engine::{Direction, Error, Isolation, Result, Transaction};
 use std::ops::Bound;
@@ -20,7 +20,7 @@ struct Changed {
     id: PartitionId,
     shape: Rc<Shape>,
     /// What is there now, as the transaction sees it.
-    contents: Contents,
+    contents: RecordsByNumber,
 }
 
 /// What a transaction has done.
@@ -44,7 +44,7 @@ impl Client {
         }
         let mut changed = Vec::new();
         for name in names {
-            let state = with_known(&self.stage, &name, |known| {
+            let state = with_known(&self.context, &name, |known| {
                 known.is_used = true;
                 known.state().cloned()
             });
@@ -56,9 +56,9 @@ impl Client {
         let level = *self.random.choose(&LEVELS).expect("there are some");
         let mut tx = match self.database.begin_at(level).await {
             Ok(tx) => tx,
-            Err(error) => return self.stage.judge(&error, "begin"),
+            Err(error) => return self.context.judge(&error, "begin"),
         };
-        let capacity = self.stage.configuration.settings.log.capacity;
+        let capacity = self.context.configuration.settings.log.capacity;
         let is_large = capacity <= 1 << 20 && self.random.chance(0.1);
         let bytes_max = if is_large { self.random.between(capacity / 8, 5 * capacity / 4) } else { u64::MAX };
         let changes_max = if is_large { 300 } else { self.random.between(1, 8) };
@@ -75,7 +75,7 @@ impl Client {
                 }
                 None => return self.undo(tx).await,
             }
-            if self.stage.over.get() {
+            if self.context.over.get() {
                 return After::Reopen;
             }
             if work.written > bytes_max {
@@ -85,16 +85,16 @@ impl Client {
         if self.random.chance(0.15) { self.undo(tx).await } else { self.commit(tx, work).await }
     }
 
-    /// A transaction that is large beside the log may be told that it is too large; nobody else may.
+    /// The log may be too small only for a transaction that is large beside it; for others that error is a failure.
     fn judge(&self, error: &Error, work: &Work, doing: &str) -> After {
-        if self.is_too_large(error, work) { After::Retry } else { self.stage.judge(error, doing) }
+        if self.is_too_large(error, work) { After::Retry } else { self.context.judge(error, doing) }
     }
 
     fn is_too_large(&self, error: &Error, work: &Work) -> bool {
-        let capacity = self.stage.configuration.settings.log.capacity;
+        let capacity = self.context.configuration.settings.log.capacity;
         let is_too_large = matches!(error, Error::LogFull { .. }) && work.is_large && work.written > capacity / 16;
         if is_too_large {
-            self.stage.act(Act::LogFull);
+            self.context.event(ClientEvent::LogFull);
         }
         is_too_large
     }
@@ -106,7 +106,7 @@ impl Client {
         (name, id): (&str, PartitionId),
         shape: &Rc<Shape>,
     ) -> Result<()> {
-        with_known(&self.stage, name, |known| known.is_used = true);
+        with_known(&self.context, name, |known| known.is_used = true);
         let (shape, contents) = (Rc::clone(shape), shape.contents.clone());
         let changed = vec![Changed { name: name.to_owned(), id, shape, contents }];
         let mut work = Work { changed, written: 0, is_large: false };
@@ -117,36 +117,36 @@ impl Client {
     }
 
     async fn undo(&mut self, tx: Transaction) -> After {
-        let stage = Rc::clone(&self.stage);
-        if roll_back(&stage, tx, &mut self.random).await { After::Retry } else { After::Reopen }
+        let context = Rc::clone(&self.context);
+        if roll_back(&context, tx, &mut self.random).await { After::Retry } else { After::Reopen }
     }
 
     async fn commit(&mut self, tx: Transaction, work: Work) -> After {
         let failed = self.database.log().failure().is_some();
         let polls = if self.random.chance(0.08) { self.random.between(1, 4) } else { u64::MAX };
         for changed in &work.changed {
-            with_known(&self.stage, &changed.name, |known| known.may_become(Some(changed.after())));
+            with_known(&self.context, &changed.name, |known| known.may_become(Some(changed.after())));
         }
         match at_most(polls, tx.commit()).await {
             Some(Ok(())) => {
                 for changed in &work.changed {
-                    with_known(&self.stage, &changed.name, |known| known.is(Some(changed.after())));
+                    with_known(&self.context, &changed.name, |known| known.is(Some(changed.after())));
                 }
-                self.stage.truth.borrow_mut().acknowledged += 1;
+                self.context.oracle.borrow_mut().acknowledged += 1;
                 if failed && work.changed.iter().any(|changed| changed.shape.contents != changed.contents) {
-                    self.stage.wrong("a transaction on partitions commits though the log has failed");
+                    self.context.wrong("a transaction on partitions commits though the log has failed");
                 }
                 After::Retry
             }
             Some(Err(error)) if error.is_conflict() || self.is_too_large(&error, &work) => {
                 for changed in work.changed {
-                    with_known(&self.stage, &changed.name, |known| known.is(Some(changed.shape)));
+                    with_known(&self.context, &changed.name, |known| known.is(Some(changed.shape)));
                 }
                 After::Retry
             }
             Some(Err(error)) => {
                 self.avoid(work);
-                self.stage.judge(&error, "commit")
+                self.context.judge(&error, "commit")
             }
             None => {
                 self.avoid(work);
@@ -174,17 +174,17 @@ impl Client {
             }
             return Ok(());
         }
-        if kind == Kind::Tree && !work.is_large && self.random.chance(0.08) {
+        if kind == ShapeKind::Tree && !work.is_large && self.random.chance(0.08) {
             return self.scan(tx, changed).await;
         }
         let number = match kind {
-            Kind::Direct => self.random.below(objects),
+            ShapeKind::Direct => self.random.below(objects),
             _ => self.random.below(30.max(changed.contents.len() as u64)),
         };
         let value = self.value(changed, number, work.is_large);
         let key = stored_key(number);
         let reads = self.random.below(8);
-        if kind == Kind::Direct {
+        if kind == ShapeKind::Direct {
             if reads < 2 {
                 let found = tx.read_object(changed.id, number, <[u8]>::to_vec).await?;
                 let found = found.iter().any(|byte| *byte != 0).then_some(found);
@@ -199,7 +199,7 @@ impl Client {
             0 => {
                 let deleted = tx.delete(changed.id, &key).await?;
                 if deleted != changed.contents.remove(&number).is_some() {
-                    self.stage.differs(format!("a delete of record {number} of '{}' says {deleted}", changed.name));
+                    self.context.differs(format!("a delete of record {number} of '{}' says {deleted}", changed.name));
                 }
             }
             1 => {
@@ -212,7 +212,7 @@ impl Client {
                     inserted => self.fits(inserted, changed, &value)?,
                 };
                 if inserted && changed.contents.insert(number, value).is_some() {
-                    self.stage.differs(format!("an insert replaced record {number} of '{}'", changed.name));
+                    self.context.differs(format!("an insert replaced record {number} of '{}'", changed.name));
                 }
             }
             _ => {
@@ -244,7 +244,7 @@ impl Client {
                     record.as_ref().map(|(key, value)| (key.clone(), value.len()))
                 };
                 let (found, expected) = (name(&found), name(&expected));
-                self.stage.differs(format!("a scan of '{}' shows {found:?} in place of {expected:?}", changed.name));
+                self.context.differs(format!("a scan of '{}' shows {found:?} in place of {expected:?}", changed.name));
                 return Ok(());
             }
             let Some((key, _)) = expected else { return Ok(()) };
@@ -266,9 +266,9 @@ impl Client {
 
     /// A value for the record of this number: short, or near the limit of a page or a segment, or beyond it.
     fn value(&mut self, changed: &Changed, number: u64, is_large: bool) -> Rc<[u8]> {
-        let configuration = &self.stage.configuration;
+        let configuration = &self.context.configuration;
         let limit = changed.shape.length_max(configuration.settings.buffer.page_size) as u64;
-        let long = if changed.shape.kind == Kind::Tree { configuration.value_max.min(8_000) } else { limit };
+        let long = if changed.shape.kind == ShapeKind::Tree { configuration.value_max.min(8_000) } else { limit };
         let length = match self.random.below(24) {
             _ if is_large => self.random.between(long / 2, long),
             0 | 1 => limit.saturating_sub(self.random.below(3)),
@@ -281,12 +281,12 @@ impl Client {
 
     /// Whether a value was taken; one over the limit is refused, and the transaction goes on.
     fn fits(&self, result: Result<()>, changed: &Changed, value: &[u8]) -> Result<bool> {
-        let limit = changed.shape.length_max(self.stage.configuration.settings.buffer.page_size);
-        let is_over = changed.shape.kind != Kind::Tree && value.len() > limit;
+        let limit = changed.shape.length_max(self.context.configuration.settings.buffer.page_size);
+        let is_over = changed.shape.kind != ShapeKind::Tree && value.len() > limit;
         match result {
             Err(Error::TooLarge { .. }) if is_over => Ok(false),
             Ok(()) if is_over => {
-                self.stage.wrong(format!("'{}' takes a value of {} bytes", changed.name, value.len()));
+                self.context.wrong(format!("'{}' takes a value of {} bytes", changed.name, value.len()));
                 Ok(true)
             }
             result => result.map(|()| true),
@@ -296,10 +296,10 @@ impl Client {
     fn compare(&self, changed: &Changed, number: u64, found: Option<Vec<u8>>) -> Result<()> {
         let expected = changed.contents.get(&number);
         if found.as_deref() != expected.map(|value| &value[..]) {
-            let found: Contents = found.into_iter().map(|value| (number, value.into())).collect();
-            let expected: Contents = expected.into_iter().map(|value| (number, Rc::clone(value))).collect();
+            let found: RecordsByNumber = found.into_iter().map(|value| (number, value.into())).collect();
+            let expected: RecordsByNumber = expected.into_iter().map(|value| (number, Rc::clone(value))).collect();
             let what = difference(&expected, &found);
-            self.stage.differs(format!("a transaction on '{}' reads another record: it {what}", changed.name));
+            self.context.differs(format!("a transaction on '{}' reads another record: it {what}", changed.name));
         }
         Ok(())
     }

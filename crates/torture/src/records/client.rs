@@ -1,7 +1,7 @@
-use super::owner::{Contents, difference, key, owner_of, tag, value, version_of};
+use super::owner::{RecordsByKey, difference, key, owner_of, tag, value, version_of};
 use crate::abandon::at_most;
+use crate::context::{After, RunContext};
 use crate::debit_credit::roll_back;
-use crate::stage::{After, Stage};
 use base::{PartitionId, Random};
 use engine::organization::b_tree;
 use engine::{Database, Direction, Error, Result, Savepoint, Transaction};
@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 /// One client at work.
 struct Client {
-    stage: Rc<Stage>,
+    context: Rc<RunContext>,
     database: Database,
     partition: PartitionId,
     number: usize,
@@ -23,20 +23,20 @@ struct Work {
     tx: Transaction,
     version: u64,
     /// What the client's records are now, as this transaction sees them.
-    contents: Contents,
-    savepoints: Vec<(Savepoint, Contents)>,
+    contents: RecordsByKey,
+    savepoints: Vec<(Savepoint, RecordsByKey)>,
     /// The latest transaction of each other client of which it was shown a value.
     shown: BTreeMap<usize, u64>,
 }
 
 /// Runs one client's transactions.
-pub async fn client(stage: Rc<Stage>, database: Database, number: usize) {
-    let Some(partition) = stage.partition(&database, "records") else { return };
-    let random = stage.random(&format!("records {number}"));
-    let mut client = Client { stage, database, partition, number, random };
-    for _ in 0..client.stage.configuration.transactions {
-        client.stage.pause(&mut client.random).await;
-        if client.stage.over.get() || client.run().await == After::Reopen {
+pub async fn client(context: Rc<RunContext>, database: Database, number: usize) {
+    let Some(partition) = context.partition(&database, "records") else { return };
+    let random = context.random(&format!("records {number}"));
+    let mut client = Client { context, database, partition, number, random };
+    for _ in 0..client.context.configuration.transactions {
+        client.context.pause(&mut client.random).await;
+        if client.context.over.get() || client.run().await == After::Reopen {
             return;
         }
     }
@@ -46,22 +46,22 @@ impl Client {
     async fn run(&mut self) -> After {
         let tx = match self.database.begin().await {
             Ok(tx) => tx,
-            Err(error) => return self.stage.judge(&error, "begin"),
+            Err(error) => return self.context.judge(&error, "begin"),
         };
         let (version, contents) = {
-            let owner = &mut self.stage.truth.borrow_mut().owners[self.number];
+            let owner = &mut self.context.oracle.borrow_mut().owners[self.number];
             (owner.begin(), owner.committed.clone())
         };
         let mut work = Work { tx, version, contents, savepoints: Vec::new(), shown: BTreeMap::new() };
-        let long = self.random.chance(self.stage.configuration.long_transactions);
+        let long = self.random.chance(self.context.configuration.long_transactions);
         for _ in 0..self.random.between(1, if long { 80 } else { 10 }) {
             if let Err(error) = self.change(&mut work).await {
-                if self.stage.judge(&error, "records") == After::Reopen {
+                if self.context.judge(&error, "records") == After::Reopen {
                     return After::Reopen;
                 }
                 return self.undo(work.tx).await;
             }
-            if self.stage.over.get() {
+            if self.context.over.get() {
                 return After::Reopen;
             }
         }
@@ -69,15 +69,15 @@ impl Client {
     }
 
     async fn undo(&mut self, tx: Transaction) -> After {
-        let stage = Rc::clone(&self.stage);
-        if roll_back(&stage, tx, &mut self.random).await { After::Retry } else { After::Reopen }
+        let context = Rc::clone(&self.context);
+        if roll_back(&context, tx, &mut self.random).await { After::Retry } else { After::Reopen }
     }
 
     async fn commit(&mut self, work: Work) -> After {
         let Work { tx, version, contents, shown, .. } = work;
         let failed = self.database.log().failure().is_some();
         let changes = {
-            let owner = &mut self.stage.truth.borrow_mut().owners[self.number];
+            let owner = &mut self.context.oracle.borrow_mut().owners[self.number];
             let changes = owner.committed != contents;
             owner.doubt = Some((version, contents));
             changes
@@ -85,18 +85,18 @@ impl Client {
         let abandoned = if self.random.chance(0.08) { self.random.between(1, 4) } else { u64::MAX };
         match at_most(abandoned, tx.commit()).await {
             Some(Ok(())) => {
-                let truth = &mut *self.stage.truth.borrow_mut();
-                truth.owners[self.number].acknowledge();
-                truth.acknowledged += 1;
+                let oracle = &mut *self.context.oracle.borrow_mut();
+                oracle.owners[self.number].acknowledge();
+                oracle.acknowledged += 1;
                 for (owner, version) in shown {
-                    truth.owners[owner].seen = truth.owners[owner].seen.max(version);
+                    oracle.owners[owner].seen = oracle.owners[owner].seen.max(version);
                 }
                 if failed && changes {
-                    self.stage.wrong(format!("version {version} commits though the log has failed"));
+                    self.context.wrong(format!("version {version} commits though the log has failed"));
                 }
                 After::Retry
             }
-            Some(Err(error)) => match self.stage.judge(&error, "commit") {
+            Some(Err(error)) => match self.context.judge(&error, "commit") {
                 After::Retry => self.resolve().await,
                 After::Reopen => After::Reopen,
             },
@@ -109,7 +109,7 @@ impl Client {
         for _ in 0..50 {
             let mut tx = match self.database.begin().await {
                 Ok(tx) => tx,
-                Err(error) => return self.stage.judge(&error, "begin"),
+                Err(error) => return self.context.judge(&error, "begin"),
             };
             let found = match self.read_own(&mut tx, (Bound::Unbounded, Bound::Unbounded), Direction::Forward).await {
                 Ok(found) => tx.commit().await.map(|()| found),
@@ -117,30 +117,30 @@ impl Client {
             };
             match found {
                 Ok(found) => {
-                    let settled = self.stage.truth.borrow_mut().owners[self.number].settle(&found);
-                    if let Err(what) = settled {
-                        self.stage.differs(format!("client {} after an abandoned commit: {what}", self.number));
+                    let reconciled = self.context.oracle.borrow_mut().owners[self.number].reconcile(&found);
+                    if let Err(what) = reconciled {
+                        self.context.differs(format!("client {} after an abandoned commit: {what}", self.number));
                         return After::Reopen;
                     }
                     return After::Retry;
                 }
-                Err(error) if self.stage.judge(&error, "resolving a doubt") == After::Reopen => return After::Reopen,
+                Err(error) if self.context.judge(&error, "resolving a doubt") == After::Reopen => return After::Reopen,
                 Err(_) => {}
             }
         }
         // The next restart tells.
-        self.stage.over.set(true);
+        self.context.over.set(true);
         After::Reopen
     }
 
     fn any_key(&mut self) -> Vec<u8> {
         let length_max = b_tree::key_len_max(self.database.settings().buffer.page_size);
-        key(self.number, self.random.below(self.stage.configuration.keys), length_max)
+        key(self.number, self.random.below(self.context.configuration.keys), length_max)
     }
 
     fn any_length(&mut self) -> usize {
         let length = match self.random.below(10) {
-            0 => self.random.between(0, self.stage.configuration.value_max),
+            0 => self.random.between(0, self.context.configuration.value_max),
             1 | 2 => self.random.between(0, 1_500),
             _ => self.random.between(0, 120),
         };
@@ -182,7 +182,7 @@ impl Client {
             result => result?,
         }
         if work.contents.insert(key, value).is_some() {
-            self.stage.differs("an insert replaced a record");
+            self.context.differs("an insert replaced a record");
         }
         Ok(())
     }
@@ -191,7 +191,7 @@ impl Client {
         let key = self.any_key();
         let deleted = work.tx.delete(self.partition, &key).await?;
         if deleted != work.contents.remove(&key).is_some() {
-            self.stage.differs(format!("a delete says {deleted}"));
+            self.context.differs(format!("a delete says {deleted}"));
         }
         Ok(())
     }
@@ -215,7 +215,7 @@ impl Client {
         let key = self.any_key();
         let found = work.tx.get(self.partition, &key).await?;
         if found.as_deref() != work.contents.get(&key).map(|value| &value[..]) {
-            self.stage.differs(format!("client {} reads another value of {key:?} than it wrote", self.number));
+            self.context.differs(format!("client {} reads another value of {key:?} than it wrote", self.number));
         }
         Ok(())
     }
@@ -246,7 +246,7 @@ impl Client {
         let found = work.tx.get(self.partition, &key).await?;
         let new = (!deletes).then_some(&value[..]);
         if found.as_deref() != new && found.as_deref() != work.contents.get(&key).map(|value| &value[..]) {
-            self.stage.differs(format!("client {} finds neither the old nor the new value of {key:?}", self.number));
+            self.context.differs(format!("client {} finds neither the old nor the new value of {key:?}", self.number));
         }
         match found {
             Some(found) => work.contents.insert(key, found.into()),
@@ -265,12 +265,12 @@ impl Client {
             _ => (Bound::Included(from), Bound::Included(to)),
         };
         let direction = if self.random.chance(0.5) { Direction::Forward } else { Direction::Backward };
-        let expected: Contents =
+        let expected: RecordsByKey =
             work.contents.range(bounds.clone()).map(|(key, value)| (key.clone(), Rc::clone(value))).collect();
         let found = self.read_own(&mut work.tx, bounds, direction).await?;
         if found != expected {
             let what = difference(&expected, &found);
-            self.stage.differs(format!("client {} scans {direction:?} and finds: {what}", self.number));
+            self.context.differs(format!("client {} scans {direction:?} and finds: {what}", self.number));
         }
         Ok(())
     }
@@ -281,18 +281,18 @@ impl Client {
         tx: &mut Transaction,
         (from, to): (Bound<Vec<u8>>, Bound<Vec<u8>>),
         direction: Direction,
-    ) -> Result<Contents> {
+    ) -> Result<RecordsByKey> {
         let (first, end) = (vec![b'a' + self.number as u8], vec![b'a' + self.number as u8 + 1]);
         let from = if from == Bound::Unbounded { Bound::Included(first) } else { from };
         let to = if to == Bound::Unbounded { Bound::Excluded(end) } else { to };
         let as_slice = |bound| Bound::map(bound, |key: &Vec<u8>| key.as_slice());
         let mut cursor = tx.cursor(self.partition, as_slice(from.as_ref()), as_slice(to.as_ref()), direction);
-        let mut found = Contents::new();
+        let mut found = RecordsByKey::new();
         let mut last: Option<Vec<u8>> = None;
         while let Some((key, value)) = tx.next(&mut cursor).await? {
             let ordered = last.is_none_or(|last| (last < key) == (direction == Direction::Forward) && last != key);
             if !ordered {
-                self.stage.differs(format!("a scan {direction:?} shows {key:?} out of order"));
+                self.context.differs(format!("a scan {direction:?} shows {key:?} out of order"));
             }
             last = Some(key.clone());
             found.insert(key, value.into());
@@ -300,24 +300,25 @@ impl Client {
         Ok(found)
     }
 
-    /// Reads everybody's records twice: the same both times, nothing that was never committed.
+    /// Reads all clients' records twice: both reads must agree and show nothing that was never committed.
     async fn scan_all(&mut self, work: &mut Work) -> Result<()> {
         let mut scans = Vec::new();
         for direction in [Direction::Forward, Direction::Backward] {
             let mut cursor = work.tx.cursor(self.partition, Bound::Unbounded, Bound::Unbounded, direction);
-            let mut found = Contents::new();
+            let mut found = RecordsByKey::new();
             while let Some((key, value)) = work.tx.next(&mut cursor).await? {
                 found.insert(key, value.into());
             }
             scans.push(found);
         }
         if scans[0] != scans[1] {
-            self.stage.differs(format!("a repeated scan differs: {}", difference(&scans[0], &scans[1])));
+            self.context.differs(format!("a repeated scan differs: {}", difference(&scans[0], &scans[1])));
         }
         let own = |key: &Vec<u8>| owner_of(key) == self.number;
-        let mine: Contents = scans[0].iter().filter(|(key, _)| own(key)).map(|(k, v)| (k.clone(), v.clone())).collect();
+        let mine: RecordsByKey =
+            scans[0].iter().filter(|(key, _)| own(key)).map(|(k, v)| (k.clone(), v.clone())).collect();
         if mine != work.contents {
-            self.stage.differs(format!("a scan of everything: {}", difference(&work.contents, &mine)));
+            self.context.differs(format!("a scan of everything: {}", difference(&work.contents, &mine)));
         }
         for (key, value) in scans[0].iter().filter(|(key, _)| !own(key)) {
             self.note_shown(work, owner_of(key), value);
@@ -327,9 +328,9 @@ impl Client {
 
     fn note_shown(&self, work: &mut Work, owner: usize, value: &[u8]) {
         let Some(version) = version_of(value) else { return };
-        let fair = self.stage.truth.borrow().owners.get(owner).is_some_and(|owner| owner.may_show(version));
+        let fair = self.context.oracle.borrow().owners.get(owner).is_some_and(|owner| owner.may_show(version));
         if !fair {
-            self.stage
+            self.context
                 .differs(format!("client {} is shown version {version} of client {owner}, uncommitted", self.number));
         }
         let latest = work.shown.entry(owner).or_default();

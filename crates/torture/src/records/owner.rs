@@ -3,23 +3,23 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Records by key.
-pub type Contents = BTreeMap<Vec<u8>, Rc<[u8]>>;
+pub type RecordsByKey = BTreeMap<Vec<u8>, Rc<[u8]>>;
 
-/// The least length of a value that says who wrote it.
+/// The least length of a value that names its writer.
 const TAG: usize = 12;
 
 /// What one client knows of its records.
 #[derive(Clone, Debug, Default)]
 pub struct Owner {
     /// What is there for certain.
-    pub committed: Contents,
+    pub committed: RecordsByKey,
     /// The number of the transaction that made it so.
     pub version: u64,
     /// A transaction that asked to commit and was not answered, with what it would leave.
-    pub doubt: Option<(u64, Contents)>,
+    pub doubt: Option<(u64, RecordsByKey)>,
     /// The number of the latest transaction.
     pub latest: u64,
-    /// The latest transaction of which somebody was told a value by an acknowledged transaction.
+    /// The latest transaction whose value an acknowledged transaction has read.
     pub seen: u64,
 }
 
@@ -45,7 +45,7 @@ pub fn value(owner: usize, version: u64, length: usize, random: &mut Random) -> 
     value.into()
 }
 
-/// Writes into a value who wrote it.
+/// Writes the writer into a value.
 pub fn tag(value: &mut [u8], owner: usize, version: u64) {
     if value.len() >= TAG {
         value[..4].copy_from_slice(&(owner as u32).to_le_bytes());
@@ -73,7 +73,7 @@ impl Owner {
         }
     }
 
-    /// Whether somebody may be shown what transaction `version` wrote.
+    /// Whether a reader may be shown what transaction `version` wrote.
     pub fn may_show(&self, version: u64) -> bool {
         version <= self.version || self.doubt.as_ref().is_some_and(|(doubtful, _)| *doubtful == version)
     }
@@ -82,7 +82,7 @@ impl Owner {
     ///
     /// # Errors
     /// What is wrong.
-    pub fn settle(&mut self, found: &Contents) -> Result<(), String> {
+    pub fn reconcile(&mut self, found: &RecordsByKey) -> Result<(), String> {
         if let Some((version, contents)) = &self.doubt {
             if found == contents {
                 self.acknowledge();
@@ -105,7 +105,7 @@ impl Owner {
 }
 
 /// The first differences between what is expected and what is found, in words.
-pub fn difference(expected: &Contents, found: &Contents) -> String {
+pub fn difference(expected: &RecordsByKey, found: &RecordsByKey) -> String {
     let keys: std::collections::BTreeSet<_> = expected.keys().chain(found.keys()).collect();
     let show = |value: Option<&Rc<[u8]>>| match value {
         None => "nothing".to_owned(),
@@ -130,7 +130,7 @@ pub fn difference(expected: &Contents, found: &Contents) -> String {
 mod tests {
     use super::*;
 
-    fn contents(values: &[(u64, u64)]) -> Contents {
+    fn contents(values: &[(u64, u64)]) -> RecordsByKey {
         let mut random = Random::stream(0, "values");
         values.iter().map(|(number, version)| (key(0, *number, 50), value(0, *version, 12, &mut random))).collect()
     }
@@ -142,12 +142,14 @@ mod tests {
     #[test]
     fn either_version_of_a_transaction_in_doubt_settles_it() {
         let mut owner = in_doubt();
-        assert_eq!((owner.settle(&contents(&[(1, 2)])), owner.version, owner.doubt.is_none()), (Ok(()), 2, true));
+        assert_eq!((owner.reconcile(&contents(&[(1, 2)])), owner.version, owner.doubt.is_none()), (Ok(()), 2, true));
         let mut owner = in_doubt();
-        assert_eq!((owner.settle(&contents(&[(1, 1)])), owner.version, owner.doubt.is_none()), (Ok(()), 1, true));
-        assert!(in_doubt().settle(&contents(&[(1, 1), (2, 2)])).is_err());
-        assert!(Owner { seen: 2, ..in_doubt() }.settle(&contents(&[(1, 1)])).is_err_and(|what| what.contains("lost")));
-        assert!(Owner { doubt: None, ..in_doubt() }.settle(&contents(&[(1, 2)])).is_err());
+        assert_eq!((owner.reconcile(&contents(&[(1, 1)])), owner.version, owner.doubt.is_none()), (Ok(()), 1, true));
+        assert!(in_doubt().reconcile(&contents(&[(1, 1), (2, 2)])).is_err());
+        assert!(
+            Owner { seen: 2, ..in_doubt() }.reconcile(&contents(&[(1, 1)])).is_err_and(|what| what.contains("lost"))
+        );
+        assert!(Owner { doubt: None, ..in_doubt() }.reconcile(&contents(&[(1, 2)])).is_err());
     }
 
     #[test]

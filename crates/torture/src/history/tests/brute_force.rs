@@ -1,7 +1,7 @@
 //! Small random histories against models that try everything: all serial orders; all orders of beginnings and commits.
 
-use super::super::fates::Fates;
-use super::super::transaction::{Act, Moment};
+use super::super::outcomes::Outcomes;
+use super::super::transaction::{Moment, Operation};
 use super::super::{History, Key, Level, Span, Version};
 use base::Random;
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ fn random_history(random: &mut Random, kind: Kind) -> History {
                 history.scanned(*number, "tree", Span::ALL, found);
             }
             _ => {
-                // Writers wait for each other in any engine: who would have to does not write.
+                // Writers of a key wait for each other in any engine, so a client that would have to wait does not write.
                 let is_taken = running.iter().enumerate().any(|(other, transaction)| {
                     let has = transaction.as_ref().is_some_and(|(.., own, _)| own.contains_key(&chosen));
                     other != place && has
@@ -96,19 +96,19 @@ fn random_history(random: &mut Random, kind: Kind) -> History {
 /// Whether a transaction would have been shown the same in this state; then its writes are in it.
 fn replays(history: &History, number: usize, view: &State, committed: &mut State) -> bool {
     let mut own = State::new();
-    for (_, act) in &history.transactions[number].acts {
+    for (_, operation) in &history.transactions[number].operations {
         let look = |key| if own.contains_key(&key) { shown(&own, key) } else { shown(view, key) };
-        let same = match act {
-            Act::Read { key, found } => look(*key) == *found,
-            Act::Scanned { found, .. } => {
+        let same = match operation {
+            Operation::Read { key, found } => look(*key) == *found,
+            Operation::Scanned { found, .. } => {
                 let expected: Vec<_> = (0..KEYS).filter_map(|number| Some((key(number), look(key(number))?))).collect();
                 expected == *found
             }
-            Act::Wrote { key, version, place } => {
+            Operation::Wrote { key, version, place } => {
                 own.insert(*key, (*version, place.is_some()));
                 true
             }
-            Act::RolledBackTo { .. } => unreachable!("no savepoints here"),
+            Operation::RolledBackTo { .. } => unreachable!("no savepoints here"),
         };
         if !same {
             return false;
@@ -120,9 +120,9 @@ fn replays(history: &History, number: usize, view: &State, committed: &mut State
 
 /// Whether a key's versions come in the order of the writes, as far as `committed` shows: each newer than the last.
 fn is_in_order(history: &History, before: &State, after: &State) -> bool {
-    let fates = Fates::of(history);
+    let outcomes = Outcomes::of(history);
     let position = |key: &Key, version: Version| {
-        fates.order(*key).iter().position(|installed| installed.version == version).expect("it is installed")
+        outcomes.order(*key).iter().position(|installed| installed.version == version).expect("it is installed")
     };
     after.iter().all(|(key, (version, _))| {
         let old = before.get(key).map_or(Version::INITIAL, |(version, _)| *version);
@@ -130,7 +130,7 @@ fn is_in_order(history: &History, before: &State, after: &State) -> bool {
     })
 }
 
-/// Whether some serial order, in accordance with real time, shows everybody what he was shown.
+/// Whether some serial order, in accordance with real time, shows every transaction what it was shown.
 fn is_serializable(history: &History, done: &[usize], state: &State) -> bool {
     let all = &history.transactions;
     if done.len() == all.len() {
@@ -161,8 +161,8 @@ fn interval(history: &History, number: usize, commits: bool) -> (Moment, Moment)
     (from.expect("known"), to.expect("known"))
 }
 
-/// Whether some order of beginnings and commits, in accordance with real time, shows everybody the state of his beginning,
-/// and nobody overwrites what was committed after that.
+/// Whether some order of beginnings and commits, in accordance with real time, shows every transaction the state at its
+/// beginning, and no transaction overwrites what was committed after its beginning.
 fn is_snapshot_isolated(history: &History, done: &[(usize, bool)], states: &[State]) -> bool {
     let count = history.transactions.len();
     if done.len() == 2 * count {

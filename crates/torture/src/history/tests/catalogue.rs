@@ -47,10 +47,10 @@ fn what_was_shown_to_those_who_were_rolled_back_counts_too() {
         ("w1x1 r2x1 w1x2 c1 a2", [Some(G1b); 3]),
         ("r1x- w2x1 w2y1 c2 r1y1 a1", not_committed(GSingle)),
         ("r1x- w2x1 w2y1 c2 r1y- a1", [None; 3]),
-        // Its writes bind nobody.
+        // Its writes impose no order.
         ("b1 b2 r1x- r2x- w1x1 w2x2 a2 c1", [None; 3]),
         ("b1 b2 r1x- r2y- w1y1 w2x1 c1 a2", [None; 3]),
-        // A restart may lose a commit that was shown to others before it was durable, and was acknowledged to nobody.
+        // A restart may lose a commit that was shown to others before it was durable and that was never acknowledged.
         ("w1x1 q1 r2x1 a2 r3x- c3", [None; 3]),
     ] {
         assert_found(script, expected);
@@ -68,7 +68,7 @@ fn real_time_is_kept() {
         assert_eq!(in_real_time("b2 w1x1 c1 r2x- c2", Level::Serializable), None, "who began before may miss it");
         assert_eq!(in_real_time("w1x1 c1 d2x2 c2 r3x1 c3", level), Some((GSingle, true)), "a lost deletion");
         assert_eq!(in_real_time("w1x1 c1 d2x2 c2 r3x- c3", level), None);
-        assert_eq!(in_real_time("w1x1 q1 r2x- c2 r3x- c3", level), None, "nobody has seen the commit in doubt");
+        assert_eq!(in_real_time("w1x1 q1 r2x- c2 r3x- c3", level), None, "no transaction has seen the commit in doubt");
         assert_eq!(in_real_time("w1x1 c1 d2x2 q2 r3x- c3", level), None, "a deletion cannot be seen");
         assert_eq!(in_real_time("w1x1 c1 d2x2 q2 w4x3 c4 r3x- c3", level), Some((GSingle, true)), "but replaced");
         assert_eq!(in_real_time("w1x1 q1 r2x1 c2 r3x- c3", level), Some((GSingle, true)), "it was seen and is lost");

@@ -1,9 +1,9 @@
-//! What the clients of one life share.
+//! What the clients of one run share.
 
-use crate::adversary::Scene;
-use crate::hurt;
-use crate::truth::Truth;
-use crate::{Act, Configuration};
+use crate::adversary::Observed;
+use crate::damage;
+use crate::oracle::Oracle;
+use crate::{ClientEvent, Configuration};
 use base::time::SECOND_NS;
 use base::{PartitionId, Random};
 use engine::{Database, Error};
@@ -11,27 +11,27 @@ use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// One life's surroundings.
-pub struct Stage {
+/// The context of one run.
+pub struct RunContext {
     /// The executor.
     pub executor: Executor,
-    /// What the seed stands for.
+    /// The configuration drawn from the seed.
     pub configuration: Rc<Configuration>,
-    /// What is known of the contents.
-    pub truth: Rc<RefCell<Truth>>,
-    /// What the adversary tells.
-    pub scene: Rc<Scene>,
-    /// What is wrong with the engine.
+    /// What the clients were told about the contents.
+    pub oracle: Rc<RefCell<Oracle>>,
+    /// What the adversary and this run tell each other.
+    pub observed: Rc<Observed>,
+    /// The failures found so far.
     pub wrong: Rc<RefCell<Vec<String>>>,
     /// Whether damage was reported as it should be.
     pub detected: Rc<Cell<bool>>,
-    /// Whether this life is over: going on makes no sense.
+    /// Whether this run is over, so that clients should stop.
     pub over: Cell<bool>,
     /// Clients that are still at work.
     pub working: Cell<usize>,
-    /// The life's number.
-    pub life: u64,
-    /// The story's seed.
+    /// The run's number.
+    pub run: u64,
+    /// The scenario's seed.
     pub seed: u64,
     /// After how many polls an opening is given up for another one, if one is.
     pub reopened_after: Option<u64>,
@@ -51,44 +51,44 @@ pub enum After {
     Reopen,
 }
 
-impl Stage {
-    /// Notes that something is wrong, and ends the life.
+impl RunContext {
+    /// Records a failure and ends the run.
     pub fn wrong(&self, what: impl Into<String>) {
         self.wrong.borrow_mut().push(what.into());
         self.over.set(true);
     }
 
-    /// Notes that the database shows something else than it should, and ends the life. If an older state may have been taken
-    /// for what was written, that is what it looks like.
+    /// Records that the database returned something other than expected, and ends the run. This is a failure unless a fault
+    /// that cannot be detected was injected, after which older data may be returned.
     pub fn differs(&self, what: impl Into<String>) {
-        if hurt::has_undetectable(&self.scene.hurts.borrow()) {
+        if damage::has_undetectable(&self.observed.damages.borrow()) {
             self.note_damage();
         } else {
             self.wrong(what);
         }
     }
 
-    /// Notes that damage was reported as it should be, and ends the life.
+    /// Records that damage was reported as it should be, and ends the run.
     pub fn note_damage(&self) {
         self.detected.set(true);
         self.over.set(true);
     }
 
     /// Counts something that a client has met.
-    pub fn act(&self, act: Act) {
-        self.scene.coverage.borrow_mut().act(act);
+    pub fn event(&self, event: ClientEvent) {
+        self.observed.coverage.borrow_mut().event(event);
     }
 
     /// Whether something was done to the database that may keep a transaction from ending before it is opened again.
     pub fn is_crippled(&self, database: &Database) -> bool {
-        self.scene.is_deaf.get() || self.scene.sync_failed.get() || database.log().failure().is_some()
+        self.observed.is_deaf.get() || self.observed.sync_failed.get() || database.log().failure().is_some()
     }
 
     /// Whether no device of the log may have answered for long: one of two hangs and the other one was made to fail, or the
     /// clock jumped.
     fn may_log_be_silent(&self) -> bool {
-        let scene = &self.scene;
-        scene.jumped_ns.get() > 0 || (scene.is_hung.get() && scene.errors.get() > 0)
+        let observed = &self.observed;
+        observed.jumped_ns.get() > 0 || (observed.is_hung.get() && observed.errors.get() > 0)
     }
 
     /// Judges an error: is it one that what was done to the database explains?
@@ -96,10 +96,10 @@ impl Stage {
         match error {
             error if error.is_conflict() => After::Retry,
             Error::BufferExhausted { .. } | Error::SnapshotTooOld { .. } => After::Retry,
-            Error::Input(_) if hurt::is_injected(&error.to_string()) => After::Retry,
-            error if hurt::is_injected(&error.to_string()) => After::Reopen,
+            Error::Input(_) if damage::is_injected(&error.to_string()) => After::Retry,
+            error if damage::is_injected(&error.to_string()) => After::Reopen,
             Error::LogFailed(why) if why.contains("has not answered") && self.may_log_be_silent() => After::Reopen,
-            error if hurt::explain(&self.scene.hurts.borrow(), error) => {
+            error if damage::explain(&self.observed.damages.borrow(), error) => {
                 self.note_damage();
                 After::Reopen
             }
@@ -110,15 +110,15 @@ impl Stage {
         }
     }
 
-    /// Notes that a drop gives up, or may once it was abandoned. Drops take turns, and creations with them, so clients that hold
-    /// snapshots keep each other waiting for as long as all these drops have patience.
+    /// Notes that a drop gives up, or may give up after this client abandoned it. Drops and creations take turns, so clients
+    /// that hold snapshots keep each other waiting for the sum of these drops' time limits.
     pub fn drop_refused(&self) {
         self.refused_ns.set(self.refused_ns.get() + DROP_PATIENCE_NS);
     }
 
-    /// A stream of random numbers of this life.
+    /// A stream of random numbers of this run.
     pub fn random(&self, concern: &str) -> Random {
-        Random::stream(self.seed ^ (self.life + 1).wrapping_mul(0xd6e8_feb8_6659_fd93), concern)
+        Random::stream(self.seed ^ (self.run + 1).wrapping_mul(0xd6e8_feb8_6659_fd93), concern)
     }
 
     /// Lets a client rest between two transactions.

@@ -1,10 +1,11 @@
-//! What was hurt, and what that explains.
+//! What was damaged, and which errors that explains.
 //!
-//! Whatever was injected excuses what it must cause and nothing else:
+//! A fault excuses the errors that it must cause and no others:
 //!
-//! * A *flipped bit* or an *unreadable sector* of something that is stored once (a page, the log on one device, the latest copy
-//!   of a backup) is reported by an error that names the file which was hurt. What is stored twice has to serve: one copy of
-//!   the home file (unless a cut or an error has torn the other one meanwhile), a page staged against tearing, a page in a tier, the log on two devices.
+//! * A *flipped bit* or an *unreadable sector* of data that is stored once (a page, the log on one device, the latest copy of a
+//!   backup) is reported by an error that names the damaged file. Data that is stored twice must still be served: one copy of
+//!   the home file (unless a cut or an error has torn the other one meanwhile), a page staged against tearing, a page in a
+//!   tier, the log on two devices.
 //! * A *lost*, *misdirected* or *stale* write leaves something older that is sound by itself. A page says which page it is and
 //!   how many changes it has seen, so a page of another place is found at once, and one that is too old as soon as redo meets
 //!   a later change of it. Between two checkpoints nothing remembers what a page that left the buffer had seen: a table of
@@ -19,9 +20,9 @@ use driver::FaultKind as Refusal;
 use engine::Error;
 use engine::check::Finding;
 
-/// One thing that was hurt.
+/// One injected damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hurt {
+pub struct Damage {
     /// How.
     pub kind: FaultKind,
     /// What was being written.
@@ -32,11 +33,11 @@ pub struct Hurt {
     pub is_redundant: bool,
     /// Which copy, if it is of the home file.
     pub copy: Option<u64>,
-    /// Whether the home file was being written when a life ended, or such a write failed, since: the other copy may be torn.
+    /// Whether a run ended, or a write failed, while the home file was being written: the other copy may be torn.
     pub is_exposed: bool,
 }
 
-impl Hurt {
+impl Damage {
     /// Whether it is gone when the database is opened again.
     pub fn is_passing(&self) -> bool {
         self.step.is_temporary() || self.step == Step::UndoSpaceWrite
@@ -86,8 +87,8 @@ impl Hurt {
     }
 
     /// The same as if no other copy were whole.
-    fn exposed(&self) -> Hurt {
-        Hurt { is_exposed: true, ..self.clone() }
+    fn exposed(&self) -> Damage {
+        Damage { is_exposed: true, ..self.clone() }
     }
 
     fn explains_finding(&self, finding: &Finding) -> bool {
@@ -97,21 +98,21 @@ impl Hurt {
     }
 }
 
-/// Whether something that was hurt explains the error.
-pub fn explain(hurts: &[Hurt], error: &Error) -> bool {
-    let is_hurt = |copy: u64| hurts.iter().any(|hurt| hurt.copy == Some(copy) && !hurt.is_redundant);
-    let without_copy = |hurt: &Hurt| hurt.is_of_home() && is_hurt(0) && is_hurt(1);
-    hurts.iter().any(|hurt| hurt.explains(error) || (without_copy(hurt) && hurt.exposed().explains(error)))
+/// Whether injected damage explains the error.
+pub fn explain(damages: &[Damage], error: &Error) -> bool {
+    let is_damaged = |copy: u64| damages.iter().any(|damage| damage.copy == Some(copy) && !damage.is_redundant);
+    let without_copy = |damage: &Damage| damage.is_of_home() && is_damaged(0) && is_damaged(1);
+    damages.iter().any(|damage| damage.explains(error) || (without_copy(damage) && damage.exposed().explains(error)))
 }
 
-/// Whether something that was hurt explains what a check has found.
-pub fn explain_finding(hurts: &[Hurt], finding: &Finding) -> bool {
-    has_undetectable(hurts) || hurts.iter().any(|hurt| hurt.explains_finding(finding))
+/// Whether injected damage explains the finding of a check.
+pub fn explain_finding(damages: &[Damage], finding: &Finding) -> bool {
+    has_undetectable(damages) || damages.iter().any(|damage| damage.explains_finding(finding))
 }
 
 /// Whether something older may be taken for what was written.
-pub fn has_undetectable(hurts: &[Hurt]) -> bool {
-    hurts.iter().any(Hurt::is_undetectable)
+pub fn has_undetectable(damages: &[Damage]) -> bool {
+    damages.iter().any(Damage::is_undetectable)
 }
 
 /// Whether an error says that it was injected.

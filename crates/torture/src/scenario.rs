@@ -1,13 +1,13 @@
-//! A seed's story from the first life to the last, and many seeds one after another.
+//! The scenario of one seed, from the first run to the last, and ranges of seeds.
 
 use crate::configuration::Rows;
-use crate::hurt::Hurt;
+use crate::damage::Damage;
 use crate::isolation::Contention;
-use crate::life::{Ended, Purpose, World, live};
+use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::records::Owner;
-use crate::truth::Truth;
-use crate::{Configuration, Coverage, Kind, Options, Step, partitions, rot};
+use crate::run::{Purpose, RunOutcome, World, run};
+use crate::{Configuration, Coverage, Options, SeedKind, Step, partitions, rot};
 use base::Random;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,70 +16,70 @@ use std::ops::Range;
 use std::rc::Rc;
 use virtual_driver::{Media, PowerCut};
 
-/// Something that must not be.
+/// A violated promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The seed: running it again shows the same.
     pub seed: u64,
-    /// In which life, counted from 0.
-    pub life: u64,
-    /// What had been planned against that life.
+    /// In which run, counted from 0.
+    pub run: u64,
+    /// The faults planned for that run.
     pub plan: String,
-    /// What had been damaged by then and what is known to serve in its place.
-    pub hurts: String,
+    /// What had been damaged by then, and which of it another copy replaces.
+    pub damages: String,
     /// The seed's configuration.
     pub configuration: String,
-    /// What is wrong.
+    /// The violated promises.
     pub wrong: Vec<String>,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {} fails in life {}:", self.seed, self.life)?;
+        writeln!(f, "seed {} fails in run {}:", self.seed, self.run)?;
         for what in &self.wrong {
             writeln!(f, "  {what}")?;
         }
         writeln!(f, "plan: {}", self.plan)?;
-        writeln!(f, "damage: {}", self.hurts)?;
+        writeln!(f, "damage: {}", self.damages)?;
         write!(f, "configuration: {}", self.configuration)
     }
 }
 
-/// What came of one seed.
+/// The result of one seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
-    /// A hash of every event of every life: equal for equal seeds.
+    /// A hash of every event of every run: equal for equal seeds.
     pub hash: u64,
-    /// Lives lived.
-    pub lives: u64,
+    /// Runs performed.
+    pub runs: u64,
     /// Transactions acknowledged.
     pub transactions: u64,
     /// At which levels transactions that met on few records ran, if that was what they did.
     pub levels: Option<String>,
-    /// What hit what.
+    /// Which faults hit which steps.
     pub coverage: Coverage,
-    /// Whether damage was found where something had been hurt.
+    /// Whether injected damage was detected.
     pub detected: bool,
-    /// What is wrong with the engine, if anything is.
+    /// The failure, if the engine has failed.
     pub failure: Option<Failure>,
 }
 
-/// What came of many seeds.
+/// The results of a range of seeds.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Seeds run.
     pub seeds: u64,
-    /// Lives lived.
-    pub lives: u64,
+    /// Runs performed.
+    pub runs: u64,
     /// Transactions acknowledged.
     pub transactions: u64,
-    /// How many seeds had transactions meet on few records, by the levels of these.
+    /// How many seeds tested isolation, by the levels of their transactions.
     pub levels: BTreeMap<String, u64>,
-    /// Seeds in which damage was found where something had been hurt.
+    /// Seeds in which injected damage was detected.
     pub detected: u64,
-    /// What hit what.
+    /// Which faults hit which steps.
     pub coverage: Coverage,
     /// The seeds that failed.
     pub failures: Vec<Failure>,
@@ -90,7 +90,7 @@ pub struct Summary {
 /// ```
 /// use entresol_torture::{Options, run_range};
 ///
-/// let summary = run_range(0..3, Options::QUICK, |outcome| assert!(outcome.lives > 0));
+/// let summary = run_range(0..3, Options::QUICK, |outcome| assert!(outcome.runs > 0));
 /// assert!(summary.failures.is_empty(), "{}", summary.failures[0]);
 /// assert_eq!(run_range(0..3, Options::QUICK, |_| ()).coverage, summary.coverage, "seeds replay exactly");
 /// ```
@@ -100,7 +100,7 @@ pub fn run_range(seeds: Range<u64>, options: Options, mut progress: impl FnMut(&
         let outcome = run_seed(seed, options);
         progress(&outcome);
         summary.seeds += 1;
-        summary.lives += outcome.lives;
+        summary.runs += outcome.runs;
         summary.transactions += outcome.transactions;
         if let Some(levels) = outcome.levels {
             *summary.levels.entry(levels).or_default() += 1;
@@ -115,13 +115,13 @@ pub fn run_range(seeds: Range<u64>, options: Options, mut progress: impl FnMut(&
 /// Runs one seed.
 pub fn run_seed(seed: u64, options: Options) -> Outcome {
     let configuration = Rc::new(Configuration::draw(seed, options));
-    let truth = Truth { owners: vec![Owner::default(); configuration.record_clients], ..Truth::default() };
+    let oracle = Oracle { owners: vec![Owner::default(); configuration.record_clients], ..Oracle::default() };
     let world =
-        World { seed, media: Media::new(), truth: Rc::new(RefCell::new(truth)), hurts: Vec::new(), configuration };
+        World { seed, media: Media::new(), oracle: Rc::new(RefCell::new(oracle)), damages: Vec::new(), configuration };
     let outcome = Outcome {
         seed,
         hash: 0,
-        lives: 0,
+        runs: 0,
         transactions: 0,
         levels: world.configuration.contention.as_ref().map(Contention::name),
         coverage: Coverage::default(),
@@ -129,63 +129,63 @@ pub fn run_seed(seed: u64, options: Options) -> Outcome {
         failure: None,
     };
     let more = Random::stream(seed, "more faults").chance(0.6);
-    let mut story = Story { world, outcome, random: Random::stream(seed, "story"), more };
-    story.tell();
-    let mut outcome = story.outcome;
-    outcome.transactions = story.world.truth.borrow().acknowledged;
+    let mut scenario = Scenario { world, outcome, random: Random::stream(seed, "story"), more };
+    scenario.play();
+    let mut outcome = scenario.outcome;
+    outcome.transactions = scenario.world.oracle.borrow().acknowledged;
     outcome
 }
 
-struct Story {
+struct Scenario {
     world: World,
     outcome: Outcome,
     random: Random,
-    /// Whether its lives meet faults of more kinds.
+    /// Whether its runs meet more kinds of faults.
     more: bool,
 }
 
-impl Story {
-    fn tell(&mut self) {
-        let Configuration { lives, ref contention, .. } = *self.world.configuration;
-        let kind = if contention.is_some() { Kind::Isolation } else { Kind::Durability };
+impl Scenario {
+    fn play(&mut self) {
+        let Configuration { runs, ref contention, .. } = *self.world.configuration;
+        let kind = if contention.is_some() { SeedKind::Isolation } else { SeedKind::Durability };
         let flips = self.random.chance(0.5);
-        for life in 0..lives {
-            let mut plan = Plan::draw(&mut self.random, kind, flips && life + 2 >= lives);
+        for run in 0..runs {
+            let mut plan = Plan::draw(&mut self.random, kind, flips && run + 2 >= runs);
             if self.world.configuration.settings.log.second.is_some() {
-                plan = plan.with_two_logs(&mut Random::stream(self.world.seed, &format!("hung {life}")));
+                plan = plan.with_two_logs(&mut Random::stream(self.world.seed, &format!("hung {run}")));
             }
             if self.world.configuration.spills {
                 plan =
-                    plan.with_temporary(&mut Random::stream(self.world.seed, &format!("temporary space, life {life}")));
+                    plan.with_temporary(&mut Random::stream(self.world.seed, &format!("temporary space, life {run}")));
             }
             if self.more {
-                let random = &mut Random::stream(self.world.seed, &format!("more faults, life {life}"));
-                plan = plan.with_more(random, kind, life + 2 >= lives);
+                let random = &mut Random::stream(self.world.seed, &format!("more faults, life {run}"));
+                plan = plan.with_more(random, kind, run + 2 >= runs);
                 if self.world.configuration.spills {
                     plan = plan.with_more_temporary(random);
                 }
                 plan =
-                    plan.with_cached_syncs(&mut Random::stream(self.world.seed, &format!("cached syncs, life {life}")));
+                    plan.with_cached_syncs(&mut Random::stream(self.world.seed, &format!("cached syncs, life {run}")));
             }
             plan =
-                plan.with_full_device(&mut Random::stream(self.world.seed, &format!("full device, life {life}")), kind);
+                plan.with_full_device(&mut Random::stream(self.world.seed, &format!("full device, life {run}")), kind);
             if self.more {
-                let random = &mut Random::stream(self.world.seed, &format!("failing reads, life {life}"));
+                let random = &mut Random::stream(self.world.seed, &format!("failing reads, life {run}"));
                 plan = plan.with_failing_reads(random);
             }
             if self.world.configuration.crowd > 0 {
-                let random = &mut Random::stream(self.world.seed, &format!("many partitions, life {life}"));
+                let random = &mut Random::stream(self.world.seed, &format!("many partitions, life {run}"));
                 plan = plan.with_many_partitions(random);
             }
-            if partitions::is_large_crowd(self.world.configuration.crowd) && life == 0 {
-                // What comes later is to meet them all.
+            if partitions::is_large_crowd(self.world.configuration.crowd) && run == 0 {
+                // The first run creates all partitions without faults, so that later runs meet them all.
                 plan = Plan::default();
             }
-            if !self.live(plan, Purpose::Work) {
+            if !self.run(plan, Purpose::Work) {
                 return;
             }
         }
-        let is_sound = self.world.hurts.is_empty();
+        let is_sound = self.world.damages.is_empty();
         if is_sound && self.random.chance(0.4) && !self.decay() {
             return;
         }
@@ -195,14 +195,15 @@ impl Story {
         if is_sound && Random::stream(self.world.seed, "hole").chance(0.12) && !self.hole() {
             return;
         }
-        let _ = self.live(Plan::default(), Purpose::Work) && self.live(Plan::default(), Purpose::Inspection);
+        let _ = self.run(Plan::default(), Purpose::Work) && self.run(Plan::default(), Purpose::Inspection);
     }
 
-    /// Lives a life and does to the media what its end does; false if the story is over.
-    fn live(&mut self, plan: Plan, purpose: Purpose) -> bool {
+    /// Performs a run and treats the media according to its end; false if the scenario is over.
+    fn run(&mut self, plan: Plan, purpose: Purpose) -> bool {
         let kill = plan.kill;
-        let ended = live(&self.world, self.outcome.lives, plan.clone(), purpose);
-        self.world.hurts = ended.scene.hurts.borrow().iter().filter(|hurt| !hurt.is_passing()).cloned().collect();
+        let ended = run(&self.world, self.outcome.runs, plan.clone(), purpose);
+        self.world.damages =
+            ended.observed.damages.borrow().iter().filter(|damage| !damage.is_passing()).cloned().collect();
         if !self.note(&ended, &format!("{plan:?}")) {
             return false;
         }
@@ -222,76 +223,79 @@ impl Story {
         true
     }
 
-    /// Notes how a life ended; false if the story is over.
-    fn note(&mut self, ended: &Ended, plan: &str) -> bool {
+    /// Records how a run ended; false if the scenario is over.
+    fn note(&mut self, ended: &RunOutcome, plan: &str) -> bool {
         let outcome = &mut self.outcome;
-        for word in [ended.scene.hash.get(), ended.scene.events.get(), ended.wrong.len() as u64] {
+        for word in [ended.observed.hash.get(), ended.observed.events.get(), ended.wrong.len() as u64] {
             outcome.hash = (outcome.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         }
-        outcome.coverage.add(&ended.scene.coverage.borrow());
+        outcome.coverage.add(&ended.observed.coverage.borrow());
         if self.world.configuration.rows == Rows::Set {
-            outcome.coverage.end(ended.scene.pair.get(), &ended.scene.coverage.borrow());
+            outcome.coverage.end(ended.observed.pair.get(), &ended.observed.coverage.borrow());
         }
         outcome.detected |= ended.detected;
         if !ended.wrong.is_empty() {
             outcome.failure = Some(Failure {
                 seed: outcome.seed,
-                life: outcome.lives,
+                run: outcome.runs,
                 plan: plan.to_owned(),
-                hurts: format!("{:?}", ended.scene.hurts.borrow()),
+                damages: format!("{:?}", ended.observed.damages.borrow()),
                 configuration: format!("{:?}", self.world.configuration),
                 wrong: ended.wrong.clone(),
             });
         }
-        outcome.lives += 1;
+        outcome.runs += 1;
         outcome.failure.is_none() && !ended.detected
     }
 
-    /// Lets a copy of the media decay: the damage is reported or does no harm, and where another copy serves it does none.
-    /// False if the story is over.
+    /// Flips a bit in a copy of the media: the damage is reported or harmless, and always harmless where another copy can be
+    /// read. False if the scenario is over.
     fn decay(&mut self) -> bool {
         const FLIPPED: [Step; 5] =
             [Step::HomeWrite, Step::LogWrite, Step::Staging, Step::PageWrite, Step::SegmentWrite];
         let step = *self.random.choose(&FLIPPED).expect("some steps' writes decay");
         let media = self.world.media.copy();
-        let hurt = rot::decay((&media, &self.world.truth.borrow()), &self.world.configuration, step, &mut self.random);
-        self.inspect(media, hurt)
+        let damage =
+            rot::decay((&media, &self.world.oracle.borrow()), &self.world.configuration, step, &mut self.random);
+        self.inspect(media, damage)
     }
 
-    /// The same with sectors that become unreadable besides, on any device.
+    /// The same with unreadable sectors as well, on any device.
     fn rot(&mut self) -> bool {
         let random = &mut Random::stream(self.world.seed, "rot");
         let steps: Vec<Step> = Step::ALL.into_iter().filter(|step| step.decays()).collect();
         let step = *random.choose(&steps).expect("some steps' writes decay");
         let media = self.world.media.copy();
-        let hurt = rot::rot((&media, &self.world.truth.borrow()), &self.world.configuration, step, random);
-        self.inspect(media, hurt)
+        let damage = rot::rot((&media, &self.world.oracle.borrow()), &self.world.configuration, step, random);
+        self.inspect(media, damage)
     }
 
     /// The same with a page that its file has lost.
     fn hole(&mut self) -> bool {
         let random = &mut Random::stream(self.world.seed, "hole's place");
         let media = self.world.media.copy();
-        let hurt = rot::hole(&media, &self.world.configuration, random);
-        self.inspect(media, hurt)
+        let damage = rot::hole(&media, &self.world.configuration, random);
+        self.inspect(media, damage)
     }
 
-    /// Lives on a copy of the media that was hurt, without the knowledge of the original. False if the story is over.
-    fn inspect(&mut self, media: Media, hurt: Option<Hurt>) -> bool {
-        let Some(hurt) = hurt else { return true };
-        self.outcome.coverage.hit(hurt.kind, if hurt.step == Step::LogBuffer { Step::TierWrite } else { hurt.step });
-        let truth = self.world.truth.borrow().clone();
-        if !truth.created {
+    /// Runs on a damaged copy of the media with a copy of the oracle. False if the scenario is over.
+    fn inspect(&mut self, media: Media, damage: Option<Damage>) -> bool {
+        let Some(damage) = damage else { return true };
+        self.outcome
+            .coverage
+            .hit(damage.kind, if damage.step == Step::LogBuffer { Step::TierWrite } else { damage.step });
+        let oracle = self.world.oracle.borrow().clone();
+        if !oracle.created {
             return true;
         }
         let configuration = Rc::clone(&self.world.configuration);
-        let truth = Rc::new(RefCell::new(truth));
-        let told = format!("after {hurt:?}");
-        let world = World { seed: self.world.seed, configuration, media, truth, hurts: vec![hurt] };
-        let ended = live(&world, self.outcome.lives, Plan::default(), Purpose::Inspection);
+        let oracle = Rc::new(RefCell::new(oracle));
+        let told = format!("after {damage:?}");
+        let world = World { seed: self.world.seed, configuration, media, oracle, damages: vec![damage] };
+        let ended = run(&world, self.outcome.runs, Plan::default(), Purpose::Inspection);
         let detected = ended.detected;
         // The original goes on, whatever came of the copy.
-        self.note(&Ended { detected: false, ..ended }, &told);
+        self.note(&RunOutcome { detected: false, ..ended }, &told);
         self.outcome.detected |= detected;
         self.outcome.failure.is_none()
     }

@@ -1,6 +1,6 @@
-//! Who is committed, and in which order the versions of each key followed each other.
+//! Which transactions are committed, and the version order of each key.
 
-use super::transaction::{Act, End, Key, Moment, Transaction, Version};
+use super::transaction::{End, Key, Moment, Operation, Transaction, Version};
 use super::{History, Span};
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug)]
 pub struct Installed {
     pub version: Version,
-    /// Who wrote it; nobody wrote the initial version.
+    /// The writer; the initial version has none.
     pub writer: Option<usize>,
     pub place: Option<u64>,
     pub at: Moment,
@@ -16,19 +16,19 @@ pub struct Installed {
 
 /// What became of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum VersionOutcome {
     /// It counts: its position in its key's order.
     Installed(usize),
     /// Its transaction, which is committed, has replaced it.
     Intermediate,
     /// Its transaction, or a part of that, was taken back, or the write was never done.
     TakenBack,
-    /// Nobody has written it to this key.
+    /// No transaction has written it to this key.
     Unknown,
 }
 
-/// The fates of all transactions and of all their versions.
-pub struct Fates {
+/// The outcomes of all transactions and of all their versions.
+pub struct Outcomes {
     /// By transaction.
     pub committed: Vec<bool>,
     /// By transaction: whether what it was shown has to be explained. That of those which were rolled back, too: they may have
@@ -36,32 +36,32 @@ pub struct Fates {
     pub judged: Vec<bool>,
     /// Each key's versions, the initial one first.
     orders: BTreeMap<Key, Vec<Installed>>,
-    /// Versions of commits in doubt that nobody has seen; but a deletion, for one, cannot be seen.
+    /// Versions of commits in doubt that no reader has seen. They may be installed all the same: a deletion cannot be seen.
     doubtful: BTreeMap<Key, Vec<Installed>>,
     /// By version.
-    fates: Vec<Fate>,
+    outcomes: Vec<VersionOutcome>,
 }
 
-impl Fates {
-    pub fn of(history: &History) -> Fates {
+impl Outcomes {
+    pub fn of(history: &History) -> Outcomes {
         let committed = committed(history);
         let mut orders: BTreeMap<Key, Vec<Installed>> = BTreeMap::new();
         let mut doubtful: BTreeMap<Key, Vec<Installed>> = BTreeMap::new();
-        let mut fates = vec![Fate::TakenBack; history.versions.len() + 1];
+        let mut outcomes = vec![VersionOutcome::TakenBack; history.versions.len() + 1];
         for (number, transaction) in history.transactions.iter().enumerate() {
             if !committed[number] {
                 if transaction.is_in_doubt() {
-                    let writes = surviving(&transaction.acts).into_iter();
+                    let writes = surviving(&transaction.operations).into_iter();
                     let writes = writes.map(|(installed, key)| (key, Installed { writer: Some(number), ..installed }));
                     writes.for_each(|(key, installed)| doubtful.entry(key).or_default().push(installed));
                 }
                 continue;
             }
             let mut last: BTreeMap<Key, Installed> = BTreeMap::new();
-            for (installed, key) in surviving(&transaction.acts) {
+            for (installed, key) in surviving(&transaction.operations) {
                 let replaced = last.insert(key, Installed { writer: Some(number), ..installed });
                 if let Some(replaced) = replaced {
-                    fates[replaced.version.0 as usize] = Fate::Intermediate;
+                    outcomes[replaced.version.0 as usize] = VersionOutcome::Intermediate;
                 }
             }
             last.into_iter().for_each(|(key, installed)| orders.entry(key).or_default().push(installed));
@@ -73,14 +73,14 @@ impl Fates {
             order.sort_by_key(|installed| installed.at);
             order.insert(0, Installed { version: Version::INITIAL, writer: None, place: None, at: 0 });
             for (position, installed) in order.iter().enumerate().skip(1) {
-                fates[installed.version.0 as usize] = Fate::Installed(position);
+                outcomes[installed.version.0 as usize] = VersionOutcome::Installed(position);
             }
         }
         let is_judged = |(number, transaction): (usize, &Transaction)| {
             committed[number] || matches!(transaction.end, End::Aborted | End::RolledBack(_))
         };
         let judged = history.transactions.iter().enumerate().map(is_judged).collect();
-        Fates { committed, judged, orders, doubtful, fates }
+        Outcomes { committed, judged, orders, doubtful, outcomes }
     }
 
     /// The versions of a key in their order.
@@ -89,28 +89,29 @@ impl Fates {
         self.orders.get(&key).map_or(UNTOUCHED, Vec::as_slice)
     }
 
-    /// The versions of a key that may have been installed and that nobody has seen.
+    /// The versions of a key that may have been installed and that no reader has seen.
     pub fn doubtful(&self, key: Key) -> &[Installed] {
         self.doubtful.get(&key).map_or(&[], Vec::as_slice)
     }
 
-    /// The keys that somebody wrote or wanted to.
+    /// The keys that a transaction wrote or wanted to write.
     pub fn keys(&self) -> impl Iterator<Item = (Key, &[Installed])> {
         self.orders.iter().map(|(key, order)| (*key, order.as_slice()))
     }
 
     /// What became of a version that was found under a key.
-    pub fn fate(&self, history: &History, key: Key, version: Version) -> Fate {
+    pub fn outcome(&self, history: &History, key: Key, version: Version) -> VersionOutcome {
         match version.0.checked_sub(1).map(|index| history.versions.get(index as usize)) {
-            None => Fate::Installed(0),
-            Some(Some((_, of))) if *of == key => self.fates[version.0 as usize],
-            Some(_) => Fate::Unknown,
+            None => VersionOutcome::Installed(0),
+            Some(Some((_, of))) if *of == key => self.outcomes[version.0 as usize],
+            Some(_) => VersionOutcome::Unknown,
         }
     }
 }
 
-/// Whose commit was acknowledged, and whose was in doubt and must have been made, because somebody who is committed has seen
-/// it. Whatever follows for others from a commit that nobody has seen follows without it.
+/// The transactions whose commit was acknowledged, and those in doubt whose commit must have been made, because a committed
+/// transaction has seen it. A commit that no transaction has seen is left out: what follows for the others does not depend on
+/// it.
 fn committed(history: &History) -> Vec<bool> {
     let mut committed: Vec<bool> =
         history.transactions.iter().map(|transaction| matches!(transaction.end, End::Committed(_))).collect();
@@ -133,16 +134,16 @@ fn committed(history: &History) -> Vec<bool> {
 }
 
 /// The writes that no return to a savepoint has taken back.
-fn surviving(acts: &[(Moment, Act)]) -> Vec<(Installed, Key)> {
+fn surviving(operations: &[(Moment, Operation)]) -> Vec<(Installed, Key)> {
     let mut writes: Vec<(usize, Installed, Key)> = Vec::new();
-    for (position, (at, act)) in acts.iter().enumerate() {
-        match act {
-            Act::Wrote { key, version, place } => {
+    for (position, (at, operation)) in operations.iter().enumerate() {
+        match operation {
+            Operation::Wrote { key, version, place } => {
                 let installed = Installed { version: *version, writer: None, place: *place, at: *at };
                 writes.push((position, installed, *key));
             }
-            Act::RolledBackTo { savepoint } => writes.retain(|(written, ..)| written < savepoint),
-            Act::Read { .. } | Act::Scanned { .. } => {}
+            Operation::RolledBackTo { savepoint } => writes.retain(|(written, ..)| written < savepoint),
+            Operation::Read { .. } | Operation::Scanned { .. } => {}
         }
     }
     writes.into_iter().map(|(_, installed, key)| (installed, key)).collect()

@@ -2,7 +2,7 @@
 
 use super::store::{Store, number_of, stored_key};
 use crate::history::Span;
-use crate::truth::Truth;
+use crate::oracle::Oracle;
 use engine::set::FieldValue;
 use engine::{Database, Direction, Result, Snapshot};
 use std::cell::RefCell;
@@ -10,14 +10,14 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 /// A snapshot, and its number in the history.
-pub struct Past {
+pub struct SnapshotReader {
     pub database: Database,
     pub snapshot: Snapshot,
     pub number: usize,
-    pub truth: Rc<RefCell<Truth>>,
+    pub oracle: Rc<RefCell<Oracle>>,
 }
 
-impl Past {
+impl SnapshotReader {
     /// Reads one record.
     pub async fn read(&mut self, store: Store, number: u64) -> Result<()> {
         let partition = self.database.partition(store.name())?;
@@ -26,7 +26,7 @@ impl Past {
             Store::Direct => Some(self.snapshot.read_object(partition, number, version).await?),
             _ => self.snapshot.get(partition, &stored_key(number)).await?.as_deref().map(version),
         };
-        self.truth.borrow_mut().history.read(self.number, store.key(number), found);
+        self.oracle.borrow_mut().history.read(self.number, store.key(number), found);
         Ok(())
     }
 
@@ -54,7 +54,7 @@ impl Past {
                 keep(&key, &value);
             }
         }
-        self.truth.borrow_mut().history.scanned(self.number, store.name(), span, found);
+        self.oracle.borrow_mut().history.scanned(self.number, store.name(), span, found);
         Ok(())
     }
     /// Reads all records that were added at the end of a store.
@@ -65,7 +65,7 @@ impl Past {
             true
         };
         self.snapshot.scan_appended(self.database.partition(store.name())?, keep).await?;
-        self.truth.borrow_mut().history.scanned(self.number, store.name(), Span::ALL, found);
+        self.oracle.borrow_mut().history.scanned(self.number, store.name(), Span::ALL, found);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What the clients were told: against this every restart is held.
+//! What the clients were told: every restart is compared with it.
 
 use crate::history::History;
 use crate::ledger::Ledger;
@@ -6,9 +6,9 @@ use crate::partitions::Known;
 use crate::records::Owner;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is known of the database's contents, from one life to the next.
+/// What the clients were told about the database's contents, kept from one run to the next.
 #[derive(Clone, Debug, Default)]
-pub struct Truth {
+pub struct Oracle {
     /// Whether the database's creation was acknowledged.
     pub created: bool,
     /// Whether the database may count one of two copies of its log as lost: the other is then the only one.

@@ -1,0 +1,93 @@
+use crate::SeedKind;
+use serde::Serialize;
+
+/// Something that a client met in a run, apart from transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum ClientEvent {
+    /// A partition was created.
+    Created,
+    /// The creation of a partition failed, and the run continued or the database was opened again.
+    CreationFailed,
+    /// A partition was created under a name that one had before.
+    CreatedAnew,
+    /// A partition was loaded at once.
+    Loaded,
+    /// A load failed.
+    LoadFailed,
+    /// A partition was dropped.
+    Dropped,
+    /// A drop was refused, because the partition stayed in use for too long.
+    DropRefused,
+    /// A drop failed.
+    DropFailed,
+    /// More than a thousand partitions were there at once.
+    Crowded,
+    /// The catalog was to grow and found no room.
+    CatalogFull,
+    /// A transaction was told that the log has no room for it.
+    LogFull,
+    /// The undo space was to grow and found no room.
+    UndoFull,
+    /// A page was read while a sync of its file was under way that forgot what had been written.
+    ReadOvertaken,
+    /// All reads of a file failed for a while.
+    Outage,
+}
+
+impl ClientEvent {
+    /// Every event.
+    pub const ALL: [ClientEvent; 14] = [
+        ClientEvent::Created,
+        ClientEvent::CreationFailed,
+        ClientEvent::CreatedAnew,
+        ClientEvent::Loaded,
+        ClientEvent::LoadFailed,
+        ClientEvent::Dropped,
+        ClientEvent::DropRefused,
+        ClientEvent::DropFailed,
+        ClientEvent::Crowded,
+        ClientEvent::CatalogFull,
+        ClientEvent::LogFull,
+        ClientEvent::UndoFull,
+        ClientEvent::ReadOvertaken,
+        ClientEvent::Outage,
+    ];
+
+    /// The event in a few words.
+    pub fn name(self) -> &'static str {
+        match self {
+            ClientEvent::Created => "partition created",
+            ClientEvent::CreationFailed => "creation failed",
+            ClientEvent::CreatedAnew => "name used again",
+            ClientEvent::Loaded => "partition loaded",
+            ClientEvent::LoadFailed => "load failed",
+            ClientEvent::Dropped => "partition dropped",
+            ClientEvent::DropRefused => "drop refused",
+            ClientEvent::DropFailed => "drop failed",
+            ClientEvent::Crowded => "1,000 partitions",
+            ClientEvent::CatalogFull => "catalog full",
+            ClientEvent::LogFull => "log full",
+            ClientEvent::UndoFull => "undo space full",
+            ClientEvent::ReadOvertaken => "read overtaken",
+            ClientEvent::Outage => "no read succeeds",
+        }
+    }
+
+    /// Whether seeds of this kind come by it.
+    pub fn is_met_by(self, kind: SeedKind) -> bool {
+        match self {
+            ClientEvent::ReadOvertaken | ClientEvent::Outage => true,
+            _ => (self == ClientEvent::UndoFull) == (kind == SeedKind::Isolation),
+        }
+    }
+
+    /// Whether it may take thousands of seeds to meet.
+    pub fn is_rare(self) -> bool {
+        let failed = matches!(self, ClientEvent::LoadFailed | ClientEvent::DropFailed | ClientEvent::UndoFull);
+        failed
+            || matches!(
+                self,
+                ClientEvent::DropRefused | ClientEvent::Crowded | ClientEvent::ReadOvertaken | ClientEvent::Outage
+            )
+    }
+}

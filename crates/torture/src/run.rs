@@ -1,0 +1,409 @@
+//! One run of an instance: the database is opened, compared with the oracle, used, and ended in some way.
+
+use crate::abandon::{at_most, within};
+use crate::adversary::{Adversary, Observed, Phase};
+use crate::context::{After, RunContext};
+use crate::coverage::pairs;
+use crate::damage::{self, Damage};
+use crate::oracle::Oracle;
+use crate::plan::Plan;
+use crate::procedure::procedures;
+use crate::{Configuration, debit_credit, isolation, partitions, records, spill, verify};
+use base::Random;
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use driver::Halt;
+use engine::canary::{self, Canary};
+use engine::log::Log;
+use engine::server::{self, TransactionServer};
+use engine::{Database, Error, PartitionSpec, Result, Settings, log, second_level};
+use executor::{Executor, Order};
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use virtual_driver::{FaultPlan, Media, Options, VirtualDriver};
+
+/// What lasts from run to run.
+pub struct World {
+    /// The scenario's seed.
+    pub seed: u64,
+    /// What the seed stands for.
+    pub configuration: Rc<Configuration>,
+    /// The devices' contents.
+    pub media: Media,
+    /// What is known of them.
+    pub oracle: Rc<RefCell<Oracle>>,
+    /// What was damaged on them.
+    pub damages: Vec<Damage>,
+}
+
+/// What a run is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Clients work.
+    Work,
+    /// No client works; everything is compared and checked.
+    Inspection,
+}
+
+/// How a run ended.
+pub struct RunOutcome {
+    /// What is wrong with the engine.
+    pub wrong: Vec<String>,
+    /// Whether damage was reported as it should be.
+    pub detected: bool,
+    /// What the adversary tells.
+    pub observed: Rc<Observed>,
+}
+
+/// How long clients may take, besides drops that give up, in virtual nanoseconds.
+const WORK_MAX_NS: u64 = 60 * SECOND_NS;
+
+/// How often the creation of a partition is tried: more often than operations fail in a run.
+const CREATIONS_MAX: u64 = 5;
+
+/// Performs one run.
+pub fn run(world: &World, run: u64, plan: Plan, purpose: Purpose) -> RunOutcome {
+    let observed = Rc::new(Observed::default());
+    observed.damages.replace(world.damages.clone());
+    let (wrong, detected) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(false)));
+    let reopened_after = plan.reopened_after;
+    let executor = machine(world, run, plan, &observed);
+    let context = Rc::new(RunContext {
+        executor: executor.clone(),
+        configuration: Rc::clone(&world.configuration),
+        oracle: Rc::clone(&world.oracle),
+        observed: Rc::clone(&observed),
+        wrong: Rc::clone(&wrong),
+        detected: Rc::clone(&detected),
+        over: Cell::new(false),
+        working: Cell::new(0),
+        run,
+        seed: world.seed,
+        reopened_after,
+        refused_ns: Cell::new(0),
+    });
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let result = executor.run(use_database(&context, purpose));
+        // Destructors of what is stopped may begin rollbacks, which are stopped in their turn.
+        executor.stop();
+        executor.stop();
+        result
+    }));
+    match result {
+        Ok(Ok(()) | Err(Halt::PowerCut)) => {}
+        Ok(Err(Halt::Idle)) if observed.is_deaf.get() => {}
+        Ok(Err(Halt::Idle)) => wrong.borrow_mut().push("all tasks wait for ever".to_owned()),
+        Err(panic) => {
+            wrong.borrow_mut().push(format!("panic: {}", message(&*panic)));
+            // The state after a panic cannot be destroyed safely.
+            std::mem::forget((executor, context));
+        }
+    }
+    let mut wrong = wrong.take();
+    let anomalies = world.oracle.borrow().history.anomalies();
+    if damage::has_undetectable(&observed.damages.borrow()) {
+        detected.set(detected.get() || !anomalies.is_empty());
+    } else {
+        wrong.extend(anomalies.iter().take(3).map(ToString::to_string));
+    }
+    RunOutcome { wrong, detected: detected.get(), observed }
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("of unknown cause").to_owned()
+}
+
+fn machine(world: &World, run: u64, plan: Plan, observed: &Rc<Observed>) -> Executor {
+    let hardware = world.configuration.hardware();
+    let devices = hardware.devices.keys().cloned().collect();
+    let seed = Random::stream(world.seed, &format!("life {run}")).word();
+    let keeps_cache = canary::is_planted(Canary::TrustedCache);
+    let faults = Some(FaultPlan { slow: plan.slow.clone(), keeps_cache, ..FaultPlan::default() });
+    let options = Options { seed, faults, jitter: world.configuration.jitter, discard: Vec::new() };
+    let driver = VirtualDriver::new(hardware, options, world.media.clone());
+    let adversary = Adversary::new(driver, devices, plan, Random::stream(seed, "adversary"), Rc::clone(observed));
+    let order = if world.configuration.shuffled { Order::Seeded(seed) } else { Order::FirstInFirstOut };
+    Executor::new(Box::new(adversary), order)
+}
+
+async fn use_database(context: &Rc<RunContext>, purpose: Purpose) {
+    // An opening may lose a copy as well, and tells it only when it has succeeded.
+    context.oracle.borrow_mut().log_copy_lost |= context.configuration.settings.log.second.is_some();
+    let Some(database) = open(context).await else { return };
+    let is_without = database.settings().log.without.is_some();
+    let _copies = LogCopyWatch { context, log: Rc::clone(database.log()), is_without };
+    context.observed.phase.set(Phase::Running);
+    let known = async {
+        prepare(context, &database).await
+            && verify::contents(context, &database).await
+            && partitions::contents(context, &database).await
+    };
+    match within(&context.executor, WORK_MAX_NS, known).await {
+        Some(true) => {}
+        Some(false) => return,
+        None => {
+            if !context.observed.is_deaf.get() {
+                context.wrong("loading and reading take for ever");
+            }
+            return;
+        }
+    }
+    let mut random = context.random("acts");
+    verify::structure(context, &database).await;
+    if purpose == Purpose::Inspection || context.over.get() {
+        return;
+    }
+    work(context, &database, &mut random).await;
+    if context.over.get() || !wait_until_idle(context, &database).await {
+        return;
+    }
+    verify::structure(context, &database).await;
+    if random.chance(0.4)
+        && let Err(error) = database.close().await
+    {
+        context.judge(&error, "close");
+    }
+}
+
+/// Records when a run ends, in whatever way, whether a copy of the log was lost.
+struct LogCopyWatch<'a> {
+    context: &'a RunContext,
+    log: Rc<Log>,
+    /// Whether the database was opened without one of them.
+    is_without: bool,
+}
+
+impl Drop for LogCopyWatch<'_> {
+    fn drop(&mut self) {
+        self.context.oracle.borrow_mut().log_copy_lost = self.is_without || self.log.lost_device().is_some();
+    }
+}
+
+/// Opens the database, or creates it if its creation was never acknowledged.
+async fn open(context: &RunContext) -> Option<Database> {
+    let mut settings = context.configuration.settings.clone();
+    if context.random("tiers").chance(0.15) {
+        // Pages in tiers must return to their files when the configuration drops the tiers.
+        settings.hierarchy = second_level::Settings::default();
+    }
+    let random = &mut context.random("pairs");
+    if random.chance(0.25) {
+        (settings.logging, settings.sweep.strategy) = *random.choose(&pairs()).expect("there are some");
+    }
+    context.observed.pair.set((settings.logging, settings.sweep.strategy));
+    settings.procedures = procedures(&context.configuration);
+    let created = context.oracle.borrow().created;
+    context.observed.phase.set(if created { Phase::Opening } else { Phase::Creating });
+    if let Some(polls) = context.reopened_after.filter(|_| created) {
+        at_most(polls, open_or_do_without(context, &settings)).await;
+        // The operations of an abandoned opening may still change the media: a driver keeps its directory locked until they
+        // have ended.
+        while context.observed.under_way.get() > 0 {
+            context.executor.sleep_ns(MILLISECOND_NS).await;
+        }
+    }
+    let opened = match open_or_do_without(context, &settings).await {
+        Err(Error::NotADatabase { .. } | Error::Unfinished { .. }) if !created => {
+            Database::create(&context.executor, settings).await
+        }
+        opened => opened,
+    };
+    match opened {
+        Ok(database) => {
+            context.oracle.borrow_mut().created = true;
+            Some(database)
+        }
+        Err(error @ Error::BufferExhausted { .. }) => {
+            context.wrong(format!("opening: {error}"));
+            None
+        }
+        Err(error) => {
+            context.judge(&error, "opening");
+            None
+        }
+    }
+}
+
+/// Opens the database, now and then without one of two log devices, unless that would not be safe.
+async fn open_or_do_without(context: &RunContext, settings: &Settings) -> Result<Database> {
+    let random = &mut context.random("log devices");
+    // What one of them lacks is on the other.
+    let is_needed = context.observed.damages.borrow().iter().any(|damage| damage.is_redundant);
+    if let Some(second) = settings.log.second.as_ref().filter(|_| random.chance(0.3) && !is_needed) {
+        let name = if random.chance(0.5) { &settings.log_device } else { &second.device };
+        let log = log::Settings { without: Some(name.clone()), ..settings.log.clone() };
+        match Database::open(&context.executor, Settings { log, ..settings.clone() }, "torture").await {
+            Err(Error::LogCopyMissing { .. } | Error::Setting(_)) => {}
+            opened => return opened,
+        }
+    }
+    Database::open(&context.executor, settings.clone(), "torture").await
+}
+
+/// Creates and loads what is missing; false if the run is over.
+async fn prepare(context: &RunContext, database: &Database) -> bool {
+    for spec in context.configuration.partitions() {
+        let name = spec.name.clone();
+        if database.partition(&name).is_err() {
+            if context.oracle.borrow().partitions.contains(&name) {
+                context.differs(format!("partition '{name}' is lost"));
+                return false;
+            }
+            if !create(context, database, &spec).await {
+                return false;
+            }
+        }
+        context.oracle.borrow_mut().partitions.insert(name);
+    }
+    if !context.oracle.borrow().loaded {
+        if let Err(error) = load(context, database).await {
+            context.judge(&error, "loading");
+            return false;
+        }
+        context.oracle.borrow_mut().loaded = true;
+    }
+    true
+}
+
+/// Creates a partition, again if that fails; false if the run is over.
+async fn create(context: &RunContext, database: &Database, spec: &PartitionSpec) -> bool {
+    for _ in 0..CREATIONS_MAX {
+        let Err(error) = database.create_partition(spec.clone()).await else { return true };
+        if context.judge(&error, "creating a partition") == After::Reopen {
+            return false;
+        }
+    }
+    false
+}
+
+/// What a row holds besides its balance.
+pub fn filler(row: u64) -> u8 {
+    row as u8 | 0x80
+}
+
+async fn load(context: &RunContext, database: &Database) -> Result<()> {
+    let configuration = &context.configuration;
+    if configuration.contention.is_some() {
+        return isolation::load(context, database).await;
+    }
+    if !configuration.rows.have_keys() {
+        return Ok(());
+    }
+    let counts = [configuration.accounts, configuration.tellers, configuration.branches];
+    for (name, count) in ["account", "teller", "branch"].into_iter().zip(counts) {
+        let partition = database.partition(name)?;
+        for first in (0..count).step_by(20) {
+            let mut tx = database.begin().await?;
+            for number in first..count.min(first + 20) {
+                let mut row = vec![filler(number); configuration.row_size];
+                row[..8].fill(0);
+                tx.put(partition, &debit_credit::row_key(number), &row).await?;
+            }
+            tx.commit().await?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets the clients work until they are done or the run is over.
+async fn work(context: &Rc<RunContext>, database: &Database, random: &mut Random) {
+    let configuration = &context.configuration;
+    if let Some(contention) = &configuration.contention {
+        for number in 0..contention.clients {
+            spawn_client(context, isolation::client(Rc::clone(context), database.clone(), number));
+        }
+        if contention.flood.is_some() {
+            spawn_client(context, isolation::flood(Rc::clone(context), database.clone()));
+        }
+    }
+    let server = if configuration.contention.is_none() { start_server(context, database) } else { None };
+    let callers = Rc::new(Cell::new(configuration.debit_clients));
+    for number in 0..configuration.debit_clients {
+        let client = debit_credit::client(Rc::clone(context), database.clone(), server.clone(), number);
+        let (server, callers, run) = (server.clone(), Rc::clone(&callers), Rc::clone(context));
+        spawn_client(context, async move {
+            client.await;
+            callers.set(callers.get() - 1);
+            // A call that a client abandoned still runs to its end.
+            if let (Some(server), 0, false) = (server, callers.get(), run.over.get()) {
+                server.close().await;
+            }
+        });
+    }
+    for number in 0..configuration.record_clients {
+        spawn_client(context, records::client(Rc::clone(context), database.clone(), number));
+    }
+    for number in 0..configuration.partition_clients {
+        spawn_client(context, partitions::client(Rc::clone(context), database.clone(), number));
+    }
+    if configuration.crowd > 0 {
+        spawn_client(context, partitions::crowd(Rc::clone(context), database.clone()));
+    }
+    if configuration.spills {
+        spawn_client(context, spill::client(Rc::clone(context), database.clone()));
+    }
+    let began = context.executor.now();
+    let deadline = || began.plus_ns(WORK_MAX_NS + context.observed.jumped_ns.get() + context.refused_ns.get());
+    while context.working.get() > 0 && !context.over.get() {
+        if context.executor.now() >= deadline() {
+            if !context.is_crippled(database) {
+                context.wrong(format!("{} clients wait for ever", context.working.get()));
+            }
+            context.over.set(true);
+            return;
+        }
+        context.executor.sleep_ns(random.between(1, 400) * 1_000).await;
+        if random.chance(0.05) {
+            checkpoint_and_verify(context, database, random).await;
+        }
+    }
+}
+
+/// A transaction server for the calls of every second run.
+fn start_server(context: &RunContext, database: &Database) -> Option<TransactionServer> {
+    let random = &mut context.random("server");
+    let settings = server::Settings {
+        standbys: random.below(4) as u8,
+        queue: random.between(1, 4) as usize,
+        retry_interval_ns: random.between(0, 500) * 1_000,
+    };
+    let server = random.chance(0.5).then(|| TransactionServer::start(database, settings))?;
+    server.inspect_err(|error| context.wrong(format!("starting a transaction server: {error}"))).ok()
+}
+
+/// A checkpoint in the middle, perhaps abandoned; a look at the tables.
+async fn checkpoint_and_verify(context: &RunContext, database: &Database, random: &mut Random) {
+    let polls = if random.chance(0.5) { random.between(1, 6) } else { u64::MAX };
+    if let Some(Err(error)) = at_most(polls, database.checkpoint()).await {
+        context.judge(&error, "checkpoint");
+    }
+    verify::tables(context, database);
+}
+
+fn spawn_client(context: &Rc<RunContext>, client: impl Future<Output = ()> + 'static) {
+    context.working.set(context.working.get() + 1);
+    let context = Rc::clone(context);
+    context.executor.clone().spawn(async move {
+        client.await;
+        context.working.set(context.working.get() - 1);
+    });
+}
+
+/// Waits until what goes on in the background has ended; false if it does not, for a reason.
+async fn wait_until_idle(context: &RunContext, database: &Database) -> bool {
+    let (began, jumped_ns) = (context.executor.now(), context.observed.jumped_ns.get());
+    let busy = || (database.active_transactions(), database.buffer().pool().borrow().taken_count());
+    while busy() != (0, 0) {
+        if context.executor.now() >= began.plus_ns(10 * SECOND_NS + context.observed.jumped_ns.get() - jumped_ns) {
+            if !context.is_crippled(database) {
+                let (transactions, frames) = busy();
+                context.wrong(format!("{transactions} transactions never end, {frames} frames are taken for ever"));
+            }
+            return false;
+        }
+        context.executor.sleep_ns(MILLISECOND_NS).await;
+    }
+    verify::tables(context, database);
+    !context.over.get()
+}
