@@ -123,7 +123,7 @@ impl ClosedLoop {
         })
     }
 
-    /// So many threads play the clients, each its share of them.
+    /// Plays the clients on `threads` threads.
     fn spread(&self, engine: &dyn Engine, threads: usize) -> PeerResult<Histogram> {
         thread::scope(|scope| {
             let first = |thread: usize| thread * self.clients / threads;
@@ -144,7 +144,7 @@ impl ClosedLoop {
                 let requests = requests.clone();
                 threads.push(scope.spawn(move || self.ask(number, requests, receiver)));
             }
-            // The committer ends when all clients have hung up; this sender is nobody's.
+            // The committer ends when all clients have hung up; this sender is not used.
             drop(requests);
             self.drain(engine, queue, answers)?;
             merged(threads)

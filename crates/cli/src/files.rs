@@ -69,7 +69,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // A destructor has no caller to report an error to.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -35,7 +35,7 @@ impl Progress {
         self.0.reset();
     }
 
-    /// So many of `total` steps of the phase `name` are done; the first call begins it.
+    /// Reports that `steps` of `total` steps of the phase `name` are done; the first call begins the phase.
     pub fn step(&self, name: &'static str, steps: u64, total: u64) {
         if self.0.message() != name || self.0.length() != Some(total) {
             self.phase(name, total);
@@ -43,7 +43,7 @@ impl Progress {
         self.advance_to(steps);
     }
 
-    /// So many of the phase's steps are done.
+    /// Reports that `steps` of the phase's steps are done.
     pub fn advance_to(&self, steps: u64) {
         self.0.set_position(steps);
     }

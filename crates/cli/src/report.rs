@@ -69,8 +69,8 @@ pub struct RunReport {
     pub log_record_bytes_per_transaction: f64,
     /// Requests for locks and their conflicts.
     pub locks: Locks,
-    /// References by partition. In a run of so many transactions they are those of these transactions, tries that were rolled
-    /// back included; in a run of some time, and where arrivals go on, all that were made within it.
+    /// References by partition. In a run of a given number of transactions they are those of these transactions, including
+    /// attempts that were rolled back; in a run of a given time, and where arrivals go on, all that were made within it.
     pub references: BTreeMap<String, References>,
     /// The share (0 to 1) of references found in main memory, by partition; 0 if there were none.
     pub hit_ratio: BTreeMap<String, f64>,

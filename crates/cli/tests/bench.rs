@@ -327,7 +327,7 @@ fn updates_and_commits_are_held_against_the_device() {
             assert!(of("response_ratio") > 0.0, "{report:#}");
         }
     }
-    // How fast this machine is, with whatever else it does, is nothing to assert.
+    // The speed of a shared machine is not asserted.
     let (one, many) = (number(&described, "/points/0/commits_per_s"), number(&described, "/points/1/commits_per_s"));
     assert!(many > 1.5 * one, "commits share log writes: {described:#}");
     assert!(number(&described, "/points/1/group_size_mean") > 1.5, "{described:#}");

@@ -161,7 +161,7 @@ fn wrong_files_are_named_with_line_and_what_is_allowed() {
     assert_eq!(fs::read_dir(here).unwrap().count(), before + 1, "nothing but the workload was added");
 }
 
-/// A trace of so many transactions, each of which reads two of ten objects on two pages.
+/// A trace in which each transaction reads two of ten objects on two pages.
 fn small_trace(directory: &Path, transactions: u64) {
     let mut text = "entresol-trace 1\npartition p objects 10 blocking-factor 5 locks page\ntype t\n".to_owned();
     for number in 0..transactions {

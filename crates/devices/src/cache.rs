@@ -52,9 +52,9 @@ impl CacheKind {
 /// How much a cache holds: written as `"1,000 pages"` or as a size such as `"4 MiB"`; at least one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheSize {
-    /// So many pages.
+    /// A number of pages.
     Pages(u64),
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
 }
 

@@ -104,8 +104,8 @@ impl Cpus {
         self.account(now, timers);
     }
 
-    /// Serves a burst that nothing disturbs from `now` to `end`, if a server is free. Alone it is nobody's rival, so its class
-    /// and the discipline do not matter.
+    /// Serves a burst that nothing disturbs from `now` to `end`, if a server is free. A lone burst does not compete, so its
+    /// class and the discipline do not matter.
     #[inline]
     pub(crate) fn serve_alone(&mut self, now: Instant, end: Instant) -> bool {
         let idle = self.servers.iter().filter(|server| matches!(server, Server::Idle)).count();
@@ -218,7 +218,7 @@ impl Cpus {
         bursts[sharing.finish(now) as usize].take()
     }
 
-    /// Keeps the busy time, and tells those who share how many servers are left to them.
+    /// Accounts the busy time, and tells the shared queue how many servers it has left.
     #[inline]
     fn account(&mut self, now: Instant, timers: &mut impl Timers) {
         let idle = self.servers.iter().filter(|server| matches!(server, Server::Idle)).count();

@@ -9,7 +9,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
-/// How many servers a stage has: a number above zero, or `"unlimited"` (nobody ever waits).
+/// How many servers a stage has: a number above zero, or `"unlimited"` (no request ever waits).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Servers {
     /// As many as there are requests.

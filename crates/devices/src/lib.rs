@@ -1,8 +1,8 @@
 //! Described hardware and the queueing models that stand for it: CPUs, disks, solid-state disks, non-volatile extended
 //! memory.
 //!
-//! A [`Hardware`] is a description, read from TOML; a [`Machine`] is the running model of one, a discrete-event simulation
-//! of queues under a virtual clock. Nothing here knows what the transferred bytes are or who asked for them.
+//! A [`Hardware`] is a description, read from TOML; a [`Machine`] is the running model of one, a discrete-event simulation of
+//! queues under a virtual clock. The models know neither the meaning of the transferred bytes nor the requester.
 
 mod cache;
 mod calendar;

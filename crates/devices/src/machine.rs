@@ -1,7 +1,7 @@
 use crate::calendar::Calendar;
 use crate::cpus::{Burst, Class, Cpus, Timer, Timers};
 use crate::hardware::Hardware;
-use crate::unit::{DONE, MEDIUM, Transfer, Unit, Way};
+use crate::unit::{DONE, MEDIUM, NextStage, Transfer, Unit};
 use crate::{Cache, CacheCounts};
 use base::statistics::StationReport;
 use base::{Instant, Random};
@@ -34,7 +34,7 @@ struct Job {
     stage: u8,
     /// The CPU that it holds meanwhile.
     held: Option<u32>,
-    /// Whether it is a cache's own write to the medium, which nobody asked for.
+    /// Whether it is a cache's own write to the medium, without a request.
     background: bool,
     entered: Instant,
 }
@@ -291,13 +291,13 @@ impl Machine {
         let state = &mut self.jobs[job.0 as usize];
         let Some((device, transfer)) = state.io else { unreachable!("only device requests pass stages") };
         match self.units[usize::from(device)].forward(self.now, from, &transfer) {
-            Way::Stage(stage, departure) => {
+            NextStage::Stage(stage, departure) => {
                 (state.stage, state.entered) = (stage as u8, self.now);
                 self.calendar.schedule(departure, job.0);
                 return true;
             }
-            Way::Destage => self.destage(device, transfer),
-            Way::End => {}
+            NextStage::Destage => self.destage(device, transfer),
+            NextStage::End => {}
         }
         self.jobs[job.0 as usize].stage = DONE as u8;
         false

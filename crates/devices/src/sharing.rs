@@ -5,8 +5,8 @@ use std::collections::BinaryHeap;
 
 /// Jobs that share servers equally (processor sharing), kept by the amount of service that each will have had at its end.
 ///
-/// `attained_ns` is the service that a job present from the start would have had; a job that needs `d` more ends when
-/// this reaches its present value plus `d`, whoever comes and goes meanwhile.
+/// `attained_ns` is the service that a job present from the start would have had; a job that needs `d` more ends when this
+/// reaches its present value plus `d`, whichever jobs come and go meanwhile.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sharing {
     attained_ns: f64,
@@ -22,7 +22,7 @@ impl Sharing {
         self.ends.len()
     }
 
-    /// When the first job ends, if nobody comes or goes before.
+    /// When the first job ends, if no job comes or goes before.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.next
     }

@@ -41,7 +41,7 @@ pub(crate) const DONE: usize = STAGES.len();
 
 /// Where a request goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum NextStage {
     /// Into this stage, from which it departs at this moment.
     Stage(usize, Instant),
     /// Nowhere: it is done.
@@ -99,16 +99,16 @@ impl Unit {
 
     /// A request that has passed the stages below `from` goes on.
     #[inline]
-    pub(crate) fn forward(&mut self, now: Instant, from: usize, transfer: &Transfer) -> Way {
-        let Some(stage) = (from..DONE).find(|stage| self.concerns(*stage, transfer)) else { return Way::End };
+    pub(crate) fn forward(&mut self, now: Instant, from: usize, transfer: &Transfer) -> NextStage {
+        let Some(stage) = (from..DONE).find(|stage| self.concerns(*stage, transfer)) else { return NextStage::End };
         let answer = match &mut self.cache {
             Some(cache) if stage == MEDIUM => cache.arrive(transfer),
             _ => Answer::Medium,
         };
         match answer {
-            Answer::Medium => Way::Stage(stage, self.enter(now, stage, transfer)),
-            Answer::Done => Way::End,
-            Answer::Destage => Way::Destage,
+            Answer::Medium => NextStage::Stage(stage, self.enter(now, stage, transfer)),
+            Answer::Done => NextStage::End,
+            Answer::Destage => NextStage::Destage,
         }
     }
 

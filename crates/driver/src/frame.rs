@@ -10,12 +10,12 @@ use std::sync::Arc;
 /// The smallest alignment that direct I/O accepts everywhere.
 const ALIGNMENT: usize = 4096;
 
-/// A contiguous region that frames are cut from. Whoever allocates otherwise (the real driver maps huge pages) implements
-/// this to free the region when its last frame is dropped.
+/// A contiguous region that frames are cut from. A driver with an allocator of its own (the real driver maps huge pages)
+/// implements this to free the region when its last frame is dropped.
 pub trait Memory: Send + Sync {}
 
-/// A piece of memory with one owner, fit for direct I/O. It moves into an operation and comes back with the completion, so
-/// nobody can touch it while a device does.
+/// A piece of memory with one owner, fit for direct I/O. It moves into an operation and comes back with the completion, so it
+/// cannot be touched while a device uses it.
 ///
 /// ```
 /// use entresol_driver::Frame;
@@ -122,8 +122,8 @@ pub fn prefetch<T>(items: &[T]) {
     let _ = items;
 }
 
-/// The frames of one region, in order. Those at home are reached by arithmetic instead of a pointer each, so that finding
-/// the bytes of a frame loads no memory but one bit; those that were taken belong to whoever took them.
+/// The frames of one region, in order. Frames in the array are reached by arithmetic instead of a pointer each, so that finding
+/// the bytes of a frame loads no memory but one bit; frames that were taken out belong to their taker.
 pub struct FrameArray {
     start: NonNull<u8>,
     size: usize,
@@ -199,7 +199,7 @@ impl FrameArray {
         self.home[index / 64] &= !(1 << (index % 64));
         let memory = Arc::clone(self.memory.as_ref().expect("a frame at home has its region"));
         // SAFETY: `index` is below `count`, so the frame lies inside the region; the bit is cleared, so the array gives its
-        // bytes to nobody else.
+        // bytes to no other owner.
         let start = unsafe { self.start.add(index * self.size) };
         Some(Frame { start, length: self.size as u32, index: index as u32, memory })
     }

@@ -72,8 +72,8 @@ pub trait Driver {
     /// A [`Fault`] of kind [`FaultKind::NoMemory`] if it cannot be had.
     fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault>;
 
-    /// The same memory before anybody has touched it: its pages come into being where they are first written, which another
-    /// thread may do. Without such a difference these are [`Driver::frames`].
+    /// The same memory before its first use: its pages come into being where they are first written, which another thread may
+    /// do. Without such a difference these are [`Driver::frames`].
     ///
     /// # Errors
     /// As [`Driver::frames`].
@@ -125,6 +125,6 @@ pub trait Doorbell: Send + Sync {
 pub enum Halt {
     /// The power went out (torture): nothing that is not durable survives.
     PowerCut,
-    /// Nothing is in flight, no timer is set and nobody can ring: the run would wait for ever.
+    /// Nothing is in flight, no timer is set and no doorbell exists: the run would wait for ever.
     Idle,
 }

@@ -151,7 +151,7 @@ impl Op {
         }
     }
 
-    /// Whether whoever waits for it waits for a CPU, or for a device while it holds one.
+    /// Whether a task that waits for it waits for a CPU, or for a device while it holds a CPU.
     pub fn holds_cpu(&self) -> bool {
         let synchronous = |access: &Access| matches!(access, Access::Synchronous { .. });
         match self {

@@ -170,7 +170,7 @@ impl Partition {
     /// The schema of its records.
     ///
     /// # Errors
-    /// [`Error::WrongOrganization`] if nobody has said what its records consist of.
+    /// [`Error::WrongOrganization`] if its records have no schema.
     pub fn typed(&self) -> Result<&Schema> {
         self.schema.as_ref().ok_or_else(|| self.wrong_organization("its records have no fields; give it a record type"))
     }

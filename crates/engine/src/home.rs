@@ -13,9 +13,9 @@
 //!    both copies, and no byte is overwritten that one of the last superblocks may name.
 //! 2. A superblock is written to one copy and made durable, then to the other. The first is never the only whole one, so a
 //!    power cut, a lost write or an unreadable sector leaves one. The greater generation counts.
-//! 3. A write counts when both copies have it. If it fails, either state may be found by the next opening, so whoever wrote
-//!    does nothing that one of them forbids: no file of a partition is removed that one of them has, no log is given up that
-//!    one of them needs, nothing is acknowledged that only one of two lost log devices would have.
+//! 3. A write counts when both copies have it. If it fails, the next opening may find either state, so the writer does nothing
+//!    that one of them forbids: it removes no file of a partition that is in one of them, gives up no log that one of them
+//!    needs, and acknowledges nothing that only one of two lost log devices would have.
 //! 4. What one copy lacks an opening takes from the other one, and writes it there again.
 //! 5. A checkpoint of pages writes the superblock alone, a block or two, however many partitions there are. A sweep over sets
 //!    appends what is new of their backup.

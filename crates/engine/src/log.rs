@@ -89,12 +89,12 @@ pub struct Log {
     attested: Cell<Lsn>,
     /// The front of the first page that must not be overwritten.
     oldest: Cell<Lsn>,
-    /// Somebody wants everything before this written.
+    /// Everything before this is to be written.
     demand: Cell<Lsn>,
     syncing: Cell<bool>,
     failed: RefCell<Option<String>>,
     waiters: Waiters,
-    /// Who waits for room.
+    /// Tasks waiting for room.
     room: WaitQueue,
     /// Room that is promised.
     claims: claims::Claims,
@@ -176,7 +176,7 @@ impl Log {
     fn hand_over_full(&self, inner: &mut Inner) {
         let pieces: Vec<Piece> = inner.buffer.take_full().collect();
         let failed = self.failed.borrow().is_some();
-        // Whoever joined the group did so before the record that overflowed the frame, so it is written with the frame.
+        // The commits in the group joined before the record that overflowed the frame, so they are written with the frame.
         let mut commits = inner.group.close();
         for piece in pieces {
             if failed {
@@ -263,7 +263,7 @@ impl Log {
         Ok(false)
     }
 
-    /// Asks for the durability of a commit record as [`Log::commit`] does, for who learns of it from [`Log::wait_durable`].
+    /// Asks for the durability of a commit record as [`Log::commit`] does, for callers that wait with [`Log::wait_durable`].
     pub fn begin_commit(&self, lsn: Lsn) {
         self.inner.borrow_mut().statistics.commits += 1;
         if lsn <= self.durable.get() || self.failed.borrow().is_some() {
@@ -337,7 +337,7 @@ impl Log {
         }
     }
 
-    /// Waits until everything up to `lsn` is durable, without demanding it: somebody else has or will.
+    /// Waits until everything up to `lsn` is durable, without demanding it: another caller has done so or will.
     ///
     /// # Errors
     /// [`Error::LogFailed`] if a log write failed before that.
@@ -424,7 +424,7 @@ impl Log {
         self.used() > self.limit
     }
 
-    /// Whether so much of the log's file is in use that no more of it should be left empty than has to be.
+    /// Whether so little of the log's file is free that pages should be filled before they are written.
     pub(crate) fn is_scarce(&self) -> bool {
         2 * self.used() > self.limit
     }
@@ -479,7 +479,7 @@ impl Log {
         Ok(())
     }
 
-    /// Lets whoever waits for room look again: a checkpoint that was to make some failed.
+    /// Wakes the tasks waiting for room, because a checkpoint that was to make some has failed.
     pub(crate) fn wake_for_room(&self) {
         self.room.wake_all(&self.executor);
     }

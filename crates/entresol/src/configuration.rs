@@ -210,9 +210,10 @@ pub struct Checkpoint {
     /// `sweep_interval`: the least time from the beginning of one checkpoint of sets to that of the next in nanoseconds, 0 to 24
     /// hours; 0: one follows the other. `None` for `"off"`: whenever `interval` or `log_bytes` says so.
     pub sweep_interval_ns: Option<u64>,
-    /// `sweep_spread_percent`: over how much of that interval such a checkpoint spreads its writes if nobody waits for it, 0 to 90.
+    /// `sweep_spread_percent`: over how much of that interval such a checkpoint spreads its writes if no task waits for it, 0
+    /// to 90.
     pub sweep_spread_percent: u8,
-    /// `sweep_device_percent`: for which share of the time such a checkpoint writes if nobody waits for it and it has no
+    /// `sweep_device_percent`: for which share of the time such a checkpoint writes if no task waits for it and it has no
     /// interval to be spread over, 1 to 100.
     pub sweep_device_percent: u8,
     /// `segments_in_flight`: how many segments a checkpoint of sets writes at once, 1 to 64.

@@ -8,7 +8,7 @@ use engine::log::SyncMethod;
 pub fn describe(database: &Database) -> String {
     let settings = database.log().settings();
     let method = match settings.method() {
-        _ if !settings.durable => "writes that nobody waits for",
+        _ if !settings.durable => "writes that no transaction waits for",
         SyncMethod::SyncWrite => "data-sync writes",
         SyncMethod::WriteThenSync => "writes, and a sync after them",
     };

@@ -14,9 +14,9 @@ type Expected = Promise<Result<Vec<u8>>>;
 pub(crate) struct ThreadMessages {
     server: TransactionServer,
     messages: MessageServer,
-    /// Who waits, by tag.
+    /// The waiting tasks, by tag.
     expected: RefCell<Vec<Option<Expected>>>,
-    /// Tags that nobody uses.
+    /// Tags that are not in use.
     free: RefCell<Vec<u64>>,
     /// Calls under way.
     open: Cell<usize>,

@@ -18,7 +18,7 @@ enum State<T> {
     Empty,
     Awaited(Thread),
     Full(T),
-    /// Nobody will answer any more.
+    /// No answer will come.
     Abandoned,
 }
 
@@ -65,7 +65,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// The threads to be woken, shared by those who wake.
+/// The threads to be woken, shared by all wakers.
 #[derive(Clone, Default)]
 pub struct Wakes(Arc<Mutex<VecDeque<Thread>>>);
 

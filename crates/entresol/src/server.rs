@@ -196,7 +196,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Whoever wants to see this error calls `close`; what was committed is safe all the same.
+        // A caller that needs this error calls `close`; what was committed is safe all the same.
         let _ = self.end();
     }
 }

@@ -160,7 +160,7 @@ impl Opening {
         }
         let locks = DirectoryLocks::default();
         let driver = assemble::driver(&self.configuration, (&self.path, &locks), self.seed, media)?;
-        // However this ends from here on, the machine stops before anybody else may have the directories.
+        // However this ends from here on, the machine stops before another process may have the directories.
         let machine = Machine(Executor::new(driver, Order::FirstInFirstOut));
         let executor = &machine.0;
         let settings = assemble::settings(&self.configuration, procedures);
@@ -168,7 +168,7 @@ impl Opening {
         let others = || self.configuration.devices.keys().filter(|name| real && **name != home);
         self.refuse_foreign(executor, &home, others(), create)?;
         let directories = self.lock_directories(&locks)?;
-        // Only now that nobody else comes near does the answer stay true.
+        // The directories are locked from here on, so the answer stays true.
         let found = executor.run(contents(executor, &home))??;
         let opened = match found {
             Contents::Nothing | Contents::Foreign => None,
@@ -351,7 +351,7 @@ async fn is_blank(executor: &Executor, device: &str, name: &str) -> Result<bool,
 async fn contents(executor: &Executor, device: &str) -> Result<Contents, Error> {
     let names = names(executor, device).await?;
     let has_home = names.iter().any(|name| name == engine::HOME_FILE);
-    // A creation that was cut off had locked the directory first: without the lock's file, the log is somebody else's.
+    // A creation that was cut off had locked the directory first: without the lock's file, the log belongs to another database.
     let locked = names.iter().any(|name| name == DirectoryLock::NAME);
     let known = |name: &String| name == FILE_NAME || (locked && BEGINNINGS.contains(&name.as_str()));
     Ok(match (has_home, names.iter().all(known)) {

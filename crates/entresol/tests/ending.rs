@@ -12,7 +12,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 const BACKENDS: [&str; 2] = ["automatic", "thread-pool"];
-/// So much takes a disk tens of milliseconds at least.
+/// Writing this takes a disk tens of milliseconds at least.
 const LENGTH: u32 = 64 << 20;
 
 fn scratch() -> TempDir {
@@ -59,7 +59,7 @@ fn a_dropped_store_writes_nothing_after_its_lock_is_gone() {
         let directory = scratch();
         let store = opening(directory.path(), backend).open().expect("creates");
         begin_long_write(&store);
-        // Whoever has the database keeps its executor, and with that the driver.
+        // A clone of the database keeps its executor, and with that the driver.
         let database = store.database().clone();
         drop(store);
         assert_quiet(directory.path(), backend);

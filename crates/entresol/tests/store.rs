@@ -201,7 +201,7 @@ fn a_creation_on_two_devices_that_was_cut_off_begins_again() {
     };
     for begun in [0, 64 << 10, 1 << 20] {
         std::fs::write(log.path().join("log"), vec![0; begun]).expect("writes");
-        let refused = opening().open().err().expect("without the lock's file it is somebody else's");
+        let refused = opening().open().err().expect("without the lock's file it belongs to another database");
         assert!(refused.to_string().contains("holds the file 'log'"), "{refused}");
         std::fs::write(log.path().join("entresol.lock"), "").expect("writes");
         std::fs::write(log.path().join("letter"), "to a friend").expect("writes");
@@ -312,7 +312,7 @@ impl Drop for Mount<'_> {
     }
 }
 
-/// A black/white sweep refuses whoever touches segments of both colours, and a load touches all.
+/// A black/white sweep refuses transactions that touch segments of both colours, and a load touches all.
 #[test]
 fn a_set_is_loaded_while_others_are_swept() {
     let directory = scratch();
@@ -327,6 +327,6 @@ fn a_set_is_loaded_while_others_are_swept() {
         database.load_set(large, records, |_| {}).await?;
         Ok(database.set_records(large))
     });
-    assert_eq!(loaded.expect("nobody is refused"), Some(60_000));
+    assert_eq!(loaded.expect("no transaction is refused"), Some(60_000));
     store.close().expect("closes");
 }

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A queue between tasks that holds so many items and no more. Whoever finds it full waits; items enter strictly in the order
-/// in which their tasks came, so nobody who comes later overtakes one who waits.
+/// A queue between tasks with a fixed capacity. A sender that finds it full waits; items enter strictly in the order in which
+/// their senders came, so a later sender never overtakes a waiting one.
 ///
 /// ```
 /// # use entresol_executor::{BoundedQueue, Executor, Order};
@@ -36,13 +36,13 @@ use std::task::{Context, Poll};
 pub struct BoundedQueue<T> {
     items: RefCell<VecDeque<T>>,
     capacity: usize,
-    /// Who waits for room, in order of arrival.
+    /// The senders waiting for room, in order of arrival.
     waiters: RefCell<VecDeque<(u64, TaskId)>>,
     tickets: Cell<u64>,
 }
 
 impl<T> BoundedQueue<T> {
-    /// An empty queue for so many items.
+    /// An empty queue for `capacity` items.
     ///
     /// # Panics
     /// If that is none.
@@ -81,7 +81,7 @@ impl<T> BoundedQueue<T> {
     /// Adds an item at once.
     ///
     /// # Errors
-    /// The item, if there is no room or somebody waits for it.
+    /// Returns the item if there is no room, or if senders are waiting for room.
     #[inline]
     pub fn try_push(&self, item: T) -> Result<(), T> {
         if !self.waiters.borrow().is_empty() {
@@ -105,7 +105,7 @@ impl<T> BoundedQueue<T> {
         Push { queue: self, executor, item: Some(item), ticket: None, relay: Relay::default() }
     }
 
-    /// Shows the item before which so many others will be taken to `look`, if there is one.
+    /// Shows `look` the item behind `others` others, if there is one.
     #[inline]
     pub fn look_ahead(&self, others: usize, look: impl FnOnce(&T)) {
         self.items.borrow().get(others).map(look);
@@ -116,14 +116,14 @@ impl<T> BoundedQueue<T> {
     pub fn pop(&self, executor: &Executor) -> Option<T> {
         let item = self.items.borrow_mut().pop_front();
         if item.is_some() {
-            self.call_first(executor);
+            self.wake_first_sender(executor);
         }
         item
     }
 
-    /// Wakes the first who waits, if there is room.
+    /// Wakes the first waiting sender, if there is room.
     #[inline]
-    fn call_first(&self, executor: &Executor) {
+    fn wake_first_sender(&self, executor: &Executor) {
         let first = self.waiters.borrow().front().copied();
         if let Some((_, task)) = first
             && self.len() < self.capacity
@@ -171,7 +171,7 @@ impl<T> Future for Push<'_, T> {
         }
         if this.ticket.take().is_some() {
             this.queue.waiters.borrow_mut().pop_front();
-            this.queue.call_first(this.executor);
+            this.queue.wake_first_sender(this.executor);
         }
         Poll::Ready(())
     }
@@ -187,7 +187,7 @@ impl<T> Drop for Push<'_, T> {
             place.is_ok_and(|place| waiters.remove(place).is_some() && place == 0)
         };
         if was_first {
-            self.queue.call_first(self.executor);
+            self.queue.wake_first_sender(self.executor);
         }
     }
 }

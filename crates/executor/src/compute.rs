@@ -48,7 +48,7 @@ impl Executor {
         JoinHandle { executor: self.clone(), outcome }
     }
 
-    /// As [`Executor::begin_compute`], for who waits for more than its end: `ended` gets the result.
+    /// As [`Executor::begin_compute`], for callers that need more than the end of the computation: `ended` gets the result.
     pub fn compute_then<T: Send + 'static>(
         &self,
         instructions: u64,

@@ -28,7 +28,7 @@ use std::task::{Context, Poll, Waker};
 /// that a system call for each round costs each task little.
 const ROUND_MAX: usize = 16;
 /// Rounds for which a task that gives way waits at most.
-const BEHIND_ROUNDS_MAX: u32 = 64;
+const YIELDED_ROUNDS_MAX: u32 = 64;
 
 /// In which order ready tasks run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ struct Inner {
     tasks: RefCell<Tasks>,
     ready: RefCell<VecDeque<TaskId>>,
     /// Tasks that run when no other is ready, or has been for long.
-    behind: RefCell<VecDeque<TaskId>>,
+    yielded_tasks: RefCell<VecDeque<TaskId>>,
     /// Rounds since the first of them was let run, or came.
     waited: Cell<u32>,
     order: RefCell<Option<Random>>,
@@ -102,7 +102,7 @@ struct Inner {
     /// Whether the task that was polled last waits for a CPU.
     computing: Cell<bool>,
     debt: Cell<u64>,
-    /// The moment at which the present round began, if somebody asked.
+    /// The moment at which the present round began, if it was asked for.
     round: Cell<Option<Instant>>,
     steps: RefCell<Option<Vec<Step>>>,
     recording: Cell<bool>,
@@ -123,7 +123,7 @@ impl Executor {
             driver: RefCell::new(driver),
             tasks: RefCell::new(Tasks::new(caller)),
             ready: RefCell::default(),
-            behind: RefCell::default(),
+            yielded_tasks: RefCell::default(),
             waited: Cell::new(0),
             order: RefCell::new(order),
             timers: RefCell::default(),
@@ -270,14 +270,15 @@ impl Executor {
         if self.0.called.has_items() {
             self.wake_called();
         }
-        let is_waited_for = !self.0.behind.borrow().is_empty();
+        let is_waited_for = !self.0.yielded_tasks.borrow().is_empty();
         let busy = is_waited_for || !self.0.ready.borrow().is_empty();
         let idle_driver = self.0.operations.borrow().in_flight() == 0 && self.0.bell.is_empty();
         if !(busy && idle_driver) {
             let until = if busy { Some(Instant::START) } else { self.0.timers.borrow().next() };
-            // Who has a waker may be on another thread, of which the driver hears by its doorbell.
+            // A waker that is out may be on another thread, which notifies the driver by the doorbell.
             if idle_driver && until.is_none() && !self.0.tasks.borrow().is_any_waker_out() {
-                // Whoever had the last one may have used it just before: what was sent then is visible after this fence.
+                // The thread that dropped the last waker may have used it just before: what it sent then is visible after this
+                // fence.
                 fence(Ordering::Acquire);
                 if !self.0.called.has_items() {
                     return Err(Halt::Idle);
@@ -298,7 +299,7 @@ impl Executor {
             }
         }
         if is_waited_for {
-            self.let_behind_run();
+            self.wake_first_yielded();
         }
         Ok(())
     }
@@ -332,7 +333,7 @@ impl Executor {
     }
 
     /// A task that wakes with this waker whenever it is woken itself.
-    pub(crate) fn stand_for(&self, waker: Waker) -> TaskId {
+    pub(crate) fn proxy_for(&self, waker: Waker) -> TaskId {
         let wakes = poll_fn(move |_| {
             waker.wake_by_ref();
             Poll::Pending
@@ -366,29 +367,29 @@ impl Executor {
         }
     }
 
-    /// Waits until nobody else is ready and the driver has nothing to report, but not for long: for those who have much to do
-    /// and can wait.
-    pub async fn give_way(&self) {
+    /// Yields until no other task is ready and the driver has nothing to report, but not for long. For tasks with much work
+    /// that can wait.
+    pub async fn yield_until_idle(&self) {
         let (mut gone, mut relay) = (false, Relay::default());
         poll_fn(|context| {
             if std::mem::replace(&mut gone, true) {
                 return Poll::Ready(());
             }
-            self.0.behind.borrow_mut().push_back(self.waiter(context, &mut relay));
+            self.0.yielded_tasks.borrow_mut().push_back(self.waiter(context, &mut relay));
             Poll::Pending
         })
         .await;
     }
 
-    /// Lets the first of those who give way go on, if it is its time.
-    fn let_behind_run(&self) {
+    /// Runs the first of the yielding tasks, if it is its time.
+    fn wake_first_yielded(&self) {
         let is_idle = self.0.ready.borrow().is_empty();
         let waited = self.0.waited.get() + 1;
-        if !is_idle && waited < BEHIND_ROUNDS_MAX {
+        if !is_idle && waited < YIELDED_ROUNDS_MAX {
             return self.0.waited.set(waited);
         }
         self.0.waited.set(0);
-        let first = self.0.behind.borrow_mut().pop_front();
+        let first = self.0.yielded_tasks.borrow_mut().pop_front();
         if let Some(task) = first {
             self.wake(task);
         }
@@ -457,7 +458,7 @@ impl Executor {
         Perform::new(self, op)
     }
 
-    /// Starts an operation and runs `handler` when it completes, whatever happens to the current task meanwhile.
+    /// Starts an operation and runs `handler` when it completes, even if the current task has ended by then.
     pub fn submit(&self, op: Op, handler: impl FnOnce(Completion) + 'static) {
         self.start(op, State::Handled(Box::new(handler)));
     }
@@ -515,7 +516,7 @@ impl Executor {
         self.0.driver.borrow_mut().frames(count, size)
     }
 
-    /// The same memory before anybody has touched it; see [`Driver::untouched_frames`].
+    /// The same memory before its first use; see [`Driver::untouched_frames`].
     ///
     /// # Errors
     /// As [`Executor::frames`].

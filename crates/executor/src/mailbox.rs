@@ -15,7 +15,7 @@ struct Shared<T> {
 struct Queue<T> {
     items: Vec<T>,
     senders: usize,
-    /// Nobody will receive any more.
+    /// The receiver is gone.
     closed: bool,
 }
 

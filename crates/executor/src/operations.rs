@@ -1,4 +1,4 @@
-//! Operations in flight: who waits for each, and what happens when it completes.
+//! Operations in flight: the waiting task of each, and what happens when it completes.
 
 use crate::{Executor, Relay, TaskId};
 use driver::{Completion, Op, Token};

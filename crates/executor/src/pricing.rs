@@ -28,7 +28,7 @@ impl Pricing {
         }
     }
 
-    /// How long the described CPU takes for so many instructions, in nanoseconds.
+    /// How long the described CPU takes for this number of instructions, in nanoseconds.
     pub fn duration_ns(&self, instructions: u64) -> u64 {
         self.prices.as_ref().map_or(0, |(prices, _)| (instructions as f64 * prices.instruction_ns).round() as u64)
     }

@@ -78,7 +78,7 @@ impl Tasks {
         Waker::from(Arc::clone(&self.main))
     }
 
-    /// Whether somebody has a waker of a task that has not ended.
+    /// Whether a waker of a task that has not ended exists outside.
     pub fn is_any_waker_out(&self) -> bool {
         self.main.is_out() || self.slots.iter().any(|slot| slot.live && slot.call.is_out())
     }

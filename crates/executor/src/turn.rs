@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 #[derive(Default)]
 pub struct Turn {
     taken: Cell<bool>,
-    /// Who waits for the turn, in order of arrival.
+    /// The tasks waiting for the turn, in order of arrival.
     line: RefCell<VecDeque<u64>>,
     tickets: Cell<u64>,
     waiters: WaitQueue,
@@ -62,7 +62,7 @@ pub struct Holding<'a> {
 }
 
 impl Turn {
-    /// Nobody has the turn.
+    /// A turn without a holder.
     pub fn new() -> Turn {
         Turn::default()
     }
@@ -70,13 +70,13 @@ impl Turn {
     /// Waits for the turn and takes it.
     pub async fn take<'a>(&'a self, executor: &'a Executor) -> Holding<'a> {
         if self.taken.get() || !self.line.borrow().is_empty() {
-            self.stand_in_line(executor).await;
+            self.wait_in_line(executor).await;
         }
         self.taken.set(true);
         Holding { turn: self, executor }
     }
 
-    async fn stand_in_line(&self, executor: &Executor) {
+    async fn wait_in_line(&self, executor: &Executor) {
         let ticket = self.tickets.replace(self.tickets.get() + 1);
         self.line.borrow_mut().push_back(ticket);
         let place = Place { turn: self, executor, ticket };
@@ -121,7 +121,7 @@ mod tests {
     fn run(work: impl AsyncFnOnce(&Executor)) {
         let driver = VirtualDriver::new(Hardware::ideal(), Options::default(), Media::new());
         let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
-        executor.run(work(&executor)).expect("nobody waits for ever");
+        executor.run(work(&executor)).expect("no task waits for ever");
         executor.stop();
     }
 
@@ -161,7 +161,7 @@ mod tests {
                     std::task::Poll::Ready(())
                 })
                 .await;
-                let behind = taker(executor, &turn, &took, 0);
+                let yielded_tasks = taker(executor, &turn, &took, 0);
                 executor.sleep_ns(10).await;
                 if woken {
                     drop(holding);
@@ -170,7 +170,7 @@ mod tests {
                     drop(abandoned);
                     drop(holding);
                 }
-                behind.join().await;
+                yielded_tasks.join().await;
             }
         });
     }

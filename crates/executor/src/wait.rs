@@ -65,7 +65,7 @@ impl WaitQueue {
         })
     }
 
-    /// Whether nobody waits.
+    /// Whether no task waits.
     pub fn is_empty(&self) -> bool {
         self.waiters.borrow().is_empty()
     }

@@ -22,12 +22,12 @@ impl Call {
         Arc::new(Call { slot: task.slot, generation, sender: Arc::clone(sender) })
     }
 
-    /// Whether somebody has cloned its waker, of which the executor has one.
+    /// Whether its waker, of which the executor has one, has been cloned.
     pub fn is_out(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) > 2
     }
 
-    /// From now on another task of its slot is called. Nobody may have its waker then.
+    /// From now on it wakes another task of its slot. No clone of its waker may exist then.
     pub fn turn_to(&self, generation: u32) {
         self.generation.store(generation, Ordering::Relaxed);
     }
@@ -46,9 +46,9 @@ impl Wake for Call {
 /// A future's wait in a context that is not its task's own: wakes of that task would not reach it there, so a name of its own
 /// stands for the context's waker as long as this is kept.
 #[derive(Default)]
-pub struct Relay(Option<Box<Standing>>);
+pub struct Relay(Option<Box<Proxy>>);
 
-struct Standing {
+struct Proxy {
     executor: Executor,
     task: TaskId,
     waker: Waker,
@@ -57,16 +57,16 @@ struct Standing {
 impl Relay {
     /// The name that stands for the context's waker.
     pub(crate) fn to(&mut self, executor: &Executor, context: &Context<'_>) -> TaskId {
-        let standing = self.0.take().filter(|standing| standing.waker.will_wake(context.waker()));
-        let standing = standing.unwrap_or_else(|| {
+        let proxy = self.0.take().filter(|proxy| proxy.waker.will_wake(context.waker()));
+        let proxy = proxy.unwrap_or_else(|| {
             let waker = context.waker().clone();
-            Box::new(Standing { executor: executor.clone(), task: executor.stand_for(waker.clone()), waker })
+            Box::new(Proxy { executor: executor.clone(), task: executor.proxy_for(waker.clone()), waker })
         });
-        self.0.insert(standing).task
+        self.0.insert(proxy).task
     }
 }
 
-impl Drop for Standing {
+impl Drop for Proxy {
     fn drop(&mut self) {
         self.executor.discard(self.task);
     }

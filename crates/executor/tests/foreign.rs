@@ -28,7 +28,7 @@ fn simulated(order: Order) -> Executor {
     Executor::new(Box::new(driver), order)
 }
 
-/// A channel for one value, as another runtime has it: whoever fills it uses the waker that was cloned.
+/// A channel for one value, as another runtime has it: the sender uses the waker that was cloned.
 struct Oneshot<T>(Arc<Mutex<(Option<T>, Option<Waker>)>>);
 
 impl<T> Clone for Oneshot<T> {
@@ -173,7 +173,7 @@ fn a_waker_may_outlive_its_task() {
     }
     kept.lock().expect("not poisoned").clear();
     let asleep = async { std::future::pending::<()>().await };
-    assert_eq!(executor.run(asleep), Err(Halt::Idle), "nobody is left who could wake it");
+    assert_eq!(executor.run(asleep), Err(Halt::Idle), "no waker is left");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn ours_go_on_within_combinators_that_poll_what_was_woken() {
                 });
                 assert_eq!(executor.compute(1, move || number * 2).await, Ok(number * 2));
                 bell.wait(executor).await;
-                executor.give_way().await;
+                executor.yield_until_idle().await;
                 assert_eq!(task.join().await, number);
                 over.set(over.get() + 1);
                 number

@@ -1,8 +1,8 @@
 //! Experiments on the engine, and the studies that are reproduced with them.
 //!
-//! An [`Experiment`] is read from a TOML file and names every run that it consists of. Who runs them (the command, on as many
-//! cores as there are) hands back an [`Outcome`] for each. [`Results`] are looked at by the plots of a report and by a
-//! [`Study`], which judges each claim of a paper by them. Nothing here runs anything, or reads or writes a file.
+//! An [`Experiment`] is read from a TOML file and names every run that it consists of. The command runs them, on as many cores
+//! as there are, and hands back an [`Outcome`] for each. [`Results`] are the input of a report's plots and of a [`Study`],
+//! which judges each claim of a paper by them. This crate runs nothing, and reads or writes no file.
 //!
 //! Claims and plots see results only, so they are tested on prepared ones; threads stay in the command.
 

@@ -110,7 +110,7 @@ impl Doorbell {
 
 impl driver::Doorbell for Doorbell {
     fn ring(&self) {
-        // A ring that nobody has heard yet says everything that a second one would.
+        // A ring that has not been heard yet covers a second one.
         if !self.bell.rung.swap(true, Ordering::AcqRel) {
             self.bell.wake();
         }

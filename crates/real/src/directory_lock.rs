@@ -50,7 +50,7 @@ impl DirectoryLock {
         let is_new = created.is_ok();
         let file = created.or_else(|_| options.create(true).open(&path)).map_err(fail)?;
         match file.try_lock() {
-            // Whoever had it may have removed the file before letting go.
+            // The last holder may have removed the file before it released the lock.
             Ok(()) if !is_same(&file, &path) => DirectoryLock::acquire(directory),
             Ok(()) => {
                 sync_directory(directory).map_err(fail)?;
@@ -105,7 +105,7 @@ fn is_same(file: &File, path: &Path) -> bool {
 }
 
 /// The locks of the directories that a driver writes to. The driver keeps a clone until it has nothing under way there any
-/// more, so that no late write lands in a database that somebody else has opened. If a device never answers, the locks stay
+/// more, so that no late write lands in a database that another process has opened. If a device never answers, the locks stay
 /// until the process ends.
 ///
 /// ```

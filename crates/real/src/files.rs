@@ -1,5 +1,5 @@
 use crate::described::Model;
-use crate::mapped::{Manner, Mapping};
+use crate::mapped::{MapMode, Mapping};
 use crate::medium::Medium;
 use crate::station::Station;
 use driver::{DeviceId, FileId};
@@ -16,16 +16,16 @@ pub(crate) struct Device {
     pub(crate) medium: Medium,
     pub(crate) station: Station,
     /// How its files are mapped, if they are.
-    pub(crate) mapped: Option<Manner>,
+    pub(crate) mapped: Option<MapMode>,
     /// The description that it behaves by, if there is one.
     pub(crate) model: Option<Model>,
 }
 
 impl Device {
     /// How its files are accessed, and by which description it behaves, in words.
-    pub(crate) fn manner(&self) -> String {
+    pub(crate) fn mode(&self) -> String {
         let mut words = match (&self.mapped, &self.medium.buffered) {
-            (Some(manner), _) => manner.describe(self.medium.memory),
+            (Some(mode), _) => mode.describe(self.medium.memory),
             (None, None) => "direct".to_owned(),
             (None, Some(why)) => format!("buffered: {why}"),
         };
@@ -131,7 +131,7 @@ impl FileTable {
         self.entered(id).expect("only open files are used").in_flight += 1;
     }
 
-    /// An operation has ended. Gives the file back if it was removed and nobody uses it any more.
+    /// An operation has ended. Returns the file if it was removed and has no other operation.
     #[inline]
     pub(crate) fn release(&mut self, id: FileId) -> Option<OpenFile> {
         let file = self.entered(id).expect("a used file stays in the table");
@@ -139,7 +139,7 @@ impl FileTable {
         if file.removed && file.in_flight == 0 { self.take(id) } else { None }
     }
 
-    /// Nobody shall use the file any more. Gives it back if nobody does.
+    /// Forbids further use of the file. Returns it if it has no operation under way.
     pub(crate) fn mark_removed(&mut self, id: FileId) -> Option<OpenFile> {
         let file = self.get(id)?;
         file.removed = true;

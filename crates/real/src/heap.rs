@@ -8,8 +8,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 const LARGE: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 
-/// The system's allocator, which asks the kernel for huge pages for whatever is large: the index of a memory-resident set is
-/// looked at all over, and with small pages most looks wait for page tables, too.
+/// The system's allocator, with huge pages for large allocations: lookups in the index of a memory-resident set go all over it,
+/// and with small pages most of them would wait for page tables as well.
 ///
 /// ```
 /// #[global_allocator]

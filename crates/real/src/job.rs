@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::fault::fault_of;
-use crate::mailbox::{News, Opened};
+use crate::mailbox::{JobResult, Opened};
 use driver::{Fault, FaultKind, Frame, Output};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -47,28 +47,28 @@ pub(crate) enum Job {
 }
 
 impl Job {
-    /// Does the work on this thread. Closing is nobody's operation and has no news.
-    pub(crate) fn run(self) -> Option<News> {
+    /// Does the work on this thread. Closing has no operation and reports nothing.
+    pub(crate) fn run(self) -> Option<JobResult> {
         match self {
             Job::Open { directory, name, create, direct, allocate } => {
                 let open = |path: PathBuf| open(&directory, &path, create, direct, allocate);
                 Some(match path_of(&directory, &name).and_then(open) {
-                    Ok(opened) => News::Opened(opened),
-                    Err(fault) => News::Ended(Err(fault)),
+                    Ok(opened) => JobResult::Opened(opened),
+                    Err(fault) => JobResult::Ended(Err(fault)),
                 })
             }
             Job::Resize { file, path, length, prewrite } => {
                 let fail = |error| fault_of(&format!("resizing '{}' to {length} bytes", path.display()), &error);
                 let result = resize(&file, length, prewrite).map(|()| Output::Done).map_err(fail);
-                Some(News::Ended(result))
+                Some(JobResult::Ended(result))
             }
             Job::Remove { directory, name } => {
                 let result = path_of(&directory, &name).and_then(|path| remove(&directory, &path));
-                Some(News::Ended(result.map(|()| Output::Done)))
+                Some(JobResult::Ended(result.map(|()| Output::Done)))
             }
             Job::List { directory } => {
                 let fail = |error| fault_of(&format!("listing '{}'", directory.display()), &error);
-                Some(News::Ended(list(&directory).map(Output::Names).map_err(fail)))
+                Some(JobResult::Ended(list(&directory).map(Output::Names).map_err(fail)))
             }
             Job::Close { file } => {
                 drop(file);
@@ -117,13 +117,13 @@ fn open(directory: &Path, path: &Path, create: bool, direct: bool, allocate: boo
     Ok(Opened { file, length, direct })
 }
 
-/// Has reads of the file go to the device. After a sync that failed the system goes on to show what it could not write, and
-/// takes it for written: a program that was killed then leaves data behind that look durable and that nobody will ever write.
+/// Makes reads of the file go to the device. After a failed sync the system continues to return the data that it could not
+/// write, and marks it clean: a program killed then leaves data behind that looks durable and will never be written.
 ///
 /// This is advice to the system: what another program has mapped at this moment stays in the cache.
 fn drop_cache(file: &File) -> io::Result<()> {
-    // Only what is clean can be dropped. If this fails, what was not written is not shown any more, which is what counts here;
-    // what stays dirty is left to the next sync, and to whoever asks for it.
+    // Only clean pages can be dropped. If this fails, the unwritten data is not returned any more, which is what matters here;
+    // pages that stay dirty are left to the next sync and its caller.
     let _ = file.sync_data();
     // SAFETY: the call takes no memory and the descriptor is open.
     match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a thread reports of the operation in a slot.
-pub(crate) struct Letter {
+pub(crate) struct Answer {
     pub(crate) slot: u32,
-    pub(crate) news: News,
+    pub(crate) result: JobResult,
 }
 
 /// How an operation ended on its thread.
-pub(crate) enum News {
+pub(crate) enum JobResult {
     /// A transfer's attempt: bytes, or the negated error number.
     Transferred(i32),
     /// A file is open.
@@ -32,32 +32,32 @@ pub(crate) struct Opened {
 
 /// Where threads leave news for the driver's thread.
 pub(crate) struct Mailbox {
-    letters: Mutex<Vec<Letter>>,
+    answers: Mutex<Vec<Answer>>,
     filled: AtomicBool,
     bell: Arc<Bell>,
 }
 
 impl Mailbox {
     pub(crate) fn new(bell: Arc<Bell>) -> Mailbox {
-        Mailbox { letters: Mutex::new(Vec::new()), filled: AtomicBool::new(false), bell }
+        Mailbox { answers: Mutex::new(Vec::new()), filled: AtomicBool::new(false), bell }
     }
 
     /// Leaves a letter and wakes the driver's thread if it waits.
-    pub(crate) fn post(&self, slot: u32, news: News) {
-        let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
-        letters.push(Letter { slot, news });
+    pub(crate) fn post(&self, slot: u32, result: JobResult) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.push(Answer { slot, result });
         self.filled.store(true, Ordering::Release);
-        drop(letters);
+        drop(answers);
         self.bell.wake();
     }
 
     /// Exchanges an empty vector for all letters.
-    pub(crate) fn collect(&self, into: &mut Vec<Letter>) {
+    pub(crate) fn collect(&self, into: &mut Vec<Answer>) {
         debug_assert!(into.is_empty(), "collected letters are read before the next are fetched");
         if self.filled.load(Ordering::Acquire) {
-            let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
             self.filled.store(false, Ordering::Relaxed);
-            std::mem::swap(&mut *letters, into);
+            std::mem::swap(&mut *answers, into);
         }
     }
 }

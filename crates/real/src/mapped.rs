@@ -19,40 +19,40 @@ const PAGE: usize = 4096;
 
 /// How the files of a device are mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum MapMode {
     /// The mapping is the medium (`MAP_SYNC`); writes are flushed by these instructions.
     Dax(Flush),
     /// The mapping is the page cache.
     Shared,
 }
 
-impl Manner {
+impl MapMode {
     /// What a file without a name in this directory is granted.
-    pub(crate) fn probe(nameless: Option<File>) -> Manner {
-        let (Some(flush), Some(file)) = (Flush::detect(), nameless) else { return Manner::Shared };
+    pub(crate) fn probe(nameless: Option<File>) -> MapMode {
+        let (Some(flush), Some(file)) = (Flush::detect(), nameless) else { return MapMode::Shared };
         let granted = file.set_len(PAGE as u64).and_then(|()| map(&file, PAGE, true));
         match granted {
             Ok(start) => {
                 // SAFETY: just mapped with this length, and nobody else knows of it.
                 unsafe { libc::munmap(start.as_ptr(), PAGE) };
-                Manner::Dax(flush)
+                MapMode::Dax(flush)
             }
-            Err(_) => Manner::Shared,
+            Err(_) => MapMode::Shared,
         }
     }
 
     /// What the engine must know of a mapped device, from what is known of the directory. A DAX write is torn at eight bytes.
     pub(crate) fn traits(self, directory: DeviceTraits) -> DeviceTraits {
-        let atomic_write = if matches!(self, Manner::Dax(_)) { 8 } else { directory.atomic_write.min(512) };
+        let atomic_write = if matches!(self, MapMode::Dax(_)) { 8 } else { directory.atomic_write.min(512) };
         DeviceTraits { atomic_write, alignment: 64, synchronous: true, ..directory }
     }
 
     /// The same in words, for the driver's description.
     pub(crate) fn describe(self, memory: bool) -> String {
         match (self, memory) {
-            (Manner::Dax(flush), _) => format!("mapped with MAP_SYNC (DAX), flushed by {} and sfence", flush.name()),
-            (Manner::Shared, true) => "mapped, its files are memory: not durable".to_owned(),
-            (Manner::Shared, false) => "mapped with MAP_SHARED (no DAX), durable by msync".to_owned(),
+            (MapMode::Dax(flush), _) => format!("mapped with MAP_SYNC (DAX), flushed by {} and sfence", flush.name()),
+            (MapMode::Shared, true) => "mapped, its files are memory: not durable".to_owned(),
+            (MapMode::Shared, false) => "mapped with MAP_SHARED (no DAX), durable by msync".to_owned(),
         }
     }
 }
@@ -70,7 +70,7 @@ fn map(file: &File, length: usize, sync: bool) -> io::Result<NonNull<libc::c_voi
 
 /// One file's mapping. Its bytes are only ever copied, never referred to, so that the kernel may change them as it likes.
 pub(crate) struct Mapping {
-    manner: Manner,
+    mode: MapMode,
     /// `None` while the file is empty.
     start: Option<NonNull<libc::c_void>>,
     /// Bytes mapped: the file's length when it was mapped.
@@ -87,8 +87,8 @@ impl Mapping {
     ///
     /// # Errors
     /// A [`Fault`] naming the file if the kernel refuses.
-    pub(crate) fn new(file: &File, length: u64, manner: Manner, path: &Path) -> Result<Mapping, Fault> {
-        let mut mapping = Mapping { manner, start: None, mapped: 0, length: 0, resizes: 0 };
+    pub(crate) fn new(file: &File, length: u64, mode: MapMode, path: &Path) -> Result<Mapping, Fault> {
+        let mut mapping = Mapping { mode, start: None, mapped: 0, length: 0, resizes: 0 };
         mapping.remap(file, length, path)?;
         Ok(mapping)
     }
@@ -111,7 +111,7 @@ impl Mapping {
                 }
                 self.start = NonNull::new(address);
             }
-            (None, 1..) => self.start = Some(map(file, length, matches!(self.manner, Manner::Dax(_))).map_err(fail)?),
+            (None, 1..) => self.start = Some(map(file, length, matches!(self.mode, MapMode::Dax(_))).map_err(fail)?),
             (_, 0) => self.unmap(),
         }
         (self.mapped, self.length) = (length, length);
@@ -178,10 +178,10 @@ impl Mapping {
         let target = self.place(offset, data.len(), &what)?;
         // SAFETY: as in `read`, the other way round; nothing holds a reference into the mapping.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), target.as_ptr(), data.len()) };
-        match self.manner {
+        match self.mode {
             // SAFETY: the bytes just written are mapped.
-            Manner::Dax(flush) => unsafe { flush.flush(target, data.len()) },
-            Manner::Shared if durable && !data.is_empty() => {
+            MapMode::Dax(flush) => unsafe { flush.flush(target, data.len()) },
+            MapMode::Shared if durable && !data.is_empty() => {
                 let skipped = offset as usize % PAGE;
                 // SAFETY: the page's beginning lies in the mapping, which begins at a page; `msync` changes no byte.
                 let result =
@@ -190,7 +190,7 @@ impl Mapping {
                     return Err(fault_of(&what(), &io::Error::last_os_error()));
                 }
             }
-            Manner::Shared => {}
+            MapMode::Shared => {}
         }
         Ok(())
     }
@@ -200,10 +200,10 @@ impl Mapping {
     /// # Errors
     /// A [`Fault`] with the words of `what` if the device fails.
     pub(crate) fn sync(&self, file: &File, what: impl Fn() -> String) -> Result<(), Fault> {
-        match self.manner {
+        match self.mode {
             // Every write was flushed, and the file's length is durable since it was set.
-            Manner::Dax(_) => Ok(()),
-            Manner::Shared => file.sync_data().map_err(|error| fault_of(&what(), &error)),
+            MapMode::Dax(_) => Ok(()),
+            MapMode::Shared => file.sync_data().map_err(|error| fault_of(&what(), &error)),
         }
     }
 
@@ -247,18 +247,18 @@ mod tests {
         let path = std::env::temp_dir().join(format!("entresol-mapping-{}", std::process::id()));
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).expect("a file");
         // Any memory can be flushed: what DAX would do is done to the page cache here.
-        let manners = Flush::detect().map(Manner::Dax).into_iter().chain([Manner::Shared]);
-        for manner in manners {
+        let manners = Flush::detect().map(MapMode::Dax).into_iter().chain([MapMode::Shared]);
+        for mode in manners {
             file.set_len(0).expect("room");
-            let mut mapping = Mapping::new(&file, 0, Manner::Shared, &path).expect("nothing to map");
-            mapping.manner = manner;
+            let mut mapping = Mapping::new(&file, 0, MapMode::Shared, &path).expect("nothing to map");
+            mapping.mode = mode;
             assert_eq!(mapping.read(0, &mut [], what), Ok(()));
             assert_eq!(mapping.read(0, &mut [0], what).map_err(|fault| fault.kind), Err(FaultKind::EndOfFile));
             for pages in [1, 600, 3] {
                 file.set_len(pages * PAGE as u64).expect("room");
-                mapping.manner = Manner::Shared;
+                mapping.mode = MapMode::Shared;
                 mapping.remap(&file, pages * PAGE as u64, &path).expect("mapped");
-                mapping.manner = manner;
+                mapping.mode = mode;
                 let offset = (pages - 1) * PAGE as u64 + 100;
                 mapping.write(offset, &[pages as u8; 300], true, what).expect("written");
                 mapping.sync(&file, what).expect("durable");
@@ -271,7 +271,7 @@ mod tests {
             mapping.begin_resize(PAGE as u64);
             assert_eq!(mapping.length(), PAGE as u64);
             assert!(mapping.read(PAGE as u64, &mut [0], what).is_err(), "the file is about to be cut");
-            mapping.manner = Manner::Shared;
+            mapping.mode = MapMode::Shared;
             mapping.end_resize(&file, &path).expect("mapped");
             assert_eq!(mapping.length(), 3 * PAGE as u64, "it was not cut after all");
         }
@@ -280,11 +280,11 @@ mod tests {
 
     #[test]
     fn the_manner_is_said() {
-        assert!(Manner::Shared.describe(true).contains("not durable"));
-        assert!(Manner::Shared.describe(false).contains("msync"));
+        assert!(MapMode::Shared.describe(true).contains("not durable"));
+        assert!(MapMode::Shared.describe(false).contains("msync"));
         if let Some(flush) = Flush::detect() {
-            assert!(Manner::Dax(flush).describe(false).contains(flush.name()));
+            assert!(MapMode::Dax(flush).describe(false).contains(flush.name()));
         }
-        assert_eq!(Manner::probe(None), Manner::Shared);
+        assert_eq!(MapMode::probe(None), MapMode::Shared);
     }
 }

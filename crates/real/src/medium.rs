@@ -72,7 +72,8 @@ fn create_durably(directory: &Path) -> io::Result<()> {
     if !missing.is_empty() {
         return Ok(());
     }
-    // Whoever made it was perhaps killed before its name was durable. Not every parent can be synced by everybody.
+    // The process that created it may have been killed before its name was durable. A parent may lack the permission for a
+    // sync.
     match sync_directory(&parent(directory)) {
         Err(error) if matches!(kind_of(error.raw_os_error().unwrap_or(0)), FaultKind::Device | FaultKind::NoSpace) => {
             Err(error)

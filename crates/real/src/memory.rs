@@ -216,7 +216,7 @@ impl Regions {
         Some((region.first_place + (frame.as_ptr().addr() - region.start) / region.chunk) as u16)
     }
 
-    /// What happened to registration in a table of so many places, in a few words.
+    /// Describes in a few words what happened to registration in a table of this many places.
     pub(crate) fn describe(&self, places: usize) -> String {
         match &self.refusal {
             None if places == 0 => "plain buffers: the kernel has no sparse table".to_owned(),

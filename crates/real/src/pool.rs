@@ -1,7 +1,7 @@
 //! Transfers by threads that make one synchronous system call each.
 
 use crate::bell::Bell;
-use crate::mailbox::{Mailbox, News};
+use crate::mailbox::{JobResult, Mailbox};
 use crate::request::Request;
 use crate::workers::Workers;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(threads: usize, bell: Arc<Bell>, mailbox: Arc<Mailbox>) -> Pool {
-        let work = move |request: Request| mailbox.post(request.slot, News::Transferred(request.perform()));
+        let work = move |request: Request| mailbox.post(request.slot, JobResult::Transferred(request.perform()));
         Pool { workers: Workers::new("entresol-io", threads, work), queued: Vec::new(), bell }
     }
 
@@ -33,8 +33,8 @@ impl Pool {
         self.workers.take_back(|request| request.slot == slot).is_some()
     }
 
-    /// Hands over everything queued and waits until somebody wakes the bell, at most for `wait`; `None` waits without limit.
-    /// What is done is in the mailbox.
+    /// Hands over everything queued and waits until the bell is rung, at most for `wait`; `None` waits without limit. Completed
+    /// work is in the mailbox.
     pub(crate) fn wait(&mut self, wait: Option<Duration>) {
         if !self.queued.is_empty() {
             self.workers.push(self.queued.drain(..));

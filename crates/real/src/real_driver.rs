@@ -8,8 +8,8 @@ use crate::fault::fault_of;
 use crate::files::{Device, FileTable, OpenFile, index_of};
 use crate::flight::{Flight, FlightTable, Progress, Transfer};
 use crate::job::Job;
-use crate::mailbox::{Letter, Mailbox, News, Opened};
-use crate::mapped::{Manner, Mapping};
+use crate::mailbox::{Answer, JobResult, Mailbox, Opened};
+use crate::mapped::{MapMode, Mapping};
 use crate::mechanism::Mechanism;
 use crate::medium::{Medium, nameless_file};
 use crate::memory::{BufferTable, Regions};
@@ -68,7 +68,7 @@ pub struct RealDriver {
     /// What ended without the kernel; delivered by the next park.
     pub(crate) ready: Vec<Completion>,
     results: Vec<(u32, i32)>,
-    letters: Vec<Letter>,
+    answers: Vec<Answer>,
     mechanism: Mechanism,
     reason: String,
     regions: Regions,
@@ -103,9 +103,9 @@ impl RealDriver {
         for (name, directory) in options.devices {
             let behaviour = options.behaviour.get(&name).cloned().unwrap_or_default();
             let mut medium = Medium::probe(&directory, options.direct && !behaviour.mapped)?;
-            let mapped = behaviour.mapped.then(|| Manner::probe(nameless_file(&directory)));
-            if let Some(manner) = mapped {
-                medium.traits = manner.traits(medium.traits);
+            let mapped = behaviour.mapped.then(|| MapMode::probe(nameless_file(&directory)));
+            if let Some(mode) = mapped {
+                medium.traits = mode.traits(medium.traits);
             }
             if let Some(description) = &behaviour.described {
                 medium.traits.synchronous = description.synchronous;
@@ -117,18 +117,18 @@ impl RealDriver {
         let (mechanism, bell, mailbox, reason) = opened;
         let post = Arc::clone(&mailbox);
         let file_workers = Workers::new("entresol-files", FILE_THREADS, move |(slot, job): (u32, Job)| {
-            if let Some(news) = job.run() {
-                post.post(slot, news);
+            if let Some(result) = job.run() {
+                post.post(slot, result);
             }
         });
         let post = Arc::clone(&mailbox);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let computers = Workers::new("entresol-compute", cores, move |(slot, run): Computation| {
-            let news = match std::panic::catch_unwind(AssertUnwindSafe(run)) {
-                Ok(()) => News::Ended(Ok(Output::Done)),
-                Err(panic) => News::Panicked(panic),
+            let result = match std::panic::catch_unwind(AssertUnwindSafe(run)) {
+                Ok(()) => JobResult::Ended(Ok(Output::Done)),
+                Err(panic) => JobResult::Panicked(panic),
             };
-            post.post(slot, news);
+            post.post(slot, result);
         });
         Ok(RealDriver {
             start_ns,
@@ -137,7 +137,7 @@ impl RealDriver {
             flights: FlightTable::default(),
             ready: Vec::new(),
             results: Vec::new(),
-            letters: Vec::new(),
+            answers: Vec::new(),
             mechanism,
             reason,
             regions: Regions::default(),
@@ -275,7 +275,7 @@ impl RealDriver {
     }
 
     /// Takes the result of an attempt: the transfer completes or its rest is queued.
-    fn settle(&mut self, slot: u32, result: i32, now: Instant, done: &mut Vec<Completion>) {
+    fn transferred(&mut self, slot: u32, result: i32, now: Instant, done: &mut Vec<Completion>) {
         match self.advance(slot, result) {
             Progress::Finished(result) => done.extend(self.end_transfer(slot, result, now)),
             Progress::Again => {
@@ -317,13 +317,13 @@ impl RealDriver {
     }
 
     /// Takes the news of a thread.
-    fn read(&mut self, letter: Letter, now: Instant, done: &mut Vec<Completion>) {
-        let Letter { slot, news } = letter;
-        let result = match news {
-            News::Transferred(result) => return self.settle(slot, result, now, done),
-            News::Panicked(panic) => std::panic::resume_unwind(panic),
-            News::Opened(opened) => Ok(opened),
-            News::Ended(result) => Err(result),
+    fn read(&mut self, answer: Answer, now: Instant, done: &mut Vec<Completion>) {
+        let Answer { slot, result } = answer;
+        let result = match result {
+            JobResult::Transferred(result) => return self.transferred(slot, result, now, done),
+            JobResult::Panicked(panic) => std::panic::resume_unwind(panic),
+            JobResult::Opened(opened) => Ok(opened),
+            JobResult::Ended(result) => Err(result),
         };
         let (token, flight) = self.flights.remove(slot);
         let result = match (flight, result) {
@@ -359,7 +359,7 @@ impl RealDriver {
         }
         let path = self.devices[usize::from(device.0)].directory.join(&name);
         let mapped = self.devices[usize::from(device.0)].mapped;
-        let mapping = mapped.map(|manner| Mapping::new(&file, length, manner, &path)).transpose()?;
+        let mapping = mapped.map(|mode| Mapping::new(&file, length, mode, &path)).transpose()?;
         let buffered = &mut self.devices[usize::from(device.0)].medium.buffered;
         if !direct && buffered.is_none() {
             *buffered = Some(format!("direct I/O refused for '{name}'"));
@@ -376,19 +376,19 @@ impl RealDriver {
     fn collect(&mut self, done: &mut Vec<Completion>) {
         self.pass_described();
         done.append(&mut self.ready);
-        self.mailbox.collect(&mut self.letters);
-        if !self.results.is_empty() || !self.letters.is_empty() {
+        self.mailbox.collect(&mut self.answers);
+        if !self.results.is_empty() || !self.answers.is_empty() {
             let now = self.now();
             let mut results = std::mem::take(&mut self.results);
             for (slot, result) in results.drain(..) {
-                self.settle(slot, result, now, done);
+                self.transferred(slot, result, now, done);
             }
             self.results = results;
-            let mut letters = std::mem::take(&mut self.letters);
-            for letter in letters.drain(..) {
-                self.read(letter, now, done);
+            let mut answers = std::mem::take(&mut self.answers);
+            for answer in answers.drain(..) {
+                self.read(answer, now, done);
             }
-            self.letters = letters;
+            self.answers = answers;
         }
         if self.bell.take_rung() {
             done.push(Completion { token: Token::DOORBELL, result: Ok(Output::Done), buffer: None });
@@ -400,11 +400,11 @@ impl RealDriver {
         }
     }
 
-    fn nobody_will_wake_us(&self) -> bool {
+    fn has_no_waker(&self) -> bool {
         if self.flights.len() > 0 || !self.ready.is_empty() || Arc::strong_count(&self.doorbell) > 1 {
             return false;
         }
-        // Who let go of the last doorbell may have rung it just before: what it did then is visible after this fence.
+        // The thread that dropped the last doorbell may have rung it just before: its writes are visible after this fence.
         fence(Ordering::Acquire);
         !self.bell.is_rung()
     }
@@ -515,7 +515,7 @@ impl Driver for RealDriver {
         let before = done.len();
         loop {
             let limit = self.wait_limit(until);
-            if limit.is_none() && self.nobody_will_wake_us() {
+            if limit.is_none() && self.has_no_waker() {
                 return Err(Halt::Idle);
             }
             self.mechanism.wait(limit, &mut self.results);
@@ -565,7 +565,7 @@ impl Driver for RealDriver {
             Mechanism::Pool(pool) => format!("thread pool of up to {} threads ({reason})", pool.limit()),
         };
         for device in &self.devices {
-            text += &format!("; {} in '{}', {}", device.name, device.directory.display(), device.manner());
+            text += &format!("; {} in '{}', {}", device.name, device.directory.display(), device.mode());
         }
         text
     }

@@ -31,7 +31,7 @@ pub(crate) struct Request {
 }
 
 // SAFETY: the address is only followed by the kernel call that serves the request, while the flight table keeps the frame
-// and lets nobody else reach its bytes.
+// and lets no other thread reach its bytes.
 unsafe impl Send for Request {}
 
 impl Request {

@@ -82,7 +82,7 @@ impl Ring {
         pushed.is_ok()
     }
 
-    /// Keeps a read of the eventfd in flight: whoever kicks the bell completes it.
+    /// Keeps a read of the eventfd in flight, which a kick of the bell completes.
     fn listen(&mut self) {
         let fd = self.bell.eventfd().expect("a ring's bell has an eventfd");
         self.queue(opcode::Read::new(Fd(fd), self.bell_count.cast(), 8).build().user_data(BELL));
@@ -103,7 +103,7 @@ impl Ring {
     /// without limit. Appends what is done: slots, and bytes or negated error numbers.
     pub(crate) fn wait(&mut self, wait: Option<Duration>, done: &mut Vec<(u32, i32)>) {
         let may_wait = wait != Some(Duration::ZERO) && self.ring.completion().is_empty();
-        // Whoever wakes after this announcement completes the eventfd's read.
+        // A kick after this announcement completes the eventfd's read.
         let announced = may_wait && self.bell.announce();
         loop {
             self.refill();

@@ -83,7 +83,7 @@ fn child() {
             for part in [name.as_str(), "Too many open files", "64", "RLIMIT_NOFILE", "ulimit -n"] {
                 assert!(fault.message.contains(part), "{part} in {fault}");
             }
-            // Whatever is open goes on, and a file that goes makes room for another one.
+            // Open files continue to work, and a closed file makes room for another one.
             files.iter().enumerate().for_each(|(number, file)| transfer(&mut driver, *file, number, true));
             let op = Op::List { device: DeviceId(0) };
             let listing = perform(&mut driver, op).result.expect_err("a listing takes a descriptor");

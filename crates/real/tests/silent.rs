@@ -6,7 +6,7 @@ use entresol_real::{Backend, DirectoryLock, DirectoryLocks, Options, RealDriver}
 use std::ffi::CString;
 use std::time::{Duration, Instant};
 
-/// A read of a pipe that nobody writes to has no end.
+/// A read of a pipe without a writer never ends.
 #[test]
 fn the_lock_stays_while_a_transfer_may_still_happen() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -26,7 +26,7 @@ fn the_lock_stays_while_a_transfer_may_still_happen() {
         Ok(driver) => driver,
         Err(fault) => return println!("skipped: {fault}"),
     };
-    locks.acquire(directory.path()).expect("nobody else has it");
+    locks.acquire(directory.path()).expect("the lock is free");
     drop(locks);
     let device = driver.device("disk").expect("opened with it");
     let mut done = Vec::new();

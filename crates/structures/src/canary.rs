@@ -14,9 +14,9 @@ pub enum Canary {
     EarlyReuse,
     /// The home file names a copy of the sets' backup that is not durable yet.
     UnsyncedBackup,
-    /// A restart repeats values and actions twice.
+    /// A restart replays values and actions twice.
     RepeatedAction,
-    /// A restart repeats actions and procedures that its backup holds already.
+    /// A restart replays actions and procedures that its backup holds already.
     IgnoredInclusion,
     /// A restart leaves procedures out.
     SkippedCall,
@@ -26,8 +26,8 @@ pub enum Canary {
     UnlockedRead,
     /// A transaction at snapshot level changes what others have changed since its moment.
     LostUpdate,
-    /// A transaction at snapshot level changes records although nobody knows any more whether they were changed since its
-    /// moment, because versions were given up.
+    /// A transaction at snapshot level changes records although it is unknown whether they were changed since its snapshot,
+    /// because versions were discarded.
     UncheckedHorizon,
     /// A cursor shows what it had read before its own transaction changed it.
     StaleCursor,
@@ -55,9 +55,9 @@ pub enum Canary {
     UnadmittedCommit,
     /// A bulk load of a set that fails leaves in memory what it has brought.
     HalfLoad,
-    /// A rollback that fails is tried no more, and nobody who waits for it learns of that.
+    /// A rollback that fails is not retried, and the tasks waiting for it are not told.
     AbandonedRollback,
-    /// A restart gives up where a sector cannot be read, though others have what it held or nobody needs it.
+    /// A restart fails at an unreadable sector, though its contents are stored elsewhere or are not needed.
     NoSalvage,
     /// A page that should be in its file and is not there is taken for one that was never written.
     MissingPageNew,

@@ -19,7 +19,7 @@ use addressing::FIRST_LEVEL;
 
 const PLACE_BITS: u32 = 40;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
-/// The hash bits in an entry decide of at most so many bits of a bucket number.
+/// An entry's hash bits determine at most this many bits of a bucket number.
 const LEVEL_MAX: u32 = 28;
 
 /// A hash index. Places are never 0.
@@ -106,8 +106,8 @@ impl Index {
         }
     }
 
-    /// Finds every place whose hash, its lowest 32 bits reversed, is at least `from`, until so many buckets have been looked at.
-    /// Returns where that goes on, and whether it does not.
+    /// Visits every place whose hash, its lowest 32 bits reversed, is at least `from`, until `buckets` buckets have been
+    /// visited. Returns where to continue, and whether entries are left.
     pub fn visit(&self, from: u32, buckets: u64, mut found: impl FnMut(u64)) -> (u32, bool) {
         let level = self.addressing.level();
         let unit = u32::BITS - level;
@@ -139,7 +139,7 @@ impl Index {
         driver::prefetch(self.buckets.line(self.addressing.bucket(hash)));
     }
 
-    /// Makes an empty index as large as so many entries will need it.
+    /// Makes an empty index as large as `entries` entries will need it.
     pub fn reserve(&mut self, entries: usize) {
         debug_assert_eq!(self.entries, 0, "it grows bucket by bucket once it has entries");
         let buckets = Addressing::buckets_for(entries).clamp(self.buckets.count(), 1 << LEVEL_MAX);

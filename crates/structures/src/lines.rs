@@ -1,13 +1,13 @@
 //! Cache lines of eight words, numbered from 0, that never move while their number grows.
 
-/// The first block has so many lines; each further one has three times as many as all before it.
+/// The number of lines in the first block; each further block has three times as many as all before it.
 const FIRST_BLOCK: usize = 16;
-/// So many blocks are kept for other lines when they are emptied: together 16 MiB. New memory costs more than what is done with it.
+/// How many emptied blocks are kept for other lines: together 16 MiB. New memory costs more than the work done in it.
 const KEPT_BLOCKS: usize = 8;
 /// Bytes of a line.
 pub const LINE_BYTES: usize = 64;
-/// A block of at least so many bytes begins where a huge page can. Lines are looked at all over it, and in small pages most
-/// looks would wait for page tables as long as for the line; so would asking for a line ahead.
+/// A block of at least this size begins where a huge page can. Lines are visited all over it, and in small pages most visits
+/// would wait for page tables as long as for the line; so would a prefetch.
 const HUGE_PAGE: usize = 2 << 20;
 
 /// A growing row of zeroed cache lines. Its memory comes in blocks, which the operating system fills with zeros as they are
@@ -66,7 +66,7 @@ impl Lines {
         number
     }
 
-    /// Adds lines of zeros until there are so many.
+    /// Adds lines of zeros until there are `count`.
     pub fn grow_to(&mut self, count: usize) {
         while self.count < count {
             self.push();

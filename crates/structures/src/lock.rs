@@ -1,4 +1,4 @@
-//! The lock table: who holds which resource in which mode, who waits, and who must give up.
+//! The lock table: which owners hold which resources in which modes, which owners wait, and the choice of deadlock victims.
 //!
 //! A plain synchronous data structure for one engine on one thread: no latches, no atomics, no allocation once its tables
 //! have grown. It keeps strict two-phase locks for the transaction manager, which numbers its transactions densely as
@@ -8,11 +8,11 @@
 //! from which its granted requests and its queue of waiting ones hang; every owner's granted requests form a list of their
 //! own. Here the header is part of the first holder's request, so that a lock without contention touches one cache line.
 //!
-//! Queues are fair. A request is granted at once only if it is compatible with every holder and with everybody who waits;
-//! else it goes to the end of the queue. Only an *upgrade* (the owner holds the resource in a weaker mode) goes before the
-//! other waiters and is blocked by holders alone: whoever waits there waits for the upgrading holder anyway.
+//! Queues are fair. A request is granted at once only if it is compatible with every holder and every waiter; otherwise it goes
+//! to the end of the queue. Only an *upgrade* (the owner holds the resource in a weaker mode) goes before the other waiters and
+//! is blocked by holders alone: the waiters wait for the upgrading holder anyway.
 //!
-//! Resources form no hierarchy: a lock on a partition says nothing about its records unless all who lock records also
+//! Resources form no hierarchy: a lock on a partition says nothing about its records unless all owners that lock records also
 //! lock the partition.
 
 mod check;

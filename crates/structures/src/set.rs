@@ -38,10 +38,10 @@
 //!
 //! # Redo
 //!
-//! Redo repeats values: a whole value, or a range of its bytes. It is replayed from the beginning of the sweep that wrote the
-//! images, transaction by transaction in the order of their commits. So a record may be met in a state later than the change
-//! that is repeated; the replay passes through nonsense then, and ends well: a change that gives the whole value makes it
-//! right, and if there is none, the record had its place and length all the time, and each byte gets its last value.
+//! Redo replays values: a whole value, or a range of its bytes. It is replayed from the beginning of the sweep that wrote the
+//! images, transaction by transaction in the order of their commits. So a record may be found in a later state than the
+//! replayed change expects; values are then wrong for a while, and right at the end: a change that gives the whole value makes
+//! it right, and if there is none, the record had its place and length all the time, and each byte gets its last value.
 
 mod actions;
 mod arrivals;
@@ -98,7 +98,7 @@ pub const SEGMENT_SIZE: usize = 256 << 10;
 /// The usual share of a segment that inserts keep free.
 pub const RESERVE: f64 = 0.1;
 
-/// Who gives a set's records their keys.
+/// The source of the keys of a set's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Keys {
     /// The caller; records are found through a hash index.
@@ -116,7 +116,7 @@ pub struct SetSettings {
     pub segment_size: usize,
     /// The share of a segment that inserts keep free, 0 to 0.9.
     pub reserve: f64,
-    /// Who gives the keys.
+    /// The source of the keys.
     pub keys: Keys,
     /// Its ordered secondary indexes.
     pub secondaries: Vec<Secondary>,
@@ -144,7 +144,7 @@ pub enum Refusal {
     Painted(u32),
 }
 
-/// What redo repeats (Garcia-Molina and Salem, System M, 1988, section 4).
+/// What redo replays (Garcia-Molina and Salem, System M, 1988, section 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Logging {
     /// New values: it may be replayed over any committed images (VALUE).
@@ -165,7 +165,7 @@ impl Logging {
 /// How a sweep takes a consistent backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capture {
-    /// Nobody but readers may touch segments that the sweep has taken and others within one of these.
+    /// Only readers may touch both segments that the sweep has taken and others, within one of these units.
     BlackWhite(Unit),
     /// A segment is copied before it is first changed: the backup is of the moment at which the sweep began.
     CopyOnUpdate,

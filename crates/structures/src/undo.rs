@@ -1,7 +1,7 @@
 //! The way back: undo records, and a transaction's list of them in memory, so that no rollback reads the log.
 //!
-//! Recovery rebuilds the lists from its one scan of the log. A compensation record says how many updates remain to be
-//! undone, which bounds the work of repeated crashes.
+//! Recovery rebuilds the lists from its one scan of the log. A compensation record says how many updates remain to be undone,
+//! which bounds the work of repeated crashes.
 
 use crate::page::change::{put_bytes, take_bytes, take_u8, take_u16, take_u64};
 use base::{PageId, PartitionId};

@@ -211,12 +211,12 @@ impl Adversary {
     }
 
     /// Does to an operation just submitted what is planned for it.
-    fn strike(&mut self, token: Token, step: Step, flight: &mut Flight) {
+    fn inject(&mut self, token: Token, step: Step, flight: &mut Flight) {
         *self.counts.entry(step).or_default() += 1;
         let planned = self.plan.injuries.iter().find(|(target, _)| self.meant(*target, step));
         if let Some((_, injury)) = planned.filter(|(_, injury)| injury.suits(flight.kind)) {
             flight.injury = Some(*injury);
-            self.driver.strike(token, *injury);
+            self.driver.inject(token, *injury);
         }
         if self.plan.late_reads
             && let (Step::DataSync, Some(Injury::Forget { .. }), Some(file)) = (step, flight.injury, flight.file)
@@ -248,7 +248,7 @@ impl Adversary {
         let fails = self.outage.is_some_and(|(failing, until)| failing == file && self.driver.now() < until);
         if fails && step == Step::PageRead && flight.injury.is_none() {
             flight.injury = Some(Injury::Fail);
-            self.driver.strike(token, Injury::Fail);
+            self.driver.inject(token, Injury::Fail);
             self.observed.coverage.borrow_mut().event(ClientEvent::Outage);
         }
     }
@@ -282,7 +282,7 @@ impl Adversary {
         self.growths += 1;
         if self.growths >= from {
             flight.injury = Some(Injury::NoSpace);
-            self.driver.strike(token, Injury::NoSpace);
+            self.driver.inject(token, Injury::NoSpace);
             let event = if name == "undo.space" { ClientEvent::UndoFull } else { ClientEvent::CatalogFull };
             self.observed.coverage.borrow_mut().event(event);
         }
@@ -466,7 +466,7 @@ impl Driver for Adversary {
         } else {
             self.driver.submit(token, op);
             if let Some(step) = step {
-                self.strike(token, step, &mut flight);
+                self.inject(token, step, &mut flight);
             }
         }
         if let Some(file) = grown {

@@ -86,14 +86,14 @@ impl Disks {
             Op::Open { device, name, create } => (self.open(device, name, create, faults), None),
             Op::Resize { file, length, .. } => (self.resize(file, length, faults), None),
             Op::Remove { device, name } => {
-                let removed = self.unhurt(device, &name, OpKind::Remove, faults).map(|known| {
+                let removed = self.undamaged(device, &name, OpKind::Remove, faults).map(|known| {
                     self.media.0.borrow_mut().remove(known, &name);
                     Output::Done
                 });
                 (removed, None)
             }
             Op::List { device } => {
-                let known = self.unhurt(device, "", OpKind::List, faults);
+                let known = self.undamaged(device, "", OpKind::List, faults);
                 (known.map(|known| Output::Names(self.media.0.borrow().names(known))), None)
             }
             Op::Cpu { .. } => (Ok(Output::Done), None),
@@ -144,7 +144,13 @@ impl Disks {
     }
 
     /// The device's name, unless the operation on this name there fails.
-    fn unhurt(&self, device: DeviceId, name: &str, kind: OpKind, faults: Option<&mut Faults>) -> Result<&str, Fault> {
+    fn undamaged(
+        &self,
+        device: DeviceId,
+        name: &str,
+        kind: OpKind,
+        faults: Option<&mut Faults>,
+    ) -> Result<&str, Fault> {
         let known = self.known(device)?;
         match faults.and_then(|faults| faults.injury(kind, known)) {
             Some(injury) => Err(refusal(injury, format!("{kind:?} of '{name}' on device '{known}'"))),
@@ -290,7 +296,7 @@ impl Disks {
     }
 
     fn open(&mut self, device: DeviceId, name: String, create: bool, mut faults: Option<&mut Faults>) -> Outcome {
-        self.unhurt(device, &name, OpKind::Open, faults.as_deref_mut())?;
+        self.undamaged(device, &name, OpKind::Open, faults.as_deref_mut())?;
         let (known, description) = &self.devices[usize::from(device.0)];
         let contents = &mut *self.media.0.borrow_mut();
         let file = match contents.find(known, &name) {

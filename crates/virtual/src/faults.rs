@@ -52,11 +52,11 @@ pub struct ErrorAt {
     pub nth: u64,
 }
 
-/// What becomes of one operation in place of what it asks for; see [`VirtualDriver::strike`].
+/// What becomes of one operation in place of what it asks for; see [`VirtualDriver::inject`].
 ///
 /// An injury that does not suit the operation (a lost read) does nothing to it.
 ///
-/// [`VirtualDriver::strike`]: crate::VirtualDriver::strike
+/// [`VirtualDriver::inject`]: crate::VirtualDriver::strike
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Injury {
     /// It fails with [`FaultKind::Device`](driver::FaultKind::Device). Of a write some sectors may have been written; what a

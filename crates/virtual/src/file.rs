@@ -92,7 +92,7 @@ impl File {
     #[inline]
     pub(crate) fn write_durably(&mut self, offset: u64, data: &[u8]) {
         self.medium.write(self.unit, offset, data);
-        self.unsynced.settle(self.unit, offset, data.len() as u64);
+        self.unsynced.make_durable(self.unit, offset, data.len() as u64);
         self.extend(offset + data.len() as u64);
         self.durable_length = self.durable_length.max(offset + data.len() as u64);
     }

@@ -204,8 +204,8 @@ impl Media {
         Ok(())
     }
 
-    /// The program is killed and the machine goes on: what was written stays and is not durable before somebody syncs it;
-    /// changes of names and lengths under way happen or not.
+    /// The program is killed and the machine goes on: written data stays, but is not durable before a sync; changes of names
+    /// and lengths under way happen or not.
     pub fn process_end(&self, random: &mut Random) {
         self.0.borrow_mut().finish_interrupted(random);
     }
@@ -222,7 +222,7 @@ impl Media {
             file.power_cut(random, policy, &mut survival);
         }
         contents.finish_interrupted(random);
-        contents.settle_devices();
+        contents.count_names();
         survival
     }
 }
@@ -299,7 +299,7 @@ impl Contents {
         }
     }
 
-    fn settle_devices(&mut self) {
+    fn count_names(&mut self) {
         let Contents { files, devices, .. } = self;
         for directory in devices.values_mut() {
             if directory.volatile {

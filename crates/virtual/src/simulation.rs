@@ -41,7 +41,7 @@ struct Flight {
 /// A driver on described hardware, under a virtual clock.
 ///
 /// It never waits for another thread: with nothing under way and no deadline, [`Driver::park`] reports [`Halt::Idle`] even
-/// while somebody holds its doorbell.
+/// while its doorbell is held elsewhere.
 ///
 /// ```
 /// use driver::Driver;
@@ -147,14 +147,14 @@ impl VirtualDriver {
     ///
     /// # Panics
     /// If the driver has no fault plan.
-    pub fn strike(&mut self, token: Token, injury: Injury) {
+    pub fn inject(&mut self, token: Token, injury: Injury) {
         assert!(self.faults.is_some(), "faults need a plan, if only an empty one");
         for flight in self.flights.iter_mut().flatten().filter(|flight| flight.token == token) {
             flight.injury = Some(injury);
         }
     }
 
-    /// Lets the power go after `events` more events, in place of whatever the fault plan says.
+    /// Cuts the power after `events` more events, instead of when the fault plan says.
     ///
     /// # Panics
     /// If the driver has no fault plan.

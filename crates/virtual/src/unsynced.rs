@@ -88,7 +88,7 @@ struct Extent {
 
 /// What a power cut does with one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum WriteOutcome {
     Kept,
     Lost,
     Torn,
@@ -156,13 +156,13 @@ impl Unsynced {
     }
 
     /// What stands at these bytes is durable.
-    pub(crate) fn settle(&mut self, unit: usize, offset: u64, length: u64) {
+    pub(crate) fn make_durable(&mut self, unit: usize, offset: u64, length: u64) {
         if self.sectors.is_empty() {
             return;
         }
         let (first, end) = (offset / unit as u64, (offset + length).div_ceil(unit as u64));
-        let settled: Vec<u64> = self.sectors.range(first..end).map(|(number, _)| *number).collect();
-        for number in settled {
+        let durable_sectors: Vec<u64> = self.sectors.range(first..end).map(|(number, _)| *number).collect();
+        for number in durable_sectors {
             self.sectors.remove(&number);
         }
     }
@@ -270,18 +270,18 @@ impl Unsynced {
     ) -> u64 {
         let Unsynced { sectors, writes, .. } =
             std::mem::replace(self, Unsynced { next: self.next, ..Unsynced::default() });
-        let mut fates = BTreeMap::new();
+        let mut outcomes = BTreeMap::new();
         for sector in sectors.values() {
             for version in sector.versions.iter().filter(|version| !version.forgotten) {
-                fates.entry(version.write).or_insert(Fate::Lost);
+                outcomes.entry(version.write).or_insert(WriteOutcome::Lost);
             }
         }
-        for (number, fate) in &mut fates {
-            *fate = draw(random, policy, writes[number].length <= atomic);
-            match fate {
-                Fate::Kept => survival.kept += 1,
-                Fate::Lost => survival.lost += 1,
-                Fate::Torn => survival.torn += 1,
+        for (number, outcome) in &mut outcomes {
+            *outcome = draw(random, policy, writes[number].length <= atomic);
+            match outcome {
+                WriteOutcome::Kept => survival.kept += 1,
+                WriteOutcome::Lost => survival.lost += 1,
+                WriteOutcome::Torn => survival.torn += 1,
             }
         }
         let mut end = 0;
@@ -290,10 +290,10 @@ impl Unsynced {
             for Version { write, image: version, .. } in
                 sector.versions.into_iter().filter(|version| !version.forgotten)
             {
-                let survives = match fates[&write] {
-                    Fate::Kept => true,
-                    Fate::Lost => false,
-                    Fate::Torn => random.chance(0.5),
+                let survives = match outcomes[&write] {
+                    WriteOutcome::Kept => true,
+                    WriteOutcome::Lost => false,
+                    WriteOutcome::Torn => random.chance(0.5),
                 };
                 if survives {
                     image = version;
@@ -306,12 +306,12 @@ impl Unsynced {
     }
 }
 
-fn draw(random: &mut Random, policy: &PowerCut, atomic: bool) -> Fate {
+fn draw(random: &mut Random, policy: &PowerCut, atomic: bool) -> WriteOutcome {
     let chance = random.unit();
     match (chance < policy.lost, chance < policy.lost + policy.torn) {
-        (true, _) => Fate::Lost,
-        (false, true) if !atomic => Fate::Torn,
-        (false, true) => *random.choose(&[Fate::Kept, Fate::Lost]).expect("two fates"),
-        (false, false) => Fate::Kept,
+        (true, _) => WriteOutcome::Lost,
+        (false, true) if !atomic => WriteOutcome::Torn,
+        (false, true) => *random.choose(&[WriteOutcome::Kept, WriteOutcome::Lost]).expect("two fates"),
+        (false, false) => WriteOutcome::Kept,
     }
 }

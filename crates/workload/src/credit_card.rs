@@ -57,7 +57,7 @@ impl Scale {
         self.accounts.div_ceil(400)
     }
 
-    /// Which account the owner of card `number` has who may lose it: every two-hundredth, so that half of them are hot.
+    /// The account whose owner may lose card `number`: every two-hundredth, so that half of them are hot.
     fn careless(self, number: u64) -> u64 {
         number * 200 % self.accounts
     }

@@ -6,7 +6,7 @@ use engine::{Database, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order};
 use virtual_driver::{Media, Options, VirtualDriver};
 
-/// So many frames of 1 KiB, everything else as simple as can be.
+/// This number of frames of 1 KiB, everything else as simple as can be.
 pub fn settings(frames: usize) -> Settings {
     Settings {
         buffer: buffer::Settings { frames, page_size: 1024, cleaner: false, ..buffer::Settings::default() },

@@ -20,7 +20,7 @@ use std::rc::Rc;
 /// How transactions arrive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// So many clients, each with one transaction at a time and no time to think.
+    /// A number of clients, each with one transaction at a time and no time to think.
     Closed {
         /// Their number.
         clients: u32,
@@ -28,7 +28,7 @@ pub enum Load {
     /// As many requests as the transaction server's queue takes, at any time (Garcia-Molina and Salem 1988, section 4.3: "the
     /// request rate is limited only by the size of the request queue").
     Full,
-    /// At random (a Poisson process), so many per second, whether or not earlier ones are done.
+    /// At random (a Poisson process) with this rate per second, whether or not earlier ones are done.
     Open {
         /// Arrivals per second of the run's clock.
         rate_per_s: f64,
@@ -38,11 +38,11 @@ pub enum Load {
 /// How long a part of a run lasts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
-    /// So many transactions, neither more nor fewer. Clients begin no others, and all have ended before the next part begins, so
-    /// that what the engine counted is theirs alone. Arrivals at a rate behind a warm-up are measured in their steady state: they
-    /// go on until so many have ended.
+    /// Exactly this number of transactions. Clients begin no others, and all have ended before the next part begins, so that
+    /// the engine's counters belong to them alone. Arrivals at a rate behind a warm-up are measured in their steady state: they
+    /// go on until this number have ended.
     Transactions(u64),
-    /// So many nanoseconds of the run's clock. Transactions under way at its beginning and its end belong to it in part.
+    /// This number of nanoseconds of the run's clock. Transactions under way at its beginning and its end belong to it in part.
     Time(u64),
 }
 
@@ -81,7 +81,7 @@ pub struct Plan {
 
 /// What the caller of a run hears and knows that the run does not.
 pub trait Watch {
-    /// So many transactions are done, of the measured part.
+    /// Reports how many transactions of the measured part are done.
     fn progress(&mut self, transactions: u64, elapsed_ns: u64);
 
     /// CPU time of the engine's thread so far, in nanoseconds; zero where the machine is described.
@@ -94,7 +94,7 @@ pub trait Watch {
     fn wall_ns(&self) -> u64;
 }
 
-/// Nobody looks: there is no progress to show, and no clock but the engine's.
+/// Without a watch: there is no progress to show, and no clock but the engine's.
 pub struct Unwatched;
 
 impl Watch for Unwatched {
@@ -158,11 +158,12 @@ pub trait Workload: 'static {
     }
 }
 
-/// From so many transactions on that have arrived and not ended, or so many seconds' worth of arrivals if that is more, a
-/// run is saturated.
+/// A run is saturated once this number of transactions have arrived and not ended, or this number of seconds' worth of arrivals
+/// if that is more.
 const UNFINISHED_MAX: f64 = 2_000.0;
 const UNFINISHED_MAX_S: f64 = 5.0;
-/// A run is saturated, too, if the unfinished grew by more than this share of its arrivals, and by more than so many.
+/// A run is saturated, too, if the unfinished transactions grew by more than this share of its arrivals, and by more than an
+/// absolute number.
 const GROWTH_MAX: f64 = 0.05;
 const GROWTH_MIN: usize = 100;
 
@@ -535,8 +536,8 @@ impl<W: Workload> Shared<W> {
         }
     }
 
-    /// What limited the run, if it was saturated. So many were unfinished `before` the measured part, so many `completed` in
-    /// it; the counters stand for its last batch, which took so long.
+    /// What limited the run, if it was saturated. `before` transactions were unfinished before the measured part and
+    /// `completed` ended in it; the counters are those of its last batch, which took `elapsed_ns`.
     fn saturation(&self, before: usize, completed: u64, elapsed_ns: u64) -> Option<Saturation> {
         let running = self.running.get().max(self.unfinished_at_last.get());
         let growth = running.saturating_sub(before);

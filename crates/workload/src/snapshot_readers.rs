@@ -1,4 +1,4 @@
-//! Readers of the past beside whatever else runs: each takes a snapshot, lets it grow old, reads a whole partition in it, and
+//! Snapshot readers beside the other transactions: each takes a snapshot, lets it grow old, reads a whole partition in it, and
 //! begins anew.
 
 use base::{Instant, PartitionId};
@@ -27,7 +27,7 @@ pub struct Scans {
     pub objects: u64,
 }
 
-/// So many objects are read when the snapshot is young, when it is old, and once more as of its moment, and compared.
+/// How many objects are read when the snapshot is young, when it is old, and once more as of its moment, and compared.
 const COMPARED: u64 = 64;
 
 /// Readers at work.
@@ -75,7 +75,7 @@ struct Shared {
 }
 
 impl Reading {
-    /// Readers of a direct partition of so many objects begin.
+    /// Starts the readers of a direct partition with `objects` objects.
     pub fn begin(database: &Database, readers: Readers, (partition, objects): (PartitionId, u64)) -> Reading {
         let shared = Rc::new(Shared {
             database: database.clone(),

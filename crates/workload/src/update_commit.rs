@@ -39,8 +39,8 @@ impl Workload for UpdateCommit {
     }
 }
 
-/// Creates the partition as `spec` says, a b-tree or a set, and fills it with so many records of this size, at least eight
-/// bytes. `progress` hears how many are loaded.
+/// Creates the partition as `spec` says, a b-tree or a set, and fills it with `count` records of this size, at least eight
+/// bytes. `progress` is called with the number of records loaded.
 ///
 /// # Errors
 /// The engine's.

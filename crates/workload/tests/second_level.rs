@@ -28,7 +28,7 @@ fn trace(pages: &[u64]) -> Trace {
     trace
 }
 
-/// Replays the trace with so many frames of main memory and so many pages behind them: hits there, and there.
+/// Replays the trace with `frames` frames of main memory and `pages` pages behind them: the hits of each.
 fn hits(trace: &Trace, frames: usize, pages: u32, clients: u32) -> (u64, u64) {
     let cache = CacheSettings { device: "nvem".into(), pages, design: Design::MigrateAll, volatile: None };
     let settings = Settings {
@@ -63,7 +63,7 @@ fn hits(trace: &Trace, frames: usize, pages: u32, clients: u32) -> (u64, u64) {
     hits
 }
 
-/// How many references a list of so many pages hits, the most recently used one last.
+/// How many references hit in a list of `frames` pages, the most recently used one last.
 fn naive_lru(pages: &[u64], frames: usize) -> u64 {
     let mut list = Vec::new();
     let mut hits = 0;

@@ -79,7 +79,7 @@ fn socket(directory: &Path) -> PathBuf {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // Nobody needs what it holds; waiting keeps it from writing into a directory that is being removed.
+        // Its contents are not needed; waiting keeps it from writing into a directory that is being removed.
         let _ = self.server.kill();
         let _ = self.server.wait();
     }

@@ -43,7 +43,7 @@ impl Subject {
         while found.len() < tokens.len() {
             self.driver.park(None, &mut done).expect("the machine does not stop");
             for completion in done.drain(..) {
-                assert!(tokens.contains(&completion.token), "nobody asked for {:?}", completion.token);
+                assert!(tokens.contains(&completion.token), "no operation has {:?}", completion.token);
                 let before = found.insert(completion.token, completion);
                 assert!(before.is_none(), "{before:?} completed twice");
             }

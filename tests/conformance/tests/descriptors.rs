@@ -46,7 +46,7 @@ fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("the process has descriptors").count()
 }
 
-/// Waits until so many files are open: a thread of its own closes them.
+/// Waits until `count` files are open: a thread of its own closes them.
 async fn closed_down_to(executor: &Executor, count: usize) {
     for _ in 0..1_000 {
         if open_files() <= count {
@@ -65,7 +65,7 @@ fn live(backend: Backend, directory: &Path, work: impl AsyncFnOnce(&Executor) ->
     result.expect("the machine goes on").unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// So many sets, a third of which give way to others.
+/// Many sets, a third of which replace others.
 async fn many(executor: &Executor) -> Result<()> {
     let database = Database::create(executor, settings()).await?;
     let before = open_files();
@@ -135,7 +135,7 @@ fn child() {
     }
 }
 
-/// Runs a case in a process of its own that may have so many files open: now, and at most. False if it cannot be run.
+/// Runs a case in a process of its own with these limits on open files, soft and hard. False if it cannot be run.
 fn in_child(case: &str, backend: &str, (soft, hard): (usize, usize)) -> bool {
     // Thousands of sets are durable there at once.
     let memory = Path::new("/dev/shm");

@@ -24,7 +24,7 @@ struct Hashed {
 #[derive(Default)]
 struct View {
     hash: Cell<u64>,
-    /// Whether all bursts of CPU time are operations that somebody waits for.
+    /// Whether every burst of CPU time is an operation that a task waits for.
     waits: bool,
     /// Bursts that were not.
     alone: Cell<u64>,
@@ -88,8 +88,8 @@ impl Driver for Hashed {
     }
 }
 
-/// A small buffer, a cleaner, a group commit by delay and checkpoints in the background: everything that could be led
-/// astray by an order that is nobody's decision.
+/// A small buffer, a cleaner, a group commit by delay and checkpoints in the background: everything that an undetermined order
+/// could affect.
 fn settings(device: &str) -> Settings {
     Settings {
         buffer: buffer::Settings { frames: 64, page_size: 4096, replacement: Policy::default(), cleaner: true },

@@ -1,4 +1,5 @@
-//! The rules of the house: who may use whom, where `unsafe` and the outside world may appear, how large a room may be.
+//! The rules of the house: which crates may use which, where `unsafe` and the outside world may appear, how large a room may
+//! be.
 
 #![allow(clippy::disallowed_methods, reason = "the house's own files are looked at")]
 
@@ -64,7 +65,7 @@ const BELOW: &[(&str, &[&str])] = &[
 const INSIDE: &[&str] =
     &["base", "driver", "executor", "devices", "virtual", "structures", "engine", "workload", "torture", "papers"];
 
-/// The engine and everything that it is built from, whoever wrote it.
+/// The engine and everything that it is built from, including foreign crates.
 const ENGINE_CRATES_MAX: usize = 35;
 
 const LINES_MAX: usize = 600;

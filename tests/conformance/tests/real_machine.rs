@@ -39,7 +39,7 @@ fn a_doorbell_wakes_a_parked_driver() {
                 doorbell.ring();
             });
             let mut done = Vec::new();
-            subject.driver.park(None, &mut done).expect("somebody can ring");
+            subject.driver.park(None, &mut done).expect("a doorbell exists");
             assert_eq!(done.iter().map(|completion| completion.token).collect::<Vec<_>>(), [Token::DOORBELL]);
             ringer.join().expect("no panic");
         }

@@ -406,7 +406,7 @@ impl Volume {
         let mut done = Vec::new();
         self.driver.submit(Token(0), op);
         if let Some(injury) = injury {
-            self.driver.strike(Token(0), injury);
+            self.driver.inject(Token(0), injury);
         }
         while done.is_empty() {
             self.driver.park(None, &mut done).expect("the power is there");

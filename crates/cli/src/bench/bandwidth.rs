@@ -30,7 +30,7 @@ pub struct Rates {
     pub read: f64,
 }
 
-/// Writes so many bytes to a file of its own with large transfers, and reads them.
+/// Writes `length` bytes to a file of its own with large transfers, and reads them.
 pub fn rates(executor: &Executor, device: &str, length: u64) -> Result<Rates, Failure> {
     let device = executor.device(device).ok_or_else(|| format!("there is no device '{device}'"))?;
     let length = length.next_multiple_of(UNIT);
@@ -142,7 +142,8 @@ pub fn sequential_read(directory: &Path, name: &str, length: u64) -> Result<f64,
     }
 }
 
-/// Has the system give so many bytes of new memory, touched on every core, and gives it back; the seconds until it was there.
+/// Allocates `bytes` bytes of new memory, touches them on every core and frees them; returns the seconds until the memory was
+/// there.
 pub fn populate(bytes: u64) -> Result<f64, Failure> {
     let executor = Executor::new(Box::new(RealDriver::open(Options::default())?), Order::FirstInFirstOut);
     let began = wall_ns();

@@ -173,7 +173,7 @@ pub struct Figures {
 
 /// How a run is made.
 #[derive(Clone, Copy)]
-struct Manner {
+struct Variant {
     /// None for no checkpoints at all.
     strategy: Option<Strategy>,
     interval_s: f64,
@@ -200,9 +200,9 @@ const WARM_UP: f64 = 0.2;
 /// The longest interval, in seconds, or a slow machine would take an hour. A shorter one than the log allows costs more.
 const INTERVAL_MAX_S: f64 = 8.0;
 
-const NONE: Manner = Manner { strategy: None, interval_s: 0.0 };
+const NONE: Variant = Variant { strategy: None, interval_s: 0.0 };
 
-impl Manner {
+impl Variant {
     /// How long it warms up and measures, in seconds: whole intervals, so that no run has a sweep more or less than its share.
     fn seconds(&self, arguments: &Arguments) -> (f64, f64) {
         let (warm_up, measure) = (WARM_UP * arguments.seconds, arguments.seconds);
@@ -265,8 +265,8 @@ impl Rounds<'_> {
             self.runs.push(without);
             let interval_s = self.bounded_s.filter(|_| is_bounded).unwrap_or(0.0);
             for strategy in &strategies {
-                let manner = Manner { strategy: Some(*strategy), interval_s };
-                let run = self.measure(round, manner, directory, scale)?;
+                let variant = Variant { strategy: Some(*strategy), interval_s };
+                let run = self.measure(round, variant, directory, scale)?;
                 self.runs.push(run);
             }
         }
@@ -274,20 +274,20 @@ impl Rounds<'_> {
     }
 
     fn total_ms(&self) -> u64 {
-        let of = |interval_s| Manner { strategy: None, interval_s }.milliseconds(self.arguments);
+        let of = |interval_s| Variant { strategy: None, interval_s }.milliseconds(self.arguments);
         let bounded_ms = of(self.bounded_s.unwrap_or(0.0));
         let strategies = self.strategies.len() as u64;
         u64::from(self.arguments.rounds) * (3 * of(0.0) + strategies * (of(0.0) + bounded_ms))
     }
 
     /// Opens the database for one run, and closes it with a checkpoint.
-    fn measure(&mut self, round: u32, manner: Manner, directory: &Path, scale: &Scale) -> Result<Run, Failure> {
+    fn measure(&mut self, round: u32, variant: Variant, directory: &Path, scale: &Scale) -> Result<Run, Failure> {
         let arguments = self.arguments;
-        let (warm_up, measure) = manner.seconds(arguments);
+        let (warm_up, measure) = variant.seconds(arguments);
         let length = |seconds: f64| Length::Time((seconds * 1e9) as u64);
         let load = Load::Closed { clients: arguments.clients };
         let plan = Plan { load, warm_up: length(warm_up), measure: length(measure), seed: arguments.seed };
-        let store = opening::open(opening_of(arguments, manner, directory)?, &Progress::hidden())?;
+        let store = opening::open(opening_of(arguments, variant, directory)?, &Progress::hidden())?;
         let begin_ms = self.done_ms + (warm_up * 1e3) as u64;
         let mut span = Span::new(self.progress, "measuring", begin_ms..self.total_ms.max(begin_ms));
         let figures = store.run(async |database| {
@@ -298,14 +298,14 @@ impl Rounds<'_> {
             workload::run::run(database, DebitCredit(tables), &plan, &mut span, look).await
         })?;
         store.close()?;
-        let strategy = manner.strategy.map(|strategy| strategy.word().to_owned());
+        let strategy = variant.strategy.map(|strategy| strategy.word().to_owned());
         let logged = figures.log_bytes_per_s.max(1.0);
         // Log is kept from the beginning of the sweep before the last: twice the interval.
         self.bounded_s.get_or_insert((arguments.bound as f64 / 2.0 / logged).min(INTERVAL_MAX_S));
-        self.done_ms += manner.milliseconds(arguments);
+        self.done_ms += variant.milliseconds(arguments);
         self.total_ms = self.total_ms();
         self.progress.step("measuring", self.done_ms, self.total_ms);
-        Ok(Run { round, strategy, interval_seconds: manner.interval_s, figures })
+        Ok(Run { round, strategy, interval_seconds: variant.interval_s, figures })
     }
 }
 
@@ -318,7 +318,7 @@ fn load(arguments: &Arguments, directory: &Path) -> Result<(Scale, String, u64),
     Ok((scale, driver, segment_bytes))
 }
 
-fn opening_of(arguments: &Arguments, manner: Manner, directory: &Path) -> Result<Opening, Failure> {
+fn opening_of(arguments: &Arguments, variant: Variant, directory: &Path) -> Result<Opening, Failure> {
     let mut configuration = Configuration::read(arguments.config.as_deref(), None)?;
     bank::in_memory(&mut configuration);
     configuration.buffer.size = 64 << 20;
@@ -331,9 +331,9 @@ fn opening_of(arguments: &Arguments, manner: Manner, directory: &Path) -> Result
         interval_ns: None,
         log_bytes: None,
         // CALC goes with every log, and takes the checkpoint that each run begins with.
-        sets: manner.strategy.unwrap_or(Strategy::StableVersions),
+        sets: variant.strategy.unwrap_or(Strategy::StableVersions),
         spool: !arguments.no_spool,
-        sweep_interval_ns: manner.strategy.map(|_| (manner.interval_s * 1e9) as u64),
+        sweep_interval_ns: variant.strategy.map(|_| (variant.interval_s * 1e9) as u64),
         ..configuration.checkpoint
     };
     let scale = Scale::tpc_b(arguments.scale.into());

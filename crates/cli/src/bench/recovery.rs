@@ -35,7 +35,7 @@ pub struct Arguments {
     /// Only restarts what an earlier run has left in DIR
     #[arg(long, conflicts_with = "scale")]
     pub again: bool,
-    /// Warms so much memory first: a hypervisor may give it slowly
+    /// Touches this much memory first: a hypervisor may provide it slowly
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub backed: Option<u64>,
     /// Partitions are memory-resident sets, not pages

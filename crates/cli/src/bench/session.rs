@@ -68,7 +68,7 @@ fn words(load: &Load) -> String {
         Load::Closed { clients: 1 } => "1 client".to_owned(),
         Load::Closed { clients } => format!("{clients} clients"),
         Load::Full => "a full request queue".to_owned(),
-        // Sums of rates have digits that nobody asked for.
+        // Sums of rates have digits without meaning.
         Load::Open { rate_per_s } => format!("{} arrivals/s", (rate_per_s * 1e3).round() / 1e3),
     }
 }

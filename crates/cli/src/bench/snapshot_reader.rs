@@ -1,5 +1,5 @@
-//! What a long reader of the past costs those who write: Debit-Credit with a snapshot that is read again and again beside
-//! Debit-Credit without, in rounds that run both.
+//! The cost of a long snapshot reader to writers: Debit-Credit with a snapshot that is read again and again beside Debit-Credit
+//! without, in rounds that run both.
 
 use super::meter::Span;
 use super::ratio::{Ratio, median};

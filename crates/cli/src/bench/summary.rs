@@ -125,7 +125,7 @@ fn references(database: &Database) -> BTreeMap<String, References> {
     database.partitions().into_iter().map(counted).collect()
 }
 
-/// Transfers of each device, by so many transactions or seconds.
+/// Transfers of each device, divided by the number of transactions or seconds.
 fn transfers(database: &Database, by: f64) -> BTreeMap<String, Transfers> {
     let mut devices: BTreeMap<String, Transfers> = BTreeMap::new();
     for partition in database.partitions() {

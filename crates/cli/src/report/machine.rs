@@ -31,7 +31,7 @@ pub struct DiskCache {
 }
 
 impl DiskCache {
-    /// Of every file in every cache, for a run of so many transactions.
+    /// Of every file in every cache, for a run of this number of transactions.
     pub fn all(caches: &[CacheReport], transactions: f64) -> Vec<DiskCache> {
         let of_cache = |cache: &CacheReport| {
             let (device, kind) = (cache.device.clone(), cache.kind.clone());
@@ -82,7 +82,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Of a run of so many transactions; `None` if nothing was simulated.
+    /// Of a run of this number of transactions; `None` if nothing was simulated.
     pub fn new(events: &[EventCount], transactions: f64, wall_seconds: f64) -> Option<Simulation> {
         let all: u64 = events.iter().map(|event| event.count).sum();
         let per_transaction = |event: &EventCount| (event.name.clone(), event.count as f64 / transactions);

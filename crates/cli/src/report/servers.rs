@@ -29,7 +29,7 @@ pub struct ServerUse {
     pub queue_wait_us: f64,
     /// Requests in the restart queue at the end.
     pub restarting: u64,
-    /// By the number of restarts, the last one for so many and more: the requests' share of all that were answered.
+    /// By the number of restarts, the last one for that number and more: the requests' share of all that were answered.
     pub share_by_restarts: BTreeMap<String, f64>,
     /// Their mean time from submission to the answer; those that were restarted so often are absent if there were none.
     pub response_us_by_restarts: BTreeMap<String, f64>,

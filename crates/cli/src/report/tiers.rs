@@ -36,7 +36,7 @@ pub struct TierUse {
 }
 
 impl TierUse {
-    /// Of a run of so many transactions.
+    /// Of a run of this number of transactions.
     pub fn new(tier: TierReport, transactions: f64) -> TierUse {
         TierUse {
             name: tier.name.to_owned(),

@@ -58,7 +58,7 @@ fn a_database_that_is_open_elsewhere_is_left_alone() {
     let (_directory, data) = database();
     let before = contents(&data);
     let lock = fs::File::open(data.join("entresol.lock")).expect("the lock stays in the directory");
-    lock.try_lock().expect("nobody else has it");
+    lock.try_lock().expect("the lock is free");
     for arguments in [bench(&data, "10"), check(&data)] {
         let said = refusal(&run(&arguments));
         assert!(said.contains("open already") && said.contains(text(&data)), "{said}");
@@ -75,7 +75,7 @@ fn a_database_whose_device_is_elsewhere_is_locked_there() {
     let configuration = format!("[device.disk]\npath = \"{}\"\n", text(&data));
     fs::write(other.path().join("entresol.toml"), configuration).expect("writes");
     let lock = fs::File::open(data.join("entresol.lock")).expect("the lock stays in the directory");
-    lock.try_lock().expect("nobody else has it");
+    lock.try_lock().expect("the lock is free");
     let said = refusal(&run(&bench(other.path(), "10")));
     assert!(said.contains("open already") && said.contains(text(&data)), "{said}");
     drop(lock);

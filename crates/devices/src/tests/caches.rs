@@ -92,7 +92,7 @@ fn a_full_write_buffer_lets_writes_pass() {
     );
 }
 
-/// Poisson writes of new pages, so many per second: their mean time in microseconds and the share that was absorbed.
+/// Poisson writes of new pages at `rate` per second: their mean time in microseconds and the share that was absorbed.
 fn log_writes(kind: Option<CacheKind>, rate: f64) -> (f64, f64) {
     let (mut hardware, mut random) = (disk(CacheKind::WriteBuffer, 500), Random::stream(5, "log"));
     hardware.device_mut("log-disk").cache = kind.map(|kind| Cache::new(kind, CacheSize::Pages(500)));

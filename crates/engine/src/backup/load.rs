@@ -15,8 +15,8 @@ use structures::set::{Sets, Share, Verified, Verifier};
 
 /// How many segments are read or verified at once.
 const DEPTH: usize = 16;
-/// Memory is brought in regions of so many bytes, enough for huge pages, and as many at once: the system fills new pages with
-/// zeros, which is no small part of a restart, so that they are touched on every core, too.
+/// Memory is allocated in regions of this size, enough for huge pages, and several at once: the system fills new pages with
+/// zeros, which takes a large part of a restart, so that the pages are touched on every core.
 const REGION_SIZE: usize = 4 << 20;
 const REGIONS: usize = 4;
 /// As many records make it worth while to have a part of an index built.
@@ -108,7 +108,7 @@ impl Regions<'_> {
 }
 
 impl Load<'_> {
-    /// Has every part of the index built that is here and has so many records to add.
+    /// Starts to build every part of the index that is here and has at least `records_min` records to add.
     fn hand_out(&mut self, records_min: usize) {
         while let Some(share) = self.sets.borrow_mut().share(self.partition, records_min) {
             let executor = self.executor.clone();

@@ -117,7 +117,7 @@ impl Partitions {
         self.hidden.iter().find(|hidden| hidden.id() == id)
     }
 
-    /// Keeps a partition from whoever begins to use it. Its name stays taken.
+    /// Keeps new users from a partition. Its name stays taken.
     ///
     /// # Errors
     /// [`Error::NoPartition`].

@@ -73,9 +73,8 @@ pub struct SweepSettings {
     pub device_percent: u8,
     /// How many segments are being written at once, at least 1; without spooling so many are locked. System M: 1.
     pub segments_in_flight: usize,
-    /// The least time from taking one segment that is written to taking the next, in nanoseconds: 0 for as fast as the device
-    /// takes them. A pace spares whoever else uses the device; on described hardware it can stand for what a sweep waits for
-    /// a processor that is shared by time slices.
+    /// Serves a burst that nothing disturbs from `now` to `end`, if a server is free. A lone burst does not compete, so its
+    /// class and the discipline do not matter.
     pub segment_interval_ns: u64,
 }
 

@@ -14,7 +14,7 @@ use structures::checksum::checksum;
 const HEADER: usize = 16;
 /// About how many bytes of changes one entry has where the catalog is written anew.
 const ENTRY_BYTES: usize = 32 << 10;
-/// The journal is written anew when it is so much longer than twice what it says, in bytes.
+/// The journal is rewritten when it is longer than twice its contents by this number of bytes.
 const SLACK: u64 = 256 << 10;
 /// Room that each append leaves behind it, so that what a creation begins it can also end.
 const RESERVE: u64 = 4 * BLOCK;
@@ -315,7 +315,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Where so many bytes overwrite nothing that counts, with as much room behind them.
+    /// A place where `length` bytes overwrite nothing that counts, with as much room behind them.
     fn free_place(&self, length: u64) -> u64 {
         if canary::is_planted(Canary::CatalogInPlace) {
             return STRETCH;

@@ -44,7 +44,7 @@ fn pieces(from: u64, to: u64, size: u64) -> impl Iterator<Item = (u64, usize)> {
 }
 
 impl Mirror {
-    /// The open file of so many bytes.
+    /// The open file, `length` bytes long.
     pub(super) fn new(executor: &Executor, file: FileId, length: u64) -> Result<Mirror> {
         Ok(Mirror { file, length, frame: Some(executor.frame(STRETCH as usize)?) })
     }

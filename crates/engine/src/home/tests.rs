@@ -183,7 +183,7 @@ fn enter(number: u16) -> [Change; 2] {
     [Change::Begin(Box::new(partition(number)), None), Change::Enter(number)]
 }
 
-/// Enters so many partitions, or as many as there are until the catalog is written anew; how many that were.
+/// Enters `entries` partitions, or as many as there are until the catalog is rewritten; returns how many it entered.
 fn fill(media: &Media, entries: u16) -> u16 {
     run(media, async |executor, device| {
         let mut home = Home::create(executor, device, &contents()).await.expect("creates");

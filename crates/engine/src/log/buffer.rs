@@ -193,7 +193,7 @@ impl Buffer {
         self.full.drain(..)
     }
 
-    /// A frame of the buffer's size for somebody's own use.
+    /// A frame of the buffer's size for the caller's own use.
     pub fn spare_frame(&mut self) -> Frame {
         self.spare.pop().unwrap_or_else(|| allocate(&self.executor, self.frame_size))
     }

@@ -14,7 +14,7 @@ pub(super) struct Claims {
     padding: Cell<u64>,
 }
 
-/// While this lives, new work waits.
+/// While this exists, new work waits.
 pub(crate) struct Claim<'a>(&'a Log);
 
 impl Drop for Claim<'_> {
@@ -50,7 +50,7 @@ impl Log {
         self.claims.reserved.get()
     }
 
-    /// Promises so many bytes, until [`Log::release`].
+    /// Promises `bytes` bytes, until [`Log::release`].
     pub(crate) fn reserve(&self, bytes: u64) {
         self.claims.reserved.set(self.claims.reserved.get() + bytes);
     }
@@ -61,7 +61,7 @@ impl Log {
         self.wake_for_room();
     }
 
-    /// Notes that a page was written with so many bytes left empty, because data pages had to be, not for a commit.
+    /// Notes that a page was written with `bytes` bytes left empty, because data pages had to be written, not for a commit.
     pub(super) fn note_padding(&self, bytes: u64) {
         self.claims.padding.set(bytes);
     }
@@ -73,7 +73,7 @@ impl Log {
         self.claims.padding.take()
     }
 
-    /// Bytes that hold nothing that is needed and are not promised to others than who has `own` bytes promised.
+    /// Bytes that hold nothing needed and are promised to no task other than the caller, which has `own` bytes promised.
     #[inline]
     pub(crate) fn free_beside(&self, own: u64) -> u64 {
         (self.free() + own).saturating_sub(self.reserved())

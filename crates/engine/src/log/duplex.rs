@@ -214,7 +214,7 @@ impl Log {
         }
     }
 
-    /// Since when a device owes an answer; if it owes none or is lost, nobody watches it from now on.
+    /// Since when a device owes an answer; if it owes none or is lost, it is not watched from now on.
     fn side_waits_since(&self, index: usize) -> Option<Instant> {
         let duplex = self.duplex.as_ref().expect("one of two devices is watched");
         let side = &mut duplex.sides.borrow_mut()[index];
@@ -327,7 +327,7 @@ impl Log {
         }
     }
 
-    /// Lets whoever waits for the loss of a device look again.
+    /// Wakes the tasks that wait for the loss of a device.
     pub(super) fn wake_alarm(&self) {
         self.duplex.as_ref().inspect(|duplex| duplex.alarm.wake_all(&self.executor));
     }

@@ -12,18 +12,18 @@ pub enum GroupCommit {
     /// Each commit closes the present log page and submits its own write at once, several in flight (Rahm 1991: one log
     /// page write per update transaction).
     None,
-    /// While the device is idle: as soon as half of those who lately waited together have come, so that one half works while
-    /// the other half's records are written. Else when the tasks that are ready have run, if another write may be in flight.
-    /// A device known to serve one write at a time is given all that are ready: two halves would wait for each other.
+    /// While the device is idle: as soon as half of the commits that lately waited together have come, so that one half works
+    /// while the other half's records are written. Otherwise when the ready tasks have run, if another write may be in flight.
+    /// A device known to serve one write at a time gets all ready commits at once: two halves would wait for each other.
     Adaptive,
-    /// When so many commits wait, but at latest `delay_ns_max` after the first of them.
+    /// When a number of commits wait, but at latest `delay_ns_max` after the first of them.
     Size {
         /// How many commits make a group.
         transactions: u32,
         /// How long the first waits at most, in nanoseconds.
         delay_ns_max: u64,
     },
-    /// So many nanoseconds after the first commit that waits.
+    /// A number of nanoseconds after the first waiting commit.
     Delay {
         /// The delay in nanoseconds.
         ns: u64,
@@ -56,7 +56,7 @@ pub(super) enum Decision {
     Write,
     /// The group waits for more; it was begun before.
     Gather,
-    /// The commit begins a group, to be written after so many nanoseconds.
+    /// The commit begins a group, to be written after this number of nanoseconds.
     Begin(u64),
 }
 
@@ -77,8 +77,8 @@ impl Group {
         Group { policy, is_serial, number: 0, commits: 0, crowd: 0 }
     }
 
-    /// Takes one more commit into the group, while so many earlier ones wait for writes in flight. `is_page_full`: whether
-    /// another one would begin a log page.
+    /// Takes one more commit into the group, while `in_flight` earlier writes are in flight. `is_page_full`: whether another
+    /// one would begin a log page.
     pub fn join(&mut self, in_flight: u32, is_page_full: bool) -> Decision {
         self.commits += 1;
         self.crowd = self.crowd.max(in_flight + self.commits);
@@ -110,7 +110,7 @@ impl Group {
         self.commits > 0
     }
 
-    /// The log buffer is cut: whoever waits is written now. Returns how many commits the group had.
+    /// The log buffer is cut: the waiting commits are written now. Returns how many commits the group had.
     pub fn close(&mut self) -> u32 {
         self.number += 1;
         self.crowd -= self.crowd.div_ceil(8);

@@ -113,7 +113,7 @@ pub(super) struct Sources {
     pub read: Vec<FileId>,
     /// Copies that get what they lack: the file, and which of `read` it is, if it is one of them.
     pub repair: Vec<(FileId, Option<usize>)>,
-    /// Whether what one copy cannot read is taken from the other: whoever waited for both to have a page is safe then.
+    /// Whether a page that one copy cannot read is taken from the other. This is safe if commits waited for both copies.
     pub tolerant: bool,
 }
 

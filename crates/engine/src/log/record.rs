@@ -34,8 +34,8 @@ pub enum Body<'a> {
         /// The redo of sets, as [`structures::set::Sets::redo`] gives it.
         changes: &'a [u8],
     },
-    /// The same, of a transaction of whose changes of sets the black/white sweep that goes on has some in its backup: they
-    /// must not be repeated over that.
+    /// The same, for a transaction some of whose changes of sets are already in the backup of the black/white sweep in
+    /// progress: they must not be replayed over it.
     SweptCommit {
         /// First pages of the chains.
         chains: &'a [u8],
@@ -47,7 +47,7 @@ pub enum Body<'a> {
         /// last bit that is set is left out.
         included: &'a [u8],
     },
-    /// A transaction that is committed, and is repeated by running its procedure again.
+    /// A committed transaction that is replayed by running its procedure again.
     Call {
         /// Where the black/white sweep began that goes on and has all its changes in its backup.
         sweep: Option<Lsn>,

@@ -38,7 +38,7 @@ impl Copies {
             return Sources { read, repair: Vec::new(), tolerant: false };
         }
         let repair = match (&self.kept[..], &self.fresh[..]) {
-            // Alone, and written by nobody else.
+            // This log alone, without a retired or second device.
             ([_], []) if self.retired.is_empty() => Vec::new(),
             _ => {
                 let kept = self.kept.iter().enumerate().map(|(index, file)| (file.file, Some(index)));
@@ -215,7 +215,7 @@ impl Scan {
         Log::start(&self.executor, &self.settings, &start)
     }
 
-    /// A log for whoever appends nothing while this one is read.
+    /// A log for components that append nothing while this one is read.
     pub fn idle_log(&self) -> Rc<Log> {
         let start =
             Start { files: self.files[..1].to_vec(), capacity: self.capacity, position: 0, oldest: 0, epoch: 0 };

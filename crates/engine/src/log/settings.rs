@@ -32,7 +32,7 @@ pub struct Second {
     pub acknowledged: Acknowledged,
 }
 
-/// How many writes are in flight where nobody says and nothing was measured.
+/// How many writes are in flight without a setting and without a measurement.
 const WRITES_IN_FLIGHT_MAX: usize = 4;
 
 /// How the log is laid out and written.
@@ -51,8 +51,8 @@ pub struct Settings {
     /// and on a device that is accessed synchronously, where it is one. `None`: as measured when the log was created, four if
     /// nothing was.
     pub writes_in_flight_max: Option<usize>,
-    /// Whether the device serves one write at a time, which a measurement finds out: then a group is everybody who is ready,
-    /// where two halves would wait for each other.
+    /// Whether the device serves one write at a time, according to a measurement: then a group takes every ready commit,
+    /// because two halves would wait for each other.
     pub is_serial: bool,
     /// When commits are written.
     pub group_commit: GroupCommit,

@@ -53,7 +53,7 @@ impl Log {
         log
     }
 
-    /// An open log that nobody writes yet.
+    /// An open log without a writer.
     pub(super) fn assemble(executor: &Executor, settings: &Settings, start: &Start) -> Rc<Log> {
         let Start { capacity, position, oldest, epoch, .. } = *start;
         let first = &start.files[0];

@@ -21,7 +21,7 @@ impl Waiters {
         }
     }
 
-    /// Wakes those who wait for nothing beyond `durable`.
+    /// Wakes the tasks that wait for positions up to `durable`.
     pub fn wake_up_to(&self, executor: &Executor, durable: Lsn) {
         let mut queue = self.0.borrow_mut();
         while let Some((lsn, task)) = queue.front().copied() {

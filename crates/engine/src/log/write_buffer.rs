@@ -97,7 +97,7 @@ impl WriteBuffer {
         self.file
     }
 
-    /// Whether a write of so many bytes would find room.
+    /// Whether a write of `length` bytes would find room.
     pub(super) fn has_room(&self, length: u64) -> bool {
         self.place(length).is_some()
     }

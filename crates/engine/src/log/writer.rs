@@ -249,7 +249,7 @@ impl Log {
         self.advance();
     }
 
-    /// Moves the durable position over the batches that are done and wakes whoever waited for that.
+    /// Moves the durable position over the finished batches and wakes the tasks waiting for that.
     pub(super) fn advance(&self) {
         let end = self.inner.borrow_mut().batches.advance();
         if let Some(end) = end {
@@ -271,7 +271,7 @@ impl Log {
         self.fail(&format!("{fault} while writing file '{}'", self.settings.file));
     }
 
-    /// Nothing becomes durable any more: everybody who waits learns so.
+    /// Nothing becomes durable any more: all waiting tasks get the error.
     pub(crate) fn fail(&self, why: &str) {
         self.failed.borrow_mut().get_or_insert_with(|| why.to_owned());
         self.waiters.wake_up_to(&self.executor, Lsn::MAX);

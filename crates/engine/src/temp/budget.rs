@@ -35,7 +35,7 @@ impl Budget {
         Ok(Budget { memory, cluster })
     }
 
-    /// One of three equal parts of the memory that so many clusters leave.
+    /// One of three equal parts of the memory left by this number of clusters.
     ///
     /// # Errors
     /// [`Error::Setting`] if the parts are too little.
@@ -70,15 +70,15 @@ impl Budget {
         if found > limit { Err(Error::RowTooLong { found, limit }) } else { Ok(()) }
     }
 
-    /// How many runs are merged at once whose longest row has so many bytes: each has a cluster and such a row, and some
-    /// clusters are read ahead.
+    /// How many runs can be merged at once if the longest row has `longest` bytes: each run has a cluster and such a row, and
+    /// some clusters are read ahead.
     pub fn fan_in(self, longest: usize) -> usize {
         let ahead = (self.memory / self.cluster / 8).max(2);
         let clusters = (self.outputs() as u64 + ahead) * self.cluster;
         ((self.memory - clusters) / (self.cluster + longest as u64)).max(2) as usize
     }
 
-    /// Clusters that are read into in a merge of so many runs.
+    /// Clusters that are read into when `runs` runs are merged.
     pub fn reads(self, runs: usize, longest: usize) -> usize {
         let rows = runs as u64 * longest as u64 + self.outputs() as u64 * self.cluster;
         (self.memory.saturating_sub(rows) / self.cluster).max(runs as u64 + 1) as usize

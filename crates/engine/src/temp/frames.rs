@@ -6,7 +6,7 @@ use executor::{Executor, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// So many frames of a cluster each. Clones are handles to the same frames.
+/// A number of frames of a cluster each. Clones are handles to the same frames.
 #[derive(Clone)]
 pub(super) struct Frames(Rc<Pool>);
 
@@ -16,7 +16,7 @@ struct Pool {
     in_flight: Cell<usize>,
     /// The first failure of an operation that one of them was in.
     failure: RefCell<Option<Error>>,
-    /// Who waits for a frame, or for whatever else happens to them.
+    /// Tasks waiting for a frame, or for other events of the frames.
     waiters: WaitQueue,
 }
 
@@ -93,7 +93,7 @@ impl Frames {
         self.0.waiters.wait(&self.0.executor).await;
     }
 
-    /// Tells those who wait that something has arrived.
+    /// Notifies the waiting tasks that something has arrived.
     pub fn announce(&self) {
         self.0.waiters.wake_all(&self.0.executor);
     }

@@ -30,7 +30,7 @@ const PROBED: usize = 1 << 20;
 /// Frames that a pair of partitions is read with, each.
 const READS: usize = 4;
 
-/// Joins two inputs by hashing, in so many bytes of memory. The right one should be the smaller.
+/// Joins two inputs by hashing, in `memory` bytes. The right one should be the smaller.
 ///
 /// # Errors
 /// As [`crate::Database::join`].
@@ -98,7 +98,7 @@ struct Pass<'a> {
     budget: Budget,
     /// Frames in which rows leave for temporary space.
     outputs: Frames,
-    /// Frames of resident rows that nobody uses.
+    /// Frames of resident rows that are not in use.
     spare: Vec<Frame>,
     partitions: Vec<Partition>,
     /// How many partitions there are.
@@ -160,7 +160,7 @@ impl<'a> Pass<'a> {
         let price = executor.price(Work::RowCopy, resident as u64);
         let table = executor.compute(price, move || Arc::new(Table::build(chunks, resident, level))).await?;
         let left_rows = self.probe(left, &table, &mut aside, taker, report).await?;
-        // Nobody looks any more.
+        // No probe is left.
         let frames = Arc::into_inner(table).map(Table::into_frames).into_iter().flatten();
         self.spare.extend(frames.filter(|frame| frame.len() == cluster));
         for (right, left) in aside.into_iter().flatten() {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 pub(super) const ROW_SIZE: usize = size_of::<Node>() + 8;
 /// Answers of one computation, at most: a key may have very many.
 const MATCHES_MAX: usize = 1 << 14;
-/// So many probes ahead the bucket, half as many ahead its first node are brought into the processor's cache (Chen, Ailamaki,
-/// Gibbons and Mowry, Improving Hash Join Performance through Prefetching, 2004).
+/// The bucket is prefetched into the processor's cache this number of probes ahead, its first node half as many ahead (Chen,
+/// Ailamaki, Gibbons and Mowry, Improving Hash Join Performance through Prefetching, 2004).
 const AHEAD: usize = 16;
 
 const NONE: u32 = u32::MAX;
@@ -100,7 +100,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Of so many rows, hashed at this level. Long: a computation.
+    /// Of `rows` rows, hashed at this level. Long: a computation.
     pub fn build(chunks: Chunks, rows: usize, level: u32) -> Table {
         let mut buckets = vec![NONE; rows.next_power_of_two()];
         let mut nodes = Vec::with_capacity(rows);

@@ -37,7 +37,7 @@ pub struct JoinSettings {
     pub memory: u64,
 }
 
-/// An answer of a join, lent to whoever takes it.
+/// A result row of a join, lent to its consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Joined<'a> {
     /// The key.
@@ -65,7 +65,7 @@ pub struct JoinReport {
     pub spilled_bytes: u64,
 }
 
-/// Who takes the answers.
+/// The consumer of a join's results.
 pub(crate) trait Taker: AsyncFnMut(Joined<'_>) -> Result<()> {}
 
 impl<T: AsyncFnMut(Joined<'_>) -> Result<()>> Taker for T {}

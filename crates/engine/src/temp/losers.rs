@@ -8,7 +8,7 @@ pub(super) struct Losers {
 }
 
 impl Losers {
-    /// Of so many sources, at least one; `beats` says whether the first goes before the second.
+    /// Of `sources` sources, at least one; `beats` says whether the first goes before the second.
     pub fn new(sources: u32, beats: impl Fn(u32, u32) -> bool) -> Losers {
         let mut nodes = vec![0; sources as usize];
         // Winners of the matches so far; leaf `n` stands at `sources + n`, node `n` below node `n / 2`.

@@ -156,8 +156,8 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// Of these runs, with so many frames to read and to make clusters with. `number`: of the run that the clusters are of, if
-    /// they are written.
+    /// Of these runs, with the given frames to read and to make clusters with. `number`: the run that the clusters belong to,
+    /// if they are written.
     ///
     /// # Errors
     /// The driver's, if there is no memory.

@@ -59,7 +59,7 @@ impl Reading {
 }
 
 impl Reads {
-    /// Of these runs into so many frames, at least one for each.
+    /// Of these runs into the given frames, at least one for each.
     ///
     /// # Errors
     /// The driver's, if there is no memory.

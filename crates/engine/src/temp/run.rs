@@ -92,7 +92,7 @@ impl RunWriter {
         self.frames.check()
     }
 
-    /// A row of so many bytes is among those written.
+    /// Notes that a row of `bytes` bytes is among those written.
     pub fn note_row(&mut self, bytes: usize) {
         self.run.longest = self.run.longest.max(bytes);
     }

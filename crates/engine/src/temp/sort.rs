@@ -115,7 +115,7 @@ struct Sort {
     report: SortReport,
 }
 
-/// Sorts rows in so many bytes of memory.
+/// Sorts rows in `memory` bytes.
 ///
 /// # Errors
 /// Those of the rows; [`crate::Error::Setting`], [`crate::Error::RowTooLong`], [`crate::Error::TempFull`],
@@ -230,7 +230,7 @@ impl Filling<'_> {
     }
 }
 
-/// What it costs to sort so many rows: about as many comparisons as bits tell their order.
+/// The cost of sorting `rows` rows: about as many comparisons as bits tell their order.
 fn sort_price(space: &Space, rows: usize) -> u64 {
     let levels = u64::from(rows.max(1).ilog2()) + 1;
     space.executor().price(Work::KeyComparison, rows as u64 * levels)

@@ -72,8 +72,8 @@ struct Inner {
     statistics: Cell<Statistics>,
 }
 
-/// Consecutive clusters of the file. The last handle gives them back: whoever writes to them holds one until the write has
-/// ended, be it wanted or not, so that nobody else's clusters are overwritten.
+/// Consecutive clusters of the file. The last handle gives them back: a writer holds one until its write has ended, even if the
+/// write is not wanted any more, so that the clusters of a new owner are not overwritten.
 pub(crate) struct Extent {
     space: Space,
     number: u32,
@@ -117,7 +117,7 @@ impl Space {
         }))
     }
 
-    /// Removes what an earlier life has left, which nobody wants.
+    /// Removes what an earlier run has left; it is never read.
     ///
     /// # Errors
     /// The driver's, or [`Error::Setting`] if the device does not exist or does not suit the settings.

@@ -91,7 +91,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads rows with so many frames, at least one.
+    /// Reads rows with `frames` frames, at least one.
     ///
     /// # Errors
     /// The driver's, if there is no memory.

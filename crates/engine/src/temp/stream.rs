@@ -46,7 +46,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Of a run of so many clusters, which are verified.
+    /// Of a run of `clusters` clusters, which are verified.
     pub fn new(run: u64, clusters: u32) -> Stream {
         Stream { clusters: Some(clusters), sealed: true, run, ..Stream::unsealed() }
     }

@@ -21,7 +21,7 @@ struct Entry {
 const ENTRY: usize = size_of::<Entry>();
 /// The arena of a larger workspace would not be found with entries of sixteen bytes.
 pub(super) const WORKSPACE_MAX: usize = 2 << 30;
-/// So many rows ahead the next ones are fetched into the processor's cache while rows are packed.
+/// How many rows ahead rows are prefetched into the processor's cache while rows are packed.
 const AHEAD: usize = 8;
 /// More of a row than this is fetched by the processor itself.
 const FETCHED: usize = 256;
@@ -39,7 +39,7 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
-    /// Memory of so many bytes, rows and entries together.
+    /// Memory of this many bytes, rows and entries together.
     ///
     /// # Errors
     /// The driver's, if there is none.

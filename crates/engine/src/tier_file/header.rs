@@ -98,7 +98,7 @@ pub async fn open_file(
     }
 }
 
-/// How long the file of a tier is whose slots take so many bytes.
+/// The length of a tier's file whose slots take `slots` bytes.
 pub fn file_length(slots: u64) -> u64 {
     HEADER_BYTES + slots + HEADER_BYTES
 }

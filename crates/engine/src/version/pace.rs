@@ -121,7 +121,7 @@ impl VersionStore {
         {
             self.executor.sleep_until(until).await;
         }
-        self.executor.give_way().await;
+        self.executor.yield_until_idle().await;
     }
 
     /// Until when a reader rests that has read for some time, if it does.

@@ -52,7 +52,7 @@ pub(super) fn description(name: &str, directory: &Path) -> Result<Device, Proble
     Ok(machine.devices.pop_first().expect("a machine has a device").1)
 }
 
-/// A machine that does not exist is, to who asked for a device, a device that does not exist.
+/// A machine that does not exist is, to a caller who asked for a device, a device that does not exist.
 fn renamed(problem: Problem, no_such: impl Fn(()) -> Problem) -> Problem {
     if matches!(problem, Problem::NoSuch { .. }) { no_such(()) } else { problem }
 }

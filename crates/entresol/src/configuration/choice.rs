@@ -35,8 +35,8 @@ impl Choice for DeviceKind {
 /// Until when a committing transaction keeps its locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LockHold {
-    /// `"until-logged"`: until its commit record stands in the log buffer (DeWitt et al. 1984); the acknowledgements of
-    /// all who saw its changes still wait for the log.
+    /// `"until-logged"`: until its commit record stands in the log buffer (DeWitt et al. 1984); the acknowledgements of all
+    /// transactions that saw its changes still wait for the log.
     #[default]
     UntilLogged,
     /// `"until-durable"`: until its commit record is durable (TPSIM, Rahm 1991).

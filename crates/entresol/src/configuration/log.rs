@@ -34,8 +34,8 @@ pub struct Log {
     pub group_commit: GroupCommit,
     /// `sync_method`: how log writes become durable, `"sync-write"` or `"write-then-sync"`. `None` for `"measured"`: what was faster when the database was created.
     pub sync_method: Option<SyncMethod>,
-    /// `writes_in_flight`: how many log writes may be under way at once, 1 to 64. `None` for `"measured"`: one if the
-    /// device served no more at once when the database was created (then a write is for everybody who is ready), else four.
+    /// `writes_in_flight`: how many log writes may be under way at once, 1 to 64. `None` for `"measured"`: one if the device
+    /// served no more at once when the database was created (then a write serves every transaction that is ready), else four.
     pub writes_in_flight: Option<u32>,
     /// `durable`: whether commits wait until their log record survives a power cut.
     pub durable: bool,

@@ -152,7 +152,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Reports the keys that nobody asked for.
+    /// Reports the unknown keys.
     pub fn finish(self) {
         for (key, value) in self.table.into_iter().flatten() {
             let name = key.get_ref().as_ref();

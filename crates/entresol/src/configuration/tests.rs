@@ -463,7 +463,7 @@ fn wrong_values_are_wrong_everywhere() {
     assert!(not_text.starts_with("f:2:3: the file is not UTF-8 text"), "{not_text}");
 }
 
-/// Whatever is said of a text, it is said in lines that fit and end with no blank.
+/// Every message has lines that fit and end with no blank.
 fn is_readable(bytes: &[u8]) -> Result<(), TestCaseError> {
     for hardware in [None, Some("rahm-1991")] {
         if let Err(error) = Configuration::from_bytes("f", bytes, hardware) {

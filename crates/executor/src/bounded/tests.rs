@@ -10,7 +10,8 @@ fn executor(order: Order) -> Executor {
     Executor::new(Box::new(driver), order)
 }
 
-/// What a naive model of the queue says: those who came, in order; the first `capacity` that are left are inside.
+/// What a naive model of the queue expects: the items in order of arrival; the first `capacity` of the remaining ones are in
+/// the queue.
 #[derive(Default)]
 struct Model {
     left: VecDeque<u64>,

@@ -1,9 +1,9 @@
 //! Task groups: servers in System M's sense (Garcia-Molina and Salem 1988, section 2).
 //!
 //! A group's CPU time is accounted. In a group that takes turns ([`Members::InTurn`]) one member at a time is runnable: it
-//! keeps the turn while it waits for a CPU, and passes it on when it waits for anything else (a lock, a device, another
-//! task) or lets others run. The turn goes to the runnable member of the least rank, among equals to the one that was
-//! woken first. Nobody is interrupted, as among the paper's coroutines (section 2.4).
+//! keeps the turn while it waits for a CPU, and passes it on when it waits for anything else (a lock, a device, another task)
+//! or yields. The turn goes to the runnable member of the least rank, among equals to the one that was woken first. Members are
+//! never preempted, as among the paper's coroutines (section 2.4).
 
 use crate::tasks::Tasks;
 use crate::{Executor, JoinHandle, TaskId};
@@ -34,7 +34,7 @@ pub(crate) struct Membership {
 const FREE: u8 = u8::MAX;
 
 impl Membership {
-    /// In no group: group zero's account is nobody's.
+    /// In no group: the account of group zero is not used.
     pub const NONE: Membership = Membership { group: 0, rank: FREE };
 
     #[inline]
@@ -99,7 +99,7 @@ impl Groups {
         false
     }
 
-    /// The holder of the turn waits for something else than a CPU, or has ended. Returns who may run now.
+    /// The holder of the turn waits for something other than a CPU, or has ended. Returns the task that may run now.
     pub fn pass_turn(&mut self, group: u8, tasks: &Tasks) -> Option<TaskId> {
         let entry = self.entry(group);
         entry.holder = None;

@@ -2,9 +2,8 @@ use super::Executor;
 use crate::stopped::Stopped;
 
 impl Executor {
-    /// Drops every task, timer and handler, and the driver, which waits for what it has under way: the machine is gone, and
-    /// nothing of it happens after this call, whoever still has this executor. Tasks that are spawned from now on are dropped,
-    /// operations are refused.
+    /// Drops every task, timer and handler, and then the driver, which waits for the operations under way. Nothing runs after
+    /// this call, even if clones of this executor remain. Tasks spawned from now on are dropped, operations are refused.
     pub fn stop(&self) {
         if self.0.stopped.replace(true) {
             return;

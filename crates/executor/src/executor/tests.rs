@@ -170,12 +170,12 @@ fn a_seed_fixes_the_order() {
 #[test]
 fn who_gives_way_lets_the_busy_go_first_but_not_for_ever() {
     let executor = Bench::executor(Order::FirstInFirstOut);
-    let (behind, busy) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
-    let (steps, giving) = (Rc::clone(&behind), executor.clone());
+    let (yielded_tasks, busy) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let (steps, giving) = (Rc::clone(&yielded_tasks), executor.clone());
     executor.spawn(async move {
         loop {
             steps.set(steps.get() + 1);
-            giving.give_way().await;
+            giving.yield_until_idle().await;
         }
     });
     let (turns, yielding) = (Rc::clone(&busy), executor.clone());
@@ -187,11 +187,11 @@ fn who_gives_way_lets_the_busy_go_first_but_not_for_ever() {
     });
     executor.run(worker.join()).expect("runs to the end");
     assert_eq!(busy.get(), 10_000);
-    assert!((100..=1_000).contains(&behind.get()), "{} steps beside 10,000", behind.get());
+    assert!((100..=1_000).contains(&yielded_tasks.get()), "{} steps beside 10,000", yielded_tasks.get());
     // Alone it need not wait.
-    let alone = behind.get();
-    executor.run(executor.give_way()).expect("runs to the end");
-    assert!(behind.get() > alone);
+    let alone = yielded_tasks.get();
+    executor.run(executor.yield_until_idle()).expect("runs to the end");
+    assert!(yielded_tasks.get() > alone);
 }
 
 #[test]

@@ -28,8 +28,8 @@ impl Executor {
         self.0.debt.set(self.0.debt.get() + instructions);
     }
 
-    /// Counts steps that a computation beside the engine's thread will make, and says what they cost in instructions: nothing
-    /// on a real machine. They are nobody's debt, because the computation's operation carries its price.
+    /// Counts steps that a computation beside the engine's thread will make, and returns their cost in instructions: nothing on
+    /// a real machine. No task is charged for them, because the computation's operation carries its price.
     #[inline]
     pub fn price(&self, work: Work, times: u64) -> u64 {
         let count = &self.0.work_counts[work as usize];
@@ -61,11 +61,11 @@ impl Executor {
         }
     }
 
-    /// Lets the current task's burst pass without suspending the task, if nobody else is ready and nothing is to happen
+    /// Lets the current task's burst pass without suspending the task, if no other task is ready and nothing is to happen
     /// before its end: the driver would report that end next, and this task would run next.
     fn compute_alone(&self, instructions: u64) -> bool {
         let inner = &*self.0;
-        let others = !inner.ready.borrow().is_empty() || !inner.behind.borrow().is_empty();
+        let others = !inner.ready.borrow().is_empty() || !inner.yielded_tasks.borrow().is_empty();
         if others || inner.member.get().group != Membership::NONE.group {
             return false;
         }

@@ -1,5 +1,5 @@
-//! A TOML text as a tree of values that remembers where each of them stands, so that whatever is wrong with a value after it
-//! has been combined with others is shown at its origin.
+//! A TOML text as a tree of values that remembers the place of each, so that an error in a value after it has been combined
+//! with others is shown at its origin.
 
 use super::ExperimentError;
 use entresol::configuration::{Finding, Problem, nearest};

@@ -10,7 +10,7 @@ use toml::{Table, Value};
 /// The tables that say what is run, which series and parameters change.
 pub(super) const TREES: [&str; 4] = ["configuration", "hardware", "workload", "run"];
 
-/// More runs than anybody means.
+/// More runs than an experiment needs.
 const POINTS_MAX: usize = 10_000;
 
 /// A parameter and the values that it takes.
@@ -255,7 +255,7 @@ fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|number| number as f64))
 }
 
-/// So many units, as a size in bytes, a duration in nanoseconds or a number of things.
+/// A number with a unit, as a size in bytes, a duration in nanoseconds or a count.
 fn in_unit(document: &Document, path: &str, value: &Value, unit: &str) -> Result<Value, ExperimentError> {
     let fail = || {
         let problem = Problem::Conflict(format!("{value} times '{unit}' is no quantity"));

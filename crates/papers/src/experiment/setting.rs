@@ -54,7 +54,7 @@ pub enum Work {
     Synthetic {
         /// `model`: the model, described as for `entresol bench synthetic`.
         model: Box<Model>,
-        /// `readers`, `snapshot_age`: who reads the first partition in snapshots of that age beside it.
+        /// `readers`, `snapshot_age`: tasks that read the first partition in snapshots of that age beside it.
         readers: Readers,
     },
     /// `"trace"`: the replay of a trace.

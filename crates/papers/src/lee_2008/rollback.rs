@@ -12,7 +12,7 @@ pub(super) fn claims(results: &Results) -> Vec<Claim> {
     claims.map(|claim| claim.seen_in(TRIAL)).into()
 }
 
-/// How long the table takes to be read in a snapshot of so many seconds.
+/// How long it takes to read the table in a snapshot `age_s` seconds old.
 fn scan_s(results: &Results, line: &str, age_s: f64) -> Option<Estimate> {
     Some(results.trial(TRIAL)?.figure(line, age_s, "snapshots.scan_us")? * 1e-6)
 }

@@ -197,7 +197,7 @@ fn sorts_and_joins_are_judged_by_the_best_clusters_of_each_device() {
     assert_eq!(verdict(&slow, "L-6 memory"), Verdict::Differs);
 }
 
-/// Scans that take so long for each second of a snapshot's age, beside so many updates per second.
+/// Scans that take `disk_s` seconds for each second of a snapshot's age, beside `tps` updates per second.
 fn snapshots(disk_s: f64, tps: f64) -> Results {
     let report = move |line: &str, age: f64| {
         let each = if line == "disk" { disk_s } else { 0.1 };

@@ -25,7 +25,7 @@ impl Scale {
         if self.is_logarithmic { value.ln() } else { value }
     }
 
-    /// The values to name, about so many, each with a label of its own.
+    /// The values to name, about `count` of them, each with a label of its own.
     pub fn ticks(&self, count: usize) -> Vec<(f64, String)> {
         if self.is_logarithmic { self.logarithmic_ticks() } else { self.linear_ticks(count) }
     }

@@ -87,7 +87,7 @@ impl Svg {
         let _ = write!(self.body, "{open}{hit}<path class=\"{class}\" d=\"{}\"/>{close}", shape.path(at));
     }
 
-    /// The picture as an element of HTML; `name` is read to people who do not see it.
+    /// The picture as an element of HTML; screen readers read `name`.
     pub fn finish(self, name: &str) -> String {
         let Svg { body, width, height } = self;
         format!(

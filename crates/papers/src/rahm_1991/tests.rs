@@ -208,7 +208,7 @@ fn volatile_extended_memory_may_take_a_little_longer() {
     assert_eq!(claim(&extended(22.0, 0.09), "R-4.x extended memory").verdict, Verdict::Differs);
 }
 
-/// Figure 4.6: what each kind of storage responds in, in milliseconds, with so many pages of main memory.
+/// Figure 4.6: the response time of each kind of storage, in milliseconds, with a given number of pages of main memory.
 fn figure(milliseconds: impl Fn(&str, f64) -> f64) -> Results {
     let report = move |line: &str, size: f64| {
         let log = if line.starts_with("non-volatile") { 0.3e3 } else { 1.3e3 };

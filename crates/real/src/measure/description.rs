@@ -8,9 +8,10 @@ const MIPS: f64 = 3_000.0;
 impl Measurement {
     /// A hardware description in which the device `name` behaves as measured: text that `devices::Hardware::parse` accepts.
     ///
-    /// The medium is a station of parallel channels. A channel's service time is what a lone transfer of the smallest size
-    /// takes in the median (the mean of so short a time is at the mercy of whatever else runs), and there are as many channels as are busy at the greatest depth by Little's law. Transfers share one way to
-    /// the medium with the bandwidth of sequential access.
+    /// The medium is a station of parallel channels. A channel's service time is the median time of a lone transfer of the
+    /// smallest size (the mean of so short a time depends on the other programs of the machine), and there are as many channels
+    /// as are busy at the greatest depth by Little's law. Transfers share one way to the medium with the bandwidth of
+    /// sequential access.
     pub fn description(&self, name: &str) -> String {
         let lone = |probe| self.extreme(probe, false);
         let (read, write) = (lone(Probe::Read), lone(Probe::Write));

@@ -1,6 +1,6 @@
 //! Which bucket a hash leads to, and how the buckets' number grows (linear hashing: Litwin, VLDB 1980).
 
-/// A bucket holds so many entries in seven words of a cache line; the eighth links it to an overflow bucket.
+/// The entries of a bucket, in seven words of a cache line; the eighth links it to an overflow bucket.
 pub const ENTRIES: usize = 7;
 /// The word of the link: an overflow bucket's number, plus 1.
 pub const LINK: usize = ENTRIES;
@@ -30,7 +30,7 @@ pub struct Split {
 }
 
 impl Addressing {
-    /// That of so many buckets, at least [`Addressing::BUCKETS_MIN`].
+    /// That of `buckets` buckets, at least [`Addressing::BUCKETS_MIN`].
     pub fn of(buckets: usize) -> Addressing {
         let level = buckets.ilog2();
         debug_assert!(level >= FIRST_LEVEL);
@@ -40,17 +40,17 @@ impl Addressing {
     /// The first buckets.
     pub const BUCKETS_MIN: usize = 1 << FIRST_LEVEL;
 
-    /// How many buckets so many entries need.
+    /// How many buckets `entries` entries need.
     pub fn buckets_for(entries: usize) -> usize {
         (entries * LOAD_DENOMINATOR).div_ceil(LOAD_NUMERATOR).max(Addressing::BUCKETS_MIN)
     }
 
-    /// About how many bytes of buckets of so many bytes are one entry's.
+    /// About how many bytes one entry takes, with buckets of `bucket_bytes` bytes.
     pub const fn bytes_each(bucket_bytes: usize) -> usize {
         (bucket_bytes * LOAD_DENOMINATOR).div_ceil(LOAD_NUMERATOR)
     }
 
-    /// Whether so many entries are too many for so many buckets.
+    /// Whether the entries are too many for the buckets.
     #[inline]
     pub fn is_crowded(entries: usize, buckets: usize) -> bool {
         entries * LOAD_DENOMINATOR > buckets * LOAD_NUMERATOR

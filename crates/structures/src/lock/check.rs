@@ -10,7 +10,7 @@ use std::fmt;
 pub enum Violation {
     /// Two owners hold a resource though neither mode admits the other.
     Incompatible(Resource, Owner, Owner),
-    /// An owner waits though nobody is in its way: a lost wake-up.
+    /// An owner waits although no request blocks it: a lost wake-up.
     NotBlocked(Resource, Owner),
     /// The first owner holds a resource or stands ahead in its queue though it came after the second, which waits.
     Overtaken(Resource, Owner, Owner),
@@ -45,7 +45,7 @@ fn ensure(holds: bool, violation: Violation) -> Result<(), Violation> {
 }
 
 impl LockTable {
-    /// Checks every invariant: who holds a resource is compatible, whoever waits is blocked and not overtaken, no cycle went
+    /// Checks every invariant: holders of a resource are compatible, waiters are blocked and not overtaken, no cycle went
     /// undetected, all lists agree. Takes time proportional to the square of what it finds.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl LockTable {
         Ok(queue.len())
     }
 
-    /// Nobody is admitted while others wait, so every holder came before every waiter, those who upgrade aside.
+    /// No request is granted while others wait, so every holder came before every waiter, except for upgrades.
     fn check_not_overtaken_by_holders(&self, head: u32, waiter: &Request) -> Result<(), Violation> {
         let mut at = head;
         while at != NONE {
@@ -166,7 +166,8 @@ impl LockTable {
         Ok(held)
     }
 
-    /// Removes owners who wait for nobody until none is left; those who remain are on cycles or wait for such.
+    /// Removes owners that wait for no other owner until none is left; the remaining owners are on cycles or wait for owners
+    /// that are.
     fn check_acyclic(&self) -> Result<(), Violation> {
         let mut edges: Vec<(Owner, Vec<Owner>)> = Vec::new();
         for owner in (0..self.owners.len() as u32).map(Owner) {

@@ -1,15 +1,15 @@
 //! Deadlocks: cycles of the waits-for graph, sought whenever a request is denied.
 //!
-//! An owner that waits does so for every holder that excludes its request and, unless it upgrades, for everybody ahead of it
-//! in the queue whose request excludes its own. All edges that a denied request adds begin or end at its owner (an upgrade
-//! goes before others), granting adds edges only towards owners that run, and so the graph is free of cycles if each search
-//! from a requester finds none or names a victim.
+//! A waiting owner waits for every holder that excludes its request and, unless it upgrades, for every owner ahead of it in the
+//! queue whose request excludes its own. All edges that a denied request adds begin or end at its owner (an upgrade goes before
+//! others), granting adds edges only towards owners that run, and so the graph is free of cycles if each search from a
+//! requester finds none or names a victim.
 
 use super::mode::ModeSet;
 use super::request::{NONE, Request};
 use super::table::{LockTable, Owner};
 
-/// Who must give up when waiting would close a cycle.
+/// Which owner must give up when waiting would close a cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum VictimPolicy {
     /// The owner whose request closes the cycle, as in Rahm's simulation system TPSIM (1991).
@@ -120,15 +120,15 @@ impl LockTable {
         self.holders_excluding(head, ModeSet::of(mode), owner, out);
     }
 
-    /// The holders and upgrading holders of the resource that an owner waits for, directly or by way of others in the same
-    /// queue. These others need no search of their own, which keeps long queues cheap: each waits here and nowhere else,
-    /// and none is the requester, who came last or upgrades.
+    /// The holders and upgrading holders of the resource that an owner waits for, directly or by way of other owners in the
+    /// same queue. These other owners need no search of their own, which keeps long queues cheap: each waits only here, and
+    /// none is the requester, which came last or upgrades.
     fn holders_waited_for(&self, owner: Owner, out: &mut Vec<Owner>) {
         let Some((waiting, head)) = self.undoomed_wait(owner) else { return };
         let Request { mode, upgrade, prev, .. } = self.requests[waiting];
         let mut modes = ModeSet::of(mode);
         let mut at = if upgrade { NONE } else { prev };
-        // Every holder excludes Exclusive; nobody further ahead can add to that.
+        // Every holder excludes Exclusive, so requests further ahead add nothing to that.
         while at != NONE && !modes.contains(super::Mode::Exclusive) {
             let ahead = &self.requests[at];
             if ahead.mode.excludes_any(modes) {
@@ -143,8 +143,8 @@ impl LockTable {
         self.holders_excluding(head, modes, owner, out);
     }
 
-    /// The request that an owner waits with and the first holder it is behind. A victim is about to be withdrawn and
-    /// counts as waiting for nobody.
+    /// The request that an owner waits with and the first holder it is behind. A victim is about to be withdrawn and does not
+    /// count as waiting.
     fn undoomed_wait(&self, owner: Owner) -> Option<(u32, u32)> {
         let holdings = &self.owners[owner.0 as usize];
         if holdings.waiting == NONE || holdings.doomed {

@@ -11,11 +11,11 @@
 /// | Exclusive       | no     | no     | no        | no              |
 /// | InsertIntention | no     | no     | no        | yes             |
 ///
-/// The matrix is asymmetric, after Gray and Reuter (1993, chapter 7): Update is granted beside readers but admits no new
-/// ones, so that the upgrade to Exclusive that is announced by it need not wait for an unbounded stream of them, and two
-/// readers who both mean to write do not deadlock.
+/// The matrix is asymmetric, after Gray and Reuter (1993, chapter 7): Update is granted beside readers but admits no new ones,
+/// so that the upgrade to Exclusive that it announces need not wait for an unbounded stream of them, and two readers that both
+/// mean to write do not deadlock.
 ///
-/// Modes form a lattice, Shared < Update < Exclusive and InsertIntention < Exclusive. Who holds one mode and asks for
+/// Modes form a lattice, Shared < Update < Exclusive and InsertIntention < Exclusive. An owner that holds one mode and asks for
 /// another gets the supremum of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -26,7 +26,7 @@ pub enum Mode {
     Update,
     /// For writing.
     Exclusive,
-    /// For inserting into a gap: inserters of different keys admit each other, but no one who has read the gap.
+    /// For inserting into a gap: inserters of different keys admit each other, but exclude owners that have read the gap.
     InsertIntention,
 }
 

@@ -36,7 +36,7 @@ pub(super) enum Flaw {
 
 #[derive(Debug)]
 pub(super) struct Model {
-    /// In order of arrival for those who wait and in order of the grant for those who hold.
+    /// Waiting requests in order of arrival, granted ones in order of the grant.
     requests: Vec<Request>,
     policy: VictimPolicy,
     flaw: Flaw,

@@ -6,7 +6,7 @@ use super::resource::Resource;
 use super::table::{Denial, LockTable, Outcome, Owner};
 
 impl LockTable {
-    /// Withdraws the owner's waiting request and appends those who need not wait any more to `woken`. Returns whether
+    /// Withdraws the owner's waiting request and appends the owners that need not wait any more to `woken`. Returns whether
     /// there was one; there is none after the owner was woken.
     #[inline]
     pub fn cancel(&mut self, owner: Owner, woken: &mut Vec<Owner>) -> bool {
@@ -143,7 +143,7 @@ impl LockTable {
         }
     }
 
-    /// Replaces the only holder of a resource by the first waiter and grants to whoever is compatible with that.
+    /// Replaces the only holder of a resource by the first waiter and grants the requests that are compatible with it.
     pub(super) fn succeed(&mut self, request: u32, hash: u64, woken: &mut Vec<Owner>) {
         let heir = self.requests[request].header.first_waiter;
         self.unqueue(request, heir);

@@ -17,7 +17,7 @@ impl Stamps {
         Stamps(Box::new([Lsn::ZERO; SLOTS]))
     }
 
-    /// Whoever locks a resource with this hash from now on depends on `lsn`.
+    /// Owners that lock a resource with this hash from now on depend on `lsn`.
     #[inline]
     pub(super) fn raise(&mut self, hash: u64, lsn: Lsn) {
         let slot = &mut self.0[Self::slot(hash)];

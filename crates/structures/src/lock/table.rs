@@ -10,8 +10,8 @@ use base::Lsn;
 /// Buckets of a new table; a power of two.
 const BUCKETS_MIN: usize = 1024;
 
-/// Who locks: an index chosen by the transaction manager. Indices should be dense and reused, the table keeps a few words
-/// for each up to the greatest that it has seen.
+/// An owner of locks: an index chosen by the transaction manager. Indices should be dense and reused, the table keeps a few
+/// words for each up to the greatest that it has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u32);
 
@@ -27,7 +27,7 @@ pub enum Outcome {
     /// If it is another, the request waits, and the caller must make that owner give up without delay: cancel its waiting
     /// request, undo its changes and release all that it holds.
     Deadlock {
-        /// Who is to give up.
+        /// The owner that is to give up.
         victim: Owner,
     },
 }
@@ -49,7 +49,7 @@ pub struct Statistics {
     pub requests: u64,
     /// Requests that went to a queue and stayed there.
     pub waits: u64,
-    /// Requests that closed a cycle, whoever the victim.
+    /// Requests that closed a cycle, including those for which another owner became the victim.
     pub deadlocks: u64,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Holdings {
     pub(super) held: u32,
     /// The request that waits, if any.
     pub(super) waiting: u32,
-    /// Chosen as a victim and not yet withdrawn: its request is treated as if it waited for nobody.
+    /// Chosen as a victim and not yet withdrawn: its request does not count as waiting.
     pub(super) doomed: bool,
     /// The order in which owners began, as told with the request that waits.
     pub(super) began: u64,
@@ -148,8 +148,8 @@ impl LockTable {
         }
     }
 
-    /// Releases one lock before the others, if it is held, and appends those who are granted theirs to `woken`. For locks
-    /// of instant duration: ask [`LockTable::holds`] first, lest a lock that is held for longer is lost.
+    /// Releases one lock before the others, if it is held, and appends the owners that are granted theirs to `woken`. For locks
+    /// of instant duration: ask [`LockTable::holds`] first, so that a lock which is held for longer is not lost.
     ///
     /// # Panics
     /// If the owner waits for an upgrade of that lock.
@@ -173,14 +173,14 @@ impl LockTable {
         self.leave(held, hash, woken);
     }
 
-    /// Ends an owner: withdraws its waiting request, if any, releases all its locks, latest first, and appends those who are
-    /// granted theirs to `woken`.
+    /// Ends an owner: withdraws its waiting request, if any, releases all its locks, latest first, and appends the owners that
+    /// are granted theirs to `woken`.
     pub fn release_all(&mut self, owner: Owner, woken: &mut Vec<Owner>) {
         self.end(owner, None, woken);
     }
 
-    /// Ends an owner whose commit record ends at `lsn` and is perhaps not durable yet: as [`LockTable::release_all`], and
-    /// whoever gets hold of what was locked in a writing mode depends on `lsn`, see [`LockTable::dependency`].
+    /// Ends an owner whose commit record ends at `lsn` and may not be durable yet: as [`LockTable::release_all`], and owners
+    /// that lock a resource which it had locked in a writing mode depend on `lsn`, see [`LockTable::dependency`].
     pub fn release_all_stamped(&mut self, owner: Owner, lsn: Lsn, woken: &mut Vec<Owner>) {
         self.end(owner, Some(lsn), woken);
     }
@@ -200,7 +200,7 @@ impl LockTable {
         }
     }
 
-    /// Whether somebody holds `resource`.
+    /// Whether an owner holds `resource`.
     #[inline]
     pub fn is_held(&self, resource: Resource) -> bool {
         self.head(resource, resource.hash_bits()) != NONE
@@ -277,7 +277,7 @@ impl LockTable {
         header.holders == 1 || group.admits(target)
     }
 
-    /// Locks a resource that nobody holds.
+    /// Locks a resource that is free.
     ///
     /// Writes the request in place and once: copies by way of the stack are the greater part of what a lock costs.
     #[inline]
@@ -394,7 +394,7 @@ impl LockTable {
         self.grant_waiters(head, woken);
     }
 
-    /// The first holder of `resource`, or `NONE` if nobody holds it.
+    /// The first holder of `resource`, or `NONE` if it is free.
     #[inline]
     pub(super) fn head(&self, resource: Resource, hash: u64) -> u32 {
         let mut at = self.buckets[self.bucket(hash)];

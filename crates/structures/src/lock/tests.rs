@@ -168,7 +168,7 @@ fn the_youngest_is_the_victim() {
     bench.waits(2, 7, X);
     assert_eq!(bench.ask(0, 8, X), Outcome::Deadlock { victim: Owner(2) });
     assert_eq!(bench.table.waiting(Owner(0)), Some(record(8)));
-    // The victim still waits, but nobody else is sacrificed for its sake.
+    // The victim still waits, but no other owner is sacrificed for its sake.
     bench.waits(3, 7, S);
     assert!(bench.table.cancel(Owner(2), &mut bench.woken));
     assert!(!bench.table.cancel(Owner(2), &mut bench.woken));

@@ -32,12 +32,12 @@ pub fn number(position: Position) -> u64 {
     u64::from(position.page.number) << 16 | u64::from(position.slot)
 }
 
-/// Places are given out at most so many pages beyond the tail: whoever comes then waits for the first of these pages, so that
-/// a crowd does not fill the buffer with pages of which each waits for the one before.
+/// Places are given out at most this many pages beyond the tail: later appenders wait for the first of these pages, so that a
+/// crowd does not fill the buffer with pages of which each waits for the one before.
 pub const AHEAD_MAX: u32 = 8;
 
-/// So many pages behind a new tail are read ahead, if they have to be read: at 700 records a second on pages of 20, one is
-/// filled in 29 ms, and a disk takes 33 ms to write the page that has to leave and to read the new one.
+/// How many pages behind a new tail are read ahead, if they have to be read: at 700 records a second on pages of 20, one is
+/// filled in 29 ms, and a disk takes 33 ms to write the victim and to read the new page.
 pub const READ_AHEAD: u32 = 2;
 
 /// What is known of the end of a partition in main memory only.
@@ -69,7 +69,7 @@ impl End {
 }
 
 /// The places at the end of a partition whose pages take a fixed number of records: how many are given out. This is known in
-/// main memory only. Who gives its place up leaves a page with one record less.
+/// main memory only. An appender that gives its place up leaves a page with one record less.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     /// The page of the last place given.

@@ -182,8 +182,8 @@ impl OwnedEdit {
 }
 
 impl Change<'_> {
-    /// Makes the change and advances the page's sequence number and log position. The change fits: whoever planned it saw to
-    /// that on the same page contents.
+    /// Makes the change and advances the page's sequence number and log position. The planner of the change has checked on the
+    /// same page contents that it fits.
     #[inline]
     pub fn apply(&self, page: &mut [u8], lsn: Lsn) {
         match *self {
@@ -292,7 +292,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Takes so many bytes off the front of `input`; `None` if it has fewer.
+/// Takes `length` bytes off the front of `input`; `None` if it has fewer.
 pub fn take<'a>(input: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     let (front, rest) = input.split_at_checked(length)?;
     *input = rest;

@@ -20,8 +20,8 @@
 //! record:                    length of the value u16, rest of the key, value
 //! ```
 //!
-//! Zeros behind the header are a page without records. Everything here is a function of the page's bytes and the arguments,
-//! so redo repeats it exactly.
+//! Zeros behind the header are a page without records. Everything here is a function of the page's bytes and the arguments, so
+//! redo gives exactly the same page.
 
 mod builder;
 mod inspect;

@@ -21,7 +21,7 @@ pub struct Lru2 {
     retained: Retained,
 }
 
-/// References within so many others of the one before are correlated with it.
+/// A reference within this number of references of the one before is correlated with it.
 const CORRELATED: u64 = 32;
 
 /// The last uncorrelated reference but one, then the last one. Both grow with each uncorrelated reference.

@@ -2,8 +2,8 @@
 //! are logged, what was done instead of what came out.
 //!
 //! An action's redo must be replayed exactly once, so it goes with consistent backups only. What a transaction has done in
-//! segments that a black/white sweep has still to take will be in its backup; whoever logs the commit asks which changes those
-//! are ([`Sets::included`]) and logs the answer beside the redo, so that a restart from that backup leaves them out
+//! segments that a black/white sweep has still to take will be in its backup; the commit asks which changes those are
+//! ([`Sets::included`]) and logs the answer beside the redo, so that a restart from that backup leaves them out
 //! ([`Sets::apply_except`]). Backups of the moment at which a sweep began hold nothing that was committed later.
 
 use super::redo::{Action, Redo};
@@ -52,8 +52,8 @@ pub fn add_to(part: &mut [u8], amount: i64) -> u64 {
 }
 
 impl Sets {
-    /// Chooses what redo repeats, for changes from now on: `logging`, and whether a part of a value that a call names and changes
-    /// is logged whole. Without, only the bytes of it are that differ. An action stays one.
+    /// Chooses what redo replays, for changes from now on: `logging`, and whether a part of a value that a call names and
+    /// changes is logged whole; otherwise only the bytes of it are that differ. An action stays one.
     pub fn set_logging(&mut self, logging: Logging, whole_fields: bool) {
         self.part_redo = match (logging, whole_fields) {
             (Logging::Values, false) => PartRedo::Difference,

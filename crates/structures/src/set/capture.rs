@@ -7,8 +7,8 @@
 //!   (or an action, that is one call) that would touch both colours is refused and starts again; one that only reads may mix.
 //! * [`Capture::CopyOnUpdate`] (DeWitt et al., 1984; System M, section 3.3): of the moment at which the sweep began. The first
 //!   commit that changes a white segment saves an image of it before.
-//! * [`Capture::StableVersions`] (CALC: Ren, Diamond, Abadi and Thomson, SIGMOD 2016): of the moment at which the sweep began,
-//!   too. Whoever is the first to change a record of a white segment saves it before: see [`super::stable`].
+//! * [`Capture::StableVersions`] (CALC: Ren, Diamond, Abadi and Thomson, SIGMOD 2016): also of the moment at which the sweep
+//!   began. The first change of a record of a white segment saves the record before: see [`super::stable`].
 //!
 //! System M saves a segment at the first change after it has quiesced all transactions. Here a commit does, because images
 //! leave unfinished changes out anyway; so what is captured is transaction-consistent whenever the sweep begins.
@@ -226,9 +226,10 @@ impl Sets {
     /// How a transaction that ends now, during a black/white sweep, can be run again over the backup in the state that it has
     /// seen: `Some(true)` if the backup will have all that it has done, `Some(false)` if it will have nothing of it.
     ///
-    /// A transaction that has touched white segments only is in the backup wholly, before all others. One that has touched
-    /// black ones only finds them as they were painted and as others after that have changed them, who touched black as
-    /// well and are run again before it. That a record is missing has no colour, so whoever has seen it may not see it again.
+    /// A transaction that has touched white segments only is wholly in the backup, before all others. One that has touched
+    /// black segments only finds them as they were taken and as later transactions have changed them, which touched black
+    /// segments as well and are replayed before it. An absent record has no colour, so a transaction that has found a record
+    /// absent cannot be replayed.
     pub fn is_repeatable(&self, owner: Owner) -> Option<bool> {
         match self.watch.colours(owner) {
             WHITE => self.included(owner).all(|included| included).then_some(true),

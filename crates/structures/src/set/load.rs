@@ -71,7 +71,7 @@ impl Sets {
 /// Sequence numbers and numbers of arrivals are below: nobody counts so far.
 pub(super) const NUMBER_MAX: u64 = 1 << 62;
 
-/// The buckets of so many records are asked for together.
+/// The buckets of this many records are prefetched together.
 const TOGETHER: usize = 32;
 
 /// Places of records by hash, or by number in a set of arrivals.
@@ -190,7 +190,7 @@ impl Share {
         for piece in self.entries.chunks(TOGETHER) {
             piece.iter().for_each(|(hash, _)| self.index.prefetch(*hash));
             for &(hash, place) in piece {
-                // Whoever looks like another record is looked at when every segment is there.
+                // A record whose hash another one has is compared when every segment is there.
                 match self.index.find(hash, |_| true) {
                     None => self.index.insert(hash, place),
                     Some(_) => self.suspects.push((hash, place)),

@@ -23,7 +23,7 @@ use std::ops::Range;
 
 /// Segments tried before an insert asks for a new one.
 const SEGMENTS_TRIED_MAX: usize = 8;
-/// So much of a record's memory is asked for: where its header, its key and the beginning of its value are.
+/// How much of a record's memory is prefetched: its header, its key and the beginning of its value.
 pub(super) const FORESEEN_BYTES: usize = 128;
 /// A segment is compacted only for at least this part of it.
 const COMPACTED_MIN: usize = 32;

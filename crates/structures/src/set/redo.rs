@@ -1,4 +1,4 @@
-//! Redo of sets: enough to repeat a change on any committed image.
+//! Redo of sets: enough to replay a change on any committed image.
 //!
 //! ```text
 //! head u8: kind in 3 bits (1 insert, 2 replace, 3 patch, 4 delete, 5 add), above them the set's partition, or 31: it follows

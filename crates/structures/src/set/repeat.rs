@@ -1,5 +1,5 @@
-//! Restart: changes of sets that a log has are repeated. Changes of one record depend on each other, those of two do not; so each
-//! set may leave its place and go through its own changes wherever there is a core.
+//! Restart: the changes of sets in a log are replayed. Changes of one record depend on each other, those of two do not; so each
+//! set can be detached and replay its own changes on any core.
 
 use super::actions::add_to;
 use super::capture::ANY;
@@ -15,11 +15,11 @@ use base::PartitionId;
 use driver::Frame;
 use thiserror::Error;
 
-/// The buckets of so many changes are asked for together, then their records: to get at a record is two waits for memory. In
-/// short loops, because asking itself waits where a page table is to be read, and the processor looks ahead only so far.
+/// The buckets of this many changes are prefetched together, then their records: a record takes two waits for memory. In short
+/// loops, because the prefetch itself waits where a page table is to be read, and the processor looks ahead only so far.
 pub(super) const TOGETHER: usize = 32;
 
-/// A change that is to be repeated: the hash of its key, and where its redo stands among the bytes of the log.
+/// A change to be replayed: the hash of its key, and where its redo stands among the bytes of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeat {
     pub(super) hash: u64,
@@ -51,7 +51,7 @@ pub enum Stopped {
     Malformed(Malformed),
 }
 
-/// A set out of its place. It owns all that it needs to repeat changes, so it may do so beside the engine's thread.
+/// A detached set. It owns all that it needs to replay changes, so it may do so beside the engine's thread.
 pub struct Away {
     pub(super) set: Box<Set>,
     /// Frames for new segments.
@@ -123,11 +123,10 @@ impl Sets {
         away.frames.into_iter().for_each(|frame| self.reuse(frame));
     }
 
-    /// Repeats a transaction's changes here and now, without those that `skip` names by their positions. `frames` brings so many
-    /// of such a size.
+    /// Replays a transaction's changes at once, except those at the positions in `skip`. `frames` allocates frames.
     ///
     /// # Errors
-    /// [`Malformed`]; some of the changes may have been repeated.
+    /// [`Malformed`]; some of the changes may have been replayed.
     pub fn apply(
         &mut self,
         redo: &[u8],
@@ -168,8 +167,8 @@ impl Away {
         self.frames.extend(frames);
     }
 
-    /// Repeats changes from number `from` on, of which each is committed at once. `bytes` are those that they were sorted from.
-    /// Says where it stopped if it did not come to the end.
+    /// Replays changes from number `from` on, each of which is committed at once. `bytes` are those that they were sorted from.
+    /// Returns where it stopped if it did not come to the end.
     pub fn repeat(&mut self, bytes: &[u8], changes: &[Repeat], from: usize) -> Option<Stopped> {
         for (piece, number) in changes[from..].chunks(TOGETHER).zip((from..).step_by(TOGETHER)) {
             for foresight in [Foresight::Far, Foresight::Near] {
@@ -203,7 +202,7 @@ impl Away {
 }
 
 impl Set {
-    /// Repeats one change, as part of the transaction of `changes`.
+    /// Replays one change, as part of the transaction of `changes`.
     fn apply(
         &mut self,
         changes: &mut Changes,
@@ -217,7 +216,7 @@ impl Set {
         }
         let found = self.find(key, hash).expect("nothing is lent during recovery");
         if let Some(place) = found.filter(|_| self.secondaries.is_empty()) {
-            // Whatever a restart repeats was committed, so there is nothing to take back.
+            // A restart replays committed changes only, so there is nothing to undo.
             let (segment, at) = self.locate(place);
             if self.segments[segment].repeat_in_place(at, &redo.action) {
                 return Ok(());

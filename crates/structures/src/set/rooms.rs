@@ -11,7 +11,7 @@ pub(super) struct Rooms {
     heads: [u32; CLASSES],
 }
 
-/// The class of so many bytes of room.
+/// The class of a gap of this many bytes.
 #[inline]
 fn class(room: usize) -> u8 {
     if room < super::layout::ITEM_SIZE_MIN { 0 } else { room.ilog2() as u8 }

@@ -34,7 +34,7 @@ pub enum FieldType {
     I64,
     /// A floating-point number of 64 bits.
     F64,
-    /// So many bytes.
+    /// A number of bytes.
     Array(u16),
     /// Any number of bytes.
     Bytes,

@@ -1,10 +1,10 @@
-//! Changes of one set repeated by several computations at once.
+//! Changes of one set replayed by several computations at once.
 //!
 //! Changes of one record depend on each other, those of two do not; but all records share their set's index and its segments,
-//! each of which one computation at a time may have. So it takes three steps. First, parts of the index leave their place, and
-//! each looks up the records whose keys' hashes belong to it. Then the segments leave theirs, so many neighbours together, and
-//! what can be done to a record where it is, is done. What is left comes last: changes that add, delete or move records, and
-//! whatever follows them for the same key. All changes of a key take the same way in their order.
+//! each of which one computation at a time may have. So replay takes three steps. First, parts of the index are detached, and
+//! each looks up the records whose keys' hashes belong to it. Then groups of neighbouring segments are detached, and every
+//! change is made that leaves its record in place. The rest comes last: changes that add, delete or move records, and all later
+//! changes of the same keys. All changes of a key take the same way in their order.
 //!
 //! Each step waits for one thing in memory, first the bucket, then the record; so together they take no longer than a record
 //! after the other does, on as many cores as there are.
@@ -54,7 +54,7 @@ pub struct Stretch {
 }
 
 impl Away {
-    /// Whether it has several computations to do with so many changes: moving segments has its price, too.
+    /// Whether several computations are worthwhile for this number of changes: detaching segments has its price, too.
     pub fn may_spread(&self, changes: usize) -> bool {
         let segments = self.set.segments.len();
         let is_plain = matches!(self.set.finder, Finder::Keyed(_)) && self.set.secondaries.is_empty();
@@ -139,12 +139,12 @@ impl Lookup {
 }
 
 impl Stretch {
-    /// How many changes are to be repeated.
+    /// How many changes are to be replayed.
     pub fn changes(&self) -> usize {
         self.changes.iter().map(Vec::len).sum()
     }
 
-    /// Repeats what can be done in place. `bytes` are those that the changes were sorted from.
+    /// Replays what can be done in place. `bytes` are those that the changes were sorted from.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -185,7 +185,7 @@ impl Stretch {
 }
 
 impl Segment {
-    /// Repeats a change of the record at `at`, if that takes nothing but its value's bytes. A part that the value lacks is left
+    /// Replays a change of the record at `at`, if it changes only the bytes of its value. A part that the value lacks is left
     /// out: a later value may be shorter.
     pub(super) fn repeat_in_place(&mut self, at: usize, action: &Action<'_>) -> bool {
         let value = layout::value_mut(self.bytes_mut(), at);

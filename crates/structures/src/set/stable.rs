@@ -1,11 +1,11 @@
 //! Stable versions: the records of segments that a sweep has still to take, as they were when it began.
 //!
 //! As CALC (Ren, Diamond, Abadi and Thomson, "Low-Overhead Asynchronous Checkpointing in Main-Memory Database Systems", SIGMOD
-//! 2016): beside its live version a record has a stable one while they differ, and one bit says whether it has; whoever is
-//! about to change a record for the first time since the point of consistency copies it. The bit stands in the record's own
-//! header, which a change looks at anyway. A segment's stable versions stand one behind the other, in the form that records
-//! have in segments, in memory that is used again by later sweeps. So a first change costs one copy of the record and a later
-//! one a look at a bit; nobody searches. An image is put together from the records without the bit and the stable versions.
+//! 2016): beside its live version a record has a stable one while they differ, and one bit says whether it has; the first
+//! change of a record since the point of consistency copies it. The bit stands in the record's own header, which a change reads
+//! anyway. A segment's stable versions stand one behind the other, in the form that records have in segments, in memory that
+//! later sweeps reuse. So a first change costs one copy of the record and a later one a test of a bit, without a search. An
+//! image is put together from the records without the bit and the stable versions.
 //!
 //! Two things are simpler here. The point of consistency is one step of a single thread, so that CALC's phases before the
 //! capture (prepare, resolve) come down to saving what unfinished transactions have changed, with their shadows undone. And
@@ -56,8 +56,8 @@ impl Segment {
         (&bytes[at..], versions)
     }
 
-    /// Saves the record at `at`, if a sweep wants it and has not got it yet. Whoever is about to change a record calls this
-    /// before.
+    /// Saves the record at `at`, if a sweep in progress needs it and has not got it yet. Must be called before a record is
+    /// changed.
     #[inline]
     pub(super) fn save_first(&mut self, at: usize, changes: &mut Changes, spare: &mut Vec<Versions>) {
         if self.saves {
@@ -115,8 +115,8 @@ impl Set {
         }
     }
 
-    /// Writes to `out` a segment as it was when the sweep in progress began: the records that nobody has changed since, and
-    /// the stable versions of others. They fit: each takes at most what it took then.
+    /// Writes to `out` a segment as it was when the sweep in progress began: the records that were not changed since, and the
+    /// stable versions of the others. They fit: each takes at most what it took then.
     pub(super) fn stable_image(&self, segment: usize, versions: &[u8], out: &mut [u8]) {
         // Bytes that come one after the other come faster from memory than items do, so that the gaps are closed in the copy.
         let tail = self.segments[segment].tail();

@@ -67,7 +67,7 @@ impl Sets {
         }
     }
 
-    /// The value of `key` as it stands there, whoever reads it; [`Sets::get`] with no transaction.
+    /// The latest value of `key`, for any reader; [`Sets::get`] with no transaction.
     ///
     /// # Errors
     /// [`super::Refusal::Lent`].

@@ -50,7 +50,7 @@ fn a_power_cut_that_undoes_the_write_makes_the_sector_unreadable_again() {
     assert!(bench.run(Op::Sync { file }).result.is_ok());
     media.power_cut(&mut Random::stream(0, "cut"), &LOSE);
     assert_eq!(bench.read(file, 4_096, 4_096), Ok(vec![2; 4_096]));
-    // Damage after a write is in whatever the cut leaves.
+    // Damage after a write also affects the bytes that a cut leaves.
     bench.write(file, 4_096, 3, 4_096, false);
     media.make_unreadable("disk", "data", 4_096, 4_096).expect("the file is that long");
     media.power_cut(&mut Random::stream(0, "cut"), &PowerCut { lost: 0.0, torn: 0.0 });

@@ -41,7 +41,7 @@ fn an_operation_under_way_can_be_condemned() {
     let file = bench.open("disk", "data");
     bench.write(file, 0, 1, 512, true);
     let (spared, condemned) = (bench.submit(read(file, 0, 512)), bench.submit(read(file, 0, 512)));
-    bench.driver.strike(condemned, crate::Injury::Fail);
+    bench.driver.inject(condemned, crate::Injury::Fail);
     let mut done = Vec::new();
     while done.len() < 2 {
         bench.driver.park(None, &mut done).expect("operations are under way");
@@ -113,7 +113,7 @@ fn slow_devices_are_slow_for_a_while_and_hung_operations_can_be_cancelled() {
     bench.driver.park(Some(hung.0), &mut done).expect("time passes");
     let (stuck, other) = (bench.submit(write(file, 0, 2, 512, true)), bench.submit(read(file, 0, 512)));
     bench.driver.park(Some(hung.1), &mut done).expect("time passes");
-    assert!(done.is_empty() && bench.driver.now() == hung.1, "nobody answers");
+    assert!(done.is_empty() && bench.driver.now() == hung.1, "the device does not answer");
     bench.driver.cancel(stuck);
     bench.driver.cancel(other);
     while done.len() < 2 {

@@ -17,9 +17,9 @@ fn bench(seed: u64) -> (Media, Bench, FileId) {
 
 impl Bench {
     /// Runs an operation that suffers this.
-    fn strike(&mut self, op: Op, injury: Injury) -> Completion {
+    fn inject(&mut self, op: Op, injury: Injury) -> Completion {
         let token = self.submit(op);
-        self.driver.strike(token, injury);
+        self.driver.inject(token, injury);
         let mut done = Vec::new();
         while done.is_empty() {
             self.driver.park(None, &mut done).expect("the operation completes");
@@ -38,7 +38,7 @@ fn a_failed_sync_may_forget_what_it_was_to_make_durable() {
     for seed in 0..60 {
         let (media, mut bench, file) = bench(seed);
         bench.write(file, 0, 2, 512, false);
-        let failed = bench.strike(Op::Sync { file }, Injury::Forget { cached: seed % 2 == 0 });
+        let failed = bench.inject(Op::Sync { file }, Injury::Forget { cached: seed % 2 == 0 });
         assert_eq!(kind(failed.result), Err(FaultKind::Device));
         let seen = bench.read(file, 0, 512).expect("readable")[0];
         assert!(bench.run(Op::Sync { file }).result.is_ok(), "the next sync has nothing to do");
@@ -62,7 +62,7 @@ fn a_sync_that_forgets_tears_no_write_that_is_never_torn() {
         let (_, mut bench, file) = bench(seed);
         bench.write(file, 0, 2, 4_096, false);
         bench.write(file, 8_192, 2, 8_192, false);
-        bench.strike(Op::Sync { file }, Injury::Forget { cached: false });
+        bench.inject(Op::Sync { file }, Injury::Forget { cached: false });
         let found = bench.read(file, 0, 16_384).expect("readable");
         assert!(found[..4_096] == [1; 4_096] || found[..4_096] == [2; 4_096]);
         torn += usize::from(found[8_192..].contains(&1) && found[8_192..].contains(&2));
@@ -75,7 +75,7 @@ fn what_a_sync_forgot_is_durable_once_it_is_written_again() {
     for seed in 0..20 {
         let (media, mut bench, file) = bench(seed);
         bench.write(file, 0, 2, 512, false);
-        bench.strike(Op::Sync { file }, Injury::Forget { cached: true });
+        bench.inject(Op::Sync { file }, Injury::Forget { cached: true });
         bench.write(file, 0, 3, 512, false);
         assert!(bench.run(Op::Sync { file }).result.is_ok());
         media.power_cut(&mut Random::stream(seed, "cut"), &LOSE);
@@ -89,7 +89,7 @@ fn who_opens_a_file_sees_nothing_that_a_failed_sync_has_left_in_the_cache() {
     for seed in 0..60 {
         let (media, mut bench, file) = bench(seed);
         bench.write(file, 0, 2, 512, false);
-        bench.strike(Op::Sync { file }, Injury::Forget { cached: true });
+        bench.inject(Op::Sync { file }, Injury::Forget { cached: true });
         bench.write(file, 512, 2, 512, false);
         let cached = bench.read(file, 0, 512).expect("readable")[0];
         let options = Options { seed, faults: Some(FaultPlan::default()), ..Options::default() };
@@ -107,9 +107,9 @@ fn who_opens_a_file_sees_nothing_that_a_failed_sync_has_left_in_the_cache() {
 #[test]
 fn acknowledged_writes_vanish_or_land_elsewhere_in_their_file() {
     let (_, mut bench, file) = bench(0);
-    assert!(bench.strike(write(file, 0, 2, 512, true), Injury::Lose).result.is_ok());
+    assert!(bench.inject(write(file, 0, 2, 512, true), Injury::Lose).result.is_ok());
     assert_eq!(bench.read(file, 0, 16_384), Ok(vec![1; 16_384]));
-    assert!(bench.strike(write(file, 4_096, 2, 4_096, true), Injury::Misdirect).result.is_ok());
+    assert!(bench.inject(write(file, 4_096, 2, 4_096, true), Injury::Misdirect).result.is_ok());
     let found = bench.read(file, 0, 16_384).expect("readable");
     assert_eq!(found[4_096..8_192], [1; 4_096]);
     assert_eq!(found.iter().filter(|byte| **byte == 2).count(), 4_096);
@@ -120,7 +120,7 @@ fn acknowledged_writes_vanish_or_land_elsewhere_in_their_file() {
 #[test]
 fn a_stale_read_gives_what_was_there_before_and_the_next_one_does_not() {
     let (_, mut bench, file) = bench(0);
-    assert!(bench.strike(write(file, 4_096, 2, 4_096, true), Injury::Stale).result.is_ok());
+    assert!(bench.inject(write(file, 4_096, 2, 4_096, true), Injury::Stale).result.is_ok());
     assert_eq!(bench.read(file, 8_192, 4_096), Ok(vec![1; 4_096]));
     assert_eq!(bench.driver.injected().stale_reads, 0);
     assert_eq!(bench.read(file, 4_096, 8_192), Ok(vec![1; 8_192]));
@@ -134,17 +134,17 @@ fn names_and_lengths_stay_as_they_were_if_their_change_fails() {
     let device = bench.driver.device("disk").expect("there is a disk");
     let create = || Op::Open { device, name: "new".into(), create: true };
     for (injury, expected) in [(Injury::Fail, FaultKind::Device), (Injury::NoSpace, FaultKind::NoSpace)] {
-        assert_eq!(kind(bench.strike(create(), injury).result), Err(expected));
+        assert_eq!(kind(bench.inject(create(), injury).result), Err(expected));
         let resize = Op::Resize { file, length: 65_536, prewrite: true };
-        assert_eq!(kind(bench.strike(resize, injury).result), Err(expected));
+        assert_eq!(kind(bench.inject(resize, injury).result), Err(expected));
         assert_eq!((media.names("disk"), media.length("disk", "data")), (vec!["data".to_owned()], Some(16_384)));
     }
     let remove = || Op::Remove { device, name: "data".into() };
-    assert_eq!(kind(bench.strike(remove(), Injury::Fail).result), Err(FaultKind::Device));
-    assert_eq!(kind(bench.strike(Op::List { device }, Injury::Fail).result), Err(FaultKind::Device));
-    assert_eq!(kind(bench.strike(write(file, 0, 2, 512, true), Injury::NoSpace).result), Err(FaultKind::NoSpace));
+    assert_eq!(kind(bench.inject(remove(), Injury::Fail).result), Err(FaultKind::Device));
+    assert_eq!(kind(bench.inject(Op::List { device }, Injury::Fail).result), Err(FaultKind::Device));
+    assert_eq!(kind(bench.inject(write(file, 0, 2, 512, true), Injury::NoSpace).result), Err(FaultKind::NoSpace));
     assert_eq!(bench.read(file, 0, 512), Ok(vec![1; 512]));
-    assert_eq!(kind(bench.strike(remove(), Injury::Lose).result), Ok(()), "only writes are lost");
+    assert_eq!(kind(bench.inject(remove(), Injury::Lose).result), Ok(()), "only writes are lost");
     assert_eq!(kind(bench.run(read(file, 0, 512)).result), Err(FaultKind::NotFound));
 }
 

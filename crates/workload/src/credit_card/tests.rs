@@ -55,7 +55,7 @@ fn money_adds_up_after_a_run() {
         let found = totals(&database, &tables).await?;
         assert!(found.agree() && found.sold > 0 && found.hot_cards > 0, "{found:?}");
         assert!(database.check(|_| {}).await?.is_clean());
-        // Who sells what nobody owes is found.
+        // A sale without a debtor is found.
         let sell = async |tx: &mut engine::Transaction| {
             tx.add_to_field(tables.store.partition, &0_u64.to_be_bytes(), tables.sold, 1).await
         };

@@ -34,8 +34,7 @@ pub async fn totals(database: &Database, tables: &Tables) -> Result<Totals> {
     database.transaction(async |tx| totals_in(tx, tables, || ()).await).await
 }
 
-/// The same within a transaction that runs at a level at which it sees one moment, whatever else runs. `seen` is told of each
-/// record.
+/// The same within a transaction whose isolation level shows it one moment. `seen` is called with each record.
 ///
 /// # Errors
 /// The engine's.

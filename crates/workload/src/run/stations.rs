@@ -41,7 +41,7 @@ impl Saturation {
         let stations = database.executor().stations();
         let busiest = stations.into_iter().max_by(|a, b| a.utilization.total_cmp(&b.utilization));
         let (name, utilization) = busiest.map_or((String::new(), 0.0), |busiest| (busiest.name, busiest.utilization));
-        // By Little's law, so many of those that run wait for locks.
+        // By Little's law, this number of the running transactions wait for locks.
         let waiting = database.statistics().lock_wait_ns.get() as f64 / elapsed_ns.max(1) as f64;
         let running = unfinished.min(database.settings().multiprogramming_level as u64) as f64;
         let station = if utilization < FULL && waiting > running / 4.0 { "locks".to_owned() } else { name };

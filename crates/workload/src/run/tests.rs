@@ -17,7 +17,7 @@ const CLOSED: [Load; 4] = [
     Load::Closed { clients: 300 },
 ];
 
-/// A trace of so many transactions with two references each.
+/// A trace with two references per transaction.
 fn trace(transactions: u64) -> Rc<Trace> {
     let mut trace = Trace::new();
     let partition = Partition { name: "p".into(), objects: 100, blocking_factor: 10, locks: Locking::None };

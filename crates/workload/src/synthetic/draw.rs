@@ -118,7 +118,7 @@ impl Laws {
 }
 
 impl Model {
-    /// Draws one transaction by the model's laws. Who draws many uses [`super::Synthetic`].
+    /// Draws one transaction by the model's laws. To draw many, use [`super::Synthetic`].
     pub fn draw(&self, random: &mut Random) -> Input {
         Laws::of(self).transaction(self, random)
     }

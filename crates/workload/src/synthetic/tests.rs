@@ -9,7 +9,7 @@ fn contention() -> Model {
     Model::parse(Model::RAHM_1991_CONTENTION, "contention").unwrap()
 }
 
-/// So many transactions of the model's laws.
+/// Transactions drawn by the model's laws.
 fn drawn(model: &Model, count: usize, seed: u64) -> Vec<Input> {
     let laws = draw::Laws::of(model);
     let mut random = Random::stream(seed, "draw");
@@ -147,7 +147,7 @@ fn measured(model: &Model, load: Load, prices: [u64; 3]) -> Measured {
     batches(model, load, prices, 1).pop().expect("one batch")
 }
 
-/// The same in so many batches.
+/// The same in a given number of batches.
 fn batches(model: &Model, load: Load, prices: [u64; 3], batches: u32) -> Vec<Measured> {
     let mut hardware = devices::Hardware::named("rahm-1991").unwrap();
     hardware.devices = devices::Hardware::ideal().devices;

@@ -109,7 +109,7 @@ impl super::Partition {
     }
 }
 
-/// The bytes per object where nobody says how many: eight, or as many as fit.
+/// The bytes per object where the model gives none: eight, or as many as fit.
 pub(crate) fn record_size(blocking_factor: u32, page_size: u32) -> u32 {
     let room = page_size.saturating_sub(engine::page::HEADER_SIZE as u32);
     (room / blocking_factor.max(1)).clamp(1, 8)

@@ -5,9 +5,9 @@
 //! than 11,000 pages. Of the hit ratios those at a main-memory buffer of 2,000 pages are kept (R-4.6a): 83.8 %, and 3.4
 //! points more with a second-level buffer of 2,000 that holds no page twice, which is LRU with 4,000 pages.
 //!
-//! Not published, and chosen here: the types and their sizes, the files and who references which, where writes go, and how
-//! often references are repeated within less than 2,000 pages. The last decides how useful a disk cache below a buffer of its
-//! own size is; it is set so that the published 0.7 and 0.6 points (sizes 2,000 and 1,000) come out.
+//! Not published, and chosen here: the types and their sizes, the files and which types reference them, which references are
+//! writes, and how often references are repeated within less than 2,000 pages. The last decides how useful a disk cache below a
+//! buffer of its own size is; it is set so that the published 0.7 and 0.6 points (sizes 2,000 and 1,000) come out.
 //!
 //! References follow the LRU stack model (Spirn 1976): each is to the page at a depth of the list of all pages in the order of
 //! their latest reference, or to a new page. How many references have depths of which class is fixed beforehand, so the hit

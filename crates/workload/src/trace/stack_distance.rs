@@ -69,12 +69,12 @@ impl StackDistances {
         self.first
     }
 
-    /// How many references a buffer of so many pages hits, which is empty at first.
+    /// How many references hit in a buffer of `frames` pages that is empty at first.
     pub fn hits(&self, frames: usize) -> u64 {
         self.counts.iter().take(frames).sum()
     }
 
-    /// The share of references, 0 to 1, that a buffer of so many pages hits.
+    /// The share of references, 0 to 1, that hit in a buffer of `frames` pages.
     pub fn hit_ratio(&self, frames: usize) -> f64 {
         let references = self.references();
         if references == 0 { 0.0 } else { self.hits(frames) as f64 / references as f64 }
@@ -108,7 +108,7 @@ impl Marks {
         sum
     }
 
-    /// When the mark with so many before it is set.
+    /// The position of the set mark that has `count` others before it.
     pub fn nth(&self, mut count: usize) -> usize {
         let mut at = 0;
         let mut step = self.0.len().next_power_of_two();
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use base::Random;
 
-    /// The hits of an LRU list of so many pages, the plain way.
+    /// The hits of an LRU list of `frames` pages, computed naively.
     fn naive(pages: &[u64], frames: usize) -> u64 {
         let (mut list, mut hits) = (Vec::new(), 0);
         for page in pages {

@@ -84,7 +84,7 @@ fn what_is_wrong_in_a_text_is_named_with_its_line() {
 /// A part of a binary trace: its kind and its bytes.
 type Part = (u8, &'static [u8]);
 
-/// A binary trace whose parts have right checksums, whatever their bytes are.
+/// A binary trace whose parts have right checksums and any bytes.
 fn binary_of(parts: &[(u8, &[u8])]) -> Vec<u8> {
     let mut file = binary::MAGIC.to_vec();
     file.extend(binary::VERSION.to_le_bytes());
@@ -208,7 +208,7 @@ fn replayed(trace: &Trace, rates: Option<&[f64]>, plan: Plan) -> Trace {
     })
 }
 
-/// What the engine references when it runs the contention workload with so many clients.
+/// The engine's references when it runs the contention workload with `clients` clients.
 fn recorded(clients: u32, transactions: u64) -> Trace {
     let mut model = Model::parse(Model::RAHM_1991_CONTENTION, "contention").unwrap();
     for partition in &mut model.partitions {

@@ -181,7 +181,7 @@ impl Reader {
     }
 }
 
-/// Exactly so many words.
+/// Exactly `N` words.
 fn fields<'a, const N: usize>(
     mut words: impl Iterator<Item = &'a str>,
     allowed: &'static str,

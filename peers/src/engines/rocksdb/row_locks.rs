@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Accounts share this many locks; two of 64 clients seldom meet on one.
 const ACCOUNT_STRIPES: u64 = 4096;
 
-/// One lock a branch and a teller, and striped locks for the accounts. Locks are taken in one order, so nobody deadlocks.
+/// One lock a branch and a teller, and striped locks for the accounts. Locks are taken in one order, so there are no deadlocks.
 #[derive(Debug)]
 pub struct RowLocks {
     locks: Vec<Mutex<()>>,

@@ -8,7 +8,7 @@ use rocksdb::{IteratorMode, TransactionDB, TransactionDBOptions, TransactionOpti
 use std::path::Path;
 use std::sync::Arc;
 
-/// How long a transaction waits for a lock. All take their locks in the same order, so nobody waits for ever.
+/// How long a transaction waits for a lock. All take their locks in the same order, so no wait is endless.
 const LOCK_WAIT_MS_MAX: i64 = 60_000;
 /// Independent parts of a column family's lock table.
 const LOCK_STRIPES: usize = 256;

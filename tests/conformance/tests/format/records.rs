@@ -22,7 +22,7 @@ impl<'a> Input<'a> {
         varint::take(&mut self.0).ok_or_else(|| "a varint is cut off".to_owned())
     }
 
-    /// A length u32 and so many bytes.
+    /// A length u32 and that number of bytes.
     fn bytes(&mut self) -> Result<&'a [u8], String> {
         let length = self.number(4)? as usize;
         self.take(length)

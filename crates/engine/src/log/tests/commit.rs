@@ -109,7 +109,7 @@ fn writes_that_hold_the_processor_come_one_after_the_other() {
             client.join().await;
         }
     });
-    // Twenty microseconds of work a commit, fifty of device a write: those who commit while one is written share the next.
+    // Twenty microseconds of work a commit, fifty of device a write: commits that arrive during one write share the next.
     assert!(log.statistics().group_size_mean() > 4.0, "{}", log.statistics().group_size_mean());
 }
 

@@ -115,7 +115,7 @@ fn live(site: &Site, settings: &Settings, ledger: &Rc<RefCell<Ledger>>, seed: u6
     outcome.into_inner()
 }
 
-/// Several lives on the same media.
+/// Several runs on the same media.
 fn lives(settings: &Settings, seed: u64) -> Result<u64, String> {
     lives_at(&Site::default(), settings, seed)
 }

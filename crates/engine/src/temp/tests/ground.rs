@@ -36,7 +36,7 @@ pub fn with_space<T>(executor: &Executor, settings: &Settings, work: impl AsyncF
     result.expect("the machine goes on")
 }
 
-/// Rows whose keys are drawn from so many; lengths vary up to `longest`.
+/// Rows with `keys` different keys; lengths vary up to `longest`.
 pub fn rows(random: &mut Random, count: u64, keys: u64, longest: u64) -> List {
     let salt = random.word();
     (0..count)
@@ -53,7 +53,7 @@ pub fn rows(random: &mut Random, count: u64, keys: u64, longest: u64) -> List {
         .collect()
 }
 
-/// Polls a future so many times and drops it.
+/// Polls a future `polls` times and drops it.
 pub async fn give_up<T>(work: impl Future<Output = T>, polls: u64) -> Option<T> {
     let mut work = pin!(work);
     let mut left = polls;

@@ -61,7 +61,7 @@ impl Model {
 struct Scene {
     executor: Executor,
     log: RefCell<Vec<Event>>,
-    /// Who waits, by member.
+    /// The waiting tasks, by member.
     waiting: RefCell<Vec<Option<TaskId>>>,
     permits: RefCell<Vec<bool>>,
 }
@@ -153,7 +153,7 @@ fn one_member_runs_and_the_turn_goes_by_rank_and_order() {
         executor.run(futures_join(members)).expect("all members end");
         let mut model = Model { ranks, holder: None, woken: Vec::new() };
         scene.log.borrow().iter().for_each(|event| model.follow(*event));
-        assert_eq!((model.holder, model.woken.len()), (None, 0), "seed {seed}: nobody is left behind");
+        assert_eq!((model.holder, model.woken.len()), (None, 0), "seed {seed}: no member is left behind");
         executor.stop();
     }
 }
@@ -231,5 +231,5 @@ fn on_a_real_machine_time_goes_to_the_group_that_has_the_cpu() {
     executor.run(futures_join(tasks)).expect("runs to the end");
     let (elapsed, long, short) = (executor.now().since_ns(began), executor.cpu_ns(long), executor.cpu_ns(short));
     assert!(long >= 12_000_000 && short >= 4_000_000, "{long} {short}");
-    assert!(long + short < elapsed, "sleeping is on nobody's account: {long} + {short} of {elapsed}");
+    assert!(long + short < elapsed, "sleeping is not accounted: {long} + {short} of {elapsed}");
 }

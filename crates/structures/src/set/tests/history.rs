@@ -118,7 +118,7 @@ impl World {
         self.open[owner].changed.get(key).map_or_else(|| self.committed.get(key), Option::as_ref)
     }
 
-    /// A key that nobody else has changed; one of an arrival exists or has existed.
+    /// A key that no other transaction has changed; one of an arrival exists or has existed.
     fn choose(&mut self, owner: usize) -> Option<Key> {
         let key = if self.random.chance(0.7) {
             let number = self.random.below(self.key_count);

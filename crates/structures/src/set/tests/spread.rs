@@ -1,4 +1,4 @@
-//! Changes of one set, repeated one after the other and by several computations.
+//! Changes of one set, replayed one after the other and by several computations.
 
 use super::super::redo::{Action, Redo};
 use super::*;
@@ -33,7 +33,7 @@ fn contents(sets: &Sets) -> BTreeMap<Vec<u8>, Vec<u8>> {
     sets.set(KEYED).records().map(|(_, key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
-/// Repeats changes in several computations, of which each step's run in a random order. Says how many were left at the end.
+/// Replays changes in several computations, each step's in a random order. Returns how many were left at the end.
 fn repeat_spread(sets: &mut Sets, redo: &[u8], random: &mut Random) -> Result<usize, Malformed> {
     let mut sorted = Sorted::default();
     sorted.add(redo, (0, redo.len()), |_| false)?;

@@ -46,7 +46,7 @@ impl Lru {
         Lru { size, clock: 0, latest: HashMap::with_hasher(FixedState::with_seed(1)), queue: VecDeque::new() }
     }
 
-    /// Uses a page, which becomes the latest; whether it was there, and who made room for it.
+    /// Uses a page, which becomes the latest; returns whether it was there, and the page evicted for it.
     fn use_page(&mut self, page: Page) -> (bool, Option<Page>) {
         self.clock += 1;
         self.queue.push_back((self.clock, page));
