@@ -45,7 +45,7 @@ impl Core {
     /// merges that follow them are not; and some for the checkpointer.
     #[inline]
     pub fn rollback_room(&self, logged: u64) -> u64 {
-        2 * logged + self.log.capacity() / 16
+        2 * logged + self.log.margin()
     }
 
     /// Logs a change that is never undone and makes its edits.

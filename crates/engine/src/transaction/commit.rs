@@ -7,7 +7,6 @@
 use super::Transaction;
 use super::freeing::Chains;
 use super::isolation::end_views;
-use super::log_room::COMMIT_SIZE;
 use super::set_log::append_commit;
 use crate::engine::{Active, Core, Engine, Isolation};
 use crate::statistics::add;
@@ -298,9 +297,9 @@ impl Ending {
     /// that kept all of it would wait for each other.
     #[cold]
     fn keep_room_for_freeing(&mut self) {
-        let (core, unfinished) = (&self.engine.core, &self.engine.transactions.unfinished);
+        let unfinished = &self.engine.transactions.unfinished;
         let logged = self.state.logged;
-        self.state.logged = logged.min(core.log.bytes_for(COMMIT_SIZE + self.chains.packed().len() as u64));
+        self.state.logged = logged.min(self.chains.logged());
         unfinished.set(unfinished.get() - logged + self.state.logged);
     }
 }

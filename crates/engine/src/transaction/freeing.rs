@@ -19,6 +19,9 @@ use std::rc::Rc;
 use structures::organization::b_tree::stored;
 use structures::page::Edit;
 
+/// Bytes of a commit record for each long value whose pages are to be freed.
+pub(super) const BYTES_OF_CHAIN: u64 = 8;
+
 /// What is left of the long values that a transaction deleted.
 #[derive(Debug, Default)]
 pub(crate) struct Chains {
@@ -39,6 +42,12 @@ impl Chains {
     /// Whether nothing is left.
     pub fn are_free(&self) -> bool {
         self.freed == self.rests.len()
+    }
+
+    /// The log bytes that are kept for stating them again: twice as many, as for a rollback, which is more than their part of
+    /// that record takes.
+    pub fn logged(&self) -> u64 {
+        BYTES_OF_CHAIN * self.rests.len() as u64
     }
 
     /// As a commit record has them.
@@ -147,8 +156,8 @@ pub(crate) async fn free_after_restart(
     let mut state = engine.transactions.registry.borrow_mut().begin(None);
     state.id = id;
     engine.transactions.registry.borrow_mut().set_first_lsn(state.owner, stated);
-    // It may have to state its rest again, beside new work.
-    state.logged = engine.core.log.bytes_for(COMMIT_SIZE + chains.packed().len() as u64);
+    // It may have to state its rest again, beside new work. Others were promised more when it was committed.
+    state.logged = chains.logged();
     engine.transactions.unfinished.set(engine.transactions.unfinished.get() + state.logged);
     let mut ending = Ending::new(Rc::clone(engine), state);
     ending.chains = chains;
@@ -196,7 +205,7 @@ fn state_rest(engine: &Engine, state: &State, chains: &mut Chains) {
     let bytes = log.bytes_for(COMMIT_SIZE + packed.len() as u64);
     let (first, start) = (engine.transactions.registry.borrow().first_lsn_of(state.owner), log.end());
     let held = first.map_or(0, |first| start.0 - first.0);
-    let promised = 2 * (engine.transactions.unfinished.get() - state.logged) + log.bytes_for(0);
+    let promised = 2 * (engine.transactions.unfinished.get() - state.logged);
     if held < (2 * bytes).max(log.capacity() / 16) || log.free_beside(0) < bytes + promised {
         return;
     }

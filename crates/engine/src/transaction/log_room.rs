@@ -10,6 +10,7 @@
 //! at once.
 
 use super::Transaction;
+use super::freeing::BYTES_OF_CHAIN;
 use super::log_relief::{relieve, wait_for_claim};
 use crate::engine::relief::ReliefOutcome;
 use crate::engine::{Engine, State};
@@ -108,17 +109,23 @@ impl Transaction {
             // A sweep that goes on decides which of them it is.
             (_, Some(_)) => (redo + sets.changes(self.state.owner).div_ceil(8)).max(call.stored_len()),
         };
-        COMMIT_SIZE + of_sets as u64 + 8 * self.state.chains.len() as u64
+        COMMIT_SIZE + of_sets as u64 + BYTES_OF_CHAIN * self.state.chains.len() as u64
     }
 
-    /// Whether a commit record of so many bytes leaves the log the room that the rollbacks of others may take.
+    /// Of its log bytes, those for which room is kept behind its commit, because it has pages to free.
     #[inline]
-    fn may_log(&self, length: u64) -> bool {
+    fn kept_behind_commit(&self) -> u64 {
+        self.state.logged.min(BYTES_OF_CHAIN * self.state.chains.len() as u64)
+    }
+
+    /// Whether a commit record of so many bytes leaves the log the room that the rollbacks of others may take, and for the
+    /// `kept` bytes of its own.
+    #[inline]
+    fn may_log(&self, length: u64, kept: u64) -> bool {
         let engine = &self.engine;
+        let unfinished = engine.transactions.unfinished.get() - self.state.logged + kept;
         length <= record::SIZE_MAX
-            && self.free_log()
-                >= engine.core.log.bytes_for(length)
-                    + engine.core.rollback_room(engine.transactions.unfinished.get() - self.state.logged)
+            && self.free_log() >= engine.core.log.bytes_for(length) + engine.core.rollback_room(unfinished)
     }
 
     /// Makes sure that the log has room for the commit, which follows in the same step. It waits for a checkpoint if that is
@@ -135,7 +142,7 @@ impl Transaction {
     /// Whether nothing has to be done before the commit.
     #[inline]
     pub(super) fn may_commit_at_once(&self) -> bool {
-        self.state.chains.is_empty() && self.has_room_for_commit()
+        self.state.chains.is_empty() && self.has_room_for_commit(0)
     }
 
     /// Has those long values copied that readers of the past need and the commit gives up, and waits for room for the commit.
@@ -147,17 +154,17 @@ impl Transaction {
         loop {
             // Others may take the room during a copy, and readers may come while it waits for room.
             keep_long_values(&self.engine, self.state.owner).await;
-            if self.has_room_for_commit() {
+            if self.has_room_for_commit(self.kept_behind_commit()) {
                 return Ok(());
             }
             self.await_commit().await?;
         }
     }
 
-    /// Whether the log has room for the commit as it is.
+    /// Whether the log has room for the commit as it is, and for the `kept` bytes of its own behind that.
     #[inline]
-    fn has_room_for_commit(&self) -> bool {
-        canary::is_planted(Canary::UnadmittedCommit) || self.may_log(self.bytes_of_commit())
+    fn has_room_for_commit(&self, kept: u64) -> bool {
+        canary::is_planted(Canary::UnadmittedCommit) || self.may_log(self.bytes_of_commit(), kept)
     }
 
     /// Waits for room for the commit.
@@ -170,13 +177,14 @@ impl Transaction {
         if found > record::SIZE_MAX {
             return Err(Error::RecordTooLong { found, limit: record::SIZE_MAX });
         }
-        let (needed, capacity) = (engine.core.log.bytes_for(found), engine.core.log.capacity());
+        let kept = self.kept_behind_commit();
+        let (needed, capacity) = (engine.core.log.bytes_for(found) + 2 * kept, engine.core.log.capacity());
         let fits_alone = |bytes| bytes + engine.core.rollback_room(0) + engine.core.log.bytes_for(0) <= capacity;
         if !fits_alone(needed + self.state.logged) {
             return Err(Error::LogFull { needed: needed + self.state.logged, capacity });
         }
         if fits_alone(needed + self.held_log())
-            && relieve(&self.engine, || self.may_log(self.bytes_of_commit())).await? == ReliefOutcome::Room
+            && relieve(&self.engine, || self.may_log(self.bytes_of_commit(), kept)).await? == ReliefOutcome::Room
         {
             return Ok(());
         }
