@@ -29,9 +29,9 @@ fn key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-/// Trees `rows` and `filler` on the device that will fail, `notes` on another one; and a transaction that has changed rows
-/// which are not in memory any more.
-async fn prepare(executor: &Executor, settings: Settings) -> (Database, [PartitionId; 2], Transaction) {
+/// Trees `rows` and `filler` on the device that will fail, `notes` and the set `stock` on another one; and a transaction that
+/// has changed rows which are not in memory any more.
+async fn prepare(executor: &Executor, settings: Settings, promised: bool) -> (Database, [PartitionId; 2], Transaction) {
     let database = Database::create(executor, settings).await.expect("creates");
     let mut trees = Vec::new();
     for (name, device) in [("rows", "data"), ("filler", "data"), ("notes", "disk")] {
@@ -43,21 +43,47 @@ async fn prepare(executor: &Executor, settings: Settings) -> (Database, [Partiti
         let records = (0..ROWS * if tree == filler { 3 } else { 1 }).map(|number| (key(number), [1; 150]));
         database.load_b_tree(tree, records, |_| {}).await.expect("loads");
     }
-    let mut tx = database.begin().await.expect("begins");
+    database.create_partition(PartitionSpec::set("stock")).await.expect("creates a set");
+    let mut tx = if promised { begin_with_promise(&database).await } else { database.begin().await.expect("begins") };
     for number in (0..ROWS).step_by(40) {
         tx.modify(rows, &key(number), |value| value.fill(9)).await.expect("changes");
     }
-    let mut scan = database.begin().await.expect("begins");
+    // Beside one that was promised the log nothing begins.
+    let mut other = if promised { None } else { Some(database.begin().await.expect("begins")) };
+    let scan = other.as_mut().unwrap_or(&mut tx);
     let mut cursor = scan.cursor(filler, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
     while scan.next(&mut cursor).await.expect("reads").is_some() {}
-    scan.commit().await.expect("ends");
+    if let Some(scan) = other {
+        scan.commit().await.expect("ends");
+    }
     (database, [rows, notes], tx)
 }
 
+/// Begins one again that had no room in the log at its commit: it is promised most of the log.
+async fn begin_with_promise(database: &Database) -> Transaction {
+    let [notes, stock] = ["notes", "stock"].map(|name| database.partition(name).expect("it exists"));
+    let mut refused = database.begin().await.expect("begins");
+    refused.put(notes, b"refused", b"1").await.expect("puts");
+    let other = async |tx: &mut Transaction| {
+        for number in 0..100 {
+            tx.put(notes, &key(number), &[7; 500]).await?;
+        }
+        Ok(())
+    };
+    database.transaction(other).await.expect("commits");
+    for number in 0..190 {
+        refused.put(stock, &key(number), &[7; 1_000]).await.expect("puts");
+    }
+    let age = refused.began();
+    let crowded = refused.commit().await;
+    assert!(matches!(crowded, Err(Error::LogCrowded { .. })), "{crowded:?}");
+    database.begin_aged(Some(age)).await.expect("begins")
+}
+
 /// How many reads the device has done when the rollback begins.
-fn reads_before() -> u64 {
+fn reads_before(promised: bool) -> u64 {
     on(&Media::new(), 0..0, async |executor| {
-        let (database, ..) = prepare(executor, settings()).await;
+        let (database, ..) = prepare(executor, settings(), promised).await;
         ["rows", "filler"]
             .map(|name| database.buffer().file(database.partition(name).expect("there")).reads.get())
             .iter()
@@ -82,9 +108,9 @@ fn is_stalled<T: std::fmt::Debug>(result: &Result<T, Error>) -> bool {
 }
 
 fn failing(lasts: u64, work: impl AsyncFnOnce(&Executor, &Database, [PartitionId; 2])) {
-    let (media, first) = (Media::new(), reads_before() + 1);
+    let (media, first) = (Media::new(), reads_before(false) + 1);
     on(&media, first..first + lasts, async |executor| {
-        let (database, [rows, notes], tx) = prepare(executor, settings()).await;
+        let (database, [rows, notes], tx) = prepare(executor, settings(), false).await;
         let waiting = {
             let database = database.clone();
             let write = async move |tx: &mut Transaction| tx.put(rows, &key(40), b"another's").await;
@@ -168,11 +194,11 @@ fn a_rollback_that_fails_for_good_is_completed_by_a_restart() {
 
 #[test]
 fn a_rollback_that_fails_is_told_of_when_what_it_has_read_is_durable() {
-    let (media, first) = (Media::new(), reads_before() + 1);
+    let (media, first) = (Media::new(), reads_before(false) + 1);
     on(&media, first..first + 5_000, async |executor| {
         let group_commit = log::GroupCommit::Delay { ns: 5 * SECOND_NS };
         let slow = Settings { log: log::Settings { group_commit, ..settings().log }, ..settings() };
-        let (database, [_, notes], mut tx) = prepare(executor, slow).await;
+        let (database, [_, notes], mut tx) = prepare(executor, slow, false).await;
         let committed = {
             let database = database.clone();
             executor.spawn(async move { database.transaction(async |tx| tx.put(notes, b"read", b"1").await).await })
@@ -185,6 +211,22 @@ fn a_rollback_that_fails_is_told_of_when_what_it_has_read_is_durable() {
         assert!(matches!(failed, Err(Error::Input(_))), "{failed:?}");
         assert!(database.log().durable() >= depends_on, "it was told {failed:?} before that is durable");
         assert_eq!(committed.join().await, Ok(()));
+    });
+}
+
+#[test]
+fn a_rollback_that_fails_gives_back_the_log_that_it_was_promised() {
+    let (media, first) = (Media::new(), reads_before(true) + 1);
+    on(&media, first..first + 5_000, async |executor| {
+        let (database, [_, notes], tx) = prepare(executor, settings(), true).await;
+        let failed = tx.rollback().await;
+        assert!(matches!(failed, Err(Error::Input(_))), "{failed:?}");
+        assert!(database.log().free() > 128 << 10, "the log has room");
+        let own = database.clone();
+        let other = executor.spawn(async move { own.transaction(async |tx| tx.put(notes, b"one", b"1").await).await });
+        executor.sleep_ns(SECOND_NS).await;
+        assert!(other.is_finished(), "others wait for room that nobody needs");
+        assert_eq!(other.join().await, Ok(()));
     });
 }
 

@@ -8,8 +8,10 @@ use base::PartitionId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Database, PartitionSpec, Settings, Transaction, buffer, log};
-use executor::Executor;
+use executor::{Executor, WaitQueue};
 use machine::run;
+use std::cell::Cell;
+use std::rc::Rc;
 use virtual_driver::Media;
 
 /// The length of a long value that takes some thirty pages.
@@ -139,6 +141,38 @@ fn a_commit_leaves_the_room_that_freeing_begins_with() {
             verify(&executor, &database).await;
         });
     }
+}
+
+/// A transaction that had no room at its commit is promised it before it is run again.
+#[test]
+fn one_that_was_promised_room_does_not_wait_for_itself() {
+    on(&Media::new(), async |executor| {
+        let database = create(&executor, 256 << 10, 8).await;
+        let (gate, arrived) = (Rc::new(WaitQueue::new()), Rc::new(Cell::new(0)));
+        let client = |number: u32| {
+            let (database, gate, arrived) = (database.clone(), Rc::clone(&gate), Rc::clone(&arrived));
+            executor.spawn(async move {
+                let work = async |tx: &mut Transaction| {
+                    delete(tx, number).await?;
+                    fill(tx, number as u8, 150).await?;
+                    // Both come to their commits at the same time.
+                    arrived.set(arrived.get() + 1);
+                    if arrived.get() < 2 {
+                        gate.wait(tx.executor()).await;
+                    }
+                    gate.wake_all(tx.executor());
+                    Ok(())
+                };
+                database.transaction(work).await
+            })
+        };
+        let clients = [0, 4].map(client);
+        for client in clients {
+            client.join().await.expect("commits");
+        }
+        assert!(arrived.get() > 2, "neither was run again");
+        verify(&executor, &database).await;
+    });
 }
 
 /// Many delete one long value each while another transaction holds the log, so that all of them go on with freeing later.

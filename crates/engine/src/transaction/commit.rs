@@ -294,13 +294,16 @@ impl Ending {
     }
 
     /// It cannot be rolled back any more. Of the room for that it keeps what stating anew takes that is still to be freed: two
-    /// that kept all of it would wait for each other.
+    /// that kept all of it would wait for each other. And for what it was promised beyond that it would wait itself.
     #[cold]
     fn keep_room_for_freeing(&mut self) {
-        let unfinished = &self.engine.transactions.unfinished;
+        let (core, unfinished) = (&self.engine.core, &self.engine.transactions.unfinished);
         let logged = self.state.logged;
         self.state.logged = logged.min(self.chains.logged());
         unfinished.set(unfinished.get() - logged + self.state.logged);
+        if self.state.reserved > 0 {
+            core.log.release(std::mem::take(&mut self.state.reserved));
+        }
     }
 }
 

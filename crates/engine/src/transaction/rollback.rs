@@ -114,6 +114,10 @@ impl Drop for Transaction {
 
 async fn roll_back(engine: &Rc<Engine>, mut state: Active) -> Result<()> {
     engine.sets.sets.borrow_mut().roll_back(state.owner);
+    // It asks for no room any more, and may last for as long as its device is away.
+    if state.reserved > 0 {
+        engine.core.log.release(std::mem::take(&mut state.reserved));
+    }
     if let Err(error) = undo(&engine.core, &mut state, 0).await {
         if !canary::is_planted(Canary::AbandonedRollback) {
             stall(engine, state, error.clone());
