@@ -226,3 +226,23 @@ fn a_restart_goes_on_freeing_for_many() {
         });
     }
 }
+
+#[test]
+fn freeing_goes_on_as_soon_as_the_log_is_there() {
+    for commits in [false, true] {
+        on(&Media::new(), async move |executor| {
+            let database = create(&executor, 128 << 10, 40).await;
+            let holding = delete_many(&executor, &database, 40, 40).await;
+            executor.sleep_ns(30 * SECOND_NS).await;
+            if commits {
+                holding.commit().await.expect("commits")
+            } else {
+                holding.rollback().await.expect("ends")
+            }
+            let began = executor.now();
+            verify(&executor, &database).await;
+            let took_ns = executor.now().since_ns(began);
+            assert!(took_ns < 2 * SECOND_NS, "others waited for {took_ns} ns");
+        });
+    }
+}

@@ -103,7 +103,7 @@ impl Ending {
             loop {
                 let has_room = !self.is_stalled && self.wait_for_room().await;
                 if !has_room {
-                    executor.sleep_ns(rest_ns).await;
+                    self.rest(rest_ns).await;
                     rest_ns = (2 * rest_ns).min(stall::REST_NS_MAX);
                 }
                 if engine.core.closing.get() || engine.core.log.failure().is_some() {
@@ -138,6 +138,20 @@ impl Ending {
         state_rest(&self.engine, &self.state, &mut self.chains);
         let fits = || self.engine.has_unpromised_log(0);
         matches!(relieve(&self.engine, fits).await, Ok(ReliefOutcome::Room))
+    }
+
+    /// Waits for so long before it tries again. If it lacks only room, it looks for that meanwhile: the log that it keeps may
+    /// be what others wait for.
+    async fn rest(&mut self, rest_ns: u64) {
+        let (engine, executor) = (self.engine.clone(), self.engine.core.executor.clone());
+        let until = executor.now().plus_ns(rest_ns);
+        while executor.now() < until {
+            executor.sleep_ns(stall::REST_NS_MIN).await;
+            let mut may_go_on = || engine.has_unpromised_log(0) || state_rest(&engine, &self.state, &mut self.chains);
+            if !self.is_stalled && may_go_on() {
+                return;
+            }
+        }
     }
 }
 
@@ -198,8 +212,8 @@ fn free_page(engine: &Engine, id: TransactionId, chain: u32, page: PageId) -> Re
 }
 
 /// States anew what is left to be freed, if the log before is worth that: it is not needed any more then. The transaction
-/// cannot be rolled back, so the room that it was promised for that is there, beside that of others.
-fn state_rest(engine: &Engine, state: &State, chains: &mut Chains) {
+/// cannot be rolled back, so the room that it was promised for that is there, beside that of others. Says whether it did.
+fn state_rest(engine: &Engine, state: &State, chains: &mut Chains) -> bool {
     let rest = chains.rest();
     let (log, packed) = (&engine.core.log, rest.packed());
     let bytes = log.bytes_for(COMMIT_SIZE + packed.len() as u64);
@@ -207,9 +221,10 @@ fn state_rest(engine: &Engine, state: &State, chains: &mut Chains) {
     let held = first.map_or(0, |first| start.0 - first.0);
     let promised = 2 * (engine.transactions.unfinished.get() - state.logged);
     if held < (2 * bytes).max(log.capacity() / 16) || log.free_beside(0) < bytes + promised {
-        return;
+        return false;
     }
     log.append(state.id, &Body::Commit { chains: &packed, changes: &[] }, std::iter::empty());
     engine.transactions.registry.borrow_mut().set_first_lsn(state.owner, start);
     *chains = rest;
+    true
 }
