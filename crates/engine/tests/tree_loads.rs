@@ -61,3 +61,30 @@ fn a_load_cut_off_by_the_power_leaves_an_empty_tree_that_is_sound() {
     }
     assert!(left[0] > 8 && left[1] > 0, "{left:?}");
 }
+
+#[test]
+fn records_that_are_too_large_or_out_of_order_are_errors_and_leave_an_empty_tree() {
+    let done = run(&Media::new(), None, async |executor| {
+        let database = Database::create(executor, settings()).await?;
+        let tree = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+        let long = [(b"a".to_vec(), vec![0; 10]), (b"b".to_vec(), vec![0; 600])];
+        let refused = database.load_b_tree(tree, long, |_| {}).await;
+        assert!(matches!(&refused, Err(Error::TooLarge { what: "a loaded value", .. })), "{refused:?}");
+        let long = [(vec![b'a'; 900], Vec::new())];
+        let refused = database.load_b_tree(tree, long, |_| {}).await;
+        assert!(matches!(&refused, Err(Error::TooLarge { what: "a key", .. })), "{refused:?}");
+        // The last two lie on different pages.
+        for wrong in [2, 57, 99] {
+            let number = |at: u64| if at == wrong { wrong - 1 } else { at };
+            let unordered = (0..100_u64).map(|at| (number(at).to_be_bytes(), [at as u8; 40]));
+            let refused = database.load_b_tree(tree, unordered, |_| {}).await.expect_err("a key comes twice");
+            assert!(refused.to_string().contains(&format!("record {}", wrong + 1)), "{refused}");
+        }
+        database.load_b_tree(tree, records(), |_| {}).await?;
+        let found = database.transaction(async |tx| tx.get(tree, &7_u64.to_be_bytes()).await).await?;
+        assert_eq!(found, Some(vec![7; 40]));
+        assert!(database.check(|_| {}).await?.is_clean());
+        Ok::<_, Error>(())
+    });
+    done.expect("nothing is cut off").expect("nothing else fails");
+}

@@ -13,8 +13,7 @@ use base::{Lsn, PageId, PartitionId};
 use driver::{Access, Frame, Op};
 use std::rc::Rc;
 use structures::organization::allocator;
-use structures::organization::b_tree::stored;
-use structures::organization::b_tree::{BulkLoader, ROOT};
+use structures::organization::b_tree::{self, BulkLoader, ROOT, stored};
 use structures::page::{Edit, HEADER_SIZE, OwnedEdit, Pages, header, slotted};
 
 /// The size of a load's writes in bytes.
@@ -39,12 +38,10 @@ impl Database {
     /// for a leaf.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the tree is not empty, or has not stayed so meanwhile; [`Error::LogCrowded`] if for ten seconds
+    /// [`Error::Setting`] if the tree is not empty, or has not stayed so meanwhile, or if a key is not above the one before it;
+    /// [`Error::TooLarge`] if a key or value exceeds the limits of a leaf; [`Error::LogCrowded`] if for ten seconds
     /// transactions, one of the caller's own among them perhaps, keep the room in the log that its end needs;
     /// [`Error::LogNotRelieved`], [`Error::RollbackStalled`], [`Error::LogFailed`]; or the driver's.
-    ///
-    /// # Panics
-    /// If the keys do not ascend or a record exceeds the limits of a leaf.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -73,10 +70,17 @@ impl Database {
         let mut loader = BulkLoader::new(partition, page_size, FILL);
         let lsn = self.lsn_of_load(&file).await?;
         let mut run = Run { frame: None, first: ROOT + 1, count: 0, lsn };
-        let (mut done, mut stored, mut loaded) = (Vec::new(), Vec::new(), 0);
+        let (mut done, mut stored, mut last, mut loaded) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for (key, value) in records {
+            let key = key.as_ref();
             stored::store_here(value.as_ref(), &mut stored);
-            loader.push(key.as_ref(), &stored, &mut done);
+            self.check_record(partition, key, stored.len())?;
+            if loaded > 0 && *last >= *key {
+                return Err(self.unordered(partition, loaded + 1));
+            }
+            last.clear();
+            last.extend_from_slice(key);
+            loader.push(key, &stored, &mut done);
             loaded += 1;
             for edit in done.drain(..) {
                 self.add_loaded(&file, &mut run, &edit).await?;
@@ -101,6 +105,32 @@ impl Database {
         complete_logged(&self.0.engine, length_of(&top), log).await?;
         drop(loading);
         self.0.engine.core.log.flush(self.0.engine.core.log.end()).await
+    }
+
+    /// Makes sure that a record fits into a leaf.
+    fn check_record(&self, partition: PartitionId, key: &[u8], stored_len: usize) -> Result<()> {
+        let page_size = self.0.settings.buffer.page_size;
+        let key_max = b_tree::key_len_max(page_size);
+        if key.len() <= key_max && stored_len <= b_tree::value_len_max(page_size, key.len()) {
+            return Ok(());
+        }
+        let (what, found, limit) = match key.len() <= key_max {
+            true => ("a loaded value", stored_len, b_tree::value_len_max(page_size, key.len())),
+            false => ("a key", key.len(), key_max),
+        };
+        let partition = self.0.engine.catalog.describe(partition)?.name.clone();
+        Err(Error::TooLarge { what, found, limit, partition })
+    }
+
+    #[cold]
+    fn unordered(&self, partition: PartitionId, number: u64) -> Error {
+        let name = match self.0.engine.catalog.describe(partition) {
+            Ok(found) => found.name.clone(),
+            Err(error) => return error,
+        };
+        Error::Setting(format!(
+            "record {number} for partition '{name}' is not above the one before it; load in key order"
+        ))
     }
 
     /// Makes sure that a tree has no records, and no pages but the first two.
