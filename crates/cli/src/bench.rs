@@ -19,8 +19,10 @@ pub mod summary;
 pub mod synthetic;
 pub mod terms;
 mod threads;
+pub mod tpcc;
 mod trace;
 mod update_commit;
+pub mod ycsb;
 
 use crate::progress::Progress;
 use crate::{Failure, print};
@@ -45,8 +47,10 @@ enum Workload {
     SnapshotReader(snapshot_reader::Arguments),
     Sort(sort::Arguments),
     Synthetic(synthetic::Arguments),
+    Tpcc(tpcc::Arguments),
     Trace(trace::Arguments),
     UpdateCommit(update_commit::Arguments),
+    Ycsb(ycsb::Arguments),
 }
 
 /// A number above zero.
@@ -106,6 +110,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             let report = watched("synthetic", |progress| synthetic::run(arguments, None, progress))?;
             print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
         }
+        Workload::Tpcc(arguments) => {
+            let report = watched("tpcc", |progress| tpcc::run(arguments, None, progress))?;
+            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
+        }
         Workload::Trace(arguments) => {
             let report = watched("trace", |progress| trace::run(arguments, progress))?;
             print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
@@ -113,6 +121,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Workload::UpdateCommit(arguments) => {
             let report = watched("update-commit", |progress| update_commit::run(arguments, progress))?;
             print(&if arguments.setup.json { report.to_json() } else { report.to_text() })
+        }
+        Workload::Ycsb(arguments) => {
+            let report = watched("ycsb", |progress| ycsb::run(arguments, None, progress))?;
+            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
         }
     }
 }

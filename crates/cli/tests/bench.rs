@@ -363,3 +363,44 @@ fn sorts_and_joins_say_what_they_spilled() {
     let output = bench(directory.path(), "sort --cluster-size 100KiB");
     assert!(String::from_utf8_lossy(&output.stderr).contains("a power of two"), "{output:?}");
 }
+
+#[test]
+fn ycsb_on_both_clocks_counts_its_operations_and_what_it_has_inserted() {
+    let directory = workshop();
+    for (workload, kinds) in [("a", ["read", "update"]), ("e", ["scan", "insert"])] {
+        let line = format!("ycsb --workload {workload} --config small.toml --clients 4 --transactions 400");
+        let report = report(directory.path(), &if workload == "a" { format!("{line} --records 500") } else { line });
+        assert_eq!(number(&report, "/transactions"), 400.0);
+        for (at, kind) in kinds.into_iter().enumerate() {
+            assert_eq!(report.pointer(&format!("/types/{at}/name")).and_then(Value::as_str), Some(kind), "{report:#}");
+        }
+    }
+    let described = report(directory.path(), "ycsb --hardware nvme-2026 --records 500 --clients 4 --transactions 100");
+    assert_eq!(described["clock"], "virtual");
+    let output = bench(directory.path(), "ycsb --config small.toml --records 5,000 --transactions 1");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("records, not 5,000") && error.contains("--records"), "{error}");
+    let output = bench(directory.path(), "ycsb --workload g");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("a to f"), "{output:?}");
+}
+
+#[test]
+fn tpcc_on_both_clocks_reports_its_types_and_is_consistent_afterwards() {
+    let directory = workshop();
+    let line = "tpcc --config small.toml --clients 4 --transactions 400";
+    let first = report(directory.path(), &format!("{line} --warehouses 2 --shrink 100"));
+    assert_eq!(number(&first, "/transactions"), 400.0);
+    let types = first["types"].as_array().expect("types are reported");
+    let names: Vec<&str> = types.iter().filter_map(|found| found["name"].as_str()).collect();
+    assert_eq!(names, ["new-order", "payment", "order-status", "delivery", "stock-level"]);
+    assert!(first["workload"].as_str().is_some_and(|name| name.contains("shrunk")), "{first:#}");
+    report(directory.path(), line);
+    let described = report(
+        directory.path(),
+        "tpcc --hardware nvme-2026 --warehouses 1 --shrink 100 --clients 4 --transactions 200",
+    );
+    assert_eq!(described["clock"], "virtual");
+    let output = bench(directory.path(), &format!("{line} --warehouses 3"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("2 warehouses, not 3") && error.contains("--warehouses"), "{error}");
+}

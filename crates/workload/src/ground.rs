@@ -18,10 +18,15 @@ pub fn settings(frames: usize) -> Settings {
 
 /// Runs `work` on a new database of this hardware.
 pub fn on<T>(hardware: Hardware, frames: usize, work: impl AsyncFnOnce(Database) -> engine::Result<T>) -> T {
+    with(hardware, settings(frames), work)
+}
+
+/// The same with these settings.
+pub fn with<T>(hardware: Hardware, settings: Settings, work: impl AsyncFnOnce(Database) -> engine::Result<T>) -> T {
     let options = Options { seed: 1, ..Options::default() };
     let driver: Box<dyn Driver> = Box::new(VirtualDriver::new(hardware, options, Media::new()));
     let executor = Executor::new(driver, Order::FirstInFirstOut);
-    let result = executor.run(async { work(Database::create(&executor, settings(frames)).await?).await });
+    let result = executor.run(async { work(Database::create(&executor, settings).await?).await });
     executor.stop();
     result.expect("the machine goes on").expect("the engine succeeds")
 }

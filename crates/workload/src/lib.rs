@@ -8,8 +8,10 @@ pub mod point_reads;
 pub mod run;
 pub mod snapshot_readers;
 pub mod synthetic;
+pub mod tpcc;
 pub mod trace;
 pub mod update_commit;
+pub mod ycsb;
 
 pub use run::{Length, Load, Measured, Plan, TypeMeasured, Unwatched, Watch, Workload};
 

@@ -88,10 +88,13 @@ fn layout(name: &str, scale: &Scale, configuration: &Configuration) -> Partition
     Partition { objects: Some(objects), record_size: Some(record_size as u32), ..base }
 }
 
-/// Brings what fits into the buffer, so that the measurement does not begin with reads. Described machines warm up by
-/// running, but for partitions that never leave main memory.
-pub async fn warm(database: &Database, progress: impl Fn(u64, u64)) -> entresol::Result<()> {
-    for name in [BRANCH, TELLER, ACCOUNT] {
+/// The partitions that [`warm`] reads, the most used ones first.
+pub const WARMED: [&str; 3] = [BRANCH, TELLER, ACCOUNT];
+
+/// Brings what fits of these partitions into the buffer, so that the measurement does not begin with reads. Described machines
+/// warm up by running, but for partitions that never leave main memory.
+pub async fn warm(database: &Database, names: &[&str], progress: impl Fn(u64, u64)) -> entresol::Result<()> {
+    for name in names {
         let Ok(partition) = database.partition(name) else { continue };
         let found = database.describe(partition)?;
         if found.set_settings().is_some() {

@@ -46,7 +46,9 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
     }
     let store = opening::open(opening, progress)?;
     let scale = bank::prepare(&store, arguments.scale, progress)?;
-    store.run(async |database| bank::warm(database, |page, pages| progress.step("reading", page, pages)).await)?;
+    store.run(async |database| {
+        bank::warm(database, &bank::WARMED, |page, pages| progress.step("reading", page, pages)).await
+    })?;
     let name = format!("debit-credit, scale {}", scale.branches);
     let run = Run { name, plan: terms.plan(arguments.load.load()), recording };
     let report = session::measure(&store, run, progress, async |database| {

@@ -66,7 +66,9 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     configuration.buffer.size = arguments.buffer.unwrap_or(data / 8).max(64 * page_size);
     let buffer = format_size(configuration.buffer.size);
     let store = Opening::new(&arguments.data, configuration).open()?;
-    store.run(async |database| bank::warm(database, |page, pages| progress.step("reading", page, pages)).await)?;
+    store.run(async |database| {
+        bank::warm(database, &bank::WARMED, |page, pages| progress.step("reading", page, pages)).await
+    })?;
     let measure = Length::Time((arguments.seconds * 1e9) as u64);
     let load = Load::Closed { clients: arguments.outstanding };
     let plan = Plan { load, warm_up: measure.share(5), measure, seed: arguments.seed };

@@ -198,7 +198,9 @@ fn crash(arguments: &Arguments, opening: &Opening, progress: &Progress) -> Resul
         return Err(format!("{log} do not fit the database's log of {capacity}; name another --data").into());
     }
     let tables = Tables::of(store.database().catalog(), &scale)?;
-    store.run(async |database| bank::warm(database, |page, pages| progress.step("reading", page, pages)).await)?;
+    store.run(async |database| {
+        bank::warm(database, &bank::WARMED, |page, pages| progress.step("reading", page, pages)).await
+    })?;
     // So that the restart finds as much log as is asked for, and the rest in the backup.
     store.run(async |database| database.checkpoint().await)?;
     store.run(async |database| fill(database, &tables, arguments, progress).await)?;

@@ -105,7 +105,9 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<SnapshotReaderR
     let configuration = Configuration::read(file.as_deref(), arguments.setup.hardware.as_deref())?;
     let store = opening::open(Opening::new(&arguments.data, configuration).seed(arguments.seed), progress)?;
     let scale = bank::prepare(&store, arguments.scale, progress)?;
-    store.run(async |database| bank::warm(database, |page, pages| progress.step("reading", page, pages)).await)?;
+    store.run(async |database| {
+        bank::warm(database, &bank::WARMED, |page, pages| progress.step("reading", page, pages)).await
+    })?;
     let (mut without, mut with) = (Vec::new(), Vec::new());
     // The first run does not count: the device is still busy with the files that were made just now.
     measure(&store, &scale, arguments, (false, 0), progress)?;

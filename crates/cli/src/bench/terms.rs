@@ -77,6 +77,24 @@ impl Terms {
     }
 }
 
+/// The load of a workload whose transactions run on the engine's thread.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct ClosedOrOpen {
+    /// Clients, each with one transaction at a time
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536), conflicts_with = "rate")]
+    pub clients: u32,
+    /// In place of clients: transactions arrive so often, at random (Poisson)
+    #[arg(long, value_name = "TPS", value_parser = positive)]
+    pub rate: Option<f64>,
+}
+
+impl ClosedOrOpen {
+    /// The load.
+    pub fn load(self) -> Load {
+        self.rate.map_or(Load::Closed { clients: self.clients }, |rate_per_s| Load::Open { rate_per_s })
+    }
+}
+
 /// The load of a workload that a transaction server can run.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ServedLoad {

@@ -42,7 +42,7 @@ pub fn run(opening: Opening, branches: Option<u32>, plan: &Plan, progress: &Prog
     let known = scale.clone();
     let server = Server::start(opening, move || bank::procedures(&known))?;
     progress.phase("reading", 0);
-    server.handle().with_database(async |database| bank::warm(database, |_, _| {}).await)?;
+    server.handle().with_database(async |database| bank::warm(database, &bank::WARMED, |_, _| {}).await)?;
     let report = Clients::new(&scale, plan).measure(&server, progress)?;
     let report = RunReport { warnings, ..report };
     progress.phase("verifying", 0);

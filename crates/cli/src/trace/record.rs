@@ -1,7 +1,7 @@
 //! `entresol trace record`: a benchmark whose references are written down.
 
 use super::write;
-use crate::bench::{self, debit_credit, synthetic};
+use crate::bench::{self, debit_credit, synthetic, tpcc, ycsb};
 use crate::{Failure, files, print};
 use clap::{Args, Subcommand};
 use entresol::Database;
@@ -33,6 +33,8 @@ pub struct Arguments {
 enum Workload {
     DebitCredit(debit_credit::Arguments),
     Synthetic(synthetic::Arguments),
+    Tpcc(tpcc::Arguments),
+    Ycsb(ycsb::Arguments),
 }
 
 /// The recording of one run.
@@ -69,6 +71,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Workload::Synthetic(arguments) => {
             let run = |progress: &_| synthetic::run(arguments, Some(&recording), progress);
             (bench::watched("synthetic", run)?, arguments.terms.setup.json)
+        }
+        Workload::Tpcc(arguments) => {
+            let run = |progress: &_| tpcc::run(arguments, Some(&recording), progress);
+            (bench::watched("tpcc", run)?, arguments.terms.setup.json)
+        }
+        Workload::Ycsb(arguments) => {
+            let run = |progress: &_| ycsb::run(arguments, Some(&recording), progress);
+            (bench::watched("ycsb", run)?, arguments.terms.setup.json)
         }
     };
     let trace = recording.trace.take().ok_or("the run has recorded nothing")??;

@@ -1,0 +1,102 @@
+//! TPC-C: load if need be, warm up, measure, check the consistency conditions, report.
+
+use super::bank;
+use super::session::{self, Run};
+use super::terms::{ClosedOrOpen, Terms};
+use crate::progress::Progress;
+use crate::report::RunReport;
+use crate::trace::Recording;
+use crate::{Failure, opening};
+use clap::Args;
+use entresol::configuration::{LockGranule, Organization, Partition};
+use entresol::{PartitionSpec, Store};
+use std::path::PathBuf;
+use workload::tpcc::{self, HISTORY, Scale, TREES, Tables, Tpcc, Violation};
+
+/// TPC-C: orders of a wholesale supplier, five types of transactions on nine tables
+///
+/// Clients neither think nor type. Each transaction draws its home warehouse.
+/// After a run on this machine the benchmark's consistency conditions are checked.
+#[derive(Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "Examples:\n  \
+    entresol bench tpcc --warehouses 10 --clients 32 --seconds 30\n  \
+    entresol bench tpcc --hardware nvme-2026 --warehouses 2 --rate 500\n  \
+    entresol bench tpcc --config entresol.toml --json"
+)]
+pub struct Arguments {
+    /// Directory of the database, created if missing
+    #[arg(long, value_name = "DIR", default_value = "tpcc.data")]
+    pub data: PathBuf,
+    /// Warehouses, about 100 MiB each [default: as loaded, or 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub warehouses: Option<u32>,
+    /// For trials: so many times fewer customers and items in a new database
+    #[arg(long, value_name = "FACTOR", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub shrink: u32,
+    #[command(flatten)]
+    pub load: ClosedOrOpen,
+    #[command(flatten)]
+    pub terms: Terms,
+}
+
+/// Loads the database if it is new, warms up, measures. What is referenced is recorded if `recording` is given.
+pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Progress) -> Result<RunReport, Failure> {
+    let terms = &arguments.terms;
+    let configuration = terms.configuration(&arguments.data)?;
+    let store = opening::open(terms.opening(&arguments.data, configuration), progress)?;
+    let scale = prepare(&store, arguments, progress)?;
+    let warm = |page, pages| progress.step("reading", page, pages);
+    store.run(async |database| bank::warm(database, &TREES, warm).await)?;
+    let is_whole = scale == Scale::warehouses(scale.warehouses);
+    let name = format!("tpcc, warehouses {}{}", scale.warehouses, if is_whole { "" } else { " (shrunk)" });
+    let run = Run { name, plan: terms.plan(arguments.load.load()), recording };
+    let report = session::measure(&store, run, progress, async |database| {
+        Ok(Tpcc { tables: Tables::of(database.catalog())?, scale })
+    })?;
+    if !store.is_virtual() {
+        progress.phase("verifying", 0);
+        consistent(&store.run(async |database| {
+            let tables = Tables::of(database.catalog())?;
+            tpcc::verify(database, &tables).await
+        })?)?;
+    }
+    session::close(store)?;
+    Ok(report)
+}
+
+fn consistent(violations: &[Violation]) -> Result<(), Failure> {
+    let Some(first) = violations.first() else { return Ok(()) };
+    Err(format!("a defect of this program, found {} times: {first}", violations.len()).into())
+}
+
+/// Loads the database if it is empty. Without `--warehouses` an existing one is taken as large as it is.
+fn prepare(store: &Store, arguments: &Arguments, progress: &Progress) -> Result<Scale, Failure> {
+    if !tpcc::exists(store.database()) {
+        let scale = Scale::warehouses(arguments.warehouses.unwrap_or(1)).shrunk(arguments.shrink);
+        progress.phase("loading", scale.records());
+        let spec = |name: &str| spec(store, name);
+        store.run(async |database| tpcc::load(database, &scale, spec, |done| progress.advance_to(done)).await)?;
+        return Ok(scale);
+    }
+    let scale = store.run(async |database| tpcc::scale(database).await)?;
+    match arguments.warehouses {
+        Some(asked) if asked != scale.warehouses => Err(format!(
+            "the database has {} warehouses, not {asked}; correct --warehouses or name another --data",
+            scale.warehouses
+        )
+        .into()),
+        _ => Ok(scale),
+    }
+}
+
+fn spec(store: &Store, name: &str) -> entresol::Result<PartitionSpec> {
+    let configuration = store.configuration();
+    let base = configuration.partition(name);
+    let partition = match name {
+        HISTORY => Partition { organization: Organization::Append, locks: LockGranule::None, ..base },
+        _ => base,
+    };
+    configuration.partition_spec(name, &partition)
+}

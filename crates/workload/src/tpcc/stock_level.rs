@@ -1,0 +1,28 @@
+//! The Stock-Level transaction (clause 2.8).
+
+use super::input::StockLevel;
+use super::new_order::read;
+use super::rows::{order_line, place, stock};
+use super::{Tables, keys};
+use engine::{Direction, Result, Transaction};
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+/// How many items of the district's last 20 orders are short in its warehouse.
+pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &StockLevel) -> Result<u32> {
+    let district = input.district;
+    let next = read(tx, (tables.district, "district"), &district.key(), |row| place::NEXT_ORDER.get(row)).await?;
+    let (lower, upper) = (district.line(next.saturating_sub(20), 0), district.line(next, 0));
+    let mut lines = tx.cursor(tables.order_line, Bound::Included(&lower), Bound::Excluded(&upper), Direction::Forward);
+    let mut items = BTreeSet::new();
+    while let Some((_, row)) = tx.next(&mut lines).await? {
+        items.insert(order_line::ITEM.get(&row));
+    }
+    let mut short = 0;
+    for item in items {
+        let key = keys::stock(district.warehouse, item);
+        let quantity = read(tx, (tables.stock, "stock"), &key, |row| stock::QUANTITY.get(row)).await?;
+        short += u32::from(quantity < input.threshold);
+    }
+    Ok(short)
+}
