@@ -486,3 +486,28 @@ fn forced_commits_of_servers_leave_one_another_room() {
         });
     }
 }
+
+/// Where a checkpoint makes room beside what one transaction was promised, others do not wait for the end of that one.
+#[test]
+fn nothing_waits_for_one_that_was_promised_room_if_a_checkpoint_makes_some() {
+    for checkpoint in [Policy::OFF, Policy { log_bytes: Some(LOG), interval_ns: None }] {
+        let (media, settings) = (Media::new(), settings(Logging::Values, Strategy::Fuzzy, checkpoint));
+        let executor = machine(&media, 20, None);
+        let own = executor.clone();
+        on(&executor, &media, async move {
+            let (database, _, notes) = create(&own, settings).await;
+            let mut refused = database.begin().await.expect("begins");
+            refused.put(notes, b"first", &[1; 100]).await.expect("puts");
+            database.transaction(async |tx| fill(tx, 1, 80).await).await.expect("commits");
+            fill(&mut refused, 2, 155).await.expect("puts");
+            let age = refused.began();
+            let crowded = refused.commit().await;
+            assert!(matches!(crowded, Err(Error::LogCrowded { .. })), "{crowded:?}");
+            let promised = database.begin_aged(Some(age)).await.expect("begins");
+            for tag in 3..13 {
+                database.transaction(async |tx| fill(tx, tag, 10).await).await.expect("commits");
+            }
+            promised.commit().await.expect("ends");
+        });
+    }
+}

@@ -46,7 +46,8 @@ pub(crate) fn start(engine: &Rc<Engine>) {
 
 async fn relieve(engine: &Rc<Engine>, relief: &Relief) {
     let core = &engine.core;
-    let is_wanted = || relief.is_awaited() || core.log.is_full() && !core.closing.get();
+    let is_short = || core.log.is_full() || core.log.is_short_of_promised();
+    let is_wanted = || relief.is_awaited() || is_short() && !core.closing.get();
     while is_wanted() && core.log.failure().is_none() {
         relief.begun.set(relief.begun.get() + 1);
         if is_log_held(engine) {

@@ -44,6 +44,12 @@ impl Log {
         self.claims.waiting.get() > 0 || self.used() + self.reserved() > self.limit && self.reserved() > 0
     }
 
+    /// Whether new work waits for promised room that a checkpoint could make. Beside promises of nearly all of the log none can.
+    pub(crate) fn is_short_of_promised(&self) -> bool {
+        let reserved = self.reserved();
+        reserved > 0 && self.used() + reserved > self.limit && reserved + self.margin <= self.limit
+    }
+
     /// Bytes that are promised.
     #[inline]
     pub(crate) fn reserved(&self) -> u64 {

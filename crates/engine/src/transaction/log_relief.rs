@@ -20,7 +20,8 @@ use crate::{Error, Result};
 const ROUNDS_MAX: u64 = 16;
 
 /// Waits until the log has room for new work. Where checkpoints are taken only when asked, a full log asks for them, or
-/// the wait would never end.
+/// the wait would never end. One that is not full, but for what it has promised, asks in any case: the transaction that was
+/// promised it may last, and checkpoints by size count only what is logged.
 ///
 /// # Errors
 /// [`Error::LogNotRelieved`] if a checkpoint fails meanwhile and leaves the log full, [`Error::LogFailed`].
@@ -34,6 +35,8 @@ pub(super) async fn wait_for_log(engine: &Engine) -> Result<()> {
             if checkpointer.policy == Policy::OFF {
                 checkpointer.relief.ask(&engine.core.executor);
             }
+        } else if log.is_short_of_promised() {
+            checkpointer.relief.ask(&engine.core.executor);
         }
         log.wait_for_room().await?;
     }
