@@ -21,7 +21,8 @@ pub(super) fn categories(experiment: &Experiment, output: &Output, curves: &[Cur
     let is_alone = curves.len() == 1;
     let group = if is_alone { ROW } else { ROW * curves.len() as f64 + GAP };
     let heading = if is_alone { 0.0 } else { ROW };
-    let height = 40.0 + (group + heading) * places.len() as f64 + 20.0;
+    let below = if is_alone { 0.0 } else { GAP };
+    let height = 30.0 + (group + heading) * places.len() as f64 - below;
     let highest = curves.iter().flat_map(|curve| &curve.dots).map(|dot| dot.y + dot.half_width);
     let highest = highest.chain(output.marks.iter().map(|mark| mark.y)).fold(0.0, f64::max);
     let top = output.y_max.unwrap_or(if highest > 0.0 { highest } else { 1.0 });

@@ -2,13 +2,15 @@
 
 use super::scale::Scale;
 use super::svg::{Anchor, Shape, Svg};
-use super::{Curve, Dot, HEIGHT, WIDTH, figure_text, label_of, place_class};
+use super::{Curve, Dot, HEIGHT, WIDTH, broken, figure_text, label_of, place_class};
 use crate::experiment::{Experiment, Output};
 
 /// The room that labels take, in pixels: left, right, above, below the plot.
 const MARGINS: [f64; 4] = [74.0, 18.0, 22.0, 54.0];
 /// About how many values the ordinate names.
 const ROWS: usize = 6;
+/// The most characters for which a label beside the picture has room in one line.
+const UPRIGHT_MAX: usize = 40;
 
 /// A plot being drawn.
 struct Chart<'a> {
@@ -70,7 +72,11 @@ impl Chart<'_> {
             self.svg.text("tick", [x, bottom + 16.0], Anchor::Middle, &label);
         }
         self.svg.text("name", [(left + right) / 2.0, HEIGHT - 12.0], Anchor::Middle, &self.experiment.x.name);
-        self.svg.upright("name", [18.0, (bottom + upper) / 2.0], &self.output.label);
+        let lines = broken(&self.output.label, UPRIGHT_MAX);
+        for (index, line) in lines.iter().enumerate() {
+            let x = 18.0 + 16.0 * index as f64 - 8.0 * (lines.len() - 1) as f64;
+            self.svg.upright("name", [x, (bottom + upper) / 2.0], line);
+        }
     }
 
     /// The places of the abscissa that are named: those of the runs, as far as their labels do not touch, or round values.
