@@ -85,6 +85,8 @@ pub struct Buffer {
     freed: WaitQueue,
     /// Who waits for the end of a write.
     written: WaitQueue,
+    /// Who waits for the permission to write a page.
+    permitted: WaitQueue,
     clean: WaitQueue,
 }
 
@@ -119,6 +121,7 @@ impl Buffer {
             wanted: Wanted::default(),
             freed: WaitQueue::new(),
             written: WaitQueue::new(),
+            permitted: WaitQueue::new(),
             clean: WaitQueue::new(),
         });
         if settings.cleaner {
@@ -211,6 +214,10 @@ impl Buffer {
         match need {
             Need::Fail(error) => Err(error),
             Need::Refused(error) => Err(self.refused(error)),
+            Need::Write(id) => {
+                self.await_permission(id, pins).await;
+                Ok(false)
+            }
             Need::Space(partition) => self.grow(partition).await.map(|()| false),
             Need::Page(id) => {
                 let (frame, missed) = self.fetch(id).await?;
@@ -218,6 +225,23 @@ impl Buffer {
                 Ok(missed)
             }
         }
+    }
+
+    /// Waits for the permission to write a page, which stays here meanwhile.
+    async fn await_permission(&self, id: PageId, pins: &mut Pins) {
+        let frame = self.pool.borrow().frame_of(id);
+        let Some(frame) = frame else { return };
+        self.pool.borrow_mut().pin(frame);
+        pins.add(frame);
+        while !self.pool.borrow().may_write(id) {
+            self.permitted.wait(&self.executor).await;
+        }
+    }
+
+    /// The permission to write a page is back: who waits for it goes on.
+    pub fn grant_write(&self, id: PageId) {
+        self.pool.borrow_mut().grant_write(id);
+        self.permitted.wake_all(&self.executor);
     }
 
     /// The error of what a structure refuses, with the name of the file that it is about.

@@ -386,6 +386,8 @@ impl Error {
 pub enum Need {
     /// A page that is not in the buffer.
     Page(PageId),
+    /// The permission to write a page that is in the buffer.
+    Write(PageId),
     /// Room for more pages in the partition's file.
     Space(PartitionId),
     /// Nothing that waiting could bring: pages contradict each other, or something fits none.
@@ -404,6 +406,7 @@ impl From<structures::Need> for Need {
     fn from(need: structures::Need) -> Need {
         match need {
             structures::Need::Page(page) => Need::Page(page),
+            structures::Need::Write(page) => Need::Write(page),
             structures::Need::Space(partition) => Need::Space(partition),
             structures::Need::Fail(error) => Need::Refused(error),
         }

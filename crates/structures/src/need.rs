@@ -9,6 +9,8 @@ use thiserror::Error;
 pub enum Need {
     /// A page that is not in the buffer.
     Page(PageId),
+    /// The permission to write a page that is in the buffer.
+    Write(PageId),
     /// Room for more pages in the partition's file.
     Space(PartitionId),
     /// Nothing that waiting could bring.

@@ -21,6 +21,15 @@ pub trait Pages {
     /// [`Need::Page`] if it is not in memory.
     fn page(&self, id: PageId) -> Result<&[u8], Need>;
 
+    /// Asks for the permission to write a page that was seen: before anything of a plan is made, for each page that it edits.
+    ///
+    /// # Errors
+    /// [`Need::Write`] if that has to be waited for.
+    #[inline]
+    fn write_permission(&self, _: PageId) -> Result<(), Need> {
+        Ok(())
+    }
+
     /// Tells the processor that the page's first bytes and what belongs to it will be wanted soon.
     fn prefetch(&self, _: PageId) {}
 

@@ -1,10 +1,14 @@
 //! The frames and what is in them: plain synchronous bookkeeping, no I/O.
 
+mod check;
+mod permissions;
+
 use super::loading::Loading;
 use crate::Error;
 use base::{Lsn, PageId, PartitionId};
 use driver::{Frame, FrameArray};
 use executor::TaskId;
+use permissions::Permissions;
 use structures::page::{Change, Pages, header, slotted};
 use structures::replacement::{Policy, Replacement};
 use structures::{Need, PageTable};
@@ -65,6 +69,7 @@ pub struct Pool {
     capacities: Vec<u32>,
     page_size: usize,
     dirty: usize,
+    permissions: Permissions,
 }
 
 impl Pool {
@@ -87,6 +92,7 @@ impl Pool {
             capacities: Vec::new(),
             page_size,
             dirty: 0,
+            permissions: Permissions::default(),
         }
     }
 
@@ -338,6 +344,7 @@ impl Pool {
         slot.state = State::Free;
         self.table.remove(slot.page);
         self.replacement.evict(frame);
+        self.permissions.forget(frame);
     }
 
     /// Empties every frame of a partition that nobody uses, changed or not. Whether all are empty.
@@ -379,6 +386,7 @@ impl Pool {
         if frame < self.replaceable {
             self.replacement.remove(frame);
         }
+        self.permissions.forget(frame);
         self.free_list(frame).push(frame);
     }
 
@@ -503,36 +511,6 @@ impl Pool {
     pub fn taken_count(&self) -> usize {
         self.slots.iter().filter(|slot| slot.state == State::Free).count() - self.free.len() - self.lasting.len()
     }
-
-    /// Checks every invariant stated on this type.
-    ///
-    /// # Errors
-    /// Words that say which does not hold.
-    pub fn check(&self) -> Result<(), String> {
-        let mut ordered = 0;
-        self.replacement.coldest(&mut |frame| {
-            ordered += usize::from(self.slots[frame as usize].state == State::Resident);
-            true
-        });
-        let replaceable = &self.slots[..self.replaceable as usize];
-        let resident = replaceable.iter().filter(|slot| slot.state == State::Resident).count();
-        if ordered != resident {
-            return Err(format!("{resident} pages are resident, {ordered} stand in the replacement order"));
-        }
-        if self.dirty != self.slots.iter().filter(|slot| slot.dirty).count() {
-            return Err("the count of dirty pages is off".into());
-        }
-        for (frame, slot) in self.slots.iter().enumerate() {
-            let mapped = self.table.get(slot.page) == Some(frame as u32);
-            if (slot.state != State::Free) != mapped {
-                return Err(format!("frame {frame} with {} and the page table disagree", slot.page));
-            }
-            if slot.state == State::Free && (slot.dirty || slot.writing || slot.pins > 0) {
-                return Err(format!("free frame {frame} is in use"));
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Pages for Pool {
@@ -548,6 +526,11 @@ impl Pages for Pool {
             }
             None => Err(Need::Page(id)),
         }
+    }
+
+    #[inline]
+    fn write_permission(&self, id: PageId) -> Result<(), Need> {
+        if self.permissions.are_all_here() || self.may_write(id) { Ok(()) } else { Err(Need::Write(id)) }
     }
 
     #[inline]

@@ -14,6 +14,7 @@ use super::relief::note_stall;
 use crate::Result;
 use crate::engine::{Engine, Painting, SetStore, Strategy, SweepSettings};
 use crate::home::Current;
+use crate::log::record::Body;
 use crate::statistics::add;
 use base::time::MICROSECOND_NS;
 use base::{Instant, Lsn, PartitionId, TransactionId};
@@ -83,7 +84,7 @@ pub(super) async fn sweep(engine: &Rc<Engine>, unlogged: bool) -> Result<Option<
             return Ok(Some(current));
         }
         // Commits know a sweep by where it begins, so no two begin at the same place.
-        engine.core.change(&[]);
+        engine.core.log_and_apply(TransactionId::SYSTEM, &Body::System, &[]);
     }
     let (copy, begin) = (1 - usize::from(current.copy), engine.core.log.end());
     let partitions = engine.catalog.partitions.borrow().kept();

@@ -27,8 +27,7 @@ async fn nearly_full(database: &Database, spec: PartitionSpec) -> Result<Partiti
                 .0
                 .engine
                 .core
-                .change(&[Edit { page, change: Change::Patch { offset: HEADER_SIZE as u16, bytes: &count } }]);
-            Ok(())
+                .change(&[Edit { page, change: Change::Patch { offset: HEADER_SIZE as u16, bytes: &count } }])
         })
         .await?;
     if matches!(organization, Organization::Append { .. }) {
@@ -38,8 +37,7 @@ async fn nearly_full(database: &Database, spec: PartitionSpec) -> Result<Partiti
             .core
             .complete(|| {
                 let edits = append::new_tail(&*engine.core.buffer.pool().borrow(), id)?;
-                database.0.engine.core.change(&edits.iter().map(OwnedEdit::as_edit).collect::<Vec<_>>());
-                Ok(())
+                database.0.engine.core.change(&edits.iter().map(OwnedEdit::as_edit).collect::<Vec<_>>())
             })
             .await?;
     }

@@ -99,8 +99,7 @@ impl Database {
         let top: Vec<Edit<'_>> = top.iter().map(OwnedEdit::as_edit).collect();
         let log = || {
             self.check_empty_tree(partition)?;
-            self.0.engine.core.change(&top);
-            Ok(())
+            self.0.engine.core.change(&top)
         };
         complete_logged(&self.0.engine, length_of(&top), log).await?;
         drop(loading);
@@ -149,10 +148,7 @@ impl Database {
     async fn lsn_of_load(&self, file: &DataFile) -> Result<Lsn> {
         let core = &self.0.engine.core;
         if file.written() > ROOT + 1 {
-            let log = || {
-                core.change(&[]);
-                Ok(())
-            };
+            let log = || core.change(&[]);
             complete_logged(&self.0.engine, length_of(&[]), log).await?;
         }
         let lsn = core.log.end();

@@ -259,8 +259,7 @@ impl Database {
             for edit in &edits {
                 structures::page::Pages::page(&*core.buffer.pool().borrow(), edit.page)?;
             }
-            core.change(&edits);
-            Ok(())
+            core.change(&edits)
         };
         complete_logged(&self.0.engine, length, log).await
     }

@@ -1,18 +1,18 @@
 //! What everything goes through: the executor, the log, the buffer, the locks; and the synchronous step in which a change is
 //! logged and made.
 
-use crate::Result;
 use crate::buffer::Buffer;
 use crate::locks::Locks;
 use crate::log::Log;
 use crate::log::record::Body;
 use crate::statistics::{Statistics, add};
+use crate::{Need, Result};
 use base::{Lsn, TransactionId};
 use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use structures::organization::append::End;
-use structures::page::{Edit, header};
+use structures::page::{Edit, Pages, header};
 
 /// What everything goes through.
 pub(crate) struct Core {
@@ -48,9 +48,24 @@ impl Core {
         2 * logged + self.log.margin()
     }
 
+    /// Asks for the permission to write the pages that a plan edits, all of which were seen.
+    ///
+    /// # Errors
+    /// [`Need::Write`].
+    #[inline]
+    pub fn permit(&self, edits: &[Edit<'_>]) -> Result<(), Need> {
+        let pool = self.buffer.pool().borrow();
+        edits.iter().try_for_each(|edit| Ok(pool.write_permission(edit.page)?))
+    }
+
     /// Logs a change that is never undone and makes its edits.
-    pub fn change(&self, edits: &[Edit<'_>]) {
+    ///
+    /// # Errors
+    /// [`Need::Write`]: then nothing was logged.
+    pub fn change(&self, edits: &[Edit<'_>]) -> Result<(), Need> {
+        self.permit(edits)?;
         self.log_and_apply(TransactionId::SYSTEM, &Body::System, edits);
+        Ok(())
     }
 
     /// Appends the record, then makes the edits. Returns a log position from which a scan finds the record, and its LSN.
@@ -58,6 +73,7 @@ impl Core {
     pub fn log_and_apply(&self, transaction: TransactionId, body: &Body<'_>, edits: &[Edit<'_>]) -> (Lsn, Lsn) {
         let start = self.log.end();
         let mut pool = self.buffer.pool().borrow_mut();
+        debug_assert!(edits.iter().all(|edit| pool.may_write(edit.page)), "each planned page may be written");
         if let [edit] = edits {
             let frame = pool.frame_in_use(edit.page);
             let sequence = header::sequence(pool.bytes(frame)) + 1;

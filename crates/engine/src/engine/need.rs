@@ -1,7 +1,8 @@
 //! Running a synchronous function until it has all that it needs.
 //!
-//! A missing page restarts the synchronous function instead of suspending it in the middle. So there are no latches and
-//! no code that validates again after a wait; a miss costs a second descent, which is small beside its read.
+//! A missing page, or one that may not be written yet, restarts the synchronous function instead of suspending it in the
+//! middle. So there are no latches and no code that validates again after a wait; a miss costs a second descent, which is
+//! small beside its read.
 
 use super::Core;
 use crate::buffer::Pins;

@@ -243,7 +243,10 @@ fn end_of(
         }
         let edits = match page {
             Some(page) if tail >= Some(page) => match append::next_position(&*pool, page, length)? {
-                Some(position) => return Ok(position),
+                Some(position) => {
+                    pool.write_permission(page)?;
+                    return Ok(position);
+                }
                 None if blocking_factor > 0 => {
                     core.with_end(partition, |end| end.places.as_mut().expect("in use").close(page));
                     *place = None;
@@ -255,7 +258,7 @@ fn end_of(
         };
         drop(pool);
         let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
-        core.change(&edits);
+        core.change(&edits)?;
         read_ahead(core, partition);
     }
 }

@@ -207,6 +207,7 @@ fn free_page(engine: &Engine, id: TransactionId, chain: u32, page: PageId) -> Re
         (next, structures::organization::allocator::free(&*pool, page)?)
     };
     let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
+    engine.core.permit(&edits)?;
     engine.core.log_and_apply(id, &Body::ChainStep { chain, next }, &edits);
     Ok(Some(next))
 }

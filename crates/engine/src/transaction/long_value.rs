@@ -71,6 +71,7 @@ impl Transaction {
                     planned
                 };
                 let edits: Vec<Edit<'_>> = edits.iter().map(|edit| edit.as_edit()).collect();
+                engine.core.permit(&edits)?;
                 let first = PageId::new(partition, number);
                 state.loose = Some(Chain { undo: state.updates(), first });
                 update(&engine, state, &Undo::FreePage { page: first }, &edits);

@@ -12,7 +12,7 @@ use structures::key_hash;
 use structures::lock::{Mode, Resource};
 use structures::organization::b_tree;
 use structures::organization::b_tree::stored::{self, Stored, VERSION_SIZE};
-use structures::page::{Change, Edit, slotted};
+use structures::page::{Change, Edit, Pages, slotted};
 use structures::undo::Undo;
 
 /// Why a value was not changed at once.
@@ -202,6 +202,7 @@ fn try_modify<R, F: FnOnce(&mut [u8]) -> R>(
             let partition = engine.catalog.describe(partition)?.name.clone();
             return Err(Need::Fail(Error::TooLarge { what, found, limit, partition }));
         }
+        pool.write_permission(place.page)?;
         new.clear();
         new.extend_from_slice(stored);
         let answer = change.take().expect("an attempt succeeds once")(&mut new[VERSION_SIZE..]);

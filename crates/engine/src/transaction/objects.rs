@@ -96,8 +96,10 @@ impl Transaction {
                 {
                     let pool = engine.core.buffer.pool().borrow();
                     let start = usize::from(place.offset);
+                    let page = pool.page(place.page)?;
+                    pool.write_permission(place.page)?;
                     old.clear();
-                    old.extend_from_slice(&pool.page(place.page)?[start..start + length]);
+                    old.extend_from_slice(&page[start..start + length]);
                 }
                 new.clear();
                 new.extend_from_slice(old);

@@ -302,6 +302,7 @@ impl Transaction {
             (place, old, has_room) = descend()?;
             debug_assert!(has_room, "room was made");
         }
+        engine.core.buffer.pool().borrow().write_permission(place.page)?;
         let Some(old) = old else {
             if locks_records && let Some((resource, mode)) = self.pass_gap(place, key)? {
                 return Ok(Passage::Blocked(resource, mode));
@@ -386,6 +387,7 @@ impl Transaction {
             if !place.exact {
                 return Ok(Passage::Done(false));
             }
+            pool.write_permission(place.page)?;
             (place, slotted::value(leaf, place.slot).to_vec())
         };
         if locks_records && let Some((resource, mode)) = self.lock_joined_gaps(place, key)? {
@@ -508,7 +510,7 @@ pub(super) fn make_room(core: &Core, partition: PartitionId, key: &[u8], length:
             step
         };
         let edits: Vec<Edit<'_>> = step.iter().map(|edit| edit.as_edit()).collect();
-        core.change(&edits);
+        core.change(&edits)?;
     }
 }
 
@@ -522,7 +524,7 @@ pub(super) fn merge(core: &Core, partition: PartitionId, key: &[u8]) -> Result<(
             step
         };
         let edits: Vec<Edit<'_>> = step.iter().map(|edit| edit.as_edit()).collect();
-        core.change(&edits);
+        core.change(&edits)?;
     }
 }
 

@@ -167,44 +167,45 @@ pub(crate) async fn undo(core: &Core, state: &mut State, remaining: usize) -> Re
 
 fn compensate(core: &Core, state: &State, undo: &Undo<'_>, remaining: u32) -> Result<(), Need> {
     let edits = |edits: &[Edit<'_>]| {
+        core.permit(edits)?;
         core.log_and_apply(state.id, &Body::Compensation { remaining }, edits);
+        Ok(())
     };
     match *undo {
         Undo::Remove { partition, key } => {
             let place = place_of(core, partition, key)?;
-            edits(&[Edit { page: place.page, change: Change::RemoveSlot { slot: place.slot } }]);
+            edits(&[Edit { page: place.page, change: Change::RemoveSlot { slot: place.slot } }])
         }
         Undo::Insert { partition, key, value } => {
             make_room(core, partition, key, value.len())?;
             let place = b_tree::seek(&*core.buffer.pool().borrow(), partition, key)?;
-            edits(&[Edit { page: place.page, change: Change::InsertSlot { slot: place.slot, key, value } }]);
+            edits(&[Edit { page: place.page, change: Change::InsertSlot { slot: place.slot, key, value } }])
         }
         Undo::Replace { partition, key, value } => {
             make_room(core, partition, key, value.len())?;
             let place = place_of(core, partition, key)?;
-            edits(&[Edit { page: place.page, change: Change::ReplaceValue { slot: place.slot, value } }]);
+            edits(&[Edit { page: place.page, change: Change::ReplaceValue { slot: place.slot, value } }])
         }
         Undo::PatchValue { partition, key, offset, bytes } => {
             let place = place_of(core, partition, key)?;
             let change = Change::PatchValue { slot: place.slot, offset, bytes };
-            edits(&[Edit { page: place.page, change }]);
+            edits(&[Edit { page: place.page, change }])
         }
         Undo::PatchPage { page, offset, bytes } => {
             core.buffer.pool().borrow().page(page)?;
-            edits(&[Edit { page, change: Change::Patch { offset, bytes } }]);
+            edits(&[Edit { page, change: Change::Patch { offset, bytes } }])
         }
         Undo::EraseAppended { page, slot } => {
             core.buffer.pool().borrow().page(page)?;
             let change = Change::PatchValue { slot, offset: 0, bytes: &[append::ERASED] };
-            edits(&[Edit { page, change }]);
+            edits(&[Edit { page, change }])
         }
         Undo::FreePage { page } => {
             let plan = plan_free(core, page)?;
             let plan: Vec<Edit<'_>> = plan.iter().map(OwnedEdit::as_edit).collect();
-            edits(&plan);
+            edits(&plan)
         }
     }
-    Ok(())
 }
 
 fn plan_free(core: &Core, page: PageId) -> Result<Vec<OwnedEdit>, Need> {

@@ -65,6 +65,7 @@ impl Store {
                 Ok(result) => return result,
                 Err(Need::Page(id)) => assert!(self.absence.get_mut().1.remove(&id), "{id} was there"),
                 Err(Need::Space(_)) => self.capacity += 3,
+                Err(Need::Write(id)) => panic!("{id} is only looked at"),
                 Err(Need::Fail(error)) => panic!("{error}"),
             }
         }
