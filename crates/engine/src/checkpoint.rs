@@ -69,8 +69,7 @@ pub(crate) async fn checkpoint_restart(engine: &Rc<Engine>) -> Result<()> {
     engine.core.executor.spawn_in(group(&engine.core.executor), 0, taken).join().await
 }
 
-/// Notes how a checkpoint of pages or a sweep has ended. Whoever waits for the room that it was to make learns of a
-/// failure.
+/// Notes how a checkpoint of pages or a sweep has ended. Tasks waiting for the room that it was to make learn of a failure.
 fn note_end(engine: &Engine, part: usize, result: &Result<()>) {
     let checkpointer = &engine.checkpointer;
     checkpointer.failures[part].replace(result.clone().err());

@@ -29,7 +29,7 @@ pub use checkpointer::Policy;
 pub(crate) use core::Core;
 pub use isolation::Isolation;
 pub(crate) use relief::Relief;
-pub(crate) use sets::{Painting, SetStore, overcome_refusal, segments_returned};
+pub(crate) use sets::{BlackWhiteSweep, SetStore, overcome_refusal, segments_returned};
 pub use sweep_settings::{Strategy, SweepSettings};
 pub(crate) use transactions::{Active, Chain, Rules, State, Transactions, Visit};
 

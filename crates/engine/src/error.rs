@@ -98,7 +98,7 @@ pub enum Error {
     #[error(
         "the transaction was rolled back because a sweep over set '{0}' has reached a part of its records; run it again"
     )]
-    Painted(String),
+    MixedColours(String),
     /// The transaction, at snapshot level, would have changed a record that was changed after its moment, and has to be rolled
     /// back; it may be tried again, on a new snapshot.
     #[error("a record of '{0}' was changed after the transaction's snapshot; run it again")]
@@ -132,7 +132,8 @@ pub enum Error {
     /// The database was closed, or its thread has ended, before there was an answer.
     #[error("the database is closed; what was asked of it and not answered shows when it is opened again")]
     Closed,
-    /// One of the two copies of the log is not there, and nobody has said to do without it, or that would not be safe.
+    /// One of the two copies of the log is missing, and the settings do not allow opening without it, or that would not be
+    /// safe.
     #[error(
         "the log's copy on device '{device}' is missing: {detail}; bring it back, or if every commit is on the other device, \
          too, say without = \"{device}\" in [log]"
@@ -200,7 +201,7 @@ pub enum Error {
         /// What does suit it.
         detail: String,
     },
-    /// A transaction has changed so much in sets, or its call has such parameters, that no log record can hold it.
+    /// A transaction has changed so much in sets, or its call has parameters so long, that no log record can hold it.
     #[error(
         "the transaction's commit record of {found} bytes is over the limit of {limit} bytes; commit more often, or load in \
          bulk"
@@ -277,7 +278,7 @@ pub enum Error {
         /// Why there is no more, and what helps.
         advice: &'static str,
     },
-    /// A cluster of temporary space is not what was written. Nothing that is kept was in it: the operation may be repeated.
+    /// A cluster of temporary space is not what was written. No lasting data was in it: the operation may be repeated.
     #[error(
         "the cluster at byte {offset} of file '{file}' is damaged: {detail}; run the operation again on another device"
     )]
@@ -354,7 +355,7 @@ impl Error {
     }
 
     /// Whether the same call on the same data fails in the same way again.
-    pub(crate) fn is_repeatable(&self) -> bool {
+    pub(crate) fn is_replayable(&self) -> bool {
         matches!(
             self,
             Error::Duplicate(_)
@@ -372,7 +373,7 @@ impl Error {
         matches!(
             self,
             Error::Deadlock
-                | Error::Painted(_)
+                | Error::MixedColours(_)
                 | Error::WriteConflict(_)
                 | Error::LogCrowded { .. }
                 | Error::Aborted { .. }

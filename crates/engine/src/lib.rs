@@ -32,5 +32,5 @@ pub use error::{Error, Need, Result};
 pub use home::{FORMAT, HOME_FILE};
 pub use locks::Locks;
 pub use procedure::{Prefetcher, Procedures, Registered};
-pub use structures::{Foresight, canary, lock, organization, page, replacement, set, undo};
+pub use structures::{PrefetchDistance, canary, lock, organization, page, replacement, set, undo};
 pub use transaction::{Cursor, Direction, Savepoint, Scan, Snapshot, Transaction};

@@ -16,7 +16,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use structures::{Foresight, key_hash};
+use structures::{PrefetchDistance, key_hash};
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + 'a>>;
 type Hint = dyn Fn(&Prefetcher<'_>, &[u8]);
@@ -35,12 +35,12 @@ impl<Body: AsyncFn(&mut Transaction, &[u8]) -> Result<Vec<u8>>> Procedure for Bo
 /// Brings memory near that a call is about to use: a hint, without effect on what it does.
 pub struct Prefetcher<'a> {
     engine: &'a Engine,
-    foresight: Foresight,
+    distance: PrefetchDistance,
 }
 
 impl<'a> Prefetcher<'a> {
-    pub(crate) fn new(engine: &'a Engine, foresight: Foresight) -> Prefetcher<'a> {
-        Prefetcher { engine, foresight }
+    pub(crate) fn new(engine: &'a Engine, distance: PrefetchDistance) -> Prefetcher<'a> {
+        Prefetcher { engine, distance }
     }
 
     /// The partition of this name.
@@ -54,7 +54,7 @@ impl<'a> Prefetcher<'a> {
     /// The record of `key` in a memory-resident set is about to be used.
     #[inline]
     pub fn prefetch(&self, partition: PartitionId, key: &[u8]) {
-        self.engine.sets.sets.borrow().foresee(partition, key_hash(key), self.foresight);
+        self.engine.sets.sets.borrow().prefetch(partition, key_hash(key), self.distance);
     }
 }
 

@@ -1,10 +1,10 @@
-//! Restart: repeat history from the redo point, then take back what was not committed (ARIES, Mohan et al. 1992, without
-//! its analysis pass: one scan redoes and collects the undo records of unfinished transactions).
+//! Restart: replay the log from the redo point, then undo the uncommitted transactions (ARIES, Mohan et al. 1992, without its
+//! analysis pass: one scan redoes and collects the undo records of unfinished transactions).
 //!
 //! Redo compares page sequence numbers, so repeating it, or being cut off in it, changes nothing.
 //!
-//! The log is read and decoded ahead, in pieces that computations own, on every core; so do sets repeat what was done in them
-//! ([`sets`]). The engine's thread hands out and collects, and redoes pages.
+//! The log is read and decoded ahead, in pieces that computations own, on every core; sets replay their changes there as well
+//! ([`sets`]). The engine's thread distributes the work, collects the results, and redoes pages.
 
 mod batch;
 mod sets;
@@ -74,7 +74,7 @@ pub async fn redo(engine: &Rc<Engine>, procedures: &Procedures, sets_begin: Lsn,
         let decoded = next.join().await??;
         redo_pages(engine, &decoded).await?;
         remainder.note_all(&decoded)?;
-        lanes.repeat(decoded).await?;
+        lanes.replay(decoded).await?;
     }
     lanes.end().await?;
     remainder.report.log_bytes = scan.end().0 - from.0;

@@ -38,9 +38,9 @@ pub const MESSAGE_GROUP: &str = "message";
 /// How a transaction server works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How many standby executors there are: so many transactions more than one may be blocked before nothing runs.
+    /// How many standby executors there are: one more than this number of transactions may be blocked before nothing runs.
     pub standbys: u8,
-    /// How many requests the request queue holds; who submits more waits.
+    /// How many requests the request queue holds; further submitters wait.
     pub queue: usize,
     /// How long a transaction that was aborted by a conflict waits before it is run again, in nanoseconds (section 4.3: "the
     /// delay between the abortion of a transaction ... and its restart"); a microsecond at least.

@@ -40,7 +40,7 @@ pub struct RecoveryReport {
     pub undo_ns: u64,
 }
 
-/// Who wants to know of every reference, for a trace.
+/// An observer of every reference, for a trace.
 ///
 /// ```
 /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -120,7 +120,7 @@ pub fn add(counter: &Cell<u64>, amount: u64) {
 }
 
 impl Statistics {
-    /// Makes room for so many partitions.
+    /// Makes room for `partitions` partitions.
     pub fn reserve(&self, partitions: usize) {
         let mut references = self.references.borrow_mut();
         if references.len() < partitions {

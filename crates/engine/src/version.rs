@@ -1,14 +1,15 @@
 //! Versions: what records were before the changes that a snapshot does not see (multiversion two-phase locking; Lee et al.
 //! 2008, section 4: rollback segments).
 //!
-//! Records are changed where they are. While anybody reads at a moment of the past, every change keeps the *before image* of
-//! its record beside its transaction; the commit moves it into *rollback segments*, append-only and in the order of commits,
-//! and the record's *chain* leads from its present state backward through them. A reader takes the present state and goes
-//! back along the chain until all that is left was committed by its moment. So it takes no locks, and nobody waits for it.
+//! Records are changed in place. While there are read views of past moments, every change keeps the *before image* of its
+//! record beside its transaction; the commit moves it into *rollback segments*, append-only and in the order of commits, and
+//! the record's *version chain* leads from its present state backward through them. A reader takes the present state and goes
+//! back along the chain until everything left was committed by its moment. So it takes no locks, and no transaction waits for
+//! it.
 //!
-//! A moment is a position of the log, a commit's time is that of its record: commits are ordered as they stand there. When
-//! nobody reads at a moment, nothing is kept and nothing is paid. What transactions under way had changed before the first
-//! reader came is found in their undo lists then.
+//! A moment is a position of the log, a commit's time is that of its record: commits are ordered by their place in the log.
+//! Without read views, nothing is kept and nothing is paid. Changes that transactions under way had made before the first view
+//! opened are then found in their undo lists.
 //!
 //! A version is kept at a commit only if a snapshot lies between that commit and the one before it (Böttcher, Leis, Neumann
 //! and Kemper: Steam, VLDB 2019), unless all moments of a time are kept to travel to. So a record that is changed again and
@@ -137,19 +138,19 @@ pub struct VersionReport {
     pub memory_bytes: u64,
     /// How long ago the oldest of those was committed, in nanoseconds; `None` if there are none.
     pub memory_age_ns: Option<u64>,
-    /// Extents of versions that were given up, whoever reads them, because they took too much room.
+    /// Extents of versions that were discarded although readers may have needed them, because they took too much room.
     pub given_up: u64,
     /// Why the undo space could not be written when it last was to be.
     pub failure: Option<Error>,
 }
 
 impl Versions {
-    /// No versions; extents have so many bytes. Nothing before `began` can be read.
+    /// No versions; extents have `extent_size` bytes. Nothing before `began` can be read.
     pub(crate) fn new(settings: Settings, extent_size: usize, began: Lsn) -> Versions {
         Versions { settings, history: History::new(extent_size), horizon: began, ..Versions::default() }
     }
 
-    /// Whether somebody may read at a moment of the past.
+    /// Whether read views of the past may exist.
     fn is_wanted(&self) -> bool {
         self.keeps_all() || self.readers > 0 || self.snapshots.count() > 0
     }
@@ -165,9 +166,9 @@ impl Versions {
         std::mem::take(&mut self.is_lazy)
     }
 
-    /// Asks for the memory that whoever changes or reads this record soon will wait for.
+    /// Prefetches the memory that a change or a read of this record will need soon.
     #[inline]
-    pub(crate) fn foresee(&self, name: Resource) {
+    pub(crate) fn prefetch(&self, name: Resource) {
         self.heads.prefetch(name);
     }
 
@@ -184,7 +185,7 @@ impl Versions {
         let (head, below) = self.heads.find_or_add(name, Link::private(owner, number, part));
         if below.target() != Target::Nowhere {
             let is_committed = matches!(below.target(), Target::Extent(..) | Target::Added);
-            // What was between two changes is of no use to whoever goes back behind both.
+            // A reader that goes back behind both changes does not need the state between them.
             let is_covered = below.covers(part);
             if self.is_lazy && is_committed && is_covered {
                 // No snapshot lies behind the record's last commit. One that begins now looks into undo lists.
@@ -355,7 +356,7 @@ impl Versions {
     /// Whether the latest change of a partition's record was committed after the view's moment, by another.
     ///
     /// # Errors
-    /// [`Error::SnapshotTooOld`] if nobody can tell any more, because versions since that moment have been given up.
+    /// [`Error::SnapshotTooOld`] if that is unknown, because versions since that moment have been discarded.
     pub(crate) fn is_changed_since(&self, view: View, partition: PartitionId, name: Resource) -> Result<bool, Error> {
         if !canary::is_planted(Canary::UncheckedHorizon) {
             self.check(view)?;

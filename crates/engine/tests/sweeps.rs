@@ -169,7 +169,7 @@ fn a_transaction_that_a_black_and_white_sweep_refuses_does_not_commit() {
                 executor.sleep_ns(100_000).await;
             }
             match result {
-                Err(Error::Painted(_)) => {
+                Err(Error::MixedColours(_)) => {
                     refused[kind] += 1;
                     assert!(matches!(tx.commit().await, Err(Error::Aborted { .. })), "kind {kind}");
                 }

@@ -43,7 +43,7 @@ pub use base::{Instant, Lsn};
 /// The transaction server and its message servers; [`Store::transaction_server`] starts one.
 pub use engine::server as servers;
 pub use engine::{
-    Catalog, Cursor, Database, Direction, Error, Foresight, Isolation, PartitionSpec, Prefetcher, Procedures,
+    Catalog, Cursor, Database, Direction, Error, Isolation, PartitionSpec, PrefetchDistance, Prefetcher, Procedures,
     Registered, Result, Savepoint, Scan, Snapshot, Transaction, catalog, organization, second_level, set, statistics,
     temp, tier_file, version,
 };

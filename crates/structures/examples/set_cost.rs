@@ -186,7 +186,7 @@ fn sweep(sets: &mut Sets, records: u64, capture: Option<Capture>) -> [f64; 3] {
                 None => sets.image(SET, segment, &mut image),
             }
             if capture.is_some() {
-                sets.paint(SET, segment);
+                sets.mark_taken(SET, segment);
             }
         }
     });

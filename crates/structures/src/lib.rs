@@ -23,4 +23,4 @@ pub mod undo;
 pub use key_hash::key_hash;
 pub use need::{Error, Need};
 pub use page_table::PageTable;
-pub use prefetch::Foresight;
+pub use prefetch::PrefetchDistance;

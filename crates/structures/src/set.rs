@@ -48,18 +48,18 @@ mod arrivals;
 mod capture;
 mod changes;
 mod ending;
+mod free_lists;
 mod images;
 mod layout;
 mod load;
 mod memory;
 mod parts;
 mod redo;
-mod repeat;
-mod rooms;
+mod replay;
 mod schema;
 mod secondary;
 mod segment;
-mod spread;
+mod sharding;
 mod stable;
 mod unload;
 mod versions;
@@ -71,19 +71,19 @@ mod tests;
 pub use actions::add_to;
 pub use changes::Position;
 pub use load::{Share, Verified, Verifier};
-pub use repeat::{Away, Malformed, Repeat, Sorted, Stopped};
+pub use replay::{DetachedSet, Malformed, ReplayItem, ReplayStop, SortedChanges};
 pub use schema::{Field, FieldError, FieldType, FieldValue, RecordType};
 pub use secondary::Secondary;
-pub use spread::{Located, Lookup, SHARES, Stretch};
+pub use sharding::{Located, Lookup, SHARES, Shard};
 pub use versions::SetVersion;
 pub use visit::position as visit_position;
 
-use crate::Foresight;
+use crate::PrefetchDistance;
 use crate::key_hash;
 use crate::lock::Owner;
 use actions::PartRedo;
 use base::PartitionId;
-use capture::Watch;
+use capture::ColourWatch;
 use changes::Changes;
 use driver::Frame;
 use memory::Set;
@@ -141,7 +141,7 @@ pub enum Refusal {
         limit: usize,
     },
     /// This segment has another colour than those the transaction or action has touched: it must start again.
-    Painted(u32),
+    MixedColours(u32),
 }
 
 /// What redo replays (Garcia-Molina and Salem, System M, 1988, section 4).
@@ -166,7 +166,7 @@ impl Logging {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capture {
     /// Only readers may touch both segments that the sweep has taken and others, within one of these units.
-    BlackWhite(Unit),
+    BlackWhite(SweepUnit),
     /// A segment is copied before it is first changed: the backup is of the moment at which the sweep began.
     CopyOnUpdate,
     /// A record is copied before it is first changed: the backup is of the moment at which the sweep began.
@@ -175,7 +175,7 @@ pub enum Capture {
 
 /// What a black/white sweep sees wholly or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum SweepUnit {
     /// One call.
     Action,
     /// A transaction.
@@ -185,7 +185,7 @@ pub enum Unit {
 /// What is wrong with an image that was to be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
-pub struct Damage(pub String);
+pub struct SegmentDamage(pub String);
 
 /// All sets of a database, and what unfinished transactions have changed in them.
 ///
@@ -235,7 +235,7 @@ pub struct Sets {
     /// The sweep in progress, if it is to be a consistent one.
     capture: Option<Capture>,
     /// What black/white transactions have touched.
-    watch: Watch,
+    watch: ColourWatch,
     /// Frames for snapshots.
     spare: Vec<Frame>,
     snapshots_taken: u64,
@@ -287,7 +287,7 @@ impl Sets {
 
     /// A set, the changes of an owner, and what else a change needs.
     #[inline]
-    fn parts(&mut self, owner: Owner, partition: PartitionId) -> (&mut Set, &mut Changes, &mut Vec<u8>, &Watch) {
+    fn parts(&mut self, owner: Owner, partition: PartitionId) -> (&mut Set, &mut Changes, &mut Vec<u8>, &ColourWatch) {
         let number = owner.0 as usize;
         if self.owners.len() <= number {
             self.owners.resize_with(number + 1, Changes::default);
@@ -300,7 +300,7 @@ impl Sets {
     /// arrivals ignore it.
     ///
     /// # Errors
-    /// [`Refusal::Lent`], [`Refusal::Painted`].
+    /// [`Refusal::Lent`], [`Refusal::MixedColours`].
     #[inline]
     pub fn get(&self, owner: Owner, partition: PartitionId, key: &[u8], hash: u64) -> Result<Option<&[u8]>, Refusal> {
         let set = self.set(partition);
@@ -319,9 +319,9 @@ impl Sets {
 
     /// Asks for the memory of a record, if the partition is a set.
     #[inline]
-    pub fn foresee(&self, partition: PartitionId, hash: u64, foresight: Foresight) {
+    pub fn prefetch(&self, partition: PartitionId, hash: u64, distance: PrefetchDistance) {
         if let Some(Some(set)) = self.sets.get(usize::from(partition.0)) {
-            set.foresee(hash, foresight);
+            set.prefetch(hash, distance);
         }
     }
 
@@ -373,7 +373,7 @@ impl Sets {
     /// differs is logged, whatever [`Sets::set_logging`] says.
     ///
     /// # Errors
-    /// [`Refusal::Missing`], [`Refusal::Lent`], [`Refusal::Painted`]; `change` was not called then.
+    /// [`Refusal::Missing`], [`Refusal::Lent`], [`Refusal::MixedColours`]; `change` was not called then.
     #[inline]
     pub fn modify<R>(
         &mut self,
@@ -410,7 +410,7 @@ impl Sets {
     /// Deletes a record; false if there is none with this key.
     ///
     /// # Errors
-    /// [`Refusal::Lent`], [`Refusal::Painted`].
+    /// [`Refusal::Lent`], [`Refusal::MixedColours`].
     pub fn delete(&mut self, owner: Owner, partition: PartitionId, key: &[u8], hash: u64) -> Result<bool, Refusal> {
         let (set, changes, _, watch) = self.parts(owner, partition);
         let Some(place) = set.find(key, hash)? else {

@@ -1,4 +1,4 @@
-//! Checkpoints that nobody asks for: of pages by the policy, of sets by the policy or on a clock of their own.
+//! Background checkpoints: of pages by the policy, of sets by the policy or on a clock of their own.
 
 use super::relief::is_log_held;
 use super::{Policy, checkpoint_pages, checkpoint_sets, group};

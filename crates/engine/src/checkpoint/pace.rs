@@ -1,4 +1,4 @@
-//! How fast a sweep goes that nobody waits for.
+//! How fast a sweep goes while no task waits for it.
 //!
 //! A sweep rests thirty-one times as long as it copies, so other tasks on the thread lose about a sixteenth to copies
 //! and their writes, whatever the size of the database. It writes for a tenth of the time (`sweep_device_percent`), one
@@ -11,12 +11,12 @@ use crate::engine::SweepSettings as Settings;
 use base::time::MILLISECOND_NS;
 use base::{Instant, Lsn};
 
-/// For each nanosecond in which a sweep has kept the thread of the transactions, it rests for so many: copies cost it one part
-/// in thirty-two, and about as much what the system does there for their writes. On described hardware, steps take no time of
-/// the thread but what they are charged with.
+/// For each nanosecond that a sweep has kept the thread of the transactions, it pauses for this many: copies cost one part in
+/// thirty-two, and the system's work for their writes about as much. On described hardware, steps take only the time that they
+/// are charged with.
 const REST: u64 = 31;
 
-/// The longest rest between two writes, in nanoseconds, after which a sweep sees that somebody waits for its end.
+/// The longest pause between two writes, in nanoseconds, after which a sweep notices that a task waits for its end.
 const REST_NS_MAX: u64 = 20 * MILLISECOND_NS;
 
 /// The pace of one sweep over all sets.
@@ -35,7 +35,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Of a sweep over so many segments that begins now, where the log is at `begin`.
+    /// Of a sweep over `segments` segments that begins now, where the log is at `begin`.
     pub fn new(settings: &Settings, (now, begin): (Instant, Lsn), segments: u64) -> Pace {
         let spread_ns = |interval_ns: u64| {
             let spread_ns = u128::from(interval_ns) * u128::from(settings.spread_percent) / 100;

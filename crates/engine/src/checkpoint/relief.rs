@@ -20,7 +20,7 @@ pub(super) fn is_log_held(engine: &Engine) -> bool {
     engine.transactions.registry.borrow().first_lsn().is_some_and(|first| engine.core.log.is_kept_for(first))
 }
 
-/// Notes that nobody sweeps before the end of a load. Those that wait for a sweep give up.
+/// Notes that no sweep begins before the end of a load. Tasks waiting for a sweep give up.
 pub(super) fn note_load(engine: &Engine) {
     let checkpointer = &engine.checkpointer;
     if checkpointer.is_loading.get() && checkpointer.relief.is_awaited() {
@@ -28,7 +28,7 @@ pub(super) fn note_load(engine: &Engine) {
     }
 }
 
-/// Starts the server that takes checkpoints for as long as the log is full, or somebody waits for them, when it is asked to.
+/// Starts the task that takes checkpoints on request, for as long as the log is full or tasks wait for them.
 pub(crate) fn start(engine: &Rc<Engine>) {
     let (weak, relief, executor) =
         (Rc::downgrade(engine), Rc::clone(&engine.checkpointer.relief), engine.core.executor.clone());

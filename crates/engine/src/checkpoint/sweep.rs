@@ -1,9 +1,10 @@
 //! The checkpoint server of the memory-resident sets: sweeps over their segments that bring one copy of the backup up to
 //! date (Garcia-Molina and Salem, System M, 1988, sections 2.3 and 3).
 //!
-//! Segments are taken one after the other while transactions run. What is taken of one is committed state always; the
-//! strategy decides of which moment (see [`Capture`]). What was committed since the sweep began is repeated from the log at a
-//! restart. A copy counts when it is durable, and the log up to the last image with it, and the home file names it.
+//! Segments are taken one after the other while transactions run. The image of a segment is always a committed state; the
+//! strategy decides of which moment (see [`Capture`]). Changes that were committed after the sweep began are replayed from the
+//! log at a restart. A copy counts when it is durable, when the log is durable up to its last image, and when the superblock
+//! names it.
 //!
 //! Sweeps have a clock of their own beside the checkpoints of pages, and the log is kept for whichever needs it longer.
 //! TCCOU can be told to wait for transactions to end, as System M does, so that the cost of that can be measured; its
@@ -12,7 +13,7 @@
 use super::pace::Pace;
 use super::relief::note_stall;
 use crate::Result;
-use crate::engine::{Engine, Painting, SetStore, Strategy, SweepSettings};
+use crate::engine::{BlackWhiteSweep, Engine, SetStore, Strategy, SweepSettings};
 use crate::home::Current;
 use crate::log::record::Body;
 use crate::statistics::add;
@@ -61,7 +62,7 @@ struct Capturing<'a>(&'a SetStore);
 impl Drop for Capturing<'_> {
     fn drop(&mut self) {
         self.0.sets.borrow_mut().end_capture();
-        self.0.painting.set(None);
+        self.0.black_white_sweep.set(None);
     }
 }
 
@@ -95,7 +96,7 @@ pub(super) async fn sweep(engine: &Rc<Engine>, unlogged: bool) -> Result<Option<
             memory.begin_capture(capture);
             if engine.transactions.rules.logging != Logging::Values && matches!(capture, Capture::BlackWhite(_)) {
                 let first = TransactionId(engine.transactions.registry.borrow().next());
-                engine.sets.painting.set(Some(Painting { begin, first }));
+                engine.sets.black_white_sweep.set(Some(BlackWhiteSweep { begin, first }));
             }
         }
         sets().map(|partition| (partition.id(), memory.segments(partition.id()))).collect()
@@ -167,7 +168,7 @@ impl Sweep<'_> {
                 }
             }
             if busy.len() == before {
-                // Whoever keeps a segment from being taken may wait for one that is lent.
+                // The transaction that keeps a segment from being taken may itself wait for one that is lent.
                 if self.under_way.is_empty() {
                     note_stall(self.engine);
                     engine.core.executor.sleep_ns(BUSY_WAIT_NS).await;
@@ -203,8 +204,8 @@ impl Sweep<'_> {
         outcome
     }
 
-    /// Whether somebody waits for the end of the sweep, or for segments that it has been lent. Transactions that would mix
-    /// colours wait for it, too: the longer segments of both are there, the more of them begin again in vain.
+    /// Whether tasks wait for the end of the sweep, or for segments lent to it. Transactions that would mix colours wait for
+    /// it, too: the longer segments of both colours exist, the more of them start over in vain.
     fn is_urgent(&self) -> bool {
         let engine = self.engine;
         let SweepSettings { strategy, spool, .. } = engine.checkpointer.sweep;
@@ -253,7 +254,7 @@ impl Sweep<'_> {
         }
         if strategy != Strategy::Fuzzy {
             engine.core.executor.charge(Work::LockPair);
-            sets.paint(self.partition, segment);
+            sets.mark_taken(self.partition, segment);
         }
         Ok(())
     }

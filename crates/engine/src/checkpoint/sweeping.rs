@@ -1,4 +1,4 @@
-//! The turn to sweep over sets, for those who have more to do in it than a sweep: bulk loads and drops.
+//! The right to sweep, held by operations that do more than sweep: bulk loads and drops of sets.
 
 use super::relief::note_load;
 use super::{News, SETS, give_up_log, note_end, pages_begin, store_home, write_backup_in_turn};
@@ -7,7 +7,7 @@ use crate::engine::{Checkpointer, Engine};
 use base::Lsn;
 use std::rc::Rc;
 
-/// The turn to sweep. While this lives nobody else sweeps.
+/// The right to sweep. While this exists no other task sweeps.
 pub(crate) struct Sweeping {
     engine: Rc<Engine>,
     loads: bool,
@@ -32,7 +32,7 @@ impl Drop for Hurry<'_> {
     }
 }
 
-/// Somebody waits for a sweep to end.
+/// A task waits for a sweep to end.
 pub(super) fn hurry(engine: &Engine) -> Hurry<'_> {
     let checkpointer = &engine.checkpointer;
     checkpointer.urgent.set(checkpointer.urgent.get() + 1);
@@ -49,7 +49,7 @@ async fn take_sweeping(engine: &Rc<Engine>, loads: bool) -> Sweeping {
     Sweeping { engine: Rc::clone(engine), loads }
 }
 
-/// Has nobody sweep while a set is loaded, for a sweep would take what is there of it by then.
+/// Forbids sweeps while a set is loaded, because a sweep would take it half loaded.
 pub(crate) async fn begin_sweeping_load(engine: &Rc<Engine>) -> Sweeping {
     take_sweeping(engine, true).await
 }

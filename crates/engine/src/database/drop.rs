@@ -1,10 +1,10 @@
 //! Dropping partitions.
 //!
-//! 1. The partition is hidden: whoever begins to use it is told that there is none.
+//! 1. The partition is hidden: a new user is told that there is none.
 //! 2. Transactions, snapshots and loads that had begun come to their ends. So nothing of it is unfinished in the log.
-//! 3. The log is durable up to those ends, or a restart would take back what was committed, in pages that are no more. Sets are
-//!    swept: a restart must not run procedures again that have used it, or only asked for it. If it is a set, nobody sweeps from
-//!    then on until it is out of memory.
+//! 3. The log is durable up to those ends, or a restart would undo committed changes in pages that no longer exist. Sets are
+//!    swept: a restart must not replay procedures that have used the partition, or only asked for it. If it is a set, no sweep
+//!    begins from then on until it is out of memory.
 //! 4. The home file no longer has it. That is the moment: a cut before it leaves the whole partition, one after it nothing.
 //! 5. Its pages leave memory and the tiers, its files are removed, then its name is free. What a cut leaves of them the next
 //!    opening removes.
@@ -26,7 +26,7 @@ use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 
-/// How long a drop waits for those who had begun before, in nanoseconds.
+/// How long a drop waits for users that had begun before, in nanoseconds.
 const PATIENCE_NS: u64 = 10 * SECOND_NS;
 /// How often it looks for them at first, and later, in nanoseconds.
 const LOOK_NS: [u64; 2] = [50 * MICROSECOND_NS, 5 * MILLISECOND_NS];
@@ -73,7 +73,7 @@ impl Database {
             }
         };
         if let Err(error) = state_catalog(&self.0.engine, vec![Change::Drop(partition.id)]).await {
-            // The next opening may find it dropped or not. Nobody may change it before that is settled.
+            // The next opening may find it dropped or not. It must not be changed before that is known.
             if state_catalog(&self.0.engine, vec![Change::Enter(partition.id)]).await.is_ok() {
                 self.0.engine.catalog.partitions.borrow_mut().show(&partition);
             } else {
@@ -91,7 +91,8 @@ impl Database {
             database.remove_files(&partition).await;
             database.0.engine.catalog.partitions.borrow_mut().free_name(&partition);
         });
-        // A device that answers no more keeps what it has of the partition, and nobody from creating or dropping others.
+        // A device that answers no more keeps its files of the partition, but does not keep other partitions from being created
+        // or dropped.
         let until = self.0.engine.core.executor.now().plus_ns(PATIENCE_NS);
         let mut wait_ns = LOOK_NS[0];
         while !ending.is_finished() && self.0.engine.core.executor.now() < until {

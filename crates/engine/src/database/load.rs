@@ -33,9 +33,9 @@ struct Run {
 }
 
 impl Database {
-    /// Fills an empty b-tree with records in ascending order of their keys; nobody else may use it meanwhile, but readers of
-    /// earlier moments, for whom it stays as it was. `progress` is told how many records are loaded. Values must be short enough
-    /// for a leaf.
+    /// Fills an empty b-tree with records in ascending order of their keys. No other transaction may use it meanwhile, except
+    /// for readers of earlier moments, for which it stays empty. `progress` is called with the number of records loaded. Values
+    /// must be short enough for a leaf.
     ///
     /// # Errors
     /// [`Error::Setting`] if the tree is not empty, or has not stayed so meanwhile, or if a key is not above the one before it;

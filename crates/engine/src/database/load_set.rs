@@ -17,7 +17,7 @@ use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::key_hash;
 
-/// After so many records those before are final in memory, and others run.
+/// The number of records in a batch. Those before are then final in memory, and other tasks run.
 const BATCH: u64 = 1_024;
 
 /// A load that goes on. Dropped before its end it leaves an empty set.
@@ -75,9 +75,9 @@ impl SetLoad {
 }
 
 impl Database {
-    /// Fills an empty set with records, past the log, and writes its backup; nobody else may use it meanwhile, but readers of
-    /// earlier moments, for whom it stays as it was. A load that fails or is cut off leaves an empty set; so does one whose
-    /// future is dropped before the last record is there. `progress` is told how many records are loaded.
+    /// Fills an empty set with records, past the log, and writes its backup. No other transaction may use it meanwhile, except
+    /// for readers of earlier moments, for which it stays empty. A load that fails or is cut off leaves an empty set; so does
+    /// one whose future is dropped before the last record is there. `progress` is called with the number of records loaded.
     ///
     /// # Errors
     /// [`Error::Setting`] if the set is not empty, [`Error::WrongOrganization`] for what is no set with keys of the caller's,

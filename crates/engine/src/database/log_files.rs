@@ -16,7 +16,7 @@ use structures::canary::{self, Canary};
 enum Standing {
     /// It holds the log and goes on to.
     Kept,
-    /// It holds the log, which nobody wants there any more.
+    /// It holds a log that is no longer wanted there.
     Retired,
     /// It gets a new copy.
     Fresh,
@@ -104,7 +104,7 @@ pub(super) async fn find(executor: &Executor, settings: &Settings, contents: &Co
     let lost = standings.iter().position(|standing| *standing == Standing::Absent).map(|index| index as u8);
     let second = match second_log(settings, measured) {
         Some(second) => Some(SecondLog { lost, ..second }),
-        // The first device was lost, and nobody wants it back: the second one goes on.
+        // The first device was lost and is not wanted any more: the second one continues alone.
         None if lost == Some(0) => record.cloned().map(|record| SecondLog { lost, ..record }),
         None => None,
     };

@@ -136,8 +136,8 @@ impl PartitionSpec {
 }
 
 impl Database {
-    /// Creates a partition. It is durable when this returns; the creation goes on to its end even if nobody waits for that. One
-    /// that fails or is cut off leaves nothing behind but its number, which no other partition gets.
+    /// Creates a partition. It is durable when this returns; the creation is completed even if its future is dropped. One that
+    /// fails or is cut off leaves nothing behind but its number, which no other partition gets.
     ///
     /// # Errors
     /// [`Error::Setting`] if the name is taken, the sizes do not fit, or the database has had 65,536 partitions;
@@ -227,7 +227,7 @@ impl Database {
         engine.core.log.flush(engine.core.log.end()).await
     }
 
-    /// Takes a partition out of memory that nobody uses.
+    /// Takes a partition without users out of memory.
     pub(super) async fn detach(&self, partition: &Partition) {
         let id = partition.id();
         if partition.set_settings().is_some() {

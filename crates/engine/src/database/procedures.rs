@@ -4,14 +4,14 @@ use super::Database;
 use crate::engine::Isolation;
 use crate::procedure::Prefetcher;
 use crate::{Result, Transaction};
-use structures::Foresight;
+use structures::PrefetchDistance;
 use structures::set::Logging;
 
 impl Database {
     /// Brings memory near that is about to be used: at once, or in a while.
     #[inline]
-    pub fn prefetcher(&self, foresight: Foresight) -> Prefetcher<'_> {
-        Prefetcher::new(&self.0.engine, foresight)
+    pub fn prefetcher(&self, distance: PrefetchDistance) -> Prefetcher<'_> {
+        Prefetcher::new(&self.0.engine, distance)
     }
 
     /// Runs a procedure that the database was opened with.

@@ -5,7 +5,7 @@ use crate::engine;
 use base::PartitionId;
 
 impl Database {
-    /// Waits for a moment at which no sweep is writing a segment itself. Until who asked waits again, none is.
+    /// Waits for a moment at which no sweep is writing a segment itself. None is until the caller waits again.
     pub async fn segments_returned(&self) {
         engine::segments_returned(&self.0.engine).await;
     }

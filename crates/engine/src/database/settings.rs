@@ -35,13 +35,13 @@ pub struct Settings {
     pub force: bool,
     /// Whether locks are held until the commit is durable (TPSIM) or only until its record stands in the log buffer.
     pub hold_locks: bool,
-    /// Who gives up in a deadlock.
+    /// Which transaction gives up in a deadlock.
     pub victim: VictimPolicy,
     /// When checkpoints are taken.
     pub checkpoint: checkpoint::Policy,
     /// How memory-resident sets are swept.
     pub sweep: checkpoint::SweepSettings,
-    /// What the log repeats of memory-resident sets.
+    /// How changes of memory-resident sets are logged.
     pub logging: Logging,
     /// Whether a change of a part of a record of a set, such as a field, has the whole part in the log, not only the bytes of it that
     /// differ (System M, section 3: the new value of any part that is modified).

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::temp::{self, JoinReport, JoinSettings, Joined, Rows, Sorted, Statistics};
 
 impl Database {
-    /// Sorts rows by their keys, in so many bytes of memory and as much temporary space as the rows need beyond it.
+    /// Sorts rows by their keys, in `memory` bytes and as much temporary space as the rows need beyond them.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }

@@ -21,12 +21,12 @@ pub(crate) struct SetStore {
     /// Memory on its way to sets.
     pub growth: Growth,
     /// The black/white sweep in progress, where the log has to say what is in its backup.
-    pub painting: Cell<Option<Painting>>,
+    pub black_white_sweep: Cell<Option<BlackWhiteSweep>>,
 }
 
 /// A black/white sweep in progress.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Painting {
+pub(crate) struct BlackWhiteSweep {
     /// Where it began in the log.
     pub begin: Lsn,
     /// Transactions with smaller numbers had begun before it.
@@ -36,8 +36,8 @@ pub(crate) struct Painting {
 impl SetStore {
     /// These sets with their backup.
     pub fn new(sets: RefCell<Sets>, backup: Backup) -> SetStore {
-        let (segment_returned, growth, painting) = (WaitQueue::new(), Growth::default(), Cell::new(None));
-        SetStore { sets, backup, segment_returned, growth, painting }
+        let (segment_returned, growth, black_white_sweep) = (WaitQueue::new(), Growth::default(), Cell::new(None));
+        SetStore { sets, backup, segment_returned, growth, black_white_sweep }
     }
 }
 
@@ -59,9 +59,9 @@ pub(crate) async fn overcome_refusal(engine: &Rc<Engine>, partition: PartitionId
         Refusal::TooLarge { found, limit } => {
             Err(Error::TooLarge { what: "a record of a set", found, limit, partition: name()? })
         }
-        Refusal::Painted(_) => {
+        Refusal::MixedColours(_) => {
             add(&engine.core.statistics.restarts_by_colour, 1);
-            Err(Error::Painted(name()?))
+            Err(Error::MixedColours(name()?))
         }
     }
 }

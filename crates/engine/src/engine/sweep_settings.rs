@@ -2,7 +2,7 @@
 
 use crate::backup::DEPTH;
 use crate::{Error, Result};
-use structures::set::{Capture, Unit};
+use structures::set::{Capture, SweepUnit};
 
 /// What a sweep takes of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,8 +40,8 @@ impl Strategy {
     pub(crate) fn capture(self) -> Option<Capture> {
         match self {
             Strategy::Fuzzy => None,
-            Strategy::ActionBlackWhite => Some(Capture::BlackWhite(Unit::Action)),
-            Strategy::TransactionBlackWhite => Some(Capture::BlackWhite(Unit::Transaction)),
+            Strategy::ActionBlackWhite => Some(Capture::BlackWhite(SweepUnit::Action)),
+            Strategy::TransactionBlackWhite => Some(Capture::BlackWhite(SweepUnit::Transaction)),
             Strategy::ActionCopyOnUpdate | Strategy::TransactionCopyOnUpdate => Some(Capture::CopyOnUpdate),
             Strategy::StableVersions => Some(Capture::StableVersions),
         }

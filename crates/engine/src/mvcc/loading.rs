@@ -5,7 +5,7 @@ use crate::log::record::Body;
 use base::{PartitionId, TransactionId};
 use std::rc::Rc;
 
-/// A load that goes on. What it has brought is seen by those who begin to read after its end.
+/// A load in progress. Its records are visible to readers that begin after its end.
 pub(crate) struct Loading {
     _visit: Visit,
     engine: Rc<Engine>,
@@ -26,7 +26,7 @@ impl Drop for Loading {
         let (_, end) = self.engine.core.log_and_apply(TransactionId::SYSTEM, &Body::System, &[]);
         let engine = &self.engine;
         engine.versions.end_load(self.partition, end);
-        // Who reads at that moment waits until it is durable.
+        // A reader at that moment waits until it is durable.
         engine.core.log.request(end);
     }
 }

@@ -33,8 +33,7 @@ pub(crate) async fn read_at(
             Stored::Here(value) => return Ok(Some(value.to_vec())),
             Stored::Elsewhere(length, first) => {
                 let value = engine.core.fetch(partition, length, first).await;
-                // Nobody waits for this reader before it frees the pages of a long value, but what was there is kept
-                // elsewhere by then.
+                // The pages of a long value may be freed while this reader reads them, but then the value is kept elsewhere.
                 if stored_at(engine, view, (partition, is_set), key, None).await?.as_ref() == Some(&found) {
                     return value.map(Some);
                 }
@@ -115,7 +114,7 @@ pub(crate) async fn appended_in(
     let read = || {
         let (records, versions) = (engine.core.appended(page)?, engine.versions.versions().borrow());
         let number = |slot| append::number(Position { page, slot });
-        records.iter().for_each(|(slot, _)| versions.foresee(Resource::record(page.partition, number(*slot))));
+        records.iter().for_each(|(slot, _)| versions.prefetch(Resource::record(page.partition, number(*slot))));
         let mut pasts = Vec::with_capacity(records.len());
         for (slot, record) in records {
             let (position, number) = (Position { page, slot }, number(slot));
@@ -170,7 +169,7 @@ pub(crate) async fn scan_set_at(
     Ok(())
 }
 
-/// Between two steps of a reader: lets others go first, and a long one rest if somebody else is active.
+/// Yields between two steps of a reader; a long reader also pauses if a transaction is active.
 pub(crate) async fn rest(engine: &Engine, pace: &Pace) {
     engine.versions.pace(pace, || engine.transactions.active.get()).await;
 }

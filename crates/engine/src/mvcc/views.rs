@@ -1,4 +1,4 @@
-//! Who reads at moments of the past, and what is kept for that.
+//! Read views: which moments are read, and which versions are kept for them.
 
 use crate::engine::Engine;
 use crate::version::View;
@@ -6,7 +6,7 @@ use base::Lsn;
 use std::fmt;
 use std::rc::Rc;
 
-/// Somebody reads at a moment, perhaps only for one call.
+/// An open read view, perhaps for one call only.
 pub(crate) struct Viewing {
     pub view: View,
     /// The engine, if what is seen is kept for this alone.
@@ -14,7 +14,7 @@ pub(crate) struct Viewing {
 }
 
 impl Viewing {
-    /// A view whose snapshot somebody else holds.
+    /// A view whose snapshot is held elsewhere.
     pub(crate) fn of(view: View) -> Viewing {
         Viewing { view, held: None }
     }
@@ -40,7 +40,7 @@ impl Drop for Viewing {
     }
 }
 
-/// Somebody reads at moments of the past from now on.
+/// From now on versions are kept for read views.
 pub(crate) fn want_versions(engine: &Engine) {
     engine.versions.want(engine.records(), || engine.transactions.registry.borrow().undo_lists());
 }
@@ -52,7 +52,7 @@ pub(crate) fn keep_moments(engine: &Engine) {
     }
 }
 
-/// Somebody reads as of `at` from now on.
+/// A read view as of `at` is open from now on.
 pub(crate) fn enter_snapshot(engine: &Engine, at: Lsn) {
     engine.versions.enter_snapshot(at);
     want_versions(engine);

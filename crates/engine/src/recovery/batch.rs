@@ -9,7 +9,7 @@ use executor::{Executor, JoinHandle};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use structures::canary::{self, Canary};
-use structures::set::{Malformed, Repeat, Sorted};
+use structures::set::{Malformed, ReplayItem, SortedChanges};
 
 /// A batch ends with the record that makes it so long, in bytes.
 const BATCH_BYTES: usize = 2 << 20;
@@ -37,7 +37,7 @@ pub(super) struct Decoded {
     pub(super) ended: Vec<TransactionId>,
     /// The highest number of a transaction.
     pub(super) last: TransactionId,
-    /// What is to be repeated in sets.
+    /// The redo of sets.
     pub(super) sets: Vec<Step>,
 }
 
@@ -51,22 +51,22 @@ pub(super) struct Piece {
     latest: Option<PageId>,
 }
 
-/// What is repeated in sets before what follows.
+/// A part of the redo of sets that comes before the parts behind it.
 pub(super) enum Step {
     /// Changes.
-    Changes(Sorted),
+    Changes(SortedChanges),
     /// The procedure that the record of this number calls.
     Call(usize),
 }
 
-/// What is to be repeated.
+/// A change to be replayed.
 #[derive(Clone, Copy)]
 struct Choice {
-    /// A piece ends with the record that gives it so many pages.
+    /// A piece ends with the record that gives it this number of pages.
     pages_max: usize,
     /// Where the sweep began whose backup was loaded.
     begin: Lsn,
-    /// As planted: changes are repeated twice, what the backup has is repeated, calls are not.
+    /// As planted: changes are replayed twice, changes that the backup has are replayed, calls are not.
     again: bool,
     blindly: bool,
     no_calls: bool,
@@ -116,7 +116,7 @@ impl Batch {
     }
 
     /// Where the record with this change of a set begins in the log.
-    pub(super) fn start_of(&self, change: Repeat) -> Lsn {
+    pub(super) fn start_of(&self, change: ReplayItem) -> Lsn {
         let number = self.records.partition_point(|(_, _, to)| *to <= change.at());
         self.records[number].0
     }
@@ -143,7 +143,7 @@ impl Batch {
     fn decode(self, choice: Choice) -> Result<Decoded> {
         let (mut pieces, mut noted, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         let (mut last, mut piece) = (TransactionId::default(), Piece::default());
-        let (mut sets, mut sorted) = (Vec::new(), Sorted::default());
+        let (mut sets, mut sorted) = (Vec::new(), SortedChanges::default());
         for number in 0..self.records.len() {
             let (_, end, record) = self.record(number)?;
             last = last.max(record.transaction);
@@ -182,7 +182,7 @@ impl Batch {
     }
 
     /// Sorts a transaction's changes of sets but for those that the bits name.
-    fn sort(&self, sorted: &mut Sorted, changes: &[u8], included: &[u8], choice: Choice) -> Result<()> {
+    fn sort(&self, sorted: &mut SortedChanges, changes: &[u8], included: &[u8], choice: Choice) -> Result<()> {
         if changes.is_empty() {
             return Ok(());
         }

@@ -1,11 +1,12 @@
-//! Redo of memory-resident sets: what was committed after the backup's sweep began is repeated, transaction by transaction in
-//! the order of their commits (Garcia-Molina and Salem, System M, 1988, section 4).
+//! Redo of memory-resident sets: transactions committed after the backup's sweep began are replayed in the order of their
+//! commits (Garcia-Molina and Salem, System M, 1988, section 4).
 //!
-//! Values may be repeated over any images. Actions and procedures are repeated exactly once over what a consistent sweep has
-//! left; those that a black/white sweep has in its backup are left out, if it is that sweep's backup that was loaded: the one
-//! of a sweep that did not end says nothing. Records of all kinds may follow one another, because each says what it is: those
-//! that were logged while the backup was being swept suit that sweep, and after them the sets are as they were, whatever the
-//! log repeats from then on. So an opening with another log or other sweeps may go on with the backup that it finds.
+//! Values may be replayed over any images. Actions and procedures are replayed exactly once over the backup of a consistent
+//! sweep; those that a black/white sweep has in its backup are left out, if it is that sweep's backup that was loaded: the note
+//! of a sweep that did not end says nothing. Records of all kinds may follow one another, because each names its kind: those
+//! that were logged while the backup was being swept suit that sweep, and once they are replayed the sets are as they were,
+//! whatever kind of redo follows. So an opening with another logging method or another strategy may continue with the backup
+//! that it finds.
 //!
 //! Values and actions name their record and depend on nothing else. So each set goes through its own changes in their order, in
 //! a *lane* of its own, on whichever core is free. A procedure may touch anything: it runs on the engine's thread, when all sets
@@ -13,7 +14,7 @@
 //!
 //! Computations that own what they work on (`Op::Compute`) verify images, build parts of the index and decode the log,
 //! so a restart uses every core without locks. The changes of a large set are spread over several computations
-//! (`set/spread.rs`). Procedures run in the order of commits, which is serial; only reading and decoding are ahead of
+//! (`set/replay_sharded.rs`). Procedures run in the order of commits, which is serial; only reading and decoding are ahead of
 //! them. No sweep ends a restart: the backup and the log that were found continue to serve.
 //!
 //! No record of the past names the log settings with which a database was written. A restart ends with a checkpoint
@@ -31,25 +32,25 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
-use structures::set::{Away, Repeat, SHARES, Stopped};
+use structures::set::{DetachedSet, ReplayItem, ReplayStop, SHARES};
 
-/// So many pieces of work wait in all lanes together before no more is handed out.
+/// How many pieces of work may wait in all lanes together.
 const WAITING_MAX: usize = 16;
-/// About what it costs on described hardware to repeat a change, in instructions.
-const REPEAT_INSTRUCTIONS: u64 = 300;
+/// About what it costs on described hardware to replay a change, in instructions.
+const REPLAY_INSTRUCTIONS: u64 = 300;
 
 /// One set's changes of a batch.
-type Work = (Arc<Batch>, Vec<Repeat>);
+type Work = (Arc<Batch>, Vec<ReplayItem>);
 
 /// What waits in all lanes.
 #[derive(Default)]
 struct Waiting {
     count: Cell<usize>,
-    /// Who waits for it to become less.
+    /// Tasks waiting for it to become less.
     less: WaitQueue,
 }
 
-/// The changes that one set has still to repeat.
+/// The changes that one set has still to replay.
 #[derive(Default)]
 struct Lane {
     queue: Rc<RefCell<VecDeque<Work>>>,
@@ -57,7 +58,7 @@ struct Lane {
     task: Option<JoinHandle<Result<()>>>,
 }
 
-/// All sets that repeat changes.
+/// All sets with changes to replay.
 pub(super) struct Lanes<'a> {
     engine: &'a Rc<Engine>,
     procedures: &'a Procedures,
@@ -71,8 +72,8 @@ impl<'a> Lanes<'a> {
         Lanes { engine, procedures, lanes: BTreeMap::new(), waiting: Rc::default() }
     }
 
-    /// Repeats what a batch's transactions have done in sets, or hands it out to be repeated before what follows.
-    pub(super) async fn repeat(&mut self, decoded: Decoded) -> Result<()> {
+    /// Replays a batch's changes of sets, or hands them to lanes that replay them before later ones.
+    pub(super) async fn replay(&mut self, decoded: Decoded) -> Result<()> {
         let Decoded { batch, sets, .. } = decoded;
         let has_calls = sets.len() > 1;
         if has_calls {
@@ -84,7 +85,7 @@ impl<'a> Lanes<'a> {
                     for (partition, changes) in sorted.by_set() {
                         let work = (Arc::clone(&batch), changes);
                         if has_calls {
-                            repeat(self.engine, partition, work, false).await?;
+                            replay_set(self.engine, partition, work, false).await?;
                         } else {
                             self.hand_out(partition, work).await?;
                         }
@@ -101,7 +102,7 @@ impl<'a> Lanes<'a> {
         Ok(())
     }
 
-    /// Waits until all that was handed out has been repeated: every set is in its place then.
+    /// Waits until everything handed out has been replayed: every set is attached then.
     pub(super) async fn end(&mut self) -> Result<()> {
         while let Some((_, lane)) = self.lanes.pop_first() {
             if let Some(task) = lane.task {
@@ -143,22 +144,22 @@ async fn serve(
         waiting.count.set(waiting.count.get() - 1);
         waiting.less.wake_all(&engine.core.executor);
         if done.is_ok() {
-            done = repeat(&engine, partition, work, true).await;
+            done = replay_set(&engine, partition, work, true).await;
         }
     }
 }
 
-/// Has a set repeat its changes, beside the engine's thread or on it.
-async fn repeat(engine: &Engine, partition: PartitionId, work: Work, beside: bool) -> Result<()> {
+/// Replays changes of a set, beside the engine's thread or on it.
+async fn replay_set(engine: &Engine, partition: PartitionId, work: Work, beside: bool) -> Result<()> {
     let (executor, sets) = (&engine.core.executor, &engine.sets.sets);
     let (batch, mut changes) = work;
-    let found = sets.borrow_mut().send_away(partition);
-    let Some(mut away) = found else {
+    let found = sets.borrow_mut().detach_for_replay(partition);
+    let Some(mut detached) = found else {
         // The set was dropped.
         return check_given(engine, partition, batch.start_of(changes[0]));
     };
-    if beside && away.may_spread(changes.len()) {
-        changes = spread(executor, &mut away, &batch, changes).await?;
+    if beside && detached.may_shard(changes.len()) {
+        changes = replay_sharded(executor, &mut detached, &batch, changes).await?;
     }
     let (mut from, mut stopped);
     from = 0;
@@ -167,35 +168,40 @@ async fn repeat(engine: &Engine, partition: PartitionId, work: Work, beside: boo
         if beside && left > 0 {
             let batch = Arc::clone(&batch);
             let repeating = move || {
-                let stopped = away.repeat(batch.bytes(), &changes, from);
-                (away, changes, stopped)
+                let stopped = detached.replay(batch.bytes(), &changes, from);
+                (detached, changes, stopped)
             };
-            (away, changes, stopped) = executor.compute(left * REPEAT_INSTRUCTIONS, repeating).await?;
+            (detached, changes, stopped) = executor.compute(left * REPLAY_INSTRUCTIONS, repeating).await?;
         } else {
-            stopped = away.repeat(batch.bytes(), &changes, from);
+            stopped = detached.replay(batch.bytes(), &changes, from);
         }
         match stopped {
-            Some(Stopped::NoRoom(number)) => {
-                let (count, size) = away.growth();
-                away.grow(executor.untouched_frames(count, size)?);
+            Some(ReplayStop::NoRoom(number)) => {
+                let (count, size) = detached.growth();
+                detached.grow(executor.untouched_frames(count, size)?);
                 from = number;
             }
-            Some(Stopped::Malformed(what)) => return Err(batch.damage(what)),
+            Some(ReplayStop::Malformed(what)) => return Err(batch.damage(what)),
             None => {
-                sets.borrow_mut().welcome(away);
+                sets.borrow_mut().reattach(detached);
                 return Ok(());
             }
         }
     }
 }
 
-/// Has computations repeat a set's changes side by side. Returns, in their order, those that have to follow alone.
-async fn spread(executor: &Executor, away: &mut Away, batch: &Arc<Batch>, changes: Vec<Repeat>) -> Result<Vec<Repeat>> {
+/// Replays a set's changes in several computations at once. Returns, in their order, the changes that have to follow alone.
+async fn replay_sharded(
+    executor: &Executor,
+    detached: &mut DetachedSet,
+    batch: &Arc<Batch>,
+    changes: Vec<ReplayItem>,
+) -> Result<Vec<ReplayItem>> {
     let each = (changes.len() / SHARES) as u64;
     let changes = Arc::new(changes);
-    let locating = away.lookups().into_iter().map(|lookup| {
+    let locating = detached.lookups().into_iter().map(|lookup| {
         let changes = Arc::clone(&changes);
-        executor.begin_compute(each * REPEAT_INSTRUCTIONS / 2, move || {
+        executor.begin_compute(each * REPLAY_INSTRUCTIONS / 2, move || {
             let located = lookup.locate(&changes);
             (lookup, located)
         })
@@ -203,20 +209,20 @@ async fn spread(executor: &Executor, away: &mut Away, batch: &Arc<Batch>, change
     let (mut located, mut left) = (Vec::new(), Vec::new());
     for lookup in locating.collect::<Vec<_>>() {
         let (lookup, found) = lookup.join().await?;
-        away.end_lookup(lookup);
+        detached.end_lookup(lookup);
         located.push(found);
     }
-    let repeating = away.stretches(located, &mut left).into_iter().map(|mut stretch| {
+    let repeating = detached.shards(located, &mut left).into_iter().map(|mut shard| {
         let batch = Arc::clone(batch);
-        executor.begin_compute(stretch.changes() as u64 * REPEAT_INSTRUCTIONS / 2, move || {
-            let done = stretch.repeat(batch.bytes());
-            (stretch, done)
+        executor.begin_compute(shard.changes() as u64 * REPLAY_INSTRUCTIONS / 2, move || {
+            let done = shard.replay(batch.bytes());
+            (shard, done)
         })
     });
-    for stretch in repeating.collect::<Vec<_>>() {
-        let (stretch, done) = stretch.join().await?;
+    for shard in repeating.collect::<Vec<_>>() {
+        let (shard, done) = shard.join().await?;
         done.map_err(|what| batch.damage(what))?;
-        away.end_stretch(stretch, &mut left);
+        detached.end_shard(shard, &mut left);
     }
     Ok(left)
 }

@@ -1,9 +1,8 @@
 //! The transaction executors: one of priority, and those that stand by.
 //!
 //! All are tasks of one group that takes turns. To begin a transaction an executor ranks by its number, the priority executor
-//! first; a standby executor "is deactivated once its transaction has completed" (section 2.4): it asks for the turn again
-//! and gets it only if all before it are still blocked. A transaction that was begun ranks first, whoever runs it: it holds
-//! locks.
+//! first; a standby executor "is deactivated once its transaction has completed" (section 2.4): it asks for the turn again and
+//! gets it only if all before it are still blocked. A transaction in progress ranks first, on any executor: it holds locks.
 //!
 //! Nothing is interrupted, and no locks wait for new work.
 
@@ -17,13 +16,13 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
-use structures::Foresight;
+use structures::PrefetchDistance;
 
-/// After so many transactions the priority executor lets the other servers run: the log has to be written meanwhile.
+/// After this number of transactions the priority executor lets the other tasks run: the log has to be written meanwhile.
 const STREAK_MAX: u32 = 16;
 
-/// So many requests ahead memory is asked for: one runs longer than its first access waits, and with two of them under way
-/// at most a dozen lines of the cache are.
+/// How many requests ahead data is prefetched: one runs longer than its first access waits, and with two of them under way at
+/// most a dozen cache lines are.
 const FAR: usize = 3;
 const NEAR: usize = 1;
 
@@ -37,7 +36,7 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// Calls the first of those who wait, unless one is on its way.
+    /// Wakes the first of the idle executors, unless one is on its way.
     #[inline]
     pub fn call(&self, executor: &Executor) {
         if self.called.get() {
@@ -110,7 +109,7 @@ pub(super) async fn serve(inner: Rc<Inner>, number: u8) {
 }
 
 impl Inner {
-    /// The next request for the executor `number`. If there are more, another executor is called, lest this one be blocked.
+    /// The next request for the executor `number`. If there are more, another executor is woken, in case this one blocks.
     fn next(&self, number: u8) -> Option<Request> {
         let executor = self.database.executor();
         if self.idle.has_before(number) {
@@ -141,10 +140,10 @@ impl Inner {
     /// Asks for the memory that the requests which come next will need.
     #[inline]
     fn prefetch(&self) {
-        for (ahead, foresight) in [(NEAR, Foresight::Near), (FAR, Foresight::Far)] {
+        for (ahead, distance) in [(NEAR, PrefetchDistance::Near), (FAR, PrefetchDistance::Far)] {
             self.requests.look_ahead(ahead, |request| {
                 let found = &self.procedures[request.procedure.0 as usize].1;
-                found.prefetch_for(&request.parameters, || self.database.prefetcher(foresight));
+                found.prefetch_for(&request.parameters, || self.database.prefetcher(distance));
             });
         }
     }

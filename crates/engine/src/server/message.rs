@@ -63,7 +63,7 @@ impl MessageServer {
         super::TransactionServer(Rc::clone(&self.server)).procedure(name)
     }
 
-    /// Submits a request; waits while the request queue is full, in order of arrival with whoever else does.
+    /// Submits a request; waits while the request queue is full, in order of arrival with the other submitters.
     ///
     /// # Errors
     /// [`Error::Closed`] if the server takes no more requests.

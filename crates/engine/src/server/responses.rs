@@ -62,7 +62,7 @@ impl Inner {
         let held = Held { lsn, request, answer, ended };
         let mut all = self.responses.held.borrow_mut();
         let was_empty = all.is_empty();
-        // Whoever only read may depend on an older commit than those before it.
+        // A transaction that only read may depend on an older commit than those before it.
         if all.back().is_none_or(|last| last.lsn <= lsn) {
             all.push_back(held);
         } else {

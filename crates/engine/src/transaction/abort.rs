@@ -16,7 +16,7 @@ impl Transaction {
     /// logged as a call unless it would meet that error again; one that is being repeated must not meet any but those.
     #[cold]
     pub(super) fn abort_by(&self, error: Error) -> Error {
-        if error.is_conflict() || !(error.is_repeatable() || self.state.call.depart()) {
+        if error.is_conflict() || !(error.is_replayable() || self.state.call.depart()) {
             self.abort(error)
         } else {
             error

@@ -25,7 +25,7 @@ impl Transaction {
     /// # Errors
     /// [`crate::Error::LogFailed`]: whether the transaction is committed shows when the database is opened again. The
     /// error of a forced write, under FORCE. [`crate::Error::Aborted`] if one of its calls has failed with
-    /// [`crate::Error::Deadlock`], [`crate::Error::WriteConflict`] or [`crate::Error::Painted`]: it is rolled back then.
+    /// [`crate::Error::Deadlock`], [`crate::Error::WriteConflict`] or [`crate::Error::MixedColours`]: it is rolled back then.
     ///
     /// Rolled back are those that the log has no room for: with [`crate::Error::LogFull`] if it is too small for them,
     /// [`crate::Error::LogCrowded`] if others keep them from it and they may be run again, and

@@ -103,7 +103,7 @@ impl Transaction {
         let engine = &self.engine;
         let sets = engine.sets.sets.borrow();
         let (redo, call) = (sets.redo(self.state.owner).len(), &self.state.call);
-        let of_sets = match (self.engine.transactions.logs_call(&self.state), engine.sets.painting.get()) {
+        let of_sets = match (self.engine.transactions.logs_call(&self.state), engine.sets.black_white_sweep.get()) {
             (false, None) => redo,
             (true, None) => call.stored_len(),
             // A sweep that goes on decides which of them it is.

@@ -11,7 +11,7 @@ use crate::locks::Ungranted;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
 use std::rc::Rc;
-use structures::Foresight;
+use structures::PrefetchDistance;
 use structures::canary::{self, Canary};
 use structures::key_hash;
 use structures::lock::{Mode, Resource};
@@ -423,11 +423,11 @@ impl Transaction {
             return Ok(None);
         }
         if found.is_set() {
-            self.engine.sets.sets.borrow().foresee(partition, hash, Foresight::Far);
+            self.engine.sets.sets.borrow().prefetch(partition, hash, PrefetchDistance::Far);
         }
         let resource = Resource::record(partition, hash);
         if self.engine.versions.is_kept() {
-            self.engine.versions.versions().borrow().foresee(resource);
+            self.engine.versions.versions().borrow().prefetch(resource);
         }
         match self.request(resource, mode) {
             Ok(()) => {

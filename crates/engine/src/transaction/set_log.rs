@@ -8,7 +8,7 @@
 //! which it is, so they mix. A restart replays the records serially in their order, which is an order that two-phase
 //! locking permits because locks are held until the commit record is in the log.
 
-use crate::engine::{Core, Engine, Painting, State};
+use crate::engine::{BlackWhiteSweep, Core, Engine, State};
 use crate::log::record::Body;
 use base::Lsn;
 use structures::set::Sets;
@@ -16,8 +16,8 @@ use structures::set::Sets;
 /// Appends the commit record of a transaction and returns its LSN. `chains` are as in [`Body::Commit`].
 #[inline]
 pub(super) fn append_commit(engine: &Engine, sets: &Sets, state: &State, chains: &[u8]) -> Lsn {
-    if let Some(painting) = engine.sets.painting.get() {
-        return append_painted(engine, sets, state, chains, painting);
+    if let Some(black_white_sweep) = engine.sets.black_white_sweep.get() {
+        return append_swept_commit(engine, sets, state, chains, black_white_sweep);
     }
     if engine.transactions.logs_call(state) {
         return append_call(&engine.core, state, None);
@@ -28,11 +28,17 @@ pub(super) fn append_commit(engine: &Engine, sets: &Sets, state: &State, chains:
 
 /// The same during a black/white sweep, which has some of the changes in its backup and some not.
 #[cold]
-fn append_painted(engine: &Engine, sets: &Sets, state: &State, chains: &[u8], painting: Painting) -> Lsn {
+fn append_swept_commit(
+    engine: &Engine,
+    sets: &Sets,
+    state: &State,
+    chains: &[u8],
+    black_white_sweep: BlackWhiteSweep,
+) -> Lsn {
     // What it had read before the sweep began has no colour.
-    let is_repeatable = engine.transactions.logs_call(state) && state.id >= painting.first;
-    if let Some(included) = sets.is_repeatable(state.owner).filter(|_| is_repeatable) {
-        return append_call(&engine.core, state, included.then_some(painting.begin));
+    let is_replayable = engine.transactions.logs_call(state) && state.id >= black_white_sweep.first;
+    if let Some(included) = sets.is_replayable(state.owner).filter(|_| is_replayable) {
+        return append_call(&engine.core, state, included.then_some(black_white_sweep.begin));
     }
     let mut included = Vec::new();
     for (position, is_included) in sets.included(state.owner).enumerate() {
@@ -45,7 +51,7 @@ fn append_painted(engine: &Engine, sets: &Sets, state: &State, chains: &[u8], pa
     let changes = sets.redo(state.owner);
     let commit = match included.as_slice() {
         [] => Body::Commit { chains, changes },
-        included => Body::SweptCommit { chains, changes, sweep: painting.begin, included },
+        included => Body::SweptCommit { chains, changes, sweep: black_white_sweep.begin, included },
     };
     engine.core.log.append(state.id, &commit, std::iter::empty())
 }

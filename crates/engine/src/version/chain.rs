@@ -82,8 +82,8 @@ impl Link {
         if self.place < ADDED { Part::of_bits(self.place >> PART_SHIFT) } else { None }
     }
 
-    /// Whether nothing that a change of `part`, or of all, left as it was is missing in what it leads to: then nobody who goes
-    /// back behind both changes needs what was between them.
+    /// Whether the state that this leads to covers everything that a change of `part`, or of all, left unchanged: then a reader
+    /// that goes back behind both changes does not need the state between them.
     pub(super) fn covers(self, part: Option<Part>) -> bool {
         self.part().is_none_or(|own| part.is_some_and(|part| own.covers(part)))
     }

@@ -43,7 +43,7 @@ impl Versions {
         self.purge(now);
     }
 
-    /// Moves one version of a committed transaction, whose earlier ones are `moved`, and returns where it is now; if nobody
+    /// Moves one version of a committed transaction, whose earlier ones are `moved`, and returns where it is now; if no view
     /// needs it, where the chain goes on.
     fn commit_version(&mut self, own: &mut Own, number: usize, moved: &[Link], (commit, now): (Lsn, Instant)) -> Link {
         let Private { record: Some(_), start, part, .. } = own.versions[number] else { return Link::NOWHERE };

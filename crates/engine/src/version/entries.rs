@@ -1,8 +1,8 @@
 //! Ranges of secondary indexes as they were at a moment.
 //!
-//! An entry that a view sees is in the index still, or its ghost is where it was: whoever removes an entry leaves one. So the
-//! index and its ghosts are gone through together, in order, and of each entry it is asked whether the view's state of its
-//! record has that place. A record has one there, so it is met once, wherever it is in the index meanwhile.
+//! An entry that a view sees is either in the index still, or has left a ghost where it was: removing an entry leaves one. So
+//! the index and its ghosts are visited together, in order, and each entry counts if the view's state of its record has that
+//! place. A record has one place there, so it is found once, wherever its entry is in the index meanwhile.
 
 use super::{Ghost, Past, Records, VersionStore, View};
 use crate::Result;

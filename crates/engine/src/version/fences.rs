@@ -14,8 +14,8 @@ struct Fence {
     begun: Lsn,
 }
 
-/// The fences of append partitions. What stands behind one is seen by nobody whose moment is before it began, unless the
-/// record has versions that say more.
+/// The fences of append partitions. Records behind a fence are invisible to views of moments before it began, unless the record
+/// has versions that say more.
 #[derive(Debug, Default)]
 pub(super) struct Fences {
     by_partition: BTreeMap<PartitionId, Vec<Fence>>,

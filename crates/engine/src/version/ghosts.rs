@@ -45,9 +45,9 @@ impl Ghost {
     }
 }
 
-/// The ghosts of records that were deleted, or got other places in an index, while somebody may read what was before: for
-/// each, how many transactions under way have done that, and how many extents have a version of the record. One that is there
-/// again may be among them.
+/// The ghosts of records that were deleted, or got other places in an index, while read views may need their earlier state: for
+/// each, how many transactions under way have done that, and how many extents have a version of the record. A record that
+/// exists again may be among them.
 #[derive(Debug, Default)]
 pub(super) struct Ghosts {
     count: BTreeMap<Ghost, usize>,

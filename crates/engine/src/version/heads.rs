@@ -35,9 +35,9 @@ const LINES: usize = 3;
 const PARTITIONS: usize = 7;
 const IN_WORD: usize = 4;
 
-/// The gone are looked for when there are so many more entries than after the last time, at least.
+/// Unneeded entries are looked for when there are at least this many more entries than after the last time.
 const SWEPT_MIN: usize = 4096;
-/// So many buckets are looked at together, at least.
+/// How many buckets are examined together, at least.
 const SWEPT_TOGETHER: usize = 16;
 
 /// A bucket's number among those of its kind.
@@ -62,7 +62,7 @@ pub(super) struct Heads {
     /// The first unused overflow bucket, plus 1; they are linked.
     unused: u64,
     count: usize,
-    /// So many were left by the last round that looked for the gone.
+    /// The number of entries that the last round left.
     swept: usize,
     /// The bucket where the present one goes on; 0 if there is none.
     hand: usize,
@@ -276,8 +276,8 @@ impl Heads {
         }
     }
 
-    /// Takes out some of those that `is_gone` says are of no use any more. They are looked for in rounds, each of which begins
-    /// when there are twice as many entries as after the last, and in steps, so that nobody waits for a whole round.
+    /// Removes some of the entries that `is_gone` says are not needed any more. They are looked for in rounds, each of which
+    /// begins when there are twice as many entries as after the last, and in steps, so that no task waits for a whole round.
     pub(super) fn sweep(&mut self, is_gone: impl FnMut(Link) -> bool) {
         let buckets = SWEPT_TOGETHER + std::mem::take(&mut self.added);
         if self.hand > 0 || self.count > 2 * self.swept + SWEPT_MIN {

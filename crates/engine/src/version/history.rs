@@ -1,5 +1,5 @@
 //! Rollback segments: the versions of committed changes, in the order of commits, append-only, in extents. The oldest extents
-//! go to the undo space when memory is short, and are given up when nobody needs them.
+//! go to the undo space when memory is short, and are discarded when no view needs them.
 //!
 //! Extents leave memory whole, and versions come back one at a time. Extents leave when memory's share is used up, or
 //! at an age if the settings name one; by default there is none, because the share is there to be used. The undo space
@@ -70,7 +70,7 @@ impl Default for History {
 }
 
 impl History {
-    /// No versions; extents have so many bytes.
+    /// No versions; extents have `extent_size` bytes.
     pub(super) fn new(extent_size: usize) -> History {
         let (extents, spares) = (VecDeque::new(), Spares::new(extent_size));
         History { spares, first: 0, extents, away: 0, memory_bytes: 0, bytes: 0, versions: 0 }
@@ -151,7 +151,7 @@ impl History {
         self.reuse(versions);
     }
 
-    /// Memory for an extent that has so many bytes, or gets no more than others have.
+    /// Memory for an extent of `length` bytes, or of the usual length if that is less.
     fn memory_for(&mut self, length: usize) -> Vec<u8> {
         if length <= self.spares.capacity() { self.spares.take() } else { Vec::with_capacity(length) }
     }

@@ -18,7 +18,7 @@ use structures::undo::UndoList;
 /// What a record was before a change.
 pub(super) struct Image<'a> {
     pub before: Before<'a>,
-    /// The part of it that the change is within, which is enough where nobody needs all of it.
+    /// The part of it that the change is within, which is enough if no view needs all of it.
     pub part: Option<Part>,
     /// What led scans to the record before and does not any more.
     pub ghosts: Vec<Ghost>,
@@ -97,8 +97,8 @@ impl VersionStore {
         );
     }
 
-    /// Whether nobody needs to be told one by one that a record was added, because it stands behind a fence. Sets one where
-    /// there is none for the snapshots that are there.
+    /// Whether the addition of a record need not be kept one by one, because the record stands behind a fence. Sets a fence for
+    /// the present snapshots if there is none.
     fn leave_addition_out(&self, records: Records<'_>, (owner, number): (Owner, usize), position: Position) -> bool {
         let (partition, mut versions) = (position.page.partition, self.versions.borrow_mut());
         let Some(newest) = versions.snapshots.newest().filter(|_| versions.is_lazy) else { return false };
@@ -156,7 +156,7 @@ impl VersionStore {
         record: (PartitionId, &[u8]),
         image: Image<'_>,
     ) {
-        // Nobody but who adds a record at the end of a partition can change it, so it needs no lock for that.
+        // Only the transaction that adds a record at the end of a partition can change it, so it needs no lock for that.
         let has_one_writer = {
             let partitions = records.partitions.borrow();
             let found = partitions.get_or_hidden(record.0).expect("what is changed exists");
@@ -191,7 +191,7 @@ impl VersionStore {
         self.versions.borrow_mut().own.of(owner).of_sets = to;
     }
 
-    /// Somebody reads at moments of the past from now on: also what transactions have changed that are under way is kept.
+    /// From now on versions are kept for read views, including the changes that transactions under way have made.
     pub(crate) fn want(&self, records: Records<'_>, undo_lists: impl FnOnce() -> UndoLists) {
         let was_lazy = self.versions.borrow_mut().begin();
         let is_first = !self.is_kept.replace(true);
@@ -228,7 +228,7 @@ impl VersionStore {
         is_wanted
     }
 
-    /// Somebody reads as of `at` from now on. [`VersionStore::want`] has to follow.
+    /// A view as of `at` is open from now on. [`VersionStore::want`] has to follow.
     pub(crate) fn enter_snapshot(&self, at: Lsn) {
         self.versions.borrow_mut().snapshots.enter(at);
     }

@@ -7,8 +7,8 @@
 
 use base::{Instant, Lsn, PartitionId};
 
-/// Loads that somebody may read the time before of: the moments from which on they are seen, [`Lsn::MAX`] while they go on;
-/// those of one partition in their order.
+/// Loads whose earlier state may still be read: the moments from which on they are visible, [`Lsn::MAX`] while they are in
+/// progress; those of one partition in their order.
 #[derive(Debug, Default)]
 pub(super) struct Loads(Vec<(PartitionId, Lsn)>);
 

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 /// Commits nearer to each other in time count as one, in nanoseconds.
 const RESOLUTION_NS: u64 = 10 * MILLISECOND_NS;
 
-/// The times of commits, oldest first, of which those are forgotten that nobody may travel to.
+/// The times of commits, oldest first; those that can no longer be travelled to are forgotten.
 #[derive(Default)]
 pub(super) struct Moments {
     commits: VecDeque<(Instant, Lsn)>,

@@ -35,7 +35,7 @@ pub(super) struct Own {
     pub(super) bytes: Vec<u8>,
     /// Changes of sets that versions have been kept of, or that need none.
     pub(super) of_sets: usize,
-    /// The first update that nobody needed a version of when it was made, and nobody has asked for since.
+    /// The first update that no view needed a version of when it was made, and for which none was asked since.
     pub(super) update_left_out: Option<usize>,
     /// The first such change of sets.
     pub(super) of_sets_left_out: Option<usize>,

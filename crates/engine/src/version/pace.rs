@@ -1,13 +1,13 @@
 //! How fast long readers of the past go beside others.
 //!
-//! A scan is made in steps of some ten microseconds, and gives way between them, so that nobody waits for more than one. That
-//! alone would have it take every moment in which nobody is ready. But whoever writes waits for the log's device most of
-//! the time, and the end of a log write that falls into a step is seen when the step ends: a reader that never rests delays
+//! A scan is made in steps of about ten microseconds, and yields between them, so that no task waits for more than one. That
+//! alone would have it use every moment in which no other task is ready. But a writer waits for the log's device most of the
+//! time, and the end of a log write that falls into a step is noticed when the step ends: a reader that never pauses delays
 //! every commit by half a step. So long readers together take no more than a share of the thread while others are active.
 //!
-//! Time is what the clock says before and after a step, in which nothing is waited for. On described hardware a step takes
-//! no time but what it is charged with, so nobody rests there. To read one record takes less than a few looks at the clock,
-//! so of many such reads one now and then is looked at, and counts for all.
+//! Time is measured by the clock before and after a step, in which the reader does not wait. On described hardware a step takes
+//! only the time that it is charged with, so readers are not throttled there. Reading one record takes less than a few looks at
+//! the clock, so of many such reads a sample is measured, and counts for all.
 //!
 //! The share is `[undo] reader_percent`, and a reader uses it after a millisecond of its own steps. Short ranges never
 //! rest, nor does any reader while nothing else is active. A reader of single records looks at the clock once in 64
@@ -18,11 +18,11 @@ use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 use base::{Instant, Lsn};
 use std::cell::Cell;
 
-/// A reader is long when its steps have taken so much time, in nanoseconds. Others are answered before anybody need rest.
+/// A reader is long when its steps have taken this time, in nanoseconds. Shorter ones are answered without throttling.
 const LONG_NS: u64 = MILLISECOND_NS;
 /// What a long reader does between two rests at least, in nanoseconds: one timer serves several short steps.
 const STINT_NS: u64 = 50 * MICROSECOND_NS;
-/// Of so many reads of single records, the last is looked at.
+/// One in this number of reads of single records is measured.
 const SAMPLE: u64 = 64;
 /// No read of a single record is taken to be longer than this, in nanoseconds, for those that were not looked at: what took the
 /// thread from one need not have taken it from all.
@@ -62,12 +62,12 @@ pub(crate) struct Readers {
     count: Cell<usize>,
     /// When the share of those that have read is used up.
     paid: Cell<Instant>,
-    /// Reads of the undo space that have been counted, whoever they were for.
+    /// Reads of the undo space that have been counted, for all readers.
     undo_reads: Cell<u64>,
 }
 
 impl Readers {
-    /// Who can only read begins, or a reader has become a long one.
+    /// A read-only transaction begins, or a reader has become a long one.
     pub(crate) fn enter(&self, pace: &Pace) {
         if !pace.is_counted.replace(true) {
             self.count.set(self.count.get() + 1);
@@ -84,8 +84,8 @@ impl Readers {
         }
     }
 
-    /// Until when a reader has to rest that has taken so much time since it last did. The next one begins where it ends, so
-    /// that all of them share what is theirs.
+    /// Until when a reader has to pause after it has run for `stint_ns`. The pause of the next one begins where this one ends,
+    /// so that all of them share their part of the thread.
     fn rest(&self, stint_ns: u64, now: Instant, percent: u8) -> Instant {
         let began = Instant::from_ns(now.ns().saturating_sub(stint_ns));
         let until = self.paid.get().max(began).plus_ns(stint_ns * 100 / u64::from(percent));
@@ -114,7 +114,7 @@ impl VersionStore {
         done
     }
 
-    /// Between two steps of a reader: lets others go first, and a long one rest if somebody else is active.
+    /// Yields between two steps of a reader; a long reader also pauses if a transaction is active.
     pub(crate) async fn pace(&self, pace: &Pace, active: impl Fn() -> usize) {
         if pace.stint_ns.get() >= STINT_NS
             && let Some(until) = self.end_stint(pace, active)

@@ -97,7 +97,7 @@ impl VersionStore {
         let mut present = Vec::new();
         let mut note = |key: &[u8], value: Option<&[u8]>| {
             let name = Resource::record(partition, key_hash(key));
-            versions.foresee(name);
+            versions.prefetch(name);
             present.push((name, key.to_vec(), value.map(<[u8]>::to_vec)));
         };
         let (visited, next) = match sets.visit(partition, from, |key, value| note(key, Some(value))) {

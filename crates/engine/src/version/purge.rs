@@ -1,4 +1,4 @@
-//! Giving up versions that nobody needs any more, and those that there is no room for.
+//! Purge: discarding versions that no view needs any more, and those that there is no room for.
 
 use super::Versions;
 use super::chain::{Link, Target};
@@ -7,7 +7,7 @@ use super::ghosts::Ghosts;
 use super::history::History;
 use base::{Instant, Lsn};
 
-/// Whether what the link leads to has been given up, or is needed by nobody any more.
+/// Whether the version that the link leads to has been discarded, or is needed by no view any more.
 fn is_gone(history: &History, horizon: Lsn, link: Link) -> bool {
     match link.target() {
         Target::Extent(extent, _) => !history.has(extent),
@@ -22,7 +22,7 @@ impl Versions {
         if is_gone(&self.history, self.horizon, link) { Link::NOWHERE } else { link }
     }
 
-    /// Gives up what nobody needs any more, and what there is no room for.
+    /// Discards the versions that no view needs any more, and those that there is no room for.
     pub(super) fn purge(&mut self, now: Instant) {
         let mut horizon = self.snapshots.oldest().unwrap_or(Lsn::MAX);
         if self.keeps_all() {
@@ -57,7 +57,7 @@ impl Versions {
         true
     }
 
-    /// Forgets everything: nobody reads at a moment of the past.
+    /// Forgets everything: there are no read views of the past.
     pub(super) fn clear(&mut self) {
         debug_assert!(!self.is_wanted(), "readers need versions");
         self.heads.clear();

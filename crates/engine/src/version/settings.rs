@@ -24,14 +24,15 @@ pub struct Settings {
     /// How old versions of committed changes become in memory, in nanoseconds, before they go to the undo space without need;
     /// `None`: any age, because their share of memory is there for them.
     pub age_ns: Option<u64>,
-    /// The most bytes of versions, in memory and in the undo space; the oldest are given up beyond it, whoever reads them.
+    /// The most bytes of versions, in memory and in the undo space; beyond it the oldest are discarded, even if readers need
+    /// them.
     pub size: u64,
     /// For how long what was committed can be read as it was, in nanoseconds; 0: as long as a snapshot is held.
     pub retention_ns: u64,
     /// The most of the engine's thread that long readers of the past take together while others are active, in percent, 1 to
-    /// 100. A reader has it to itself otherwise. On described hardware nobody rests.
+    /// 100. A reader has it to itself otherwise. On described hardware readers are not throttled.
     pub reader_percent: u8,
-    /// After so many commits without a new snapshot, changes are kept only for the snapshots that are there; the next one to
+    /// After this number of commits without a new snapshot, changes are kept only for the snapshots that exist; the next one to
     /// begin looks into the undo lists of transactions under way.
     pub lazy_commits: u32,
 }

@@ -1,4 +1,4 @@
-//! The moments that somebody reads at.
+//! The moments of the open read views.
 
 use base::Lsn;
 use std::collections::BTreeMap;

@@ -185,7 +185,7 @@ impl Versions {
         self.history.memory_bytes() > self.settings.memory
     }
 
-    /// Whether so much waits for its way to the undo space that transactions should wait, too.
+    /// Whether so many bytes wait for their way to the undo space that transactions should wait, too.
     fn is_behind(&self) -> bool {
         self.is_spilling && self.history.memory_bytes() > 2 * self.settings.memory
     }
@@ -214,7 +214,8 @@ impl Versions {
         })
     }
 
-    /// The undo space cannot take what is over the memory's share: the oldest versions are given up, whoever reads them.
+    /// The undo space cannot take what is over the memory's share: the oldest versions are discarded, even if readers need
+    /// them.
     fn stay_in_memory(&mut self, error: Error) {
         self.failure = Some(error);
         while self.is_over() && self.give_up(Lsn::MAX) {

@@ -5,15 +5,15 @@
 use super::{VersionStore, Versions};
 use std::rc::Rc;
 
-/// So many bytes are there ahead, unless a piece has more, and no more than twice as many are kept.
+/// The bytes that are ready ahead, unless a piece has more; at most twice as many are kept.
 const AHEAD_BYTES: usize = 2 << 20;
-/// With half of what is in use, so that who keeps little has little.
+/// With half of what is in use, so that a small history keeps little.
 const AHEAD_DIVISOR: usize = 2;
 
 /// What is written to bring memory into being. Not zero: of zeros the system has pages already.
 const BLANK: u8 = u8::MAX;
 
-/// Pieces of memory of so many bytes each.
+/// Pieces of memory of `length` bytes each.
 pub(super) struct Spares {
     pieces: Vec<Vec<u8>>,
     in_use: usize,

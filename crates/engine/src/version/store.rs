@@ -12,15 +12,15 @@ use structures::lock::Owner;
 use structures::set::Sets;
 use structures::undo::UndoList;
 
-/// What records were, as far as somebody may read it.
+/// The old versions of records, as far as a view may read them.
 pub(crate) struct VersionStore {
     pub(super) executor: Executor,
     pub(super) versions: RefCell<Versions>,
     /// The undo space: where versions go that memory has no room for.
     pub(super) space: temp::Space,
-    /// Who waits for versions to get there.
+    /// Tasks waiting for versions to move to the undo space.
     pub(super) room: WaitQueue,
-    /// Who reads the past for long.
+    /// The pacing of long readers.
     pub readers: Readers,
     /// Whether anything is kept.
     pub(super) is_kept: Cell<bool>,
@@ -83,7 +83,7 @@ impl VersionStore {
         self.versions.borrow().moment_at(time)
     }
 
-    /// Whether somebody reads at this moment.
+    /// Whether a view of this moment is open.
     pub fn is_held(&self, moment: Lsn) -> bool {
         self.versions.borrow().snapshots.is_held(moment)
     }

@@ -48,7 +48,7 @@ struct Model {
     commits: usize,
 }
 
-/// Waits for `work`, but not for locks that nobody will release.
+/// Waits for `work`, but not for locks that will not be released.
 pub(super) async fn unless_blocked<T>(executor: &Executor, work: impl Future<Output = T>) -> Option<T> {
     let (mut work, mut patience) = (pin!(work), pin!(executor.sleep_ns(1_000_000_000)));
     poll_fn(|context| {

@@ -125,7 +125,7 @@ impl LockTable {
             self.check_not_overtaken_by_holders(head, &waiter)?;
             let mut blockers = Vec::new();
             self.waited_for(waiter.owner, &mut blockers);
-            ensure(owner.doomed || !blockers.is_empty(), Violation::NotBlocked(resource, waiter.owner))?;
+            ensure(owner.is_victim || !blockers.is_empty(), Violation::NotBlocked(resource, waiter.owner))?;
             queue.push(waiter);
             (before, at) = (at, waiter.next);
         }
@@ -162,7 +162,7 @@ impl LockTable {
             (before, at) = (at, request.owner_next);
         }
         ensure(held == holdings.held as usize, Violation::Owner(owner))?;
-        ensure(holdings.waiting != NONE || !holdings.doomed, Violation::Owner(owner))?;
+        ensure(holdings.waiting != NONE || !holdings.is_victim, Violation::Owner(owner))?;
         Ok(held)
     }
 

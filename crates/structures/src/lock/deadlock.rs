@@ -105,7 +105,7 @@ impl LockTable {
 
     /// Whom an owner waits for: the waits-for graph by definition.
     pub(super) fn waited_for(&self, owner: Owner, out: &mut Vec<Owner>) {
-        let Some((waiting, head)) = self.undoomed_wait(owner) else { return };
+        let Some((waiting, head)) = self.wait_of(owner) else { return };
         let Request { mode, upgrade, prev, .. } = self.requests[waiting];
         if !upgrade {
             let mut at = prev;
@@ -124,7 +124,7 @@ impl LockTable {
     /// same queue. These other owners need no search of their own, which keeps long queues cheap: each waits only here, and
     /// none is the requester, which came last or upgrades.
     fn holders_waited_for(&self, owner: Owner, out: &mut Vec<Owner>) {
-        let Some((waiting, head)) = self.undoomed_wait(owner) else { return };
+        let Some((waiting, head)) = self.wait_of(owner) else { return };
         let Request { mode, upgrade, prev, .. } = self.requests[waiting];
         let mut modes = ModeSet::of(mode);
         let mut at = if upgrade { NONE } else { prev };
@@ -134,7 +134,7 @@ impl LockTable {
             if ahead.mode.excludes_any(modes) {
                 if ahead.upgrade {
                     out.push(ahead.owner);
-                } else if !self.owners[ahead.owner.0 as usize].doomed {
+                } else if !self.owners[ahead.owner.0 as usize].is_victim {
                     modes = modes.with(ahead.mode);
                 }
             }
@@ -145,9 +145,9 @@ impl LockTable {
 
     /// The request that an owner waits with and the first holder it is behind. A victim is about to be withdrawn and does not
     /// count as waiting.
-    fn undoomed_wait(&self, owner: Owner) -> Option<(u32, u32)> {
+    fn wait_of(&self, owner: Owner) -> Option<(u32, u32)> {
         let holdings = &self.owners[owner.0 as usize];
-        if holdings.waiting == NONE || holdings.doomed {
+        if holdings.waiting == NONE || holdings.is_victim {
             return None;
         }
         let resource = self.requests[holdings.waiting].resource;

@@ -17,7 +17,7 @@ struct Request {
     mode: Mode,
     state: State,
     began: u64,
-    doomed: bool,
+    is_victim: bool,
 }
 
 /// How a model may be wrong, so that tests can show that they would notice.
@@ -67,7 +67,7 @@ impl Model {
             return Outcome::Granted;
         }
         let state = if held.is_some() { State::Upgrading } else { State::Waiting };
-        self.requests.push(Request { owner, resource, mode: target, state, began, doomed: false });
+        self.requests.push(Request { owner, resource, mode: target, state, began, is_victim: false });
         let last = self.requests.len() - 1;
         if self.blockers(last).is_empty() {
             self.grant(last);
@@ -82,11 +82,11 @@ impl Model {
         if let (VictimPolicy::Youngest, Some(victim)) = (self.policy, youngest)
             && victim != owner
         {
-            self.doom(victim, true);
+            self.set_victim(victim, true);
             if self.on_cycles_with(owner).is_empty() {
                 return Outcome::Deadlock { victim };
             }
-            self.doom(victim, false);
+            self.set_victim(victim, false);
         }
         self.requests.pop();
         Outcome::Deadlock { victim: owner }
@@ -123,8 +123,8 @@ impl Model {
         }
     }
 
-    fn doom(&mut self, owner: Owner, doomed: bool) {
-        self.requests.iter_mut().filter(|r| r.owner == owner).for_each(|r| r.doomed = doomed);
+    fn set_victim(&mut self, owner: Owner, is_victim: bool) {
+        self.requests.iter_mut().filter(|r| r.owner == owner).for_each(|r| r.is_victim = is_victim);
     }
 
     fn wake(&mut self, resource: Resource, woken: &mut Vec<Owner>) {
@@ -140,7 +140,7 @@ impl Model {
     }
 
     fn grant(&mut self, index: usize) {
-        let request = Request { state: State::Granted, doomed: false, ..self.requests.remove(index) };
+        let request = Request { state: State::Granted, is_victim: false, ..self.requests.remove(index) };
         let held = |r: &&mut Request| r.owner == request.owner && r.resource == request.resource;
         match self.requests.iter_mut().find(held) {
             Some(held) => held.mode = request.mode,
@@ -176,7 +176,7 @@ impl Model {
         let mut reached: Vec<Owner> = Vec::new();
         let mut open = vec![owner];
         while let Some(at) = open.pop() {
-            let waits = |r: &Request| r.owner == at && r.state != State::Granted && !r.doomed;
+            let waits = |r: &Request| r.owner == at && r.state != State::Granted && !r.is_victim;
             let Some(index) = self.requests.iter().position(waits) else { continue };
             let holds = |other: &Owner| self.holds(*other, self.requests[index].resource).is_some();
             for other in self.blockers(index) {

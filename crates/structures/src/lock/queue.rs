@@ -35,13 +35,13 @@ impl LockTable {
             VictimPolicy::Youngest => self.youngest_in_cycles(owner),
         };
         if victim != owner {
-            self.owners[victim.0 as usize].doomed = true;
+            self.owners[victim.0 as usize].is_victim = true;
             if !self.closes_cycle(owner) {
                 self.statistics.waits += 1;
                 return Outcome::Deadlock { victim };
             }
             // One victim elsewhere does not break every cycle, but all of them go through the requester.
-            self.owners[victim.0 as usize].doomed = false;
+            self.owners[victim.0 as usize].is_victim = false;
         }
         self.withdraw(owner);
         Outcome::Deadlock { victim: owner }
@@ -73,7 +73,7 @@ impl LockTable {
         }
         let holdings = &mut self.owners[owner.0 as usize];
         holdings.waiting = request;
-        holdings.doomed = false;
+        holdings.is_victim = false;
         holdings.began = began;
     }
 
@@ -108,7 +108,7 @@ impl LockTable {
         }
         let holdings = &mut self.owners[owner.0 as usize];
         holdings.waiting = NONE;
-        holdings.doomed = false;
+        holdings.is_victim = false;
     }
 
     /// Grants whatever can be granted now: each upgrade that the other holders admit and then, if no upgrade is left, the

@@ -62,13 +62,13 @@ pub(super) struct Holdings {
     /// The request that waits, if any.
     pub(super) waiting: u32,
     /// Chosen as a victim and not yet withdrawn: its request does not count as waiting.
-    pub(super) doomed: bool,
+    pub(super) is_victim: bool,
     /// The order in which owners began, as told with the request that waits.
     pub(super) began: u64,
 }
 
 impl Holdings {
-    const NOTHING: Holdings = Holdings { first: NONE, held: 0, waiting: NONE, doomed: false, began: 0 };
+    const NOTHING: Holdings = Holdings { first: NONE, held: 0, waiting: NONE, is_victim: false, began: 0 };
 }
 
 /// Why a request is not granted at once, and all that is needed to let it wait.

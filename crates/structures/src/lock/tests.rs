@@ -405,7 +405,7 @@ fn check_finds_cycles() {
     bench.granted(1, 8, X);
     bench.waits(1, 7, X);
     assert_eq!(bench.ask(0, 8, X), Outcome::Deadlock { victim: Owner(1) });
-    bench.table.owners[1].doomed = false;
+    bench.table.owners[1].is_victim = false;
     assert_eq!(bench.table.check(), Err(Violation::Cycle(Owner(0))));
 }
 

@@ -66,7 +66,7 @@ impl<K: Copy + Ord> Order<K> {
         self.drop_front();
         let mut index = 0;
         loop {
-            if index == self.coldest.len() && !self.bring(&key) {
+            if index == self.coldest.len() && !self.take_from_rest(&key) {
                 return;
             }
             let frame = self.confirm(index, &key);
@@ -90,7 +90,7 @@ impl<K: Copy + Ord> Order<K> {
     }
 
     /// Moves the coldest of `rest` to the end of `coldest`; false if there is none. All of `coldest` has been confirmed.
-    fn bring(&mut self, key: &impl Fn(u32) -> Option<K>) -> bool {
+    fn take_from_rest(&mut self, key: &impl Fn(u32) -> Option<K>) -> bool {
         while let Some(mut first) = self.rest.peek_mut() {
             let Entry { key: then, frame, generation } = first.0;
             match key(frame).filter(|_| generation == self.generations[frame as usize]) {

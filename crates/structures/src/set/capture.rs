@@ -1,6 +1,6 @@
-//! Sweeps that take a consistent backup: black/white painting, copy on update, stable versions.
+//! Sweeps that take a consistent backup: black/white, copy on update, stable versions.
 //!
-//! A sweep begins with every segment *white*, takes one after another and paints it *black*. What it takes of a segment is
+//! A sweep begins with every segment *white*, takes one after another and makes it *black*. What it takes of a segment is
 //! committed state always; the capture decides of which moment.
 //!
 //! * [`Capture::BlackWhite`] (Pu, 1986; System M, section 3.2): of the moment at which the segment is taken. A transaction
@@ -16,14 +16,14 @@
 //! What a record says of a black/white sweep includes which sweep it was; what it says of one that did not end is
 //! ignored. A procedure is logged as a call during such a sweep only if all that it touched had one colour. What has no
 //! colour (a missing record, a savepoint that was returned to, what was read before the sweep) has its actions logged.
-//! White transactions are in the backup, before all others; black ones find black segments as they were painted and as
+//! White transactions are in the backup, before all others; black ones find black segments as they were taken and as
 //! other black ones have changed them since.
 
 use super::changes::{Before, Changes};
 use super::memory::Set;
 use super::segment::{BLACK, WHITE};
 use super::stable::{self, Versions};
-use super::{Capture, Refusal, Sets, Unit};
+use super::{Capture, Refusal, Sets, SweepUnit};
 use crate::lock::Owner;
 use base::PartitionId;
 use driver::Frame;
@@ -39,11 +39,11 @@ const _: () = assert!(ANY & MISSED == 0);
 pub(super) struct Preserved {
     /// Which copies of the backup had an older state than this.
     pub(super) dirty: u8,
-    pub(super) state: State,
+    pub(super) state: PreservedState,
 }
 
 /// What is preserved of a segment.
-pub(super) enum State {
+pub(super) enum PreservedState {
     /// All of it.
     Image(Frame),
     /// The records that have been changed since.
@@ -52,12 +52,12 @@ pub(super) enum State {
 
 /// The colours that each owner has touched while black/white transactions are watched.
 #[derive(Default)]
-pub(super) struct Watch {
+pub(super) struct ColourWatch {
     pub(super) is_on: bool,
     touched: RefCell<Vec<u8>>,
 }
 
-impl Watch {
+impl ColourWatch {
     /// Begins to watch; owners that have changed something have touched white segments.
     pub(super) fn begin(&mut self, owners: &[Changes]) {
         self.is_on = true;
@@ -76,7 +76,7 @@ impl Watch {
         }
         let touched = &mut touched[owner.0 as usize];
         if (*touched | colour) & ANY == ANY && writes {
-            return Err(Refusal::Painted(segment as u32));
+            return Err(Refusal::MixedColours(segment as u32));
         }
         *touched |= colour;
         Ok(())
@@ -151,7 +151,7 @@ impl Set {
 
     /// Lets an owner change a record, unless it mixes colours by that.
     #[inline]
-    pub(super) fn watch_write(&self, watch: &Watch, owner: Owner, place: u64) -> Result<(), Refusal> {
+    pub(super) fn watch_write(&self, watch: &ColourWatch, owner: Owner, place: u64) -> Result<(), Refusal> {
         if !watch.is_on {
             return Ok(());
         }
@@ -163,7 +163,7 @@ impl Set {
     #[cold]
     pub(super) fn watch_duplicate(
         &self,
-        watch: &Watch,
+        watch: &ColourWatch,
         owner: Owner,
         key: &[u8],
         hash: u64,
@@ -217,9 +217,9 @@ impl Sets {
         self.capture = Some(capture);
         self.sets.iter_mut().flatten().for_each(|set| set.begin_capture(capture));
         match capture {
-            Capture::BlackWhite(Unit::Transaction) => self.watch.begin(&self.owners),
+            Capture::BlackWhite(SweepUnit::Transaction) => self.watch.begin(&self.owners),
             Capture::StableVersions => stable::save_unfinished(&mut self.sets, &self.owners),
-            Capture::BlackWhite(Unit::Action) | Capture::CopyOnUpdate => {}
+            Capture::BlackWhite(SweepUnit::Action) | Capture::CopyOnUpdate => {}
         }
     }
 
@@ -230,7 +230,7 @@ impl Sets {
     /// black segments only finds them as they were taken and as later transactions have changed them, which touched black
     /// segments as well and are replayed before it. An absent record has no colour, so a transaction that has found a record
     /// absent cannot be replayed.
-    pub fn is_repeatable(&self, owner: Owner) -> Option<bool> {
+    pub fn is_replayable(&self, owner: Owner) -> Option<bool> {
         match self.watch.colours(owner) {
             WHITE => self.included(owner).all(|included| included).then_some(true),
             0 | BLACK => (!self.included(owner).any(|included| included)).then_some(false),
@@ -258,26 +258,26 @@ impl Sets {
 
     /// Notes that the sweep has taken a segment; to be called in the same step as [`Sets::image`], [`Sets::take_snapshot`] or
     /// [`Sets::lend`], after them.
-    pub fn paint(&mut self, partition: PartitionId, segment: u32) {
+    pub fn mark_taken(&mut self, partition: PartitionId, segment: u32) {
         let set = self.set_mut(partition);
         set.forget_versions(segment as usize);
         let found = &mut set.segments[segment as usize];
         found.colour = BLACK;
         if let Some(preserved) = found.preserved.take()
-            && let State::Image(frame) = preserved.state
+            && let PreservedState::Image(frame) = preserved.state
         {
             self.spare.push(frame);
         }
     }
 
     /// Hands out the image of a white segment that was saved when it was first changed, if it was; to be given back by
-    /// [`Sets::reuse`]. Paint the segment in the same step.
+    /// [`Sets::reuse`]. Call [`Sets::mark_taken`] in the same step.
     pub fn take_snapshot(&mut self, partition: PartitionId, segment: u32) -> Option<Frame> {
         let found = &mut self.set_mut(partition).segments[segment as usize];
-        let saved = found.preserved.take_if(|preserved| matches!(preserved.state, State::Image(_)))?;
+        let saved = found.preserved.take_if(|preserved| matches!(preserved.state, PreservedState::Image(_)))?;
         match saved.state {
-            State::Image(frame) => Some(frame),
-            State::Records(_) => None,
+            PreservedState::Image(frame) => Some(frame),
+            PreservedState::Records(_) => None,
         }
     }
 
@@ -312,7 +312,7 @@ impl Sets {
     /// Ends the sweep, whether or not it has taken every segment.
     pub fn end_capture(&mut self) {
         self.capture = None;
-        self.watch = Watch::default();
+        self.watch = ColourWatch::default();
         self.sets.iter_mut().flatten().for_each(|set| set.end_capture());
     }
 
@@ -342,7 +342,7 @@ impl Sets {
         self.image(partition, segment as u32, &mut frame);
         self.snapshots_taken += 1;
         self.copied = (self.copied.0 + 1, self.copied.1 + size as u64);
-        let preserved = Preserved { dirty, state: State::Image(frame) };
+        let preserved = Preserved { dirty, state: PreservedState::Image(frame) };
         self.set_mut(partition).segments[segment].preserved = Some(Box::new(preserved));
     }
 }

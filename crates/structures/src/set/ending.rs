@@ -8,7 +8,7 @@ impl Set {
     /// Makes one change part of the committed state.
     #[inline]
     pub(super) fn commit(&mut self, shadow: &Shadow) {
-        let at = self.settle(shadow.place, 0b11);
+        let at = self.end_shadow(shadow.place, 0b11);
         let (segment, _) = self.locate(shadow.place);
         match shadow.before {
             Before::Nothing | Before::Bytes { .. } => return,
@@ -18,7 +18,7 @@ impl Set {
             }
             Before::Here => self.segments[segment].release(at),
             Before::MovedTo(to) => {
-                self.settle(to, 0b11);
+                self.end_shadow(to, 0b11);
                 self.segments[segment].release(at);
             }
         }
@@ -27,7 +27,7 @@ impl Set {
 
     /// Counts a shadow of the segment of `place` as gone and returns the position in it.
     #[inline]
-    fn settle(&mut self, place: u64, dirty: u8) -> usize {
+    fn end_shadow(&mut self, place: u64, dirty: u8) -> usize {
         let (segment, at) = self.locate(place);
         self.segments[segment].uncommitted -= 1;
         self.segments[segment].dirty |= dirty;
@@ -36,7 +36,7 @@ impl Set {
 
     /// Takes one change back, the latest of its record.
     pub(super) fn roll_back(&mut self, shadow: &Shadow, saved: &[u8]) {
-        let at = self.settle(shadow.place, 0);
+        let at = self.end_shadow(shadow.place, 0);
         let (segment, _) = self.locate(shadow.place);
         match shadow.before {
             Before::Nothing => {
@@ -58,7 +58,7 @@ impl Set {
                 self.finder.repoint(&key, shadow.hash, to, shadow.place);
                 self.for_secondaries(|secondary| secondary.change(&key, &new, &old));
                 undo_in(self.segments[segment].bytes_mut(), at, &Before::Here, &[]);
-                let moved_at = self.settle(to, 0);
+                let moved_at = self.end_shadow(to, 0);
                 let (moved_to, _) = self.locate(to);
                 self.segments[moved_to].release(moved_at);
                 self.update_room(moved_to);

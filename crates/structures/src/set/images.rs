@@ -1,7 +1,7 @@
 //! What a sweep takes of segments and gives back: images, segments themselves, and the bits that say what is outdated where.
 
 use super::Sets;
-use super::capture::State;
+use super::capture::PreservedState;
 use super::memory::Set;
 use base::PartitionId;
 use driver::Frame;
@@ -45,8 +45,8 @@ impl Sets {
             .flat_map(|changes| changes.shadows.iter().rev().map(|shadow| (shadow, shadow.bytes(&changes.saved))));
         match set.segments[number].preserved.as_ref().map(|preserved| &preserved.state) {
             None => set.image(number, shadows, out),
-            Some(State::Image(saved)) => out.copy_from_slice(saved),
-            Some(State::Records(versions)) => set.stable_image(number, versions, out),
+            Some(PreservedState::Image(saved)) => out.copy_from_slice(saved),
+            Some(PreservedState::Records(versions)) => set.stable_image(number, versions, out),
         }
     }
 
@@ -58,7 +58,7 @@ impl Sets {
     }
 
     /// Notes that copy `copy` of the backup gets what [`Sets::image`] gives. To be called in the same step as that or
-    /// [`Sets::lend`], and before [`Sets::take_snapshot`] or [`Sets::paint`]; commits set both bits again.
+    /// [`Sets::lend`], and before [`Sets::take_snapshot`] or [`Sets::mark_taken`]; commits set both bits again.
     pub fn clear_dirty(&mut self, partition: PartitionId, segment: u32, copy: usize) {
         let segment = &mut self.set_mut(partition).segments[segment as usize];
         let dirty = segment.preserved.as_mut().map_or(&mut segment.dirty, |preserved| &mut preserved.dirty);

@@ -4,7 +4,7 @@ use super::layout::{self, ITEM_SIZE_MIN, SEGMENT_HEADER_SIZE, SegmentHeader, ite
 use super::memory::{Finder, Set, number};
 use super::parts::{PARTS, part};
 use super::segment::{Segment, items};
-use super::{Damage, Keys, Sets};
+use super::{Keys, SegmentDamage, Sets};
 use crate::hash_index::Index;
 use crate::key_hash;
 use base::PartitionId;
@@ -15,11 +15,17 @@ impl Sets {
     /// it comes, unless it or another has a record that is outdated by one in the other; that gives way.
     ///
     /// # Errors
-    /// [`Damage`] if it is no image of this segment; the set is as before then.
+    /// [`SegmentDamage`] if it is no image of this segment; the set is as before then.
     ///
     /// # Panics
     /// If segments are not loaded in order, or the frame has another size.
-    pub fn load(&mut self, partition: PartitionId, segment: u32, copy: usize, frame: Frame) -> Result<(), Damage> {
+    pub fn load(
+        &mut self,
+        partition: PartitionId,
+        segment: u32,
+        copy: usize,
+        frame: Frame,
+    ) -> Result<(), SegmentDamage> {
         let verified = self.verifier(partition, segment, copy).verify(frame)?;
         self.take_in(partition, verified);
         Ok(())
@@ -68,7 +74,7 @@ impl Sets {
     }
 }
 
-/// Sequence numbers and numbers of arrivals are below: nobody counts so far.
+/// Sequence numbers and numbers of arrivals are below.
 pub(super) const NUMBER_MAX: u64 = 1 << 62;
 
 /// The buckets of this many records are prefetched together.
@@ -79,11 +85,11 @@ type Entries = Vec<(u64, u64)>;
 
 /// What is known of the records of segments that were taken up, until the index has them.
 #[derive(Default)]
-pub(super) struct Loading {
+pub(super) struct LoadState {
     /// By part of the index.
     waiting: [Entries; PARTS],
     /// Parts of the index that are being built elsewhere, one bit each.
-    away: u16,
+    detached: u16,
     /// How many segments there will be.
     segments: usize,
     /// Records that may be earlier or later copies of others.
@@ -122,9 +128,9 @@ impl Verifier {
     /// Whether the frame holds an image of this segment, every item within its bounds; its records by hash.
     ///
     /// # Errors
-    /// [`Damage`].
-    pub fn verify(self, frame: Frame) -> Result<Verified, Damage> {
-        let header = self.header(&frame).map_err(Damage)?;
+    /// [`SegmentDamage`].
+    pub fn verify(self, frame: Frame) -> Result<Verified, SegmentDamage> {
+        let header = self.header(&frame).map_err(SegmentDamage)?;
         let places = u64::from(self.segment) << (frame.len().ilog2() - 3);
         let mut segment = Segment::new(frame);
         segment.rebuild(header.used as usize);
@@ -211,7 +217,7 @@ impl Set {
         self.arrival = self.arrival.max(header.arrival);
         self.segments.push(segment);
         self.update_room(number as usize);
-        let Loading { waiting, suspects, .. } = &mut **self.loading.get_or_insert_default();
+        let LoadState { waiting, suspects, .. } = &mut **self.loading.get_or_insert_default();
         match &mut self.finder {
             Finder::Keyed(_) => waiting.iter_mut().zip(entries).for_each(|(waiting, more)| waiting.extend(more)),
             Finder::Arrival(arrivals) => {
@@ -224,10 +230,10 @@ impl Set {
 
     fn share(&mut self, records_min: usize) -> Option<Share> {
         let (Finder::Keyed(parts), Some(loading)) = (&mut self.finder, &mut self.loading) else { return None };
-        let Loading { waiting, away, segments, .. } = &mut **loading;
-        let is_due = |part: &usize| *away & 1 << part == 0 && waiting[*part].len() >= records_min.max(1);
+        let LoadState { waiting, detached, segments, .. } = &mut **loading;
+        let is_due = |part: &usize| *detached & 1 << part == 0 && waiting[*part].len() >= records_min.max(1);
         let part = (0..PARTS).find(is_due)?;
-        *away |= 1 << part;
+        *detached |= 1 << part;
         let (index, entries) = (parts.take(part), std::mem::take(&mut waiting[part]));
         let expected = if index.count() > 0 { 0 } else { entries.len() * *segments / self.segments.len().max(1) };
         Some(Share { partition: self.partition, part, index, expected, entries, suspects: Entries::new() })
@@ -237,7 +243,7 @@ impl Set {
         let (Finder::Keyed(parts), Some(loading)) = (&mut self.finder, &mut self.loading) else {
             unreachable!("a share comes from a set with an index that is being loaded")
         };
-        loading.away &= !(1 << share.part);
+        loading.detached &= !(1 << share.part);
         loading.suspects.extend(share.suspects);
         parts.put_back(share.part, share.index);
     }
@@ -273,7 +279,7 @@ impl Set {
             self.put_back(share.build());
         }
         if let Some(loading) = self.loading.as_deref_mut() {
-            assert_eq!(loading.away, 0, "every share was put back");
+            assert_eq!(loading.detached, 0, "every share was put back");
             let suspects = std::mem::take(&mut loading.suspects);
             suspects.into_iter().for_each(|(hash, place)| self.take_up(place, hash));
         }
@@ -311,6 +317,6 @@ impl Set {
                 return Err("a secondary index disagrees with the records".to_owned());
             }
         }
-        self.check_rooms()
+        self.check_free_lists()
     }
 }

@@ -2,18 +2,18 @@
 
 use super::arrivals::Arrivals;
 use super::changes::{Before, Changes, Shadow};
+use super::free_lists::FreeLists;
 use super::layout::{
     self, ITEM_HEADER_SIZE, KEY_LENGTH_MAX, SEGMENT_HEADER_SIZE, SegmentHeader, item, needed, set_item,
 };
-use super::load::Loading;
+use super::load::LoadState;
 use super::parts::Parts;
 use super::redo::{Action, Redo};
-use super::rooms::Rooms;
 use super::secondary::Ordered;
 use super::segment::{BLACK, Segment};
 use super::stable::Versions;
 use super::{Capture, Keys, Refusal, SetSettings};
-use crate::Foresight;
+use crate::PrefetchDistance;
 use crate::difference::difference;
 use crate::key_hash;
 use base::PartitionId;
@@ -24,7 +24,7 @@ use std::ops::Range;
 /// Segments tried before an insert asks for a new one.
 const SEGMENTS_TRIED_MAX: usize = 8;
 /// How much of a record's memory is prefetched: its header, its key and the beginning of its value.
-pub(super) const FORESEEN_BYTES: usize = 128;
+pub(super) const PREFETCHED_BYTES: usize = 128;
 /// A segment is compacted only for at least this part of it.
 const COMPACTED_MIN: usize = 32;
 
@@ -37,7 +37,7 @@ pub(super) struct Set {
     /// The logarithm of the number of places in a segment.
     pub(super) shift: u32,
     pub(super) segments: Vec<Segment>,
-    rooms: Rooms,
+    free_lists: FreeLists,
     /// The segment that inserts go to while it has room.
     current: u32,
     pub(super) finder: Finder,
@@ -47,7 +47,7 @@ pub(super) struct Set {
     /// Memory for the records that the next sweeps save.
     pub(super) spare: Vec<Versions>,
     /// What is known of records whose segments are being loaded; secondary indexes follow at the end.
-    pub(super) loading: Option<Box<Loading>>,
+    pub(super) loading: Option<Box<LoadState>>,
     /// The hashes of the keys that were deleted from black segments of a black/white sweep.
     pub(super) buried: BTreeSet<u64>,
     /// The highest sequence number given out.
@@ -131,7 +131,7 @@ impl Set {
             reserve: (reserve * segment_size as f64) as usize,
             shift: segment_size.ilog2() - 3,
             segments: Vec::new(),
-            rooms: Rooms::new(),
+            free_lists: FreeLists::new(),
             current: 0,
             finder: match keys {
                 Keys::Keyed => Finder::Keyed(Parts::new()),
@@ -199,16 +199,16 @@ impl Set {
     }
 
     /// Asks for what [`Set::find`] and the look at its answer will need.
-    pub(super) fn foresee(&self, hash: u64, foresight: Foresight) {
+    pub(super) fn prefetch(&self, hash: u64, distance: PrefetchDistance) {
         let Finder::Keyed(index) = &self.finder else { return };
-        if foresight == Foresight::Far {
+        if distance == PrefetchDistance::Far {
             return index.prefetch(hash);
         }
         index.find(hash, |place| {
             let (segment, at) = self.locate(place);
             let bytes = self.segments[segment].bytes_here().and_then(|bytes| bytes.get(at..));
             if let Some(bytes) = bytes {
-                driver::prefetch(&bytes[..bytes.len().min(FORESEEN_BYTES)]);
+                driver::prefetch(&bytes[..bytes.len().min(PREFETCHED_BYTES)]);
             }
             true
         });
@@ -240,11 +240,11 @@ impl Set {
     #[inline]
     pub(super) fn update_room(&mut self, segment: usize) {
         let room = self.room(segment);
-        self.rooms.update(&mut self.segments, segment as u32, room);
+        self.free_lists.update(&mut self.segments, segment as u32, room);
     }
 
-    pub(super) fn check_rooms(&self) -> Result<(), String> {
-        self.rooms.check(&self.segments, |number| self.room(number as usize))
+    pub(super) fn check_free_lists(&self) -> Result<(), String> {
+        self.free_lists.check(&self.segments, |number| self.room(number as usize))
     }
 
     /// Finds room for an item of `size` bytes in a segment of an allowed colour: its place and size.
@@ -258,7 +258,7 @@ impl Set {
         }
         let mut tried = [0; SEGMENTS_TRIED_MAX];
         let mut count = 0;
-        for (slot, number) in tried.iter_mut().zip(self.rooms.candidates(&self.segments, size)) {
+        for (slot, number) in tried.iter_mut().zip(self.free_lists.candidates(&self.segments, size)) {
             *slot = number;
             count += 1;
         }
@@ -283,7 +283,7 @@ impl Set {
             return None;
         }
         if allowed == 0 || self.segments[segment].colour & !allowed != 0 {
-            *refusal = Refusal::Painted(segment as u32);
+            *refusal = Refusal::MixedColours(segment as u32);
             return None;
         }
         self.allocate_in(segment, size)

@@ -18,7 +18,7 @@
 //! that memory. Undo shadows would be shorter, but a record that every transaction changes would have one for each, and
 //! none could be put back after its segment was compacted.
 
-use super::capture::{Preserved, State};
+use super::capture::{Preserved, PreservedState};
 use super::changes::{Before, Changes};
 use super::ending::undo_in;
 use super::layout::{SEGMENT_HEADER_SIZE, item, set_item};
@@ -36,8 +36,8 @@ impl Segment {
     /// Its stable versions, if it has any.
     fn versions(&mut self) -> Option<&mut Versions> {
         match &mut self.preserved.as_mut()?.state {
-            State::Records(versions) => Some(versions),
-            State::Image(_) => None,
+            PreservedState::Records(versions) => Some(versions),
+            PreservedState::Image(_) => None,
         }
     }
 
@@ -47,9 +47,11 @@ impl Segment {
         let dirty = self.dirty;
         let preserved = self.preserved.get_or_insert_with(|| {
             let versions = spare.pop().unwrap_or_else(|| Vec::with_capacity(ROOM_MIN));
-            Box::new(Preserved { dirty, state: State::Records(versions) })
+            Box::new(Preserved { dirty, state: PreservedState::Records(versions) })
         });
-        let State::Records(versions) = &mut preserved.state else { unreachable!("a sweep saves records or images") };
+        let PreservedState::Records(versions) = &mut preserved.state else {
+            unreachable!("a sweep saves records or images")
+        };
         let bytes = self.frame.as_mut().expect("nobody changes a lent segment");
         let head = item(bytes, at);
         set_item(bytes, at, head.with_saved(true));
@@ -99,7 +101,7 @@ impl Set {
             return;
         }
         if let Some(preserved) = found.preserved.take()
-            && let State::Records(mut versions) = preserved.state
+            && let PreservedState::Records(mut versions) = preserved.state
         {
             versions.clear();
             self.spare.push(versions);
@@ -142,7 +144,7 @@ impl Set {
     /// Words for what is wrong with the bits, if anything.
     pub(super) fn check_saved(&self, segment: usize) -> Result<(), String> {
         let found = &self.segments[segment];
-        let is_saving = found.preserved.as_ref().is_some_and(|found| matches!(found.state, State::Records(_)));
+        let is_saving = found.preserved.as_ref().is_some_and(|found| matches!(found.state, PreservedState::Records(_)));
         match found.items().find(|(_, head)| head.is_saved() && (head.is_hole() || !is_saving)) {
             Some((at, _)) => Err(format!("the item at {at} looks saved and is not")),
             None => Ok(()),

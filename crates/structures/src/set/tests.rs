@@ -2,7 +2,7 @@
 
 mod damage;
 mod history;
-mod spread;
+mod sharding;
 mod visit;
 
 use super::*;
@@ -222,16 +222,16 @@ fn a_record_deleted_from_a_black_segment_does_not_come_back_in_a_white_one() {
     }
     sets.commit(owner);
     assert_eq!(sets.segments(KEYED), 2);
-    sets.begin_capture(Capture::BlackWhite(Unit::Action));
+    sets.begin_capture(Capture::BlackWhite(SweepUnit::Action));
     let mut images = [frame(16 << 10), frame(16 << 10)];
     sets.image(KEYED, 0, &mut images[0]);
-    sets.paint(KEYED, 0);
+    sets.mark_taken(KEYED, 0);
     assert_eq!(sets.delete(owner, KEYED, b"a", hash(b"a")), Ok(true));
     with_room(&mut sets, KEYED, |sets| sets.insert(owner, KEYED, b"a", hash(b"a"), &[1; 10])).expect("room");
     let (redo, included) = (sets.redo(owner).to_vec(), sets.included(owner).collect::<Vec<_>>());
     sets.commit(owner);
     sets.image(KEYED, 1, &mut images[1]);
-    sets.paint(KEYED, 1);
+    sets.mark_taken(KEYED, 1);
     sets.end_capture();
 
     let mut restarted = two_sets();
@@ -251,20 +251,20 @@ fn a_transaction_can_be_run_again_if_all_that_it_has_seen_had_one_colour() {
         with_room(&mut sets, KEYED, |sets| sets.insert(Owner(0), KEYED, key, hash(key), &[0; 9_000])).expect("room");
     }
     sets.commit(Owner(0));
-    sets.begin_capture(Capture::BlackWhite(Unit::Transaction));
-    sets.paint(KEYED, 0);
+    sets.begin_capture(Capture::BlackWhite(SweepUnit::Transaction));
+    sets.mark_taken(KEYED, 0);
     let (black, white) = (b"a", b"b");
     let change = |sets: &mut Sets, key: &[u8]| sets.modify(Owner(0), KEYED, key, hash(key), |value| value[0] += 1);
     let ended = |sets: &mut Sets| {
-        let repeatable = sets.is_repeatable(Owner(0));
+        let repeatable = sets.is_replayable(Owner(0));
         sets.roll_back(Owner(0));
         repeatable
     };
     change(&mut sets, black).expect("it has touched nothing else");
-    assert_eq!(change(&mut sets, white), Err(Refusal::Painted(1)));
+    assert_eq!(change(&mut sets, white), Err(Refusal::MixedColours(1)));
     assert_eq!(ended(&mut sets), Some(false));
     change(&mut sets, white).expect("it has touched nothing else");
-    assert_eq!(sets.insert(Owner(0), KEYED, black, hash(black), b""), Err(Refusal::Painted(0)));
+    assert_eq!(sets.insert(Owner(0), KEYED, black, hash(black), b""), Err(Refusal::MixedColours(0)));
     assert_eq!(ended(&mut sets), Some(true));
     // What is missing has no colour; nor has what was inserted and taken back.
     assert_eq!(sets.get(Owner(0), KEYED, b"c", hash(b"c")), Ok(None));

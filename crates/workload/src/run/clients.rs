@@ -74,7 +74,7 @@ impl<W: Workload> Shared<W> {
     /// Runs one transaction and counts it. Returns when it ended.
     async fn one(&self, arrival: Instant, input: W::Input) -> Instant {
         let kind = self.workload.type_of(&input);
-        self.workload.prefetch(&self.database.prefetcher(engine::Foresight::Far), &input);
+        self.workload.prefetch(&self.database.prefetcher(engine::PrefetchDistance::Far), &input);
         let result = if self.calls.is_empty() {
             // Awaited where it is made: a future of this size is copied otherwise.
             pin!(self.database.transaction(async |tx| self.workload.run(tx, &input).await)).await

@@ -186,7 +186,7 @@ fn long_readers_share_what_is_theirs() {
         let finished = Rc::new(Cell::new(false));
         let (writer, over) = (database.clone(), Rc::clone(&finished));
         let writer = executor.spawn(async move {
-            // Nobody is active between its transactions, and yet its commits show that somebody is.
+            // No transaction is active at the moments between its transactions, and yet its commits show that a client is.
             while !over.get() {
                 writer.transaction(async |tx| tx.put(partitions[0], &[0; 4], &[8; 1_000]).await).await?;
                 writer.executor().sleep_ns(LONG_NS / 20).await;

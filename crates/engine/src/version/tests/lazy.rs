@@ -65,7 +65,7 @@ fn a_reader_that_begins_finds_again_what_was_left_out_and_nothing_else() {
         let mut snapshots = vec![database.snapshot().await?];
         assert_eq!(kept(), 20, "the first finds them in the undo list");
         for key in 50..60_u8 {
-            // After the first commit a change is kept for those only who are there.
+            // After the first commit a change is kept only for the snapshots that exist.
             database.transaction(async |tx| tx.put(notes, &[key], &[9; 200]).await).await?;
         }
         tx.modify(notes, &[20], |bytes| bytes[0] = 200).await?;
@@ -74,7 +74,7 @@ fn a_reader_that_begins_finds_again_what_was_left_out_and_nothing_else() {
             assert_eq!(kept(), 21);
             database.transaction(async |tx| tx.put(notes, &[50], &[9; 200]).await).await?;
         }
-        // Nobody who is there can see what it was before the last commit of it.
+        // No existing snapshot can see the state before the last commit of it.
         database.transaction(async |tx| tx.put(notes, &[50], &[10; 200]).await).await?;
         let mut lazy = database.begin().await?;
         lazy.modify(notes, &[50], |bytes| bytes[0] = 11).await?;

@@ -131,7 +131,7 @@ async fn history(executor: &Executor, seed: u64) -> Result<usize> {
                 let tx = database.begin_at(Isolation::Snapshot).await?;
                 writers.push(Writer { tx, began: commits, sees: committed.clone() });
             }
-            // It changes one record and ends, so that it keeps nobody waiting.
+            // It changes one record and ends, so that no other transaction waits for it.
             4 | 5 if !writers.is_empty() => {
                 let mut writer = writers.remove(random.below(writers.len() as u64) as usize);
                 compare(&mut writer.tx, ids, &writer.sees).await?;

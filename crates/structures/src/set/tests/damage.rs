@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 /// An image with some records, of which `edits` then overwrite bytes; the checksum is right again afterwards.
-fn load_damaged(keys: Keys, edits: &[(usize, u8)]) -> Result<(), Damage> {
+fn load_damaged(keys: Keys, edits: &[(usize, u8)]) -> Result<(), SegmentDamage> {
     let (partition, owner) = (if keys == Keys::Keyed { KEYED } else { ARRIVAL }, Owner(0));
     let mut sets = two_sets();
     for number in 0..40_u8 {

@@ -145,7 +145,10 @@ impl World {
     fn change(&mut self, owner: usize) {
         if let Err(refusal) = self.try_change(owner) {
             let capture = self.backup.sweep.as_ref().and_then(|sweep| sweep.capture);
-            assert!(matches!((refusal, capture), (Refusal::Painted(_), Some(Capture::BlackWhite(_)))), "{refusal:?}");
+            assert!(
+                matches!((refusal, capture), (Refusal::MixedColours(_), Some(Capture::BlackWhite(_)))),
+                "{refusal:?}"
+            );
             self.refused += 1;
             self.end(owner, false);
         }
@@ -223,7 +226,7 @@ impl World {
             let is_white = self.sets.watch.allowed(id) == segment::WHITE;
             self.sets.commit(id);
             if let Some(sweep) = &mut self.backup.sweep
-                && sweep.capture == Some(Capture::BlackWhite(Unit::Transaction))
+                && sweep.capture == Some(Capture::BlackWhite(SweepUnit::Transaction))
                 && is_white
             {
                 apply(&mut sweep.expected, &changed);
@@ -252,8 +255,8 @@ impl World {
         self.backup.begins[copy] = self.log.len();
         self.backup.sweeps += 1;
         let capture = match self.random.below(if self.logging == Logging::Values { 5 } else { 4 }) {
-            0 => Some(Capture::BlackWhite(Unit::Action)),
-            1 => Some(Capture::BlackWhite(Unit::Transaction)),
+            0 => Some(Capture::BlackWhite(SweepUnit::Action)),
+            1 => Some(Capture::BlackWhite(SweepUnit::Transaction)),
             2 => Some(Capture::CopyOnUpdate),
             3 => Some(Capture::StableVersions),
             _ => None,
@@ -294,14 +297,14 @@ impl World {
         let is_captured = sweep.capture.is_some();
         let preserved = self.sets.set(partition).segments[segment as usize].preserved.as_ref();
         let state = preserved.map(|preserved| &preserved.state);
-        self.restored += u64::from(matches!(state, Some(capture::State::Records(_))));
+        self.restored += u64::from(matches!(state, Some(capture::PreservedState::Records(_))));
         if self.sets.is_dirty(partition, segment, copy) {
             self.sets.clear_dirty(partition, segment, copy);
             let image = self.take(partition, segment);
             self.backup.copies[copy].insert((partition, segment), image);
         }
         if is_captured {
-            self.sets.paint(partition, segment);
+            self.sets.mark_taken(partition, segment);
         }
     }
 
@@ -340,7 +343,7 @@ impl World {
         if self.random.chance(0.3) {
             self.compare_restarted();
         }
-        if capture.is_some_and(|capture| capture != Capture::BlackWhite(Unit::Action)) {
+        if capture.is_some_and(|capture| capture != Capture::BlackWhite(SweepUnit::Action)) {
             let restored = records(&self.restore(copy));
             assert!(restored == expected, "{capture:?}: {} records, not {}", restored.len(), expected.len());
             self.consistent += 1;
@@ -385,7 +388,7 @@ impl World {
         // Every set goes through its changes of a piece of the log by itself, whatever the others do.
         let length = 1 + self.log.len() % 17;
         for (number, piece) in self.log[begin..].chunks(length).enumerate() {
-            let (mut bytes, mut sorted) = (Vec::new(), Sorted::default());
+            let (mut bytes, mut sorted) = (Vec::new(), SortedChanges::default());
             for Commit { redo, included, sweep } in piece {
                 let is_there = |position: usize| sweep.is_some() && *sweep == writer && included[position];
                 let skip = |position| self.logging == Logging::Actions && is_there(position);
@@ -398,14 +401,14 @@ impl World {
                 by_set.reverse();
             }
             for (partition, changes) in by_set {
-                let mut away = sets.send_away(partition).expect("it is here");
-                assert!(sets.send_away(partition).is_none());
+                let mut detached = sets.detach_for_replay(partition).expect("it is here");
+                assert!(sets.detach_for_replay(partition).is_none());
                 let mut from = 0;
-                while let Some(Stopped::NoRoom(number)) = away.repeat(&bytes, &changes, from) {
+                while let Some(ReplayStop::NoRoom(number)) = detached.replay(&bytes, &changes, from) {
                     from = number;
-                    away.grow(Frame::allocate(1 + number % 2, 16 << 10));
+                    detached.grow(Frame::allocate(1 + number % 2, 16 << 10));
                 }
-                sets.welcome(away);
+                sets.reattach(detached);
             }
         }
         sets.set_logging(self.logging, self.whole_fields);

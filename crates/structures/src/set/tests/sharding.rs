@@ -34,37 +34,37 @@ fn contents(sets: &Sets) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 /// Replays changes in several computations, each step's in a random order. Returns how many were left at the end.
-fn repeat_spread(sets: &mut Sets, redo: &[u8], random: &mut Random) -> Result<usize, Malformed> {
-    let mut sorted = Sorted::default();
+fn replay_sharded(sets: &mut Sets, redo: &[u8], random: &mut Random) -> Result<usize, Malformed> {
+    let mut sorted = SortedChanges::default();
     sorted.add(redo, (0, redo.len()), |_| false)?;
     let (_, changes) = sorted.by_set().next().expect("one set has changes");
-    let mut away = sets.send_away(KEYED).expect("it is there");
-    assert!(away.may_spread(changes.len()));
-    let mut lookups = away.lookups();
+    let mut detached = sets.detach_for_replay(KEYED).expect("it is there");
+    assert!(detached.may_shard(changes.len()));
+    let mut lookups = detached.lookups();
     lookups.sort_by_cached_key(|_| random.word());
     let mut located = Vec::new();
     for lookup in lookups {
         located.push(lookup.locate(&changes));
-        away.end_lookup(lookup);
+        detached.end_lookup(lookup);
     }
     let mut left = Vec::new();
-    let mut stretches: Vec<(usize, Stretch)> = away.stretches(located, &mut left).into_iter().enumerate().collect();
-    stretches.sort_by_cached_key(|_| random.word());
-    let done: Result<Vec<()>, Malformed> = stretches.iter_mut().map(|(_, stretch)| stretch.repeat(redo)).collect();
+    let mut shards: Vec<(usize, Shard)> = detached.shards(located, &mut left).into_iter().enumerate().collect();
+    shards.sort_by_cached_key(|_| random.word());
+    let done: Result<Vec<()>, Malformed> = shards.iter_mut().map(|(_, shard)| shard.replay(redo)).collect();
     done?;
-    stretches.sort_by_key(|(number, _)| *number);
-    stretches.into_iter().for_each(|(_, stretch)| away.end_stretch(stretch, &mut left));
+    shards.sort_by_key(|(number, _)| *number);
+    shards.into_iter().for_each(|(_, shard)| detached.end_shard(shard, &mut left));
     let mut from = 0;
-    while let Some(stopped) = away.repeat(redo, &left, from) {
+    while let Some(stopped) = detached.replay(redo, &left, from) {
         match stopped {
-            Stopped::Malformed(what) => return Err(what),
-            Stopped::NoRoom(number) => {
-                away.grow(vec![frame(16 << 10)]);
+            ReplayStop::Malformed(what) => return Err(what),
+            ReplayStop::NoRoom(number) => {
+                detached.grow(vec![frame(16 << 10)]);
                 from = number;
             }
         }
     }
-    sets.welcome(away);
+    sets.reattach(detached);
     Ok(left.len())
 }
 
@@ -90,7 +90,7 @@ fn changes_that_are_spread_come_out_as_one_after_the_other() {
             let (mut redo, count) = (Vec::new(), 2_000);
             (0..count).for_each(|_| change(random, &mut redo));
             apply(&mut one, &redo);
-            in_place += count - repeat_spread(&mut other, &redo, random).expect("sound redo");
+            in_place += count - replay_sharded(&mut other, &redo, random).expect("sound redo");
             assert!(contents(&one) == contents(&other), "seed {seed}");
         }
         assert!(in_place > 6_000, "{in_place} changes in place");
@@ -106,18 +106,18 @@ fn what_is_no_change_is_refused_where_it_stands() {
             .encode(&mut redo);
     }
     sets.apply(&redo, |_| false, |count, size| (0..count).map(|_| frame(size)).collect()).expect("sound redo");
-    let mut sorted = Sorted::default();
+    let mut sorted = SortedChanges::default();
     sorted.add(&redo, (0, redo.len()), |_| false).expect("sound redo");
     let (_, changes) = sorted.by_set().next().expect("one set has changes");
     redo[changes[700].at as usize] |= 7;
-    let mut away = sets.send_away(KEYED).expect("it is there");
-    let located = away.lookups().into_iter().map(|lookup| {
+    let mut detached = sets.detach_for_replay(KEYED).expect("it is there");
+    let located = detached.lookups().into_iter().map(|lookup| {
         let located = lookup.locate(&changes);
-        away.end_lookup(lookup);
+        detached.end_lookup(lookup);
         located
     });
     let located = located.collect();
-    let stretches = away.stretches(located, &mut Vec::new()).into_iter();
-    let refused: Vec<Malformed> = stretches.filter_map(|mut stretch| stretch.repeat(&redo).err()).collect();
+    let shards = detached.shards(located, &mut Vec::new()).into_iter();
+    let refused: Vec<Malformed> = shards.filter_map(|mut shard| shard.replay(&redo).err()).collect();
     assert_eq!(refused, [Malformed(changes[700].at as usize)]);
 }

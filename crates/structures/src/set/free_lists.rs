@@ -7,7 +7,7 @@ const NONE: u32 = u32::MAX;
 
 /// Lists of segments by class of room. A segment of class `c` has room for 2^c to 2^(c+1) - 1 bytes; those of class 0 are
 /// not listed.
-pub(super) struct Rooms {
+pub(super) struct FreeLists {
     heads: [u32; CLASSES],
 }
 
@@ -17,9 +17,9 @@ fn class(room: usize) -> u8 {
     if room < super::layout::ITEM_SIZE_MIN { 0 } else { room.ilog2() as u8 }
 }
 
-impl Rooms {
-    pub(super) fn new() -> Rooms {
-        Rooms { heads: [NONE; CLASSES] }
+impl FreeLists {
+    pub(super) fn new() -> FreeLists {
+        FreeLists { heads: [NONE; CLASSES] }
     }
 
     /// Lists segment `number` under its present room.

@@ -11,10 +11,10 @@
 
 use super::actions::add_to;
 use super::layout;
-use super::memory::{FORESEEN_BYTES, Finder};
+use super::memory::{Finder, PREFETCHED_BYTES};
 use super::parts::{PARTS, part};
 use super::redo::{Action, Redo};
-use super::repeat::{Away, Malformed, Repeat, TOGETHER};
+use super::replay::{DetachedSet, Malformed, ReplayItem, TOGETHER};
 use super::segment::Segment;
 use crate::hash_index::Index;
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ const PARTS_EACH: usize = PARTS / SHARES;
 pub struct Lookup {
     number: usize,
     parts: [Index; PARTS_EACH],
-    /// Places of a segment, as the logarithm of their number; segments of a stretch.
+    /// Places of a segment, as the logarithm of their number; segments of a shard.
     shift: u32,
     segments_each: usize,
 }
@@ -35,27 +35,27 @@ pub struct Lookup {
 /// Where the records are that changes are for.
 #[derive(Default)]
 pub struct Located {
-    /// By stretch of segments: the place of a record whose key has the change's hash, and the change.
-    found: [Vec<(u64, Repeat)>; SHARES],
+    /// By shard: the place of a record whose key has the change's hash, and the change.
+    found: [Vec<(u64, ReplayItem)>; SHARES],
     /// There is no such record.
-    missing: Vec<Repeat>,
+    missing: Vec<ReplayItem>,
 }
 
 /// Some neighbouring segments, out of their place, and what is to be done there.
-pub struct Stretch {
+pub struct Shard {
     /// The first of the segments.
     first: usize,
     segments: Vec<Segment>,
     shift: u32,
     segment_size: usize,
-    changes: Vec<Vec<(u64, Repeat)>>,
+    changes: Vec<Vec<(u64, ReplayItem)>>,
     /// What could not be done in place, in its order.
-    left: Vec<Repeat>,
+    left: Vec<ReplayItem>,
 }
 
-impl Away {
+impl DetachedSet {
     /// Whether several computations are worthwhile for this number of changes: detaching segments has its price, too.
-    pub fn may_spread(&self, changes: usize) -> bool {
+    pub fn may_shard(&self, changes: usize) -> bool {
         let segments = self.set.segments.len();
         let is_plain = matches!(self.set.finder, Finder::Keyed(_)) && self.set.secondaries.is_empty();
         is_plain && segments >= SHARES && changes >= segments / 4
@@ -83,27 +83,27 @@ impl Away {
     }
 
     /// Takes the segments apart, with the changes of each. Adds to `left` what is not done there.
-    pub fn stretches(&mut self, located: Vec<Located>, left: &mut Vec<Repeat>) -> Vec<Stretch> {
+    pub fn shards(&mut self, located: Vec<Located>, left: &mut Vec<ReplayItem>) -> Vec<Shard> {
         let (shift, segment_size, each) = (self.set.shift, self.set.segment_size, self.segments_each());
         let mut segments = std::mem::take(&mut self.set.segments).into_iter();
-        let stretch = |number| {
+        let shard = |number| {
             let segments = segments.by_ref().take(each).collect();
-            Stretch { first: number * each, segments, shift, segment_size, changes: Vec::new(), left: Vec::new() }
+            Shard { first: number * each, segments, shift, segment_size, changes: Vec::new(), left: Vec::new() }
         };
-        let mut stretches: Vec<Stretch> = (0..SHARES).map(stretch).collect();
+        let mut shards: Vec<Shard> = (0..SHARES).map(shard).collect();
         for Located { found, missing } in located {
-            stretches.iter_mut().zip(found).for_each(|(stretch, found)| stretch.changes.push(found));
+            shards.iter_mut().zip(found).for_each(|(shard, found)| shard.changes.push(found));
             left.extend(missing);
         }
-        stretches
+        shards
     }
 
     /// Puts segments back, the first ones first, and adds what is left of their changes to `left`.
-    pub fn end_stretch(&mut self, stretch: Stretch, left: &mut Vec<Repeat>) {
-        let is_next = stretch.segments.is_empty() || self.set.segments.len() == stretch.first;
+    pub fn end_shard(&mut self, shard: Shard, left: &mut Vec<ReplayItem>) {
+        let is_next = shard.segments.is_empty() || self.set.segments.len() == shard.first;
         assert!(is_next, "segments come back in their order");
-        self.set.segments.extend(stretch.segments);
-        left.extend(stretch.left);
+        self.set.segments.extend(shard.segments);
+        left.extend(shard.left);
     }
 
     fn segments_each(&self) -> usize {
@@ -113,9 +113,9 @@ impl Away {
 
 impl Lookup {
     /// Finds the records that those of the changes are for whose hashes belong to its parts.
-    pub fn locate(&self, changes: &[Repeat]) -> Located {
+    pub fn locate(&self, changes: &[ReplayItem]) -> Located {
         let own = changes.iter().copied().filter(|change| part(change.hash) / PARTS_EACH == self.number);
-        let own: Vec<Repeat> = own.collect();
+        let own: Vec<ReplayItem> = own.collect();
         let mut located = Located::default();
         for piece in own.chunks(TOGETHER) {
             piece.iter().for_each(|change| self.index(change.hash).prefetch(change.hash));
@@ -138,7 +138,7 @@ impl Lookup {
     }
 }
 
-impl Stretch {
+impl Shard {
     /// How many changes are to be replayed.
     pub fn changes(&self) -> usize {
         self.changes.iter().map(Vec::len).sum()
@@ -148,7 +148,7 @@ impl Stretch {
     ///
     /// # Errors
     /// [`Malformed`].
-    pub fn repeat(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+    pub fn replay(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         // Keys of which a change could not be made there.
         let mut stopped = BTreeSet::new();
         for changes in std::mem::take(&mut self.changes) {
@@ -156,13 +156,13 @@ impl Stretch {
                 for (place, _) in piece {
                     let (segment, at) = self.locate(*place);
                     let record = &self.segments[segment].bytes()[at..];
-                    driver::prefetch(&record[..record.len().min(FORESEEN_BYTES)]);
+                    driver::prefetch(&record[..record.len().min(PREFETCHED_BYTES)]);
                 }
                 for &(place, change) in piece {
                     let at = change.at as usize;
                     let redo = Redo::decode(&mut &bytes[at..]).ok_or(Malformed(at))?;
                     let is_stopped = !stopped.is_empty() && stopped.contains(&change.hash);
-                    if is_stopped || !self.repeat_one(place, &redo) {
+                    if is_stopped || !self.replay_one(place, &redo) {
                         stopped.insert(change.hash);
                         self.left.push(change);
                     }
@@ -173,10 +173,10 @@ impl Stretch {
     }
 
     /// Makes a change where its record is; false if that is another key's, or it takes more than that.
-    fn repeat_one(&mut self, place: u64, redo: &Redo<'_>) -> bool {
+    fn replay_one(&mut self, place: u64, redo: &Redo<'_>) -> bool {
         let (segment, at) = self.locate(place);
         let segment = &mut self.segments[segment];
-        layout::key(segment.bytes(), at) == redo.key && segment.repeat_in_place(at, &redo.action)
+        layout::key(segment.bytes(), at) == redo.key && segment.replay_in_place(at, &redo.action)
     }
 
     fn locate(&self, place: u64) -> (usize, usize) {
@@ -187,7 +187,7 @@ impl Stretch {
 impl Segment {
     /// Replays a change of the record at `at`, if it changes only the bytes of its value. A part that the value lacks is left
     /// out: a later value may be shorter.
-    pub(super) fn repeat_in_place(&mut self, at: usize, action: &Action<'_>) -> bool {
+    pub(super) fn replay_in_place(&mut self, at: usize, action: &Action<'_>) -> bool {
         let value = layout::value_mut(self.bytes_mut(), at);
         match *action {
             Action::Patch { offset, bytes } => {

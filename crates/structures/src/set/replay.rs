@@ -9,7 +9,7 @@ use super::load::NUMBER_MAX;
 use super::memory::{Finder, Set, number};
 use super::redo::{Action, Redo};
 use super::{Refusal, Sets};
-use crate::Foresight;
+use crate::PrefetchDistance;
 use crate::key_hash;
 use base::PartitionId;
 use driver::Frame;
@@ -21,12 +21,12 @@ pub(super) const TOGETHER: usize = 32;
 
 /// A change to be replayed: the hash of its key, and where its redo stands among the bytes of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Repeat {
+pub struct ReplayItem {
     pub(super) hash: u64,
     pub(super) at: u32,
 }
 
-impl Repeat {
+impl ReplayItem {
     /// Where its redo stands.
     pub fn at(self) -> usize {
         self.at as usize
@@ -35,7 +35,7 @@ impl Repeat {
 
 /// Changes by set, those of each in their order.
 #[derive(Debug, Default)]
-pub struct Sorted(Vec<Vec<Repeat>>);
+pub struct SortedChanges(Vec<Vec<ReplayItem>>);
 
 /// Bytes that are no redo of these sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -44,7 +44,7 @@ pub struct Malformed(pub usize);
 
 /// Where repeating came to a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
+pub enum ReplayStop {
     /// The change of this number needs a new segment: bring frames and go on with it.
     NoRoom(usize),
     /// A change is none.
@@ -52,7 +52,7 @@ pub enum Stopped {
 }
 
 /// A detached set. It owns all that it needs to replay changes, so it may do so beside the engine's thread.
-pub struct Away {
+pub struct DetachedSet {
     pub(super) set: Box<Set>,
     /// Frames for new segments.
     frames: Vec<Frame>,
@@ -61,7 +61,7 @@ pub struct Away {
     scratch: Vec<u8>,
 }
 
-impl Sorted {
+impl SortedChanges {
     /// Adds a transaction's changes, which stand in `bytes` from `at` up to `end`, but for those that `skip` names by their
     /// positions: those that the backup holds, as [`Sets::included`] had told at the commit.
     ///
@@ -91,13 +91,13 @@ impl Sorted {
                 self.0.resize_with(number + 1, Vec::new);
             }
             let at = u32::try_from(at).map_err(|_| Malformed(at))?;
-            self.0[number].push(Repeat { hash: key_hash(key), at });
+            self.0[number].push(ReplayItem { hash: key_hash(key), at });
         }
         Ok(())
     }
 
     /// The sets that have changes, and these.
-    pub fn by_set(self) -> impl Iterator<Item = (PartitionId, Vec<Repeat>)> {
+    pub fn by_set(self) -> impl Iterator<Item = (PartitionId, Vec<ReplayItem>)> {
         let numbered = (0..).map(PartitionId).zip(self.0);
         numbered.filter(|(_, changes)| !changes.is_empty())
     }
@@ -105,22 +105,22 @@ impl Sorted {
 
 impl Sets {
     /// Takes a set out of its place: until it is back, there is no such set. `None` if there is none.
-    pub fn send_away(&mut self, partition: PartitionId) -> Option<Away> {
+    pub fn detach_for_replay(&mut self, partition: PartitionId) -> Option<DetachedSet> {
         let set = self.sets.get_mut(usize::from(partition.0))?.take()?;
         let size = set.segment_size;
         let frames = std::iter::from_fn(|| self.spare(size)).collect();
-        Some(Away { set, frames, changes: Changes::default(), scratch: Vec::new() })
+        Some(DetachedSet { set, frames, changes: Changes::default(), scratch: Vec::new() })
     }
 
     /// Puts a set back.
     ///
     /// # Panics
     /// If its place is taken.
-    pub fn welcome(&mut self, away: Away) {
-        let place = &mut self.sets[usize::from(away.set.partition.0)];
+    pub fn reattach(&mut self, detached: DetachedSet) {
+        let place = &mut self.sets[usize::from(detached.set.partition.0)];
         assert!(place.is_none(), "a set leaves its place empty");
-        *place = Some(away.set);
-        away.frames.into_iter().for_each(|frame| self.reuse(frame));
+        *place = Some(detached.set);
+        detached.frames.into_iter().for_each(|frame| self.reuse(frame));
     }
 
     /// Replays a transaction's changes at once, except those at the positions in `skip`. `frames` allocates frames.
@@ -133,30 +133,30 @@ impl Sets {
         skip: impl Fn(usize) -> bool,
         frames: impl Fn(usize, usize) -> Vec<Frame>,
     ) -> Result<(), Malformed> {
-        let mut sorted = Sorted::default();
+        let mut sorted = SortedChanges::default();
         sorted.add(redo, (0, redo.len()), skip)?;
         for (partition, changes) in sorted.by_set() {
-            let Some(mut away) = self.send_away(partition) else { continue };
+            let Some(mut detached) = self.detach_for_replay(partition) else { continue };
             let mut from = 0;
             let done = loop {
-                match away.repeat(redo, &changes, from) {
+                match detached.replay(redo, &changes, from) {
                     None => break Ok(()),
-                    Some(Stopped::Malformed(what)) => break Err(what),
-                    Some(Stopped::NoRoom(number)) => {
-                        let (count, size) = away.growth();
-                        away.grow(frames(count, size));
+                    Some(ReplayStop::Malformed(what)) => break Err(what),
+                    Some(ReplayStop::NoRoom(number)) => {
+                        let (count, size) = detached.growth();
+                        detached.grow(frames(count, size));
                         from = number;
                     }
                 }
             };
-            self.welcome(away);
+            self.reattach(detached);
             done?;
         }
         Ok(())
     }
 }
 
-impl Away {
+impl DetachedSet {
     /// How many frames it wants to grow by, and their size.
     pub fn growth(&self) -> (usize, usize) {
         (self.set.growth(), self.set.segment_size)
@@ -169,13 +169,13 @@ impl Away {
 
     /// Replays changes from number `from` on, each of which is committed at once. `bytes` are those that they were sorted from.
     /// Returns where it stopped if it did not come to the end.
-    pub fn repeat(&mut self, bytes: &[u8], changes: &[Repeat], from: usize) -> Option<Stopped> {
+    pub fn replay(&mut self, bytes: &[u8], changes: &[ReplayItem], from: usize) -> Option<ReplayStop> {
         for (piece, number) in changes[from..].chunks(TOGETHER).zip((from..).step_by(TOGETHER)) {
-            for foresight in [Foresight::Far, Foresight::Near] {
-                piece.iter().for_each(|change| self.set.foresee(change.hash, foresight));
+            for distance in [PrefetchDistance::Far, PrefetchDistance::Near] {
+                piece.iter().for_each(|change| self.set.prefetch(change.hash, distance));
             }
             for (change, number) in piece.iter().zip(number..) {
-                if let Err(stopped) = self.repeat_one(bytes, *change, number) {
+                if let Err(stopped) = self.replay_one(bytes, *change, number) {
                     return Some(stopped);
                 }
             }
@@ -183,15 +183,20 @@ impl Away {
         None
     }
 
-    fn repeat_one(&mut self, bytes: &[u8], Repeat { hash, at }: Repeat, number: usize) -> Result<(), Stopped> {
-        let malformed = Stopped::Malformed(Malformed(at as usize));
+    fn replay_one(
+        &mut self,
+        bytes: &[u8],
+        ReplayItem { hash, at }: ReplayItem,
+        number: usize,
+    ) -> Result<(), ReplayStop> {
+        let malformed = ReplayStop::Malformed(Malformed(at as usize));
         let redo = Redo::decode(&mut &bytes[at as usize..]).ok_or(malformed)?;
         while let Err(refusal) = self.set.apply(&mut self.changes, &mut self.scratch, hash, &redo) {
             debug_assert!(self.changes.shadows.is_empty(), "a change is made whole or not at all");
             if refusal != Refusal::NoSegment {
                 return Err(malformed);
             }
-            self.set.add_segment(self.frames.pop().ok_or(Stopped::NoRoom(number))?);
+            self.set.add_segment(self.frames.pop().ok_or(ReplayStop::NoRoom(number))?);
         }
         for shadow in &self.changes.shadows {
             self.set.commit(shadow);
@@ -218,7 +223,7 @@ impl Set {
         if let Some(place) = found.filter(|_| self.secondaries.is_empty()) {
             // A restart replays committed changes only, so there is nothing to undo.
             let (segment, at) = self.locate(place);
-            if self.segments[segment].repeat_in_place(at, &redo.action) {
+            if self.segments[segment].replay_in_place(at, &redo.action) {
                 return Ok(());
             }
         }
@@ -280,7 +285,7 @@ mod tests {
         // No memory is touched but the last page.
         let mut bytes = vec![0; at];
         Redo { partition: PartitionId(1), key: b"k", action: Action::Delete }.encode(&mut bytes);
-        let added = Sorted::default().add(&bytes, (at, bytes.len()), |_| false);
+        let added = SortedChanges::default().add(&bytes, (at, bytes.len()), |_| false);
         assert_eq!(added, Err(Malformed(at)));
     }
 }
