@@ -1,11 +1,11 @@
 //! The backup of the memory-resident sets: two complete copies, written by sweeps in turn (Garcia-Molina and Salem, System M,
-//! 1988, section 2.5: ping-pong). The copy that is not being written is whole at any moment; the home file says which one it
+//! 1988, section 2.5: ping-pong). The copy that is not being written is whole at any moment; the superblock file says which one it
 //! is, and from where the log goes on from it.
 //!
 //! Each set has two files on its partition's device. Segment `n` lies at byte `n * segment size`; a segment that is written is
 //! whole or belongs to a sweep that did not end, so nothing has to be written twice.
 //!
-//! A write that was acknowledged and never happened leaves an older image, as sound as the right one. So the home file has a
+//! A write that was acknowledged and never happened leaves an older image, as sound as the right one. So the superblock file has a
 //! checksum over the checksums of each set's images: a sweep knows those that it writes, and those that it found or wrote before.
 //!
 //! A stamp in each image, or a table beside the images, could be lost with the same write; a table would also be one
@@ -142,7 +142,7 @@ impl Backup {
         debug_assert!(offset + u64::from(length) <= own.length.get(), "a sweep reserves what it writes");
         own.note_image(segment, &buffer);
         executor.charge(driver::Work::InputOutput);
-        executor.settle().await;
+        executor.pay_debt().await;
         let op = Op::Write { file, offset, length, buffer, durable: false, access: Access::Asynchronous };
         let completion = executor.perform(op).await;
         own.writes.set(own.writes.get() + 1);

@@ -210,7 +210,7 @@ impl Buffer {
     ///
     /// # Errors
     /// The need's own error, or the driver's, or a damaged page.
-    pub async fn satisfy(self: &Rc<Self>, need: Need, pins: &mut Pins) -> Result<bool> {
+    pub async fn resolve(self: &Rc<Self>, need: Need, pins: &mut Pins) -> Result<bool> {
         match need {
             Need::Fail(error) => Err(error),
             Need::Refused(error) => Err(self.refused(error)),

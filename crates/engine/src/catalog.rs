@@ -144,7 +144,7 @@ pub struct Partition {
     pub device: String,
     /// Whether its pages count as written from the start: described contents that are read, though nothing stored them.
     pub assumed: bool,
-    /// What a set's records consist of, if that is known. The home file has it in a place of its own.
+    /// What a set's records consist of, if that is known. The superblock file has it in a place of its own.
     #[serde(skip)]
     pub schema: Option<Schema>,
 }

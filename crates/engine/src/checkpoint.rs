@@ -1,6 +1,6 @@
 //! Fuzzy checkpoints: the log's beginning moves forward while transactions run.
 //!
-//! A checkpoint of pages writes back those that have been dirty for long, makes the files durable, and stores in the home file
+//! A checkpoint of pages writes back those that have been dirty for long, makes the files durable, and stores in the superblock file
 //! from where redo has to begin: the oldest change that is not on the medium, or the first record of the oldest active
 //! transaction. Memory-resident sets are swept by a server of their own, on a clock of its own. The log is given up as far as
 //! neither of them needs it.
@@ -15,13 +15,13 @@ mod sweeping;
 pub use crate::engine::{Policy, Strategy, SweepSettings};
 pub(crate) use background::start;
 pub(crate) use relief::start as start_relief;
-pub(crate) use sweeping::{Sweeping, back_up_load, begin_sweeping_load, sweep_since};
+pub(crate) use sweeping::{SweepGuard, back_up_load, begin_sweeping_load, sweep_since};
 
 use crate::Result;
 use crate::catalog::Partition;
 use crate::engine::Engine;
-use crate::home::{Change, Current};
 use crate::statistics::add;
+use crate::superblock::{Change, CurrentBackup};
 use base::Lsn;
 use executor::{Executor, Group, Members};
 use std::rc::Rc;
@@ -38,11 +38,11 @@ fn group(executor: &Executor) -> Group {
 const PAGES: usize = 0;
 const SETS: usize = 1;
 
-/// What the home file is to say anew.
+/// What the superblock file is to say anew.
 #[derive(Default)]
-struct News {
+struct SuperblockChange {
     /// Another copy of the sets' backup.
-    backup: Option<Current>,
+    backup: Option<CurrentBackup>,
     /// A log device that was lost.
     lost_log: Option<u8>,
 }
@@ -79,7 +79,7 @@ fn note_end(engine: &Engine, part: usize, result: &Result<()>) {
     }
 }
 
-/// Runs in a task of its own, so that no write of the home file is abandoned.
+/// Runs in a task of its own, so that no write of the superblock file is abandoned.
 async fn take_checkpoint(engine: &Rc<Engine>, full: bool) -> Result<()> {
     let pages = checkpoint_pages(engine, full).await;
     let _hurry = hurry(engine);
@@ -110,14 +110,14 @@ async fn write_pages_back(engine: &Engine, full: bool) -> Result<()> {
     engine.core.log.flush(ended).await?;
     {
         let _turn = checkpointer.turn.take(&engine.core.executor).await;
-        store_home(engine, redo_start, News::default()).await?;
+        write_superblock(engine, redo_start, SuperblockChange::default()).await?;
     }
     checkpointer.last_begin.set(begin);
     add(&engine.core.statistics.checkpoints, 1);
     give_up_log(engine).await
 }
 
-/// Brings the older copy of the sets' backup up to date and lets the home file name it. Nothing if there are no sets. If it
+/// Brings the older copy of the sets' backup up to date and lets the superblock file name it. Nothing if there are no sets. If it
 /// fails, the other copy stays valid, and the next sweep writes what this one has not.
 pub(crate) async fn checkpoint_sets(engine: &Rc<Engine>) -> Result<()> {
     let result = write_backup(engine).await;
@@ -127,7 +127,7 @@ pub(crate) async fn checkpoint_sets(engine: &Rc<Engine>) -> Result<()> {
 
 async fn write_backup(engine: &Rc<Engine>) -> Result<()> {
     let checkpointer = &engine.checkpointer;
-    if engine.catalog.contents.borrow().backup.is_none() {
+    if engine.catalog.superblock.borrow().backup.is_none() {
         return Ok(());
     }
     let _turn = checkpointer.sweeping.take(&engine.core.executor).await;
@@ -138,31 +138,32 @@ async fn write_backup(engine: &Rc<Engine>) -> Result<()> {
 /// The same for whom it is the turn to sweep; also if nothing was logged, where `unlogged` says that sets have changed.
 async fn write_backup_in_turn(engine: &Rc<Engine>, unlogged: bool) -> Result<()> {
     let checkpointer = &engine.checkpointer;
-    if checkpointer.home_unsure.get() {
-        // The home file may name the copy that this sweep is about to write.
+    if checkpointer.superblock_unsure.get() {
+        // The superblock file may name the copy that this sweep is about to write.
         let _turn = checkpointer.turn.take(&engine.core.executor).await;
-        store_home(engine, pages_begin(engine), News::default()).await?;
+        write_superblock(engine, pages_begin(engine), SuperblockChange::default()).await?;
     }
     let began = engine.core.executor.now();
     let backup = sweep::sweep(engine, unlogged).await?;
     let begin = backup.as_ref().map(|backup| Lsn(backup.begin));
     {
         let _turn = checkpointer.turn.take(&engine.core.executor).await;
-        store_home(engine, pages_begin(engine), News { backup, ..News::default() }).await?;
+        write_superblock(engine, pages_begin(engine), SuperblockChange { backup, ..SuperblockChange::default() })
+            .await?;
     }
     begin.into_iter().for_each(|begin| checkpointer.swept.set(begin));
     add(&engine.core.statistics.sweep_ns, engine.core.executor.now().since_ns(began));
     Ok(())
 }
 
-/// Where the recovery of pages begins, as the home file says.
+/// Where the recovery of pages begins, as the superblock file says.
 fn pages_begin(engine: &Engine) -> Lsn {
-    engine.catalog.contents.borrow().redo_start()
+    engine.catalog.superblock.borrow().redo_start()
 }
 
 /// Gives up the log as far as neither pages nor sets need it.
 pub(crate) async fn give_up_log(engine: &Engine) -> Result<()> {
-    let needed = engine.catalog.contents.borrow().scan_start();
+    let needed = engine.catalog.superblock.borrow().scan_start();
     engine.core.log.drain_before(needed).await?;
     engine.core.log.truncate(needed);
     Ok(())
@@ -178,9 +179,9 @@ fn redo_start(engine: &Engine) -> Lsn {
     [dirty, active].into_iter().flatten().fold(engine.core.log.end(), Lsn::min)
 }
 
-/// States in the home file that every tier could be lost without loss, if that is so.
+/// States in the superblock file that every tier could be lost without loss, if that is so.
 pub(crate) async fn retire_tiers(engine: &Engine) -> Result<()> {
-    if engine.catalog.contents.borrow().tiers.is_empty() {
+    if engine.catalog.superblock.borrow().tiers.is_empty() {
         return Ok(());
     }
     let _paging = engine.checkpointer.paging.take(&engine.core.executor).await;
@@ -189,30 +190,36 @@ pub(crate) async fn retire_tiers(engine: &Engine) -> Result<()> {
     if pending > 0 || engine.core.log.drain_before(Lsn::MAX).await.is_err() {
         return Ok(());
     }
-    engine.catalog.contents.borrow_mut().tiers.iter_mut().for_each(|record| record.in_use = false);
-    store_home(engine, pages_begin(engine), News::default()).await
+    engine.catalog.superblock.borrow_mut().tiers.iter_mut().for_each(|record| record.in_use = false);
+    write_superblock(engine, pages_begin(engine), SuperblockChange::default()).await
 }
 
-/// States in the home file that one of two log devices was lost, after which the log goes on with the other one; where
+/// States in the superblock file that one of two log devices was lost, after which the log goes on with the other one; where
 /// that cannot be stated, it fails.
 pub(crate) async fn state_lost_log_device(engine: &Engine) {
     let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
     let log = &engine.core.log;
     let Some(lost) = log.device_lost().await else { return };
-    match store_home(engine, pages_begin(engine), News { lost_log: Some(lost), ..News::default() }).await {
+    match write_superblock(
+        engine,
+        pages_begin(engine),
+        SuperblockChange { lost_log: Some(lost), ..SuperblockChange::default() },
+    )
+    .await
+    {
         Ok(()) => log.go_on_alone(),
         Err(error) => log.fail_unstated(&error.to_string()),
     }
 }
 
-/// States in the home file what becomes of partitions. If that fails, the next write of the home file states it.
+/// States in the superblock file what becomes of partitions. If that fails, the next write of the superblock file states it.
 ///
 /// # Errors
-/// Those of a write of the home file: an opening may find one state or the other.
+/// Those of a write of the superblock file: an opening may find one state or the other.
 pub(crate) async fn state_catalog(engine: &Engine, changes: Vec<Change>) -> Result<()> {
     engine.catalog.note_change(changes);
     let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
-    store_home(engine, pages_begin(engine), News::default()).await
+    write_superblock(engine, pages_begin(engine), SuperblockChange::default()).await
 }
 
 /// Makes a new partition one of the database's: durable first, then visible. Calls that the log has from `since` on find it.
@@ -227,29 +234,29 @@ pub(crate) async fn enter_partition(engine: &Rc<Engine>, partition: Rc<Partition
     Ok(())
 }
 
-/// Writes the home file. Only one task does so at a time.
-async fn store_home(engine: &Engine, redo_start: Lsn, news: News) -> Result<()> {
-    let mut contents = engine.catalog.contents.borrow().clone();
-    contents.redo_start = redo_start.0;
-    contents.log_durable = if engine.core.is_durable() { engine.core.log.durable().0 } else { redo_start.0 };
-    contents.next_transaction = engine.transactions.registry.borrow().next();
-    contents.backup = news.backup.or(contents.backup);
-    if let Some(second) = &mut contents.second_log {
-        second.lost = news.lost_log.or(second.lost);
+/// Writes the superblock file. Only one task does so at a time.
+async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockChange) -> Result<()> {
+    let mut superblock = engine.catalog.superblock.borrow().clone();
+    superblock.redo_start = redo_start.0;
+    superblock.log_durable = if engine.core.is_durable() { engine.core.log.durable().0 } else { redo_start.0 };
+    superblock.next_transaction = engine.transactions.registry.borrow().next();
+    superblock.backup = change.backup.or(superblock.backup);
+    if let Some(second) = &mut superblock.second_log {
+        second.lost = change.lost_log.or(second.lost);
     }
-    if contents.backup.is_none() && engine.sets.backup.has_files() {
-        contents.backup = Some(Current::empty(engine.core.log.end()));
+    if superblock.backup.is_none() && engine.sets.backup.has_files() {
+        superblock.backup = Some(CurrentBackup::empty(engine.core.log.end()));
     }
-    if contents.scan_start() >= engine.core.log.opened_at() {
-        contents.log_epoch = engine.core.log.epoch();
+    if superblock.scan_start() >= engine.core.log.opened_at() {
+        superblock.log_epoch = engine.core.log.epoch();
     }
-    engine.checkpointer.home_unsure.set(true);
-    let mut home = engine.catalog.home.take().expect("only one task writes the home file");
-    home.change(engine.catalog.changes.take());
-    let result = home.write(&engine.core.executor, &contents).await;
-    engine.catalog.home.replace(Some(home));
+    engine.checkpointer.superblock_unsure.set(true);
+    let mut superblock_file = engine.catalog.superblock_file.take().expect("only one task writes the home file");
+    superblock_file.change(engine.catalog.changes.take());
+    let result = superblock_file.write(&engine.core.executor, &superblock).await;
+    engine.catalog.superblock_file.replace(Some(superblock_file));
     result?;
-    engine.checkpointer.home_unsure.set(false);
-    engine.catalog.contents.replace(contents);
+    engine.checkpointer.superblock_unsure.set(false);
+    engine.catalog.superblock.replace(superblock);
     Ok(())
 }

@@ -24,10 +24,10 @@ pub use settings::Settings;
 use crate::buffer::Buffer;
 use crate::catalog::Partition;
 use crate::engine::{Catalog, Engine};
-use crate::home::SecondLog;
 use crate::locks::Locks;
 use crate::log::{Log, Measured, WriteBuffer};
 use crate::statistics::{RecoveryReport, Statistics};
+use crate::superblock::SecondLog;
 use crate::tier_file::TierReport;
 use crate::version::VersionReport;
 use crate::{Error, Result};
@@ -123,12 +123,12 @@ impl Database {
 
     /// What was measured of the log's device when the database was created, if anything was.
     pub fn log_measured(&self) -> Option<Measured> {
-        self.0.engine.catalog.contents.borrow().log_measured
+        self.0.engine.catalog.superblock.borrow().log_measured
     }
 
-    /// The log's second device, if it has one: what the home file says.
+    /// The log's second device, if it has one: what the superblock file says.
     pub fn second_log(&self) -> Option<SecondLog> {
-        self.0.engine.catalog.contents.borrow().second_log.clone()
+        self.0.engine.catalog.superblock.borrow().second_log.clone()
     }
 
     /// The log.

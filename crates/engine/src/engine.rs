@@ -29,7 +29,7 @@ pub use checkpointer::Policy;
 pub(crate) use core::Core;
 pub use isolation::Isolation;
 pub(crate) use relief::Relief;
-pub(crate) use sets::{BlackWhiteSweep, SetStore, overcome_refusal, segments_returned};
+pub(crate) use sets::{BlackWhiteSweep, SetStore, resolve_refusal, segments_returned};
 pub use sweep_settings::{Strategy, SweepSettings};
 pub(crate) use transactions::{Active, Chain, Rules, State, Transactions, Visit};
 
@@ -63,7 +63,7 @@ impl Engine {
     #[cold]
     pub fn abort(&self, state: &State, cause: Error) -> Error {
         if !canary::is_planted(Canary::RevivedVictim) {
-            self.core.locks.doom(state.owner);
+            self.core.locks.set_victim(state.owner);
             state.aborted.get_or_init(|| cause.clone());
         }
         cause

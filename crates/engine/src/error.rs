@@ -74,7 +74,7 @@ pub enum Error {
         /// What is missing or foreign.
         detail: String,
     },
-    /// The database's creation was cut off before anything was stated in its home file, so it never held anything.
+    /// The database's creation was cut off before anything was stated in its superblock file, so it never held anything.
     #[error("the creation of the database in '{path}' was cut off; create it again, or empty the directory")]
     Unfinished {
         /// The directory.

@@ -22,6 +22,6 @@ pub async fn access(executor: &Executor, traits: &DeviceTraits) -> Access {
         return Access::Synchronous { instructions: executor.take_debt() };
     }
     executor.charge(Work::InputOutput);
-    executor.settle().await;
+    executor.pay_debt().await;
     Access::Asynchronous
 }

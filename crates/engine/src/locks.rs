@@ -21,7 +21,7 @@ pub struct Locks {
     /// The waiting tasks, by owner.
     waiters: RefCell<Vec<Option<TaskId>>>,
     /// Owners that must give up: few, and none most of the time.
-    doomed: RefCell<Vec<Owner>>,
+    victims: RefCell<Vec<Owner>>,
 }
 
 /// A lock that is not granted yet: [`Locks::wait`] has to be awaited, unless the owner ends.
@@ -46,7 +46,7 @@ impl Locks {
             executor: executor.clone(),
             table: RefCell::new(LockTable::new(policy)),
             waiters: RefCell::default(),
-            doomed: RefCell::default(),
+            victims: RefCell::default(),
         }
     }
 
@@ -80,13 +80,13 @@ impl Locks {
             if victim == owner {
                 return Err(Error::Deadlock);
             }
-            self.doom(victim);
+            self.set_victim(victim);
             self.wake([victim]);
         }
         let _waiting = Waiting { locks: self, owner };
         let mut relay = Relay::default();
         poll_fn(|context| {
-            if self.is_doomed(owner) {
+            if self.is_victim(owner) {
                 return Poll::Ready(Err(Error::Deadlock));
             }
             if self.table.borrow().waiting(owner).is_none() {
@@ -154,25 +154,25 @@ impl Locks {
     #[inline]
     pub(crate) fn retire(&self, owner: Owner) {
         debug_assert_eq!(self.held(owner), 0, "an ended transaction holds no lock");
-        let mut doomed = self.doomed.borrow_mut();
-        if !doomed.is_empty() {
-            doomed.retain(|other| *other != owner);
+        let mut victims = self.victims.borrow_mut();
+        if !victims.is_empty() {
+            victims.retain(|other| *other != owner);
         }
     }
 
     /// From now on the owner must give up: the locks that it waits for will not be granted.
     #[cold]
-    pub(crate) fn doom(&self, owner: Owner) {
-        if !self.is_doomed(owner) {
-            self.doomed.borrow_mut().push(owner);
+    pub(crate) fn set_victim(&self, owner: Owner) {
+        if !self.is_victim(owner) {
+            self.victims.borrow_mut().push(owner);
         }
     }
 
     /// Whether the owner must give up.
     #[inline]
-    pub(crate) fn is_doomed(&self, owner: Owner) -> bool {
-        let doomed = self.doomed.borrow();
-        !doomed.is_empty() && doomed.contains(&owner)
+    pub(crate) fn is_victim(&self, owner: Owner) -> bool {
+        let victims = self.victims.borrow();
+        !victims.is_empty() && victims.contains(&owner)
     }
 
     /// Has every waiting task look again whether its wait is hopeless.
@@ -351,9 +351,9 @@ mod tests {
             executor.sleep_ns(MILLISECOND_NS).await;
             lock(&locks, 0, 8).await?;
             assert_eq!(victim.join().await, Err(Error::Deadlock));
-            assert!(locks.is_doomed(Owner(1)) && !locks.is_doomed(Owner(0)));
+            assert!(locks.is_victim(Owner(1)) && !locks.is_victim(Owner(0)));
             locks.retire(Owner(1));
-            assert!(!locks.is_doomed(Owner(1)));
+            assert!(!locks.is_victim(Owner(1)));
             assert_eq!(locks.statistics().deadlocks, 1);
             Ok(())
         });

@@ -5,7 +5,7 @@ mod long_values;
 mod read;
 mod views;
 
-pub(crate) use loading::Loading;
+pub(crate) use loading::LoadInProgress;
 pub(crate) use long_values::keep_long_values;
 pub(crate) use read::{appended_in, object_at, read_at, rest, scan_set_at};
-pub(crate) use views::{Viewing, enter_reader, enter_snapshot, keep_moments};
+pub(crate) use views::{ReadView, enter_reader, enter_snapshot, keep_moments};

@@ -245,7 +245,7 @@ pub(crate) async fn replay(engine: &Rc<Engine>, procedures: &Procedures, lsn: Ls
             let mut transaction = begin_replay(engine, &call);
             match found.body.run(&mut transaction, call.parameters).await {
                 Err(error) => Err(error.to_string()),
-                Ok(_) => transaction.end_repeated(),
+                Ok(_) => transaction.end_replay(),
             }
         }
     };

@@ -98,7 +98,7 @@ async fn redo_pages(engine: &Engine, decoded: &Decoded) -> Result<()> {
                 }
                 while let Err(need) = redo_edit(buffer, sequence, &edit, start, end) {
                     let mut pins = Pins::new(buffer);
-                    match buffer.satisfy(need, &mut pins).await {
+                    match buffer.resolve(need, &mut pins).await {
                         Err(error) if begins_page(sequence, &edit) && error.is_unreadable() => {
                             buffer.make_anew(edit.page).await?;
                         }

@@ -101,7 +101,7 @@ pub struct Statistics {
     pub sweeps: Cell<u64>,
     /// Segments that sweeps have written.
     pub segments_written: Cell<u64>,
-    /// Time from the beginnings of sweeps until the home file named what they had written.
+    /// Time from the beginnings of sweeps until the superblock file named what they had written.
     pub sweep_ns: Cell<u64>,
     /// Rollbacks of transactions that would have mixed the colours of a black/white sweep.
     pub restarts_by_colour: Cell<u64>,

@@ -42,7 +42,7 @@ use executor::Executor;
 /// Where temporary space is, and how it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The device that holds it; `None`: that of the home file.
+    /// The device that holds it; `None`: that of the superblock file.
     pub device: Option<String>,
     /// Bytes of a cluster, the unit of input and output: a power of two, a multiple of the device's alignment.
     pub cluster_size: usize,
@@ -51,7 +51,7 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Clusters of 256 KiB and up to 64 GiB on the device of the home file.
+    /// Clusters of 256 KiB and up to 64 GiB on the device of the superblock file.
     fn default() -> Settings {
         Settings { device: None, cluster_size: 256 << 10, size: 64 << 30 }
     }

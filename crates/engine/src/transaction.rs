@@ -95,7 +95,7 @@ pub(crate) async fn begin(engine: &Rc<Engine>, began: Option<u64>) -> Result<Tra
     let mut transaction = Transaction { engine: Rc::clone(engine), state, ended: false };
     engine.core.executor.charge(Work::BeginTransaction);
     if engine.core.executor.owes() {
-        engine.core.executor.settle().await;
+        engine.core.executor.pay_debt().await;
     }
     if engine.versions.is_kept() {
         engine.versions.wait_for_room().await;
@@ -112,13 +112,13 @@ pub(crate) async fn begin(engine: &Rc<Engine>, began: Option<u64>) -> Result<Tra
 pub(crate) fn begin_replay(engine: &Rc<Engine>, call: &StoredCall<'_>) -> Transaction {
     engine.transactions.active.set(engine.transactions.active.get() + 1);
     let mut state = engine.transactions.registry.borrow_mut().begin(None);
-    state.call.repeat(call);
+    state.call.begin_replay(call);
     Transaction { engine: Rc::clone(engine), state, ended: false }
 }
 
 /// Why a procedure that is run again must be stopped.
 #[cold]
-fn strayed() -> Error {
+fn not_replayable() -> Error {
     Error::Setting("it refers to pages or scans a set, which it did not when it was logged".into())
 }
 
@@ -150,8 +150,8 @@ impl Transaction {
     /// # Errors
     /// [`Error::Setting`] if that is what is going on.
     #[inline]
-    fn depart(&self) -> Result<()> {
-        if self.state.call.depart() { Ok(()) } else { Err(strayed()) }
+    fn mark_not_replayable(&self) -> Result<()> {
+        if self.state.call.mark_not_replayable() { Ok(()) } else { Err(not_replayable()) }
     }
 
     /// The executor that it runs on.
@@ -213,14 +213,14 @@ impl Transaction {
     fn reference(&self) -> bool {
         let engine = &self.engine;
         engine.core.executor.charge(Work::ObjectReference);
-        engine.core.executor.owes() || engine.core.locks.is_doomed(self.state.owner) || self.lacks_log()
+        engine.core.executor.owes() || engine.core.locks.is_victim(self.state.owner) || self.lacks_log()
     }
 
     /// Pays the reference on described hardware, and waits for room in the log.
     #[cold]
     async fn delayed_reference(&self) -> Result<()> {
         let engine = &self.engine;
-        engine.core.executor.settle().await;
+        engine.core.executor.pay_debt().await;
         self.check_active()?;
         self.log_room().await
     }

@@ -42,8 +42,8 @@ mod moments;
 mod own;
 mod pace;
 mod part;
-mod past;
 mod purge;
+mod reconstruction;
 mod settings;
 mod snapshots;
 mod space;
@@ -58,7 +58,7 @@ pub(crate) use entries::Rest;
 pub(crate) use ghosts::Ghost;
 pub(crate) use own::Change;
 pub(crate) use pace::{Pace, Readers};
-pub(crate) use past::Past;
+pub(crate) use reconstruction::Reconstruction;
 pub use settings::{FILE, Settings};
 pub(crate) use store::{Records, UndoLists, VersionStore};
 
@@ -195,7 +195,7 @@ impl Versions {
                         && self.history.has(extent)
                     {
                         // A snapshot that sees an earlier state has to find the record.
-                        let new = ghosts.into_iter().filter(|ghost| self.history.haunt(extent, ghost));
+                        let new = ghosts.into_iter().filter(|ghost| self.history.add_ghost(extent, ghost));
                         new.for_each(|ghost| self.ghosts.add(&ghost));
                     }
                     return;
@@ -309,30 +309,30 @@ impl Versions {
     }
 
     /// Takes the present state of a record back to what the view sees of it, as far as memory goes.
-    pub(crate) fn take_back(
+    pub(crate) fn reconstruct_in_memory(
         &self,
         view: View,
         name: Resource,
         record: (PartitionId, &[u8]),
         state: Option<Vec<u8>>,
-    ) -> Result<Past, Error> {
+    ) -> Result<Reconstruction, Error> {
         self.check(view)?;
         let rest = self.heads.get(name);
         let is_hidden = rest.target() == Target::Nowhere && self.fences.hides(view.at, record.0, record.1);
         let state = state.filter(|_| !is_hidden);
-        let mut past = Past::new(state, rest, self.loads.first_after(record.0, view.at));
+        let mut past = Reconstruction::new(state, rest, self.loads.first_after(record.0, view.at));
         while self.step_back(view, record, &mut past) {}
         Ok(past)
     }
 
     /// Takes one change back, unless the view sees it, or it is not in memory.
-    fn step_back(&self, view: View, record: (PartitionId, &[u8]), past: &mut Past) -> bool {
+    fn step_back(&self, view: View, record: (PartitionId, &[u8]), past: &mut Reconstruction) -> bool {
         let stored = match past.rest.target() {
             _ if Versions::has(view, past.rest) => None,
             Target::Private(owner, number) => Some(self.own.stored(owner, number)),
             Target::Extent(extent, at) => match self.history.find(extent, at) {
                 Found::Here(stored) => Some(stored),
-                Found::Away(_) => return false,
+                Found::Spilled(_) => return false,
                 Found::Gone => None,
             },
             Target::Added => {
@@ -342,7 +342,7 @@ impl Versions {
             Target::Nowhere => None,
         };
         match stored {
-            Some(stored) => past.put_back(record, &Version::decode(stored).expect("a link leads to a version")),
+            Some(stored) => past.undo_change(record, &Version::decode(stored).expect("a link leads to a version")),
             None => past.rest = Link::NOWHERE,
         }
         stored.is_some()
@@ -379,7 +379,7 @@ impl Versions {
                     Target::Private(owner, number) => self.own.stored(owner, number),
                     Target::Extent(extent, at) => match self.history.find(extent, at) {
                         Found::Here(stored) => stored,
-                        Found::Away(_) | Found::Gone => break,
+                        Found::Spilled(_) | Found::Gone => break,
                     },
                     Target::Nowhere | Target::Added => break,
                 };

@@ -178,7 +178,7 @@ fn machine(media: &Media) -> Executor {
     Executor::new(Box::new(driver), Order::FirstInFirstOut)
 }
 
-/// Overwrites the front of the home file.
+/// Overwrites the front of the superblock file.
 fn write_home(media: &Media, bytes: &[u8]) {
     let executor = machine(media);
     let work = async {

@@ -39,7 +39,7 @@ async fn call(tx: &mut Transaction, old: PartitionId, kind: usize, number: usize
     Some(match number {
         0 if by_key => tx.get(old, &KEY).await.map(drop),
         1 if by_key => tx.get_for_update(old, &KEY).await.map(drop),
-        2 if by_key => tx.look(old, &KEY, |_| ()).await,
+        2 if by_key => tx.get_with(old, &KEY, |_| ()).await,
         3 if kind == 1 => tx.set_field(old, &KEY, AMOUNT, FieldValue::I64(8)).await,
         3 if by_key => tx.put(old, &KEY, &VALUE).await,
         4 if by_key && kind != 1 => tx.insert(old, &KEY, &VALUE).await,

@@ -301,7 +301,7 @@ fn the_copy_of_a_set_that_the_restart_needs_is_named_and_the_other_is_not_needed
             put(&database, notes, 2).await;
             database.checkpoint().await.expect("the other copy");
         });
-        // The second checkpoint wrote the copy that the home file does not name before it: number 0.
+        // The second checkpoint wrote the copy that the superblock file does not name before it: number 0.
         for copy in (0..2).rev().take(copies) {
             let file = format!("notes.backup-{copy}");
             make_unreadable(&media, &file, 0, 512);

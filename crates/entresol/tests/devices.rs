@@ -40,8 +40,8 @@ fn lives(directory: &Path, nvem: &str) {
                 let (hot, cold) = (database.partition("hot")?, database.partition("cold")?);
                 for number in 0..life * 50 {
                     let found = database.transaction(async |tx| {
-                        let in_hot = tx.look(hot, &key(number), |value| value.map(<[u8]>::to_vec)).await?;
-                        let in_cold = tx.look(cold, &key(number), |value| value.map(<[u8]>::to_vec)).await?;
+                        let in_hot = tx.get_with(hot, &key(number), |value| value.map(<[u8]>::to_vec)).await?;
+                        let in_cold = tx.get_with(cold, &key(number), |value| value.map(<[u8]>::to_vec)).await?;
                         Ok((in_hot, in_cold))
                     });
                     let value = Some(vec![number as u8; 300]);

@@ -12,7 +12,7 @@ pub enum Canary {
     NoDoubleWrite,
     /// A tier's slot may be reused before the write of its page to the page's own device has ended.
     EarlyReuse,
-    /// The home file names a copy of the sets' backup that is not durable yet.
+    /// The superblock file names a copy of the sets' backup that is not durable yet.
     UnsyncedBackup,
     /// A restart replays values and actions twice.
     RepeatedAction,

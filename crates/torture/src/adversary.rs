@@ -343,7 +343,7 @@ impl Adversary {
     fn landed(&mut self, completion: &Completion) {
         let Some(flight) = self.flights.remove(&completion.token) else { return };
         if let (Some(opens), Ok(Output::Opened { file, .. })) = (&flight.opens, &completion.result) {
-            // An opening begins with the home file, a creation ends with it.
+            // An opening begins with the superblock file, a creation ends with it.
             if opens.1 == "entresol.home" && self.observed.phase.get() == Phase::Opening {
                 self.opening = file.0;
             }
@@ -409,7 +409,7 @@ impl Adversary {
         self.observed.coverage.borrow_mut().hit(kind, step);
     }
 
-    /// A write of the home file was interrupted: if one copy is damaged, the other may be torn.
+    /// A write of the superblock file was interrupted: if one copy is damaged, the other may be torn.
     fn expose(&self) {
         self.observed.damages.borrow_mut().iter_mut().for_each(|damage| damage.is_exposed = true);
     }

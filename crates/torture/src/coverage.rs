@@ -13,7 +13,7 @@ pub fn pairs() -> Vec<Pair> {
     all.filter(|(logging, strategy)| strategy.check(*logging).is_ok()).collect()
 }
 
-/// The steps at which databases of every pair are to stop: during a checkpoint sweep, while the home file is written, and in a
+/// The steps at which databases of every pair are to stop: during a checkpoint sweep, while the superblock file is written, and in a
 /// restart, while the backup is loaded and the log replayed.
 const STOPS: [Step; 4] = [Step::SegmentWrite, Step::HomeWrite, Step::SegmentRead, Step::LogScan];
 

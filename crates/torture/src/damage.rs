@@ -4,14 +4,14 @@
 //!
 //! * A *flipped bit* or an *unreadable sector* of data that is stored once (a page, the log on one device, the latest copy of a
 //!   backup) is reported by an error that names the damaged file. Data that is stored twice must still be served: one copy of
-//!   the home file (unless a cut or an error has torn the other one meanwhile), a page staged against tearing, a page in a
+//!   the superblock file (unless a cut or an error has torn the other one meanwhile), a page staged against tearing, a page in a
 //!   tier, the log on two devices.
 //! * A *lost*, *misdirected* or *stale* write leaves something older that is sound by itself. A page says which page it is and
 //!   how many changes it has seen, so a page of another place is found at once, and one that is too old as soon as redo meets
 //!   a later change of it. Between two checkpoints nothing remembers what a page that left the buffer had seen: a table of
 //!   that would have an entry for each page of the medium. So such a page may be taken for what it shows, and what depends on
 //!   it is not judged. The log's end is where nothing follows: pages lost there are not missed, those before are.
-//!   Clusters of temporary space and versions name their place and their use, and the home file has a checksum over a backup's
+//!   Clusters of temporary space and versions name their place and their use, and the superblock file has a checksum over a backup's
 //!   images, so there every such write is found.
 //! * An *error* excuses the operation, what had to be given up for it, and nothing after the next opening.
 
@@ -31,9 +31,9 @@ pub struct Damage {
     pub file: String,
     /// Whether there is, for certain, another copy that serves.
     pub is_redundant: bool,
-    /// Which copy, if it is of the home file.
+    /// Which copy, if it is of the superblock file.
     pub copy: Option<u64>,
-    /// Whether a run ended, or a write failed, while the home file was being written: the other copy may be torn.
+    /// Whether a run ended, or a write failed, while the superblock file was being written: the other copy may be torn.
     pub is_exposed: bool,
 }
 

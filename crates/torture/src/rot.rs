@@ -106,12 +106,12 @@ fn damage(media: &Media, place: Place, step: Step, kind: FaultKind, random: &mut
 const HOME_FILE: &str = "entresol.home";
 const HOME_COPY: u64 = 65_536;
 
-/// Which copy this byte belongs to, if the file is the home file, where extents of the two copies alternate.
+/// Which copy this byte belongs to, if the file is the superblock file, where extents of the two copies alternate.
 pub fn home_copy_at(file: &str, offset: u64) -> Option<u64> {
     (file == HOME_FILE).then_some(offset / HOME_COPY % 2)
 }
 
-/// A byte of a copy of the home file. The other one serves if it is the same.
+/// A byte of a copy of the superblock file. The other one serves if it is the same.
 fn home_copy(media: &Media, copy: u64, offset: u64) -> Place {
     let mut copies = [vec![0; HOME_COPY as usize], vec![0; HOME_COPY as usize]];
     let read =

@@ -104,11 +104,11 @@ pub enum Step {
     Create,
     /// Files are opened or removed.
     Open,
-    /// The home file is read and made durable.
+    /// The superblock file is read and made durable.
     HomeRead,
-    /// A checkpoint, or a new partition, is stored in the home file.
+    /// A checkpoint, or a new partition, is stored in the superblock file.
     HomeWrite,
-    /// The catalog is written anew, at another place of the home file.
+    /// The catalog is written anew, at another place of the superblock file.
     CatalogAnew,
     /// The log is read.
     LogScan,
@@ -262,7 +262,7 @@ impl Step {
         !matches!(self, Step::Open | Step::Resize | Step::Memory)
     }
 
-    /// Whether the step writes the home file.
+    /// Whether the step writes the superblock file.
     pub fn writes_home(self) -> bool {
         matches!(self, Step::HomeWrite | Step::CatalogAnew)
     }

@@ -15,7 +15,7 @@ const FLOORS: &[&str] = &[
     "second_level",
     "buffer",
     "catalog",
-    "home",
+    "superblock",
     "backup",
     "temp",
     "version",

@@ -2,8 +2,8 @@
 //! and the parts of an index built beside it, on every core, while the next images are read.
 
 use super::{Backup, CopyFile};
-use crate::home::Current;
 use crate::io::memory::touched_frames;
+use crate::superblock::CurrentBackup;
 use crate::{Error, Result};
 use base::PartitionId;
 use driver::{Access, Fault, FaultKind, Frame, Op, Work};
@@ -44,7 +44,7 @@ impl Backup {
         executor: &Executor,
         sets: &RefCell<Sets>,
         partition: PartitionId,
-        current: &Current,
+        current: &CurrentBackup,
     ) -> Result<()> {
         let (copy, count) = (usize::from(current.copy), current.segments_of(partition));
         let files = self.files(partition);
@@ -139,7 +139,7 @@ async fn bring(
 ) -> Result<Verified> {
     let (offset, length) = (u64::from(segment) * buffer.len() as u64, buffer.len() as u32);
     executor.charge(Work::InputOutput);
-    executor.settle().await;
+    executor.pay_debt().await;
     let op = Op::Read { file: own.file, offset, length, buffer, access: Access::Asynchronous };
     let completion = executor.perform(op).await;
     let damaged = |detail| Error::DamagedBackup { file: own.name.clone(), segment, detail };

@@ -18,7 +18,7 @@ const REST_NS_MAX: u64 = base::time::SECOND_NS;
 pub(crate) fn start(engine: &Rc<Engine>) {
     let (end, checkpointer) = (engine.core.log.end(), &engine.checkpointer);
     checkpointer.last_begin.set(end);
-    let swept = engine.catalog.contents.borrow().backup.as_ref().map(|backup| Lsn(backup.begin));
+    let swept = engine.catalog.superblock.borrow().backup.as_ref().map(|backup| Lsn(backup.begin));
     checkpointer.swept.set(swept.unwrap_or(end));
     start_paging(engine);
     start_sweeping(engine);
@@ -52,7 +52,7 @@ fn start_paging(engine: &Rc<Engine>) {
 pub(super) fn start_sweeping(engine: &Rc<Engine>) {
     let checkpointer = &engine.checkpointer;
     let is_idle = checkpointer.policy == Policy::OFF && engine.checkpointer.sweep.interval_ns.is_none();
-    if is_idle || engine.catalog.contents.borrow().backup.is_none() || checkpointer.serves_sets.replace(true) {
+    if is_idle || engine.catalog.superblock.borrow().backup.is_none() || checkpointer.serves_sets.replace(true) {
         return;
     }
     let (weak, executor) = (Rc::downgrade(engine), engine.core.executor.clone());
@@ -108,9 +108,9 @@ fn wants_sweep(engine: &Engine, began: Instant) -> bool {
 
 /// Whether the log is full and begins with what the sets need.
 fn holds_full_log(engine: &Engine) -> bool {
-    let contents = engine.catalog.contents.borrow();
-    let sets_begin = contents.backup.as_ref().map_or(u64::MAX, |backup| backup.begin);
-    engine.core.log.is_full() && sets_begin <= contents.redo_start().0 && !is_log_held(engine)
+    let superblock = engine.catalog.superblock.borrow();
+    let sets_begin = superblock.backup.as_ref().map_or(u64::MAX, |backup| backup.begin);
+    engine.core.log.is_full() && sets_begin <= superblock.redo_start().0 && !is_log_held(engine)
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use super::pace::Pace;
 use super::relief::note_stall;
 use crate::Result;
 use crate::engine::{BlackWhiteSweep, Engine, SetStore, Strategy, SweepSettings};
-use crate::home::Current;
 use crate::log::record::Body;
 use crate::statistics::add;
+use crate::superblock::CurrentBackup;
 use base::time::MICROSECOND_NS;
 use base::{Instant, Lsn, PartitionId, TransactionId};
 use driver::{Frame, Work};
@@ -66,13 +66,13 @@ impl Drop for Capturing<'_> {
     }
 }
 
-/// Brings the older copy of the sets' backup up to date. Returns what the home file is to say of it; `None` if there are
+/// Brings the older copy of the sets' backup up to date. Returns what the superblock file is to say of it; `None` if there are
 /// no sets. `unlogged`: sets have changed beside the log.
 ///
 /// # Errors
 /// The driver's or the log's. The other copy stays valid.
-pub(super) async fn sweep(engine: &Rc<Engine>, unlogged: bool) -> Result<Option<Current>> {
-    let Some(current) = engine.catalog.contents.borrow().backup.clone() else { return Ok(None) };
+pub(super) async fn sweep(engine: &Rc<Engine>, unlogged: bool) -> Result<Option<CurrentBackup>> {
+    let Some(current) = engine.catalog.superblock.borrow().backup.clone() else { return Ok(None) };
     let SweepSettings { strategy, quiesce, .. } = engine.checkpointer.sweep;
     let quiet = match strategy {
         Strategy::TransactionCopyOnUpdate if quiesce => Some(super::quiesce::quiesce(engine).await),
@@ -126,7 +126,7 @@ pub(super) async fn sweep(engine: &Rc<Engine>, unlogged: bool) -> Result<Option<
     add(&engine.core.statistics.sweeps, 1);
     let segments = counts.iter().map(|(partition, count)| (partition.0, *count)).collect();
     let images = counts.iter().map(|&(set, count)| (set.0, engine.sets.backup.images((set, copy), count))).collect();
-    Ok(Some(Current { copy: copy as u8, begin: begin.0, segments, images }))
+    Ok(Some(CurrentBackup { copy: copy as u8, begin: begin.0, segments, images }))
 }
 
 impl Sweep<'_> {
@@ -149,7 +149,7 @@ impl Sweep<'_> {
                     let began = engine.core.executor.now();
                     outcome = self.take(segment);
                     let taken_ns = engine.core.executor.now().since_ns(began);
-                    engine.core.executor.settle().await;
+                    engine.core.executor.pay_debt().await;
                     self.pace.took();
                     if taken_ns > 0 && !self.is_urgent() {
                         engine.core.executor.sleep_ns(Pace::after_copy_ns(taken_ns)).await;

@@ -1,19 +1,19 @@
 //! The right to sweep, held by operations that do more than sweep: bulk loads and drops of sets.
 
 use super::relief::note_load;
-use super::{News, SETS, give_up_log, note_end, pages_begin, store_home, write_backup_in_turn};
+use super::{SETS, SuperblockChange, give_up_log, note_end, pages_begin, write_backup_in_turn, write_superblock};
 use crate::Result;
 use crate::engine::{Checkpointer, Engine};
 use base::Lsn;
 use std::rc::Rc;
 
 /// The right to sweep. While this exists no other task sweeps.
-pub(crate) struct Sweeping {
+pub(crate) struct SweepGuard {
     engine: Rc<Engine>,
     loads: bool,
 }
 
-impl Drop for Sweeping {
+impl Drop for SweepGuard {
     fn drop(&mut self) {
         let engine = &self.engine;
         if self.loads {
@@ -39,27 +39,27 @@ pub(super) fn hurry(engine: &Engine) -> Hurry<'_> {
     Hurry(checkpointer)
 }
 
-async fn take_sweeping(engine: &Rc<Engine>, loads: bool) -> Sweeping {
+async fn acquire_sweep(engine: &Rc<Engine>, loads: bool) -> SweepGuard {
     let checkpointer = &engine.checkpointer;
     checkpointer.sweeping.take(&engine.core.executor).await.keep();
     if loads {
         checkpointer.is_loading.set(true);
         note_load(engine);
     }
-    Sweeping { engine: Rc::clone(engine), loads }
+    SweepGuard { engine: Rc::clone(engine), loads }
 }
 
 /// Forbids sweeps while a set is loaded, because a sweep would take it half loaded.
-pub(crate) async fn begin_sweeping_load(engine: &Rc<Engine>) -> Sweeping {
-    take_sweeping(engine, true).await
+pub(crate) async fn begin_sweeping_load(engine: &Rc<Engine>) -> SweepGuard {
+    acquire_sweep(engine, true).await
 }
 
 /// Has the backup begin no earlier than `begin` in the log, by a sweep if need be, and keeps the turn. To be run in a task of
-/// its own, so that no write of the home file is abandoned.
-pub(crate) async fn sweep_since(engine: &Rc<Engine>, begin: Lsn) -> Result<Sweeping> {
+/// its own, so that no write of the superblock file is abandoned.
+pub(crate) async fn sweep_since(engine: &Rc<Engine>, begin: Lsn) -> Result<SweepGuard> {
     let hurry = hurry(engine);
-    let sweeping = take_sweeping(engine, false).await;
-    let swept = engine.catalog.contents.borrow().backup.as_ref().map(|backup| Lsn(backup.begin));
+    let sweeping = acquire_sweep(engine, false).await;
+    let swept = engine.catalog.superblock.borrow().backup.as_ref().map(|backup| Lsn(backup.begin));
     if swept.is_some_and(|swept| swept < begin) {
         let result = write_backup_in_turn(engine, false).await;
         note_end(engine, SETS, &result);
@@ -81,10 +81,10 @@ pub(crate) async fn back_up_load(engine: &Rc<Engine>) -> Result<()> {
     if result.is_err() {
         let restated = engine.core.persist(async || {
             let _turn = checkpointer.turn.take(&engine.core.executor).await;
-            if !checkpointer.home_unsure.get() {
+            if !checkpointer.superblock_unsure.get() {
                 return Ok(());
             }
-            store_home(engine, pages_begin(engine), News::default()).await
+            write_superblock(engine, pages_begin(engine), SuperblockChange::default()).await
         });
         if let Err(error) = restated.await {
             // What is acknowledged from now on would rest on a backup that may be another at the next opening.

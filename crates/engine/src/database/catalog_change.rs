@@ -33,7 +33,7 @@ impl CatalogChange {
     }
 
     /// The next opening may find the catalog of before or the one of after the change: until then nothing is logged as a call.
-    pub(super) fn leave_unsettled(self) {
+    pub(super) fn leave_undecided(self) {
         self.database.0.engine.transactions.call_barrier.is_unsettled.set(true);
     }
 }

@@ -5,7 +5,7 @@
 //! 3. The log is durable up to those ends, or a restart would undo committed changes in pages that no longer exist. Sets are
 //!    swept: a restart must not replay procedures that have used the partition, or only asked for it. If it is a set, no sweep
 //!    begins from then on until it is out of memory.
-//! 4. The home file no longer has it. That is the moment: a cut before it leaves the whole partition, one after it nothing.
+//! 4. The superblock file no longer has it. That is the moment: a cut before it leaves the whole partition, one after it nothing.
 //! 5. Its pages leave memory and the tiers, its files are removed, then its name is free. What a cut leaves of them the next
 //!    opening removes.
 //!
@@ -18,8 +18,8 @@
 
 use super::Database;
 use crate::catalog::Partition;
-use crate::checkpoint::{Sweeping, state_catalog, sweep_since};
-use crate::home::Change;
+use crate::checkpoint::{SweepGuard, state_catalog, sweep_since};
+use crate::superblock::Change;
 use crate::{Error, Result};
 use base::PartitionId;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
@@ -39,7 +39,7 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::NoPartition`]; [`Error::PartitionInUse`] if some of those have not ended in ten seconds, one of the caller's own
-    /// among them perhaps, or if others keep the sweep from going on for as long: the partition stays then. The log's or the driver's: the partition stays, or, if the home file cannot
+    /// among them perhaps, or if others keep the sweep from going on for as long: the partition stays then. The log's or the driver's: the partition stays, or, if the superblock file cannot
     /// be written at all, is out of reach until the next opening shows what has become of it.
     ///
     /// ```
@@ -77,7 +77,7 @@ impl Database {
             if state_catalog(&self.0.engine, vec![Change::Enter(partition.id)]).await.is_ok() {
                 self.0.engine.catalog.partitions.borrow_mut().show(&partition);
             } else {
-                change.leave_unsettled();
+                change.leave_undecided();
             }
             return Err(error);
         }
@@ -102,9 +102,9 @@ impl Database {
         Ok(())
     }
 
-    /// All that has to be true before the home file may forget a hidden partition. If it is a set, the turn to sweep comes with
+    /// All that has to be true before the superblock file may forget a hidden partition. If it is a set, the turn to sweep comes with
     /// that.
-    async fn prepare_drop(&self, partition: &Rc<Partition>) -> Result<Option<Sweeping>> {
+    async fn prepare_drop(&self, partition: &Rc<Partition>) -> Result<Option<SweepGuard>> {
         let engine = &self.0.engine;
         let until = engine.core.executor.now().plus_ns(PATIENCE_NS);
         let mut wait_ns = LOOK_NS[0];
@@ -138,7 +138,7 @@ impl Database {
 
     /// Has everything swept that was committed by now. A sweep may wait for others: loads, and transactions that keep segments
     /// from being taken; so the drop gives up when no segment has been written for as long as it waits for others.
-    async fn sweep_for_drop(&self, partition: &Partition) -> Result<Sweeping> {
+    async fn sweep_for_drop(&self, partition: &Partition) -> Result<SweepGuard> {
         let engine = &self.0.engine;
         let (database, committed) = (self.clone(), engine.versions.present());
         let sweep = engine.core.executor.spawn(async move { sweep_since(&database.0.engine, committed).await });

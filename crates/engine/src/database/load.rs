@@ -7,7 +7,7 @@ use super::Database;
 use super::log_room::{complete_logged, length_of};
 use crate::buffer::{DataFile, LOADED};
 use crate::engine::Visit;
-use crate::mvcc::Loading;
+use crate::mvcc::LoadInProgress;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Access, Frame, Op};
@@ -64,7 +64,7 @@ impl Database {
         self.0.engine.catalog.describe(partition)?;
         let _visit = Visit::new(&self.0.engine);
         self.0.engine.core.complete(|| self.check_empty_tree(partition)).await?;
-        let loading = Loading::new(&self.0.engine, partition);
+        let loading = LoadInProgress::new(&self.0.engine, partition);
         let page_size = self.0.settings.buffer.page_size;
         let file = self.0.engine.core.buffer.file(partition);
         let mut loader = BulkLoader::new(partition, page_size, FILL);

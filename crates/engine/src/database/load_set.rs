@@ -1,4 +1,4 @@
-//! Bulk loading an empty set: records come into memory, past the log, then a sweep writes them, and the home file names its
+//! Bulk loading an empty set: records come into memory, past the log, then a sweep writes them, and the superblock file names its
 //! backup. Up to that a restart finds the set empty; so whatever ends the load before takes everything out of memory again.
 //!
 //! If the superblock cannot be brought to say that it names the earlier backup, the log ends, because nothing
@@ -7,9 +7,9 @@
 use super::Database;
 use super::log_room::{has_log_beside, wait_for_log_beside};
 use crate::catalog::{Organization, Partition};
-use crate::checkpoint::{Sweeping, back_up_load, begin_sweeping_load, give_up_log};
+use crate::checkpoint::{SweepGuard, back_up_load, begin_sweeping_load, give_up_log};
 use crate::engine::Visit;
-use crate::mvcc::Loading;
+use crate::mvcc::LoadInProgress;
 use crate::transaction::Transaction;
 use crate::{Error, Result};
 use base::PartitionId;
@@ -27,8 +27,8 @@ struct SetLoad {
     transaction: Transaction,
     is_durable: bool,
     /// Ends when the set is as it will be; so does the next.
-    _loading: Loading,
-    _sweeping: Sweeping,
+    _loading: LoadInProgress,
+    _sweeping: SweepGuard,
 }
 
 impl Drop for SetLoad {
@@ -57,11 +57,11 @@ impl SetLoad {
         if engine.sets.sets.borrow().records(found.id()) > 0 {
             return Err(Error::Setting(format!("set '{}' is not empty; load into a new one", found.name)));
         }
-        let (database, partition, _loading) = (database.clone(), found.id(), Loading::new(engine, found.id()));
+        let (database, partition, _loading) = (database.clone(), found.id(), LoadInProgress::new(engine, found.id()));
         Ok(SetLoad { database, partition, transaction, is_durable: false, _loading, _sweeping })
     }
 
-    /// Has the records written and named by the home file.
+    /// Has the records written and named by the superblock file.
     async fn end(mut self) -> Result<()> {
         self.transaction.commit_unlogged();
         let database = self.database.clone();
@@ -106,7 +106,7 @@ impl Database {
                 self.0.engine.core.executor.yield_now().await;
             }
         }
-        // In a task of its own, so that no write of the home file is abandoned.
+        // In a task of its own, so that no write of the superblock file is abandoned.
         self.0.engine.core.executor.spawn(load.end()).join().await
     }
 

@@ -1,10 +1,10 @@
-//! Which files hold the log, which will, and what the home file says of that.
+//! Which files hold the log, which will, and what the superblock file says of that.
 
 use super::Settings;
 use crate::checkpoint::state_lost_log_device;
 use crate::engine::Engine;
-use crate::home::{Contents, SecondLog};
 use crate::log::{Acknowledged, Copies, LogFile, Measured};
+use crate::superblock::{SecondLog, Superblock};
 use crate::{Error, Result};
 use driver::{DeviceId, FaultKind};
 use executor::Executor;
@@ -13,7 +13,7 @@ use structures::canary::{self, Canary};
 
 /// What becomes of one of two places for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum LogFileState {
     /// It holds the log and goes on to.
     Kept,
     /// It holds a log that is no longer wanted there.
@@ -24,7 +24,7 @@ enum Standing {
     Absent,
 }
 
-/// The files, and what the home file is to say before anything is acknowledged.
+/// The files, and what the superblock file is to say before anything is acknowledged.
 pub(super) struct LogFiles {
     pub copies: Copies,
     /// Bytes of each.
@@ -61,8 +61,8 @@ pub(super) fn second_log(settings: &Settings, measured: Option<Measured>) -> Opt
 ///
 /// # Errors
 /// [`Error::LogCopyMissing`], [`Error::Setting`], or the driver's.
-pub(super) async fn find(executor: &Executor, settings: &Settings, contents: &Contents) -> Result<LogFiles> {
-    let record = contents.second_log.as_ref();
+pub(super) async fn find(executor: &Executor, settings: &Settings, superblock: &Superblock) -> Result<LogFiles> {
+    let record = superblock.second_log.as_ref();
     let wanted = settings.log.second.as_ref().map(|second| &second.device);
     if let (Some(record), Some(wanted)) = (record, wanted)
         && record.device != *wanted
@@ -72,21 +72,21 @@ pub(super) async fn find(executor: &Executor, settings: &Settings, contents: &Co
             "the log's second device is '{present}', not '{wanted}'; open the database once without a second device"
         )));
     }
-    let names = [Some(&contents.log_device), record.map(|record| &record.device).or(wanted)];
-    let standings = standings(settings, record, &names)?;
-    let places = || names.into_iter().flatten().zip(standings).enumerate();
+    let names = [Some(&superblock.log_device), record.map(|record| &record.device).or(wanted)];
+    let states = states(settings, record, &names)?;
+    let places = || names.into_iter().flatten().zip(states).enumerate();
     let (mut copies, mut capacity, mut retired) = (Copies::default(), None, None);
     copies.tolerant = record.is_some_and(|record| record.both);
-    for (index, (name, standing)) in places() {
-        if matches!(standing, Standing::Kept | Standing::Retired) {
-            let measured = if index == 0 { contents.log_measured } else { record.and_then(|record| record.measured) };
+    for (index, (name, state)) in places() {
+        if matches!(state, LogFileState::Kept | LogFileState::Retired) {
+            let measured = if index == 0 { superblock.log_measured } else { record.and_then(|record| record.measured) };
             let place = (executor, settings, &name[..], index);
             let (file, length) = open(place, record.is_some(), measured).await?;
             if *capacity.get_or_insert(length) != length {
                 let (device, detail) = (name.clone(), format!("its file of {length} bytes is not of this log"));
                 return Err(Error::LogCopyMissing { device, detail });
             }
-            if standing == Standing::Kept {
+            if state == LogFileState::Kept {
                 copies.kept.push(file);
             } else {
                 retired = executor.device(name).map(|device| (device, settings.log.file_of(index)));
@@ -95,13 +95,13 @@ pub(super) async fn find(executor: &Executor, settings: &Settings, contents: &Co
         }
     }
     let capacity = capacity.expect("one file at least holds the log");
-    for (index, (name, _)) in places().filter(|(_, (_, standing))| *standing == Standing::Fresh) {
+    for (index, (name, _)) in places().filter(|(_, (_, state))| *state == LogFileState::Fresh) {
         let place = (crate::io::device(executor, name)?, &name[..]);
         copies.fresh.push(LogFile::create(executor, place, (&settings.log, index), capacity).await?);
     }
     let measured = copies.fresh.iter().find(|file| file.index == 1).and_then(|file| file.measured);
     let measured = measured.or(record.and_then(|record| record.measured));
-    let lost = standings.iter().position(|standing| *standing == Standing::Absent).map(|index| index as u8);
+    let lost = states.iter().position(|state| *state == LogFileState::Absent).map(|index| index as u8);
     let second = match second_log(settings, measured) {
         Some(second) => Some(SecondLog { lost, ..second }),
         // The first device was lost and is not wanted any more: the second one continues alone.
@@ -111,39 +111,39 @@ pub(super) async fn find(executor: &Executor, settings: &Settings, contents: &Co
     Ok(LogFiles { copies, capacity, second, retired })
 }
 
-fn standings(settings: &Settings, record: Option<&SecondLog>, names: &[Option<&String>; 2]) -> Result<[Standing; 2]> {
+fn states(settings: &Settings, record: Option<&SecondLog>, names: &[Option<&String>; 2]) -> Result<[LogFileState; 2]> {
     let is_wanted = settings.log.second.is_some();
     let mut lost = record.and_then(|record| record.lost).map(usize::from);
     if canary::is_planted(Canary::LostCopyRead) {
         lost = lost.map(|lost| 1 - lost);
     }
-    let mut standings = [0, 1].map(|index| match (index, record) {
+    let mut states = [0, 1].map(|index| match (index, record) {
         _ if lost == Some(index) => {
             if is_wanted {
-                Standing::Fresh
+                LogFileState::Fresh
             } else {
-                Standing::Absent
+                LogFileState::Absent
             }
         }
         (1, None) => {
             if is_wanted {
-                Standing::Fresh
+                LogFileState::Fresh
             } else {
-                Standing::Absent
+                LogFileState::Absent
             }
         }
-        (1, Some(_)) if !is_wanted && lost.is_none() => Standing::Retired,
-        _ => Standing::Kept,
+        (1, Some(_)) if !is_wanted && lost.is_none() => LogFileState::Retired,
+        _ => LogFileState::Kept,
     });
-    let Some(without) = &settings.log.without else { return Ok(standings) };
+    let Some(without) = &settings.log.without else { return Ok(states) };
     let fail = |why: &str| Err(Error::Setting(format!("the log cannot do without device '{without}': {why}")));
     let Some(index) = names.iter().position(|name| *name == Some(without)) else {
         return fail("it has no copy there");
     };
-    if matches!(standings[index], Standing::Kept | Standing::Retired) {
-        let holds_log = matches!(standings[1 - index], Standing::Kept | Standing::Retired);
+    if matches!(states[index], LogFileState::Kept | LogFileState::Retired) {
+        let holds_log = matches!(states[1 - index], LogFileState::Kept | LogFileState::Retired);
         match record {
-            Some(record) if holds_log && record.both => standings[1 - index] = Standing::Kept,
+            Some(record) if holds_log && record.both => states[1 - index] = LogFileState::Kept,
             Some(_) if holds_log => {
                 let detail =
                     "commits were acknowledged when one device had them, so it may have the last of them alone";
@@ -152,8 +152,8 @@ fn standings(settings: &Settings, record: Option<&SecondLog>, names: &[Option<&S
             _ => return fail("no other one has the log"),
         }
     }
-    standings[index] = Standing::Absent;
-    Ok(standings)
+    states[index] = LogFileState::Absent;
+    Ok(states)
 }
 
 /// Opens a file that holds the log; `has_copy`: whether there is another one.
@@ -175,7 +175,7 @@ async fn open(
     }
 }
 
-/// From now on the loss of one of two log devices is stated in the home file.
+/// From now on the loss of one of two log devices is stated in the superblock file.
 pub(super) fn watch(engine: &Rc<Engine>) {
     let weak = Rc::downgrade(engine);
     engine.core.log.on_loss(move || {

@@ -6,13 +6,13 @@ use crate::buffer::{Buffer, DoubleWrite};
 use crate::catalog::Partitions;
 use crate::checkpoint;
 use crate::engine::{Catalog, Checkpointer, Core, Engine, Rules, SetStore, Transactions};
-use crate::home::{Contents, Home};
 use crate::io::device;
 use crate::locks::Locks;
 use crate::log::{Log, Scan, WriteBuffer};
 use crate::mvcc::keep_moments;
 use crate::recovery::{self, reconcile};
 use crate::statistics::{RecoveryReport, Statistics};
+use crate::superblock::{Superblock, SuperblockFile};
 use crate::version::VersionStore;
 use crate::{Result, temp};
 use base::Lsn;
@@ -33,13 +33,13 @@ fn stamp(executor: &Executor, position: Lsn, epoch: u32, generation: u64) -> u64
 type Memory = (RefCell<Sets>, Backup);
 
 /// Loads the sets as the complete copy of their backup has them.
-async fn load_sets(executor: &Executor, partitions: &Partitions, contents: &Contents) -> Result<Memory> {
+async fn load_sets(executor: &Executor, partitions: &Partitions, superblock: &Superblock) -> Result<Memory> {
     let (sets, backup) = Memory::default();
     for partition in partitions.iter() {
         let Some(settings) = partition.set_settings() else { continue };
         sets.borrow_mut().attach(settings);
         backup.attach(executor, partition, false).await?;
-        if let Some(current) = &contents.backup {
+        if let Some(current) = &superblock.backup {
             backup.load(executor, &sets, partition.id(), current).await?;
         }
     }
@@ -53,8 +53,8 @@ fn assemble(
     settings: &Settings,
     log: Rc<Log>,
     (buffer, (sets, backup), partitions): (Rc<Buffer>, Memory, Partitions),
-    home: Option<Home>,
-    contents: Contents,
+    superblock_file: Option<SuperblockFile>,
+    superblock: Superblock,
 ) -> Rc<Engine> {
     let statistics = Statistics::default();
     statistics.reserve(partitions.numbers());
@@ -67,10 +67,10 @@ fn assemble(
     };
     let (undo_device, _) = settings.undo_place();
     Rc::new(Engine {
-        transactions: Transactions::new(rules, contents.next_transaction),
+        transactions: Transactions::new(rules, superblock.next_transaction),
         versions: VersionStore::new(executor, settings.undo.clone(), undo_device, log.durable()),
         sets: SetStore::new(sets, backup),
-        catalog: Catalog::new(partitions, home, contents),
+        catalog: Catalog::new(partitions, superblock_file, superblock),
         checkpointer: Checkpointer::new(settings.checkpoint, settings.sweep),
         temp: temp::Space::new(executor, temp::FILE, settings.temp_place()),
         core: Core {
@@ -116,7 +116,7 @@ impl Database {
         if let Some(found) = found {
             buffer.set_tiers(Rc::new(found));
         }
-        let contents = Contents {
+        let superblock = Superblock {
             page_size: settings.buffer.page_size as u32,
             log_page_size: settings.log.page_size as u32,
             log_device: settings.log_device.clone(),
@@ -129,10 +129,10 @@ impl Database {
             log_measured: log.measured()[0],
             second_log: log_files::second_log(&settings, log.measured().get(1).copied().flatten()),
         };
-        let home = Home::create(executor, home_device, &contents).await?;
+        let superblock_file = SuperblockFile::create(executor, home_device, &superblock).await?;
         let memory = (RefCell::default(), Backup::default());
         let parts = (buffer, memory, Partitions::default());
-        let engine = assemble(executor, &settings, log, parts, Some(home), contents);
+        let engine = assemble(executor, &settings, log, parts, Some(superblock_file), superblock);
         log_files::watch(&engine);
         checkpoint::start_relief(&engine);
         checkpoint::start(&engine);
@@ -151,30 +151,31 @@ impl Database {
         settings.check()?;
         let home_device = device(executor, &settings.home_device)?;
         settings.clear_spaces(executor).await?;
-        let (mut home, mut contents) = Home::open(executor, home_device, path).await?;
-        settings.buffer.page_size = contents.page_size as usize;
-        settings.log.page_size = contents.log_page_size as usize;
-        settings.log_device = contents.log_device.clone();
+        let (mut superblock_file, mut superblock) = SuperblockFile::open(executor, home_device, path).await?;
+        settings.buffer.page_size = superblock.page_size as usize;
+        settings.log.page_size = superblock.log_page_size as usize;
+        settings.log_device = superblock.log_device.clone();
         settings.check_second_log()?;
-        let stamp = stamp(executor, contents.redo_start(), contents.log_epoch, home.generation());
+        let stamp = stamp(executor, superblock.redo_start(), superblock.log_epoch, superblock_file.generation());
         let write_buffer = settings.hierarchy.write_buffer.as_ref();
-        let kept = match contents.second_log {
+        let kept = match superblock.second_log {
             Some(_) => None,
             None => {
                 let place = (device(executor, &settings.log_device)?, &settings.log);
-                WriteBuffer::restore(executor, place, write_buffer, (&contents.tiers, contents.scan_start())).await?
+                WriteBuffer::restore(executor, place, write_buffer, (&superblock.tiers, superblock.scan_start()))
+                    .await?
             }
         };
-        let files = log_files::find(executor, &settings, &contents).await?;
-        let span = (contents.scan_start(), Lsn(contents.log_durable));
+        let files = log_files::find(executor, &settings, &superblock).await?;
+        let span = (superblock.scan_start(), Lsn(superblock.log_durable));
         let scan = Scan::over(executor, files.copies, &settings.log, files.capacity, span);
-        let mut scan = scan.since_opening(contents.log_epoch);
+        let mut scan = scan.since_opening(superblock.log_epoch);
         let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
         let began = executor.now();
-        let partitions = home.partitions();
-        partition::remove_leftovers(executor, (&mut home, &contents), &partitions).await?;
-        let memory = load_sets(executor, &partitions, &contents).await?;
+        let partitions = superblock_file.partitions();
+        partition::remove_leftovers(executor, (&mut superblock_file, &superblock), &partitions).await?;
+        let memory = load_sets(executor, &partitions, &superblock).await?;
         let load_ns = executor.now().since_ns(began);
         let backup_bytes = memory.0.borrow().memory_bytes();
         for partition in partitions.iter().filter(|partition| partition.set_settings().is_none()) {
@@ -183,33 +184,33 @@ impl Database {
             let file = partition::open_file(executor, partition, (page_size, placement), false).await?;
             buffer.attach(partition.id(), file);
         }
-        buffer.repair(contents.redo_start()).await?;
-        let reconciled = reconcile(executor, &buffer, &contents.tiers, contents.redo_start()).await?;
+        buffer.repair(superblock.redo_start()).await?;
+        let reconciled = reconcile(executor, &buffer, &superblock.tiers, superblock.redo_start()).await?;
         let mut records = reconciled.kept(executor, &settings.hierarchy);
         records.extend(kept.clone());
-        home.note_tiers(executor, &mut contents, records).await?;
+        superblock_file.note_tiers(executor, &mut superblock, records).await?;
         let wanted = (&settings.hierarchy, settings.force, stamp);
         let (tiers, mut records) = reconciled.open(&buffer, executor, wanted).await?;
         let log_buffer = WriteBuffer::open(executor, &settings.log, write_buffer, kept, stamp).await?;
         records.extend(log_buffer.as_ref().map(|(_, record)| record.clone()));
         // What a tier is about to hold must be looked for by the next opening.
-        home.note_tiers(executor, &mut contents, records).await?;
+        superblock_file.note_tiers(executor, &mut superblock, records).await?;
         if let Some(tiers) = tiers {
             buffer.set_tiers(Rc::new(tiers));
         }
-        let sets_begin = contents.backup.as_ref().map_or(Lsn::MAX, |backup| Lsn(backup.begin));
+        let sets_begin = superblock.backup.as_ref().map_or(Lsn::MAX, |backup| Lsn(backup.begin));
         let (sets, backup) = memory;
         // Procedures that the log has are run again in an engine of their own: the sets are there meanwhile, and no log.
-        let since = |id| home.since(id);
+        let since = |id| superblock_file.since(id);
         let parts = (Rc::clone(&buffer), (sets, Backup::default()), partitions.clone().until(sets_begin, since));
-        let replaying = assemble(executor, &settings, scan.idle_log(), parts, None, contents.clone());
+        let replaying = assemble(executor, &settings, scan.idle_log(), parts, None, superblock.clone());
         let unfinished = recovery::redo(&replaying, &settings.procedures, sets_begin, &mut scan).await?;
         let memory = (RefCell::new(replaying.sets.sets.take()), backup);
-        home.limit_since(scan.end());
-        contents.limit_backup(scan.end());
+        superblock_file.limit_since(scan.end());
+        superblock.limit_backup(scan.end());
         let log = scan.finish();
         // Nothing was acknowledged yet that only some of the log's files have.
-        home.note_second_log(executor, &mut contents, files.second).await?;
+        superblock_file.note_second_log(executor, &mut superblock, files.second).await?;
         if let Some((device, name)) = files.retired {
             executor.perform(Op::Remove { device, name }).await.result?;
         }
@@ -218,7 +219,7 @@ impl Database {
         }
         buffer.set_log(Rc::clone(&log));
         let parts = (buffer, memory, partitions);
-        let engine = assemble(executor, &settings, log, parts, Some(home), contents);
+        let engine = assemble(executor, &settings, log, parts, Some(superblock_file), superblock);
         if replaying.transactions.may_have_calls.get() {
             engine.transactions.may_have_calls.set(true);
         }

@@ -5,8 +5,8 @@ use super::log_room::{complete_logged, length_of, wait_for_log_beside};
 use crate::buffer::DataFile;
 use crate::catalog::{Locking, Organization, Partition, Partitions, Schema};
 use crate::checkpoint::{enter_partition, state_catalog};
-use crate::home::{Change, Contents, Home};
 use crate::second_level::Placement;
+use crate::superblock::{Change, Superblock, SuperblockFile};
 use crate::{Error, Result};
 use base::PartitionId;
 use driver::Op;
@@ -192,7 +192,7 @@ impl Database {
             if state_catalog(&self.0.engine, vec![Change::Drop(partition.id)]).await.is_ok() {
                 self.remove_files(&partition).await;
             } else {
-                change.leave_unsettled();
+                change.leave_undecided();
             }
             return Err(error);
         }
@@ -312,18 +312,18 @@ async fn remove_files(executor: &Executor, partition: &Partition, is_other: impl
     Ok(())
 }
 
-/// Removes what creations that were cut off, and drops, have left, once both copies of the home file say so. What cannot be
+/// Removes what creations that were cut off, and drops, have left, once both copies of the superblock file say so. What cannot be
 /// removed now is by a later opening.
 pub(super) async fn remove_leftovers(
     executor: &Executor,
-    (home, contents): (&mut Home, &Contents),
+    (superblock_file, superblock): (&mut SuperblockFile, &Superblock),
     partitions: &Partitions,
 ) -> Result<()> {
-    let leftovers = home.leftovers();
+    let leftovers = superblock_file.leftovers();
     if leftovers.is_empty() {
         return Ok(());
     }
-    home.write(executor, contents).await?;
+    superblock_file.write(executor, superblock).await?;
     // Whatever device they name: two may be one directory.
     let used: BTreeMap<String, &str> = partitions
         .iter()
@@ -335,7 +335,7 @@ pub(super) async fn remove_leftovers(
         // On another device its file may be left, until the name is free.
         let may_be_left = |name: &String| used.get(name).is_some_and(|device| *device != leftover.device);
         if removed.is_ok() && !leftover.file_names().iter().any(may_be_left) {
-            home.change([Change::Gone(leftover.id)]);
+            superblock_file.change([Change::Gone(leftover.id)]);
         }
     }
     Ok(())

@@ -25,7 +25,7 @@ pub struct Settings {
     pub buffer: buffer::Settings,
     /// The log.
     pub log: log::Settings,
-    /// The device that holds the home file and the double-write area.
+    /// The device that holds the superblock file and the double-write area.
     pub home_device: String,
     /// The device that holds the log.
     pub log_device: String,

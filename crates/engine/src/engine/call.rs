@@ -20,19 +20,19 @@ pub(crate) struct Call {
     parameters: Vec<u8>,
     /// The numbers given to arrivals; of a call that is repeated: those to be given, the last one first.
     numbers: Vec<u64>,
-    state: Cell<Kind>,
+    state: Cell<CallState>,
 }
 
 /// What a call is good for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Kind {
+enum CallState {
     /// Nothing: there is none, or it would not come out the same again.
     #[default]
     Nothing,
     /// It is logged.
     Logged,
     /// It is being repeated from the log.
-    Repeated,
+    Replayed,
 }
 
 /// A call as the log has it.
@@ -58,18 +58,18 @@ impl Call {
         self.end();
         self.name.extend_from_slice(name.as_bytes());
         self.parameters.extend_from_slice(parameters);
-        self.state.set(Kind::Logged);
+        self.state.set(CallState::Logged);
     }
 
     /// Begins to repeat a call.
-    pub fn repeat(&mut self, stored: &Stored<'_>) {
+    pub fn begin_replay(&mut self, stored: &Stored<'_>) {
         self.end();
         let mut numbers = stored.numbers;
         while let Some(number) = take_u64(&mut numbers) {
             self.numbers.push(number);
         }
         self.numbers.reverse();
-        self.state.set(Kind::Repeated);
+        self.state.set(CallState::Replayed);
     }
 
     /// Forgets all.
@@ -77,25 +77,25 @@ impl Call {
         self.name.clear();
         self.parameters.clear();
         self.numbers.clear();
-        self.state.set(Kind::Nothing);
+        self.state.set(CallState::Nothing);
     }
 
     /// The transaction does what would not come out the same again. False if that must not be, because it is being repeated.
     #[inline]
-    pub fn depart(&self) -> bool {
+    pub fn mark_not_replayable(&self) -> bool {
         let state = self.state.get();
-        if state == Kind::Logged {
-            self.state.set(Kind::Nothing);
+        if state == CallState::Logged {
+            self.state.set(CallState::Nothing);
         }
-        state != Kind::Repeated
+        state != CallState::Replayed
     }
 
     pub fn is_logged(&self) -> bool {
-        self.state.get() == Kind::Logged
+        self.state.get() == CallState::Logged
     }
 
-    pub fn is_repeated(&self) -> bool {
-        self.state.get() == Kind::Repeated
+    pub fn is_replay(&self) -> bool {
+        self.state.get() == CallState::Replayed
     }
 
     /// The number for the next arrival of a call that is repeated; `None` if it had fewer.
@@ -132,7 +132,7 @@ impl Call {
 impl Call {
     /// A call that is logged with these parameters.
     pub fn with_parameters(parameters: Vec<u8>) -> Call {
-        Call { parameters, state: Cell::new(Kind::Logged), ..Call::default() }
+        Call { parameters, state: Cell::new(CallState::Logged), ..Call::default() }
     }
 }
 
@@ -151,12 +151,12 @@ mod tests {
         assert_eq!(call.stored_len(), stored.len());
         let found = Stored::decode(&stored).expect("sound");
         assert_eq!((found.name, found.parameters), (&b"pay"[..], &b"parameters"[..]));
-        let mut repeated = Call::default();
-        repeated.repeat(&found);
-        assert_eq!([(); 3].map(|()| repeated.take_number()), [Some(7), Some(1 << 40), None]);
+        let mut replayed = Call::default();
+        replayed.begin_replay(&found);
+        assert_eq!([(); 3].map(|()| replayed.take_number()), [Some(7), Some(1 << 40), None]);
         let ends = (0..stored.len()).filter(|end| Stored::decode(&stored[..*end]).is_some());
         assert!(ends.eq([stored.len() - 16, stored.len() - 8]), "only numbers can be missing from its end");
-        assert!(call.depart() && !call.is_logged(), "it is not logged any more");
-        assert!(!repeated.depart() && repeated.is_repeated(), "it must not do that");
+        assert!(call.mark_not_replayable() && !call.is_logged(), "it is not logged any more");
+        assert!(!replayed.mark_not_replayable() && replayed.is_replay(), "it must not do that");
     }
 }

@@ -1,7 +1,7 @@
 //! The catalog: which partitions there are, and what the superblock says.
 
 use crate::catalog::{Locking, Organization, Partition, Partitions};
-use crate::home::{Change, Contents, Home};
+use crate::superblock::{Change, Superblock, SuperblockFile};
 use crate::{Error, Result};
 use base::PartitionId;
 use executor::Turn;
@@ -49,9 +49,9 @@ impl KeyedPartition {
 pub struct Catalog {
     pub(crate) partitions: RefCell<Partitions>,
     /// The superblock's file; none while it is being written, or where procedures are run again for a restart.
-    pub(crate) home: RefCell<Option<Home>>,
+    pub(crate) superblock_file: RefCell<Option<SuperblockFile>>,
     /// What the superblock says.
-    pub(crate) contents: RefCell<Contents>,
+    pub(crate) superblock: RefCell<Superblock>,
     /// What the next write of the superblock says of partitions.
     pub(crate) changes: RefCell<Vec<Change>>,
     /// Who creates a partition.
@@ -60,11 +60,15 @@ pub struct Catalog {
 
 impl Catalog {
     /// The catalog of these partitions.
-    pub(crate) fn new(partitions: Partitions, home: Option<Home>, contents: Contents) -> Catalog {
+    pub(crate) fn new(
+        partitions: Partitions,
+        superblock_file: Option<SuperblockFile>,
+        superblock: Superblock,
+    ) -> Catalog {
         Catalog {
             partitions: RefCell::new(partitions),
-            home: RefCell::new(home),
-            contents: RefCell::new(contents),
+            superblock_file: RefCell::new(superblock_file),
+            superblock: RefCell::new(superblock),
             changes: RefCell::default(),
             creation: Turn::new(),
         }

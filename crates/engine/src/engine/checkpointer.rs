@@ -38,12 +38,12 @@ pub(crate) struct Checkpointer {
     pub is_loading: Cell<bool>,
     /// How many wait for a sweep to end.
     pub urgent: Cell<u32>,
-    /// Who writes the home file.
+    /// Who writes the superblock file.
     pub turn: Turn,
     /// Whether the server that sweeps was started.
     pub serves_sets: Cell<bool>,
-    /// Whether a write of the home file failed, and none has succeeded since.
-    pub home_unsure: Cell<bool>,
+    /// Whether a write of the superblock file failed, and none has succeeded since.
+    pub superblock_unsure: Cell<bool>,
     /// Checkpoints that are taken because somebody waits for room in the log.
     pub relief: Rc<Relief>,
     /// Why the last checkpoint of pages failed, and why the last sweep did.
@@ -66,7 +66,7 @@ impl Checkpointer {
             urgent: Cell::new(0),
             turn: Turn::new(),
             serves_sets: Cell::new(false),
-            home_unsure: Cell::new(false),
+            superblock_unsure: Cell::new(false),
             relief: Rc::default(),
             failures: Default::default(),
             failed: Cell::new(0),

@@ -22,7 +22,7 @@ impl Core {
     /// # Errors
     /// The attempt's own, or that of bringing a page.
     #[inline]
-    pub(crate) async fn refer<T>(
+    pub(crate) async fn resolve_access<T>(
         &self,
         partition: PartitionId,
         mut attempt: impl FnMut() -> Result<T, Need>,
@@ -32,16 +32,16 @@ impl Core {
                 self.statistics.count_reference(usize::from(partition.0), true);
                 Ok(value)
             }
-            Err(need) => self.refer_after(need, partition, attempt).await,
+            Err(need) => self.resolve_access_after(need, partition, attempt).await,
         }
     }
 
-    /// As [`Core::refer`], after a first attempt that lacked something.
+    /// As [`Core::resolve_access`], after a first attempt that lacked something.
     ///
     /// # Errors
     /// As there.
     #[cold]
-    pub(crate) async fn refer_after<T>(
+    pub(crate) async fn resolve_access_after<T>(
         &self,
         need: Need,
         partition: PartitionId,
@@ -50,12 +50,12 @@ impl Core {
         if let Need::Fail(error) = need {
             return Err(error);
         }
-        let (value, missed) = self.bring(need, attempt).await?;
+        let (value, missed) = self.resolve(need, attempt).await?;
         self.statistics.count_reference(usize::from(partition.0), !missed);
         Ok(value)
     }
 
-    /// As [`Core::refer`], for what is no reference of its own.
+    /// As [`Core::resolve_access`], for what is no reference of its own.
     ///
     /// # Errors
     /// The attempt's own, or that of bringing a page.
@@ -63,7 +63,7 @@ impl Core {
     pub(crate) async fn complete<T>(&self, mut attempt: impl FnMut() -> Result<T, Need>) -> Result<T> {
         match attempt() {
             Ok(value) => Ok(value),
-            Err(need) => self.bring(need, attempt).await.map(|(value, _)| value),
+            Err(need) => self.resolve(need, attempt).await.map(|(value, _)| value),
         }
     }
 
@@ -72,7 +72,7 @@ impl Core {
     /// # Errors
     /// The attempt's own, or that of bringing a page.
     #[cold]
-    pub(crate) async fn bring<T>(
+    pub(crate) async fn resolve<T>(
         &self,
         mut need: Need,
         mut attempt: impl FnMut() -> Result<T, Need>,
@@ -82,7 +82,7 @@ impl Core {
         let began = self.executor.now();
         let mut missed = false;
         let result = loop {
-            match buffer.satisfy(need, &mut pins).await {
+            match buffer.resolve(need, &mut pins).await {
                 Ok(brought) => missed |= brought,
                 Err(error) => break Err(error),
             }

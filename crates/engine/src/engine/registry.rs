@@ -19,7 +19,7 @@ struct Slot {
 pub struct Registry {
     next: u64,
     /// The oldest log position that an ended transaction left work behind at, for the next restart.
-    stranded: Lsn,
+    retained_lsn: Lsn,
     slots: Vec<Slot>,
     /// Which of two groups those belong to that begin now, and how many of each have not ended: so it can be waited for that
     /// all have ended that had begun at some moment.
@@ -41,7 +41,7 @@ impl Registry {
     pub fn new(next: u64) -> Registry {
         Registry {
             next,
-            stranded: Lsn::MAX,
+            retained_lsn: Lsn::MAX,
             slots: Vec::new(),
             group: 0,
             groups: [0; 2],
@@ -118,14 +118,14 @@ impl Registry {
     }
 
     /// Notes that the transaction ends and leaves work to the next restart, which will need its records.
-    pub fn strand(&mut self, owner: Owner) {
-        self.stranded = self.stranded.min(self.slots[owner.0 as usize].first_lsn);
+    pub fn retain_log(&mut self, owner: Owner) {
+        self.retained_lsn = self.retained_lsn.min(self.slots[owner.0 as usize].first_lsn);
     }
 
     /// The oldest log position that an active transaction, or the next restart, needs.
     pub fn first_lsn(&self) -> Option<Lsn> {
         let active = self.slots.iter().map(|slot| slot.first_lsn);
-        Some(active.fold(self.stranded, Lsn::min)).filter(|lsn| *lsn < Lsn::MAX)
+        Some(active.fold(self.retained_lsn, Lsn::min)).filter(|lsn| *lsn < Lsn::MAX)
     }
 
     /// From where a scan of the log finds all records of a transaction, if it has any.

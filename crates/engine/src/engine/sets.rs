@@ -43,7 +43,7 @@ impl SetStore {
 
 /// Brings what a set lacks, or says why it cannot be had.
 #[cold]
-pub(crate) async fn overcome_refusal(engine: &Rc<Engine>, partition: PartitionId, refusal: Refusal) -> Result<()> {
+pub(crate) async fn resolve_refusal(engine: &Rc<Engine>, partition: PartitionId, refusal: Refusal) -> Result<()> {
     let name = || engine.catalog.describe(partition).map(|found| found.name.clone());
     match refusal {
         Refusal::NoSegment => add_segment(engine, partition).await,

@@ -2,7 +2,7 @@
 //!
 //! Each device gets all pages in their order, in writes of its own: what waits for a busy one goes there together. Durable is
 //! what both have, or what one of them has up to there without a gap. If one fails, or does not answer for too long, nothing
-//! is acknowledged until the home file says so; then the log goes on with the other.
+//! is acknowledged until the superblock file says so; then the log goes on with the other.
 //!
 //! One of the devices has everything that was acknowledged, and both have it where both acknowledge. A restart takes
 //! each page from the device with the version of the latest opening, gives the other device what it lacks, and only
@@ -68,7 +68,7 @@ pub(super) struct Duplex {
     sides: RefCell<[Side; 2]>,
     /// Which one was lost, and why.
     lost: RefCell<Option<(usize, String)>>,
-    /// Nothing is acknowledged: the home file does not know yet that one was lost.
+    /// Nothing is acknowledged: the superblock file does not know yet that one was lost.
     frozen: Cell<bool>,
     /// Told when one is lost, and when the other has more.
     alarm: WaitQueue,
@@ -257,7 +257,7 @@ impl Log {
         self.room.wake_all(&self.executor);
     }
 
-    /// A device has failed. With the other one the log goes on, once the home file says so.
+    /// A device has failed. With the other one the log goes on, once the superblock file says so.
     fn lose_side(&self, duplex: &Duplex, index: usize, fault: &Fault) {
         if duplex.lost.borrow().is_some() {
             return self.fail_by(fault);
@@ -308,14 +308,14 @@ impl Log {
         }
     }
 
-    /// The home file says that one device was lost: what the other one has is durable.
+    /// The superblock file says that one device was lost: what the other one has is durable.
     pub(crate) fn go_on_alone(&self) {
         let duplex = self.duplex.as_ref().expect("one of two was lost");
         duplex.frozen.set(false);
         self.advance_both(duplex);
     }
 
-    /// The loss of a device could not be stated in the home file.
+    /// The loss of a device could not be stated in the superblock file.
     pub(crate) fn fail_unstated(&self, why: &str) {
         self.fail(&format!("{}; and that cannot be stated: {why}", self.lost_device().unwrap_or_default()));
     }

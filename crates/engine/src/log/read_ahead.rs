@@ -171,7 +171,7 @@ impl ReadAhead {
         loop {
             while self.in_flight.len() < READS && self.next < self.limit {
                 self.executor.charge(Work::InputOutput);
-                self.executor.settle().await;
+                self.executor.pay_debt().await;
                 self.submit()?;
             }
             if self.verified.len() == VERIFIED || self.in_flight.is_empty() {

@@ -38,8 +38,8 @@ pub struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    /// Brings to the log's own device what a write buffer of an earlier opening holds. Returns what the home file is to say of
-    /// it if it goes on as it is; else the home file has to forget it before another takes its place. The log is `needed` from there on.
+    /// Brings to the log's own device what a write buffer of an earlier opening holds. Returns what the superblock file is to say of
+    /// it if it goes on as it is; else the superblock file has to forget it before another takes its place. The log is `needed` from there on.
     ///
     /// # Errors
     /// [`crate::Error::TierMissing`], or the driver's.
@@ -59,7 +59,7 @@ impl WriteBuffer {
     }
 
     /// Opens the write buffer that `settings` ask for, if they do: `kept`, or a new one with this stamp. Returns it, and what
-    /// the home file is to say of it before it is used.
+    /// the superblock file is to say of it before it is used.
     ///
     /// # Errors
     /// [`crate::Error::Setting`], or the driver's.

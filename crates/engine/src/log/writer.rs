@@ -65,7 +65,7 @@ impl Log {
             return Access::Synchronous { instructions: self.executor.take_debt() };
         }
         self.executor.charge_times(Work::InputOutput, if self.duplex.is_some() { 2 } else { 1 });
-        self.executor.settle().await;
+        self.executor.pay_debt().await;
         Access::Asynchronous
     }
 
@@ -168,7 +168,7 @@ impl Log {
     /// Writes a piece from the write buffer to the log's own device.
     async fn drain(&self, position: u64, length: u32, frame: Frame) {
         self.executor.charge(Work::InputOutput);
-        self.executor.settle().await;
+        self.executor.pay_debt().await;
         let completion =
             self.executor.perform(self.write_op(position, length, frame, (true, Access::Asynchronous))).await;
         self.inner.borrow_mut().buffer.recycle(completion.buffer.expect("a write gives its buffer back"));

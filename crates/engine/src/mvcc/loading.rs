@@ -6,21 +6,21 @@ use base::{PartitionId, TransactionId};
 use std::rc::Rc;
 
 /// A load in progress. Its records are visible to readers that begin after its end.
-pub(crate) struct Loading {
+pub(crate) struct LoadInProgress {
     _visit: Visit,
     engine: Rc<Engine>,
     partition: PartitionId,
 }
 
-impl Loading {
+impl LoadInProgress {
     /// A bulk load of a partition begins.
-    pub(crate) fn new(engine: &Rc<Engine>, partition: PartitionId) -> Loading {
+    pub(crate) fn new(engine: &Rc<Engine>, partition: PartitionId) -> LoadInProgress {
         engine.versions.begin_load(partition);
-        Loading { _visit: Visit::new(engine), engine: Rc::clone(engine), partition }
+        LoadInProgress { _visit: Visit::new(engine), engine: Rc::clone(engine), partition }
     }
 }
 
-impl Drop for Loading {
+impl Drop for LoadInProgress {
     fn drop(&mut self) {
         // An empty record makes a moment of its own, which no commit shares.
         let (_, end) = self.engine.core.log_and_apply(TransactionId::SYSTEM, &Body::System, &[]);

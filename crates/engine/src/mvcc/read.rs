@@ -1,7 +1,7 @@
 //! Reading records as they were at a moment.
 
 use crate::Result;
-use crate::engine::{Engine, overcome_refusal};
+use crate::engine::{Engine, resolve_refusal};
 use crate::version::{Pace, View};
 use base::{PageId, PartitionId};
 use std::rc::Rc;
@@ -57,22 +57,22 @@ async fn stored_at(
                 let (place, leaf) = b_tree::find(&*pool, partition, key)?;
                 place.exact.then(|| slotted::value(leaf, place.slot).to_vec())
             };
-            Ok(engine.versions.take_back(view, partition, key, state)?)
+            Ok(engine.versions.reconstruct_in_memory(view, partition, key, state)?)
         };
-        let past = engine.core.refer(partition, || engine.versions.single_step_of(pace, stored)).await?;
-        return engine.versions.all_the_way(view, partition, key, past).await;
+        let past = engine.core.resolve_access(partition, || engine.versions.single_step_of(pace, stored)).await?;
+        return engine.versions.reconstruct(view, partition, key, past).await;
     }
     let hash = key_hash(key);
     let stored = || {
         let state = engine.sets.sets.borrow().peek(partition, key, hash)?.map(<[u8]>::to_vec);
-        Ok(engine.versions.take_back(view, partition, key, state))
+        Ok(engine.versions.reconstruct_in_memory(view, partition, key, state))
     };
     loop {
         match engine.versions.single_step_of(pace, stored) {
-            Err(refusal) => overcome_refusal(engine, partition, refusal).await?,
+            Err(refusal) => resolve_refusal(engine, partition, refusal).await?,
             Ok(past) => {
                 engine.core.statistics.count_reference(usize::from(partition.0), true);
-                return engine.versions.all_the_way(view, partition, key, past?).await;
+                return engine.versions.reconstruct(view, partition, key, past?).await;
             }
         }
     }
@@ -94,10 +94,10 @@ pub(crate) async fn object_at(
     let seen = || {
         let state = engine.core.buffer.pool().borrow().page(place.page)?[start..start + length].to_vec();
         let (name, versions) = (Resource::record(partition, number), engine.versions.versions().borrow());
-        Ok(versions.take_back(view, name, (partition, &key), Some(state))?)
+        Ok(versions.reconstruct_in_memory(view, name, (partition, &key), Some(state))?)
     };
-    let past = engine.core.refer(partition, || engine.versions.single_step_of(pace, seen)).await?;
-    let state = engine.versions.all_the_way(view, partition, &key, past).await?;
+    let past = engine.core.resolve_access(partition, || engine.versions.single_step_of(pace, seen)).await?;
+    let state = engine.versions.reconstruct(view, partition, &key, past).await?;
     Ok(state.expect("objects are there always"))
 }
 
@@ -119,14 +119,14 @@ pub(crate) async fn appended_in(
         for (slot, record) in records {
             let (position, number) = (Position { page, slot }, number(slot));
             let (name, key) = (Resource::record(page.partition, number), number.to_be_bytes());
-            pasts.push((position, versions.take_back(view, name, (page.partition, &key), Some(record))?));
+            pasts.push((position, versions.reconstruct_in_memory(view, name, (page.partition, &key), Some(record))?));
         }
         Ok(pasts)
     };
     let mut seen = Vec::new();
-    for (position, past) in engine.core.refer(page.partition, || engine.versions.step_of(pace, read)).await? {
+    for (position, past) in engine.core.resolve_access(page.partition, || engine.versions.step_of(pace, read)).await? {
         let key = append::number(position).to_be_bytes();
-        let record = engine.versions.all_the_way(view, page.partition, &key, past).await?;
+        let record = engine.versions.reconstruct(view, page.partition, &key, past).await?;
         seen.extend(record.filter(|record| record.first() == Some(&LIVE)).map(|record| (position, record)));
     }
     Ok(seen)
@@ -156,11 +156,11 @@ pub(crate) async fn scan_set_at(
                 .step_of(pace, || engine.versions.visit_set(engine.records(), view, partition, from, &mut seen))?
             {
                 Ok(next) => break next,
-                Err(refusal) => overcome_refusal(engine, partition, refusal).await?,
+                Err(refusal) => resolve_refusal(engine, partition, refusal).await?,
             }
         };
         for (key, past) in seen {
-            let value = engine.versions.all_the_way(view, partition, &key, past).await?;
+            let value = engine.versions.reconstruct(view, partition, &key, past).await?;
             if value.is_some_and(|value| !look(&key, &value)) {
                 return Ok(());
             }

@@ -7,32 +7,32 @@ use std::fmt;
 use std::rc::Rc;
 
 /// An open read view, perhaps for one call only.
-pub(crate) struct Viewing {
+pub(crate) struct ReadView {
     pub view: View,
     /// The engine, if what is seen is kept for this alone.
     held: Option<Rc<Engine>>,
 }
 
-impl Viewing {
+impl ReadView {
     /// A view whose snapshot is held elsewhere.
-    pub(crate) fn of(view: View) -> Viewing {
-        Viewing { view, held: None }
+    pub(crate) fn of(view: View) -> ReadView {
+        ReadView { view, held: None }
     }
 
     /// A view of its own.
-    pub(crate) fn held(engine: &Rc<Engine>, view: View) -> Viewing {
+    pub(crate) fn held(engine: &Rc<Engine>, view: View) -> ReadView {
         enter_snapshot(engine, view.at);
-        Viewing { view, held: Some(engine.clone()) }
+        ReadView { view, held: Some(engine.clone()) }
     }
 }
 
-impl fmt::Debug for Viewing {
+impl fmt::Debug for ReadView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.view.fmt(f)
     }
 }
 
-impl Drop for Viewing {
+impl Drop for ReadView {
     fn drop(&mut self) {
         if let Some(engine) = &self.held {
             engine.versions.leave_snapshot(self.view.at);

@@ -38,7 +38,7 @@ pub struct Reconciled {
     current: Vec<(PageId, Copy)>,
 }
 
-/// Brings up to date what stands on the pages' own devices. `records` is what the home file says of the tiers; log records
+/// Brings up to date what stands on the pages' own devices. `records` is what the superblock file says of the tiers; log records
 /// from before `redo_start` are not needed.
 ///
 /// # Errors
@@ -82,7 +82,7 @@ pub async fn reconcile(
 }
 
 impl Reconciled {
-    /// The tiers among those of before that go on as they are. The home file has to forget all others before new ones take
+    /// The tiers among those of before that go on as they are. The superblock file has to forget all others before new ones take
     /// their places.
     pub fn kept(&self, executor: &Executor, settings: &Settings) -> Vec<Record> {
         let suits = |old: &&Found| wanted(executor, settings).iter().flatten().any(|wanted| wanted.suits(&old.record));
@@ -90,7 +90,7 @@ impl Reconciled {
     }
 
     /// Opens the tiers that `settings` ask for: those kept, and new ones with this stamp. Returns them, if there are any, and
-    /// what the home file is to say of them before they are used.
+    /// what the superblock file is to say of them before they are used.
     ///
     /// # Errors
     /// [`Error::Setting`], or the driver's.
@@ -175,7 +175,7 @@ fn wanted<'a>(executor: &Executor, settings: &'a Settings) -> [Option<Wanted<'a>
     [cache, write_buffer]
 }
 
-/// The file of a tier that the home file knows.
+/// The file of a tier that the superblock file knows.
 async fn find(executor: &Executor, record: &Record, page_size: usize) -> Result<Option<Found>> {
     let missing = |detail: &str| if record.in_use { Err(record.missing(detail)) } else { Ok(None) };
     let Some(device) = executor.device(&record.device) else { return missing("there is no such device") };
@@ -267,17 +267,17 @@ async fn bring_home(
     if page.number >= file.capacity() {
         return Ok(false);
     }
-    let home = match read(executor, file.file, (file.offset(page), page_size), None).await {
+    let in_file = match read(executor, file.file, (file.offset(page), page_size), None).await {
         Ok(bytes) => Some(bytes),
         // What cannot be read may be what the power cut tore.
         Err(Error::Input(fault)) if fault.kind == FaultKind::Device => None,
         Err(error) => return Err(error),
     };
-    let state = home.as_ref().map_or(Err(String::new()), |home| header::verify(home, page));
-    match (state, home.as_ref().map_or(0, |home| header::sequence(home))) {
+    let state = in_file.as_ref().map_or(Err(String::new()), |in_file| header::verify(in_file, page));
+    match (state, in_file.as_ref().map_or(0, |in_file| header::sequence(in_file))) {
         // A page that was bulk-loaded again has the same number, and other contents.
         (Ok(true), present) if present >= copy.sequence => {
-            return Ok(present == copy.sequence && home.is_some_and(|home| header::lsn(&home) == copy.lsn));
+            return Ok(present == copy.sequence && in_file.is_some_and(|in_file| header::lsn(&in_file) == copy.lsn));
         }
         (Ok(false), _) if copy.sequence == 0 => return Ok(true),
         // A page that was torn on its way from the tier has a copy from after the point where redo begins: all that the
@@ -293,7 +293,7 @@ async fn bring_home(
     }
     let from = &found[copy.tier];
     let offset = HEADER_BYTES + u64::from(copy.slot) * page_size as u64;
-    let frame = match home {
+    let frame = match in_file {
         Some(frame) => frame,
         None => executor.frame(page_size)?,
     };

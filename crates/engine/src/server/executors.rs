@@ -163,7 +163,7 @@ impl Inner {
             Ok(()) => found.body.run(&mut transaction, &request.parameters).await,
             Err(error) => Err(error),
         };
-        let done = match transaction.heed(done) {
+        let done = match transaction.check_refused(done) {
             Ok(answer) => {
                 transaction.pay_for_end().await;
                 transaction.make_room_for_commit().await.map(|()| answer)

@@ -70,7 +70,7 @@ impl MessageServer {
     pub async fn submit(&self, procedure: ProcedureId, tag: u64, parameters: Vec<u8>) -> Result<()> {
         let (server, executor) = (&*self.server, self.server.database.executor());
         executor.charge(Work::Message);
-        executor.settle().await;
+        executor.pay_debt().await;
         let submitted = executor.round_now();
         let from = Rc::clone(&self.mailbox);
         let request = Request { procedure, parameters, tag, from, submitted, age: None, restarts: 0 };
@@ -100,7 +100,7 @@ impl MessageServer {
             };
             if taken > 0 {
                 executor.charge_times(Work::Message, taken as u64);
-                return executor.settle().await;
+                return executor.pay_debt().await;
             }
             self.mailbox.bell.wait(executor).await;
         }

@@ -12,7 +12,7 @@ pub(super) struct Frames(Rc<Pool>);
 
 struct Pool {
     executor: Executor,
-    home: RefCell<Vec<Frame>>,
+    free: RefCell<Vec<Frame>>,
     in_flight: Cell<usize>,
     /// The first failure of an operation that one of them was in.
     failure: RefCell<Option<Error>>,
@@ -29,19 +29,19 @@ impl Frames {
     /// # Errors
     /// The driver's, if there is no memory for them.
     pub fn new(executor: &Executor, count: usize, size: usize) -> Result<Frames> {
-        let home = RefCell::new(executor.frames(count, size)?);
+        let free = RefCell::new(executor.frames(count, size)?);
         let (in_flight, failure, waiters) = (Cell::new(0), RefCell::default(), WaitQueue::new());
-        Ok(Frames(Rc::new(Pool { executor: executor.clone(), home, in_flight, failure, waiters })))
+        Ok(Frames(Rc::new(Pool { executor: executor.clone(), free, in_flight, failure, waiters })))
     }
 
     /// How many are at home.
-    pub fn at_home(&self) -> usize {
-        self.0.home.borrow().len()
+    pub fn free_count(&self) -> usize {
+        self.0.free.borrow().len()
     }
 
     /// A frame, if one is at home.
     pub fn try_take(&self) -> Option<Frame> {
-        self.0.home.borrow_mut().pop()
+        self.0.free.borrow_mut().pop()
     }
 
     /// Waits for a frame.
@@ -60,7 +60,7 @@ impl Frames {
 
     /// Brings a frame home.
     pub fn put(&self, frame: Frame) {
-        self.0.home.borrow_mut().push(frame);
+        self.0.free.borrow_mut().push(frame);
         self.0.waiters.wake_all(&self.0.executor);
     }
 
@@ -109,7 +109,7 @@ impl Departing {
     /// The operation has ended: the frame is at home again.
     pub fn arrive(self, completion: Completion) {
         let pool = Rc::clone(&self.0);
-        self.deliver(completion, |frame| pool.home.borrow_mut().push(frame));
+        self.deliver(completion, |frame| pool.free.borrow_mut().push(frame));
     }
 
     /// The operation has ended: the frame goes on to `arrived`, or home if it failed.
@@ -120,7 +120,7 @@ impl Departing {
         match completion.result {
             Ok(_) => arrived(frame),
             Err(fault) => {
-                pool.home.borrow_mut().push(frame);
+                pool.free.borrow_mut().push(frame);
                 pool.failure.borrow_mut().get_or_insert(fault.into());
             }
         }

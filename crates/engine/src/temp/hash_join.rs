@@ -196,7 +196,7 @@ impl<'a> Pass<'a> {
                 turn = bytes + TURN as u64;
                 executor.charge_times(Work::RowCopy, rows - charged);
                 charged = rows;
-                executor.settle().await;
+                executor.pay_debt().await;
                 executor.yield_now().await;
             }
         }
@@ -283,7 +283,7 @@ impl<'a> Pass<'a> {
             }
             executor.charge_times(Work::RowCopy, rows - turn);
             turn = rows;
-            executor.settle().await;
+            executor.pay_debt().await;
             executor.yield_now().await;
             if probes.bytes() < self.batch && !has_ended {
                 continue;

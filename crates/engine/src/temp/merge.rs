@@ -193,7 +193,7 @@ impl Merge {
             }
             // A step, a read, a frame that comes home: all are announced at the reads or at the outputs.
             match self.step {
-                None if self.lacks.is_none() && self.outputs.at_home() == 0 => self.outputs.changed().await,
+                None if self.lacks.is_none() && self.outputs.free_count() == 0 => self.outputs.changed().await,
                 _ => self.reads.changed().await,
             }
         }
@@ -205,7 +205,7 @@ impl Merge {
         if let Some(step) = ended {
             self.step = None;
             self.absorb(step)?;
-            self.space.executor().settle().await;
+            self.space.executor().pay_debt().await;
         }
         self.reads.check()?;
         self.outputs.check()?;

@@ -63,7 +63,7 @@ impl<T: Taker> Answers<'_, T> {
         if self.count.is_multiple_of(TURN) {
             let executor = self.space.executor();
             executor.charge_times(Work::KeyComparison, 2 * TURN);
-            executor.settle().await;
+            executor.pay_debt().await;
             executor.yield_now().await;
         }
         (self.taker)(answer).await

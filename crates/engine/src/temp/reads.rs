@@ -96,7 +96,7 @@ impl Reads {
 
     /// Starts as many reads as frames and the device's queue allow.
     pub async fn start(&mut self) {
-        while self.frames.in_flight() < DEPTH && self.frames.at_home() > 0 && self.choose().is_some() {
+        while self.frames.in_flight() < DEPTH && self.frames.free_count() > 0 && self.choose().is_some() {
             let access = self.space.pay().await;
             // Nothing is noted before the wait, so that it can be given up and begun again.
             let Some(number) = self.choose() else { return };
@@ -114,7 +114,7 @@ impl Reads {
     fn choose(&self) -> Option<usize> {
         let open = || self.runs.iter().enumerate().filter(|(_, reading)| !reading.is_asked_for());
         let empty = open().filter(|(_, reading)| reading.holds() == 0).count();
-        let allowed = |reading: &Reading| reading.holds() == 0 || self.frames.at_home() > empty;
+        let allowed = |reading: &Reading| reading.holds() == 0 || self.frames.free_count() > empty;
         let urgency = |reading: &Reading| (reading.holds() > 0, reading.in_flight(), reading.last_key);
         let chosen = open().filter(|(_, reading)| allowed(reading)).min_by_key(|(_, reading)| urgency(reading));
         chosen.map(|(number, _)| number)

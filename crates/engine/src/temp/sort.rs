@@ -222,7 +222,7 @@ impl Filling<'_> {
             self.rows += 1;
             if workspace.bytes() >= turn {
                 executor.charge_times(Work::RowCopy, (workspace.rows() - charged) as u64);
-                executor.settle().await;
+                executor.pay_debt().await;
                 executor.yield_now().await;
                 (turn, charged) = (workspace.bytes() + TURN, workspace.rows());
             }

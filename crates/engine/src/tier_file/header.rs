@@ -1,4 +1,4 @@
-//! A tier's file: its header, and what the home file says of it.
+//! A tier's file: its header, and what the superblock file says of it.
 //!
 //! ```text
 //!  0 magic "ENTRTIER"   8 stamp u64   16 capacity u64   24 page size u32   28 CRC-32C of the bytes before u32
@@ -48,7 +48,7 @@ impl Kind {
     }
 }
 
-/// What the home file says of a tier that survives power cuts.
+/// What the superblock file says of a tier that survives power cuts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// What it is for.

@@ -16,7 +16,7 @@ impl Transaction {
     /// logged as a call unless it would meet that error again; one that is being repeated must not meet any but those.
     #[cold]
     pub(super) fn abort_by(&self, error: Error) -> Error {
-        if error.is_conflict() || !(error.is_replayable() || self.state.call.depart()) {
+        if error.is_conflict() || !(error.is_replayable() || self.state.call.mark_not_replayable()) {
             self.abort(error)
         } else {
             error
@@ -29,8 +29,8 @@ impl Transaction {
     /// [`Error::Deadlock`] if it became a victim and has not heard of it, [`Error::Aborted`] once it has heard.
     #[inline]
     pub(super) fn check_active(&self) -> Result<()> {
-        let is_doomed = self.engine.core.locks.is_doomed(self.state.owner);
-        if is_doomed { self.refuse() } else { Ok(()) }
+        let is_victim = self.engine.core.locks.is_victim(self.state.owner);
+        if is_victim { self.refuse() } else { Ok(()) }
     }
 
     #[cold]
@@ -45,7 +45,7 @@ impl Transaction {
     }
 
     /// What its caller's work in the transaction has come to: a failure if that takes no notice of having been refused.
-    pub(crate) fn heed<T>(&self, done: Result<T>) -> Result<T> {
+    pub(crate) fn check_refused<T>(&self, done: Result<T>) -> Result<T> {
         if done.is_ok() {
             self.check_active()?;
         }

@@ -46,7 +46,7 @@ impl Transaction {
             loop {
                 match self.add_in_set(partition, (key, hash), part.clone(), amount) {
                     Ok(within) => break within,
-                    Err(refusal) => self.overcome_refusal(partition, refusal).await?,
+                    Err(refusal) => self.resolve_refusal(partition, refusal).await?,
                 }
             }
         } else {

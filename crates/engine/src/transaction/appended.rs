@@ -8,7 +8,7 @@ use super::log_room::admit_change;
 use super::update::update;
 use crate::catalog::{Locking, Organization};
 use crate::engine::Core;
-use crate::mvcc::{Viewing, appended_in, rest};
+use crate::mvcc::{ReadView, appended_in, rest};
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
 use structures::lock::{Mode, Resource};
@@ -62,7 +62,7 @@ impl Transaction {
             self.end_arrival(partition, number, counted);
             return Ok(position_of(partition, number));
         }
-        self.depart()?;
+        self.mark_not_replayable()?;
         let Organization::Append { blocking_factor } = found.organization else {
             return Err(found.wrong_organization("records are added to it by key or number"));
         };
@@ -82,7 +82,7 @@ impl Transaction {
             let step = match attempt() {
                 Ok(step) => step,
                 Err(need) => {
-                    let (step, brought) = engine.core.bring(need, attempt).await?;
+                    let (step, brought) = engine.core.resolve(need, attempt).await?;
                     missed |= brought;
                     step
                 }
@@ -92,7 +92,7 @@ impl Transaction {
                     // A page that was read ahead was missed all the same.
                     missed |= position.slot == 0 && engine.core.with_end(partition, |end| end.was_read_for(position));
                     engine.core.statistics.count_reference(usize::from(partition.0), !missed);
-                    self.tell(position.page, position.slot, true);
+                    self.trace_access(position.page, position.slot, true);
                     return Ok(position);
                 }
                 Err((resource, mode)) => self.lock(resource, mode).await?,
@@ -155,20 +155,20 @@ impl Transaction {
         if !matches!(found.organization, Organization::Append { .. }) {
             return Err(found.wrong_organization("use a cursor or object numbers"));
         }
-        self.depart()?;
+        self.mark_not_replayable()?;
         let engine = self.engine.clone();
-        let viewing = self.viewing();
-        if viewing.is_none() && found.locking != Locking::None {
+        let read_view = self.read_view();
+        if read_view.is_none() && found.locking != Locking::None {
             self.lock(Resource::end_gap(partition), Mode::Shared).await?;
         }
         let count = engine.core.complete(|| engine.core.append_page_count(partition)).await?;
-        if let Some(viewing) = viewing {
-            return self.scan_appended_past(viewing, partition, count, look).await;
+        if let Some(read_view) = read_view {
+            return self.scan_appended_past(read_view, partition, count, look).await;
         }
         for number in 1..count {
             let page = PageId::new(partition, number);
-            let slots = engine.core.refer(partition, || engine.core.appended_slots(page)).await?;
-            self.tell(page, 0, false);
+            let slots = engine.core.resolve_access(partition, || engine.core.appended_slots(page)).await?;
+            self.trace_access(page, 0, false);
             for slot in 0..slots {
                 let position = Position { page, slot };
                 match found.locking {
@@ -190,7 +190,7 @@ impl Transaction {
     /// Shows the records of an append partition that the view sees.
     async fn scan_appended_past(
         &mut self,
-        viewing: Viewing,
+        read_view: ReadView,
         partition: PartitionId,
         count: u32,
         mut look: impl FnMut(Position, &[u8]) -> bool,
@@ -201,8 +201,8 @@ impl Transaction {
             if number > 1 {
                 rest(&engine, &pace).await;
             }
-            let seen = appended_in(&engine, viewing.view, page, &pace).await?;
-            self.tell(page, 0, false);
+            let seen = appended_in(&engine, read_view.view, page, &pace).await?;
+            self.trace_access(page, 0, false);
             if seen.iter().any(|(position, record)| !look(*position, &record[1..])) {
                 return Ok(());
             }

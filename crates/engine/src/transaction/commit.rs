@@ -50,7 +50,7 @@ impl Transaction {
         }
         self.charge_end();
         if self.engine.core.executor.owes() {
-            self.engine.core.executor.settle().await;
+            self.engine.core.executor.pay_debt().await;
         }
         if !self.may_commit_at_once()
             && let Err(refused) = Box::pin(self.prepare_commit()).await
@@ -106,7 +106,7 @@ impl Transaction {
     pub(crate) async fn pay_for_end(&self) {
         self.charge_end();
         if self.engine.core.executor.owes() {
-            self.engine.core.executor.settle().await;
+            self.engine.core.executor.pay_debt().await;
         }
     }
 
@@ -152,7 +152,7 @@ pub type Committing = Pin<Box<dyn Future<Output = Result<()>>>>;
 impl Transaction {
     /// Ends a procedure that was run again for a restart: what it has done is committed, and logged already. Words if it
     /// has not done that.
-    pub(crate) fn end_repeated(mut self) -> Result<(), String> {
+    pub(crate) fn end_replay(mut self) -> Result<(), String> {
         if self.state.call.numbers_left() > 0 {
             return Err("it adds fewer arrivals than when it was logged".to_owned());
         }
@@ -193,7 +193,7 @@ impl Drop for Ending {
             self.engine.core.locks.release_all(state.owner, self.lsn);
         }
         if !self.chains.are_free() {
-            self.engine.transactions.registry.borrow_mut().strand(state.owner);
+            self.engine.transactions.registry.borrow_mut().retain_log(state.owner);
         }
         if self.is_stalled {
             self.engine.transactions.registry.borrow_mut().end_stall(state.owner);
@@ -241,7 +241,7 @@ impl Ending {
         let engine = &self.engine;
         // The pages of the log that the record has filled, and what it made a sweep save.
         if engine.core.executor.owes() {
-            engine.core.executor.settle().await;
+            engine.core.executor.pay_debt().await;
         }
         self.is_demanded = true;
         if !engine.core.is_durable() {

@@ -3,8 +3,8 @@
 
 use super::Transaction;
 use crate::engine::Engine;
-use crate::mvcc::{Viewing, read_at, rest};
-use crate::version::Past;
+use crate::mvcc::{ReadView, read_at, rest};
+use crate::version::Reconstruction;
 use crate::{Error, Need, Result};
 use base::{PartitionId, TransactionId};
 use std::collections::{BTreeMap, VecDeque};
@@ -39,7 +39,7 @@ pub struct Cursor {
     /// Whether records are what is locked in its partition, as its latest call has found.
     locks_records: bool,
     /// What it sees, if it takes no locks for that.
-    viewing: Option<Rc<Viewing>>,
+    read_view: Option<Rc<ReadView>>,
     /// Whether a view has read a leaf.
     began: bool,
     /// Where reading goes on; `None` at the end.
@@ -55,12 +55,12 @@ pub struct Cursor {
     /// Where the range ends, on the far side.
     to: Bound<Vec<u8>>,
     /// Records read and locked, not yet shown.
-    ready: VecDeque<(Vec<u8>, Past)>,
+    ready: VecDeque<(Vec<u8>, Reconstruction)>,
 }
 
 /// A leaf's share of a range: its records, and where to go on.
 struct Share {
-    records: VecDeque<(Vec<u8>, Past)>,
+    records: VecDeque<(Vec<u8>, Reconstruction)>,
     from: Option<Bound<Vec<u8>>>,
 }
 
@@ -104,7 +104,7 @@ impl Cursor {
 
     /// What its view sees of the share of a leaf that was just read.
     fn seen(&self, engine: &Engine, mut share: Share) -> Result<Share> {
-        let Some(viewing) = &self.viewing else { return Ok(share) };
+        let Some(read_view) = &self.read_view else { return Ok(share) };
         let from = as_slice(self.from.as_ref().expect("the range is not at its end"));
         // What is before the next leaf; the range may end earlier.
         let (lower, upper) = match (self.direction, &share.from) {
@@ -117,10 +117,11 @@ impl Cursor {
             Direction::Forward => is_before(key, &self.to),
             Direction::Backward => is_after(key, &self.to),
         };
-        let ghosts = engine.versions.ghosts_within(viewing.view, self.partition, (lower, upper))?;
+        let ghosts = engine.versions.ghosts_within(read_view.view, self.partition, (lower, upper))?;
         if ghosts.is_empty() {
             for (key, past) in &mut share.records {
-                *past = engine.versions.take_back(viewing.view, self.partition, key, past.state.take())?;
+                *past =
+                    engine.versions.reconstruct_in_memory(read_view.view, self.partition, key, past.state.take())?;
             }
             return Ok(share);
         }
@@ -128,7 +129,7 @@ impl Cursor {
         records.extend(share.records.into_iter().map(|(key, past)| (key, past.state)));
         share.records = VecDeque::with_capacity(records.len());
         for (key, state) in records.into_iter().filter(|(key, _)| is_within(key)) {
-            let past = engine.versions.take_back(viewing.view, self.partition, &key, state)?;
+            let past = engine.versions.reconstruct_in_memory(read_view.view, self.partition, &key, state)?;
             match self.direction {
                 Direction::Forward => share.records.push_back((key, past)),
                 Direction::Backward => share.records.push_front((key, past)),
@@ -202,14 +203,14 @@ impl Transaction {
             Direction::Forward => (own(lower), own(upper)),
             Direction::Backward => (own(upper), own(lower)),
         };
-        let viewing = self.viewing().map(Rc::new);
+        let read_view = self.read_view().map(Rc::new);
         Cursor {
             transaction: self.state.id,
             partition,
             direction,
-            locks: viewing.is_none(),
+            locks: read_view.is_none(),
             locks_records: false,
-            viewing,
+            read_view,
             began: false,
             behind: from.clone(),
             from: Some(from),
@@ -228,7 +229,7 @@ impl Transaction {
 
     /// Has a cursor read again what its transaction has changed since it was read.
     #[cold]
-    fn heed_changes(&self, cursor: &mut Cursor) {
+    fn read_again_if_changed(&self, cursor: &mut Cursor) {
         let (rollbacks, updates) = cursor.changes;
         cursor.changes = self.changes();
         let undo = self.state.undo.borrow();
@@ -266,12 +267,12 @@ impl Transaction {
             ));
         }
         cursor.locks_records = found.locks_records;
-        self.depart()?;
+        self.mark_not_replayable()?;
         if cursor.ended {
             return Ok(None);
         }
         if cursor.changes != self.changes() {
-            self.heed_changes(cursor);
+            self.read_again_if_changed(cursor);
         }
         if std::mem::take(&mut cursor.is_lost) {
             cursor.read_again();
@@ -293,22 +294,22 @@ impl Transaction {
                 cursor.ended = true;
                 return Ok(None);
             }
-            if !cursor.locks && cursor.viewing.is_none() {
+            if !cursor.locks && cursor.read_view.is_none() {
                 self.state.depend_on(self.engine.versions.present());
             }
             if self.reference() {
                 self.delayed_reference().await?;
             }
             let engine = self.engine.clone();
-            let step = if cursor.viewing.is_some() {
+            let step = if cursor.read_view.is_some() {
                 self.read_past_leaf(cursor).await?
             } else {
-                engine.core.refer(cursor.partition, || self.read_leaf(cursor)).await?
+                engine.core.resolve_access(cursor.partition, || self.read_leaf(cursor)).await?
             };
             match step {
                 Step::Read(share) => {
                     if let Some((key, _)) = share.records.front() {
-                        self.tell_key(cursor.partition, key, false);
+                        self.trace_key_access(cursor.partition, key, false);
                     }
                     cursor.ready = share.records;
                     cursor.from = share.from;
@@ -330,22 +331,22 @@ impl Transaction {
             Step::Read(share) => Ok(Step::Read(cursor.seen(&engine, share)?)),
             blocked @ Step::Blocked(_) => Ok(blocked),
         };
-        engine.core.refer(cursor.partition, || engine.versions.step_of(&pace, &mut read)).await
+        engine.core.resolve_access(cursor.partition, || engine.versions.step_of(&pace, &mut read)).await
     }
 
     /// The value of a record that was read; `None` if a view sees none there after all.
-    async fn resolve(&self, cursor: &Cursor, key: &[u8], past: Past) -> Result<Option<Vec<u8>>> {
+    async fn resolve(&self, cursor: &Cursor, key: &[u8], past: Reconstruction) -> Result<Option<Vec<u8>>> {
         let (engine, partition) = (&self.engine, cursor.partition);
-        let stored = match &cursor.viewing {
-            Some(viewing) => engine.versions.all_the_way(viewing.view, partition, key, past).await?,
+        let stored = match &cursor.read_view {
+            Some(read_view) => engine.versions.reconstruct(read_view.view, partition, key, past).await?,
             None => past.state,
         };
         let Some(stored) = stored else { return Ok(None) };
-        match (stored::read(&stored), &cursor.viewing) {
+        match (stored::read(&stored), &cursor.read_view) {
             (Stored::Here(value), _) => Ok(Some(value.to_vec())),
             (Stored::Elsewhere(length, first), None) => engine.core.fetch(partition, length, first).await.map(Some),
-            (Stored::Elsewhere(..), Some(viewing)) => {
-                read_at(engine, viewing.view, (partition, false), key, None).await
+            (Stored::Elsewhere(..), Some(read_view)) => {
+                read_at(engine, read_view.view, (partition, false), key, None).await
             }
         }
     }
@@ -377,7 +378,7 @@ impl Transaction {
                 }
                 return Ok(Step::Read(share));
             }
-            share.records.push_back((key.clone(), Past::present(slotted::value(page, slot))));
+            share.records.push_back((key.clone(), Reconstruction::present(slotted::value(page, slot))));
         }
         match position.fence {
             // The records up to the fence are done; the next leaf begins there, even if it is beyond the range. The gap that
@@ -421,7 +422,7 @@ impl Transaction {
             if let Some(resource) = self.lock_seen(cursor, Some(&key))? {
                 return Ok(Step::Blocked(resource));
             }
-            share.records.push_back((key.clone(), Past::present(slotted::value(page, slot))));
+            share.records.push_back((key.clone(), Reconstruction::present(slotted::value(page, slot))));
         }
         let goes_on = |fence: &Vec<u8>| match &cursor.to {
             Bound::Included(to) | Bound::Excluded(to) => fence > to,

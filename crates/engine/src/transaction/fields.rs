@@ -46,13 +46,13 @@ impl Transaction {
             Some(value) => record.bytes(value, field).map(|bytes| buffer.extend_from_slice(bytes)).map(|()| true),
             None => Ok(false),
         };
-        let is_there = if let Some(viewing) = self.viewing() {
-            copy(self.read_past(viewing, partition, key).await?.as_deref())
+        let is_there = if let Some(read_view) = self.read_view() {
+            copy(self.read_past(read_view, partition, key).await?.as_deref())
         } else {
             if self.reference() {
                 self.delayed_reference().await?;
             }
-            self.look_found(KeyedPartition::of(&found)?, partition, key, copy).await?
+            self.get_found_with(KeyedPartition::of(&found)?, partition, key, copy).await?
         };
         let contents = match is_there {
             Ok(true) => record.contents(field, buffer).map(Some),
@@ -177,7 +177,7 @@ impl Transaction {
     ) -> Result<()> {
         let mut change = Some(change);
         let make = |old: Option<&[u8]>| old.map(|old| change.take().expect("changed once")(old));
-        let made = self.look_in_set(found.id(), (key, key_hash(key)), make).await?;
+        let made = self.get_in_set_with(found.id(), (key, key_hash(key)), make).await?;
         let new = made.ok_or_else(|| Error::NoRecord(found.name.clone()))?;
         let new = new.map_err(|error| found.field_error(error))?;
         self.write_typed(found, key, Some(&new), true).await.map(|_| ())

@@ -9,7 +9,7 @@ use super::commit::Ending;
 use super::log_relief::relieve;
 use super::log_room::COMMIT_SIZE;
 use super::stall;
-use super::stall::{leave_active, tell_of_stall};
+use super::stall::{leave_active, report_stall};
 use crate::engine::relief::ReliefOutcome;
 use crate::engine::{Engine, State};
 use crate::log::record::Body;
@@ -129,7 +129,7 @@ impl Ending {
         }
         self.is_stalled = cause.is_some();
         if let Some(cause) = cause {
-            tell_of_stall(&self.engine, self.state.owner, cause);
+            report_stall(&self.engine, self.state.owner, cause);
         }
     }
 

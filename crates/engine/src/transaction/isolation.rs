@@ -10,7 +10,7 @@ use super::Transaction;
 use super::commit::retire;
 use crate::catalog::Locking;
 use crate::engine::{Engine, Isolation, segments_returned};
-use crate::mvcc::{Viewing, enter_reader, enter_snapshot, read_at, rest};
+use crate::mvcc::{ReadView, enter_reader, enter_snapshot, read_at, rest};
 use crate::version::{Pace, View};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
@@ -48,7 +48,7 @@ impl Transaction {
         }
         await_segments(&self.engine).await;
         // What it reads depends on more than the order of commits, in which procedures are repeated.
-        self.depart()?;
+        self.mark_not_replayable()?;
         self.state.isolation = isolation;
         if isolation == Isolation::Snapshot {
             self.state.at = self.engine.versions.present();
@@ -91,19 +91,19 @@ impl Transaction {
 
     /// What a call sees that takes no locks; `None` if calls do.
     #[inline]
-    pub(super) fn viewing(&self) -> Option<Viewing> {
-        if self.state.isolation == Isolation::Serializable { None } else { Some(self.viewing_past()) }
+    pub(super) fn read_view(&self) -> Option<ReadView> {
+        if self.state.isolation == Isolation::Serializable { None } else { Some(self.read_view_of_past()) }
     }
 
     #[cold]
-    fn viewing_past(&self) -> Viewing {
+    fn read_view_of_past(&self) -> ReadView {
         let owner = self.state.owner;
         if self.state.isolation == Isolation::Snapshot && !canary::is_planted(Canary::MovingSnapshot) {
-            return Viewing::of(View { at: self.state.at, owner });
+            return ReadView::of(View { at: self.state.at, owner });
         }
         let at = self.engine.versions.present();
         self.state.depend_on(at);
-        Viewing::held(&self.engine, View { at, owner })
+        ReadView::held(&self.engine, View { at, owner })
     }
 
     /// Whether a lock that was just granted is for a change of what was changed since the transaction's moment.
@@ -130,7 +130,7 @@ impl Transaction {
     #[cold]
     pub(super) async fn read_past(
         &mut self,
-        viewing: Viewing,
+        read_view: ReadView,
         partition: PartitionId,
         key: &[u8],
     ) -> Result<Option<Vec<u8>>> {
@@ -139,8 +139,8 @@ impl Transaction {
         }
         let is_set = self.engine.catalog.find_keyed(partition)?.is_set();
         let pace = self.pace_single().await;
-        let found = read_at(&self.engine, viewing.view, (partition, is_set), key, pace).await;
-        self.tell_key(partition, key, false);
+        let found = read_at(&self.engine, read_view.view, (partition, is_set), key, pace).await;
+        self.trace_key_access(partition, key, false);
         found
     }
 }

@@ -31,7 +31,7 @@ pub(super) async fn wait_for_log(engine: &Engine) -> Result<()> {
     let failed = checkpointer.failed.get();
     while log.is_crowded() || log.is_claimed() {
         if log.is_full() {
-            learn_of_failure(engine, failed)?;
+            check_failure(engine, failed)?;
             if checkpointer.policy == Policy::OFF {
                 checkpointer.relief.ask(&engine.core.executor);
             }
@@ -52,7 +52,7 @@ pub(super) async fn wait_for_claim(engine: &Engine, fits: impl Fn() -> bool) -> 
     let _claim = log.claim();
     let _waiting = Waiting::new(&engine.checkpointer.relief);
     while !fits() {
-        learn_of_failure(engine, failed)?;
+        check_failure(engine, failed)?;
         engine.checkpointer.relief.ask(&engine.core.executor);
         log.wait_for_room().await?;
     }
@@ -74,7 +74,7 @@ pub(crate) async fn relieve(engine: &Engine, fits: impl Fn() -> bool) -> Result<
         if fits() {
             return Ok(ReliefOutcome::Room);
         }
-        learn_of_failure(engine, failed)?;
+        check_failure(engine, failed)?;
         if state.stalls.get() > stalls || state.has_paged.get() && checkpointer.is_loading.get() {
             return Ok(ReliefOutcome::Stalled);
         }
@@ -90,7 +90,7 @@ pub(crate) async fn relieve(engine: &Engine, fits: impl Fn() -> bool) -> Result<
     }
 }
 
-fn learn_of_failure(engine: &Engine, before: u64) -> Result<()> {
+fn check_failure(engine: &Engine, before: u64) -> Result<()> {
     let checkpointer = &engine.checkpointer;
     let stalled = engine.transactions.registry.borrow().oldest_stalled();
     if let Some((first, cause)) = stalled

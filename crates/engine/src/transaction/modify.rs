@@ -111,21 +111,21 @@ impl Transaction {
         (key, hash): (&[u8], u64),
         change: &mut Option<impl FnOnce(&mut [u8]) -> R>,
     ) -> Result<R, Delay> {
-        let leaf = approach(&self.engine.core, partition, key);
+        let leaf = prefetch_leaf(&self.engine.core, partition, key);
         if self.reference() {
             return Err(Delay::Reference);
         }
         if let Some((resource, ungranted)) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
             return Err(Delay::Lock(resource, ungranted));
         }
-        self.depart()?;
+        self.mark_not_replayable()?;
         // Once it has logged something, the reference has asked for room in the log already.
         if !self.state.wrote {
             admit_change(&self.engine, &self.state)?;
         }
         let answer = try_modify(&self.engine, &mut self.state, partition, (key, leaf), change)?;
         self.engine.core.statistics.count_reference(usize::from(partition.0), true);
-        self.tell_key(partition, key, true);
+        self.trace_key_access(partition, key, true);
         Ok(answer)
     }
 
@@ -154,7 +154,7 @@ impl Transaction {
             }
         };
         if need.is_none() {
-            self.depart()?;
+            self.mark_not_replayable()?;
         }
         let (engine, state) = (&self.engine, &mut self.state);
         let attempt = || {
@@ -162,10 +162,10 @@ impl Transaction {
             try_modify(engine, state, partition, (key, None), &mut change)
         };
         let answer = match need {
-            Some(need) => engine.core.refer_after(need, partition, attempt).await?,
-            None => engine.core.refer(partition, attempt).await?,
+            Some(need) => engine.core.resolve_access_after(need, partition, attempt).await?,
+            None => engine.core.resolve_access(partition, attempt).await?,
         };
-        self.tell_key(partition, key, true);
+        self.trace_key_access(partition, key, true);
         Ok(answer)
     }
 }
@@ -173,7 +173,7 @@ impl Transaction {
 /// The leaf of `key` in a b-tree, if its parents are in memory: what is in memory of it comes nearer while the lock is asked for.
 /// It stays the leaf until the caller waits for something.
 #[inline]
-fn approach(core: &Core, partition: PartitionId, key: &[u8]) -> Option<PageId> {
+fn prefetch_leaf(core: &Core, partition: PartitionId, key: &[u8]) -> Option<PageId> {
     b_tree::leaf_of(&*core.buffer.pool().borrow(), partition, key).ok()
 }
 

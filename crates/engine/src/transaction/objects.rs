@@ -28,25 +28,25 @@ impl Transaction {
             self.delayed_reference().await?;
         }
         let engine = self.engine.clone();
-        if let Some(viewing) = self.viewing() {
+        if let Some(read_view) = self.read_view() {
             let (place, length, _) = self.find_object(partition, number)?;
             let pace = self.pace_single().await;
-            let seen = object_at(&engine, viewing.view, number, (place, length), pace).await?;
-            self.tell(place.page, place.slot(length), false);
+            let seen = object_at(&engine, read_view.view, number, (place, length), pace).await?;
+            self.trace_access(place.page, place.slot(length), false);
             return Ok(look(&seen));
         }
         let (place, length) = self.lock_object(partition, number, Mode::Shared).await?;
         let mut look = Some(look);
         let seen = engine
             .core
-            .refer(partition, || {
+            .resolve_access(partition, || {
                 let pool = engine.core.buffer.pool().borrow();
                 let start = usize::from(place.offset);
                 let object = &pool.page(place.page)?[start..start + length];
                 Ok(look.take().expect("an attempt succeeds once")(object))
             })
             .await?;
-        self.tell(place.page, place.slot(length), false);
+        self.trace_access(place.page, place.slot(length), false);
         Ok(seen)
     }
 
@@ -89,7 +89,7 @@ impl Transaction {
         let state = &mut self.state;
         let answer = engine
             .core
-            .refer(partition, || {
+            .resolve_access(partition, || {
                 admit_change(&engine, state)?;
                 let mut scratch = engine.core.scratch.borrow_mut();
                 let (old, new) = &mut *scratch;
@@ -111,7 +111,7 @@ impl Transaction {
             })
             .await?;
         self.note_page(place.page);
-        self.tell(place.page, place.slot(length), true);
+        self.trace_access(place.page, place.slot(length), true);
         Ok(answer)
     }
 
@@ -130,7 +130,7 @@ impl Transaction {
 
     /// Where an object is, its length in bytes, and how the partition is locked.
     fn find_object(&self, partition: PartitionId, number: u64) -> Result<(Place, usize, Locking)> {
-        self.depart()?;
+        self.mark_not_replayable()?;
         let found = self.engine.catalog.describe(partition)?;
         let Organization::Direct { objects, blocking_factor, record_size } = found.organization else {
             return Err(found.wrong_organization("its records have no numbers"));

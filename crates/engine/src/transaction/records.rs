@@ -35,10 +35,10 @@ pub(super) struct Entered {
 }
 
 /// What became of a synchronous step that may meet a lock.
-pub(super) enum Passage<T> {
+pub(super) enum LockStep<T> {
     Done(T),
     /// This must be locked in this mode first; then the step is tried again.
-    Blocked(Resource, Mode),
+    Wait(Resource, Mode),
 }
 
 impl Transaction {
@@ -95,9 +95,9 @@ impl Transaction {
 
     async fn read(&mut self, partition: PartitionId, key: &[u8], mode: Mode) -> Result<Option<Vec<u8>>> {
         if mode == Mode::Shared
-            && let Some(viewing) = self.viewing()
+            && let Some(read_view) = self.read_view()
         {
-            return self.read_past(viewing, partition, key).await;
+            return self.read_past(read_view, partition, key).await;
         }
         let hash = key_hash(key);
         if self.reference() {
@@ -109,11 +109,11 @@ impl Transaction {
         }
         let engine = self.engine.clone();
         if found.is_set() {
-            return self.look_in_set(partition, (key, hash), |value| value.map(<[u8]>::to_vec)).await;
+            return self.get_in_set_with(partition, (key, hash), |value| value.map(<[u8]>::to_vec)).await;
         }
-        self.depart()?;
-        let found = engine.core.refer(partition, || find(&engine.core, partition, key)).await?;
-        self.tell_key(partition, key, false);
+        self.mark_not_replayable()?;
+        let found = engine.core.resolve_access(partition, || find(&engine.core, partition, key)).await?;
+        self.trace_key_access(partition, key, false);
         match found {
             Found::Nothing => Ok(None),
             Found::Here(value) => Ok(Some(value)),
@@ -134,33 +134,33 @@ impl Transaction {
     /// # database.transaction(async |tx| tx.put(texts, b"poem", b"one\ntwo\nthree\n").await).await?;
     /// let lines = database
     ///     .transaction(async |tx| {
-    ///         tx.look(texts, b"poem", |text| text.map(|text| text.iter().filter(|byte| **byte == b'\n').count())).await
+    ///         tx.get_with(texts, b"poem", |text| text.map(|text| text.iter().filter(|byte| **byte == b'\n').count())).await
     ///     })
     ///     .await?;
     /// assert_eq!(lines, Some(3));
     /// # Ok(())
     /// # });
     /// ```
-    pub async fn look<R>(
+    pub async fn get_with<R>(
         &mut self,
         partition: PartitionId,
         key: &[u8],
         look: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
-        if let Some(viewing) = self.viewing() {
-            let value = self.read_past(viewing, partition, key).await?;
+        if let Some(read_view) = self.read_view() {
+            let value = self.read_past(read_view, partition, key).await?;
             return Ok(look(value.as_deref()));
         }
         if self.reference() {
             self.delayed_reference().await?;
         }
         let found = self.engine.catalog.find_keyed(partition)?;
-        self.look_found(found, partition, key, look).await
+        self.get_found_with(found, partition, key, look).await
     }
 
-    /// As [`Transaction::look`], after the reference, in a partition that was looked up.
+    /// As [`Transaction::get_with`], after the reference, in a partition that was looked up.
     #[inline]
-    pub(super) async fn look_found<R>(
+    pub(super) async fn get_found_with<R>(
         &mut self,
         found: KeyedPartition,
         partition: PartitionId,
@@ -172,13 +172,13 @@ impl Transaction {
             self.wait_to_enter(ungranted, partition, Mode::Shared).await?;
         }
         if found.is_set() {
-            return self.look_in_set(partition, (key, hash), look).await;
+            return self.get_in_set_with(partition, (key, hash), look).await;
         }
-        self.depart()?;
+        self.mark_not_replayable()?;
         let mut look = Some(look);
         let engine = self.engine.clone();
-        let seen = engine.core.refer(partition, || show(&engine.core, partition, key, &mut look)).await?;
-        self.tell_key(partition, key, false);
+        let seen = engine.core.resolve_access(partition, || show(&engine.core, partition, key, &mut look)).await?;
+        self.trace_key_access(partition, key, false);
         match seen {
             Ok(answer) => Ok(answer),
             Err((length, first)) => {
@@ -249,7 +249,7 @@ impl Transaction {
         }
         let engine = self.engine.clone();
         match keyed {
-            Keyed::BTree => self.depart()?,
+            Keyed::BTree => self.mark_not_replayable()?,
             Keyed::Set => return self.write_in_set(partition, (key, hash), value, replace).await,
             Keyed::TypedSet(found) => {
                 return Box::pin(self.write_typed(&found, key, Some(value), replace)).await;
@@ -266,12 +266,12 @@ impl Transaction {
         self.store(partition, key, value, &mut stored).await?;
         loop {
             let write = || self.try_write((partition, locks_records), key, &stored, replace);
-            match engine.core.refer(partition, write).await? {
-                Passage::Done(written) => {
-                    self.tell_key(partition, key, written);
+            match engine.core.resolve_access(partition, write).await? {
+                LockStep::Done(written) => {
+                    self.trace_key_access(partition, key, written);
                     return Ok(written);
                 }
-                Passage::Blocked(resource, mode) => self.lock(resource, mode).await?,
+                LockStep::Wait(resource, mode) => self.lock(resource, mode).await?,
             }
         }
     }
@@ -284,7 +284,7 @@ impl Transaction {
         key: &[u8],
         stored: &[u8],
         replace: bool,
-    ) -> Result<Passage<bool>, Need> {
+    ) -> Result<LockStep<bool>, Need> {
         let engine = self.engine.clone();
         let descend = || -> Result<_, Need> {
             let pool = engine.core.buffer.pool().borrow();
@@ -294,7 +294,7 @@ impl Transaction {
         };
         let (mut place, mut old, mut has_room) = descend()?;
         if old.is_some() && !replace {
-            return Ok(Passage::Done(false));
+            return Ok(LockStep::Done(false));
         }
         admit_change(&engine, &self.state)?;
         if !has_room {
@@ -305,14 +305,14 @@ impl Transaction {
         engine.core.buffer.pool().borrow().write_permission(place.page)?;
         let Some(old) = old else {
             if locks_records && let Some((resource, mode)) = self.pass_gap(place, key)? {
-                return Ok(Passage::Blocked(resource, mode));
+                return Ok(LockStep::Wait(resource, mode));
             }
             let change = Change::InsertSlot { slot: place.slot, key, value: stored };
             let undo = Undo::Remove { partition, key };
             update(&engine, &mut self.state, &undo, &[Edit { page: place.page, change }]);
             self.attach_loose();
             self.note_page(place.page);
-            return Ok(Passage::Done(true));
+            return Ok(LockStep::Done(true));
         };
         self.give_up_chain(partition, &old);
         let change = Change::ReplaceValue { slot: place.slot, value: stored };
@@ -320,7 +320,7 @@ impl Transaction {
         update(&engine, &mut self.state, &undo, &[Edit { page: place.page, change }]);
         self.attach_loose();
         self.note_page(place.page);
-        Ok(Passage::Done(true))
+        Ok(LockStep::Done(true))
     }
 
     /// Deletes a record; false if there is none with this key.
@@ -356,18 +356,18 @@ impl Transaction {
         }
         let engine = self.engine.clone();
         match keyed {
-            Keyed::BTree => self.depart()?,
+            Keyed::BTree => self.mark_not_replayable()?,
             Keyed::Set => return self.delete_in_set(partition, (key, hash)).await,
             Keyed::TypedSet(found) => return Box::pin(self.write_typed(&found, key, None, true)).await,
         }
         let deleted = loop {
             let delete = || self.try_delete((partition, locks_records), key);
-            match engine.core.refer(partition, delete).await? {
-                Passage::Done(deleted) => break deleted,
-                Passage::Blocked(resource, mode) => self.lock(resource, mode).await?,
+            match engine.core.resolve_access(partition, delete).await? {
+                LockStep::Done(deleted) => break deleted,
+                LockStep::Wait(resource, mode) => self.lock(resource, mode).await?,
             }
         };
-        self.tell_key(partition, key, deleted);
+        self.trace_key_access(partition, key, deleted);
         if deleted {
             engine.core.complete(|| merge(&engine.core, partition, key)).await?;
         }
@@ -378,27 +378,27 @@ impl Transaction {
         &mut self,
         (partition, locks_records): (PartitionId, bool),
         key: &[u8],
-    ) -> Result<Passage<bool>, Need> {
+    ) -> Result<LockStep<bool>, Need> {
         let engine = self.engine.clone();
         admit_change(&engine, &self.state)?;
         let (place, old) = {
             let pool = engine.core.buffer.pool().borrow();
             let (place, leaf) = b_tree::find(&*pool, partition, key)?;
             if !place.exact {
-                return Ok(Passage::Done(false));
+                return Ok(LockStep::Done(false));
             }
             pool.write_permission(place.page)?;
             (place, slotted::value(leaf, place.slot).to_vec())
         };
         if locks_records && let Some((resource, mode)) = self.lock_joined_gaps(place, key)? {
-            return Ok(Passage::Blocked(resource, mode));
+            return Ok(LockStep::Wait(resource, mode));
         }
         self.give_up_chain(partition, &old);
         let undo = Undo::Insert { partition, key, value: &old };
         let change = Change::RemoveSlot { slot: place.slot };
         update(&engine, &mut self.state, &undo, &[Edit { page: place.page, change }]);
         self.note_page(place.page);
-        Ok(Passage::Done(true))
+        Ok(LockStep::Done(true))
     }
 
     /// Looks the partition up and asks for the lock of the record whose key has this hash, as the partition's locking asks. The
@@ -506,7 +506,7 @@ pub(super) fn make_room(core: &Core, partition: PartitionId, key: &[u8], length:
         let step = {
             let pool = core.buffer.pool().borrow();
             let Some(step) = b_tree::make_room(&*pool, partition, key, length)? else { return Ok(()) };
-            bring_pages(&*pool, &step)?;
+            require_pages(&*pool, &step)?;
             step
         };
         let edits: Vec<Edit<'_>> = step.iter().map(|edit| edit.as_edit()).collect();
@@ -520,7 +520,7 @@ pub(super) fn merge(core: &Core, partition: PartitionId, key: &[u8]) -> Result<(
         let step = {
             let pool = core.buffer.pool().borrow();
             let Some(step) = b_tree::merge(&*pool, partition, key)? else { return Ok(()) };
-            bring_pages(&*pool, &step)?;
+            require_pages(&*pool, &step)?;
             step
         };
         let edits: Vec<Edit<'_>> = step.iter().map(|edit| edit.as_edit()).collect();
@@ -529,7 +529,7 @@ pub(super) fn merge(core: &Core, partition: PartitionId, key: &[u8]) -> Result<(
 }
 
 /// Asks for the pages of a plan that are not in the buffer: new ones.
-fn bring_pages(pages: &impl Pages, plan: &[structures::page::OwnedEdit]) -> Result<(), structures::Need> {
+fn require_pages(pages: &impl Pages, plan: &[structures::page::OwnedEdit]) -> Result<(), structures::Need> {
     plan.iter().try_for_each(|edit| pages.page(edit.page).map(|_| ()))
 }
 

@@ -137,7 +137,7 @@ pub(super) async fn end_rollback(engine: &Engine, state: Active) {
         observer.ended(state.id, false);
     }
     engine.core.executor.charge_times(Work::LockPair, engine.core.locks.held(state.owner) as u64);
-    engine.core.executor.settle().await;
+    engine.core.executor.pay_debt().await;
     engine.versions.forget(state.owner, 0, 0);
     engine.core.locks.release_all(state.owner, None);
     retire(engine, state);

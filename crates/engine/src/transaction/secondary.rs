@@ -6,12 +6,12 @@
 //! old entries and an addition of its new ones. All locks that it needs are taken before it is made, in the step that makes it.
 
 use super::Transaction;
-use super::records::Passage;
+use super::records::LockStep;
 use crate::Result;
 use crate::catalog::{Locking, Partition};
-use crate::engine::overcome_refusal;
+use crate::engine::resolve_refusal;
 use crate::locks::Locks;
-use crate::mvcc::{Viewing, rest};
+use crate::mvcc::{ReadView, rest};
 use crate::version::Rest;
 use base::PartitionId;
 use std::ops::Bound;
@@ -53,15 +53,15 @@ type Blocked = (Resource, Mode);
 
 /// What a step came to that may meet a lock or a refusal of the set's.
 enum Step<T> {
-    Met(Passage<T>),
+    Met(LockStep<T>),
     Refused(Refusal),
 }
 
-impl<T> From<Result<T, Blocked>> for Passage<T> {
-    fn from(result: Result<T, Blocked>) -> Passage<T> {
+impl<T> From<Result<T, Blocked>> for LockStep<T> {
+    fn from(result: Result<T, Blocked>) -> LockStep<T> {
         match result {
-            Ok(done) => Passage::Done(done),
-            Err((resource, mode)) => Passage::Blocked(resource, mode),
+            Ok(done) => LockStep::Done(done),
+            Err((resource, mode)) => LockStep::Wait(resource, mode),
         }
     }
 }
@@ -135,11 +135,11 @@ impl Transaction {
         if span.is_empty() {
             return Ok(());
         }
-        if let Some(viewing) = self.viewing() {
-            return self.range_past(viewing, partition, (secondary, span), look).await;
+        if let Some(read_view) = self.read_view() {
+            return self.range_past(read_view, partition, (secondary, span), look).await;
         }
         if found.locking != Locking::Record {
-            self.depart()?;
+            self.mark_not_replayable()?;
         }
         self.engine.sets.sets.borrow().note_missing(self.state.owner);
         let (mut last, mut value) = (None, Vec::new());
@@ -148,10 +148,10 @@ impl Transaction {
                 self.delayed_reference().await?;
             }
             match self.read_entry(&found, secondary, &span, last.as_ref(), &mut value) {
-                Step::Refused(refusal) => self.overcome_refusal(partition, refusal).await?,
-                Step::Met(Passage::Blocked(resource, mode)) => self.lock(resource, mode).await?,
-                Step::Met(Passage::Done(None)) => return Ok(()),
-                Step::Met(Passage::Done(Some(entry))) => {
+                Step::Refused(refusal) => self.resolve_refusal(partition, refusal).await?,
+                Step::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
+                Step::Met(LockStep::Done(None)) => return Ok(()),
+                Step::Met(LockStep::Done(Some(entry))) => {
                     self.engine.core.statistics.count_reference(usize::from(partition.0), true);
                     if !look(&entry.1, &value) {
                         return Ok(());
@@ -165,12 +165,12 @@ impl Transaction {
     /// Shows the records of a span that the view sees.
     async fn range_past(
         &self,
-        viewing: Viewing,
+        read_view: ReadView,
         partition: PartitionId,
         (secondary, span): (usize, Span),
         mut look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        let (engine, pace, view) = (&self.engine, self.pace(), viewing.view);
+        let (engine, pace, view) = (&self.engine, self.pace(), read_view.view);
         let mut left = Rest { last: None, from: span.from, to: span.to };
         loop {
             let step = engine.versions.step_of(&pace, || {
@@ -179,12 +179,12 @@ impl Transaction {
             let (found, next) = match step {
                 Ok(done) => done,
                 Err(refusal) => {
-                    overcome_refusal(engine, partition, refusal).await?;
+                    resolve_refusal(engine, partition, refusal).await?;
                     continue;
                 }
             };
             for ((of, key), past) in found {
-                let Some(value) = engine.versions.all_the_way(view, partition, &key, past).await? else { continue };
+                let Some(value) = engine.versions.reconstruct(view, partition, &key, past).await? else { continue };
                 let has_entry = engine.sets.sets.borrow().secondary_key(partition, secondary, &value) == Some(of);
                 if has_entry && !look(&key, &value) {
                     return Ok(());
@@ -219,11 +219,11 @@ impl Transaction {
                 let gap = gap_above(partition, secondary, entry);
                 for resource in [Some(gap), record].into_iter().flatten() {
                     if !self.try_lock(resource, Mode::Shared) {
-                        return Step::Met(Passage::Blocked(resource, Mode::Shared));
+                        return Step::Met(LockStep::Wait(resource, Mode::Shared));
                     }
                 }
             }
-            let Some((of, key)) = entry else { return Step::Met(Passage::Done(None)) };
+            let Some((of, key)) = entry else { return Step::Met(LockStep::Done(None)) };
             if span.contains(of) {
                 let entry = (of.to_vec(), key.to_vec());
                 return match sets.get(self.state.owner, partition, key, key_hash(key)) {
@@ -231,7 +231,7 @@ impl Transaction {
                     Ok(stored) => {
                         value.clear();
                         value.extend_from_slice(stored.expect("an entry's record is there"));
-                        Step::Met(Passage::Done(Some(entry)))
+                        Step::Met(LockStep::Done(Some(entry)))
                     }
                 };
             }
@@ -239,7 +239,7 @@ impl Transaction {
             let mode = record.and_then(|record| engine.core.locks.holds(self.state.owner, record));
             let is_own = mode == Some(Mode::Exclusive);
             if !is_own {
-                return Step::Met(Passage::Done(None));
+                return Step::Met(LockStep::Done(None));
             }
             from = Bound::Excluded((of, key));
         }
@@ -259,9 +259,9 @@ impl Transaction {
         }
         loop {
             match self.try_write_typed(found, key, value, replace) {
-                Step::Refused(refusal) => self.overcome_refusal(found.id(), refusal).await?,
-                Step::Met(Passage::Blocked(resource, mode)) => self.lock(resource, mode).await?,
-                Step::Met(Passage::Done(written)) => {
+                Step::Refused(refusal) => self.resolve_refusal(found.id(), refusal).await?,
+                Step::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
+                Step::Met(LockStep::Done(written)) => {
                     self.keep_set_changes();
                     self.engine.core.statistics.count_reference(usize::from(found.id), true);
                     return Ok(written);
@@ -278,10 +278,10 @@ impl Transaction {
             Err(refusal) => return Step::Refused(refusal),
         };
         if old.is_some() && !replace || old.is_none() && value.is_none() {
-            return Step::Met(Passage::Done(false));
+            return Step::Met(LockStep::Done(false));
         }
         if let Err((resource, mode)) = self.lock_entries(&sets, found, key, (old.as_deref(), value)) {
-            return Step::Met(Passage::Blocked(resource, mode));
+            return Step::Met(LockStep::Wait(resource, mode));
         }
         let done = match (old, value) {
             (Some(_), Some(value)) => sets.replace(owner, partition, key, hash, value),
@@ -289,15 +289,15 @@ impl Transaction {
             (_, None) => sets.delete(owner, partition, key, hash).map(|_| ()),
         };
         match done {
-            Ok(()) => Step::Met(Passage::Done(true)),
+            Ok(()) => Step::Met(LockStep::Done(true)),
             Err(refusal) => Step::Refused(refusal),
         }
     }
 
     /// Brings what a set lacks for the transaction; a refusal for good may take all of it along.
     #[cold]
-    pub(super) async fn overcome_refusal(&self, partition: PartitionId, refusal: Refusal) -> Result<()> {
-        overcome_refusal(&self.engine, partition, refusal).await.map_err(|error| self.abort_by(error))
+    pub(super) async fn resolve_refusal(&self, partition: PartitionId, refusal: Refusal) -> Result<()> {
+        resolve_refusal(&self.engine, partition, refusal).await.map_err(|error| self.abort_by(error))
     }
 
     /// After a change: keeps what records were before, if that is wanted.
@@ -313,9 +313,9 @@ impl Transaction {
         schema.record.verify(value).map_err(|error| found.field_error(error))?;
         loop {
             match self.try_append_typed(found, value) {
-                Step::Refused(refusal) => self.overcome_refusal(found.id(), refusal).await?,
-                Step::Met(Passage::Blocked(resource, mode)) => self.lock(resource, mode).await?,
-                Step::Met(Passage::Done(number)) => {
+                Step::Refused(refusal) => self.resolve_refusal(found.id(), refusal).await?,
+                Step::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
+                Step::Met(LockStep::Done(number)) => {
                     self.keep_set_changes();
                     self.engine.core.statistics.count_reference(usize::from(found.id), true);
                     return Ok(number);
@@ -332,14 +332,14 @@ impl Transaction {
         if found.locking == Locking::Record {
             let record = Resource::record(partition, key_hash(&key));
             if engine.core.locks.try_acquire(owner, record, Mode::Exclusive).is_none() {
-                return Step::Met(Passage::Blocked(record, Mode::Exclusive));
+                return Step::Met(LockStep::Wait(record, Mode::Exclusive));
             }
         }
         if let Err((resource, mode)) = self.lock_entries(&sets, found, &key, (None, Some(value))) {
-            return Step::Met(Passage::Blocked(resource, mode));
+            return Step::Met(LockStep::Wait(resource, mode));
         }
         match sets.append(owner, partition, value) {
-            Ok(number) => Step::Met(Passage::Done(number)),
+            Ok(number) => Step::Met(LockStep::Done(number)),
             Err(refusal) => Step::Refused(refusal),
         }
     }

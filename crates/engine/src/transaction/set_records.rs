@@ -11,7 +11,7 @@ use structures::set::{Refusal, Sets};
 
 impl Transaction {
     /// Shows the value of `key`, whose lock is held, to `look`.
-    pub(super) async fn look_in_set<R>(
+    pub(super) async fn get_in_set_with<R>(
         &mut self,
         partition: PartitionId,
         (key, hash): (&[u8], u64),
@@ -86,7 +86,7 @@ impl Transaction {
 
     /// Before an arrival: in a call that is repeated, has it given the number that it had. Returns the set's own count then.
     pub(super) fn begin_arrival(&mut self, partition: PartitionId) -> Result<Option<u64>> {
-        if !self.state.call.is_repeated() {
+        if !self.state.call.is_replay() {
             return Ok(None);
         }
         let number = self.state.call.take_number();
@@ -114,9 +114,9 @@ impl Transaction {
             return Err(found.wrong_organization("use a cursor, object numbers or scan_appended"));
         }
         self.check_active()?;
-        self.depart()?;
-        if let Some(viewing) = self.viewing() {
-            return scan_set_at(&self.engine, viewing.view, partition, &self.state.pace, look).await;
+        self.mark_not_replayable()?;
+        if let Some(read_view) = self.read_view() {
+            return scan_set_at(&self.engine, read_view.view, partition, &self.state.pace, look).await;
         }
         self.state.depend_on(self.engine.versions.present());
         let sets = self.engine.sets.sets.borrow();
@@ -134,7 +134,7 @@ impl Transaction {
         loop {
             match self.ask_sets(partition, &mut attempt) {
                 Ok(answer) => return Ok(answer),
-                Err(refusal) => self.overcome_refusal(partition, refusal).await?,
+                Err(refusal) => self.resolve_refusal(partition, refusal).await?,
             }
         }
     }

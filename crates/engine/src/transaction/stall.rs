@@ -41,7 +41,7 @@ pub(super) fn stall(engine: &Rc<Engine>, mut state: Active, cause: Error) {
 /// Notes that the end of a transaction fails and is tried again, and lets those know who wait for it. It counts no more
 /// among those that may be active: nobody may wait for its end without being told.
 pub(super) fn begin_stall(engine: &Engine, owner: Owner, cause: Error) {
-    tell_of_stall(engine, owner, cause);
+    report_stall(engine, owner, cause);
     leave_active(engine);
 }
 
@@ -54,7 +54,7 @@ pub(super) fn leave_active(engine: &Engine) {
 /// Notes that it has failed again.
 pub(super) fn renew_stall(engine: &Engine, owner: Owner, cause: Error) {
     engine.transactions.registry.borrow_mut().end_stall(owner);
-    tell_of_stall(engine, owner, cause);
+    report_stall(engine, owner, cause);
 }
 
 /// Notes that it fails no more: the transaction ends as any other, and counts until it has.
@@ -64,7 +64,7 @@ pub(super) fn end_stall(engine: &Engine, owner: Owner) {
 }
 
 /// Lets all that wait, for locks or for log, look whether it is for this transaction.
-pub(super) fn tell_of_stall(engine: &Engine, owner: Owner, cause: Error) {
+pub(super) fn report_stall(engine: &Engine, owner: Owner, cause: Error) {
     engine.transactions.registry.borrow_mut().stall(owner, cause);
     engine.core.locks.wake_waiters();
     engine.core.log.wake_for_room();

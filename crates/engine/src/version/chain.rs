@@ -129,7 +129,7 @@ impl Before<'_> {
     }
 
     /// Takes the change back from the state after it.
-    pub(super) fn put_back(&self, state: &mut Option<Vec<u8>>) {
+    pub(super) fn undo_change(&self, state: &mut Option<Vec<u8>>) {
         match *self {
             Before::Absent | Before::Added => *state = None,
             Before::Value(value) => {

@@ -63,20 +63,20 @@ impl Versions {
         }
         let is_needed = self.keeps_all() || !below.covers(part) || self.snapshots.any_between(below.commit, commit);
         if !is_needed {
-            ghosts.iter().for_each(|ghost| self.settle(below, ghost));
+            ghosts.iter().for_each(|ghost| self.keep_ghost(below, ghost));
             return below;
         }
         let (extent, at) = self.history.add(stored, (commit, now));
         let link = Link::extent(extent, at, commit, part);
-        ghosts.iter().for_each(|ghost| self.settle(link, ghost));
+        ghosts.iter().for_each(|ghost| self.keep_ghost(link, ghost));
         link
     }
 
     /// Has a ghost stay as long as the latest version of its record: a scan for which the record was there finds that by the
     /// ghost, also if the record was changed once more before.
-    fn settle(&mut self, latest: Link, ghost: &Ghost) {
+    fn keep_ghost(&mut self, latest: Link, ghost: &Ghost) {
         let stays = match latest.target() {
-            Target::Extent(extent, _) => self.history.haunt(extent, ghost),
+            Target::Extent(extent, _) => self.history.add_ghost(extent, ghost),
             Target::Private(..) | Target::Added | Target::Nowhere => false,
         };
         if !stays {

@@ -4,7 +4,7 @@
 //! the index and its ghosts are visited together, in order, and each entry counts if the view's state of its record has that
 //! place. A record has one place there, so it is found once, wherever its entry is in the index meanwhile.
 
-use super::{Ghost, Past, Records, VersionStore, View};
+use super::{Ghost, Reconstruction, Records, VersionStore, View};
 use crate::Result;
 use base::PartitionId;
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ pub(crate) struct Rest {
 }
 
 /// What a step has found: entries that a view may see, with their records on the way back to that.
-pub(crate) type Found = Vec<(Entry, Past)>;
+pub(crate) type Found = Vec<(Entry, Reconstruction)>;
 
 impl VersionStore {
     /// The next entries of a range that a view may see, and what is left of the range then, if anything.
@@ -72,7 +72,7 @@ impl VersionStore {
                 Err(refusal) => return Ok(Err(refusal)),
             };
             let name = Resource::record(partition, key_hash(&entry.1));
-            let past = versions.take_back(view, name, (partition, &entry.1), state)?;
+            let past = versions.reconstruct_in_memory(view, name, (partition, &entry.1), state)?;
             found.push((entry, past));
         }
         Ok(Ok((found, end.map(|last| Rest { last: Some(last), ..rest.clone() }))))

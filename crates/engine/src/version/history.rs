@@ -47,7 +47,7 @@ pub(super) struct History {
     first: u32,
     extents: VecDeque<Extent>,
     /// How many of the oldest are not in memory.
-    away: usize,
+    spilled: usize,
     memory_bytes: u64,
     bytes: u64,
     versions: u64,
@@ -57,7 +57,7 @@ pub(super) struct History {
 pub(super) enum Found<'a> {
     Here(&'a [u8]),
     /// It begins there in the undo space.
-    Away(Vec<Rc<temp::Extent>>),
+    Spilled(Vec<Rc<temp::Extent>>),
     /// It was given up.
     Gone,
 }
@@ -73,7 +73,7 @@ impl History {
     /// No versions; extents have `extent_size` bytes.
     pub(super) fn new(extent_size: usize) -> History {
         let (extents, spares) = (VecDeque::new(), Spares::new(extent_size));
-        History { spares, first: 0, extents, away: 0, memory_bytes: 0, bytes: 0, versions: 0 }
+        History { spares, first: 0, extents, spilled: 0, memory_bytes: 0, bytes: 0, versions: 0 }
     }
 
     /// Memory for more.
@@ -87,7 +87,7 @@ impl History {
         let extent_size = self.spares.capacity();
         let is_full =
             |extent: &Extent| extent.is_closed || extent.length > 0 && extent.length + version.len() > extent_size;
-        if self.extents.len() == self.away || self.extents.back().is_none_or(is_full) {
+        if self.extents.len() == self.spilled || self.extents.back().is_none_or(is_full) {
             let place = Place::Memory(self.memory_for(version.len()));
             let (ghosts, last_commit) = (BTreeSet::new(), commit);
             let extent = Extent { place, length: 0, versions: 0, ghosts, last_commit, since, is_closed: false };
@@ -108,7 +108,7 @@ impl History {
     }
 
     /// Has a ghost stay as long as an extent that is there; false if it does already.
-    pub(super) fn haunt(&mut self, extent: u32, ghost: &Ghost) -> bool {
+    pub(super) fn add_ghost(&mut self, extent: u32, ghost: &Ghost) -> bool {
         let extent = &mut self.extents[(extent - self.first) as usize];
         extent.ghosts.insert(ghost.clone())
     }
@@ -121,7 +121,7 @@ impl History {
                 let bytes = &bytes[at..];
                 Found::Here(&bytes[..chain::length(bytes).expect("a link leads to a version")])
             }
-            Place::Space(extents) => Found::Away(extents.clone()),
+            Place::Space(extents) => Found::Spilled(extents.clone()),
         }
     }
 
@@ -140,7 +140,7 @@ impl History {
         self.versions -= extent.versions;
         match extent.place {
             Place::Memory(bytes) => self.leave_memory(bytes),
-            Place::Space(_) => self.away -= 1,
+            Place::Space(_) => self.spilled -= 1,
         }
         Some((extent.last_commit, extent.ghosts))
     }
@@ -166,34 +166,34 @@ impl History {
     /// The number of the oldest extent in memory and a copy of it, ready to be written, whose memory is to be given back. From
     /// now on it gets no more versions; if it gets some still, it is left alone unless its oldest one was committed by `old`.
     pub(super) fn close_oldest(&mut self, old: Option<Instant>) -> Option<(u32, Vec<u8>)> {
-        let is_last = self.away + 1 == self.extents.len();
-        let extent = self.extents.get_mut(self.away)?;
+        let is_last = self.spilled + 1 == self.extents.len();
+        let extent = self.extents.get_mut(self.spilled)?;
         if is_last && !extent.is_closed && old.is_none_or(|old| extent.since > old) {
             return None;
         }
         extent.is_closed = true;
         let length = extent.length;
         let mut copy = self.memory_for(length);
-        let Place::Memory(bytes) = &self.extents[self.away].place else { unreachable!("the oldest ones are away") };
+        let Place::Memory(bytes) = &self.extents[self.spilled].place else { unreachable!("the oldest ones are away") };
         copy.extend_from_slice(bytes);
-        let number = self.first + self.away as u32;
+        let number = self.first + self.spilled as u32;
         seal(&mut copy, number);
         Some((number, copy))
     }
 
     /// When the oldest version that is in memory was committed.
     pub(super) fn memory_since(&self) -> Option<Instant> {
-        self.extents.get(self.away).map(|extent| extent.since)
+        self.extents.get(self.spilled).map(|extent| extent.since)
     }
 
     /// An extent has been written to the undo space; it may have been given up meanwhile.
     pub(super) fn moved(&mut self, number: u32, place: Vec<Rc<temp::Extent>>) {
         let Some(index) = number.checked_sub(self.first) else { return };
         let extent = &mut self.extents[index as usize];
-        debug_assert_eq!(index as usize, self.away, "extents leave memory in their order");
+        debug_assert_eq!(index as usize, self.spilled, "extents leave memory in their order");
         let before = std::mem::replace(&mut extent.place, Place::Space(place));
         let Place::Memory(versions) = before else { unreachable!("it was in memory") };
-        self.away += 1;
+        self.spilled += 1;
         self.leave_memory(versions);
     }
 

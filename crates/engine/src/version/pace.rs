@@ -37,7 +37,7 @@ pub(crate) struct Pace {
     /// The time of its steps, in nanoseconds.
     taken_ns: Cell<u64>,
     /// That since it last rested.
-    stint_ns: Cell<u64>,
+    slice_ns: Cell<u64>,
     /// Reads of single records.
     single: Cell<u64>,
     /// The last commit when that was last looked at.
@@ -77,18 +77,18 @@ impl Readers {
     /// The end of a reader, whose pace the next one begins with anew.
     pub(crate) fn leave(&self, pace: &Pace) {
         pace.taken_ns.set(0);
-        pace.stint_ns.set(0);
+        pace.slice_ns.set(0);
         pace.single.set(0);
         if pace.is_counted.take() {
             self.count.set(self.count.get() - 1);
         }
     }
 
-    /// Until when a reader has to pause after it has run for `stint_ns`. The pause of the next one begins where this one ends,
+    /// Until when a reader has to pause after it has run for `slice_ns`. The pause of the next one begins where this one ends,
     /// so that all of them share their part of the thread.
-    fn rest(&self, stint_ns: u64, now: Instant, percent: u8) -> Instant {
-        let began = Instant::from_ns(now.ns().saturating_sub(stint_ns));
-        let until = self.paid.get().max(began).plus_ns(stint_ns * 100 / u64::from(percent));
+    fn rest(&self, slice_ns: u64, now: Instant, percent: u8) -> Instant {
+        let began = Instant::from_ns(now.ns().saturating_sub(slice_ns));
+        let until = self.paid.get().max(began).plus_ns(slice_ns * 100 / u64::from(percent));
         self.paid.set(until);
         until
     }
@@ -99,7 +99,7 @@ impl VersionStore {
     pub(crate) fn step_of<T>(&self, pace: &Pace, step: impl FnOnce() -> T) -> T {
         let began = self.executor.now();
         let done = step();
-        pace.stint_ns.set(pace.stint_ns.get() + self.executor.now().since_ns(began));
+        pace.slice_ns.set(pace.slice_ns.get() + self.executor.now().since_ns(began));
         done
     }
 
@@ -107,17 +107,17 @@ impl VersionStore {
     #[inline]
     pub(crate) fn single_step_of<T>(&self, pace: Option<&Pace>, step: impl FnOnce() -> T) -> T {
         let Some(pace) = pace else { return step() };
-        let before_ns = pace.stint_ns.get();
+        let before_ns = pace.slice_ns.get();
         let done = self.step_of(pace, step);
-        let taken_ns = pace.stint_ns.get() - before_ns;
-        pace.stint_ns.set(pace.stint_ns.get() + (SAMPLE - 1) * taken_ns.min(SINGLE_NS_MAX));
+        let taken_ns = pace.slice_ns.get() - before_ns;
+        pace.slice_ns.set(pace.slice_ns.get() + (SAMPLE - 1) * taken_ns.min(SINGLE_NS_MAX));
         done
     }
 
     /// Yields between two steps of a reader; a long reader also pauses if a transaction is active.
     pub(crate) async fn pace(&self, pace: &Pace, active: impl Fn() -> usize) {
-        if pace.stint_ns.get() >= STINT_NS
-            && let Some(until) = self.end_stint(pace, active)
+        if pace.slice_ns.get() >= STINT_NS
+            && let Some(until) = self.end_slice(pace, active)
         {
             self.executor.sleep_until(until).await;
         }
@@ -126,20 +126,20 @@ impl VersionStore {
 
     /// Until when a reader rests that has read for some time, if it does.
     #[cold]
-    fn end_stint(&self, pace: &Pace, active: impl Fn() -> usize) -> Option<Instant> {
+    fn end_slice(&self, pace: &Pace, active: impl Fn() -> usize) -> Option<Instant> {
         let reader_percent = self.versions.borrow().settings.reader_percent;
         let readers = &self.readers;
         let undo_reads = self.space.statistics().reads;
         let new_reads = undo_reads - readers.undo_reads.replace(undo_reads);
-        let stint_ns = pace.stint_ns.take() + new_reads * UNDO_READ_NS;
-        pace.taken_ns.set(pace.taken_ns.get() + stint_ns);
+        let slice_ns = pace.slice_ns.take() + new_reads * UNDO_READ_NS;
+        pace.taken_ns.set(pace.taken_ns.get() + slice_ns);
         let has_committed = pace.latest.replace(self.present()) != self.present();
         if pace.taken_ns.get() < LONG_NS {
             return None;
         }
         readers.enter(pace);
         let is_alone = active() <= readers.count.get() && !has_committed;
-        (!is_alone).then(|| readers.rest(stint_ns, self.executor.now(), reader_percent))
+        (!is_alone).then(|| readers.rest(slice_ns, self.executor.now(), reader_percent))
     }
 }
 

@@ -14,7 +14,7 @@ const LAZY_COMMITS: u32 = if cfg!(test) { 0 } else { 1024 };
 /// How versions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The device of the undo space; `None`: that of the home file.
+    /// The device of the undo space; `None`: that of the superblock file.
     pub device: Option<String>,
     /// Bytes of a cluster of the undo space, the unit in which it is written; a power of two, a multiple of the device's
     /// alignment.
@@ -64,7 +64,7 @@ impl Settings {
 }
 
 impl Default for Settings {
-    /// Clusters of 64 KiB, 64 MiB of memory, up to 16 GiB on the device of the home file, as long as a snapshot is held; readers
+    /// Clusters of 64 KiB, 64 MiB of memory, up to 16 GiB on the device of the superblock file, as long as a snapshot is held; readers
     /// take 3 percent of the thread beside others.
     fn default() -> Settings {
         Settings {

@@ -2,7 +2,7 @@
 
 use super::chain::{self, Target, Version};
 use super::history::{Found, is_whole};
-use super::{FILE, Past, VersionStore, Versions, View};
+use super::{FILE, Reconstruction, VersionStore, Versions, View};
 use crate::temp::Extent;
 use crate::{Error, Result};
 use base::time::MILLISECOND_NS;
@@ -93,11 +93,11 @@ impl VersionStore {
 
     /// Goes on along a record's chain where that leaves memory.
     #[cold]
-    pub(super) async fn take_back_further(
+    pub(super) async fn reconstruct_from_space(
         &self,
         view: View,
         record: (PartitionId, &[u8]),
-        mut past: Past,
+        mut past: Reconstruction,
     ) -> Result<Option<Vec<u8>>> {
         let mut piece: Option<Piece> = None;
         loop {
@@ -111,7 +111,7 @@ impl VersionStore {
             let stored = read.version(extent, at).expect("it was read");
             let version =
                 Version::decode(stored).filter(|_| is_whole(stored, extent, at)).ok_or_else(|| damaged(extent, at))?;
-            past.put_back(record, &version);
+            past.undo_change(record, &version);
             piece = Some(read);
         }
     }
@@ -203,13 +203,13 @@ impl Versions {
         &self,
         view: View,
         record: (PartitionId, &[u8]),
-        past: &mut Past,
+        past: &mut Reconstruction,
     ) -> Result<Option<(u32, usize, Vec<Rc<Extent>>)>> {
         self.check(view)?;
         while self.step_back(view, record, past) {}
         let Target::Extent(extent, at) = past.rest.target() else { return Ok(None) };
         Ok(match self.history.find(extent, at) {
-            Found::Away(place) => Some((extent, at, place)),
+            Found::Spilled(place) => Some((extent, at, place)),
             Found::Here(_) | Found::Gone => None,
         })
     }

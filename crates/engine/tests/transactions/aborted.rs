@@ -81,7 +81,7 @@ async fn calls(tx: &mut Transaction, tables: &Tables) -> Vec<(&'static str, Resu
         ("get", tx.get(tree, b"c").await.map(|_| ())),
         ("get what it holds", tx.get(tree, b"a").await.map(|_| ())),
         ("get for update", tx.get_for_update(tree, b"c").await.map(|_| ())),
-        ("look", tx.look(set, b"c", |_| ()).await),
+        ("look", tx.get_with(set, b"c", |_| ()).await),
         ("insert", tx.insert(tree, b"d", &[4]).await),
         ("put", tx.put(set, b"d", &[4]).await),
         ("modify", tx.modify(tree, b"c", |_| ()).await),

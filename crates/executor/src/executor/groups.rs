@@ -172,7 +172,7 @@ impl Executor {
     /// let clone = executor.clone();
     /// let work = executor.spawn_in(bank, 0, async move {
     ///     clone.charge(Work::BeginTransaction);
-    ///     clone.settle().await;
+    ///     clone.pay_debt().await;
     /// });
     /// executor.run(work.join()).expect("the machine goes on");
     /// assert!(executor.cpu_ns(bank) > 0);

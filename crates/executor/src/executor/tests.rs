@@ -123,7 +123,7 @@ fn charges_are_paid_once_and_by_their_own_task() {
             let handle = executor.spawn(async move {
                 assert_eq!(other.take_debt(), 0);
                 other.charge(Work::ObjectReference);
-                other.settle().await;
+                other.pay_debt().await;
             });
             handle.join().await;
             assert_eq!(executor.now().ns(), 1_000);

@@ -51,7 +51,7 @@ impl Executor {
     /// Pays the current task's debt on the described CPU. Ready at once on a real machine; where even that is too much, ask
     /// [`Executor::owes`] first.
     #[inline]
-    pub async fn settle(&self) {
+    pub async fn pay_debt(&self) {
         if self.owes() {
             let instructions = self.0.debt.take();
             if self.compute_alone(instructions) {

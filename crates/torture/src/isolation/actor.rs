@@ -59,7 +59,7 @@ impl Actor {
         let found = match look {
             _ if store == Store::Direct => Some(self.tx.read_object(partition, number, version).await?),
             Look::Copy => self.tx.get(partition, &key).await?.as_deref().map(version),
-            Look::InPlace => self.tx.look(partition, &key, |value| value.map(version)).await?,
+            Look::InPlace => self.tx.get_with(partition, &key, |value| value.map(version)).await?,
             Look::ForUpdate => self.tx.get_for_update(partition, &key).await?.as_deref().map(version),
         };
         self.history().read(self.number, store.key(number), found);

@@ -138,7 +138,7 @@ impl Tables {
         fields: [usize; N],
     ) -> Result<[i64; N]> {
         let copy = |value: Option<&[u8]>| value.map(|value| fields.map(|field| self.account.number(value, field)));
-        let found = tx.look(self.account.partition, account, copy).await?;
+        let found = tx.get_with(self.account.partition, account, copy).await?;
         found.ok_or_else(|| Error::NoRecord(ACCOUNT.to_owned()))
     }
 
@@ -152,7 +152,7 @@ impl Tables {
 
     async fn card_check(&self, tx: &mut Transaction, account: &[u8], store: &[u8]) -> Result<Vec<u8>> {
         let [expires] = self.numbers(tx, account, [self.expires]).await?;
-        let hot = tx.look(self.hot_card.partition, account, |card| card.is_some()).await?;
+        let hot = tx.get_with(self.hot_card.partition, account, |card| card.is_some()).await?;
         if hot {
             tx.add_to_field(self.hot_card.partition, account, self.attempts, 1).await?;
         }

@@ -153,7 +153,7 @@ impl Workload for Synthetic {
         let prices = self.prices.as_ref().map(|prices| prices[input.kind]);
         if let Some(prices) = prices {
             executor.charge_instructions(prices.begin);
-            executor.settle().await;
+            executor.pay_debt().await;
         }
         for Reference { partition, object, write } in &input.references {
             if let Some(prices) = prices {

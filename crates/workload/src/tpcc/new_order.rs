@@ -12,7 +12,7 @@ pub(super) async fn read<R>(
     key: &[u8],
     read: impl FnOnce(&[u8]) -> R,
 ) -> Result<R> {
-    let found = tx.look(partition, key, |row| row.map(read)).await?;
+    let found = tx.get_with(partition, key, |row| row.map(read)).await?;
     found.ok_or_else(|| Error::NoRecord(name.to_owned()))
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &NewOrder)
 
     let mut sum = 0;
     for line in &input.lines {
-        let price = tx.look(tables.item, &keys::single(line.item), |row| row.map(|row| item::PRICE.get(row))).await?;
+        let price = tx.get_with(tables.item, &keys::single(line.item), |row| row.map(|row| item::PRICE.get(row))).await?;
         let Some(price) = price else { return tx.rollback_to(begin).await };
         let info = take_from_stock(tables, tx, input, line).await?;
         let amount = i64::from(line.quantity) * price;

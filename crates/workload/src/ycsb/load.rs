@@ -34,7 +34,7 @@ pub async fn records(database: &Database) -> Result<u64> {
     let partition = database.partition(USERTABLE)?;
     let exists = async |number: u64| {
         database
-            .transaction(async |tx| tx.look(partition, Key::of(number).as_bytes(), |found| found.is_some()).await)
+            .transaction(async |tx| tx.get_with(partition, Key::of(number).as_bytes(), |found| found.is_some()).await)
             .await
     };
     let mut end = 1;

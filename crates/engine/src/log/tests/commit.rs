@@ -96,7 +96,7 @@ fn writes_that_hold_the_processor_come_one_after_the_other() {
             machine.executor.spawn(async move {
                 for round in 0..20 {
                     executor.charge_instructions(1_000);
-                    executor.settle().await;
+                    executor.pay_debt().await;
                     let lsn = log.append(TransactionId(client * 20 + round), &Body::RolledBack, []);
                     assert!(log.inner.borrow().batches.in_flight() <= 1);
                     log.commit(lsn).await.expect("commits");

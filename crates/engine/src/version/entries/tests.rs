@@ -2,7 +2,7 @@
 
 use crate::catalog::{Locking, Organization};
 use crate::version::tests::{on_a_machine, unless_blocked};
-use crate::version::{self, Past};
+use crate::version::{self, Reconstruction};
 use crate::{Database, Error, Isolation, PartitionSpec, Result, Savepoint, Settings, Snapshot, Transaction};
 use base::{PartitionId, Random};
 use executor::Executor;
@@ -265,7 +265,7 @@ fn a_range_of_the_past_looks_at_what_it_shows_and_at_what_has_changed() {
         let numbers: Vec<u32> =
             found.iter().map(|((_, key), _)| u32::from_be_bytes(key[..].try_into().expect("four bytes"))).collect();
         assert_eq!(numbers, [0, 770, 771, 772, 773, 774, 775, 776, 777, 778, 779]);
-        assert!(found.iter().all(|(_, past)| Past::is_done(past)));
+        assert!(found.iter().all(|(_, past)| Reconstruction::is_done(past)));
         Ok(())
     })
     .expect("nothing fails");

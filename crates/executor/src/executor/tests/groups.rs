@@ -102,7 +102,7 @@ impl Scene {
                 }
                 _ => {
                     self.executor.charge(Work::ObjectReference);
-                    self.executor.settle().await;
+                    self.executor.pay_debt().await;
                     self.tell(Event::Runs(member));
                 }
             }
@@ -167,16 +167,16 @@ fn tasks_join_their_parents_group_and_pay_on_its_account() {
         let other = clone.clone();
         let child = clone.spawn(async move {
             other.charge(Work::ObjectReference);
-            other.settle().await;
+            other.pay_debt().await;
         });
         clone.charge_instructions(5);
-        clone.settle().await;
+        clone.pay_debt().await;
         child.join().await;
     });
     let clone = executor.clone();
     let watch = executor.spawn_in(audit, 0, async move {
         clone.charge_instructions(7);
-        clone.settle().await;
+        clone.pay_debt().await;
     });
     executor.run(futures_join(vec![parent, watch])).expect("runs to the end");
     // An instruction takes 100 ns.

@@ -1,4 +1,4 @@
-use super::superblock::{CONTENTS, Earlier, Found, decode, encode, seal};
+use super::encoding::{CONTENTS, Decoded, Earlier, decode, encode, seal};
 use super::*;
 use crate::catalog::{Locking, Organization};
 use base::Random;
@@ -6,8 +6,8 @@ use driver::{Halt, OpKind};
 use executor::Order;
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Injury, Media, Options, PowerCut, VirtualDriver};
 
-fn contents() -> Contents {
-    Contents {
+fn superblock() -> Superblock {
+    Superblock {
         page_size: 8192,
         log_page_size: 4096,
         log_device: "flash".into(),
@@ -37,7 +37,7 @@ fn partition(id: u16) -> Partition {
 
 /// The body of a superblock of format 6.
 fn earlier(partitions: Vec<Partition>) -> Vec<u8> {
-    let Contents { page_size, log_page_size, log_device, redo_start, log_durable, log_epoch, .. } = contents();
+    let Superblock { page_size, log_page_size, log_device, redo_start, log_durable, log_epoch, .. } = superblock();
     let earlier = Earlier {
         page_size,
         log_page_size,
@@ -62,12 +62,12 @@ fn earlier_formats_are_read_and_later_ones_named() {
     for format in 1..7 {
         // Each format knew one thing more than the one before, and all these contents lack them.
         let known = &body[..body.len() - (6 - format) as usize];
-        let found = Found::Earlier(contents(), vec![partition(0)]);
+        let found = Decoded::Earlier(superblock(), vec![partition(0)]);
         assert_eq!(decode(&seal(format, 9, known), "old"), Ok((9, found)), "format {format}");
     }
-    let mut bytes = encode(9, &contents(), Default::default()).expect("fits");
+    let mut bytes = encode(9, &superblock(), Default::default()).expect("fits");
     assert_eq!(bytes.len() as u64, BLOCK, "however many partitions there are");
-    let found = Found::Present(contents(), Default::default());
+    let found = Decoded::Present(superblock(), Default::default());
     assert_eq!(decode(&bytes, "new"), Ok((9, found)));
     assert_eq!(decode(&seal(7, 9, &bytes[CONTENTS..]), "old").map(|found| found.0), Ok(9), "7 had all of it");
     bytes[8] += 1;
@@ -75,9 +75,9 @@ fn earlier_formats_are_read_and_later_ones_named() {
     assert!(matches!(newer, Error::NewerFormat { found, supported: FORMAT, .. } if found == FORMAT + 1), "{newer}");
     let measured =
         crate::log::Measured { sync_write_ns: 100, write_then_sync_ns: 130, sync_faster: 1, together_ns: 200 };
-    let found = Contents { log_measured: Some(measured), ..contents() };
+    let found = Superblock { log_measured: Some(measured), ..superblock() };
     let bytes = encode(9, &found, Default::default()).expect("fits");
-    assert_eq!(decode(&bytes, "new"), Ok((9, Found::Present(found, Default::default()))));
+    assert_eq!(decode(&bytes, "new"), Ok((9, Decoded::Present(found, Default::default()))));
     assert!(bytes.len() > CONTENTS);
 }
 
@@ -90,8 +90,8 @@ fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor, DeviceId) -> T) -> T 
     result.expect("the machine goes on")
 }
 
-fn names(home: &Home) -> Vec<String> {
-    home.partitions().iter().map(|partition| partition.name.clone()).collect()
+fn names(superblock_file: &SuperblockFile) -> Vec<String> {
+    superblock_file.partitions().iter().map(|partition| partition.name.clone()).collect()
 }
 
 #[test]
@@ -106,14 +106,14 @@ fn a_file_of_an_earlier_format_becomes_one_of_this() {
         for copy in COPIES {
             mirror.write(executor, copy, 0, &bytes).await.expect("writes");
         }
-        let (mut home, contents) = Home::open(executor, device, "here").await.expect("opens");
-        assert_eq!(names(&home).len(), 300);
-        let number = home.partitions().give_number().expect("there are many");
+        let (mut superblock_file, superblock) = SuperblockFile::open(executor, device, "here").await.expect("opens");
+        assert_eq!(names(&superblock_file).len(), 300);
+        let number = superblock_file.partitions().give_number().expect("there are many");
         assert_eq!(number, 301, "a creation that was cut off may have had number 300");
-        home.write(executor, &contents).await.expect("writes");
-        let (home, found) = Home::open(executor, device, "here").await.expect("opens");
-        assert_eq!((names(&home).len(), found), (300, contents));
-        assert_eq!(home.partitions().give_number(), Ok(301));
+        superblock_file.write(executor, &superblock).await.expect("writes");
+        let (superblock_file, found) = SuperblockFile::open(executor, device, "here").await.expect("opens");
+        assert_eq!((names(&superblock_file).len(), found), (300, superblock));
+        assert_eq!(superblock_file.partitions().give_number(), Ok(301));
     });
 }
 
@@ -124,28 +124,35 @@ fn the_catalog_is_what_was_written_last() {
     for seed in 0..20 {
         let mut random = Random::stream(seed, "catalog");
         let media = Media::new();
-        run(&media, async |executor, device| drop(Home::create(executor, device, &contents()).await.expect("creates")));
+        run(&media, async |executor, device| {
+            drop(SuperblockFile::create(executor, device, &superblock()).await.expect("creates"))
+        });
         let (mut live, mut next, mut segments, mut images) = (Vec::<u16>::new(), 0_u16, Vec::new(), Vec::new());
         for _ in 0..12 {
             run(&media, async |executor, device| {
-                let (mut home, mut contents) = Home::open(executor, device, "here").await.expect("opens");
+                let (mut superblock_file, mut superblock) =
+                    SuperblockFile::open(executor, device, "here").await.expect("opens");
                 let expected: Vec<String> = live.iter().map(|id| partition(*id).name).collect();
-                assert_eq!(names(&home), expected);
-                assert!(live.iter().all(|id| home.since(*id) == Lsn(7 * u64::from(*id))), "seed {seed}");
-                assert_eq!(u32::from(home.partitions().give_number().expect("there are many")), u32::from(next));
-                assert_eq!(contents.backup.as_ref().map_or(&[][..], |backup| &backup.segments), segments);
-                assert_eq!(contents.backup.as_ref().map_or(&[][..], |backup| &backup.images), images);
+                assert_eq!(names(&superblock_file), expected);
+                assert!(live.iter().all(|id| superblock_file.since(*id) == Lsn(7 * u64::from(*id))), "seed {seed}");
+                assert_eq!(
+                    u32::from(superblock_file.partitions().give_number().expect("there are many")),
+                    u32::from(next)
+                );
+                assert_eq!(superblock.backup.as_ref().map_or(&[][..], |backup| &backup.segments), segments);
+                assert_eq!(superblock.backup.as_ref().map_or(&[][..], |backup| &backup.images), images);
                 for _ in 0..random.below(40) {
                     match random.below(4) {
                         0 | 1 => {
-                            home.change([Change::Begin(Box::new(partition(next)), None), Change::Enter(next)]);
-                            home.change([Change::Since(next, 7 * u64::from(next))]);
+                            superblock_file
+                                .change([Change::Begin(Box::new(partition(next)), None), Change::Enter(next)]);
+                            superblock_file.change([Change::Since(next, 7 * u64::from(next))]);
                             live.push(next);
                             next += 1;
                         }
                         2 if !live.is_empty() => {
                             let id = live.remove(random.below(live.len() as u64) as usize);
-                            home.change([Change::Drop(id), Change::Gone(id)]);
+                            superblock_file.change([Change::Drop(id), Change::Gone(id)]);
                         }
                         _ => {
                             let count = random.below(30_000);
@@ -154,14 +161,14 @@ fn the_catalog_is_what_was_written_last() {
                             images = live.iter().map(|id| (*id, random.below(1 << 20) as u32)).collect();
                             images.retain(|_| random.chance(0.9));
                             let (segments, images) = (segments.clone(), images.clone());
-                            contents.backup = Some(Current { segments, images, ..Current::empty(begin) });
+                            superblock.backup = Some(CurrentBackup { segments, images, ..CurrentBackup::empty(begin) });
                         }
                     }
                     if random.chance(0.7) {
-                        home.write(executor, &contents).await.expect("writes");
+                        superblock_file.write(executor, &superblock).await.expect("writes");
                     }
                 }
-                home.write(executor, &contents).await.expect("writes");
+                superblock_file.write(executor, &superblock).await.expect("writes");
             });
             let length = media.length("disk", HOME_FILE).expect("it is there");
             assert!(length < 16 << 20, "{length} bytes: what is written anew replaces what was");
@@ -186,12 +193,12 @@ fn enter(number: u16) -> [Change; 2] {
 /// Enters `entries` partitions, or as many as there are until the catalog is rewritten; returns how many it entered.
 fn fill(media: &Media, entries: u16) -> u16 {
     run(media, async |executor, device| {
-        let mut home = Home::create(executor, device, &contents()).await.expect("creates");
+        let mut superblock_file = SuperblockFile::create(executor, device, &superblock()).await.expect("creates");
         for number in 0..entries {
-            let start = home.journal.span.start;
-            home.change(enter(number));
-            home.write(executor, &contents()).await.expect("writes");
-            if home.journal.span.start != start {
+            let start = superblock_file.journal.span.start;
+            superblock_file.change(enter(number));
+            superblock_file.write(executor, &superblock()).await.expect("writes");
+            if superblock_file.journal.span.start != start {
                 return number;
             }
         }
@@ -209,11 +216,13 @@ fn survives(prepared: &(u16, Media), faults: FaultPlan, seed: u64) -> bool {
     let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
     let device = executor.device("disk").expect("the ideal machine has a disk");
     let ended = executor.run(async {
-        let Ok((mut home, contents)) = Home::open(&executor, device, "here").await else { return };
+        let Ok((mut superblock_file, superblock)) = SuperblockFile::open(&executor, device, "here").await else {
+            return;
+        };
         for number in first..first + 5 {
-            home.change(enter(number));
+            superblock_file.change(enter(number));
             tried.set(number + 1);
-            if home.write(&executor, &contents).await.is_ok() {
+            if superblock_file.write(&executor, &superblock).await.is_ok() {
                 acknowledged.set(number + 1);
             }
         }
@@ -221,8 +230,9 @@ fn survives(prepared: &(u16, Media), faults: FaultPlan, seed: u64) -> bool {
     executor.stop();
     media.power_cut(&mut Random::stream(seed, "home"), &PowerCut { lost: 0.2, torn: 0.6 });
     run(&media, async |executor, device| {
-        let (home, _) = Home::open(executor, device, "here").await.unwrap_or_else(|error| panic!("{seed}: {error}"));
-        let found = names(&home).len();
+        let (superblock_file, _) =
+            SuperblockFile::open(executor, device, "here").await.unwrap_or_else(|error| panic!("{seed}: {error}"));
+        let found = names(&superblock_file).len();
         assert!((usize::from(acknowledged.get())..=usize::from(tried.get())).contains(&found), "{seed}: {found}");
     });
     ended.is_ok()
@@ -235,28 +245,28 @@ fn what_the_only_written_superblock_names_outlives_failures_however_many() {
     for halves in 1..4 {
         let media = Media::new();
         run(&media, async |executor, device| {
-            let mut home = Home::create(executor, device, &contents()).await.expect("creates");
-            let mut contents = contents();
+            let mut superblock_file = SuperblockFile::create(executor, device, &superblock()).await.expect("creates");
+            let mut superblock = superblock();
             let mut state = |number: u32| {
                 let segments: Vec<(u16, u32)> = (0..8_000).map(|id| (id, number << 16)).collect();
-                contents.backup = Some(Current { segments, ..Current::empty(Lsn(7)) });
-                contents.clone()
+                superblock.backup = Some(CurrentBackup { segments, ..CurrentBackup::empty(Lsn(7)) });
+                superblock.clone()
             };
             let mut number = 0;
-            while home.journal.span.start <= STRETCH {
+            while superblock_file.journal.span.start <= STRETCH {
                 number += 1;
-                home.write(executor, &state(number)).await.expect("writes");
+                superblock_file.write(executor, &state(number)).await.expect("writes");
             }
             for _ in 0..halves {
                 number += 1;
-                let superblock = home.prepare(executor, &state(number)).await.expect("appends");
-                home.write_next_copy(executor, &superblock).await.expect("writes");
+                let encoded = superblock_file.prepare(executor, &state(number)).await.expect("appends");
+                superblock_file.write_next_copy(executor, &encoded).await.expect("writes");
                 // The other one fails: what it holds is what it held.
                 let stated = state(number);
                 for later in 0..40 {
-                    home.prepare(executor, &state(number + 1 + later)).await.expect("appends");
+                    superblock_file.prepare(executor, &state(number + 1 + later)).await.expect("appends");
                     run(&media.copy(), async |executor, device| {
-                        let opened = Home::open(executor, device, "here").await;
+                        let opened = SuperblockFile::open(executor, device, "here").await;
                         let (_, found) =
                             opened.unwrap_or_else(|error| panic!("{halves}, {later} failures later: {error}"));
                         assert_eq!(found, stated, "{halves}, {later} failures later");
@@ -268,7 +278,7 @@ fn what_the_only_written_superblock_names_outlives_failures_however_many() {
     }
 }
 
-/// A home file whose catalog is written anew in two changes.
+/// A superblock file whose catalog is written anew in two changes.
 /// Enters one partition after the other, while the writes with these numbers fail and one is acknowledged and lost. `reopened`
 /// has the next life go on after a failure.
 fn outlives_a_lost_write(failing: &[u64], lost: u64, reopened: bool) {
@@ -284,28 +294,31 @@ fn outlives_a_lost_write(failing: &[u64], lost: u64, reopened: bool) {
         work(&executor, device);
     };
     let mut entered = 0;
-    let mut go_on = |executor: &Executor, home: &mut Home| {
+    let mut go_on = |executor: &Executor, superblock_file: &mut SuperblockFile| {
         while entered < 4 {
-            home.change(enter(entered));
+            superblock_file.change(enter(entered));
             entered += 1;
-            let written = executor.run(home.write(executor, &contents())).expect("the machine goes on");
+            let written = executor.run(superblock_file.write(executor, &superblock())).expect("the machine goes on");
             if reopened && written.is_err() {
                 return;
             }
         }
     };
     injured(failing, if reopened { u64::MAX } else { lost }, &mut |executor, device| {
-        let mut home = executor.run(Home::create(executor, device, &contents())).expect("goes on").expect("creates");
-        go_on(executor, &mut home);
+        let mut superblock_file =
+            executor.run(SuperblockFile::create(executor, device, &superblock())).expect("goes on").expect("creates");
+        go_on(executor, &mut superblock_file);
     });
     if reopened {
         injured(&[], lost, &mut |executor, device| {
-            let (mut home, _) = executor.run(Home::open(executor, device, "here")).expect("goes on").expect("opens");
-            go_on(executor, &mut home);
+            let (mut superblock_file, _) =
+                executor.run(SuperblockFile::open(executor, device, "here")).expect("goes on").expect("opens");
+            go_on(executor, &mut superblock_file);
         });
     }
-    let found =
-        run(&media, async |executor, device| names(&Home::open(executor, device, "here").await.expect("opens").0));
+    let found = run(&media, async |executor, device| {
+        names(&SuperblockFile::open(executor, device, "here").await.expect("opens").0)
+    });
     let expected: Vec<String> = (0..4).map(|number| format!("tree-{number}")).collect();
     let expected = if reopened { &expected[1..] } else { &expected[..] };
     assert_eq!(found, expected, "{failing:?} failed, {lost} was lost, reopened: {reopened}");
@@ -323,7 +336,7 @@ fn what_an_append_has_left_that_failed_is_never_taken_for_a_later_one() {
     }
 }
 
-/// A life of the home file in which one of its writes fails and one is acknowledged and lost.
+/// A life of the superblock file in which one of its writes fails and one is acknowledged and lost.
 fn live(media: &Media, (failing, lost): (u64, u64), work: impl AsyncFnOnce(&Executor, DeviceId)) {
     let at = |nth| ErrorAt { kind: OpKind::Write, device: None, nth };
     let faults =
@@ -349,20 +362,26 @@ fn what_several_lives_have_left_that_failed_is_never_taken_for_what_a_later_one_
                 // One copy has it, or some of it.
                 let failing = if number == 0 { 2 } else { 1 + u64::from(number) };
                 live(&media, (failing, NEVER), async |executor, device| {
-                    let (mut home, contents) = Home::open(executor, device, "here").await.expect("opens");
-                    home.change(enter(first + number));
-                    home.write(executor, &contents).await.expect_err("it fails");
+                    let (mut superblock_file, superblock) =
+                        SuperblockFile::open(executor, device, "here").await.expect("opens");
+                    superblock_file.change(enter(first + number));
+                    superblock_file.write(executor, &superblock).await.expect_err("it fails");
                 });
             }
             live(&media, (NEVER, lost), async |executor, device| {
-                let (mut home, contents) = Home::open(executor, device, "here").await.expect("opens");
-                home.change(enter(first + lives));
-                home.write(executor, &contents).await.expect("writes, it seems");
+                let (mut superblock_file, superblock) =
+                    SuperblockFile::open(executor, device, "here").await.expect("opens");
+                superblock_file.change(enter(first + lives));
+                superblock_file.write(executor, &superblock).await.expect("writes, it seems");
             });
             run(&media, async |executor, device| {
-                let (home, _) = Home::open(executor, device, "here").await.expect("opens");
+                let (superblock_file, _) = SuperblockFile::open(executor, device, "here").await.expect("opens");
                 let expected = (0..first).chain([first + lives]).map(|number| format!("tree-{number}"));
-                assert_eq!(names(&home), expected.collect::<Vec<_>>(), "after {lives} lives write {lost} was lost");
+                assert_eq!(
+                    names(&superblock_file),
+                    expected.collect::<Vec<_>>(),
+                    "after {lives} lives write {lost} was lost"
+                );
             });
         }
     }

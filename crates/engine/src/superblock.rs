@@ -1,10 +1,10 @@
-//! The home file (superblock): what a database is, what partitions it has, where recovery begins.
+//! The superblock file (superblock): what a database is, what partitions it has, where recovery begins.
 //!
 //! The file is a sequence of stretches of 64 KiB, each followed by its mirror ([`mirror`]). The first one is the superblock:
 //!
 //! ```text
 //!  0 magic "ENTRESOL"   8 format u32   12 length u32   16 CRC-32C of the rest u32   20 zero u32   24 generation u64
-//! 32 contents (postcard), `length` bytes
+//! 32 superblock (postcard), `length` bytes
 //! ```
 //!
 //! The others hold the catalog, as a journal ([`journal`]) of which the superblock says where it begins and ends. Rules:
@@ -23,9 +23,9 @@
 //!
 //! There is no checkpoint record in the log. While the file is blank, the database was never created.
 
+mod encoding;
 mod journal;
 mod mirror;
-mod superblock;
 
 pub(crate) use journal::Change;
 
@@ -43,12 +43,12 @@ use std::rc::Rc;
 
 /// The format that this release writes and the newest that it reads.
 pub const FORMAT: u32 = 8;
-/// The home file's name: a directory that holds it is a database.
+/// The superblock file's name: a directory that holds it is a database.
 pub const HOME_FILE: &str = "entresol.home";
 
-/// The contents of the home file, but for the partitions.
+/// The contents of the superblock file, but for the partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contents {
+pub struct Superblock {
     /// The size of every page in bytes.
     pub page_size: u32,
     /// The size of a log page in bytes.
@@ -66,14 +66,14 @@ pub struct Contents {
     /// The tiers that survive power cuts.
     pub tiers: Vec<Record>,
     /// The backup of the memory-resident sets, once there are any.
-    pub backup: Option<Current>,
+    pub backup: Option<CurrentBackup>,
     /// What was measured of the log's device when the database was created, if anything was.
     pub log_measured: Option<Measured>,
     /// The log's second device, if it has one.
     pub second_log: Option<SecondLog>,
 }
 
-/// What the home file says of a log on two devices.
+/// What the superblock file says of a log on two devices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecondLog {
     /// The second device.
@@ -86,7 +86,7 @@ pub struct SecondLog {
     pub measured: Option<Measured>,
 }
 
-impl Contents {
+impl Superblock {
     /// Where recovery begins to read the log: where pages or sets need it, whichever comes first.
     pub fn scan_start(&self) -> Lsn {
         let sets = self.backup.as_ref().map_or(u64::MAX, |backup| backup.begin);
@@ -106,9 +106,9 @@ impl Contents {
     }
 }
 
-/// What the home file says of the backup.
+/// What the superblock file says of the backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Current {
+pub struct CurrentBackup {
     /// The complete copy, 0 or 1.
     pub copy: u8,
     /// What it lacks is in the log from here on.
@@ -121,10 +121,10 @@ pub struct Current {
     pub images: Vec<(u16, u32)>,
 }
 
-impl Current {
+impl CurrentBackup {
     /// A backup of sets that are created from here on.
-    pub fn empty(begin: Lsn) -> Current {
-        Current { begin: begin.0, ..Current::default() }
+    pub fn empty(begin: Lsn) -> CurrentBackup {
+        CurrentBackup { begin: begin.0, ..CurrentBackup::default() }
     }
 
     /// How many segments of this partition the backup has.
@@ -140,8 +140,8 @@ impl Current {
     }
 }
 
-/// The open home file.
-pub struct Home {
+/// The open superblock file.
+pub struct SuperblockFile {
     mirror: Mirror,
     generation: u64,
     /// The copy of the superblock that is written first: never the only whole one.
@@ -149,20 +149,20 @@ pub struct Home {
     journal: Journal,
 }
 
-impl Home {
+impl SuperblockFile {
     /// Creates the file with its first contents.
     ///
     /// # Errors
     /// The driver's.
-    pub async fn create(executor: &Executor, device: DeviceId, contents: &Contents) -> Result<Home> {
+    pub async fn create(executor: &Executor, device: DeviceId, superblock: &Superblock) -> Result<SuperblockFile> {
         let (file, _) = executor.open(device, HOME_FILE, true).await?;
         let length = 2 * STRETCH;
         executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
         let mirror = Mirror::new(executor, file, length)?;
         // An opening takes a blank first copy for a creation that was cut off.
-        let mut home = Home { mirror, generation: 0, first: 1, journal: Journal::default() };
-        home.write(executor, contents).await?;
-        Ok(home)
+        let mut superblock_file = SuperblockFile { mirror, generation: 0, first: 1, journal: Journal::default() };
+        superblock_file.write(executor, superblock).await?;
+        Ok(superblock_file)
     }
 
     /// Opens the file and reads its latest contents. `path` names the database in errors.
@@ -170,7 +170,7 @@ impl Home {
     /// # Errors
     /// [`Error::NotADatabase`] if there is none or both copies are damaged, [`Error::Unfinished`] if it was never written,
     /// [`Error::NewerFormat`], or the driver's.
-    pub async fn open(executor: &Executor, device: DeviceId, path: &str) -> Result<(Home, Contents)> {
+    pub async fn open(executor: &Executor, device: DeviceId, path: &str) -> Result<(SuperblockFile, Superblock)> {
         let foreign = |detail: &str| Error::NotADatabase { path: path.into(), detail: detail.into() };
         let (file, length) = match executor.open(device, HOME_FILE, false).await {
             Ok(opened) => opened,
@@ -193,7 +193,7 @@ impl Home {
         }
         // A program that was killed may have left a copy that can be read and is not durable.
         mirror.sync(executor).await?;
-        let mut best: Option<(u64, u64, superblock::Found)> = None;
+        let mut best: Option<(u64, u64, encoding::Decoded)> = None;
         let mut copies = Vec::new();
         let (mut flaw, mut fault) = (None, None);
         let mut unfinished = false;
@@ -201,7 +201,7 @@ impl Home {
             let read = mirror.read(executor, copy, (0, STRETCH)).await;
             // The first write of all begins with the other copy, and torn it may show anything there.
             unfinished |= copy == 0 && read.fault.is_none() && is_blank(&read.bytes);
-            match superblock::decode(&read.bytes, path) {
+            match encoding::decode(&read.bytes, path) {
                 Ok((generation, found)) => {
                     if best.as_ref().is_none_or(|(_, other, _)| *other < generation) {
                         best = Some((copy, generation, found));
@@ -228,21 +228,21 @@ impl Home {
             // If that fails, one copy serves as before.
             let _tried = mirror.write(executor, 1 - copy, 0, &sound.bytes).await;
         }
-        let (contents, journal) = match found {
-            superblock::Found::Present(mut contents, span) => {
+        let (superblock, journal) = match found {
+            encoding::Decoded::Present(mut superblock, span) => {
                 let loaded = Journal::load(executor, &mut mirror, span).await?;
                 let journal = loaded.map_err(|what| foreign(&format!("its file '{HOME_FILE}' is damaged: {what}")))?;
-                if let Some(backup) = &mut contents.backup {
+                if let Some(backup) = &mut superblock.backup {
                     (backup.segments, backup.images) = (journal.segments().to_vec(), journal.images());
                 }
-                (contents, journal)
+                (superblock, journal)
             }
-            superblock::Found::Earlier(contents, partitions) => {
-                let segments = contents.backup.as_ref().map_or_else(Vec::new, |backup| backup.segments.clone());
-                (contents, Journal::of_earlier(partitions, segments))
+            encoding::Decoded::Earlier(superblock, partitions) => {
+                let segments = superblock.backup.as_ref().map_or_else(Vec::new, |backup| backup.segments.clone());
+                (superblock, Journal::of_earlier(partitions, segments))
             }
         };
-        Ok((Home { mirror, generation, first: 1 - copy, journal }, contents))
+        Ok((SuperblockFile { mirror, generation, first: 1 - copy, journal }, superblock))
     }
 
     /// How often it was written.
@@ -278,30 +278,35 @@ impl Home {
     /// States which tiers there are, unless the file says so already.
     ///
     /// # Errors
-    /// As [`Home::write`].
-    pub async fn note_tiers(&mut self, executor: &Executor, contents: &mut Contents, tiers: Vec<Record>) -> Result<()> {
-        if tiers == contents.tiers {
+    /// As [`SuperblockFile::write`].
+    pub async fn note_tiers(
+        &mut self,
+        executor: &Executor,
+        superblock: &mut Superblock,
+        tiers: Vec<Record>,
+    ) -> Result<()> {
+        if tiers == superblock.tiers {
             return Ok(());
         }
-        contents.tiers = tiers;
-        self.write(executor, contents).await
+        superblock.tiers = tiers;
+        self.write(executor, superblock).await
     }
 
     /// States which second device the log has, unless the file says so already.
     ///
     /// # Errors
-    /// As [`Home::write`].
+    /// As [`SuperblockFile::write`].
     pub async fn note_second_log(
         &mut self,
         executor: &Executor,
-        contents: &mut Contents,
+        superblock: &mut Superblock,
         second: Option<SecondLog>,
     ) -> Result<()> {
-        if second == contents.second_log {
+        if second == superblock.second_log {
             return Ok(());
         }
-        contents.second_log = second;
-        self.write(executor, contents).await
+        superblock.second_log = second;
+        self.write(executor, superblock).await
     }
 
     /// Appends what is new in the catalog, then replaces the older copy of the superblock, makes it durable, and does the same
@@ -309,8 +314,8 @@ impl Home {
     ///
     /// # Errors
     /// The driver's: one copy at least is whole, and says what this was to say or what was said before.
-    pub async fn write(&mut self, executor: &Executor, contents: &Contents) -> Result<()> {
-        let bytes = self.prepare(executor, contents).await?;
+    pub async fn write(&mut self, executor: &Executor, superblock: &Superblock) -> Result<()> {
+        let bytes = self.prepare(executor, superblock).await?;
         for _ in COPIES {
             self.write_next_copy(executor, &bytes).await?;
         }
@@ -319,19 +324,19 @@ impl Home {
     }
 
     /// Appends what is new in the catalog. Returns the superblock that names it.
-    async fn prepare(&mut self, executor: &Executor, contents: &Contents) -> Result<Vec<u8>> {
-        if let Some(backup) = &contents.backup {
+    async fn prepare(&mut self, executor: &Executor, superblock: &Superblock) -> Result<Vec<u8>> {
+        if let Some(backup) = &superblock.backup {
             self.journal.queue_backup(&backup.segments, &backup.images);
         }
         self.journal.append(executor, &mut self.mirror).await?;
         self.journal.note_named();
         self.generation += 1;
-        superblock::encode(self.generation, contents, self.journal.span)
+        encoding::encode(self.generation, superblock, self.journal.span)
     }
 
     /// Replaces the copy of the superblock that is not the only whole one.
-    async fn write_next_copy(&mut self, executor: &Executor, superblock: &[u8]) -> Result<()> {
-        self.mirror.write(executor, self.first, 0, superblock).await?;
+    async fn write_next_copy(&mut self, executor: &Executor, encoded: &[u8]) -> Result<()> {
+        self.mirror.write(executor, self.first, 0, encoded).await?;
         self.first = 1 - self.first;
         Ok(())
     }

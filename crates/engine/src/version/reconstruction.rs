@@ -11,7 +11,7 @@ use structures::set::Refusal;
 
 /// A record on its way back to what a view sees.
 #[derive(Clone, Debug)]
-pub(crate) struct Past {
+pub(crate) struct Reconstruction {
     pub state: Option<Vec<u8>>,
     /// Where its chain goes on with changes that the view does not see.
     pub(super) rest: Link,
@@ -20,15 +20,15 @@ pub(crate) struct Past {
     loaded: Lsn,
 }
 
-impl Past {
+impl Reconstruction {
     /// A record as it is.
-    pub(crate) fn present(stored: &[u8]) -> Past {
-        Past::new(Some(stored.to_vec()), Link::NOWHERE, Lsn::ZERO)
+    pub(crate) fn present(stored: &[u8]) -> Reconstruction {
+        Reconstruction::new(Some(stored.to_vec()), Link::NOWHERE, Lsn::ZERO)
     }
 
     /// A record as it is, whose chain begins at `rest`.
-    pub(super) fn new(state: Option<Vec<u8>>, rest: Link, loaded: Lsn) -> Past {
-        Past { state: state.filter(|_| rest.commit >= loaded), rest, loaded }
+    pub(super) fn new(state: Option<Vec<u8>>, rest: Link, loaded: Lsn) -> Reconstruction {
+        Reconstruction { state: state.filter(|_| rest.commit >= loaded), rest, loaded }
     }
 
     /// Whether it is what the view sees.
@@ -37,9 +37,9 @@ impl Past {
     }
 
     /// Takes back the change that the version precedes, if it is one of this record's.
-    pub(super) fn put_back(&mut self, record: (PartitionId, &[u8]), version: &Version<'_>) {
+    pub(super) fn undo_change(&mut self, record: (PartitionId, &[u8]), version: &Version<'_>) {
         if (version.partition, version.key) == record {
-            version.before.put_back(&mut self.state);
+            version.before.undo_change(&mut self.state);
         }
         if self.rest.commit >= self.loaded && version.below.commit < self.loaded {
             self.state = None;
@@ -53,15 +53,15 @@ impl VersionStore {
     ///
     /// # Errors
     /// [`Error::SnapshotTooOld`].
-    pub(crate) fn take_back(
+    pub(crate) fn reconstruct_in_memory(
         &self,
         view: View,
         partition: PartitionId,
         key: &[u8],
         state: Option<Vec<u8>>,
-    ) -> Result<Past> {
+    ) -> Result<Reconstruction> {
         let name = Resource::record(partition, key_hash(key));
-        self.versions.borrow().take_back(view, name, (partition, key), state)
+        self.versions.borrow().reconstruct_in_memory(view, name, (partition, key), state)
     }
 
     /// Goes on where memory ended.
@@ -69,17 +69,17 @@ impl VersionStore {
     /// # Errors
     /// [`Error::SnapshotTooOld`], [`Error::DamagedTemp`], or the driver's.
     #[inline]
-    pub(crate) async fn all_the_way(
+    pub(crate) async fn reconstruct(
         &self,
         view: View,
         partition: PartitionId,
         key: &[u8],
-        past: Past,
+        past: Reconstruction,
     ) -> Result<Option<Vec<u8>>> {
         if past.is_done() {
             return Ok(past.state);
         }
-        self.take_back_further(view, (partition, key), past).await
+        self.reconstruct_from_space(view, (partition, key), past).await
     }
 
     /// One step of a scan of a set (`mvcc/read.rs`): what the view sees of the records from this position on, and where the next step
@@ -90,7 +90,7 @@ impl VersionStore {
         view: View,
         partition: PartitionId,
         from: u64,
-        seen: &mut Vec<(Vec<u8>, Past)>,
+        seen: &mut Vec<(Vec<u8>, Reconstruction)>,
     ) -> Result<Result<Option<u64>, Refusal>> {
         let (sets, versions) = (records.sets.borrow(), self.versions.borrow());
         versions.check(view)?;
@@ -112,7 +112,7 @@ impl VersionStore {
             }
         }
         for (name, key, state) in present {
-            let past = versions.take_back(view, name, (partition, &key), state);
+            let past = versions.reconstruct_in_memory(view, name, (partition, &key), state);
             seen.extend(past.ok().map(|past| (key, past)));
         }
         Ok(Ok(next))

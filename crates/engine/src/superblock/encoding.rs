@@ -2,7 +2,7 @@
 
 use super::journal::Span;
 use super::mirror::{BLOCK, STRETCH};
-use super::{Contents, Current, FORMAT, HOME_FILE, SecondLog};
+use super::{CurrentBackup, FORMAT, HOME_FILE, SecondLog, Superblock};
 use crate::catalog::{Partition, Schema};
 use crate::log::Measured;
 use crate::tier_file::Record;
@@ -18,7 +18,7 @@ const JOURNAL: u32 = 7;
 
 /// The superblock as it is stored. What a later format adds goes behind the rest.
 #[derive(Serialize, Deserialize)]
-struct Superblock {
+struct StoredSuperblock {
     page_size: u32,
     log_page_size: u32,
     log_device: String,
@@ -47,7 +47,7 @@ pub(super) struct Earlier {
     /// At the positions of their numbers.
     pub(super) partitions: Vec<Partition>,
     pub(super) tiers: Vec<Record>,
-    pub(super) backup: Option<Current>,
+    pub(super) backup: Option<CurrentBackup>,
     pub(super) schemas: Vec<(u16, Schema)>,
     pub(super) log_measured: Option<Measured>,
     pub(super) second_log: Option<SecondLog>,
@@ -55,31 +55,31 @@ pub(super) struct Earlier {
 
 /// What a copy says.
 #[derive(Debug, PartialEq)]
-pub(super) enum Found {
+pub(super) enum Decoded {
     /// Of this format; the backup's segments are in the catalog.
-    Present(Contents, Span),
+    Present(Superblock, Span),
     /// Of an earlier one, with its partitions.
-    Earlier(Contents, Vec<Partition>),
+    Earlier(Superblock, Vec<Partition>),
 }
 
 /// Whole blocks.
 ///
 /// # Errors
 /// [`Error::Setting`] if names of devices are too long for a copy.
-pub(super) fn encode(generation: u64, contents: &Contents, catalog: Span) -> Result<Vec<u8>> {
-    let Contents { page_size, log_page_size, redo_start, log_durable, log_epoch, next_transaction, .. } = *contents;
-    let stored = Superblock {
+pub(super) fn encode(generation: u64, superblock: &Superblock, catalog: Span) -> Result<Vec<u8>> {
+    let Superblock { page_size, log_page_size, redo_start, log_durable, log_epoch, next_transaction, .. } = *superblock;
+    let stored = StoredSuperblock {
         page_size,
         log_page_size,
-        log_device: contents.log_device.clone(),
+        log_device: superblock.log_device.clone(),
         redo_start,
         log_durable,
         log_epoch,
         next_transaction,
-        tiers: contents.tiers.clone(),
-        backup: contents.backup.as_ref().map(|backup| (backup.copy, backup.begin)),
-        log_measured: contents.log_measured,
-        second_log: contents.second_log.clone(),
+        tiers: superblock.tiers.clone(),
+        backup: superblock.backup.as_ref().map(|backup| (backup.copy, backup.begin)),
+        log_measured: superblock.log_measured,
+        second_log: superblock.second_log.clone(),
         catalog,
     };
     let body = postcard::to_stdvec(&stored).expect("plain contents can always be stored");
@@ -108,7 +108,7 @@ pub(super) fn seal(format: u32, generation: u64, body: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// [`Error::NotADatabase`], [`Error::NewerFormat`].
-pub(super) fn decode(copy: &[u8], path: &str) -> Result<(u64, Found)> {
+pub(super) fn decode(copy: &[u8], path: &str) -> Result<(u64, Decoded)> {
     let foreign = |detail: &str| Error::NotADatabase { path: path.into(), detail: detail.into() };
     let number = |at: usize| u32::from_le_bytes(copy[at..at + 4].try_into().expect("four bytes"));
     if &copy[..8] != MAGIC {
@@ -129,12 +129,12 @@ pub(super) fn decode(copy: &[u8], path: &str) -> Result<(u64, Found)> {
     found.map(|found| (generation, found)).ok_or_else(damaged)
 }
 
-fn present(format: u32, body: &[u8]) -> Option<Found> {
+fn present(format: u32, body: &[u8]) -> Option<Decoded> {
     let mut body = body.to_vec();
     // What a later format than the file's has added is nothing.
     body.extend((format..FORMAT).map(|_| 0));
-    let found: Superblock = postcard::from_bytes(&body).ok()?;
-    let contents = Contents {
+    let found: StoredSuperblock = postcard::from_bytes(&body).ok()?;
+    let superblock = Superblock {
         page_size: found.page_size,
         log_page_size: found.log_page_size,
         log_device: found.log_device,
@@ -143,14 +143,14 @@ fn present(format: u32, body: &[u8]) -> Option<Found> {
         log_epoch: found.log_epoch,
         next_transaction: found.next_transaction,
         tiers: found.tiers,
-        backup: found.backup.map(|(copy, begin)| Current { copy, begin, ..Current::default() }),
+        backup: found.backup.map(|(copy, begin)| CurrentBackup { copy, begin, ..CurrentBackup::default() }),
         log_measured: found.log_measured,
         second_log: found.second_log,
     };
-    is_sound(&contents).then_some(Found::Present(contents, found.catalog))
+    is_sound(&superblock).then_some(Decoded::Present(superblock, found.catalog))
 }
 
-fn earlier(format: u32, body: &[u8]) -> Option<Found> {
+fn earlier(format: u32, body: &[u8]) -> Option<Decoded> {
     let mut body = body.to_vec();
     // The first format knew no tiers, the second no sets, the third no schemas, the fourth no
     // measurement, the fifth no second log: an empty list or nothing.
@@ -161,7 +161,7 @@ fn earlier(format: u32, body: &[u8]) -> Option<Found> {
         partitions.get_mut(usize::from(partition))?.schema = Some(schema);
     }
     let is_numbered = (0..).zip(&partitions).all(|(number, partition)| number == u32::from(partition.id));
-    let contents = Contents {
+    let superblock = Superblock {
         page_size: found.page_size,
         log_page_size: found.log_page_size,
         log_device: found.log_device,
@@ -174,9 +174,9 @@ fn earlier(format: u32, body: &[u8]) -> Option<Found> {
         log_measured: found.log_measured,
         second_log: found.second_log,
     };
-    (is_numbered && is_sound(&contents)).then_some(Found::Earlier(contents, partitions))
+    (is_numbered && is_sound(&superblock)).then_some(Decoded::Earlier(superblock, partitions))
 }
 
-fn is_sound(contents: &Contents) -> bool {
-    contents.backup.as_ref().is_none_or(|backup| backup.copy < 2)
+fn is_sound(superblock: &Superblock) -> bool {
+    superblock.backup.as_ref().is_none_or(|backup| backup.copy < 2)
 }
