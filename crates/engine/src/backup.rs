@@ -74,7 +74,7 @@ impl Backup {
     /// Opens a set's files, or creates them in place of what a creation that was cut off has left.
     ///
     /// # Errors
-    /// The driver's, or [`Error::Setting`] if the device does not exist.
+    /// The driver's, or [`Error::NoDevice`].
     pub async fn attach(&self, executor: &Executor, partition: &Partition, create: bool) -> Result<()> {
         let device = crate::io::device(executor, &partition.device)?;
         let first = open(executor, device, partition.backup_file_name(0), create).await?;

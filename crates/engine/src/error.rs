@@ -249,9 +249,41 @@ pub enum Error {
         /// What does not suit.
         error: structures::set::FieldError,
     },
-    /// A setting is outside its range.
+    /// A setting is outside its range, or does not go with others.
     #[error("{0}")]
     Setting(String),
+    /// An argument of a call, or a procedure's parameters, do not suit it.
+    #[error("{0}")]
+    Argument(String),
+    /// What the database holds is not what the caller needs.
+    #[error("{0}")]
+    Unsuitable(String),
+    /// A read returned something other than an earlier read of the same state.
+    #[error("{0}")]
+    Inconsistent(String),
+    /// No device of this name exists.
+    #[error("there is no device '{0}'; describe it or correct the name")]
+    NoDevice(String),
+    /// A partition of this name exists.
+    #[error("there is a partition '{0}' already")]
+    PartitionExists(String),
+    /// The database has given all numbers that partitions can have.
+    #[error("a database has at most 65,536 partitions in its life, those counted that were dropped")]
+    PartitionLimit,
+    /// A bulk load is for empty partitions only.
+    #[error("partition '{0}' is not empty; load into a new one")]
+    NotEmpty(String),
+    /// No procedure of this name is registered.
+    #[error("there is no procedure '{name}'; registered are: {registered}")]
+    NoProcedure {
+        /// The name.
+        name: String,
+        /// The names that are registered.
+        registered: String,
+    },
+    /// A procedure that is replayed does what it did not do when it was logged.
+    #[error("{0}")]
+    ReplayDiverged(&'static str),
     /// A tier that survives power cuts is gone although it may hold the only copy of something.
     #[error(
         "the {tier} on device '{device}' is gone: {detail}. It may hold what is nowhere else; bring it back, or restore \
@@ -365,6 +397,15 @@ impl Error {
                 | Error::WrongOrganization { .. }
                 | Error::Field { .. }
                 | Error::Setting(_)
+                | Error::Argument(_)
+                | Error::Unsuitable(_)
+                | Error::Inconsistent(_)
+                | Error::NoDevice(_)
+                | Error::PartitionExists(_)
+                | Error::PartitionLimit
+                | Error::NotEmpty(_)
+                | Error::NoProcedure { .. }
+                | Error::ReplayDiverged(_)
         )
     }
 

@@ -10,9 +10,7 @@ use executor::Executor;
 
 /// The device of this name.
 pub fn device(executor: &Executor, name: &str) -> Result<DeviceId> {
-    executor
-        .device(name)
-        .ok_or_else(|| Error::Setting(format!("there is no device '{name}'; describe it or correct the name")))
+    executor.device(name).ok_or_else(|| Error::NoDevice(name.to_owned()))
 }
 
 /// Charges one access to a device with these traits, pays what must be paid before it, and says how it is made.

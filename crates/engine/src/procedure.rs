@@ -217,8 +217,7 @@ impl Procedures {
 
     /// The error that there is no procedure of this name.
     pub(crate) fn unknown(&self, name: &str) -> Error {
-        let known = self.known();
-        Error::Setting(format!("there is no procedure '{name}'; registered are: {known}"))
+        Error::NoProcedure { name: name.to_owned(), registered: self.known() }
     }
 
     fn known(&self) -> String {

@@ -168,7 +168,7 @@ impl TransactionServer {
     /// The procedure of this name.
     ///
     /// # Errors
-    /// [`Error::Setting`] if there is none.
+    /// [`Error::NoProcedure`] if there is none.
     pub fn procedure(&self, name: &str) -> Result<ProcedureId> {
         let found = self.0.procedures.iter().position(|(known, _)| known == name);
         found.map(|place| ProcedureId(place as u32)).ok_or_else(|| self.database().settings().procedures.unknown(name))

@@ -119,7 +119,7 @@ pub(crate) fn begin_replay(engine: &Rc<Engine>, call: &StoredCall<'_>) -> Transa
 /// Why a procedure that is run again must be stopped.
 #[cold]
 fn not_replayable() -> Error {
-    Error::Setting("it refers to pages or scans a set, which it did not when it was logged".into())
+    Error::ReplayDiverged("it refers to pages or scans a set, which it did not when it was logged")
 }
 
 impl Transaction {
@@ -148,7 +148,7 @@ impl Transaction {
     /// Notes that it does what would not come out the same if its procedure were run again.
     ///
     /// # Errors
-    /// [`Error::Setting`] if that is what is going on.
+    /// [`Error::ReplayDiverged`] if it is being replayed.
     #[inline]
     fn mark_not_replayable(&self) -> Result<()> {
         if self.state.call.mark_not_replayable() { Ok(()) } else { Err(not_replayable()) }

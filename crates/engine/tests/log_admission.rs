@@ -39,7 +39,7 @@ fn procedures() -> Procedures {
     let mut procedures = Procedures::new();
     procedures.register("fill", async |tx, parameters| {
         let stock = tx.partition("stock")?;
-        let [tag, count, padding @ ..] = parameters else { return Err(Error::Setting("two bytes at least".into())) };
+        let [tag, count, padding @ ..] = parameters else { return Err(Error::Argument("two bytes at least".into())) };
         for number in 0..*count {
             tx.put(stock, &[*tag, number], &[*tag; 1_000]).await?;
         }

@@ -70,7 +70,7 @@ fn procedures() -> Procedures {
     let mut procedures = Procedures::new();
     for (name, paged) in [("sets", false), ("mixed", true)] {
         procedures.register(name, async move |tx, parameters| {
-            let seed = parameters.try_into().map_err(|_| Error::Setting("eight bytes".into()))?;
+            let seed = parameters.try_into().map_err(|_| Error::Argument("eight bytes".into()))?;
             work(tx, u64::from_le_bytes(seed), paged).await
         });
     }

@@ -293,7 +293,7 @@ fn sweeps_write_only_what_has_changed_and_free_the_log() {
         assert_eq!(database.segments_written(stock), 2 * loaded + 2);
         assert!(database.log().used() < 64 << 10, "{} bytes of log are kept", database.log().used());
         let refused = database.load_set(stock, [(b"k", b"v")], |_| {}).await;
-        assert!(matches!(refused, Err(Error::Setting(_))), "{refused:?}");
+        assert!(matches!(refused, Err(Error::NotEmpty(_))), "{refused:?}");
     });
 }
 

@@ -48,7 +48,7 @@ fn a_drop_leaves_behind_what_a_silent_device_has() {
         let other = database.create_partition(PartitionSpec::b_tree("other")).await?;
         database.transaction(async |tx| tx.put(other, b"key", b"value").await).await?;
         let again = database.create_partition(PartitionSpec::b_tree("old")).await;
-        assert!(matches!(again, Err(Error::Setting(_))), "its file is still there: {again:?}");
+        assert!(matches!(again, Err(Error::PartitionExists(_))), "its file is still there: {again:?}");
         Ok::<_, Error>(())
     });
     executor.stop();

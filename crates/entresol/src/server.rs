@@ -163,9 +163,7 @@ impl Server {
         let thread = thread.map_err(|error| {
             driver::Fault::new(driver::FaultKind::NoMemory, format!("starting the engine's thread: {error}"))
         })?;
-        let sender = opened.recv().unwrap_or_else(|_| {
-            Err(Error::Setting("the engine's thread ended while it opened the database".into()).into())
-        })?;
+        let sender = opened.recv().unwrap_or_else(|_| Err(Error::Closed.into()))?;
         Ok(Server { handle: Some(Handle { sender, wakes }), thread: Some(thread) })
     }
 

@@ -283,9 +283,7 @@ const LOG_FRONT: u64 = 2 << 20;
 
 /// The names of a device's files.
 async fn names(executor: &Executor, device: &str) -> Result<Vec<String>, Error> {
-    let device = executor
-        .device(device)
-        .ok_or_else(|| Error::Setting(format!("there is no device '{device}'; describe it or correct the name")))?;
+    let device = executor.device(device).ok_or_else(|| Error::NoDevice(device.to_owned()))?;
     match executor.perform(Op::List { device }).await.result? {
         Output::Names(names) => Ok(names),
         _ => unreachable!("listing a device answers with names"),

@@ -50,7 +50,7 @@ async fn transfer(tx: &mut Transaction, from: u64, to: u64, amount: i64) -> entr
 fn procedures() -> Procedures {
     let mut procedures = Procedures::new();
     procedures.register("transfer", async |tx, words| {
-        let [from, to, amount] = words else { return Err(Error::Setting("three bytes".into())) };
+        let [from, to, amount] = words else { return Err(Error::Argument("three bytes".into())) };
         transfer(tx, u64::from(*from), u64::from(*to), i64::from(*amount)).await?;
         Ok(vec![*amount])
     });
@@ -141,7 +141,7 @@ fn procedures_answer_or_say_what_is_wrong() {
     let handle = server.handle();
     let unknown = handle.call("transfers", &[]).expect_err("unknown");
     assert!(unknown.to_string().contains("registered are: break, transfer"), "{unknown}");
-    assert_eq!(handle.call("transfer", &[1]), Err(Error::Setting("three bytes".into())));
+    assert_eq!(handle.call("transfer", &[1]), Err(Error::Argument("three bytes".into())));
     let poor = handle.call("transfer", &[0, 1, 250]);
     assert_eq!(poor, Ok(vec![250]));
     let pending: Vec<_> = (0..5).map(|_| handle.submit("transfer", &[0, 1, 250])).collect();

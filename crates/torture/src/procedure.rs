@@ -15,7 +15,7 @@ pub fn procedures(configuration: &Rc<Configuration>) -> Procedures {
     let mut procedures = Procedures::new();
     procedures.register(TRANSFER, async move |tx, parameters| {
         let (id, transfer) =
-            Transfer::decode(parameters).ok_or_else(|| Error::Setting("these are no parameters".into()))?;
+            Transfer::decode(parameters).ok_or_else(|| Error::Argument("these are no parameters".into()))?;
         let partitions = Partitions::of(tx.catalog())?;
         changes(&configuration, tx, partitions, id, transfer).await.map(|()| Vec::new())
     });

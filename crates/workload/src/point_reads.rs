@@ -23,10 +23,10 @@ impl Workload for PointReads {
     /// Reads one record.
     ///
     /// # Errors
-    /// [`Error::Setting`] if there is no such record: the b-tree holds fewer than stated; else the engine's.
+    /// [`Error::Unsuitable`] if there is no such record: the b-tree holds fewer than stated; else the engine's.
     async fn run(&self, tx: &mut Transaction, number: &u64) -> Result<()> {
         let found = tx.get_with(self.partition, &number.to_be_bytes(), |record| record.is_some()).await?;
-        let missing = || Error::Setting(format!("record {number} of {} is missing", self.records));
+        let missing = || Error::Unsuitable(format!("record {number} of {} is missing", self.records));
         found.then_some(()).ok_or_else(missing)
     }
 }

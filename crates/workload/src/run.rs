@@ -282,7 +282,7 @@ pub async fn run_in_batches<W: Workload, T>(
 /// the submission to the moment at which the message server takes the response.
 ///
 /// # Errors
-/// As [`run_in_batches`]; [`Error::Setting`] if the workload has no procedures, or arrives at a rate.
+/// As [`run_in_batches`]; [`Error::Argument`] if the workload has no procedures, [`Error::Setting`] if it arrives at a rate.
 pub async fn run_through<W: Workload, T>(
     server: &TransactionServer,
     workload: W,

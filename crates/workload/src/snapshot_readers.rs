@@ -165,7 +165,7 @@ impl Shared {
 
 fn differs_if(differs: bool, number: u64) -> Result<()> {
     match differs {
-        true => Err(Error::Setting(format!("object {number} is not what it was when its snapshot was young"))),
+        true => Err(Error::Inconsistent(format!("object {number} is not what it was when its snapshot was young"))),
         false => Ok(()),
     }
 }

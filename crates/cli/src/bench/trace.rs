@@ -147,7 +147,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     };
     let plan = Plan { load, warm_up: Length::Transactions(arguments.warm_up), measure, seed: arguments.terms.seed };
     let name = format!("trace '{}'{by_types}", arguments.trace.display());
-    let unfit = |problem| entresol::Error::Setting(format!("{problem}"));
+    let unfit = |problem| entresol::Error::Argument(format!("{problem}"));
     let run = Run { name, plan, recording: None };
     let report = session::measure(&store, run, progress, async |database| {
         let prepared = Replay::prepare(database, trace, |partition| terms::placed(&store, &partition.name)).await?;

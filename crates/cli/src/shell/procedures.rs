@@ -11,7 +11,7 @@ pub fn register(all: &mut Procedures) {
     for name in ["get", "put", "set", "add", "delete"] {
         all.register(&format!("{PREFIX}{name}"), async |tx, bytes| {
             let request = Request::from_bytes(bytes);
-            let request = request.ok_or_else(|| Error::Setting("these bytes are no request of a shell".into()))?;
+            let request = request.ok_or_else(|| Error::Argument("these bytes are no request of a shell".into()))?;
             answer(tx, &request).await.map(String::into_bytes)
         });
     }
@@ -37,7 +37,7 @@ async fn answer(tx: &mut Transaction, request: &Request) -> Result<String> {
     let direct = matches!(found.organization, Organization::Direct { .. });
     let number = || {
         let number = key.as_slice().try_into().map(u64::from_be_bytes);
-        number.map_err(|_| Error::Setting(format!("records of partition '{partition}' have numbers, not names")))
+        number.map_err(|_| Error::Argument(format!("records of partition '{partition}' have numbers, not names")))
     };
     match verb {
         Verb::Get { field: Some(field) } => {
@@ -55,7 +55,7 @@ async fn answer(tx: &mut Transaction, request: &Request) -> Result<String> {
             let field = tx.catalog().field(id, field)?;
             let kind = found.typed()?.record.fields()[field].kind;
             let value =
-                parsed(kind, value).ok_or_else(|| Error::Setting(format!("'{value}' is not of type {kind}")))?;
+                parsed(kind, value).ok_or_else(|| Error::Argument(format!("'{value}' is not of type {kind}")))?;
             tx.set_field(id, key, field, value).await.map(|()| "done".to_owned())
         }
         Verb::Add { field: Some(field), amount } => {
@@ -71,7 +71,7 @@ async fn answer(tx: &mut Transaction, request: &Request) -> Result<String> {
             };
             let sum =
                 if direct { tx.modify_object(id, number()?, add).await? } else { tx.modify(id, key, add).await? };
-            sum.ok_or_else(|| Error::Setting("the record's first eight bytes are no number that this fits".into()))
+            sum.ok_or_else(|| Error::Argument("the record's first eight bytes are no number that this fits".into()))
         }
         Verb::Delete => match tx.delete(id, key).await? {
             true => Ok("done".to_owned()),

@@ -50,13 +50,12 @@ impl Partitions {
     /// A number that no partition ever had.
     ///
     /// # Errors
-    /// [`Error::Setting`] if there is none left.
+    /// [`Error::PartitionLimit`] if there is none left.
     pub fn give_number(&mut self) -> Result<u16> {
         if canary::is_planted(Canary::ReusedNumber) {
             self.next = self.iter().last().map_or(0, |last| u32::from(last.id) + 1);
         }
-        let why = "a database has at most 65,536 partitions in its life, those counted that were dropped";
-        let given = u16::try_from(self.next).map_err(|_| Error::Setting(why.into()))?;
+        let given = u16::try_from(self.next).map_err(|_| Error::PartitionLimit)?;
         self.next += 1;
         Ok(given)
     }

@@ -38,7 +38,8 @@ impl Database {
     /// must be short enough for a leaf.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the tree is not empty, or has not stayed so meanwhile, or if a key is not above the one before it;
+/// [`Error::NotEmpty`] if the tree is not empty, or has not stayed so meanwhile; [`Error::Argument`] if a key is not above
+    /// the one before it;
     /// [`Error::TooLarge`] if a key or value exceeds the limits of a leaf; [`Error::LogCrowded`] if for ten seconds
     /// transactions, one of the caller's own among them perhaps, keep the room in the log that its end needs;
     /// [`Error::LogNotRelieved`], [`Error::RollbackStalled`], [`Error::LogFailed`]; or the driver's.
@@ -140,7 +141,7 @@ impl Database {
             return Ok(());
         }
         let name = self.0.engine.catalog.describe(partition).map_err(Need::Fail)?.name.clone();
-        Err(Need::Fail(Error::Setting(format!("partition '{name}' is not empty; load into a new one"))))
+        Err(Need::Fail(Error::NotEmpty(name)))
     }
 
     /// The LSN of a load's pages. No other load of the partition has it, in this life or another: by it a restart tells them from

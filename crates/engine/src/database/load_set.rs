@@ -55,7 +55,7 @@ impl SetLoad {
             }
         };
         if engine.sets.sets.borrow().records(found.id()) > 0 {
-            return Err(Error::Setting(format!("set '{}' is not empty; load into a new one", found.name)));
+            return Err(Error::NotEmpty(found.name.clone()));
         }
         let (database, partition, _loading) = (database.clone(), found.id(), LoadInProgress::new(engine, found.id()));
         Ok(SetLoad { database, partition, transaction, is_durable: false, _loading, _sweeping })
@@ -80,7 +80,7 @@ impl Database {
     /// one whose future is dropped before the last record is there. `progress` is called with the number of records loaded.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the set is not empty, [`Error::WrongOrganization`] for what is no set with keys of the caller's,
+    /// [`Error::NotEmpty`] if the set is not empty, [`Error::WrongOrganization`] for what is no set with keys of the caller's,
     /// those of an insert, and those of [`Database::checkpoint`]; before anything is loaded, [`Error::LogCrowded`] if for ten
     /// seconds transactions, one of the caller's own among them perhaps, keep the room in the log that its end needs.
     pub async fn load_set<K: AsRef<[u8]>, V: AsRef<[u8]>>(

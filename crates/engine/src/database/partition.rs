@@ -140,7 +140,7 @@ impl Database {
     /// fails or is cut off leaves nothing behind but its number, which no other partition gets.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the name is taken, the sizes do not fit, or the database has had 65,536 partitions;
+    /// [`Error::PartitionExists`] if the name is taken, [`Error::Setting`] if the sizes do not fit, [`Error::PartitionLimit`];
     /// [`Error::LogCrowded`] if for ten seconds transactions, one of the caller's own among them perhaps, keep the room in the
     /// log that the partition needs; [`Error::LogNotRelieved`], [`Error::RollbackStalled`], [`Error::LogFailed`]; or the driver's.
     ///
@@ -151,7 +151,7 @@ impl Database {
     /// let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
     /// assert_eq!(database.partition("notes"), Ok(notes));
     /// let again = database.create_partition(PartitionSpec::b_tree("notes")).await;
-    /// assert!(matches!(again, Err(Error::Setting(_))), "the name is taken");
+    /// assert!(matches!(again, Err(Error::PartitionExists(_))), "the name is taken");
     /// assert_eq!(database.partition("nots"), Err(Error::NoPartition("nots".into())));
     /// # Ok(())
     /// # });
@@ -165,7 +165,7 @@ impl Database {
         let engine = &self.0.engine;
         let _turn = engine.catalog.creation.take(&engine.core.executor).await;
         if engine.catalog.partitions.borrow().is_taken(&spec.name) {
-            return Err(Error::Setting(format!("there is a partition '{}' already", spec.name)));
+            return Err(Error::PartitionExists(spec.name));
         }
         let schema = spec.schema()?;
         let PartitionSpec { name, organization, locking, device, assumed, .. } = spec;
@@ -268,7 +268,7 @@ impl Database {
 /// Opens the partition's file.
 ///
 /// # Errors
-/// The driver's, or [`Error::Setting`] if its device does not exist.
+/// The driver's, or [`Error::NoDevice`].
 pub(super) async fn open_file(
     executor: &Executor,
     partition: &Partition,

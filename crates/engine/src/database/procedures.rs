@@ -17,7 +17,7 @@ impl Database {
     /// Runs a procedure that the database was opened with.
     ///
     /// # Errors
-    /// [`Setting`](crate::Error::Setting) if there is none of this name, or the procedure's.
+    /// [`NoProcedure`](crate::Error::NoProcedure) if there is none of this name, or the procedure's.
     pub async fn call(&self, name: &str, parameters: &[u8]) -> Result<Vec<u8>> {
         let procedures = &self.settings().procedures;
         let Some(found) = procedures.bodies.get(name) else {

@@ -58,7 +58,7 @@ impl MessageServer {
     /// The procedure of this name, as [`super::TransactionServer::procedure`].
     ///
     /// # Errors
-    /// [`Error::Setting`] if there is none.
+    /// [`Error::NoProcedure`] if there is none.
     pub fn procedure(&self, name: &str) -> Result<ProcedureId> {
         super::TransactionServer(Rc::clone(&self.server)).procedure(name)
     }

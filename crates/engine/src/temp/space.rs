@@ -120,7 +120,7 @@ impl Space {
     /// Removes what an earlier run has left; it is never read.
     ///
     /// # Errors
-    /// The driver's, or [`Error::Setting`] if the device does not exist or does not suit the settings.
+    /// The driver's, or [`Error::NoDevice`], or [`Error::Setting`] if the device does not suit the settings.
     pub async fn clear(executor: &Executor, name: &str, (device, settings): (&str, &Settings)) -> Result<()> {
         settings.check(executor, device)?;
         let device = crate::io::device(executor, device)?;

@@ -15,7 +15,7 @@ impl Transaction {
     /// bytes as that takes.
     ///
     /// # Errors
-    /// As [`Transaction::modify`], and [`Error::TooLarge`] if the part is not within the value, [`Error::Setting`] if it has
+    /// As [`Transaction::modify`], and [`Error::TooLarge`] if the part is not within the value, [`Error::Argument`] if it has
     /// another length.
     ///
     /// ```
@@ -32,7 +32,7 @@ impl Transaction {
     #[inline]
     pub async fn add(&mut self, partition: PartitionId, key: &[u8], part: Range<usize>, amount: i64) -> Result<u64> {
         if !matches!(part.len(), 1 | 2 | 4 | 8) {
-            return Err(Error::Setting(format!("an integer has 1, 2, 4 or 8 bytes, not {}", part.len())));
+            return Err(Error::Argument(format!("an integer has 1, 2, 4 or 8 bytes, not {}", part.len())));
         }
         let found = self.engine.catalog.find_keyed(partition)?;
         let within = if let Keyed::Set = found.keyed {

@@ -250,7 +250,7 @@ impl Transaction {
     ///
     /// # Errors
     /// [`crate::Error::Deadlock`], [`crate::Error::NoPartition`], [`crate::Error::WrongOrganization`], a damaged page, or
-    /// the driver's. [`crate::Error::Setting`] if the cursor was made by another transaction.
+    /// the driver's. [`crate::Error::Argument`] if the cursor was made by another transaction.
     pub async fn next(&mut self, cursor: &mut Cursor) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         self.check_active()?;
         let found = self.engine.catalog.find_keyed(cursor.partition)?;
@@ -262,7 +262,7 @@ impl Transaction {
                 .wrong_organization("a set has no order; scan it"));
         }
         if cursor.transaction != self.state.id {
-            return Err(Error::Setting(
+            return Err(Error::Argument(
                 "a cursor goes with the transaction that has made it, and with no other".into(),
             ));
         }

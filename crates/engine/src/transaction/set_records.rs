@@ -90,7 +90,7 @@ impl Transaction {
             return Ok(None);
         }
         let number = self.state.call.take_number();
-        let number = number.ok_or_else(|| Error::Setting("it adds more arrivals than when it was logged".into()))?;
+        let number = number.ok_or(Error::ReplayDiverged("it adds more arrivals than when it was logged"))?;
         Ok(Some(self.engine.sets.sets.borrow_mut().count_arrivals_from(partition, number)))
     }
 

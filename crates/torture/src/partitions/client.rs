@@ -100,7 +100,7 @@ impl Client {
                 // The creation continues without this client; a second request for the name waits for it.
                 match self.database.create_partition(shape.spec.clone()).await {
                     Ok(id) => self.created(name, shape, id),
-                    Err(Error::Setting(_)) if find(&self.database, name).is_some() => {
+                    Err(Error::PartitionExists(_)) if find(&self.database, name).is_some() => {
                         with_known(&self.context, name, |known| known.is(Some(shape)));
                         After::Retry
                     }
@@ -141,7 +141,7 @@ impl Client {
         let shape = ShapeKind::draw(name, page_size, &mut self.random);
         match self.database.create_partition(shape.spec).await {
             Ok(_) => self.context.wrong(format!("partition '{name}' is created twice")),
-            Err(Error::Setting(_)) => {}
+            Err(Error::PartitionExists(_)) => {}
             Err(error) => return self.context.judge(&error, "creating a partition twice"),
         }
         After::Retry
@@ -202,7 +202,7 @@ impl Client {
             }
             Some(Err(Error::TooLarge { .. } | Error::Field { .. })) if is_spoiled => self.reconcile(name).await,
             // A tree that has once had records has pages.
-            Some(Err(Error::Setting(_))) if with_known(&self.context, name, |known| known.is_used) => {
+            Some(Err(Error::NotEmpty(_))) if with_known(&self.context, name, |known| known.is_used) => {
                 self.reconcile(name).await
             }
             Some(Err(error)) => {

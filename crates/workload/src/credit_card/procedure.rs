@@ -17,7 +17,7 @@ pub fn register(procedures: &mut Procedures) {
     for kind in Kind::ALL {
         let known: Rc<OnceCell<Tables>> = Rc::clone(&known);
         procedures.register(kind.name(), async move |tx: &mut Transaction, bytes: &[u8]| -> Result<Vec<u8>> {
-            let wrong = || Error::Setting(format!("procedure '{}' does not take {} bytes", kind.name(), bytes.len()));
+            let wrong = || Error::Argument(format!("procedure '{}' does not take {} bytes", kind.name(), bytes.len()));
             let parameters = Parameters::from_bytes(kind, bytes).ok_or_else(wrong)?;
             let tables = match known.get() {
                 Some(tables) => tables,

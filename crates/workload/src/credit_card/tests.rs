@@ -91,7 +91,7 @@ fn every_type_answers_as_its_account_stands() {
         assert_eq!(call(Kind::Found, 7, 0).await?, [1]);
         assert_eq!(call(Kind::Found, 7, 0).await?, [0]);
         assert_eq!(call(Kind::Change, 7, 9).await?, [1]);
-        assert!(matches!(database.call("PAY", b"too long for it").await, Err(Error::Setting(_))));
+        assert!(matches!(database.call("PAY", b"too long for it").await, Err(Error::Argument(_))));
         assert!(totals(&database, &Tables::of(database.catalog(), |set| database.set_records(set))?).await?.agree());
         Ok::<(), Error>(())
     };

@@ -20,7 +20,7 @@ impl Table {
 
     /// The position of a field.
     fn field(&self, name: &str) -> Result<usize> {
-        self.record.field(name).map_err(|error| Error::Setting(format!("the credit-card workload: {error}")))
+        self.record.field(name).map_err(|error| Error::Unsuitable(format!("the credit-card workload: {error}")))
     }
 
     /// A number in a record of this set.
@@ -58,7 +58,7 @@ impl Tables {
     /// Finds the sets and their fields. `records` says how many records a set has.
     ///
     /// # Errors
-    /// [`Error::NoPartition`], [`Error::WrongOrganization`] for one whose records have no type, [`Error::Setting`] for one
+    /// [`Error::NoPartition`], [`Error::WrongOrganization`] for one whose records have no type, [`Error::Unsuitable`] for one
     /// without the fields.
     pub fn of(catalog: &Catalog, records: impl Fn(PartitionId) -> Option<u64>) -> Result<Tables> {
         let table = |name| Table::of(catalog, name);

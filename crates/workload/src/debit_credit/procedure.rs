@@ -10,13 +10,13 @@ pub const PROCEDURE: &str = "debit-credit";
 /// [`Parameters::to_bytes`] and answers with the account's new balance, eight bytes with the least first. It finds its
 /// partitions when it is first called, and tells of its account beforehand.
 ///
-/// Calls fail with [`Error::Setting`] if the parameters are not 32 bytes long; else as [`Tables::of`] and [`Tables::run`].
+/// Calls fail with [`Error::Argument`] if the parameters are not 32 bytes long; else as [`Tables::of`] and [`Tables::run`].
 pub fn register(procedures: &mut Procedures, scale: &Scale) {
     let known = Rc::new(OnceCell::new());
     let (scale, tables) = (scale.clone(), Rc::clone(&known));
     let body = async move |tx: &mut Transaction, bytes: &[u8]| {
         let parameters = Parameters::from_bytes(bytes)
-            .ok_or_else(|| Error::Setting(format!("procedure '{PROCEDURE}' takes 32 bytes, not {}", bytes.len())))?;
+            .ok_or_else(|| Error::Argument(format!("procedure '{PROCEDURE}' takes 32 bytes, not {}", bytes.len())))?;
         let tables: &Tables = match tables.get() {
             Some(tables) => tables,
             None => {

@@ -40,7 +40,7 @@ pub(super) fn begin<W: Workload>(run: &Rc<Shared<W>>, server: &TransactionServer
     };
     let names = run.workload.procedures();
     if names.is_empty() {
-        return Err(Error::Setting("this workload has no procedures, so no transaction server can run it".into()));
+        return Err(Error::Argument("this workload has no procedures, so no transaction server can run it".into()));
     }
     let procedures = names.iter().map(|name| server.procedure(name)).collect::<Result<_>>()?;
     let generator = Rc::new(Generator {

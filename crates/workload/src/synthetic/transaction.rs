@@ -57,7 +57,7 @@ impl Synthetic {
     /// organizations: [`super::Partition::organization`]).
     ///
     /// # Errors
-    /// [`Error::Setting`] if a partition exists with other objects or another blocking factor; else the engine's.
+    /// [`Error::Unsuitable`] if a partition exists with other objects or another blocking factor; else the engine's.
     pub async fn prepare(
         database: &Database,
         model: Model,
@@ -123,7 +123,7 @@ fn same(database: &Database, id: PartitionId, partition: &super::Partition) -> R
         Organization::Direct { objects: had, blocking_factor, .. } if had == objects && blocking_factor == factor => {
             Ok(id)
         }
-        _ => Err(Error::Setting(format!(
+        _ => Err(Error::Unsuitable(format!(
             "the database has another partition '{}' than one of {objects} objects, {factor} on a page; name another \
              directory or correct the workload",
             partition.name

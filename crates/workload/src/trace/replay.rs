@@ -92,14 +92,14 @@ impl Replay {
     /// organizations: [`organization`]).
     ///
     /// # Errors
-    /// [`Error::Setting`] if the trace has no transactions, or if a partition exists and does not fit; else the engine's.
+    /// [`Error::Argument`] if the trace has no transactions, [`Error::Unsuitable`] if a partition exists and does not fit; else the engine's.
     pub async fn prepare(
         database: &Database,
         trace: Rc<Trace>,
         spec: impl Fn(&Partition) -> Result<PartitionSpec>,
     ) -> Result<Replay> {
         if trace.is_empty() {
-            return Err(Error::Setting("the trace has no transactions".to_owned()));
+            return Err(Error::Argument("the trace has no transactions".to_owned()));
         }
         let mut tables = Vec::new();
         for partition in trace.partitions() {
@@ -159,7 +159,7 @@ fn fitting(database: &Database, id: PartitionId, partition: &Partition) -> Resul
         Organization::Direct { objects: has, blocking_factor, .. } if has >= objects && blocking_factor == factor => {
             Ok(id)
         }
-        _ => Err(Error::Setting(format!(
+        _ => Err(Error::Unsuitable(format!(
             "the database's partition '{}' does not fit the trace's {objects} objects, {factor} on a page; name another \
              directory",
             partition.name

@@ -284,7 +284,7 @@ fn a_tree_that_has_records_is_not_loaded() {
         let ids = create(&database).await?;
         database.transaction(async |tx| tx.put(ids[TREE], b"k", b"v").await).await?;
         let refused = load(&database, ids[TREE], vec![(b"l".to_vec(), b"w".to_vec())]).await;
-        assert!(matches!(refused, Err(Error::Setting(_))), "{refused:?}");
+        assert!(matches!(refused, Err(Error::NotEmpty(_))), "{refused:?}");
         let kept = database.transaction(async |tx| tx.get(ids[TREE], b"k").await).await?;
         assert_eq!(kept.as_deref(), Some(&b"v"[..]));
         Ok(())
