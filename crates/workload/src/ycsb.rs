@@ -172,7 +172,7 @@ impl Ycsb {
     }
 
     fn missing(&self, number: u64) -> Error {
-        Error::Setting(format!("record {number} of the table '{USERTABLE}' is missing: it holds fewer than stated"))
+        Error::Unsuitable(format!("record {number} of the table '{USERTABLE}' is missing: it holds fewer than stated"))
     }
 
     async fn scan(&self, tx: &mut Transaction, first: &Key, length: u64) -> Result<()> {

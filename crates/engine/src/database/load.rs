@@ -38,7 +38,7 @@ impl Database {
     /// must be short enough for a leaf.
     ///
     /// # Errors
-/// [`Error::NotEmpty`] if the tree is not empty, or has not stayed so meanwhile; [`Error::Argument`] if a key is not above
+    /// [`Error::NotEmpty`] if the tree is not empty, or has not stayed so meanwhile; [`Error::Argument`] if a key is not above
     /// the one before it;
     /// [`Error::TooLarge`] if a key or value exceeds the limits of a leaf; [`Error::LogCrowded`] if for ten seconds
     /// transactions, one of the caller's own among them perhaps, keep the room in the log that its end needs;
@@ -128,7 +128,7 @@ impl Database {
             Ok(found) => found.name.clone(),
             Err(error) => return error,
         };
-        Error::Setting(format!(
+        Error::Argument(format!(
             "record {number} for partition '{name}' is not above the one before it; load in key order"
         ))
     }

@@ -40,7 +40,8 @@ pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &NewOrder)
 
     let mut sum = 0;
     for line in &input.lines {
-        let price = tx.get_with(tables.item, &keys::single(line.item), |row| row.map(|row| item::PRICE.get(row))).await?;
+        let price =
+            tx.get_with(tables.item, &keys::single(line.item), |row| row.map(|row| item::PRICE.get(row))).await?;
         let Some(price) = price else { return tx.rollback_to(begin).await };
         let info = take_from_stock(tables, tx, input, line).await?;
         let amount = i64::from(line.quantity) * price;
