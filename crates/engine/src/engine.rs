@@ -69,7 +69,7 @@ impl Engine {
         cause
     }
 
-    /// Whether the log has so many bytes beside those that it has promised.
+    /// Whether the log has `bytes` bytes beside those that it has promised.
     pub fn has_unpromised_log(&self, bytes: u64) -> bool {
         let core = &self.core;
         core.log.free_beside(0) >= bytes + core.rollback_room(self.transactions.unfinished.get())
@@ -84,7 +84,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // The server finds that nobody is left to serve.
+        // The checkpointer finds that no task is left to serve.
         self.checkpointer.relief.ask(&self.core.executor);
     }
 }

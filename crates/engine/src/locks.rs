@@ -30,7 +30,7 @@ pub struct Locks {
 pub(crate) struct Ungranted(Outcome);
 
 impl Ungranted {
-    /// Who has to give up if waiting for it would close a cycle.
+    /// The owner that has to give up if waiting would close a cycle.
     pub fn victim(&self) -> Option<Owner> {
         match self.0 {
             Outcome::Deadlock { victim } => Some(victim),
@@ -136,7 +136,8 @@ impl Locks {
         Some(held)
     }
 
-    /// Gives all of the owner's locks back. With the LSN of its commit record, those who get what it has written depend on that.
+    /// Releases all of the owner's locks. With the LSN of its commit record, owners that lock what it has written depend on
+    /// that.
     #[inline]
     pub(crate) fn release_all(&self, owner: Owner, commit: Option<Lsn>) {
         let mut granted = Vec::new();

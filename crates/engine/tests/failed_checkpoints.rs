@@ -1,4 +1,4 @@
-//! Checkpoints that fail for good: whoever waits for the room in the log that they were to make is told so, and the next
+//! Checkpoints that fail for good: tasks waiting for the room in the log that they were to make are told so, and the next
 //! opening finds everything that was acknowledged.
 
 use base::Random;

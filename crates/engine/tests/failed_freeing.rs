@@ -1,5 +1,5 @@
 //! Pages of long values that a committed transaction deleted, and whose device fails: the log that a restart would need stays,
-//! whoever waits for its room is told, and when the device is back the pages are freed.
+//! tasks waiting for its room are told, and when the device is back the pages are freed.
 
 #[path = "ground/failing_reads.rs"]
 mod failing_reads;

@@ -1,4 +1,4 @@
-//! Rollbacks that fail, because the device of their pages does: whoever waits for their locks or their log is told, they are
+//! Rollbacks that fail, because the device of their pages does: tasks waiting for their locks or their log are told, they are
 //! tried again until the device is back, and a restart completes those that are not.
 
 #[path = "ground/failing_reads.rs"]
@@ -168,7 +168,7 @@ fn a_rollback_that_fails_for_a_while_is_completed_later() {
 fn a_rollback_that_fails_for_good_is_completed_by_a_restart() {
     failing(5_000, async |executor, database, [_, notes]| {
         executor.sleep_ns(20 * SECOND_NS).await;
-        // It keeps the log; whoever waits for that is told, too.
+        // It keeps the log; tasks waiting for that are told, too.
         let deadline = executor.now().plus_ns(20 * SECOND_NS);
         let filling = {
             let database = database.clone();

@@ -110,7 +110,7 @@ fn what_a_lasting_cache_holds_is_there_after_a_crash_and_warm() {
         assert!(database.tiers()[0].reads > before, "{:?}", database.tiers());
         database.close().await.expect("closes");
     });
-    // Nobody wants the cache any more: what it held is on disk.
+    // The cache is not wanted any more: what it held is on disk.
     run(&media, async |executor| {
         let database =
             Database::open(executor, settings(second_level::Settings::default()), "here").await.expect("opens");

@@ -1,5 +1,5 @@
 //! Transactions of sets and the room in the log: their records come with the commit, all at once. One that is too large ends
-//! itself alone, one that fits later waits for a sweep or is run again, and nobody takes the room of others' rollbacks.
+//! itself alone, one that fits later waits for a sweep or is run again, and none takes the room of others' rollbacks.
 
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PartitionId, Random};

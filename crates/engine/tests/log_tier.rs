@@ -70,7 +70,7 @@ fn each_device_is_written_as_it_likes_and_that_lasts() {
     }
 }
 
-/// So many clients put and commit. Returns the commits and how long they took, in nanoseconds.
+/// `clients` clients put and commit. Returns the commits and how long they took, in nanoseconds.
 async fn commits_of(executor: &Executor, database: &Database, clients: u64) -> Result<(u64, u64)> {
     let records = database.create_partition(PartitionSpec::b_tree("records")).await?;
     executor.restart_statistics();
@@ -97,7 +97,7 @@ async fn commits_of(executor: &Executor, database: &Database, clients: u64) -> R
     Ok((commits, executor.now().since_ns(began)))
 }
 
-/// Commits per second of so many clients on this device.
+/// Commits per second of `clients` clients on this device.
 fn commits_per_s(device: &str, clients: u64) -> f64 {
     on(&hardware(device), &Media::new(), async |executor| {
         let database = Database::create(executor, settings()).await?;
@@ -108,8 +108,8 @@ fn commits_per_s(device: &str, clients: u64) -> f64 {
 
 #[test]
 fn commits_share_writes_as_the_device_and_the_load_demand() {
-    // Where computing takes no time, everybody is written by one write: the rate grows as the clients do, on a device that
-    // serves one write at a time as on one that serves many.
+    // Where computing takes no time, one write serves all clients: the rate grows as the clients do, on a device that serves
+    // one write at a time as on one that serves many.
     for (device, write_s) in [(DISK, 4e-3), (FLASH, 100e-6)] {
         for clients in [1, 4, 64] {
             let (found, ideal) = (commits_per_s(device, clients), clients as f64 / write_s);
@@ -132,7 +132,7 @@ fn a_log_of_one_write_at_a_time_has_no_second_one_waiting() {
             let stations = executor.stations();
             let flash = stations.iter().find(|station| station.name == "flash.medium").expect("the log's");
             assert!(flash.completed >= 40 && flash.utilization > 0.2, "{flash:?}");
-            // Who is there is served.
+            // A station without a queue serves its whole population.
             assert!((flash.population_mean - flash.utilization).abs() < 1e-9, "{clients} clients: {flash:?}");
             Ok(())
         });

@@ -470,7 +470,7 @@ fn a_partition_in_use_is_not_dropped_before_that_ends() {
             executor.sleep_ns(base::time::SECOND_NS).await;
             assert_eq!(database.partition("old"), Err(Error::NoPartition("old".into())));
             let taken = database.create_partition(spec(kind, "other"));
-            // Neither is a name free, nor a commit lost, nor anybody else kept waiting.
+            // Neither is a name free, nor a commit lost, nor another client kept waiting.
             write(&database, (0, database.partition("first")?), 4).await?;
             drop(snapshot);
             assert_eq!(dropping.join().await, Ok(()));

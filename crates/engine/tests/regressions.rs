@@ -65,7 +65,7 @@ fn inserter(
     })
 }
 
-/// Polls a future so many times and drops it; whether it was ready by then.
+/// Polls a future `times` times and drops it; whether it was ready by then.
 async fn poll_times(future: impl Future, mut times: u32) -> bool {
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -358,7 +358,7 @@ fn a_snapshot_shows_what_was_changed_and_then_deleted_behind_it() {
         database.transaction(async |tx| tx.put(set, b"b", b"old").await).await.expect("puts");
         let mut before = database.snapshot().await.expect("begins");
         for round in 0..3_u8 {
-            // Nobody reads between the change and the deletion, so only what was before the change is kept.
+            // There is no read between the change and the deletion, so only what was before the change is kept.
             let change = async |tx: &mut Transaction| {
                 tx.put(tree, b"b", &[round]).await?;
                 tx.put(set, b"b", &[round]).await

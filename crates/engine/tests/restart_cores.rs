@@ -9,7 +9,7 @@ use virtual_driver::{Media, Options, VirtualDriver};
 
 const RECORDS: u64 = 10_000;
 
-/// A machine of so many slow processors, on which nothing but computations costs anything.
+/// A machine of `processors` slow processors, on which only computations cost time.
 fn machine(media: &Media, processors: u32) -> Executor {
     let text = format!(
         "[cpu]\ncount = {processors}\nmips = 1\n[cpu.instructions]\nbegin_transaction = 0\nobject_reference = 0\n\

@@ -94,7 +94,7 @@ async fn end(executor: &Executor, waiting: Vec<JoinHandle<Result<()>>>) {
     }
 }
 
-/// Whoever waits for room in the log demands none of it, nor do checkpoints that could make none.
+/// A task waiting for room in the log demands none of it, nor do checkpoints that could make none.
 #[test]
 fn a_rollback_beside_a_full_log_takes_no_page_of_it_for_each_record() {
     for checkpoint in [Policy::OFF, BY_SIZE] {

@@ -96,7 +96,7 @@ impl Ground {
         messages.submit(work, tag, parameters).await.expect("the server is open");
     }
 
-    /// The tags of so many responses, in order of arrival.
+    /// The tags of `count` responses, in order of arrival.
     async fn receive(&self, messages: &MessageServer, count: usize) -> Vec<u64> {
         let mut batch = Vec::new();
         while batch.len() < count {

@@ -201,7 +201,7 @@ fn a_load_that_is_given_up_brings_nothing() {
                 })
                 .await
             };
-            // The end of a load goes on even if nobody waits for it.
+            // The end of a load goes on even if its caller does not wait for it.
             executor.sleep_ns(SECOND_NS).await;
             match done {
                 Some(done) => done.expect("loads"),

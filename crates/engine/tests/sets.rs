@@ -91,7 +91,7 @@ fn a_transaction_changes_sets_and_pages_together_or_neither() {
         let stock = database.partition("stock").expect("it exists");
         let orders = database.partition("orders").expect("it exists");
         assert_eq!(contents(&database, stock).await, BTreeMap::from([(b"bolt".to_vec(), b"A longer value".to_vec())]));
-        // The number that was rolled back is not given out again to anybody who could have seen it: nobody had.
+        // The number that was rolled back may be given out again only because no transaction had seen it.
         assert_eq!(contents(&database, orders).await.into_values().collect::<Vec<_>>(), [b"first"]);
         assert!(database.check(|_| {}).await.expect("checks").is_clean());
     });

@@ -185,7 +185,7 @@ fn direct_and_append_partitions_keep_what_was_committed() {
     .expect("runs to the end");
 }
 
-/// Nobody adds to what a serializable transaction has read to its end; its own records it sees.
+/// No other transaction adds to what a serializable transaction has read to its end; its own records it sees.
 #[test]
 fn appended_phantoms_wait() {
     for locking in [Locking::Record, Locking::Page] {

@@ -206,7 +206,7 @@ fn a_quiescing_sweep_begins_between_transactions() {
         assert!(executor.now().since_ns(began) < 200 * MILLISECOND_NS);
         run_clients(executor, &database, stock, 100).await;
         assert!(database.statistics().sweeps.get() > sweeps);
-        // Not for ever: whoever lasts longer is left out of the images.
+        // Not for ever: a transaction that lasts longer is left out of the images.
         let mut long = database.begin().await.expect("begins");
         long.modify(stock, &0_u64.to_be_bytes(), |value| value[1] = 2).await.expect("modifies");
         database.checkpoint().await.expect("sweeps");

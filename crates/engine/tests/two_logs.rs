@@ -132,7 +132,7 @@ fn silent(device: &str, until: Instant, factor: f64) -> FaultPlan {
     FaultPlan { slow, ..FaultPlan::default() }
 }
 
-/// Fills the database in the time that it may take; otherwise somebody waits for ever.
+/// Fills the database in the time that it may take; otherwise a task waits for ever.
 async fn filled_in_time(executor: &Executor, settings: Settings) -> Result<Database> {
     let database = Database::create(executor, settings).await?;
     let own = database.clone();
@@ -153,7 +153,7 @@ fn a_device_that_never_answers_is_lost_after_its_time() {
         for (index, bad) in ["a", "b"].into_iter().enumerate() {
             for method in [SyncMethod::SyncWrite, SyncMethod::WriteThenSync] {
                 let (media, mut settings) = (Media::new(), settings(acknowledged));
-                // So little that nobody goes on beside a device that keeps it.
+                // Too little for a task to go on beside a device that keeps it.
                 settings.log.buffer_size_max = 8 << 10;
                 settings.log.silence_ns_max = SILENCE_NS_MAX;
                 settings.log.sync_method = Some(method);
@@ -223,7 +223,7 @@ fn a_second_device_comes_and_goes() {
     assert_eq!(opened(&hardware, &media, both.clone()), Ok(None));
     assert!(media.names("b").contains(&"log-2".to_owned()));
     assert_eq!(opened(&hardware, &media, without(&both, "a")), Ok(Some(0)));
-    // The first device was lost and nobody asks for two: the second goes on alone.
+    // The first device was lost and two are not wanted: the second goes on alone.
     assert_eq!(opened(&hardware, &media, alone.clone()), Ok(Some(0)));
     assert_eq!(opened(&hardware, &media, both), Ok(None));
     assert_eq!(opened(&hardware, &media, alone), Ok(None));

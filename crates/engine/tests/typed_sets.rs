@@ -367,7 +367,7 @@ fn arrivals_are_found_through_an_index_and_phantoms_wait() {
     });
 }
 
-/// A reader goes on to see so many records of group 1 as `work` says, while another waits to add one without looking.
+/// A reader goes on to see as many records of group 1 as `work` says, while another waits to add one without looking.
 async fn holds_off(executor: &Executor, work: impl AsyncFnOnce(&mut Transaction, PartitionId) -> Result<usize>) {
     let database = Database::create(executor, settings()).await.expect("creates");
     let set = database.create_partition(spec("things")).await.expect("creates a set");

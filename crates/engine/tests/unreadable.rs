@@ -1,4 +1,5 @@
-//! Sectors that cannot be read until they are written again: whatever has another copy, or is not needed, stops nobody.
+//! Sectors that cannot be read until they are written again: where another copy exists, or the contents are not needed, work
+//! goes on.
 
 #[path = "ground/machine.rs"]
 mod machine;

@@ -67,7 +67,8 @@ impl Scale {
         Scale { warehouses, districts: 10, customers: 3_000, items: 100_000 }
     }
 
-    /// This size with so many times fewer customers and items, at least what the transactions need: for trials, not by the rules.
+    /// This size with `factor` times fewer customers and items, at least what the transactions need: for trials, not by the
+    /// rules.
     pub fn shrunk(self, factor: u32) -> Scale {
         Scale { customers: (self.customers / factor).max(30), items: (self.items / factor).max(100), ..self }
     }

@@ -128,7 +128,7 @@ enum Wait {
     Vain,
 }
 
-/// Runs processes until so many have been cut.
+/// Runs processes until `cuts` of them have been cut.
 ///
 /// # Errors
 /// What went wrong first.

@@ -2,9 +2,9 @@
 //! Salem, System M, 1988, section 4).
 //!
 //! A restart runs the procedures again, one after the other in the order of their commit records. That ends in the same state
-//! because locks are held until the commit record stands in the log: whoever has read or changed what another one changed has
-//! its record behind the other's, so running them in the order of the records is one of the orders that their locks permit.
-//! A call keeps the numbers that sets gave to its arrivals, because these do not follow from the order of commits.
+//! because locks are held until the commit record stands in the log: a transaction that has read or changed what another one
+//! changed has its record behind the other's, so running them in the order of the records is one of the orders that their locks
+//! permit. A call keeps the numbers that sets gave to its arrivals, because these do not follow from the order of commits.
 //!
 //! What a transaction has done otherwise would not come out the same again: it was no procedure, or has referred to pages, or
 //! has scanned a set without locks. Its changes of sets are logged as actions, which are repeated at their place in that order.

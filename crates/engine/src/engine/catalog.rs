@@ -54,7 +54,7 @@ pub struct Catalog {
     pub(crate) superblock: RefCell<Superblock>,
     /// What the next write of the superblock says of partitions.
     pub(crate) changes: RefCell<Vec<Change>>,
-    /// Who creates a partition.
+    /// The turn to create a partition.
     pub(crate) creation: Turn,
 }
 

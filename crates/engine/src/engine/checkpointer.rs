@@ -10,9 +10,9 @@ use std::rc::Rc;
 /// When checkpoints are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// After so many bytes of log; `None` for never.
+    /// After this many bytes of log; `None` for never.
     pub log_bytes: Option<u64>,
-    /// After so many nanoseconds; `None` for never.
+    /// After this many nanoseconds; `None` for never.
     pub interval_ns: Option<u64>,
 }
 
@@ -30,21 +30,21 @@ pub(crate) struct Checkpointer {
     pub last_begin: Cell<Lsn>,
     /// The end of the log when the last sweep over sets began.
     pub swept: Cell<Lsn>,
-    /// Who checkpoints pages.
+    /// The turn to checkpoint pages.
     pub paging: Turn,
-    /// Who sweeps over sets.
+    /// The turn to sweep over sets.
     pub sweeping: Turn,
     /// Whether a bulk load has that turn.
     pub is_loading: Cell<bool>,
     /// How many wait for a sweep to end.
     pub urgent: Cell<u32>,
-    /// Who writes the superblock file.
+    /// The turn to write the superblock file.
     pub turn: Turn,
     /// Whether the server that sweeps was started.
     pub serves_sets: Cell<bool>,
     /// Whether a write of the superblock file failed, and none has succeeded since.
     pub superblock_unsure: Cell<bool>,
-    /// Checkpoints that are taken because somebody waits for room in the log.
+    /// Checkpoints that are taken because tasks wait for room in the log.
     pub relief: Rc<Relief>,
     /// Why the last checkpoint of pages failed, and why the last sweep did.
     pub failures: [RefCell<Option<Error>>; 2],

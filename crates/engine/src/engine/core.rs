@@ -41,8 +41,8 @@ impl Core {
         self.log.settings().durable
     }
 
-    /// The log bytes that taking back updates of so many log bytes may need: compensations are smaller than updates, but the
-    /// merges that follow them are not; and some for the checkpointer.
+    /// The log bytes that undoing `bytes` bytes of updates may need: compensations are smaller than updates, but the merges
+    /// that follow them are not; and some for the checkpointer.
     #[inline]
     pub fn rollback_room(&self, logged: u64) -> u64 {
         2 * logged + self.log.margin()

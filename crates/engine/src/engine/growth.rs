@@ -18,7 +18,7 @@ pub(crate) struct Growth {
     ended: WaitQueue,
 }
 
-/// Gives a set one more segment, or waits for memory that is on its way: then whoever needs it has to look again.
+/// Gives a set one more segment, or waits for memory that is on its way: then the caller has to look again.
 pub(crate) async fn add_segment(engine: &Rc<Engine>, partition: PartitionId) -> Result<()> {
     let size = engine.sets.sets.borrow().segment_size(partition);
     let spare = engine.sets.sets.borrow_mut().spare(size);
@@ -35,7 +35,7 @@ pub(crate) async fn add_segment(engine: &Rc<Engine>, partition: PartitionId) -> 
     Ok(())
 }
 
-/// A region that nobody has foreseen; all but its first frame are kept.
+/// A region that was not prepared; all but its first frame are kept.
 fn first_of_region(engine: &Engine, partition: PartitionId, size: usize) -> Result<Frame> {
     let mut sets = engine.sets.sets.borrow_mut();
     let mut frames = engine.core.executor.frames(sets.growth(partition), size)?;
@@ -44,8 +44,8 @@ fn first_of_region(engine: &Engine, partition: PartitionId, size: usize) -> Resu
     Ok(first)
 }
 
-/// Has the next region touched when half of the last one is used. A small set needs none; a region that cannot be had
-/// is asked for again, and missed aloud, by whoever needs it.
+/// Has the next region touched when half of the last one is used. A small set needs none; a region that cannot be allocated is
+/// asked for again when it is needed, and then the failure is reported.
 fn grow_ahead(engine: &Rc<Engine>, partition: PartitionId, size: usize) {
     let (count, left) = {
         let sets = engine.sets.sets.borrow();

@@ -7,8 +7,8 @@ pub enum Isolation {
     /// Each call sees what was committed when it began. A cursor is one call.
     ReadCommitted,
     /// All calls see what was committed when the transaction began, and what it has done itself. Of two that change the same
-    /// record, the second gives up. One whose moment is too long ago ([`SnapshotTooOld`](crate::Error::SnapshotTooOld)) can change no more than it
-    /// can read, because nobody knows any more what was changed since then.
+    /// record, the second gives up. One whose moment is too long ago ([`SnapshotTooOld`](crate::Error::SnapshotTooOld)) can
+    /// change no more than it can read, because it is unknown what was changed since then.
     Snapshot,
     /// As if transactions ran one after the other, in the order of their commits.
     #[default]

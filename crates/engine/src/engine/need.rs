@@ -97,8 +97,8 @@ impl Core {
         result
     }
 
-    /// Tries a step again for a while if it fails for a reason that may pass: others have all frames of the buffer, or an
-    /// operation failed. Nobody else can take it: locks, or pages, would be lost until the next restart.
+    /// Retries a step for a while if it fails for a reason that may pass: all frames of the buffer are taken, or an operation
+    /// failed. The step cannot be left to another task: locks, or pages, would be lost until the next restart.
     pub(crate) async fn persist<T>(&self, mut step: impl AsyncFnMut() -> Result<T>) -> Result<T> {
         for _ in 1..TRIES {
             match step().await {

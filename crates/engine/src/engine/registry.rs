@@ -33,7 +33,7 @@ pub struct Registry {
     stalled: Vec<(Owner, Error)>,
 }
 
-/// So many refused transactions are remembered: those that nobody runs again make room for others.
+/// How many refused transactions are remembered: those that are not run again make room for others.
 const REFUSED_MAX: usize = 1_000;
 
 impl Registry {
@@ -76,7 +76,7 @@ impl Registry {
         state
     }
 
-    /// Whoever uses partitions outside of transactions is counted, too.
+    /// Users of partitions outside of transactions are counted, too.
     pub fn enter_group(&mut self) -> u8 {
         self.groups[usize::from(self.group)] += 1;
         self.group
@@ -87,7 +87,7 @@ impl Registry {
         self.groups[usize::from(group)] -= 1;
     }
 
-    /// Whoever begins from here on belongs to another group. False if some of that group have not ended yet.
+    /// Users that begin from here on belong to another group. False if some of that group have not ended yet.
     pub fn change_groups(&mut self) -> bool {
         let is_free = !self.has_earlier();
         self.group ^= u8::from(is_free);

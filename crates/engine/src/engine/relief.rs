@@ -3,7 +3,7 @@
 use executor::{Executor, WaitQueue};
 use std::cell::Cell;
 
-/// Checkpoints that are taken because somebody waits for room in the log.
+/// Checkpoints that are taken because tasks wait for room in the log.
 #[derive(Default)]
 pub(crate) struct Relief {
     /// Whether they are asked for, or under way.

@@ -16,7 +16,7 @@ pub(crate) struct SetStore {
     pub sets: RefCell<Sets>,
     /// Their backup.
     pub backup: Backup,
-    /// Who waits for a segment that is lent to a write.
+    /// Tasks waiting for a segment that is lent to a write.
     pub segment_returned: WaitQueue,
     /// Memory on its way to sets.
     pub growth: Growth,
@@ -66,7 +66,7 @@ pub(crate) async fn resolve_refusal(engine: &Rc<Engine>, partition: PartitionId,
     }
 }
 
-/// Waits for a moment at which no sweep is writing a segment itself. Until who asked waits again, none is.
+/// Waits for a moment at which no sweep is writing a segment itself. None is until the caller waits again.
 pub(crate) async fn segments_returned(engine: &Engine) {
     while engine.sets.sets.borrow().is_any_lent() {
         engine.sets.segment_returned.wait(&engine.core.executor).await;

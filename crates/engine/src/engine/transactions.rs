@@ -1,4 +1,4 @@
-//! The transactions of a database: what each has done so far, who is active, and what they share.
+//! The transactions of a database: what each has done so far, which are active, and what they share.
 
 use super::call::Call;
 use super::registry::Registry;
@@ -38,7 +38,7 @@ pub(crate) struct Transactions {
     pub admitted_max: Cell<usize>,
     /// Log bytes of updates by transactions that have not ended: about what rolling them all back would log.
     pub unfinished: Cell<u64>,
-    /// Who waits to be promised room in the log.
+    /// The turn to be promised room in the log.
     pub log_claims: Turn,
     /// Which calls of procedures are logged as such.
     pub call_barrier: CallBarrier,
@@ -74,7 +74,7 @@ impl Transactions {
 pub(crate) struct CallBarrier {
     /// Those of transactions from this number on.
     pub first: Cell<TransactionId>,
-    /// Whether nobody knows which partitions the next opening will find.
+    /// Whether it is unknown which partitions the next opening will find.
     pub is_unsettled: Cell<bool>,
 }
 

@@ -135,9 +135,9 @@ impl Transaction {
         Ok(position)
     }
 
-    /// Shows every record of the partition to `look`, in order; `look` returns false to end the scan. Records that others
-    /// have added and not yet committed are waited for if the partition is locked by record, and shown if it is not locked.
-    /// Where there are locks, nobody else adds a record until the end of a serializable transaction that has begun to scan.
+    /// Shows every record of the partition to `look`, in order; `look` returns false to end the scan. Records that others have
+    /// added and not yet committed are waited for if the partition is locked by record, and shown if it is not locked. Where
+    /// there are locks, no other transaction adds a record until the end of a serializable transaction that has begun to scan.
     ///
     /// # Errors
     /// As [`Transaction::append`].
@@ -211,8 +211,7 @@ impl Transaction {
     }
 }
 
-/// The number of an arrival as a position; a set has no pages, but so many records that a page's number and a slot's are
-/// needed.
+/// The number of an arrival as a position; a set has no pages, so the number is split into that of a page and that of a slot.
 fn position_of(partition: PartitionId, number: u64) -> Position {
     Position { page: PageId::new(partition, (number >> 16) as u32), slot: number as u16 }
 }

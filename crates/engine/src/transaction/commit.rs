@@ -1,7 +1,7 @@
 //! The end of a transaction.
 //!
-//! A transaction is committed when its commit record is durable. Locks are released earlier, when that record stands in the
-//! log buffer (early lock release), unless the settings say otherwise: whoever reads its updates then has a later commit
+//! A transaction is committed when its commit record is durable. Locks are released earlier, when that record stands in the log
+//! buffer (early lock release), unless the settings say otherwise: a transaction that reads its updates then has a later commit
 //! record, or, if it only reads, waits until this one is durable.
 
 use super::Transaction;
@@ -170,7 +170,7 @@ impl Transaction {
 pub(super) struct Ending {
     pub(super) engine: Rc<Engine>,
     pub(super) state: Active,
-    /// Its commit record, once it has one. Whoever gets its locks depends on that, however it ends.
+    /// Its commit record, once it has one. Transactions that get its locks depend on that, however it ends.
     pub(super) lsn: Option<Lsn>,
     /// Whether the log was asked to make that durable.
     is_demanded: bool,
@@ -186,7 +186,7 @@ impl Drop for Ending {
     fn drop(&mut self) {
         let state = std::mem::take(&mut self.state);
         if let Some(lsn) = self.lsn.filter(|_| !self.is_demanded) {
-            // Abandoned before that: others wait for it who have read its updates.
+            // Abandoned before that: transactions that have read its updates wait for it.
             self.engine.core.log.request(lsn);
         }
         if self.engine.core.locks.held(state.owner) > 0 {

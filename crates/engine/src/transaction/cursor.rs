@@ -319,7 +319,7 @@ impl Transaction {
         }
     }
 
-    /// Reads what a view sees of the next leaf's share: nobody waits for a long reader, so it lets others go first unless this
+    /// Reads what a view sees of the next leaf's share: no transaction waits for a long reader, so it yields first unless this
     /// is its first leaf.
     async fn read_past_leaf(&mut self, cursor: &mut Cursor) -> Result<Step> {
         let (engine, pace) = (self.engine.clone(), self.pace());
@@ -382,7 +382,7 @@ impl Transaction {
         }
         match position.fence {
             // The records up to the fence are done; the next leaf begins there, even if it is beyond the range. The gap that
-            // reaches over the fence is locked before anybody can insert below the fence.
+            // reaches over the fence is locked before another transaction can insert below the fence.
             Some(fence) => {
                 if position.slot == slotted::count(page)
                     && let Bound::Included(lower) | Bound::Excluded(lower) = from

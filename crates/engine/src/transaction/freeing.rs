@@ -122,7 +122,7 @@ impl Ending {
         });
     }
 
-    /// Lets those know who wait for its log why it fails, or that it does not any more.
+    /// Tells the tasks waiting for its log why it fails, or that it does not any more.
     fn note_failure(&mut self, cause: Option<Error>) {
         if self.is_stalled {
             self.engine.transactions.registry.borrow_mut().end_stall(self.state.owner);

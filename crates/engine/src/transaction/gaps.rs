@@ -29,7 +29,7 @@ impl Transaction {
         Ok(None)
     }
 
-    /// Lets a record be added at the end of a partition; false if somebody has read up to the end, whom it has to wait for.
+    /// Lets a record be added at the end of a partition; false if it has to wait for a transaction that has read up to the end.
     #[inline]
     pub(super) fn pass_end(&self, partition: PartitionId) -> bool {
         let end = Resource::end_gap(partition);

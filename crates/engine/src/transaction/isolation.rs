@@ -1,9 +1,9 @@
 //! What a transaction sees of others.
 //!
-//! Whoever changes a record locks it exclusively until its end, at every level; the levels differ in what reading takes.
-//! Serializable transactions are strictly two-phase: they lock what they read, gaps of ranges included, so that the order of
-//! their commits is a serial one. The others read versions and take no locks for that. One at snapshot level that would
-//! change what was changed after its moment gives up (first updater wins), so that no update is lost; a serializable one
+//! A transaction that changes a record locks it exclusively until its end, at every level; the levels differ in what reading
+//! takes. Serializable transactions are strictly two-phase: they lock what they read, gaps of ranges included, so that the
+//! order of their commits is a serial one. The others read versions and take no locks for that. One at snapshot level that
+//! would change what was changed after its moment gives up (first updater wins), so that no update is lost; a serializable one
 //! beside it sees it as a writer like any other, because its changes lock and pass gaps as all do.
 
 use super::Transaction;
@@ -25,7 +25,7 @@ pub(crate) async fn await_segments(engine: &Engine) {
     }
 }
 
-/// Begins to read as of `at`, outside the multiprogramming level: whoever only reads keeps nobody waiting.
+/// Begins to read as of `at`, outside the multiprogramming level: a read-only transaction keeps no other waiting.
 pub(crate) fn begin_reading(engine: &Rc<Engine>, at: Lsn) -> Transaction {
     engine.transactions.active.set(engine.transactions.active.get() + 1);
     let mut state = engine.transactions.registry.borrow_mut().begin(None);
@@ -65,8 +65,8 @@ impl Transaction {
         Rc::clone(&self.state.pace)
     }
 
-    /// Before a read of a single record of the past: of many, one now and then lets others go first, and counts for all since
-    /// then. Who has locks does not rest: others may wait for them.
+    /// Before a read of a single record of the past: one in a number of reads yields, and counts for all since the last. A
+    /// transaction with locks does not pause: others may wait for them.
     pub(super) async fn pace_single(&self) -> Option<&Pace> {
         let pace = &*self.state.pace;
         if !pace.is_sample() || self.engine.core.locks.held(self.state.owner) > 0 {

@@ -6,8 +6,8 @@
 //! * A black/white sweep may not take segments with unfinished changes, be they of the waiting transaction or of one that waits
 //!   for its locks. When a sweep finds no other segments left, all transactions that wait with locks give up.
 //! * A quiescing sweep does not begin to wait for transactions while one of them waits for it.
-//! * While a set is loaded nobody sweeps, and how long the load takes is its caller's affair. When a checkpoint has done what it
-//!   can do beside the load, those that wait with locks give up.
+//! * While a set is loaded no sweep runs, and how long the load takes is its caller's affair. When a checkpoint has done what
+//!   it can do beside the load, transactions waiting with locks give up.
 //! * Log that pages need is kept until the transactions have ended that changed them. If a whole checkpoint has left the log
 //!   too full, and there are such transactions, those that wait with locks give up, because the others may want these locks.
 
@@ -15,8 +15,8 @@ use crate::engine::relief::{ReliefOutcome, Waiting};
 use crate::engine::{Engine, Policy};
 use crate::{Error, Result};
 
-/// After so many checkpoints that others had the room of, a transaction with locks gives up: before it is run again, it gets
-/// its room first.
+/// After this many checkpoints whose room others took, a transaction with locks gives up: before it is run again, it gets its
+/// room first.
 const ROUNDS_MAX: u64 = 16;
 
 /// Waits until the log has room for new work. Where checkpoints are taken only when asked, a full log asks for them, or

@@ -118,7 +118,7 @@ impl Transaction {
         self.state.logged.min(BYTES_OF_CHAIN * self.state.chains.len() as u64)
     }
 
-    /// Whether a commit record of so many bytes leaves the log the room that the rollbacks of others may take, and for the
+    /// Whether a commit record of `bytes` bytes leaves the log the room that the rollbacks of others may take, and for the
     /// `kept` bytes of its own.
     #[inline]
     fn may_log(&self, length: u64, kept: u64) -> bool {

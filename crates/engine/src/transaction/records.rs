@@ -67,8 +67,8 @@ impl Transaction {
         self.read(partition, key, Mode::Shared).await
     }
 
-    /// As [`Transaction::get`], for a record that will probably be changed: others may go on reading it, but nobody else
-    /// gets it for update, so two such transactions do not deadlock when they come to change it.
+    /// As [`Transaction::get`], for a record that will probably be changed: others may go on reading it, but no other
+    /// transaction gets it for update, so two such transactions do not deadlock when they come to change it.
     ///
     /// # Errors
     /// As [`Transaction::get`].

@@ -26,9 +26,9 @@ impl Transaction {
     ///
     /// # Errors
     /// A damaged page or the driver's. The rollback is tried again until it succeeds; until then it keeps its locks and its
-    /// part of the log, and whoever waits for these gets [`Error::RollbackStalled`]. Opening the database again completes it.
-    /// [`Error::LogFailed`] if something that the transaction has read may be lost, or if the rollback needs the log: then
-    /// it is not tried again, and those who wait get the same.
+    /// part of the log, and tasks waiting for these get [`Error::RollbackStalled`]. Opening the database again completes it.
+    /// [`Error::LogFailed`] if something that the transaction has read may be lost, or if the rollback needs the log: then it
+    /// is not tried again, and waiting tasks get the same.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -60,7 +60,7 @@ impl Transaction {
         Ok(if canary::is_planted(Canary::EarlyRefusal) { Lsn::ZERO } else { dependency })
     }
 
-    /// The rollback goes on even if nobody waits for it.
+    /// The rollback goes on even if its caller does not wait for it.
     fn spawn_rollback(&mut self) -> JoinHandle<Result<()>> {
         self.ended = true;
         let (engine, state) = (self.engine.clone(), std::mem::take(&mut self.state));

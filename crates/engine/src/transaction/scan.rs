@@ -66,7 +66,7 @@ impl<F: FnMut(&[u8], &[u8]) -> (Vec<u8>, Vec<u8>)> Rows for Made<'_, '_, F> {
 }
 
 impl Transaction {
-    /// Sorts what a cursor shows, in so many bytes of memory. `make` says what key and value a record has in the sort.
+    /// Sorts what a cursor shows, in `memory` bytes. `make` says what key and value a record has in the sort.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }

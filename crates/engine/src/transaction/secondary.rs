@@ -1,9 +1,9 @@
 //! Secondary indexes of sets: range reads, and changes of records that are in them.
 //!
-//! What keeps phantoms out of a range is as in b-trees (`gaps.rs`), with an index's entries, pairs of secondary key and key, in
-//! place of keys: who adds an entry passes the gap that it falls into, who removes one holds both gaps that it joins, a range
-//! read holds the gaps it has seen and the records of the entries that bound them. A change of a record is a removal of its
-//! old entries and an addition of its new ones. All locks that it needs are taken before it is made, in the step that makes it.
+//! Phantoms are kept out of a range as in b-trees (`gaps.rs`), with an index's entries, pairs of secondary key and key, in
+//! place of keys: adding an entry passes the gap that it falls into, removing one holds both gaps that it joins, a range read
+//! holds the gaps it has seen and the records of the entries that bound them. A change of a record is a removal of its old
+//! entries and an addition of its new ones. All locks that it needs are taken before it is made, in the step that makes it.
 
 use super::Transaction;
 use super::records::LockStep;
@@ -324,7 +324,7 @@ impl Transaction {
         }
     }
 
-    /// Locks the record that will have the next number in the step that adds it, before anybody sees it in an index.
+    /// Locks the record that will have the next number in the step that adds it, before a reader sees it in an index.
     fn try_append_typed(&mut self, found: &Partition, value: &[u8]) -> Step<u64> {
         let (engine, partition, owner) = (self.engine.clone(), found.id(), self.state.owner);
         let mut sets = engine.sets.sets.borrow_mut();

@@ -78,7 +78,7 @@ impl Transaction {
     ) -> Result<u64> {
         let number = self.in_set(partition, |sets, owner| sets.append(owner, partition, value)).await?;
         if locks_records {
-            // Nobody else can know the record yet.
+            // No other transaction can know the record yet.
             self.lock(Resource::record(partition, key_hash(&number.to_be_bytes())), Mode::Exclusive).await?;
         }
         Ok(number)

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use structures::organization::append::Position;
 use structures::set::FieldValue;
 
-/// The database as it was at one moment: all that was committed by then, and nothing else. Reading it takes no locks, waits
-/// for nobody and keeps nobody waiting; as long as it is held, versions of what is changed are kept for it
+/// The database as it was at one moment: all that was committed by then, and nothing else. Reading it takes no locks, waits for
+/// no transaction and keeps none waiting; as long as it is held, versions of what is changed are kept for it
 /// ([`crate::Database::versions`]).
 ///
 /// ```

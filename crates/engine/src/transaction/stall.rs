@@ -14,7 +14,7 @@ use structures::lock::Owner;
 pub(super) const REST_NS_MIN: u64 = 100 * MILLISECOND_NS;
 pub(super) const REST_NS_MAX: u64 = 5 * SECOND_NS;
 
-/// Goes on with a rollback that has failed, beside everything else, and lets those know who wait for it.
+/// Goes on with a rollback that has failed, beside everything else, and tells the tasks waiting for it.
 pub(super) fn stall(engine: &Rc<Engine>, mut state: Active, cause: Error) {
     begin_stall(engine, state.owner, cause);
     let (weak, executor) = (Rc::downgrade(engine), engine.core.executor.clone());
@@ -38,8 +38,8 @@ pub(super) fn stall(engine: &Rc<Engine>, mut state: Active, cause: Error) {
     });
 }
 
-/// Notes that the end of a transaction fails and is tried again, and lets those know who wait for it. It counts no more
-/// among those that may be active: nobody may wait for its end without being told.
+/// Notes that the end of a transaction fails and is tried again, and tells the tasks waiting for it. It counts no more among
+/// those that may be active: a task that waits for its end is told.
 pub(super) fn begin_stall(engine: &Engine, owner: Owner, cause: Error) {
     report_stall(engine, owner, cause);
     leave_active(engine);

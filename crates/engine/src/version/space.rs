@@ -185,7 +185,7 @@ impl Versions {
         self.history.memory_bytes() > self.settings.memory
     }
 
-    /// Whether so many bytes wait for their way to the undo space that transactions should wait, too.
+    /// Whether enough bytes wait for their way to the undo space that transactions should wait, too.
     fn is_behind(&self) -> bool {
         self.is_spilling && self.history.memory_bytes() > 2 * self.settings.memory
     }

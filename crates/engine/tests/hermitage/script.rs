@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 use virtual_driver::Media;
 
-/// How long a step is waited for, in virtual nanoseconds: whoever has not ended by then waits for somebody.
+/// How long a step may take, in virtual nanoseconds: one that has not ended by then waits for another transaction.
 const PATIENCE_NS: u64 = 100_000_000;
 
 /// Runs a script at every level and in every organization, and compares.
@@ -78,7 +78,7 @@ fn play(kept: Kept, level: Isolation, steps: &[&str]) -> Vec<String> {
     })
 }
 
-/// What a step has come to, and what those came to who could go on because of it.
+/// The result of a step, and the results of the steps that could go on because of it.
 fn cell(players: &[Player], index: usize) -> String {
     let mut parts = Vec::new();
     let mut own = players[index].outcomes.take();

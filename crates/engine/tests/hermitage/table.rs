@@ -27,7 +27,7 @@ impl Kept {
 }
 
 /// Records that no script sees. In an index by value, two neighbours share the gap between them; these lie between the others
-/// and above them, so that who changes one of those does not wait for who changes the other.
+/// and above them, so that changes of two different records do not wait for each other.
 pub const BYSTANDERS: [(u64, i64); 2] = [(101, 15), (102, 1_000)];
 
 /// Records by key, with their values.

@@ -175,7 +175,7 @@ fn a_victim_that_does_not_wait_to_be_told_so_commits_nothing() {
     .expect("nothing else fails");
 }
 
-/// Waits until somebody else has closed the circle.
+/// Waits until another transaction has closed the circle.
 async fn younger_is_chosen(database: &Database) {
     while database.statistics().deadlocks.get() == 0 {
         database.executor().sleep_ns(100).await;

@@ -187,7 +187,7 @@ fn cursors_and_changes_in_any_order_agree_with_a_map() {
                 model.insert(key, vec![key; 20]);
             }
             tx.commit().await?;
-            // Somebody reads at this moment, so that versions and ghosts are kept.
+            // A snapshot of this moment is open, so that versions and ghosts are kept.
             let _old = database.snapshot().await?;
             let mut tx = database.begin_at(isolation).await?;
             let mut saved = (tx.savepoint(), model.clone());

@@ -1,4 +1,4 @@
-//! Changes at snapshot level once versions were given up: nobody can tell any more whether the record was changed meanwhile.
+//! Changes at snapshot level once versions were discarded: it is unknown whether the record was changed meanwhile.
 
 use crate::machine::run;
 use base::PartitionId;
@@ -11,7 +11,7 @@ use entresol_engine::{Database, Error, Isolation, PartitionSpec, Result, Setting
 use executor::{Executor, Order};
 use virtual_driver::{ErrorAt, FaultPlan, Media, Options, VirtualDriver};
 
-/// Settings whose versions may take so many bytes.
+/// Settings whose versions may take `size` bytes.
 fn settings(size: u64) -> Settings {
     let undo = version::Settings { cluster_size: 4 << 10, memory: 8 << 10, size, ..version::Settings::default() };
     Settings { undo, ..Settings::default() }
@@ -53,7 +53,7 @@ impl Tables {
         tx.modify_object(self.objects, 3, |bytes| bytes.copy_from_slice(&value.to_le_bytes())).await
     }
 
-    /// Changes so much else that versions have to be given up.
+    /// Changes enough other records that versions have to be discarded.
     async fn change_much(&self, database: &Database) -> Result<()> {
         for number in 0..400_u32 {
             database.transaction(async |tx| tx.put(self.others, &number.to_be_bytes(), &[7; 100]).await).await?;

@@ -13,7 +13,7 @@ pub(super) fn record(number: u64) -> [u8; RECORD_LENGTH] {
     record
 }
 
-/// Creates the table and loads so many records in the order of their keys; `progress` hears how many are loaded.
+/// Creates the table and loads its records in the order of their keys; `progress` is called with the number loaded.
 ///
 /// # Errors
 /// The engine's.

@@ -21,7 +21,7 @@ impl Zipfian {
         zipfian
     }
 
-    /// From now on there are so many items.
+    /// From now on there are `items` items.
     fn grow(&mut self, items: u64) {
         self.zeta += (self.items + 1..=items).map(|rank| 1.0 / (rank as f64).powf(THETA)).sum::<f64>();
         self.items = self.items.max(items);
@@ -54,7 +54,7 @@ pub struct Scrambled {
 impl Scrambled {
     /// Numbers below `items`.
     pub fn new(items: u64) -> Scrambled {
-        // The original's constants: the sum over so many items takes a minute.
+        // The original's constants: the sum over this many items takes a minute.
         let zipfian = Zipfian { items: 10_000_000_000, zeta: 26.469_028_201_783_02 };
         Scrambled { zipfian, items }
     }
@@ -69,7 +69,7 @@ impl Scrambled {
 pub struct Latest(Zipfian);
 
 impl Latest {
-    /// With so many records in the table.
+    /// With `records` records in the table.
     pub fn new(records: u64) -> Latest {
         Latest(Zipfian::new(records))
     }
