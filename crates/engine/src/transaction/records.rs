@@ -27,6 +27,14 @@ enum Found {
     Elsewhere(usize, u32),
 }
 
+/// What was shown of a record.
+enum Shown<R> {
+    /// Its value, if there is one: this is the answer.
+    Here(R),
+    /// Nothing yet: its value is a long one of this length that begins there.
+    Elsewhere(usize, u32),
+}
+
 /// What an operation found that has asked for a record's lock.
 pub(super) struct Entered {
     pub found: KeyedPartition,
@@ -180,8 +188,8 @@ impl Transaction {
         let seen = engine.core.resolve_access(partition, || show(&engine.core, partition, key, &mut look)).await?;
         self.trace_key_access(partition, key, false);
         match seen {
-            Ok(answer) => Ok(answer),
-            Err((length, first)) => {
+            Shown::Here(answer) => Ok(answer),
+            Shown::Elsewhere(length, first) => {
                 let value = self.engine.core.fetch(partition, length, first).await?;
                 Ok(look.take().expect("a long value was not shown yet")(Some(&value)))
             }
@@ -487,16 +495,16 @@ fn show<R, F: FnOnce(Option<&[u8]>) -> R>(
     partition: PartitionId,
     key: &[u8],
     look: &mut Option<F>,
-) -> Result<Result<R, (usize, u32)>, Need> {
+) -> Result<Shown<R>, Need> {
     let pool = core.buffer.pool().borrow();
     let (place, leaf) = b_tree::find(&*pool, partition, key)?;
     let mut answer = |value: Option<&[u8]>| look.take().expect("an attempt succeeds once")(value);
     if !place.exact {
-        return Ok(Ok(answer(None)));
+        return Ok(Shown::Here(answer(None)));
     }
     Ok(match stored::read(slotted::value(leaf, place.slot)) {
-        Stored::Here(value) => Ok(answer(Some(value))),
-        Stored::Elsewhere(length, first) => Err((length, first)),
+        Stored::Here(value) => Shown::Here(answer(Some(value))),
+        Stored::Elsewhere(length, first) => Shown::Elsewhere(length, first),
     })
 }
 
