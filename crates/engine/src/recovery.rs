@@ -1,7 +1,7 @@
 //! Restart: replay the log from the redo point, then undo the uncommitted transactions (ARIES, Mohan et al. 1992, without its
 //! analysis pass: one scan redoes and collects the undo records of unfinished transactions).
 //!
-//! Redo compares page sequence numbers, so repeating it, or being cut off in it, changes nothing.
+//! Redo compares page sequence numbers, so running it twice, or interrupting it, changes nothing.
 //!
 //! The log is read and decoded ahead, in pieces that computations own, on every core; sets replay their changes there as well
 //! ([`sets`]). The engine's thread distributes the work, collects the results, and redoes pages.
@@ -185,7 +185,7 @@ impl Remainder {
     }
 }
 
-/// Takes back what was not committed, completes what was, and takes a checkpoint.
+/// Undoes what was not committed, completes what was, and takes a checkpoint.
 ///
 /// # Errors
 /// A damaged page, or the driver's. Opening again goes on where this stopped.

@@ -100,7 +100,7 @@ pub(crate) struct Versions {
     ghosts: Ghosts,
     fences: Fences,
     loads: Loads,
-    /// What was committed after it can be taken back, as far as it is needed.
+    /// What was committed after it can be undone, as far as it is needed.
     horizon: Lsn,
     moments: Moments,
     /// Where a commit has moved versions to, while it does: memory that is used again.
@@ -234,7 +234,7 @@ impl Versions {
         }
     }
 
-    /// Drops the versions of an owner's changes that `goes` says are taken back.
+    /// Drops the versions of an owner's changes for which `goes` says that they are undone.
     fn drop_own(&mut self, owner: Owner, goes: impl Fn(Change) -> bool) {
         let count = self.own.of(owner).versions.len();
         for number in (0..count).rev() {
@@ -290,7 +290,7 @@ impl Versions {
         own.versions[number].start = start;
     }
 
-    /// A transaction has taken back its changes from these numbers on, of pages and of sets.
+    /// A transaction has undone its changes from these numbers on, of pages and of sets.
     pub(crate) fn roll_back_to(&mut self, owner: Owner, updates: usize, of_sets: usize) {
         self.drop_own(owner, |change| match change {
             Change::Update(number) => number >= updates,

@@ -6,7 +6,7 @@
 pub enum Canary {
     /// Commits are acknowledged while their log write is still under way.
     CommitBeforeSync,
-    /// A restart does not take back what was not committed.
+    /// A restart does not undo what was not committed.
     SkippedUndo,
     /// Pages that a power cut may tear are written in place without a copy.
     NoDoubleWrite,
@@ -45,7 +45,7 @@ pub enum Canary {
     EarlyTruncation,
     /// After a failed sync of pages another one is tried, and believed.
     SyncTriedAgain,
-    /// A restart reads from the system's cache what a sync of an earlier life has failed to write and marked clean there.
+    /// A restart reads from the system's cache what a sync of an earlier run has failed to write and marked clean there.
     TrustedCache,
     /// A page is used although a sync of its file has failed while it was being read.
     LateRead,

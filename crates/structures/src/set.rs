@@ -478,19 +478,19 @@ impl Sets {
         commit(&mut self.sets, changes);
     }
 
-    /// Takes back what a transaction has changed since `position`.
+    /// Undoes what a transaction has changed since `position`.
     ///
     /// # Panics
     /// If it has been rolled back to before `position` since.
     pub fn roll_back_to(&mut self, owner: Owner, position: Position) {
         let Some(changes) = self.owners.get_mut(owner.0 as usize) else { return };
         assert!(position <= changes.position(), "a savepoint lies in the past");
-        // What was inserted and is taken back was seen to be missing.
+        // The transaction has seen that a record which it inserted, and whose insertion is undone, was missing.
         self.watch.miss(owner);
         roll_back(&mut self.sets, changes, position);
     }
 
-    /// Ends a transaction and takes back all that it has changed.
+    /// Ends a transaction and undoes all that it has changed.
     pub fn roll_back(&mut self, owner: Owner) {
         self.roll_back_to(owner, Position::default());
         self.watch.forget(owner);
@@ -539,7 +539,7 @@ fn commit(sets: &mut [Option<Box<Set>>], changes: &mut Changes) {
     changes.clear();
 }
 
-/// Takes back what was changed since `position`.
+/// Undoes what was changed since `position`.
 fn roll_back(sets: &mut [Option<Box<Set>>], changes: &mut Changes, position: Position) {
     while changes.shadows.len() > position.shadows {
         let shadow = changes.shadows.pop().expect("there are more");

@@ -6,7 +6,7 @@
 use crate::page::change::{put_bytes, take_bytes, take_u8, take_u16, take_u64};
 use base::{PageId, PartitionId};
 
-/// How an update is taken back. Keys, not positions: the record may have moved to another page since.
+/// How an update is undone. Keys, not positions: the record may have moved to another page since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undo<'a> {
     /// Removes the record (it was inserted).

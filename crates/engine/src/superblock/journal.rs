@@ -18,7 +18,8 @@ const ENTRY_BYTES: usize = 32 << 10;
 const SLACK: u64 = 256 << 10;
 /// Room that each append leaves behind it, so that what a creation begins it can also end.
 const RESERVE: u64 = 4 * BLOCK;
-/// How many numbers are skipped after an append that failed in this life, should it not be readable: more than the catalog has entries.
+/// How many numbers are skipped after an append that failed in this run, should it not be readable: more than the catalog has
+/// entries.
 const NUMBERS_BETWEEN: u64 = 1 << 32;
 
 /// A step in the life of a number.
@@ -291,8 +292,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Greater than the number of each entry that the file has anywhere. What failed in an earlier life may be left where this
-    /// one's entries will be, or where those that follow them will; and what was written over it may be lost in one copy.
+    /// Greater than the number of each entry that the file has anywhere. A failed append of an earlier run may have left an
+    /// entry where this run's entries will be, or where those that follow them will; and what was written over it may be lost
+    /// in one copy.
     async fn unused_number(&self, executor: &Executor, mirror: &mut Mirror) -> u64 {
         let mut number = self.span.first + self.span.entries + self.failed * NUMBERS_BETWEEN;
         for copy in COPIES {
@@ -354,7 +356,7 @@ impl Journal {
         };
         let mut copies = Vec::new();
         for copy in COPIES {
-            // What begins behind the last entry an earlier life has failed to append.
+            // An entry that an earlier run has failed to append begins behind the last one.
             let to = (end + BLOCK).min(mirror.capacity());
             copies.push(mirror.read(executor, copy, (span.start, to)).await);
         }

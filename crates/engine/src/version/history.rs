@@ -1,11 +1,10 @@
 //! Rollback segments: the versions of committed changes, in the order of commits, append-only, in extents. The oldest extents
 //! go to the undo space when memory is short, and are discarded when no view needs them.
 //!
-//! Extents leave memory whole, and versions come back one at a time. Extents leave when memory's share is used up, or
-//! at an age if the settings name one; by default there is none, because the share is there to be used. The undo space
-//! is written 64 KiB at a time in the order of commits and read in blocks of 4 KiB along a chain. If it is too slow,
-//! transactions wait at their beginning; if it is full or broken, the oldest versions are given up and their readers
-//! are told.
+//! Extents leave memory whole, and versions come back one at a time. Extents leave when memory's share is used up, or at an age
+//! if the settings name one; by default there is none, because the share is there to be used. The undo space is written 64 KiB
+//! at a time in the order of commits and read in blocks of 4 KiB along a chain. If it is too slow, transactions wait at their
+//! beginning; if it is full or broken, the oldest versions are discarded and their readers are told.
 
 use super::chain;
 use super::ghosts::Ghost;
@@ -156,7 +155,7 @@ impl History {
         if length <= self.spares.capacity() { self.spares.take() } else { Vec::with_capacity(length) }
     }
 
-    /// Takes back what an extent, or its copy, is not in any more.
+    /// Takes memory that an extent, or its copy, does not use any more.
     pub(super) fn reuse(&mut self, memory: Vec<u8>) {
         if memory.len() <= self.spares.capacity() {
             self.spares.give_back(memory);

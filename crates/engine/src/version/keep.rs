@@ -270,7 +270,7 @@ impl VersionStore {
         }
     }
 
-    /// A transaction has taken back its updates and its changes of sets from these numbers on.
+    /// A transaction has undone its updates and its changes of sets from these numbers on.
     pub(crate) fn forget(&self, owner: Owner, updates: usize, of_sets: usize) {
         if self.is_kept.get() {
             self.versions.borrow_mut().roll_back_to(owner, updates, of_sets);

@@ -57,7 +57,7 @@ impl Own {
         }
     }
 
-    /// The changes from these numbers on, of pages and of sets, have been taken back.
+    /// The changes from these numbers on, of pages and of sets, have been undone.
     pub(super) fn forget_from(&mut self, updates: usize, of_sets: usize) {
         self.of_sets = self.of_sets.min(of_sets);
         self.update_left_out = self.update_left_out.filter(|first| *first < updates);

@@ -36,7 +36,7 @@ impl Reconstruction {
         self.rest == Link::NOWHERE
     }
 
-    /// Takes back the change that the version precedes, if it is one of this record's.
+    /// Undoes the change that the version precedes, if it is one of this record's.
     pub(super) fn undo_change(&mut self, record: (PartitionId, &[u8]), version: &Version<'_>) {
         if (version.partition, version.key) == record {
             version.before.undo_change(&mut self.state);

@@ -43,7 +43,7 @@ impl Spares {
         self.pieces.pop().unwrap_or_else(|| Vec::with_capacity(self.capacity))
     }
 
-    /// Takes back a piece that was in use.
+    /// Accepts a piece that was in use.
     pub(super) fn give_back(&mut self, mut piece: Vec<u8>) {
         debug_assert_eq!(piece.capacity(), self.capacity, "pieces do not grow");
         self.in_use -= 1;

@@ -37,7 +37,7 @@ pub(crate) struct Records<'a> {
     pub sets: &'a RefCell<Sets>,
 }
 
-/// What every active transaction has to take back.
+/// The undo list of every active transaction.
 pub(crate) type UndoLists = Vec<(Owner, Rc<RefCell<UndoList>>)>;
 
 impl VersionStore {

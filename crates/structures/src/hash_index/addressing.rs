@@ -81,7 +81,7 @@ impl Addressing {
     }
 }
 
-/// A bit for each of a line's entries that is so. All are looked at without a branch that cannot be foreseen.
+/// A bit for each of a line's entries that is so. All are tested without a branch that cannot be predicted.
 #[inline]
 pub fn which(line: &[u64; 8], is_so: impl Fn(u64) -> bool) -> u32 {
     let mut bits = 0;

@@ -42,7 +42,7 @@ pub struct SortedChanges(Vec<Vec<ReplayItem>>);
 #[error("the bytes from {0} on are no change of a set")]
 pub struct Malformed(pub usize);
 
-/// Where repeating came to a stop.
+/// Where a replay stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayStop {
     /// The change of this number needs a new segment: bring frames and go on with it.

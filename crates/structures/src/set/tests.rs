@@ -266,7 +266,7 @@ fn a_transaction_can_be_run_again_if_all_that_it_has_seen_had_one_colour() {
     change(&mut sets, white).expect("it has touched nothing else");
     assert_eq!(sets.insert(Owner(0), KEYED, black, hash(black), b""), Err(Refusal::MixedColours(0)));
     assert_eq!(ended(&mut sets), Some(true));
-    // What is missing has no colour; nor has what was inserted and taken back.
+    // A missing record has no colour; nor has one that was inserted and rolled back.
     assert_eq!(sets.get(Owner(0), KEYED, b"c", hash(b"c")), Ok(None));
     change(&mut sets, black).expect("it has touched nothing else");
     assert_eq!(ended(&mut sets), None);

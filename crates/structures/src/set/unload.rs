@@ -6,7 +6,7 @@ use crate::lock::Owner;
 use base::PartitionId;
 
 impl Sets {
-    /// Ends the load that `owner` was at: takes back what is not final, then out what is. What others were changing meanwhile,
+    /// Ends the load that `owner` was at: undoes what is not final, then deletes what is. What others were changing meanwhile,
     /// though they must not, is left to them.
     pub fn unload(&mut self, owner: Owner, partition: PartitionId) {
         self.roll_back(owner);

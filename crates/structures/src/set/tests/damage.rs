@@ -32,7 +32,7 @@ fn load_damaged(keys: Keys, edits: &[(usize, u8)]) -> Result<(), SegmentDamage> 
     loaded
 }
 
-/// Changes every record, and takes that back.
+/// Changes every record, and rolls that back.
 fn use_all(sets: &mut Sets, partition: PartitionId) {
     let keys: Vec<Vec<u8>> = sets.iterate(partition).map(|(key, _)| key.to_vec()).collect();
     let owner = Owner(0);
