@@ -5,7 +5,7 @@
 
 use super::Transaction;
 use super::log_room::admit_change;
-use super::records::Passage;
+use super::records::LockStep;
 use super::update::update;
 use crate::catalog::{Locking, Organization};
 use crate::engine::Core;
@@ -89,23 +89,23 @@ impl Transaction {
                 }
             };
             match step {
-                Passage::Done(position) => {
+                LockStep::Done(position) => {
                     // A page that was read ahead was missed all the same.
                     missed |= position.slot == 0 && engine.core.with_end(partition, |end| end.was_read_for(position));
                     engine.core.statistics.count_reference(usize::from(partition.0), !missed);
                     self.trace_access(position.page, position.slot, true);
                     return Ok(position);
                 }
-                Passage::Blocked(resource, mode) => self.lock(resource, mode).await?,
+                LockStep::Wait(resource, mode) => self.lock(resource, mode).await?,
             }
         }
     }
 
     /// Adds the record to a page that is there and has room, or says what must be locked first.
-    fn try_append(&mut self, position: Position, record: &[u8], locking: Locking) -> Passage<Position> {
+    fn try_append(&mut self, position: Position, record: &[u8], locking: Locking) -> LockStep<Position> {
         let partition = position.page.partition;
         if locking != Locking::None && !self.pass_end(partition) {
-            return Passage::Blocked(Resource::end_gap(partition), Mode::InsertIntention);
+            return LockStep::Wait(Resource::end_gap(partition), Mode::InsertIntention);
         }
         let engine = &self.engine;
         let resource = match locking {
@@ -116,7 +116,7 @@ impl Transaction {
         if let Some(resource) = resource
             && engine.core.locks.try_acquire(self.state.owner, resource, Mode::Exclusive).is_none()
         {
-            return Passage::Blocked(resource, Mode::Exclusive);
+            return LockStep::Wait(resource, Mode::Exclusive);
         }
         let mut scratch = engine.core.scratch.borrow_mut();
         let stored = &mut scratch.0;
@@ -128,7 +128,7 @@ impl Transaction {
         update(&self.engine, &mut self.state, &Undo::EraseAppended { page, slot }, &[Edit { page, change }]);
         drop(scratch);
         self.note_page(page);
-        Passage::Done(position)
+        LockStep::Done(position)
     }
 
     /// Shows every record of the partition to `look`, in order; `look` returns false to end the scan. Records that others have
