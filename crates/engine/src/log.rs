@@ -74,8 +74,6 @@ pub struct Log {
     capacity: u64,
     /// Bytes of the file that new work may use.
     limit: u64,
-    /// Bytes of the file that nothing but rollbacks and checkpoints may use.
-    margin: u64,
     /// Whether a write holds the CPU.
     synchronous: bool,
     write_buffer: OnceCell<WriteBuffer>,
@@ -412,13 +410,6 @@ impl Log {
     /// Bytes that the log's file holds.
     pub fn capacity(&self) -> u64 {
         self.capacity
-    }
-
-    /// Bytes that are left beside what was promised to rollbacks: for checkpoints, and for stating what is to be freed, which
-    /// takes two pages, behind others that were written before they were full.
-    #[inline]
-    pub(crate) fn margin(&self) -> u64 {
-        self.margin
     }
 
     /// Whether new work should wait: the log is full but for its reserve, or too much of it waits in memory.

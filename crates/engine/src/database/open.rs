@@ -5,7 +5,7 @@ use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
 use crate::catalog::Partitions;
 use crate::checkpoint;
-use crate::engine::{Catalog, Checkpointer, Core, Engine, Rules, SetStore, Transactions};
+use crate::engine::{Catalog, Checkpointer, Core, Engine, Rules, SetStore, Transactions, margin};
 use crate::io::device;
 use crate::locks::Locks;
 use crate::log::{Log, Scan, WriteBuffer};
@@ -74,6 +74,7 @@ fn assemble(
         checkpointer: Checkpointer::new(settings.checkpoint, settings.sweep),
         temp: temp::Space::new(executor, temp::FILE, settings.temp_place()),
         core: Core {
+            log_margin: margin(&log, settings.buffer.page_size),
             executor: executor.clone(),
             log,
             buffer,

@@ -26,6 +26,20 @@ pub(crate) struct Core {
     /// Reusable memory for a record or the part of it that changes, before and after the change.
     pub scratch: RefCell<(Vec<u8>, Vec<u8>)>,
     pub closing: Cell<bool>,
+    /// What [`margin`] says of the log, in bytes.
+    pub log_margin: u64,
+}
+
+/// How many bytes of a log are left beside what was promised to rollbacks, where data pages have so many bytes. Half of a log
+/// of very few pages has to do.
+pub(crate) fn margin(log: &Log, page_size: usize) -> u64 {
+    let (of_log, of_data) = (log.settings().page_size as u64, page_size as u64);
+    // Stating what is to be freed takes two pages, behind others that were written before they were full.
+    let of_freeing = 4 * of_log;
+    // A change is made while all of this is there. It may be of a whole page, before and after, or divide several, and it is
+    // taken back in as much at most.
+    let of_change = 4 * of_data + 2 * of_log;
+    (log.capacity() / 16).max(of_freeing).max(of_change).min(log.capacity() / 2)
 }
 
 impl Core {
@@ -45,7 +59,7 @@ impl Core {
     /// that follow them are not; and some for the checkpointer.
     #[inline]
     pub fn rollback_room(&self, logged: u64) -> u64 {
-        2 * logged + self.log.margin()
+        2 * logged + self.log_margin
     }
 
     /// Asks for the permission to write the pages that a plan edits, all of which were seen.

@@ -17,9 +17,6 @@ use std::rc::Rc;
 /// How long records may wait in memory where commits do not wait for them, in nanoseconds.
 pub(super) const LAZY_WRITE_NS: u64 = 100 * base::time::MILLISECOND_NS;
 
-/// The least that is left beside what was promised to rollbacks, in pages.
-const MARGIN_PAGES_MIN: u64 = 4;
-
 /// How much a new log file grows at once, in bytes: small enough that drivers write it with zeros, after which data-sync
 /// writes change no metadata (`PROBES.md`, durable writes).
 const GROWTH_STEP: u64 = 64 << 20;
@@ -83,7 +80,6 @@ impl Log {
             opened_at: Lsn(position),
             capacity,
             limit: (capacity as f64 * (1.0 - settings.reserve)) as u64,
-            margin: (capacity / 16).max(MARGIN_PAGES_MIN * settings.page_size as u64),
             synchronous,
             write_buffer: OnceCell::new(),
             duplex,
