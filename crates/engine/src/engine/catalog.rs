@@ -9,15 +9,17 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// What a partition with keys is to an operation on one of its records.
+#[derive(Clone, Copy)]
 pub(crate) enum Keyed {
     BTree,
     Set,
     /// A set whose records have a type, and perhaps secondary indexes.
-    TypedSet(Rc<Partition>),
+    TypedSet,
 }
 
 /// What an operation has to know of a partition with keys. It is looked up once: what was found stays so for as long as the
 /// transaction lasts, because a drop waits for it.
+#[derive(Clone, Copy)]
 pub(crate) struct KeyedPartition {
     pub keyed: Keyed,
     pub locks_records: bool,
@@ -29,10 +31,10 @@ impl KeyedPartition {
     /// # Errors
     /// [`Error::WrongOrganization`] if they have none.
     #[inline]
-    pub fn of(found: &Rc<Partition>) -> Result<KeyedPartition> {
+    pub fn of(found: &Partition) -> Result<KeyedPartition> {
         let keyed = match found.organization {
             Organization::BTree => Keyed::BTree,
-            Organization::Set { arrivals: false, .. } if found.schema.is_some() => Keyed::TypedSet(Rc::clone(found)),
+            Organization::Set { arrivals: false, .. } if found.schema.is_some() => Keyed::TypedSet,
             Organization::Set { arrivals: false, .. } => Keyed::Set,
             _ => return Err(found.wrong_organization("its records have no keys")),
         };
@@ -40,6 +42,7 @@ impl KeyedPartition {
     }
 
     /// Whether it is a memory-resident set.
+    #[inline]
     pub fn is_set(&self) -> bool {
         !matches!(self.keyed, Keyed::BTree)
     }

@@ -54,7 +54,7 @@ impl Transaction {
                 let length = value.len();
                 value.get_mut(part.clone()).map(|part| add_to(part, amount)).ok_or(length)
             };
-            self.modify_found(found, partition, key, change).await?
+            self.modify(partition, key, change).await?
         };
         within.map_err(|limit| {
             let name =

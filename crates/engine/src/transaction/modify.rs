@@ -70,12 +70,18 @@ impl Transaction {
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
         let found = self.engine.catalog.find_keyed(partition)?;
-        self.modify_found(found, partition, key, change).await
+        if let Keyed::BTree = found.keyed {
+            let (hash, mut change) = (key_hash(key), Some(change));
+            return match self.modify_at_once(found, partition, (key, hash), &mut change) {
+                Ok(answer) => Ok(answer),
+                Err(delay) => self.modify_after(delay, found, partition, (key, hash), change).await,
+            };
+        }
+        self.modify_in_any_set(found, partition, key, change).await
     }
 
-    /// As [`Transaction::modify`], in a partition that was looked up.
-    #[inline]
-    pub(super) async fn modify_found<R>(
+    /// As [`Transaction::modify`], in a set that was looked up.
+    async fn modify_in_any_set<R>(
         &mut self,
         found: KeyedPartition,
         partition: PartitionId,
@@ -83,13 +89,6 @@ impl Transaction {
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
         let hash = key_hash(key);
-        if let Keyed::BTree = found.keyed {
-            let mut change = Some(change);
-            return match self.modify_at_once(&found, partition, (key, hash), &mut change) {
-                Ok(answer) => Ok(answer),
-                Err(delay) => self.modify_after(delay, found, partition, (key, hash), change).await,
-            };
-        }
         if self.reference() {
             self.delayed_reference().await?;
         }
@@ -97,7 +96,10 @@ impl Transaction {
             self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
         }
         match found.keyed {
-            Keyed::TypedSet(found) => Box::pin(self.modify_typed(&found, key, change)).await,
+            Keyed::TypedSet => {
+                let found = self.engine.catalog.describe(partition)?;
+                Box::pin(self.modify_typed(&found, key, change)).await
+            }
             _ => self.modify_in_set(partition, (key, hash), change).await,
         }
     }
@@ -106,7 +108,7 @@ impl Transaction {
     #[inline]
     fn modify_at_once<R>(
         &mut self,
-        found: &KeyedPartition,
+        found: KeyedPartition,
         partition: PartitionId,
         (key, hash): (&[u8], u64),
         change: &mut Option<impl FnOnce(&mut [u8]) -> R>,
@@ -115,7 +117,7 @@ impl Transaction {
         if self.reference() {
             return Err(Delay::Reference);
         }
-        if let Some((resource, ungranted)) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
+        if let Some((resource, ungranted)) = self.enter_found(&found, partition, hash, Mode::Exclusive)? {
             return Err(Delay::Lock(resource, ungranted));
         }
         self.mark_not_replayable()?;

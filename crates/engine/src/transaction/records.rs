@@ -259,7 +259,8 @@ impl Transaction {
         match keyed {
             Keyed::BTree => self.mark_not_replayable()?,
             Keyed::Set => return self.write_in_set(partition, (key, hash), value, replace).await,
-            Keyed::TypedSet(found) => {
+            Keyed::TypedSet => {
+                let found = engine.catalog.describe(partition)?;
                 return Box::pin(self.write_typed(&found, key, Some(value), replace)).await;
             }
         }
@@ -366,7 +367,10 @@ impl Transaction {
         match keyed {
             Keyed::BTree => self.mark_not_replayable()?,
             Keyed::Set => return self.delete_in_set(partition, (key, hash)).await,
-            Keyed::TypedSet(found) => return Box::pin(self.write_typed(&found, key, None, true)).await,
+            Keyed::TypedSet => {
+                let found = engine.catalog.describe(partition)?;
+                return Box::pin(self.write_typed(&found, key, None, true)).await;
+            }
         }
         let deleted = loop {
             let delete = || self.try_delete((partition, locks_records), key);
