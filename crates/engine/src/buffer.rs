@@ -26,6 +26,7 @@ pub use pool::{Pool, Presence};
 
 use crate::log::Log;
 use crate::second_level::Tiers;
+use crate::second_level::design::Reason;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Access, Completion, FaultKind, Frame, Op};
@@ -35,7 +36,6 @@ use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::page::header;
 use structures::replacement::Policy;
-use tiered::Reason;
 use wanted::{Bringing, Wanted};
 
 /// How the buffer works.

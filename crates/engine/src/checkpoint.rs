@@ -186,7 +186,7 @@ pub(crate) async fn retire_tiers(engine: &Engine) -> Result<()> {
     }
     let _paging = engine.checkpointer.paging.take(&engine.core.executor).await;
     let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
-    let pending = engine.core.buffer.tiers().map_or(0, |tiers| tiers.slots.borrow().pending_count());
+    let pending = engine.core.buffer.tiers().map_or(0, |tiers| tiers.pending_count());
     if pending > 0 || engine.core.log.drain_before(Lsn::MAX).await.is_err() {
         return Ok(());
     }

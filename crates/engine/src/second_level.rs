@@ -3,26 +3,39 @@
 //! A tier is a file of slots on some device; a slot holds the copy of one page, which carries its own id, sequence number,
 //! log position and checksum, so the slots are their own directory and a torn one gives itself away.
 //!
-//! The rules that keep this safe:
-//! * A page that is newer than on its own device enters a tier only if that survives a power cut, by a durable write; its
-//!   write to its own device starts at once. Until that has ended the slot is neither reused nor overwritten: if the power
+//! Which pages enter the cache, and when what only it has is written to its own place, is decided by a [`CachePolicy`];
+//! this room does what that says. It knows the buffer above as its [`Host`], and a page's own device as a
+//! [`PageStore`](crate::page_store::PageStore).
+//!
+//! The rules that keep this safe, whatever the design:
+//! * A page that is newer than on its own device enters a tier only if that survives a power cut, by a durable write after
+//!   the log's. While its write to its own device is under way the slot is neither reused nor overwritten: if the power
 //!   goes, it is the whole copy of a page that may be torn in its place, as the double-write area is elsewhere.
-//! * Until then the page also counts as not yet written for checkpoints, so the log goes back far enough to make it anew.
+//! * Until its own device has it the page also counts as not yet written for checkpoints, so the log goes back far enough to
+//!   make it anew.
 //! * Writes of one page to its own device never overtake each other.
 //! * What a volatile tier holds stands on the page's own device, too.
+//!
+//! A copy whose write to its own device begins at once stays in memory until that has ended, or a newer one replaces it. One
+//! that stays dirty has no copy in memory: it is read back from its slot when a checkpoint, or another page that needs the
+//! slot, wants it on its own device. If it cannot be read back it goes on counting as not yet written, so the log keeps what
+//! a restart makes it from; a newer version from main memory replaces it.
 //!
 //! A directory beside the slots could disagree with them. Without one an opening passes once over the slots and looks
 //! at each page's own place; in return the cache is warm afterwards. The log's write buffer is the exception to the
 //! rule that the log suffices when an idle tier is lost: what only the write buffer holds is nowhere else, so the
 //! superblock says which tiers are in use.
 
-mod design;
+pub mod design;
+mod destage;
+mod entering;
+mod host;
 mod slots;
 mod tiers;
 
-pub use design::{Admission, Design};
-pub(crate) use slots::Discarded;
-pub use slots::{Filled, Slots, Tier};
+pub use design::{CachePolicy, DESIGNS, Design};
+pub use host::Host;
+pub(crate) use slots::Tier;
 pub use tiers::Tiers;
 
 use crate::tier_file::WriteBufferSettings;
@@ -40,7 +53,7 @@ use std::collections::BTreeMap;
 /// # let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
 ///
 /// // A buffer of 32 pages, and a cache of 200 behind it.
-/// let cache = CacheSettings { device: "nvem".into(), pages: 200, design: Design::MigrateAll, volatile: None };
+/// let cache = CacheSettings { device: "nvem".into(), pages: 200, design: Design::default(), volatile: None };
 /// let hierarchy = second_level::Settings { cache: Some(cache), ..second_level::Settings::default() };
 /// let buffer = buffer::Settings { frames: 32, ..buffer::Settings::default() };
 /// # let done = executor.run(async {

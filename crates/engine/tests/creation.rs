@@ -9,7 +9,7 @@ use executor::{Executor, Order};
 use virtual_driver::{FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
 
 fn settings() -> Settings {
-    let cache = CacheSettings { device: "disk".into(), pages: 16, design: Design::MigrateAll, volatile: None };
+    let cache = CacheSettings { device: "disk".into(), pages: 16, design: Design::default(), volatile: None };
     let write_buffer = WriteBufferSettings { device: "disk".into(), pages: 8, log_bytes: 32 << 10, volatile: None };
     Settings {
         buffer: buffer::Settings { frames: 32, page_size: 1024, ..buffer::Settings::default() },

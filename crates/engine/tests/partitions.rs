@@ -342,7 +342,7 @@ fn with_old(kind: usize) -> Media {
 }
 
 fn tiered() -> Settings {
-    let cache = CacheSettings { device: "disk".into(), pages: 16, design: Design::MigrateAll, volatile: None };
+    let cache = CacheSettings { device: "disk".into(), pages: 16, design: Design::default(), volatile: None };
     let write_buffer = WriteBufferSettings { device: "disk".into(), pages: 8, log_bytes: 0, volatile: None };
     let hierarchy = second_level::Settings {
         cache: Some(cache),

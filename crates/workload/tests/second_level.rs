@@ -30,7 +30,7 @@ fn trace(pages: &[u64]) -> Trace {
 
 /// Replays the trace with `frames` frames of main memory and `pages` pages behind them: the hits of each.
 fn hits(trace: &Trace, frames: usize, pages: u32, clients: u32) -> (u64, u64) {
-    let cache = CacheSettings { device: "nvem".into(), pages, design: Design::MigrateAll, volatile: None };
+    let cache = CacheSettings { device: "nvem".into(), pages, design: Design::default(), volatile: None };
     let settings = Settings {
         buffer: buffer::Settings { frames, page_size: 1024, cleaner: false, ..buffer::Settings::default() },
         log: log::Settings { capacity: 1 << 20, ..log::Settings::default() },
@@ -53,7 +53,7 @@ fn hits(trace: &Trace, frames: usize, pages: u32, clients: u32) -> (u64, u64) {
         let measured = run::run(&database, replay, &plan, &mut Unwatched, |measured| measured).await?;
         assert_eq!(measured.transactions, trace.len() as u64);
         let tiers = database.buffer().tiers().expect("there is one");
-        tiers.slots.borrow().check().expect("consistent");
+        tiers.check().expect("consistent");
         let seen = database.statistics().references()[0];
         assert_eq!(seen.hits + seen.misses, trace.len() as u64);
         Ok((seen.hits, tiers.cache.as_ref().expect("there is one").statistics.reads.get()))

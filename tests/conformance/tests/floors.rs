@@ -10,6 +10,7 @@ const FLOORS: &[&str] = &[
     "error",
     "statistics",
     "io",
+    "page_store",
     "tier_file",
     "log",
     "second_level",

@@ -1,7 +1,6 @@
 //! Taking a partition out of the buffer.
 
 use super::Buffer;
-use crate::second_level::Discarded;
 use base::PartitionId;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 use std::rc::Rc;
@@ -28,9 +27,7 @@ impl Buffer {
     fn discard(self: &Rc<Self>, partition: PartitionId) -> bool {
         let mut is_done = self.pool.borrow_mut().discard(partition);
         if let Some(tiers) = self.tiers.get() {
-            let Discarded { copies, rest } = tiers.slots.borrow_mut().discard(partition);
-            self.copies.borrow_mut().extend(copies.into_iter().filter_map(|slot| tiers.take_copy(slot)));
-            is_done &= rest == 0;
+            is_done &= tiers.discard(partition);
         }
         self.freed.wake_all(&self.executor);
         self.written.wake_all(&self.executor);

@@ -2,10 +2,11 @@
 
 use super::overwriting::Overwriting;
 use super::syncs::Syncs;
+use crate::page_store::{Future, PageStore};
 use crate::second_level::Placement;
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
-use driver::{Access, DeviceId, DeviceTraits, FileId, Op};
+use driver::{Access, Completion, DeviceId, DeviceTraits, FileId, Frame, Op};
 use executor::{Executor, Turn};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -245,5 +246,19 @@ impl DataFile {
         let step = (length / 4).clamp(GROWTH_MIN, GROWTH_MAX);
         let pages = u32::try_from((length + step).div_ceil(self.page_size as u64)).unwrap_or(u32::MAX);
         self.reserve(executor, pages).await
+    }
+}
+
+impl PageStore for DataFile {
+    fn write<'a>(&'a self, executor: &'a Executor, page: PageId, bytes: Frame) -> Future<'a, Completion> {
+        Box::pin(async move {
+            let access = self.access(executor).await;
+            self.note_write(page);
+            let (offset, length) = (self.offset(page), bytes.len() as u32);
+            let op = Op::Write { file: self.file, offset, length, buffer: bytes, durable: self.may_tear(), access };
+            let completion = executor.perform(op).await;
+            self.note_written();
+            completion
+        })
     }
 }

@@ -40,8 +40,7 @@ impl Buffer {
         let is_done = numbers.into_iter().all(|number| {
             let id = PageId::new(partition, number);
             let tiers = self.tiers.get();
-            self.pool.borrow_mut().discard_page(id)
-                && tiers.is_none_or(|tiers| tiers.slots.borrow_mut().discard_page(id))
+            self.pool.borrow_mut().discard_page(id) && tiers.is_none_or(|tiers| tiers.discard_page(id))
         });
         self.freed.wake_all(&self.executor);
         is_done

@@ -326,6 +326,13 @@ impl Pool {
         self.slots[frame as usize].modified
     }
 
+    /// The copy that is being written stands for older changes, too, that begin there.
+    pub fn extend_writing(&mut self, frame: u32, lsn: Lsn) {
+        let slot = &mut self.slots[frame as usize];
+        debug_assert!(slot.writing);
+        slot.writing_lsn = slot.writing_lsn.min(lsn);
+    }
+
     /// Where the changes of the copy that is being written begin.
     pub fn writing_lsn(&self, frame: u32) -> Lsn {
         self.slots[frame as usize].writing_lsn

@@ -1,7 +1,7 @@
 //! Writing dirty pages back: copy, make the log durable, stage against tearing, write in place.
 
-use super::tiered::Reason;
 use super::{Buffer, DataFile};
+use crate::second_level::design::Reason;
 use crate::{Error, Result};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Frame, Op};
@@ -218,7 +218,10 @@ impl Buffer {
                 self.write_back(old.into_iter().take(self.batch_size()).collect()).await?;
             }
         }
-        self.drain_before(lsn).await
+        match self.tiers.get() {
+            Some(tiers) => tiers.drain_before(lsn).await,
+            None => Ok(()),
+        }
     }
 
     /// Writes these pages back as they are now (FORCE): all that can be at once, then those of which an older copy was being

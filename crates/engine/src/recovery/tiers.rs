@@ -9,7 +9,7 @@ use base::{Lsn, PageId};
 use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op};
 use executor::Executor;
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use structures::page::header;
 
 /// How many pages are compared at once.
@@ -131,12 +131,13 @@ impl Reconciled {
         if files.iter().all(Option::is_none) {
             return Ok((None, records));
         }
-        let tiers = Tiers::new(settings, files, force);
+        let host: Weak<Buffer> = Rc::downgrade(buffer);
+        let tiers = Tiers::new(executor, (settings, force), files, host);
         if let Some(cache) = adopted {
             let mut current = self.current;
             current.retain(|(page, copy)| copy.tier == cache && buffer.file(page.partition).placement().cache);
             current.sort_by_key(|(_, copy)| copy.lsn);
-            tiers.slots.borrow_mut().adopt(current.into_iter().map(|(page, copy)| (copy.slot, page)));
+            tiers.adopt(current.into_iter().map(|(page, copy)| (copy.slot, page)));
         }
         Ok((Some(tiers), records))
     }

@@ -1,35 +1,152 @@
-//! Which pages enter the second-level cache. A design is one file behind [`Admission`] and one line in [`Design`].
+//! Which pages enter the second-level cache, which leave it, and when what only the cache has is written to its own place.
+//! A design is one file behind [`CachePolicy`] and one line in [`DESIGNS`]: configuration, torture and help read them there.
 
 mod migrate;
 
+pub use super::slots::{Candidate, Candidates};
+use base::PageId;
 use migrate::Migrate;
+use structures::replacement::{Policy, Replacement};
 
-/// Decides what becomes of a page that leaves main memory.
-pub trait Admission {
-    /// Whether a page enters the cache when it is replaced or forced. `modified`: it was changed since it came into memory.
-    fn admits(&self, modified: bool) -> bool;
+/// The designs, the usual one first.
+pub const DESIGNS: &[Design] = &[
+    Design::new("migrate-all", |setting| Box::new(Migrate::new([true, true], setting))),
+    Design::new("migrate-modified", |setting| Box::new(Migrate::new([false, true], setting))),
+    Design::new("migrate-unmodified", |setting| Box::new(Migrate::new([true, false], setting))),
+];
+
+/// What a design decides. Each call is synchronous, and made when its event happens; the room around it does the work.
+///
+/// Whatever a design decides, these hold: a page that is newer than on its own device enters only a cache that keeps its
+/// contents without power, after the log; while the cache alone has the newest version, its slot is not reused and the log
+/// keeps what would make that version anew.
+pub trait CachePolicy {
+    /// Whether a page may be in main memory and in the cache at once. Otherwise a page that is read from the cache leaves it
+    /// (unless its own device lacks that version), and one that is written while it stays in main memory does not count as
+    /// cached.
+    fn is_inclusive(&self) -> bool;
+
+    /// A page leaves main memory, or is written while it stays there.
+    fn on_eviction(&mut self, leaving: &Leaving) -> Decision;
+
+    /// A checkpoint needs the log given up. Whether it writes to their own places what only the cache has; otherwise the log
+    /// is kept as far back as that needs.
+    fn cleans_at_checkpoint(&self) -> bool {
+        true
+    }
+
+    /// A restart has found a sound copy in the cache that is the same as on the page's own device. Whether it stays.
+    fn on_restart(&mut self, _: PageId) -> bool {
+        true
+    }
+
+    /// The order in which cached pages should leave; slots are its frames.
+    fn order(&self, slots: usize) -> Box<dyn Replacement> {
+        Policy::default().build(slots)
+    }
+
+    /// The slot that makes room for another page. One that is dirty is written to its own place first, and the page that is
+    /// to enter waits for that.
+    fn victim(&mut self, candidates: &Candidates<'_>) -> Option<u32> {
+        candidates.coldest_clean()
+    }
 }
 
-/// The designs by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Design {
-    /// Every page that is replaced in main memory.
-    #[default]
-    MigrateAll,
-    /// Only pages that were changed in main memory.
-    MigrateModified,
-    /// Only pages that were not.
-    MigrateUnmodified,
+/// What becomes of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It does not enter the cache; if its own device lacks this version, it is written there.
+    Skip,
+    /// It enters the cache; if its own device lacks this version, it is written there as soon as the cache has it.
+    WriteThrough,
+    /// It enters the cache, and is written to its own place when a checkpoint or another page needs that.
+    WriteBack,
+}
+
+/// A page that leaves main memory, or is written while it stays there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// The page.
+    pub page: PageId,
+    /// Whether it is newer than on its own device.
+    pub dirty: bool,
+    /// Whether it was changed since it came into main memory.
+    pub modified: bool,
+    /// Why it is written, or leaves.
+    pub reason: Reason,
+}
+
+/// Why a page is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It stays in main memory: a checkpoint, or the cleaner.
+    Background,
+    /// Its transaction ends (FORCE).
+    Force,
+    /// Main memory needs its frame.
+    Replacement,
+}
+
+/// What a design is built for.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// FORCE: transactions write what they have changed before they end.
+    pub force: bool,
+}
+
+/// A design by its name.
+#[derive(Clone, Copy)]
+pub struct Design {
+    name: &'static str,
+    build: fn(&Setting) -> Box<dyn CachePolicy>,
 }
 
 impl Design {
+    /// A design of this name, with what makes its decisions for an open database.
+    pub const fn new(name: &'static str, build: fn(&Setting) -> Box<dyn CachePolicy>) -> Design {
+        Design { name, build }
+    }
+
+    /// What the design is called.
+    pub fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// The design of this name, if there is one.
+    ///
+    /// ```
+    /// use entresol_engine::second_level::Design;
+    ///
+    /// assert_eq!(Design::named("migrate-modified").map(Design::name), Some("migrate-modified"));
+    /// assert_eq!(Design::named("magic"), None);
+    /// ```
+    pub fn named(name: &str) -> Option<Design> {
+        DESIGNS.iter().copied().find(|design| design.name == name)
+    }
+
     /// The design's decisions.
-    pub fn build(self) -> Box<dyn Admission> {
-        let (modified, unmodified) = match self {
-            Design::MigrateAll => (true, true),
-            Design::MigrateModified => (true, false),
-            Design::MigrateUnmodified => (false, true),
-        };
-        Box::new(Migrate { modified, unmodified })
+    pub fn build(self, setting: &Setting) -> Box<dyn CachePolicy> {
+        (self.build)(setting)
+    }
+}
+
+impl Default for Design {
+    /// Every page that is replaced in main memory enters the cache.
+    fn default() -> Design {
+        DESIGNS[0]
+    }
+}
+
+impl PartialEq for Design {
+    fn eq(&self, other: &Design) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Design {}
+
+impl std::fmt::Debug for Design {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(self.name)
     }
 }

@@ -1,8 +1,9 @@
 //! The slots of both tiers and what is in them: plain synchronous bookkeeping, no I/O.
 
+use super::design::CachePolicy;
 use base::{Lsn, PageId, PartitionId};
 use structures::PageTable;
-use structures::replacement::{Policy, Replacement};
+use structures::replacement::Replacement;
 
 /// Which tier a slot belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ enum State {
     Filling,
     /// The page's own device has this version or a newer one.
     Kept,
+    /// Newer than on the page's own device, and nothing is under way to change that.
+    Dirty,
     /// Newer than on the page's own device; its write there waits for that of an older version.
     Waiting,
     /// Newer than on the page's own device, and being written there.
@@ -30,7 +33,7 @@ enum State {
 
 impl State {
     fn is_pending(self) -> bool {
-        matches!(self, State::Waiting | State::Destaging | State::Failed)
+        matches!(self, State::Dirty | State::Waiting | State::Destaging | State::Failed)
     }
 }
 
@@ -42,7 +45,7 @@ struct Slot {
     reading: bool,
     /// Of a pending copy: redo of its page begins no earlier.
     recovery_lsn: Lsn,
-    /// A newer version whose write waits for the end of this one's.
+    /// A newer version, whose write waits for the end of this one's.
     newer: Option<u32>,
     /// The older version that is being written.
     older: Option<u32>,
@@ -57,18 +60,78 @@ pub struct Filled {
     pub superseded: Option<u32>,
 }
 
+/// Where a page finds room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// In this slot, which is taken.
+    Slot(u32),
+    /// In that of this page, once its own device has it.
+    Dirty(PageId),
+    /// Nowhere.
+    None,
+}
+
+/// How a copy is not on its page's own device yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsettled {
+    /// Nothing is under way.
+    Dirty,
+    /// It is being written there, or waits for the write of an older version.
+    UnderWay,
+    /// Its write there failed.
+    Failed,
+}
+
+/// A cached copy that may make room for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its slot.
+    pub slot: u32,
+    /// The page.
+    pub page: PageId,
+    /// Whether it is newer than on the page's own device.
+    pub dirty: bool,
+}
+
+/// The cached copies that may make room for another one.
+pub struct Candidates<'a>(&'a Slots);
+
+impl Candidates<'_> {
+    /// Visits them in the design's order until `visit` returns false.
+    pub fn coldest(&self, visit: &mut dyn FnMut(Candidate) -> bool) {
+        self.0.order.coldest(&mut |slot| {
+            let Slot { page, state, reading, .. } = self.0.slots[slot as usize];
+            let dirty = state == State::Dirty;
+            let may_leave = (dirty || state == State::Kept) && !reading;
+            !may_leave || visit(Candidate { slot, page, dirty })
+        });
+    }
+
+    /// The first clean one; the first of all if none is clean.
+    pub fn coldest_clean(&self) -> Option<u32> {
+        let mut found: Option<Candidate> = None;
+        self.coldest(&mut |candidate| {
+            if found.is_none() || !candidate.dirty {
+                found = Some(candidate);
+            }
+            candidate.dirty
+        });
+        found.map(|candidate| candidate.slot)
+    }
+}
+
 /// What became of a dropped partition's slots.
 #[derive(Debug, Default)]
 pub struct Discarded {
-    /// Emptied ones, whose copies were to be written.
-    pub copies: Vec<u32>,
+    /// Emptied ones whose pages' own devices lacked what they held.
+    pub emptied: Vec<u32>,
     /// How many are being written or read.
     pub rest: usize,
 }
 
 /// The slots. The cache's come first. Invariants, checked by [`Slots::check`]: the directory names the newest copy of each
-/// page; a slot that is pending or being read is never free or taken; what is listed is in the directory; at most one
-/// version of a page is being written to its own device.
+/// page; a slot that is pending or being read is never free or taken; what is listed is in the directory, and so is what is
+/// dirty in the cache; at most one version of a page is being written to its own device.
 pub struct Slots {
     slots: Vec<Slot>,
     cache: u32,
@@ -81,8 +144,8 @@ pub struct Slots {
 const NO_PAGE: PageId = PageId::new(PartitionId(u16::MAX), u32::MAX);
 
 impl Slots {
-    /// Empty slots: so many of the cache, so many of the write buffer.
-    pub fn new(cache: u32, write_buffer: u32) -> Slots {
+    /// Empty slots: so many of the cache, which leave in this order, and so many of the write buffer.
+    pub fn new(cache: u32, write_buffer: u32, order: Box<dyn Replacement>) -> Slots {
         let slot = || Slot {
             page: NO_PAGE,
             state: State::Free,
@@ -98,7 +161,7 @@ impl Slots {
             cache,
             free: [(0..cache).rev().collect(), (cache..count).rev().collect()],
             newest: PageTable::default(),
-            order: Policy::default().build(cache as usize),
+            order,
             pending: 0,
         }
     }
@@ -123,35 +186,26 @@ impl Slots {
         self.newest.get(page)
     }
 
-    /// A slot for a copy of `page`, if one can be had: the page's own if that may be overwritten, else a free one, else in
-    /// the cache that of the least recently used page that its own device holds, too.
-    pub fn take(&mut self, tier: Tier, page: PageId) -> Option<u32> {
+    /// Room for a copy of `page`: the page's own slot if that may be overwritten, else a free one, else in the cache the one
+    /// that its design gives up.
+    pub fn take(&mut self, tier: Tier, page: PageId, policy: &mut dyn CachePolicy) -> Room {
         let own = self.newest.get(page).filter(|own| {
             let slot = &self.slots[*own as usize];
             slot.state == State::Kept && !slot.reading && self.place(*own).0 == tier
         });
         let emptied = match own {
-            None if self.free[tier as usize].is_empty() && tier == Tier::Cache => self.coldest(),
+            None if self.free[tier as usize].is_empty() && tier == Tier::Cache => policy.victim(&Candidates(self)),
             own => own,
         };
         if let Some(slot) = emptied {
+            if self.slots[slot as usize].state == State::Dirty {
+                return Room::Dirty(self.slots[slot as usize].page);
+            }
             self.empty(slot);
         }
-        let taken = self.free[tier as usize].pop()?;
+        let Some(taken) = self.free[tier as usize].pop() else { return Room::None };
         self.slots[taken as usize].state = State::Filling;
-        Some(taken)
-    }
-
-    fn coldest(&self) -> Option<u32> {
-        let mut found = None;
-        self.order.coldest(&mut |slot| {
-            let candidate = &self.slots[slot as usize];
-            if candidate.state == State::Kept && !candidate.reading {
-                found = Some(slot);
-            }
-            found.is_none()
-        });
-        found
+        Room::Slot(taken)
     }
 
     /// Gives back a slot from [`Slots::take`] that was not filled.
@@ -167,9 +221,15 @@ impl Slots {
         self.release_if_unneeded(slot);
     }
 
-    /// The slot durably holds a copy of a page that is newer than on its own device; `recovery_lsn` is where redo of the page
-    /// begins as long as that is so.
-    pub fn filled_dirty(&mut self, slot: u32, page: PageId, recovery_lsn: Lsn, listed: bool) -> Filled {
+    /// The slot durably holds a copy of a page that is newer than on its own device. `recovery_lsn` is where redo of the page
+    /// begins as long as that is so; `listed`: it counts as cached; `at_once`: it is not to stay dirty.
+    pub fn filled_dirty(
+        &mut self,
+        slot: u32,
+        page: PageId,
+        (recovery_lsn, listed): (Lsn, bool),
+        at_once: bool,
+    ) -> Filled {
         let old = self.newest.get(page);
         let (mut older, mut superseded, mut lsn) = (None, None, recovery_lsn);
         if let Some(old) = old {
@@ -181,14 +241,9 @@ impl Slots {
                     self.slots[old as usize].newer = Some(slot);
                     older = Some(old);
                 }
-                State::Waiting => {
+                State::Waiting | State::Dirty | State::Failed => {
                     older = self.slots[old as usize].older.take();
-                    let first = older.expect("whoever waits knows for whom");
-                    self.slots[first as usize].newer = Some(slot);
-                    superseded = Some(old);
-                    self.empty(old);
-                }
-                State::Failed => {
+                    older.into_iter().for_each(|first| self.slots[first as usize].newer = Some(slot));
                     superseded = Some(old);
                     self.empty(old);
                 }
@@ -196,8 +251,13 @@ impl Slots {
                 state => unreachable!("a copy in the directory is not {state:?}"),
             }
         }
-        let destage = older.is_none();
-        self.fill(slot, page, if destage { State::Destaging } else { State::Waiting }, listed);
+        let destage = at_once && older.is_none();
+        let state = match (at_once, older) {
+            (false, _) => State::Dirty,
+            (true, None) => State::Destaging,
+            (true, Some(_)) => State::Waiting,
+        };
+        self.fill(slot, page, state, listed);
         let filled = &mut self.slots[slot as usize];
         (filled.older, filled.recovery_lsn) = (older, lsn);
         self.pending += 1;
@@ -256,6 +316,9 @@ impl Slots {
             self.empty(slot);
             let newer_entry = &mut self.slots[newer as usize];
             newer_entry.older = None;
+            if newer_entry.state == State::Dirty {
+                return None;
+            }
             newer_entry.state = State::Destaging;
             return Some(newer);
         }
@@ -270,10 +333,30 @@ impl Slots {
         None
     }
 
-    /// A write that failed is tried again.
-    pub fn retry(&mut self, slot: u32) {
-        assert_eq!(self.slots[slot as usize].state, State::Failed, "only what failed is tried again");
-        self.slots[slot as usize].state = State::Destaging;
+    /// A copy that is dirty, or whose write failed, is to be on its own device. Whether its write begins now: otherwise it
+    /// waits for that of an older version.
+    pub fn begin_destage(&mut self, slot: u32) -> bool {
+        let entry = &mut self.slots[slot as usize];
+        assert!(matches!(entry.state, State::Dirty | State::Failed), "only what is idle begins to be written");
+        let waits = entry.older.is_some();
+        entry.state = if waits { State::Waiting } else { State::Destaging };
+        !waits
+    }
+
+    /// Whether an older version of a slot's page is being written to its own device.
+    pub fn follows(&self, slot: u32) -> bool {
+        self.slots[slot as usize].older.is_some()
+    }
+
+    /// The copy is not needed any more, although its page's own device lacks it: a newer version is about to be written there.
+    /// Returns where redo of the page begins until then.
+    pub fn supersede(&mut self, slot: u32) -> Lsn {
+        let entry = &self.slots[slot as usize];
+        let is_idle = matches!(entry.state, State::Dirty | State::Failed) && entry.older.is_none();
+        assert!(is_idle && !entry.reading, "only an idle copy is superseded");
+        let lsn = entry.recovery_lsn;
+        self.empty(slot);
+        lsn
     }
 
     /// The page's copy is being read: its slot stays as it is.
@@ -281,12 +364,14 @@ impl Slots {
         self.slots[slot as usize].reading = true;
     }
 
-    /// The read ended. `leaves`: the page is in main memory now and counts as cached no longer; else it was used just now.
+    /// The read ended. `leaves`: the page is in main memory now and counts as cached no longer, unless it is dirty here; else
+    /// it was used just now.
     pub fn end_read(&mut self, slot: u32, leaves: bool) {
-        self.slots[slot as usize].reading = false;
-        if leaves {
+        let entry = &mut self.slots[slot as usize];
+        entry.reading = false;
+        if leaves && entry.state != State::Dirty {
             self.unlist(slot);
-        } else if self.slots[slot as usize].listed {
+        } else if entry.listed {
             self.order.touch(slot);
         }
         self.release_if_unneeded(slot);
@@ -312,11 +397,13 @@ impl Slots {
         }
     }
 
-    /// Empties the slot with a page's copy, if there is one that nothing is under way for. Whether there is none then.
+    /// Empties the slot with a page's copy, if there is one that nothing is under way for: the page's contents are not needed
+    /// any more. Whether there is none then.
     pub fn discard_page(&mut self, page: PageId) -> bool {
         let Some(slot) = self.newest.get(page) else { return true };
         let entry = &self.slots[slot as usize];
-        let is_free = entry.state == State::Kept && !entry.reading;
+        let is_idle = matches!(entry.state, State::Kept | State::Dirty) && entry.older.is_none();
+        let is_free = is_idle && !entry.reading;
         if is_free {
             self.empty(slot);
         }
@@ -334,21 +421,32 @@ impl Slots {
             match entry.state {
                 State::Kept | State::Failed if !entry.reading => {
                     if entry.state == State::Failed {
-                        discarded.copies.push(slot);
+                        discarded.emptied.push(slot);
                     }
                     self.empty(slot);
                 }
+                State::Dirty if !entry.reading && entry.older.is_none() => self.empty(slot),
                 _ => discarded.rest += 1,
             }
         }
         discarded
     }
 
-    /// The slot of a copy of this page that its own device lacks, and whether its write there failed.
-    pub fn unsettled(&self, page: PageId) -> Option<(u32, bool)> {
+    /// The slot of a copy of this page that its own device lacks, and why it does.
+    pub fn unsettled(&self, page: PageId) -> Option<(u32, Unsettled)> {
         let slot = self.newest.get(page)?;
-        let state = self.slots[slot as usize].state;
-        state.is_pending().then_some((slot, state == State::Failed))
+        let unsettled = match self.slots[slot as usize].state {
+            State::Dirty => Unsettled::Dirty,
+            State::Waiting | State::Destaging => Unsettled::UnderWay,
+            State::Failed => Unsettled::Failed,
+            State::Free | State::Filling | State::Kept => return None,
+        };
+        Some((slot, unsettled))
+    }
+
+    /// Whether the slot's copy is newer than on its page's own device.
+    pub fn is_pending(&self, slot: u32) -> bool {
+        self.slots[slot as usize].state.is_pending()
     }
 
     /// Takes over copies that an earlier opening left in these slots, the least recently used first, while all slots are
@@ -364,6 +462,12 @@ impl Slots {
         self.free.iter_mut().for_each(|free| free.retain(|slot| !adopted[*slot as usize]));
     }
 
+    /// Whether the slot's copy may stay in memory, too: its write to its page's own device has begun, waits for another one, or
+    /// has failed.
+    pub fn may_be_kept(&self, slot: u32) -> bool {
+        self.is_pending(slot) && self.slots[slot as usize].state != State::Dirty
+    }
+
     /// The page whose copy is in the slot.
     pub fn page_of(&self, slot: u32) -> PageId {
         self.slots[slot as usize].page
@@ -377,13 +481,15 @@ impl Slots {
         self.slots.iter().filter(|slot| slot.state.is_pending()).map(|slot| slot.recovery_lsn).min()
     }
 
-    /// The pages whose copies are newer than on their own devices, with changes from before `lsn`.
-    pub fn pending_before(&self, lsn: Lsn) -> Vec<PageId> {
-        let old = |slot: &&Slot| slot.state.is_pending() && slot.recovery_lsn < lsn;
+    /// The pages whose copies are newer than on their own devices, with changes from before `lsn`; without those that are
+    /// dirty, unless `dirty` says so.
+    pub fn pending_before(&self, lsn: Lsn, dirty: bool) -> Vec<PageId> {
+        let is_wanted = |state: State| state.is_pending() && (dirty || state != State::Dirty);
+        let old = |slot: &&Slot| is_wanted(slot.state) && slot.recovery_lsn < lsn;
         self.slots.iter().filter(old).map(|slot| slot.page).collect()
     }
 
-    /// The cached pages, the least recently used first.
+    /// The cached pages, in the order in which they should leave.
     pub fn listed(&self) -> Vec<PageId> {
         let mut pages = Vec::new();
         self.order.coldest(&mut |slot| {
@@ -421,8 +527,12 @@ impl Slots {
             if slot.state == State::Kept && !slot.listed && !slot.reading {
                 return Err(format!("slot {number} is kept for nothing"));
             }
-            if (slot.state == State::Waiting) != slot.older.is_some() {
-                return Err(format!("slot {number} waits for nobody, or is not waited for"));
+            let may_follow = matches!(slot.state, State::Waiting | State::Dirty);
+            if (slot.state == State::Waiting && slot.older.is_none()) || (slot.older.is_some() && !may_follow) {
+                return Err(format!("slot {number} waits for no other, or another one is not waited for"));
+            }
+            if slot.state == State::Dirty && number < self.cache && !slot.listed {
+                return Err(format!("slot {number} is dirty, and no victim can be looked for there"));
             }
         }
         Ok(())

@@ -1,9 +1,16 @@
-use super::{Admission, Design, Filled, Slots, Tier};
+use super::design::{CachePolicy, Candidates, Decision, Leaving, Reason, Setting};
+use super::slots::{Filled, Room, Slots, Unsettled};
+use super::{DESIGNS, Tier};
 use base::{Lsn, PageId, PartitionId, Random};
 use std::collections::BTreeMap;
+use structures::replacement::{Policy, Replacement};
 
 fn page(number: u32) -> PageId {
     PageId::new(PartitionId(0), number)
+}
+
+fn lru(slots: u32) -> Box<dyn Replacement> {
+    Policy::default().build(slots as usize)
 }
 
 /// Main memory in front of the slots, as the buffer uses them; writes to the pages' own devices end at once.
@@ -11,7 +18,7 @@ struct Engine {
     memory: Vec<Frame>,
     frames: usize,
     slots: Slots,
-    admission: Box<dyn Admission>,
+    policy: Box<dyn CachePolicy>,
     force: bool,
 }
 
@@ -51,30 +58,37 @@ impl Engine {
         served
     }
 
+    fn admits(&mut self, number: u32, dirty: bool, modified: bool) -> bool {
+        let reason = if self.force { Reason::Force } else { Reason::Replacement };
+        let decision = self.policy.on_eviction(&Leaving { page: page(number), dirty, modified, reason });
+        assert_ne!(decision, Decision::WriteBack, "what is changed is on its way to its own device at once");
+        decision == Decision::WriteThrough
+    }
+
+    fn take(&mut self, number: u32) -> u32 {
+        let room = self.slots.take(Tier::Cache, page(number), &mut *self.policy);
+        let Room::Slot(slot) = room else { panic!("nothing is pending: {room:?}") };
+        slot
+    }
+
     fn replace(&mut self) {
         let Frame { page: number, dirty, modified } = self.memory.remove(0);
         if dirty {
             self.write(number, true);
-        } else if !self.slots.refresh(page(number))
-            && self.admission.admits(modified)
-            && let Some(slot) = self.slots.take(Tier::Cache, page(number))
-        {
+        } else if !self.slots.refresh(page(number)) && self.admits(number, false, modified) {
+            let slot = self.take(number);
             self.slots.filled_clean(slot, page(number), true);
         }
     }
 
     fn write(&mut self, number: u32, listed: bool) {
-        let slot = self
-            .admission
-            .admits(true)
-            .then(|| self.slots.take(Tier::Cache, page(number)).expect("nothing is pending"));
-        match slot {
-            Some(slot) => {
-                let filled = self.slots.filled_dirty(slot, page(number), Lsn(1), listed);
-                assert_eq!(filled, Filled { destage: true, superseded: None });
-                assert_eq!(self.slots.destaged(slot, true), None);
-            }
-            None => self.slots.forget(page(number)),
+        if self.admits(number, true, true) {
+            let slot = self.take(number);
+            let filled = self.slots.filled_dirty(slot, page(number), (Lsn(1), listed), true);
+            assert_eq!(filled, Filled { destage: true, superseded: None });
+            assert_eq!(self.slots.destaged(slot, true), None);
+        } else {
+            self.slots.forget(page(number));
         }
     }
 }
@@ -85,17 +99,14 @@ struct Naive {
     cache: Vec<u32>,
     frames: usize,
     size: usize,
-    design: Design,
+    /// Whether unmodified and modified pages enter the cache.
+    admitted: [bool; 2],
     force: bool,
 }
 
 impl Naive {
     fn admits(&self, modified: bool) -> bool {
-        match self.design {
-            Design::MigrateAll => true,
-            Design::MigrateModified => modified,
-            Design::MigrateUnmodified => !modified,
-        }
+        self.admitted[usize::from(modified)]
     }
 
     fn enter(&mut self, number: u32) {
@@ -147,18 +158,20 @@ impl Naive {
 
 #[test]
 fn every_design_agrees_with_plain_lists() {
-    for design in [Design::MigrateAll, Design::MigrateModified, Design::MigrateUnmodified] {
+    let admitted = [[true, true], [false, true], [true, false]];
+    assert_eq!(admitted.len(), DESIGNS.len(), "each design has its lists");
+    for (design, admitted) in DESIGNS.iter().zip(admitted) {
         for force in [false, true] {
             for (frames, size) in [(4, 1), (3, 7), (8, 8), (10, 4)] {
                 let mut random = Random::stream(size as u64, "hierarchy");
                 let mut engine = Engine {
                     memory: Vec::new(),
                     frames,
-                    slots: Slots::new(size as u32, 0),
-                    admission: design.build(),
+                    slots: Slots::new(size as u32, 0, lru(size as u32)),
+                    policy: design.build(&Setting { force }),
                     force,
                 };
-                let mut naive = Naive { memory: Vec::new(), cache: Vec::new(), frames, size, design, force };
+                let mut naive = Naive { memory: Vec::new(), cache: Vec::new(), frames, size, admitted, force };
                 let mut served = 0;
                 for step in 0..3_000 {
                     let number = if random.chance(0.6) { random.below(6) } else { random.below(30) } as u32;
@@ -181,6 +194,31 @@ fn every_design_agrees_with_plain_lists() {
     }
 }
 
+/// A design under which every page enters, and what was changed stays dirty. It gives up the coldest page of all, or the
+/// coldest clean one.
+struct Lazy {
+    gives_up_dirty: bool,
+}
+
+impl CachePolicy for Lazy {
+    fn is_inclusive(&self) -> bool {
+        true
+    }
+
+    fn on_eviction(&mut self, _: &Leaving) -> Decision {
+        Decision::WriteBack
+    }
+
+    fn victim(&mut self, candidates: &Candidates<'_>) -> Option<u32> {
+        let mut first = None;
+        candidates.coldest(&mut |candidate| {
+            first = first.or(Some(candidate.slot));
+            false
+        });
+        if self.gives_up_dirty { first } else { candidates.coldest_clean() }
+    }
+}
+
 /// What stands in the slots and on the pages' own device, by version.
 #[derive(Default)]
 struct World {
@@ -188,6 +226,10 @@ struct World {
     destaging: Vec<u32>,
     device: BTreeMap<u32, u64>,
     newest: BTreeMap<u32, u64>,
+    /// Where redo of pages begins that are newer in main memory than a copy they have replaced.
+    memory: BTreeMap<u32, Lsn>,
+    /// The cached pages and whether they are dirty, the coldest first.
+    cached: Vec<(u32, bool)>,
 }
 
 impl World {
@@ -197,61 +239,180 @@ impl World {
         assert_eq!(self.destaging.iter().find(same), None, "two versions of page {page} are on their way");
         self.destaging.push(slot);
     }
+
+    /// A write to the pages' own device ends.
+    fn end(&mut self, slots: &mut Slots, at: usize, written: bool) {
+        let slot = self.destaging.swap_remove(at);
+        let (number, version) = self.contents[&slot];
+        if written {
+            let before = self.device.insert(number, version);
+            assert!(before < Some(version), "an older version overtakes a newer one");
+        }
+        if let Some(next) = slots.destaged(slot, written) {
+            self.start(slots, next);
+        }
+    }
+
+    /// The newest version of each page is on its own device or in a slot, and the log has what makes it anew in case it is
+    /// only there.
+    fn check(&self, slots: &Slots) {
+        slots.check().expect("consistent");
+        for (number, version) in &self.newest {
+            let on_device = self.device.get(number) == Some(version);
+            let slot = slots.lookup(page(*number));
+            let in_slot = slot.is_some_and(|slot| self.contents[&slot] == (*number, *version));
+            let in_memory = self.memory.get(number);
+            assert!(on_device || in_slot || in_memory.is_some(), "page {number} of version {version} is nowhere");
+            let begins = [slots.recovery_lsn(), in_memory.copied()].into_iter().flatten().min();
+            let is_pending = begins.is_some_and(|lsn| lsn.0 <= *version);
+            assert!(on_device || is_pending, "redo begins behind a page that its device lacks");
+        }
+    }
 }
 
 #[test]
 fn no_copy_is_lost_while_its_write_is_under_way() {
-    for (cache, write_buffer) in [(5, 0), (0, 5), (3, 3)] {
-        let mut random = Random::stream(u64::from(cache), "destaging");
-        let mut slots = Slots::new(cache, write_buffer);
+    // Which tiers; how many pages stay dirty; whether dirty ones are victims.
+    let cases = [(5, 0, 0.0), (0, 5, 0.0), (3, 3, 0.0), (5, 0, 1.0), (5, 0, 0.6), (3, 3, 0.5)];
+    for (case, (cache, write_buffer, dirty)) in cases.into_iter().enumerate() {
+        let mut random = Random::stream(if case < 3 { u64::from(cache) } else { case as u64 }, "destaging");
+        let mut slots = Slots::new(cache, write_buffer, lru(cache));
+        let mut policy = Lazy { gives_up_dirty: case % 2 == 0 };
         let mut world = World::default();
-        let (mut refused, mut failures) = (0, 0);
+        let (mut refused, mut failures, mut cleaned, mut superseded) = (0, 0, 0, 0);
         for step in 0..20_000_u64 {
             let number = random.below(8) as u32;
             if random.chance(0.5) {
                 let tier = if random.chance(0.5) { Tier::Cache } else { Tier::WriteBuffer };
-                match slots.take(tier, page(number)) {
-                    Some(slot) => {
+                match slots.take(tier, page(number), &mut policy) {
+                    Room::Slot(slot) => {
                         assert!(!world.destaging.contains(&slot), "slot {slot} is reused while it is written back");
                         world.contents.insert(slot, (number, step));
                         world.newest.insert(number, step);
-                        let filled = slots.filled_dirty(slot, page(number), Lsn(step), random.chance(0.5));
+                        let begins = world.memory.remove(&number).unwrap_or(Lsn(step));
+                        let at_once = dirty == 0.0 || tier == Tier::WriteBuffer || !random.chance(dirty);
+                        let listed = random.chance(0.5) || !at_once;
+                        let filled = slots.filled_dirty(slot, page(number), (begins, listed), at_once);
                         if filled.destage {
                             world.start(&slots, slot);
                         }
                     }
-                    None => refused += 1,
+                    Room::Dirty(victim) => {
+                        let (slot, why) = slots.unsettled(victim).expect("it is dirty");
+                        assert_eq!(why, Unsettled::Dirty);
+                        if slots.begin_destage(slot) {
+                            world.start(&slots, slot);
+                        }
+                        cleaned += 1;
+                    }
+                    Room::None => refused += 1,
                 }
             } else if !world.destaging.is_empty() {
                 let at = random.below(world.destaging.len() as u64) as usize;
-                let slot = world.destaging.swap_remove(at);
-                let (number, version) = world.contents[&slot];
                 let written = random.chance(0.9);
                 failures += u32::from(!written);
-                if written {
-                    let before = world.device.insert(number, version);
-                    assert!(before < Some(version), "an older version overtakes a newer one");
+                world.end(&mut slots, at, written);
+            }
+            world.check(&slots);
+            for number in 0..8 {
+                match slots.unsettled(page(number)) {
+                    Some((slot, Unsettled::Failed)) if dirty == 0.0 || random.chance(0.5) => {
+                        slots.begin_destage(slot);
+                        world.start(&slots, slot);
+                    }
+                    // A checkpoint needs it on its own device.
+                    Some((slot, Unsettled::Dirty)) if random.chance(0.05) => {
+                        if slots.begin_destage(slot) {
+                            world.start(&slots, slot);
+                        }
+                        cleaned += 1;
+                    }
+                    // A newer version is about to be written from main memory to its own device.
+                    Some((slot, Unsettled::Failed | Unsettled::Dirty))
+                        if dirty > 0.0 && !slots.follows(slot) && random.chance(0.05) =>
+                    {
+                        world.memory.insert(number, slots.supersede(slot));
+                        world.newest.insert(number, step);
+                        superseded += 1;
+                    }
+                    _ => {}
                 }
-                if let Some(next) = slots.destaged(slot, written) {
-                    world.start(&slots, next);
+            }
+            if random.chance(0.01) {
+                for (number, _) in std::mem::take(&mut world.memory) {
+                    world.device.insert(number, world.newest[&number]);
                 }
+            }
+            world.check(&slots);
+        }
+        assert!(failures > 100, "{failures} failures");
+        assert!(refused > 100 || dirty > 0.0, "{refused} refused");
+        let is_both = cleaned > 100 && superseded > 100;
+        assert_eq!(is_both, dirty > 0.0, "{cleaned} cleaned, {superseded} superseded");
+    }
+}
+
+#[test]
+fn what_is_dirty_makes_room_as_in_a_plain_list() {
+    for gives_up_dirty in [false, true] {
+        let mut random = Random::stream(u64::from(gives_up_dirty), "victims");
+        let mut slots = Slots::new(6, 0, lru(6));
+        let mut policy = Lazy { gives_up_dirty };
+        let mut world = World::default();
+        let mut cleaned = 0;
+        for step in 0..10_000_u64 {
+            let number = random.below(12) as u32;
+            let place = world.cached.iter().position(|(cached, _)| *cached == number);
+            if let (Some(place), true) = (place, random.chance(0.5)) {
+                // It is read from the cache, and stays there.
+                let slot = slots.lookup(page(number)).expect("it is cached");
+                slots.begin_read(slot);
+                slots.end_read(slot, random.chance(0.5) && world.cached[place].1);
+                let entry = world.cached.remove(place);
+                world.cached.push(entry);
+            } else {
+                let is_changed = random.chance(0.5);
+                if place.is_some() && !is_changed {
+                    continue;
+                }
+                let slot = loop {
+                    match slots.take(Tier::Cache, page(number), &mut policy) {
+                        Room::Slot(slot) => break slot,
+                        Room::Dirty(victim) => {
+                            let first_clean = world.cached.iter().position(|(_, dirty)| !dirty);
+                            let expected = if gives_up_dirty { 0 } else { first_clean.unwrap_or(0) };
+                            assert_eq!(world.cached[expected], (victim.number, true), "step {step}");
+                            world.cached[expected].1 = false;
+                            let slot = slots.lookup(victim).expect("it is cached");
+                            assert!(slots.begin_destage(slot), "nothing else is under way");
+                            assert_eq!(slots.destaged(slot, true), None);
+                            cleaned += 1;
+                        }
+                        Room::None => panic!("nothing is under way"),
+                    }
+                };
+                if world.cached.len() == 6 && slots.listed_count() < 6 {
+                    let own = place.filter(|place| !world.cached[*place].1);
+                    let first_clean = world.cached.iter().position(|(_, dirty)| !dirty);
+                    world.cached.remove(own.or(first_clean).expect("one had to be clean"));
+                }
+                world.cached.retain(|(cached, _)| *cached != number);
+                world.cached.push((number, is_changed));
+                if is_changed {
+                    let filled = slots.filled_dirty(slot, page(number), (Lsn(step), true), false);
+                    assert!(!filled.destage);
+                } else {
+                    slots.filled_clean(slot, page(number), true);
+                }
+            }
+            let listed: Vec<u32> = slots.listed().iter().map(|page| page.number).collect();
+            let cached: Vec<u32> = world.cached.iter().map(|(page, _)| *page).collect();
+            assert_eq!(listed, cached, "step {step}");
+            for (number, dirty) in &world.cached {
+                assert_eq!(slots.unsettled(page(*number)).is_some(), *dirty, "page {number}, step {step}");
             }
             slots.check().expect("consistent");
-            for (number, version) in &world.newest {
-                let on_device = world.device.get(number) == Some(version);
-                let in_slot =
-                    slots.lookup(page(*number)).is_some_and(|slot| world.contents[&slot] == (*number, *version));
-                assert!(on_device || in_slot, "page {number} of version {version} is nowhere");
-                let pending = slots.recovery_lsn().is_some_and(|lsn| lsn.0 <= *version);
-                assert!(on_device || pending, "redo begins behind a page that its device lacks");
-            }
-            for number in 0..8 {
-                if let Some((slot, true)) = slots.unsettled(page(number)) {
-                    slots.retry(slot);
-                    world.start(&slots, slot);
-                }
-            }
         }
-        assert!(refused > 100 && failures > 100, "{refused} {failures}");
+        assert!(cleaned > 100, "{cleaned}");
     }
 }

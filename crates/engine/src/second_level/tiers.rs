@@ -1,12 +1,17 @@
-//! The tiers of an open database: their slots, and the copies on their way to the pages' own devices.
+//! The tiers of an open database: their slots, and who asks them for what.
 
-use super::slots::{Slots, Tier};
-use super::{Admission, Settings};
+use super::design::{CachePolicy, Setting};
+use super::host::Host;
+use super::slots::{Discarded, Slots, Tier};
+use super::{Placement, Settings};
 use crate::Error;
 use crate::tier_file::{TierFile, TierReport};
+use base::{Lsn, PageId, PartitionId};
 use driver::Frame;
-use executor::WaitQueue;
+use executor::{Executor, WaitQueue};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
 
 /// The tiers between main memory and the partitions' own devices.
 pub struct Tiers {
@@ -14,37 +19,51 @@ pub struct Tiers {
     pub cache: Option<TierFile>,
     /// The write buffer.
     pub write_buffer: Option<TierFile>,
+    pub(super) executor: Executor,
+    host: Weak<dyn Host>,
     /// What is where.
-    pub slots: RefCell<Slots>,
-    /// Which pages enter the cache.
-    pub admission: Box<dyn Admission>,
-    /// FORCE: pages stay in the cache while they are in main memory. Otherwise a page is in one of both.
-    pub replicates: bool,
-    /// By slot: the copies that are yet to be written to their own devices.
-    copies: RefCell<Vec<Option<Frame>>>,
+    pub(super) slots: RefCell<Slots>,
+    /// What the cache's design decides.
+    pub(super) policy: RefCell<Box<dyn CachePolicy>>,
+    /// By slot: copies that are kept in memory until they are on their own devices, because their writes there begin at
+    /// once. A slot without one is read back to be cleaned.
+    pub(super) copies: RefCell<Vec<Option<Frame>>>,
+    /// By slot: why its copy could not be read back or written to its own device.
+    pub(super) failures: RefCell<BTreeMap<u32, Error>>,
     /// Told when a write to a page's own device ends.
-    pub settled: WaitQueue,
-    /// Why the latest of those that failed did.
-    pub failure: RefCell<Option<Error>>,
+    pub(super) settled: WaitQueue,
 }
 
 impl Tiers {
-    /// Empty tiers in these files.
-    pub fn new(settings: &Settings, files: [Option<TierFile>; 2], force: bool) -> Tiers {
+    /// Empty tiers in these files, below `host`.
+    pub fn new(
+        executor: &Executor,
+        (settings, force): (&Settings, bool),
+        files: [Option<TierFile>; 2],
+        host: Weak<dyn Host>,
+    ) -> Tiers {
         let [cache, write_buffer] = files;
         let pages = |file: &Option<TierFile>| file.as_ref().map_or(0, |file| file.pages);
-        let slots = Slots::new(pages(&cache), pages(&write_buffer));
+        let design = settings.cache.as_ref().map(|cache| cache.design).unwrap_or_default();
+        let policy = design.build(&Setting { force });
+        let slots = Slots::new(pages(&cache), pages(&write_buffer), policy.order(pages(&cache) as usize));
         let copies = (0..pages(&cache) + pages(&write_buffer)).map(|_| None).collect();
         Tiers {
             cache,
             write_buffer,
+            executor: executor.clone(),
+            host,
             slots: RefCell::new(slots),
-            admission: settings.cache.as_ref().map(|cache| cache.design).unwrap_or_default().build(),
-            replicates: force,
+            policy: RefCell::new(policy),
             copies: RefCell::new(copies),
+            failures: RefCell::default(),
             settled: WaitQueue::new(),
-            failure: RefCell::default(),
         }
+    }
+
+    /// What lies above.
+    pub(super) fn host(&self) -> Rc<dyn Host> {
+        self.host.upgrade().expect("only what lies above uses the tiers")
     }
 
     /// The file of a tier that exists.
@@ -53,13 +72,56 @@ impl Tiers {
         file.as_ref().expect("only a tier that exists has slots")
     }
 
-    /// Keeps a copy until it is written to its own device.
-    pub fn keep(&self, slot: u32, copy: Frame) {
-        self.copies.borrow_mut()[slot as usize] = Some(copy);
+    /// Whether pages of a partition may be in a tier.
+    pub fn serves(&self, placement: Placement) -> bool {
+        (placement.cache && self.cache.is_some()) || (placement.write_buffer && self.write_buffer.is_some())
     }
 
-    /// Takes a copy to write it.
-    pub fn take_copy(&self, slot: u32) -> Option<Frame> {
+    /// The tier that would be read for this page, if one has a copy.
+    pub fn tier_of(&self, page: PageId) -> Option<Tier> {
+        let slots = self.slots.borrow();
+        slots.lookup(page).map(|slot| slots.place(slot).0)
+    }
+
+    /// Takes over sound copies that an earlier opening left in the slots of an empty cache, the least recently used first,
+    /// as far as the design wants them. The pages' own devices hold them, too.
+    pub fn adopt(&self, copies: impl Iterator<Item = (u32, PageId)>) {
+        let mut policy = self.policy.borrow_mut();
+        self.slots.borrow_mut().adopt(copies.filter(|(_, page)| policy.on_restart(*page)));
+    }
+
+    /// How many copies are newer than on their pages' own devices.
+    pub fn pending_count(&self) -> usize {
+        self.slots.borrow().pending_count()
+    }
+
+    /// Where redo has to begin at the latest, for the pages that are newer here than on their own devices.
+    pub fn recovery_lsn(&self) -> Option<Lsn> {
+        self.slots.borrow().recovery_lsn()
+    }
+
+    /// Empties the slots of a dropped partition that nothing is under way for. Whether all are empty.
+    pub fn discard(&self, partition: PartitionId) -> bool {
+        let Discarded { emptied, rest } = self.slots.borrow_mut().discard(partition);
+        emptied.into_iter().for_each(|slot| self.forget_copy(slot));
+        rest == 0
+    }
+
+    /// Empties the slot with a copy of a page whose contents are not needed any more, if there is one that nothing is under way
+    /// for. Whether there is none then.
+    pub fn discard_page(&self, page: PageId) -> bool {
+        self.slots.borrow_mut().discard_page(page)
+    }
+
+    /// Nobody needs what is kept of a slot's copy any more.
+    pub(super) fn forget_copy(&self, slot: u32) {
+        self.failures.borrow_mut().remove(&slot);
+        if let Some(copy) = self.take_copy(slot) {
+            self.host().return_copy(copy);
+        }
+    }
+
+    pub(super) fn take_copy(&self, slot: u32) -> Option<Frame> {
         self.copies.borrow_mut()[slot as usize].take()
     }
 
@@ -71,5 +133,19 @@ impl Tiers {
     /// Forgets what was counted: the end of a warm-up.
     pub fn restart_statistics(&self) {
         self.cache.iter().chain(&self.write_buffer).for_each(|file| file.statistics.restart());
+    }
+
+    /// Checks the invariants of the slots, and that memory is kept only for copies whose writes to their own devices have begun.
+    ///
+    /// # Errors
+    /// Words that say which does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        let slots = self.slots.borrow();
+        let copies = self.copies.borrow();
+        let kept = |slot: &u32| copies[*slot as usize].is_some() && !slots.may_be_kept(*slot);
+        match (0..copies.len() as u32).find(kept) {
+            Some(slot) => Err(format!("memory is kept for slot {slot}, which needs none")),
+            None => slots.check(),
+        }
     }
 }

@@ -107,7 +107,7 @@ fn every_section_is_read() {
         cache: Some(Cache {
             device: "flash".to_owned(),
             pages: 4096,
-            design: Design::MigrateModified,
+            design: Design::named("migrate-modified").expect("it has this name"),
             volatile: Some(true),
         }),
         write_buffer: Some(WriteBuffer {

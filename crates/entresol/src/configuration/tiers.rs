@@ -1,11 +1,10 @@
 //! `[cache]`, `[write_buffer]`: the tiers between main memory and the partitions' own devices.
 
-use super::choice::Choice;
 use super::error::Problem;
 use super::interpret::Context;
 use super::section::Section;
 use devices::CacheSize;
-use engine::second_level::Design;
+use engine::second_level::{DESIGNS, Design};
 
 /// Bytes of a page of the log.
 const LOG_PAGE: u64 = 4096;
@@ -37,14 +36,6 @@ pub struct WriteBuffer {
     pub takes_pages: bool,
     /// `volatile`: whether it loses its contents with the power, which is refused; `None`: as its device does.
     pub volatile: Option<bool>,
-}
-
-impl Choice for Design {
-    const WORDS: &'static [(&'static str, Design)] = &[
-        ("migrate-all", Design::MigrateAll),
-        ("migrate-modified", Design::MigrateModified),
-        ("migrate-unmodified", Design::MigrateUnmodified),
-    ];
 }
 
 /// The device and the size that make a tier; neither goes without the other, and no other key without both.
@@ -80,7 +71,8 @@ fn pages(section: &Section<'_>, size: CacheSize, page_size: u64) -> u32 {
 
 impl Cache {
     pub(super) fn read(section: &mut Section<'_>, context: &Context, page_size: u32) -> Option<Cache> {
-        let design: Option<Design> = section.choice("design");
+        let names: Vec<&str> = DESIGNS.iter().map(|design| design.name()).collect();
+        let design = section.word("design", &names).and_then(Design::named);
         let volatile = section.flag("volatile");
         let dirty_max = section.text("dirty_max", "a share of the cache such as \"50%\"");
         // What is wrong with the design is said there.

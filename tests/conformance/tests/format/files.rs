@@ -81,7 +81,7 @@ fn on(media: &Media, work: impl AsyncFnOnce(&Executor) -> Result<()>) {
 
 fn settings() -> Settings {
     let cache =
-        CacheSettings { device: "nvem".into(), pages: CACHE_PAGES, design: Design::MigrateAll, volatile: Some(false) };
+        CacheSettings { device: "nvem".into(), pages: CACHE_PAGES, design: Design::default(), volatile: Some(false) };
     let second = log::Second { device: "flash".into(), acknowledged: log::Acknowledged::Both };
     Settings {
         buffer: buffer::Settings { frames: 24, page_size: PAGE, cleaner: false, ..buffer::Settings::default() },

@@ -1,13 +1,28 @@
-use super::Admission;
+//! Pages migrate when main memory replaces them, by whether they were changed there (Rahm 1991, section 3.2). A changed page
+//! is written to its own place as soon as it has its slot. Under NOFORCE a page is in main memory or in the cache; under
+//! FORCE pages also enter when their transaction ends, and are in both.
 
-/// Pages migrate when main memory replaces them, by whether they were changed there (Rahm 1991, section 3.2).
+use super::{CachePolicy, Decision, Leaving, Reason, Setting};
+
 pub struct Migrate {
-    pub modified: bool,
-    pub unmodified: bool,
+    /// Whether unmodified and modified pages enter.
+    admitted: [bool; 2],
+    force: bool,
 }
 
-impl Admission for Migrate {
-    fn admits(&self, modified: bool) -> bool {
-        if modified { self.modified } else { self.unmodified }
+impl Migrate {
+    pub fn new(admitted: [bool; 2], setting: &Setting) -> Migrate {
+        Migrate { admitted, force: setting.force }
+    }
+}
+
+impl CachePolicy for Migrate {
+    fn is_inclusive(&self) -> bool {
+        self.force
+    }
+
+    fn on_eviction(&mut self, leaving: &Leaving) -> Decision {
+        let is_admitted = leaving.reason != Reason::Background && self.admitted[usize::from(leaving.modified)];
+        if is_admitted { Decision::WriteThrough } else { Decision::Skip }
     }
 }

@@ -1,0 +1,210 @@
+//! Writing copies from slots to their pages' own places.
+
+use super::Tiers;
+use super::host::Host;
+use super::slots::Unsettled;
+use crate::{Error, Result};
+use base::{Lsn, PageId};
+use driver::{Frame, Op};
+use std::rc::Rc;
+use structures::canary::{self, Canary};
+use structures::page::header;
+
+/// How many copies that only the cache has are read back and written at once when a checkpoint needs them on their own devices.
+const CLEANED_AT_ONCE: usize = 32;
+
+impl Tiers {
+    /// Starts to write a slot's copy to its page's own device, and what is to follow it there.
+    pub(super) fn start_destage(self: &Rc<Self>, slot: u32) {
+        let (this, host, copy) = (Rc::clone(self), self.host(), self.take_copy(slot));
+        self.failures.borrow_mut().remove(&slot);
+        if canary::is_planted(Canary::EarlyReuse) {
+            // The slot counts as written back while its write is still under way.
+            self.end_destage(&*host, slot, Ok(None));
+        }
+        self.executor.spawn(async move {
+            let result = this.destage(&*host, slot, copy).await;
+            match result {
+                Ok(copy) if canary::is_planted(Canary::EarlyReuse) => host.return_copy(copy),
+                Ok(copy) => this.end_destage(&*host, slot, Ok(Some(copy))),
+                Err(failed) => this.end_destage(&*host, slot, Err(failed)),
+            }
+        });
+    }
+
+    /// Writes the copy, which is read back if memory holds none. Returns the memory, with an error if memory held it.
+    async fn destage(
+        &self,
+        host: &dyn Host,
+        slot: u32,
+        copy: Option<Frame>,
+    ) -> std::result::Result<Frame, (Error, Option<Frame>)> {
+        let was_kept = copy.is_some();
+        let bytes = match copy {
+            Some(bytes) => bytes,
+            None => self.read_back(host, slot).await.map_err(|error| (error, None))?,
+        };
+        let page = header::id(&bytes);
+        let store = host.store(page.partition);
+        let completion = store.write(&self.executor, page, bytes).await;
+        let bytes = completion.buffer.expect("a write gives its buffer back");
+        match completion.result {
+            Ok(_) => Ok(bytes),
+            Err(fault) if was_kept => Err((Error::Input(fault), Some(bytes))),
+            Err(fault) => {
+                host.return_copy(bytes);
+                Err((Error::Input(fault), None))
+            }
+        }
+    }
+
+    /// Reads a copy that only its slot has.
+    async fn read_back(&self, host: &dyn Host, slot: u32) -> Result<Frame> {
+        let ((tier, number), page) = {
+            let slots = self.slots.borrow();
+            (slots.place(slot), slots.page_of(slot))
+        };
+        let file = self.file(tier);
+        let access = file.access(&self.executor).await;
+        let buffer = host.copy_buffer()?;
+        let (offset, length) = (file.offset(number), buffer.len() as u32);
+        let completion = self.executor.perform(Op::Read { file: file.file, offset, length, buffer, access }).await;
+        let bytes = completion.buffer.expect("a read gives its buffer back");
+        let result = match completion.result {
+            Ok(_) => match header::verify(&bytes, page) {
+                Ok(true) => return Ok(bytes),
+                Ok(false) => Err("it is blank".to_owned()),
+                Err(detail) => Err(detail),
+            },
+            Err(fault) => Err(fault.to_string()),
+        };
+        host.return_copy(bytes);
+        crate::statistics::add(&file.statistics.damaged, 1);
+        result.map_err(|detail| Error::DamagedPage {
+            page,
+            file: file.kind.file_name().to_owned(),
+            detail: format!(
+                "only slot {number} has its latest changes, and {detail}; a restart makes them again from the log"
+            ),
+        })
+    }
+
+    fn end_destage(
+        self: &Rc<Self>,
+        host: &dyn Host,
+        slot: u32,
+        result: std::result::Result<Option<Frame>, (Error, Option<Frame>)>,
+    ) {
+        let next = self.slots.borrow_mut().destaged(slot, result.is_ok());
+        let (error, copy) = match result {
+            Ok(copy) => (None, copy),
+            Err((error, copy)) => (Some(error), copy),
+        };
+        match error {
+            // A newer one may have taken its place meanwhile: then it is needed no more.
+            Some(error) if self.slots.borrow().is_pending(slot) => {
+                self.failures.borrow_mut().insert(slot, error);
+                self.copies.borrow_mut()[slot as usize] = copy;
+            }
+            _ => copy.into_iter().for_each(|copy| host.return_copy(copy)),
+        }
+        if let Some(next) = next {
+            self.start_destage(next);
+        }
+        self.settled.wake_all(&self.executor);
+        host.destage_ended();
+    }
+
+    /// Waits until the page's own device has its newest copy. One that failed before is tried once more.
+    ///
+    /// # Errors
+    /// The driver's; [`Error::DamagedPage`] for a copy that only its slot has and that cannot be read back.
+    pub async fn settle(self: &Rc<Self>, page: PageId) -> Result<()> {
+        let mut is_retried = false;
+        loop {
+            let unsettled = self.slots.borrow().unsettled(page);
+            match unsettled {
+                None => return Ok(()),
+                Some((slot, Unsettled::Dirty)) => self.clean(slot),
+                Some((slot, Unsettled::Failed)) if !is_retried => {
+                    is_retried = true;
+                    self.clean(slot);
+                }
+                Some((slot, Unsettled::Failed)) => {
+                    let failures = self.failures.borrow();
+                    return Err(failures.get(&slot).expect("what failed did so for some reason").clone());
+                }
+                Some((_, Unsettled::UnderWay)) => self.settled.wait(&self.executor).await,
+            }
+        }
+    }
+
+    /// Has a copy that is dirty, or could not be written before, written to its page's own device.
+    fn clean(self: &Rc<Self>, slot: u32) {
+        let is_first = self.slots.borrow_mut().begin_destage(slot);
+        if is_first {
+            self.start_destage(slot);
+        }
+    }
+
+    /// Waits until every page's own device has its changes from before `lsn`, but for those that the design leaves to the
+    /// cache.
+    ///
+    /// # Errors
+    /// As [`Tiers::settle`].
+    pub async fn drain_before(self: &Rc<Self>, lsn: Lsn) -> Result<()> {
+        let cleans = self.policy.borrow().cleans_at_checkpoint();
+        let pending = self.slots.borrow().pending_before(lsn, cleans);
+        for pages in pending.chunks(CLEANED_AT_ONCE) {
+            for page in pages {
+                let unsettled = self.slots.borrow().unsettled(*page);
+                if let Some((slot, Unsettled::Dirty)) = unsettled {
+                    self.clean(slot);
+                }
+            }
+            for page in pages {
+                self.settle(*page).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Empties the slot of a copy that could not be read, once the page's own device has that version.
+    ///
+    /// # Errors
+    /// As [`Tiers::settle`].
+    pub async fn drop_damaged(self: &Rc<Self>, page: PageId) -> Result<()> {
+        self.settle(page).await?;
+        self.slots.borrow_mut().forget(page);
+        Ok(())
+    }
+
+    /// Makes way for a version of a page that is about to be written to its own device: returns when no older version is in a
+    /// slot, or on its way from one. Also where redo of a version begins that only its slot had, if that is so: the newer one
+    /// has to count as changed since then until it is written.
+    ///
+    /// # Errors
+    /// As [`Tiers::settle`]; the older version is where it was.
+    pub async fn make_way(self: &Rc<Self>, page: PageId) -> Result<Option<Lsn>> {
+        loop {
+            let unsettled = self.slots.borrow().unsettled(page);
+            let is_idle = match unsettled {
+                Some((_, Unsettled::Dirty)) => true,
+                // What memory has is tried again; what cannot be read back is not needed any more.
+                Some((slot, Unsettled::Failed)) => self.copies.borrow()[slot as usize].is_none(),
+                _ => false,
+            };
+            if is_idle && let Some((slot, _)) = unsettled {
+                if self.slots.borrow().follows(slot) {
+                    self.settled.wait(&self.executor).await;
+                    continue;
+                }
+                self.forget_copy(slot);
+                return Ok(Some(self.slots.borrow_mut().supersede(slot)));
+            }
+            self.settle(page).await?;
+            self.slots.borrow_mut().forget(page);
+            return Ok(None);
+        }
+    }
+}
