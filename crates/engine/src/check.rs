@@ -152,9 +152,13 @@ impl Examiner<'_> {
         PageId::new(self.partition.id(), number)
     }
 
-    /// Whether the buffer holds a newer version of the page than the file.
+    /// Whether the buffer, or a tier below it, holds a newer version of the page than the file.
     fn is_dirty(&self, number: u32) -> bool {
-        let pool = self.engine.core.buffer.pool().borrow();
+        let buffer = &self.engine.core.buffer;
+        if buffer.tiers().is_some_and(|tiers| tiers.is_pending(self.id(number))) {
+            return true;
+        }
+        let pool = buffer.pool().borrow();
         match pool.presence(self.id(number)) {
             Presence::Resident(frame) => pool.is_dirty(frame) || pool.is_writing(frame),
             _ => false,

@@ -7,7 +7,7 @@ mod machine;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::design::{CachePolicy, Candidates, Decision, Leaving, Reason};
 use entresol_engine::second_level::{self, CacheSettings, Design, Tiers};
-use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer, checkpoint, log};
+use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
 use machine::run;
 use std::rc::Rc;
 use virtual_driver::Media;
@@ -265,5 +265,37 @@ fn a_version_that_goes_past_the_cache_replaces_a_dirty_one_there() {
     run(&media, async |executor| {
         let database = Database::open(executor, settings(PAST, 64), "here").await.expect("opens");
         assert_all(&database, value).await;
+    });
+}
+
+#[test]
+fn a_check_misses_no_page_that_only_the_cache_has() {
+    run(&Media::new(), async |executor| {
+        let database = create(executor, settings(PERSISTENT, 64)).await;
+        let notes = database.create_partition(PartitionSpec::b_tree("notes")).await.expect("creates");
+        let put_all = async |tx: &mut Transaction| {
+            for number in 0..100_u64 {
+                tx.put(notes, &number.to_be_bytes(), &[1; 200]).await?;
+            }
+            Ok(())
+        };
+        database.transaction(put_all).await.expect("commits");
+        database.checkpoint().await.expect("succeeds");
+        assert!(tiers(&database).pending_count() > 20);
+        let report = database.check(|_| {}).await.expect("reads");
+        assert!(report.is_clean(), "{:?}", report.findings);
+    });
+}
+
+#[test]
+fn a_log_that_is_short_of_room_is_given_up_whatever_the_design_says() {
+    run(&Media::new(), async |executor| {
+        let policy = checkpoint::Policy { log_bytes: Some(64 << 10), interval_ns: None };
+        let small = log::Settings { capacity: 256 << 10, ..log::Settings::default() };
+        let database = create(executor, Settings { log: small, checkpoint: policy, ..settings(PERSISTENT, 64) }).await;
+        for round in 0..20 {
+            change(&database, 0..PAGES, round).await;
+        }
+        assert_all(&database, |_| 19).await;
     });
 }

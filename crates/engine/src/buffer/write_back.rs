@@ -219,7 +219,10 @@ impl Buffer {
             }
         }
         match self.tiers.get() {
-            Some(tiers) => tiers.drain_before(lsn).await,
+            Some(tiers) => {
+                let is_scarce = self.log.get().is_some_and(|log| log.is_scarce());
+                tiers.drain_before(lsn, is_scarce).await
+            }
             None => Ok(()),
         }
     }

@@ -29,8 +29,8 @@ pub trait CachePolicy {
     /// A page leaves main memory, or is written while it stays there.
     fn on_eviction(&mut self, leaving: &Leaving) -> Decision;
 
-    /// A checkpoint needs the log given up. Whether it writes to their own places what only the cache has; otherwise the log
-    /// is kept as far back as that needs.
+    /// A checkpoint begins. Whether it writes to their own places what only the cache has; otherwise the log is kept as far
+    /// back as that needs. Once half of the log is in use every checkpoint does, whatever the design says.
     fn cleans_at_checkpoint(&self) -> bool {
         true
     }

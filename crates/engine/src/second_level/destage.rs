@@ -148,12 +148,12 @@ impl Tiers {
     }
 
     /// Waits until every page's own device has its changes from before `lsn`, but for those that the design leaves to the
-    /// cache.
+    /// cache; it leaves none there while the log `is_scarce`.
     ///
     /// # Errors
     /// As [`Tiers::settle`].
-    pub async fn drain_before(self: &Rc<Self>, lsn: Lsn) -> Result<()> {
-        let cleans = self.policy.borrow().cleans_at_checkpoint();
+    pub async fn drain_before(self: &Rc<Self>, lsn: Lsn, is_scarce: bool) -> Result<()> {
+        let cleans = is_scarce || self.policy.borrow().cleans_at_checkpoint();
         let pending = self.slots.borrow().pending_before(lsn, cleans);
         for pages in pending.chunks(CLEANED_AT_ONCE) {
             for page in pages {

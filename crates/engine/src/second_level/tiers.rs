@@ -95,6 +95,11 @@ impl Tiers {
         self.slots.borrow().pending_count()
     }
 
+    /// Whether a tier has a version of the page that is newer than on its own device.
+    pub fn is_pending(&self, page: PageId) -> bool {
+        self.slots.borrow().unsettled(page).is_some()
+    }
+
     /// Where redo has to begin at the latest, for the pages that are newer here than on their own devices.
     pub fn recovery_lsn(&self) -> Option<Lsn> {
         self.slots.borrow().recovery_lsn()
