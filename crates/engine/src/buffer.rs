@@ -26,7 +26,7 @@ pub use pool::{Pool, Presence};
 
 use crate::log::Log;
 use crate::second_level::Tiers;
-use crate::second_level::design::Reason;
+use crate::second_level::design::{Pattern, Reason};
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Access, Completion, FaultKind, Frame, Op};
@@ -205,12 +205,12 @@ impl Buffer {
         }
     }
 
-    /// Brings what a synchronous function lacked. A page comes pinned; its frame joins `pins`. Returns whether this call
-    /// brought a page: waiting for one that another task is reading is no miss of its own.
+    /// Brings what a synchronous function lacked, which uses pages in this pattern. A page comes pinned; its frame joins `pins`.
+    /// Returns whether this call brought a page: waiting for one that another task is reading is no miss of its own.
     ///
     /// # Errors
     /// The need's own error, or the driver's, or a damaged page.
-    pub async fn resolve(self: &Rc<Self>, need: Need, pins: &mut Pins) -> Result<bool> {
+    pub async fn resolve(self: &Rc<Self>, need: Need, pattern: Pattern, pins: &mut Pins) -> Result<bool> {
         match need {
             Need::Fail(error) => Err(error),
             Need::Refused(error) => Err(self.refused(error)),
@@ -220,7 +220,7 @@ impl Buffer {
             }
             Need::Space(partition) => self.grow(partition).await.map(|()| false),
             Need::Page(id) => {
-                let (frame, missed) = self.fetch(id).await?;
+                let (frame, missed) = self.fetch(id, pattern).await?;
                 pins.add(frame);
                 Ok(missed)
             }
@@ -259,7 +259,7 @@ impl Buffer {
     }
 
     /// Reads a page if it is not here, and pins it. Returns its frame, and whether this call started the read.
-    async fn fetch(self: &Rc<Self>, id: PageId) -> Result<(u32, bool)> {
+    async fn fetch(self: &Rc<Self>, id: PageId, pattern: Pattern) -> Result<(u32, bool)> {
         let (mut waited, mut missed) = (false, false);
         loop {
             let presence = self.pool.borrow().presence(id);
@@ -278,7 +278,7 @@ impl Buffer {
                     if waited && let Some(error) = self.failure(id) {
                         return Err(error);
                     }
-                    match self.want(id) {
+                    match self.want(id, pattern) {
                         Some(turn) => {
                             let started = self.start_load(id, turn).await?;
                             (missed, waited) = (missed || started, waited || started);
@@ -296,11 +296,11 @@ impl Buffer {
 
     /// Starts to read the given pages that are absent, all at once, and waits until each was read or failed. Recovery and
     /// scans read ahead with it; failures show when a page is used.
-    pub async fn prefetch(self: &Rc<Self>, ids: impl IntoIterator<Item = PageId>) -> Result<()> {
+    pub async fn prefetch(self: &Rc<Self>, ids: impl IntoIterator<Item = PageId>, pattern: Pattern) -> Result<()> {
         let mut started = Vec::new();
         for id in ids {
             if self.pool.borrow().presence(id) == Presence::Absent {
-                if let Some(turn) = self.want(id) {
+                if let Some(turn) = self.want(id, pattern) {
                     self.start_load(id, turn).await?;
                 }
                 started.push(id);
@@ -328,7 +328,7 @@ impl Buffer {
         }
         let this = Rc::clone(self);
         self.executor.spawn(async move {
-            let _failed = this.prefetch([id]).await;
+            let _failed = this.prefetch([id], Pattern::Sequential).await;
         });
         true
     }
@@ -363,7 +363,7 @@ impl Buffer {
         }
         let access = file.access(&self.executor).await;
         self.find_file(id.partition)?;
-        Ok(self.tier_of(id).is_none() && self.read_page(spare, id, &file, access))
+        Ok(self.tier_of(id).is_none() && self.read_page(spare, &turn, &file, access))
     }
 
     /// A free frame for a page of this file.
@@ -373,14 +373,15 @@ impl Buffer {
     }
 
     /// Starts to read a page from its own device. False if it is here, or is being read, already.
-    fn read_page(self: &Rc<Self>, frame: Spare<'_>, id: PageId, file: &Rc<DataFile>, access: Access) -> bool {
+    fn read_page(self: &Rc<Self>, frame: Spare<'_>, turn: &Bringing, file: &Rc<DataFile>, access: Access) -> bool {
+        let id = turn.page();
         let mut pool = self.pool.borrow_mut();
         if pool.presence(id) != Presence::Absent {
             return false;
         }
         self.failures.borrow_mut().retain(|(page, _)| *page != id);
         let frame = frame.take();
-        let buffer = pool.begin_load(frame, id);
+        let buffer = pool.begin_load(frame, id, turn.pattern());
         drop(pool);
         self.in_flight.set(self.in_flight.get() + 1);
         file.reads.set(file.reads.get() + 1);
@@ -400,7 +401,7 @@ impl Buffer {
             self.freed.wake_one(&self.executor);
             return false;
         }
-        let mut bytes = pool.begin_load(frame, id);
+        let mut bytes = pool.begin_load(frame, id, Pattern::Random);
         file.format(&mut bytes, id);
         let mut woken = Vec::new();
         pool.loaded(frame, bytes, &mut woken);
@@ -426,7 +427,10 @@ impl Buffer {
             // A sync has failed meanwhile: this may be what was there before a write that is lost.
             (Some(error), _) if !canary::is_planted(Canary::LateRead) => Err(error),
             (_, Ok(_)) => match header::verify(&bytes, id) {
-                Ok(true) => Ok(()),
+                Ok(true) => {
+                    self.offer(frame, file, &bytes);
+                    Ok(())
+                }
                 Ok(false) => return self.finish_unused((frame, id), file, bytes, None),
                 // A load that was cut off leaves pages half written beyond those that are in use.
                 Err(detail) => return self.finish_unused((frame, id), file, bytes, Some(file.damaged(id, detail))),

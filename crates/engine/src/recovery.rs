@@ -18,6 +18,7 @@ use crate::engine::{Engine, State};
 use crate::log::Scan;
 use crate::log::record::{Body, Record};
 use crate::procedure::Procedures;
+use crate::second_level::design::Pattern;
 use crate::statistics::RecoveryReport;
 use crate::transaction::{Chains, free_after_restart, undo};
 use crate::{Error, Need, Result};
@@ -88,7 +89,7 @@ async fn redo_pages(engine: &Engine, decoded: &Decoded) -> Result<()> {
     let buffer = &engine.core.buffer;
     let exists = |page: PageId| buffer.is_attached(page.partition);
     for piece in &decoded.pieces {
-        buffer.prefetch(piece.pages.iter().copied().filter(|page| exists(*page))).await?;
+        buffer.prefetch(piece.pages.iter().copied().filter(|page| exists(*page)), Pattern::Random).await?;
         for &number in &piece.records {
             let (start, end, record) = decoded.batch.record(number)?;
             for (sequence, edit) in record.edits() {
@@ -98,7 +99,7 @@ async fn redo_pages(engine: &Engine, decoded: &Decoded) -> Result<()> {
                 }
                 while let Err(need) = redo_edit(buffer, sequence, &edit, start, end) {
                     let mut pins = Pins::new(buffer);
-                    match buffer.resolve(need, &mut pins).await {
+                    match buffer.resolve(need, Pattern::Random, &mut pins).await {
                         Err(error) if begins_page(sequence, &edit) && error.is_unreadable() => {
                             buffer.make_anew(edit.page).await?;
                         }

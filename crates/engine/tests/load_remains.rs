@@ -5,6 +5,7 @@ use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PageId, PartitionId, Random};
 use devices::Hardware;
 use driver::OpKind;
+use entresol_engine::second_level::design::Pattern;
 use entresol_engine::second_level::{self, CacheSettings, Design};
 use entresol_engine::{Database, PartitionSpec, Settings, buffer, checkpoint};
 use executor::{Executor, Order};
@@ -194,7 +195,7 @@ fn a_cache_that_outlives_the_machine_has_nothing_of_what_was_loaded_before() {
         for number in 0..3 {
             // As many pages at a time as there are frames: each time those before go to the cache.
             let pages = (0..20).map(|page| PageId::new(notes, 2 + 20 * number + page));
-            database.buffer().prefetch(pages).await.expect("reads");
+            database.buffer().prefetch(pages, Pattern::Random).await.expect("reads");
         }
         database.load_b_tree(notes, records(3), |_| {}).await.expect("loads");
     });
@@ -229,7 +230,7 @@ fn a_cache_that_outlives_the_machine_has_nothing_of_a_load_that_was_killed_at_th
         // Its second write is under way. Most of these pages, which the first has written, go to the cache.
         for number in 0..3 {
             let pages = (0..20).map(|page| PageId::new(notes, 2 + 20 * number + page));
-            database.buffer().prefetch(pages).await.expect("reads");
+            database.buffer().prefetch(pages, Pattern::Random).await.expect("reads");
         }
     });
     run(&media, FaultPlan::default(), async |executor| {
@@ -266,10 +267,14 @@ fn a_page_for_which_a_frame_is_looked_for_when_a_load_begins_is_read_after_it() 
             put.await.expect("puts");
         }
         // What the load itself looks at is here.
-        database.buffer().prefetch([0, 1].map(|number| PageId::new(notes, number))).await.expect("reads");
+        database
+            .buffer()
+            .prefetch([0, 1].map(|number| PageId::new(notes, number)), Pattern::Random)
+            .await
+            .expect("reads");
         let reading = {
             let database = database.clone();
-            executor.spawn(async move { database.buffer().prefetch([PageId::new(notes, 2)]).await })
+            executor.spawn(async move { database.buffer().prefetch([PageId::new(notes, 2)], Pattern::Random).await })
         };
         executor.sleep_ns(5 * MILLISECOND_NS).await;
         assert!(!reading.is_finished(), "a page of the other tree has to be written first");

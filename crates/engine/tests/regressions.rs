@@ -9,6 +9,7 @@ use entresol_engine::buffer::{Pins, Presence};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::log::record::Body;
 use entresol_engine::log::{Log, Scan};
+use entresol_engine::second_level::design::Pattern;
 use entresol_engine::{
     Database, Direction, Error, Need, PartitionSpec, Settings, Transaction, buffer, checkpoint, log,
 };
@@ -445,10 +446,10 @@ fn a_blank_page_without_a_frame_for_its_allocator_page_is_refused() {
             (1..pool.free_count()).map(|_| pool.take_free().expect("is free")).collect()
         };
         let mut pins = Pins::new(buffer);
-        let (refused, _) = (buffer.resolve(Need::Page(id(1_000)), &mut pins).await, drop(pins));
+        let (refused, _) = (buffer.resolve(Need::Page(id(1_000)), Pattern::Random, &mut pins).await, drop(pins));
         assert!(matches!(refused, Err(Error::BufferExhausted { .. })), "{refused:?}");
         taken.into_iter().for_each(|frame| buffer.pool().borrow_mut().give_free(frame));
         let mut pins = Pins::new(buffer);
-        assert_eq!(buffer.resolve(Need::Page(id(1_000)), &mut pins).await, Ok(true));
+        assert_eq!(buffer.resolve(Need::Page(id(1_000)), Pattern::Random, &mut pins).await, Ok(true));
     });
 }

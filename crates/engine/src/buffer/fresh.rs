@@ -2,6 +2,7 @@
 //! though its file may be blank there: cut off, or punched out by a tool that frees what it takes for unused.
 
 use super::{Buffer, DataFile, Presence};
+use crate::second_level::design::Pattern;
 use crate::{Error, Result};
 use base::PageId;
 use driver::Frame;
@@ -53,7 +54,7 @@ impl Buffer {
             if let Some(known) = known() {
                 return Ok(known);
             }
-            let (frame, _) = Box::pin(self.fetch(PageId { number: 0, ..id })).await?;
+            let (frame, _) = Box::pin(self.fetch(PageId { number: 0, ..id }, Pattern::Random)).await?;
             let known = known();
             self.unpin(frame);
             if let Some(known) = known {

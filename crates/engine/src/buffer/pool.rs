@@ -2,13 +2,17 @@
 
 mod check;
 mod permissions;
+mod victim;
 
 use super::loading::Loading;
 use crate::Error;
+use crate::second_level::Tiers;
+use crate::second_level::design::Pattern;
 use base::{Lsn, PageId, PartitionId};
 use driver::{Frame, FrameArray};
 use executor::TaskId;
 use permissions::Permissions;
+use std::rc::Rc;
 use structures::page::{Change, Pages, header, slotted};
 use structures::replacement::{Policy, Replacement};
 use structures::{Need, PageTable};
@@ -23,6 +27,8 @@ struct Slot {
     writing: bool,
     /// Whether the page was changed since it came into the buffer.
     modified: bool,
+    /// How the page came to be read.
+    pattern: Pattern,
     /// Start of the log record that made the page dirty: redo of this page begins no earlier.
     recovery_lsn: Lsn,
     /// The same for the copy that is being written.
@@ -70,6 +76,8 @@ pub struct Pool {
     page_size: usize,
     dirty: usize,
     permissions: Permissions,
+    /// Who may have copies that a change makes out of date.
+    tiers: Option<Rc<Tiers>>,
 }
 
 impl Pool {
@@ -93,7 +101,13 @@ impl Pool {
             page_size,
             dirty: 0,
             permissions: Permissions::default(),
+            tiers: None,
         }
+    }
+
+    /// From now on changes of pages are told to these tiers.
+    pub fn set_tiers(&mut self, tiers: Rc<Tiers>) {
+        self.tiers = Some(tiers);
     }
 
     /// Adds frames for pages that stay for good.
@@ -231,62 +245,6 @@ impl Pool {
         if frame < self.replaceable { &mut self.free } else { &mut self.lasting }
     }
 
-    /// The frame whose page should leave next: the coldest that may. With `clean_within`, a clean one among the coldest that
-    /// many candidates is preferred over a dirty one.
-    pub fn victim(&self, clean_within: usize) -> Option<u32> {
-        let mut first = None;
-        let mut left = clean_within;
-        self.replacement.coldest(&mut |frame| {
-            let slot = &self.slots[frame as usize];
-            if slot.pins > 0 || slot.writing {
-                return true;
-            }
-            if !slot.dirty {
-                if first.is_none() || clean_within > 0 {
-                    first = Some(frame);
-                }
-                return false;
-            }
-            first = first.or(Some(frame));
-            left = left.saturating_sub(1);
-            left > 0
-        });
-        first
-    }
-
-    /// Whether the frame's page may be written without a write of the log, which is durable up to `durable`.
-    pub fn is_logged(&self, frame: u32, durable: Lsn) -> bool {
-        !self.is_dirty(frame) || header::lsn(self.bytes(frame)) <= durable
-    }
-
-    /// The coldest frame of such a page that may leave.
-    pub fn logged_victim(&self, durable: Lsn) -> Option<u32> {
-        let mut found = None;
-        self.replacement.coldest(&mut |frame| {
-            let slot = &self.slots[frame as usize];
-            if slot.pins == 0 && !slot.writing && self.is_logged(frame, durable) {
-                found = Some(frame);
-            }
-            found.is_none()
-        });
-        found
-    }
-
-    /// Up to `limit` dirty frames among the coldest `within` that may be written back.
-    pub fn coldest_dirty(&self, within: usize, limit: usize) -> Vec<u32> {
-        let mut found = Vec::new();
-        let mut left = within;
-        self.replacement.coldest(&mut |frame| {
-            let slot = &self.slots[frame as usize];
-            if slot.dirty && !slot.writing {
-                found.push(frame);
-            }
-            left = left.saturating_sub(1);
-            left > 0 && found.len() < limit
-        });
-        found
-    }
-
     /// Dirty frames whose changes begin before `lsn`, ordered by page so that they are written in the order of the file.
     pub fn dirty_before(&self, lsn: Lsn) -> Vec<u32> {
         let old = |slot: &Slot| slot.dirty && !slot.writing && slot.recovery_lsn < lsn;
@@ -324,6 +282,11 @@ impl Pool {
     /// Whether the frame's page was changed since it came into the buffer.
     pub fn is_modified(&self, frame: u32) -> bool {
         self.slots[frame as usize].modified
+    }
+
+    /// How the frame's page came to be read.
+    pub fn pattern(&self, frame: u32) -> Pattern {
+        self.slots[frame as usize].pattern
     }
 
     /// The copy that is being written stands for older changes, too, that begin there.
@@ -398,12 +361,13 @@ impl Pool {
     }
 
     /// Lends a free frame to the read of `id`.
-    pub fn begin_load(&mut self, frame: u32, id: PageId) -> Frame {
+    pub fn begin_load(&mut self, frame: u32, id: PageId, pattern: Pattern) -> Frame {
         debug_assert!(self.table.get(id).is_none(), "a page is read into one frame only");
         let slot = &mut self.slots[frame as usize];
         debug_assert_eq!(slot.state, State::Free);
         slot.state = State::Loading;
         slot.modified = false;
+        slot.pattern = pattern;
         slot.page = id;
         self.table.insert(id, frame);
         self.lend(frame)
@@ -475,9 +439,11 @@ impl Pool {
         debug_assert!(slot.writing);
         slot.writing = false;
         if !written {
+            // A change meanwhile may stand for others that are older.
+            let since = if slot.dirty { slot.recovery_lsn } else { Lsn::MAX };
             self.dirty += usize::from(!slot.dirty);
             slot.dirty = true;
-            slot.recovery_lsn = slot.writing_lsn;
+            slot.recovery_lsn = slot.writing_lsn.min(since);
         }
     }
 
@@ -500,6 +466,11 @@ impl Pool {
             slot.modified = true;
             slot.recovery_lsn = start;
             self.dirty += 1;
+            if let Some(tiers) = &self.tiers
+                && let Some(lsn) = tiers.note_update(slot.page)
+            {
+                slot.recovery_lsn = start.min(lsn);
+            }
         }
     }
 
@@ -566,6 +537,7 @@ impl Slot {
         dirty: false,
         writing: false,
         modified: false,
+        pattern: Pattern::Random,
         recovery_lsn: Lsn::ZERO,
         writing_lsn: Lsn::ZERO,
     };

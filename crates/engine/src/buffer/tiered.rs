@@ -7,7 +7,7 @@ use super::wanted::Bringing;
 use super::write_back::Run;
 use super::{Buffer, DataFile, Presence};
 use crate::page_store::PageStore;
-use crate::second_level::design::{Leaving, Reason};
+use crate::second_level::design::{Leaving, Pattern, Read, Reason};
 use crate::second_level::{Host, Tier, Tiers};
 use crate::statistics::add;
 use crate::{Error, Result};
@@ -37,6 +37,7 @@ impl Host for Buffer {
 impl Buffer {
     /// From now on there are tiers below this buffer.
     pub fn set_tiers(&self, tiers: Rc<Tiers>) {
+        self.pool.borrow_mut().set_tiers(Rc::clone(&tiers));
         assert!(self.tiers.set(tiers).is_ok(), "a buffer's tiers are made once");
     }
 
@@ -53,7 +54,8 @@ impl Buffer {
     /// What the tiers learn of a frame's page that leaves, or is written.
     fn leaving(&self, frame: u32, dirty: bool, reason: Reason) -> Leaving {
         let pool = self.pool.borrow();
-        Leaving { page: pool.page_of(frame), dirty, modified: pool.is_modified(frame), reason }
+        let (page, modified, pattern) = (pool.page_of(frame), pool.is_modified(frame), pool.pattern(frame));
+        Leaving { page, dirty, modified, reason, pattern }
     }
 
     /// Writes to the tiers what they take of these copies, and returns the rest. Of that no older version is on its way to its
@@ -174,6 +176,21 @@ impl Buffer {
         Ok(())
     }
 
+    /// A page was read from its own device into a frame's memory: the cache gets a copy if it takes one.
+    pub(super) fn offer(&self, frame: u32, file: &DataFile, bytes: &[u8]) {
+        let Some(tiers) = self.tiers.get() else { return };
+        let read = {
+            let pool = self.pool.borrow();
+            Read { page: pool.page_of(frame), pattern: pool.pattern(frame) }
+        };
+        if tiers.takes_read(&read, file.placement())
+            && let Ok(mut copy) = self.copy_buffer(1)
+        {
+            copy.copy_from_slice(bytes);
+            tiers.enter_read(read.page, copy);
+        }
+    }
+
     /// The tier that would be read for this page, if one has a copy.
     pub(super) fn tier_of(&self, id: PageId) -> Option<Tier> {
         self.tiers.get()?.tier_of(id)
@@ -225,7 +242,7 @@ impl Buffer {
         let spare = self.frame_for(file).await;
         // The partition may have been dropped meanwhile.
         let spare = spare.and_then(|spare| self.find_file(file.partition()).map(|_| spare));
-        let placed = spare.map(|spare| self.place(spare.take(), turn.page(), &bytes));
+        let placed = spare.map(|spare| self.place(spare.take(), &turn, &bytes));
         self.copies.borrow_mut().push(bytes);
         let frame = placed?;
         drop(turn);
@@ -235,9 +252,9 @@ impl Buffer {
     }
 
     /// Puts a page that is nowhere in main memory into a free frame, and pins it.
-    fn place(&self, frame: u32, id: PageId, bytes: &[u8]) -> u32 {
+    fn place(&self, frame: u32, turn: &Bringing, bytes: &[u8]) -> u32 {
         let mut pool = self.pool.borrow_mut();
-        let mut home = pool.begin_load(frame, id);
+        let mut home = pool.begin_load(frame, turn.page(), turn.pattern());
         home.copy_from_slice(bytes);
         let mut woken = Vec::new();
         pool.loaded(frame, home, &mut woken);
@@ -256,7 +273,7 @@ impl Buffer {
         let spare = self.frame_for(file).await?;
         let access = file.access(&self.executor).await;
         self.find_file(id.partition)?;
-        self.read_page(spare, id, file, access);
+        self.read_page(spare, &turn, file, access);
         Ok(())
     }
 
@@ -269,7 +286,8 @@ impl Buffer {
             let pages = file.written();
             for first in (0..pages).step_by(64) {
                 let ids = (first..pages.min(first + 64)).map(|number| PageId::new(file.partition(), number));
-                self.prefetch(ids.filter(|id| self.pool.borrow().presence(*id) == Presence::Absent)).await?;
+                let absent = ids.filter(|id| self.pool.borrow().presence(*id) == Presence::Absent);
+                self.prefetch(absent, Pattern::Sequential).await?;
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 //! that task: if each looked for a frame of its own, a crowd would empty as many for one page.
 
 use super::Buffer;
+use crate::second_level::design::Pattern;
 use base::{PageId, PartitionId};
 use executor::{Relay, TaskId};
 use std::cell::RefCell;
@@ -19,16 +20,17 @@ pub(super) struct Wanted(RefCell<BTreeMap<PageId, Vec<TaskId>>>);
 pub(super) struct Bringing {
     buffer: Rc<Buffer>,
     page: PageId,
+    pattern: Pattern,
 }
 
 impl Buffer {
     /// The turn to bring a page; `None` if another task has it.
-    pub(super) fn want(self: &Rc<Self>, page: PageId) -> Option<Bringing> {
+    pub(super) fn want(self: &Rc<Self>, page: PageId, pattern: Pattern) -> Option<Bringing> {
         if self.is_wanted(page) {
             return None;
         }
         self.wanted.0.borrow_mut().insert(page, Vec::new());
-        Some(Bringing { buffer: Rc::clone(self), page })
+        Some(Bringing { buffer: Rc::clone(self), page, pattern })
     }
 
     /// Whether some task has the turn to bring this page.
@@ -64,6 +66,11 @@ impl Bringing {
     /// The page.
     pub(super) fn page(&self) -> PageId {
         self.page
+    }
+
+    /// How it came to be wanted.
+    pub(super) fn pattern(&self) -> Pattern {
+        self.pattern
     }
 }
 

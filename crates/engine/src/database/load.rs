@@ -8,6 +8,7 @@ use super::log_room::{complete_logged, length_of};
 use crate::buffer::{DataFile, LOADED};
 use crate::engine::Visit;
 use crate::mvcc::LoadInProgress;
+use crate::second_level::design::Pattern;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Access, Frame, Op};
@@ -230,7 +231,8 @@ impl Database {
             .min(self.0.engine.core.buffer.pool().borrow().free_count() as u32);
         for first in (0..pages).step_by(256) {
             let numbers = first..pages.min(first + 256);
-            self.0.engine.core.buffer.prefetch(numbers.map(|number| PageId::new(partition, number))).await?;
+            let pages = numbers.map(|number| PageId::new(partition, number));
+            self.0.engine.core.buffer.prefetch(pages, Pattern::Sequential).await?;
             progress(u64::from(first));
         }
         Ok(())

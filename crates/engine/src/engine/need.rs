@@ -6,6 +6,7 @@
 
 use super::Core;
 use crate::buffer::Pins;
+use crate::second_level::design::Pattern;
 use crate::statistics::add;
 use crate::{Error, Need, Result};
 use base::PartitionId;
@@ -32,7 +33,26 @@ impl Core {
                 self.statistics.count_reference(usize::from(partition.0), true);
                 Ok(value)
             }
-            Err(need) => self.resolve_access_after(need, partition, attempt).await,
+            Err(need) => self.resolve_access_after(need, (partition, Pattern::Random), attempt).await,
+        }
+    }
+
+    /// As [`Core::resolve_access`], for a page of a scan that is not its first one.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub(crate) async fn resolve_access_in_scan<T>(
+        &self,
+        partition: PartitionId,
+        mut attempt: impl FnMut() -> Result<T, Need>,
+    ) -> Result<T> {
+        match attempt() {
+            Ok(value) => {
+                self.statistics.count_reference(usize::from(partition.0), true);
+                Ok(value)
+            }
+            Err(need) => self.resolve_access_after(need, (partition, Pattern::Sequential), attempt).await,
         }
     }
 
@@ -44,13 +64,13 @@ impl Core {
     pub(crate) async fn resolve_access_after<T>(
         &self,
         need: Need,
-        partition: PartitionId,
+        (partition, pattern): (PartitionId, Pattern),
         attempt: impl FnMut() -> Result<T, Need>,
     ) -> Result<T> {
         if let Need::Fail(error) = need {
             return Err(error);
         }
-        let (value, missed) = self.resolve(need, attempt).await?;
+        let (value, missed) = self.resolve(need, pattern, attempt).await?;
         self.statistics.count_reference(usize::from(partition.0), !missed);
         Ok(value)
     }
@@ -63,11 +83,11 @@ impl Core {
     pub(crate) async fn complete<T>(&self, mut attempt: impl FnMut() -> Result<T, Need>) -> Result<T> {
         match attempt() {
             Ok(value) => Ok(value),
-            Err(need) => self.resolve(need, attempt).await.map(|(value, _)| value),
+            Err(need) => self.resolve(need, Pattern::Random, attempt).await.map(|(value, _)| value),
         }
     }
 
-    /// Goes on after a first need. Returns also whether a page had to be brought.
+    /// Goes on after a first need of what uses pages in this pattern. Returns also whether a page had to be brought.
     ///
     /// # Errors
     /// The attempt's own, or that of bringing a page.
@@ -75,6 +95,7 @@ impl Core {
     pub(crate) async fn resolve<T>(
         &self,
         mut need: Need,
+        pattern: Pattern,
         mut attempt: impl FnMut() -> Result<T, Need>,
     ) -> Result<(T, bool)> {
         let buffer = &self.buffer;
@@ -82,7 +103,7 @@ impl Core {
         let began = self.executor.now();
         let mut missed = false;
         let result = loop {
-            match buffer.resolve(need, &mut pins).await {
+            match buffer.resolve(need, pattern, &mut pins).await {
                 Ok(brought) => missed |= brought,
                 Err(error) => break Err(error),
             }

@@ -124,7 +124,9 @@ pub(crate) async fn appended_in(
         Ok(pasts)
     };
     let mut seen = Vec::new();
-    for (position, past) in engine.core.resolve_access(page.partition, || engine.versions.step_of(pace, read)).await? {
+    for (position, past) in
+        engine.core.resolve_access_in_scan(page.partition, || engine.versions.step_of(pace, read)).await?
+    {
         let key = append::number(position).to_be_bytes();
         let record = engine.versions.reconstruct(view, page.partition, &key, past).await?;
         seen.extend(record.filter(|record| record.first() == Some(&LIVE)).map(|record| (position, record)));

@@ -26,8 +26,19 @@ pub trait CachePolicy {
     /// cached.
     fn is_inclusive(&self) -> bool;
 
+    /// A page was not in the cache, and has been read from its own device. Nothing is written back for a page that enters then:
+    /// the cache has what the device has.
+    fn on_read(&mut self, _: &Read) -> Decision {
+        Decision::Skip
+    }
+
     /// A page leaves main memory, or is written while it stays there.
     fn on_eviction(&mut self, leaving: &Leaving) -> Decision;
+
+    /// A page in main memory that the cache has a copy of is changed for the first time since it was read or written.
+    fn on_update(&mut self, _: PageId) -> Outdated {
+        Outdated::Kept
+    }
 
     /// A checkpoint begins. Whether it writes to their own places what only the cache has; otherwise the log is kept as far
     /// back as that needs. Once half of the log is in use every checkpoint does, whatever the design says.
@@ -63,6 +74,34 @@ pub enum Decision {
     WriteBack,
 }
 
+/// What becomes of a cached copy that main memory has a newer version of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outdated {
+    /// Its slot waits for the newer version, unless another page needs it.
+    Kept,
+    /// Its slot becomes free, as soon as nothing is under way for it.
+    Freed,
+}
+
+/// How a page came to be read. Decided when it is read into main memory, and kept while it is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pattern {
+    /// For itself.
+    #[default]
+    Random,
+    /// In the course of a scan behind its first page, or by the engine's own read-ahead.
+    Sequential,
+}
+
+/// A page that was read from its own device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// The page.
+    pub page: PageId,
+    /// How it came to be read.
+    pub pattern: Pattern,
+}
+
 /// A page that leaves main memory, or is written while it stays there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {
@@ -74,6 +113,8 @@ pub struct Leaving {
     pub modified: bool,
     /// Why it is written, or leaves.
     pub reason: Reason,
+    /// How it came to be read into main memory.
+    pub pattern: Pattern,
 }
 
 /// Why a page is written.

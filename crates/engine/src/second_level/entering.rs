@@ -1,6 +1,6 @@
 //! Pages on their way into slots, and back to main memory.
 
-use super::design::{Decision, Leaving};
+use super::design::{Decision, Leaving, Outdated, Read};
 use super::slots::{Filled, Room, Tier};
 use super::{Placement, Tiers};
 use crate::statistics::add;
@@ -114,6 +114,47 @@ impl Tiers {
     /// The slot holds a copy of a page that has left main memory unchanged.
     pub fn enter_clean(&self, slot: u32, page: PageId) {
         self.slots.borrow_mut().filled_clean(slot, page, true);
+    }
+
+    /// Whether a page that was read from its own device is to be copied to the cache.
+    pub fn takes_read(&self, read: &Read, placement: Placement) -> bool {
+        let is_cached = placement.cache && self.cache.is_some();
+        is_cached && self.policy.borrow_mut().on_read(read) != Decision::Skip
+    }
+
+    /// Copies a page that was read from its own device to the cache, unless it is changed meanwhile.
+    pub fn enter_read(self: &Rc<Self>, page: PageId, copy: Frame) {
+        if self.entering.borrow().contains_key(&page) {
+            return self.host().return_copy(copy);
+        }
+        self.entering.borrow_mut().insert(page, false);
+        let (this, host) = (Rc::clone(self), self.host());
+        self.executor.spawn(async move {
+            let mut copy = copy;
+            if let Some(slot) = this.take_for_clean(page).await {
+                let is_written;
+                (copy, is_written) = this.write_slot(slot, copy, false).await;
+                let is_changed = this.entering.borrow().get(&page) == Some(&true);
+                if is_written && !is_changed && this.tier_of(page).is_none() {
+                    this.enter_clean(slot, page);
+                } else {
+                    this.give_back(slot);
+                }
+            }
+            this.entering.borrow_mut().remove(&page);
+            host.return_copy(copy);
+        });
+    }
+
+    /// A page in main memory is changed for the first time since it was read or written. Returns where redo of it begins if
+    /// that was in the cache alone: the changed page takes that over.
+    pub fn note_update(&self, page: PageId) -> Option<Lsn> {
+        self.entering.borrow_mut().entry(page).and_modify(|is_changed| *is_changed = true);
+        self.tier_of(page)?;
+        match self.policy.borrow_mut().on_update(page) {
+            Outdated::Kept => None,
+            Outdated::Freed => self.slots.borrow_mut().outdate(page),
+        }
     }
 
     /// Writes the copy into the slot. Returns the copy, and whether it is there.

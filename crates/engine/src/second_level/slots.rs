@@ -348,6 +348,20 @@ impl Slots {
         self.slots[slot as usize].older.is_some()
     }
 
+    /// Main memory has a newer version of the page. Its copy is not used again: the slot is emptied, now or when what is under
+    /// way for it has ended. Returns where redo of the page begins, if its own device lacked the copy that was emptied.
+    pub fn outdate(&mut self, page: PageId) -> Option<Lsn> {
+        let slot = self.newest.get(page)?;
+        let entry = &self.slots[slot as usize];
+        match entry.state {
+            State::Kept if !entry.reading => self.empty(slot),
+            State::Dirty if !entry.reading && entry.older.is_none() => return Some(self.supersede(slot)),
+            State::Waiting | State::Destaging => self.unlist(slot),
+            _ => {}
+        }
+        None
+    }
+
     /// The copy is not needed any more, although its page's own device lacks it: a newer version is about to be written there.
     /// Returns where redo of the page begins until then.
     pub fn supersede(&mut self, slot: u32) -> Lsn {

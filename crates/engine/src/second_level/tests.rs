@@ -1,4 +1,4 @@
-use super::design::{CachePolicy, Candidates, Decision, Leaving, Reason, Setting};
+use super::design::{CachePolicy, Candidates, Decision, Leaving, Pattern, Reason, Setting};
 use super::slots::{Filled, Room, Slots, Unsettled};
 use super::{DESIGNS, Tier};
 use base::{Lsn, PageId, PartitionId, Random};
@@ -60,7 +60,8 @@ impl Engine {
 
     fn admits(&mut self, number: u32, dirty: bool, modified: bool) -> bool {
         let reason = if self.force { Reason::Force } else { Reason::Replacement };
-        let decision = self.policy.on_eviction(&Leaving { page: page(number), dirty, modified, reason });
+        let decision =
+            self.policy.on_eviction(&Leaving { page: page(number), dirty, modified, reason, pattern: Pattern::Random });
         assert_ne!(decision, Decision::WriteBack, "what is changed is on its way to its own device at once");
         decision == Decision::WriteThrough
     }

@@ -30,6 +30,8 @@ pub struct Tiers {
     pub(super) copies: RefCell<Vec<Option<Frame>>>,
     /// By slot: why its copy could not be read back or written to its own device.
     pub(super) failures: RefCell<BTreeMap<u32, Error>>,
+    /// Pages that are being copied to the cache just after they were read, and whether they have been changed meanwhile.
+    pub(super) entering: RefCell<BTreeMap<PageId, bool>>,
     /// Told when a write to a page's own device ends.
     pub(super) settled: WaitQueue,
 }
@@ -57,6 +59,7 @@ impl Tiers {
             policy: RefCell::new(policy),
             copies: RefCell::new(copies),
             failures: RefCell::default(),
+            entering: RefCell::default(),
             settled: WaitQueue::new(),
         }
     }
@@ -109,13 +112,13 @@ impl Tiers {
     pub fn discard(&self, partition: PartitionId) -> bool {
         let Discarded { emptied, rest } = self.slots.borrow_mut().discard(partition);
         emptied.into_iter().for_each(|slot| self.forget_copy(slot));
-        rest == 0
+        rest == 0 && !self.entering.borrow().keys().any(|page| page.partition == partition)
     }
 
     /// Empties the slot with a copy of a page whose contents are not needed any more, if there is one that nothing is under way
     /// for. Whether there is none then.
     pub fn discard_page(&self, page: PageId) -> bool {
-        self.slots.borrow_mut().discard_page(page)
+        !self.entering.borrow().contains_key(&page) && self.slots.borrow_mut().discard_page(page)
     }
 
     /// Nobody needs what is kept of a slot's copy any more.

@@ -10,6 +10,7 @@ use super::update::update;
 use crate::catalog::{Locking, Organization};
 use crate::engine::Core;
 use crate::mvcc::{ReadView, appended_in, rest};
+use crate::second_level::design::Pattern;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
 use structures::lock::{Mode, Resource};
@@ -83,7 +84,7 @@ impl Transaction {
             let step = match attempt() {
                 Ok(step) => step,
                 Err(need) => {
-                    let (step, brought) = engine.core.resolve(need, attempt).await?;
+                    let (step, brought) = engine.core.resolve(need, Pattern::Random, attempt).await?;
                     missed |= brought;
                     step
                 }
@@ -163,7 +164,7 @@ impl Transaction {
         }
         for number in 1..count {
             let page = PageId::new(partition, number);
-            let slots = engine.core.resolve_access(partition, || engine.core.appended_slots(page)).await?;
+            let slots = engine.core.resolve_access_in_scan(partition, || engine.core.appended_slots(page)).await?;
             self.trace_access(page, 0, false);
             for slot in 0..slots {
                 let position = Position { page, slot };

@@ -40,7 +40,7 @@ pub struct Cursor {
     locks_records: bool,
     /// What it sees, if it takes no locks for that.
     read_view: Option<Rc<ReadView>>,
-    /// Whether a view has read a leaf.
+    /// Whether it has begun to read.
     began: bool,
     /// Where reading goes on; `None` at the end.
     from: Option<Bound<Vec<u8>>>,
@@ -301,10 +301,13 @@ impl Transaction {
                 self.delayed_reference().await?;
             }
             let engine = self.engine.clone();
+            let is_first = !std::mem::replace(&mut cursor.began, true);
             let step = if cursor.read_view.is_some() {
-                self.read_past_leaf(cursor).await?
-            } else {
+                self.read_past_leaf(cursor, is_first).await?
+            } else if is_first {
                 engine.core.resolve_access(cursor.partition, || self.read_leaf(cursor)).await?
+            } else {
+                engine.core.resolve_access_in_scan(cursor.partition, || self.read_leaf(cursor)).await?
             };
             match step {
                 Step::Read(share) => {
@@ -321,17 +324,20 @@ impl Transaction {
 
     /// Reads what a view sees of the next leaf's share: no transaction waits for a long reader, so it yields first unless this
     /// is its first leaf.
-    async fn read_past_leaf(&mut self, cursor: &mut Cursor) -> Result<Step> {
+    async fn read_past_leaf(&mut self, cursor: &Cursor, is_first: bool) -> Result<Step> {
         let (engine, pace) = (self.engine.clone(), self.pace());
-        if std::mem::replace(&mut cursor.began, true) {
+        if !is_first {
             rest(&engine, &pace).await;
         }
-        let cursor = &*cursor;
         let mut read = || match self.read_leaf(cursor)? {
             Step::Read(share) => Ok(Step::Read(cursor.seen(&engine, share)?)),
             blocked @ Step::Blocked(_) => Ok(blocked),
         };
-        engine.core.resolve_access(cursor.partition, || engine.versions.step_of(&pace, &mut read)).await
+        let read = || engine.versions.step_of(&pace, &mut read);
+        if is_first {
+            return engine.core.resolve_access(cursor.partition, read).await;
+        }
+        engine.core.resolve_access_in_scan(cursor.partition, read).await
     }
 
     /// The value of a record that was read; `None` if a view sees none there after all.
