@@ -81,11 +81,11 @@ pub struct Buffer {
     in_flight: Cell<usize>,
     /// Which pages tasks look for frames for.
     wanted: Wanted,
-    /// Who waits for any frame.
+    /// Tasks waiting for any frame.
     freed: WaitQueue,
-    /// Who waits for the end of a write.
+    /// Tasks waiting for the end of a write.
     written: WaitQueue,
-    /// Who waits for the permission to write a page.
+    /// Tasks waiting for the permission to write a page.
     permitted: WaitQueue,
     clean: WaitQueue,
 }
@@ -238,7 +238,7 @@ impl Buffer {
         }
     }
 
-    /// The permission to write a page is back: who waits for it goes on.
+    /// The permission to write a page is back: the tasks waiting for it continue.
     pub fn grant_write(&self, id: PageId) {
         self.pool.borrow_mut().grant_write(id);
         self.permitted.wake_all(&self.executor);
@@ -536,8 +536,8 @@ impl Buffer {
         self.tell_freed(1);
     }
 
-    /// So many frames may now be emptied: as many of those who wait for one look again, and not all, for each look is a search
-    /// among all frames. If nothing is under way any more, all look: there may be nothing left to wait for.
+    /// `count` frames may now be emptied: as many of the waiting tasks look again, and not all, for each look is a search among
+    /// all frames. If nothing is under way any more, all look: there may be nothing left to wait for.
     fn tell_freed(&self, count: usize) {
         if self.in_flight.get() == 0 {
             return self.freed.wake_all(&self.executor);

@@ -17,7 +17,7 @@ pub struct Target {
 /// When a run is cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutPoint {
-    /// In place of this event of the simulation.
+    /// Tasks waiting for any frame.
     Event(u64),
     /// This number of events after the target was submitted.
     Target(Target, u64),

@@ -6,13 +6,13 @@ use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 use std::rc::Rc;
 
 impl Buffer {
-    /// Forgets a partition that nobody uses any more: its pages here and in the tiers, changed or not, and its file. Waits for
-    /// the ends of transfers under way, which keep frames and slots whether they succeed or fail: for ever only where a device
-    /// does not answer. Nothing else keeps any, because those have ended that had pages pinned.
+    /// Forgets a partition that is no longer used: its pages here and in the tiers, changed or not, and its file. Waits for the
+    /// ends of transfers under way, which keep frames and slots whether they succeed or fail: for ever only where a device does
+    /// not answer. Nothing else keeps any, because the tasks that had pages pinned have ended.
     pub async fn detach(self: &Rc<Self>, partition: PartitionId) {
         let mut wait_ns = WAIT_NS[0];
         while self.is_attached(partition) && !self.discard(partition) {
-            // Somebody else writes or reads a page: that ends.
+            // Another task writes or reads a page: that ends.
             self.executor.sleep_ns(wait_ns).await;
             wait_ns = (2 * wait_ns).min(WAIT_NS[1]);
         }

@@ -166,7 +166,7 @@ impl DataFile {
         self.syncs.note_written();
     }
 
-    /// Its partition was dropped: nobody needs what it holds.
+    /// Its partition was dropped: its contents are not needed.
     pub(super) fn note_dropped(&self) {
         self.is_dropped.set(true);
     }
@@ -174,8 +174,8 @@ impl DataFile {
     /// Makes every write durable that completed before this call.
     ///
     /// # Errors
-    /// The driver's, also if an earlier sync has failed. What became of the writes is then unknown: nobody must rely on the
-    /// file's contents any more.
+    /// The driver's, also if an earlier sync has failed. What became of the writes is then unknown: the file's contents must
+    /// not be relied on any more.
     pub async fn sync(&self, executor: &Executor) -> Result<()> {
         if self.is_dropped.get() {
             return Ok(());

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A file's pages that are being overwritten, and who waits for the end of that.
+/// A file's pages that are being overwritten, and the tasks waiting for the end of that.
 #[derive(Default)]
 pub(super) struct Overwriting {
     pages: Cell<Option<(u32, u32)>>,

@@ -70,13 +70,13 @@ pub struct Pool {
     lasting: Vec<u32>,
     table: PageTable,
     replacement: Box<dyn Replacement>,
-    /// Who waits for reads.
+    /// Tasks waiting for reads.
     loading: Loading,
     capacities: Vec<u32>,
     page_size: usize,
     dirty: usize,
     permissions: Permissions,
-    /// Who may have copies that a change makes out of date.
+    /// The tiers, which may have copies that a change makes out of date.
     tiers: Option<Rc<Tiers>>,
 }
 
@@ -301,7 +301,7 @@ impl Pool {
         self.slots[frame as usize].writing_lsn
     }
 
-    /// Whether the frame holds a clean page that nobody uses.
+    /// Whether the frame holds a clean page without users.
     pub fn may_leave(&self, frame: u32) -> bool {
         let slot = &self.slots[frame as usize];
         frame < self.replaceable && slot.state == State::Resident && slot.pins == 0 && !slot.dirty && !slot.writing
@@ -317,7 +317,7 @@ impl Pool {
         self.permissions.forget(frame);
     }
 
-    /// Empties every frame of a partition that nobody uses, changed or not. Whether all are empty.
+    /// Empties every frame of a partition that is not used any more, changed or not. Whether all are empty.
     pub fn discard(&mut self, partition: PartitionId) -> bool {
         let mut is_done = true;
         for frame in 0..self.slots.len() as u32 {
@@ -447,7 +447,7 @@ impl Pool {
         }
     }
 
-    /// The frame of a page that somebody has just seen here.
+    /// The frame of a page that the caller has just seen here.
     ///
     /// # Panics
     /// If it is not here.

@@ -1,7 +1,7 @@
 //! Syncs of one file: one at a time, and none that succeeds after one has failed.
 //!
 //! After a sync that fails, what was written before it may be gone for good, and the system says so once, to one caller; the
-//! next sync succeeds. So a failure is kept with the file and told to everybody whose writes it may have taken.
+//! next sync succeeds. So a failure is kept with the file and reported to every task whose writes it may have taken.
 
 use crate::{Error, Result};
 use driver::{FileId, Op};
@@ -39,8 +39,8 @@ impl Syncs {
         self.failure.borrow().clone()
     }
 
-    /// Makes every write durable that completed before this call. A sync goes on to its end even if nobody waits for it, since
-    /// nobody else would be told that it failed.
+    /// Makes every write durable that completed before this call. A sync is completed even if its caller does not wait for it,
+    /// because the system reports a failure only once.
     ///
     /// # Errors
     /// The driver's, also if an earlier sync has failed.

@@ -237,7 +237,7 @@ impl Buffer {
         });
     }
 
-    /// Puts a page that came from a tier into a frame, and keeps it there until those who wait for it have seen it.
+    /// Puts a page that came from a tier into a frame, and keeps it there until the tasks waiting for it have seen it.
     async fn install(self: &Rc<Self>, file: &DataFile, bytes: Frame, turn: Bringing) -> Result<()> {
         let spare = self.frame_for(file).await;
         // The partition may have been dropped meanwhile.

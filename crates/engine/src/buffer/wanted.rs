@@ -1,5 +1,5 @@
-//! Pages for which a task looks for a frame. Emptying one may take a write, and who misses the same page meanwhile waits for
-//! that task: if each looked for a frame of its own, a crowd would empty as many for one page.
+//! Pages for which a task looks for a frame. Emptying one may take a write, and other tasks that miss the same page meanwhile
+//! wait for that task: if each looked for a frame of its own, a crowd would empty as many for one page.
 
 use super::Buffer;
 use crate::second_level::design::Pattern;
@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// The pages, and who else waits for each.
+/// The pages, and the other tasks waiting for each.
 #[derive(Default)]
 pub(super) struct Wanted(RefCell<BTreeMap<PageId, Vec<TaskId>>>);
 

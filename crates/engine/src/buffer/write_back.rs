@@ -56,7 +56,7 @@ impl Buffer {
     pub(super) async fn write_back_for(self: &Rc<Self>, frames: Vec<u32>, reason: Reason) -> Result<()> {
         let runs = self.copy_out(&frames)?;
         if runs.is_empty() {
-            // Somebody else writes these pages; that their write ends is what the caller waits for.
+            // Another task writes these pages; the caller waits for the end of its write.
             if frames.iter().any(|frame| self.pool.borrow().is_writing(*frame)) {
                 self.written.wait(&self.executor).await;
             }
@@ -104,7 +104,7 @@ impl Buffer {
         self.double_write.is_some() && self.file(partition).may_tear()
     }
 
-    /// Memory for the copies of so many pages.
+    /// Memory for the copies of `pages` pages.
     pub(super) fn copy_buffer(&self, pages: usize) -> Result<Frame> {
         let page_size = self.settings.page_size;
         let (spare, count, size) = match pages {

@@ -144,7 +144,7 @@ pub struct Slots {
 const NO_PAGE: PageId = PageId::new(PartitionId(u16::MAX), u32::MAX);
 
 impl Slots {
-    /// Empty slots: so many of the cache, which leave in this order, and so many of the write buffer.
+    /// Empty slots: `cache` of the cache, which leave in this order, and `write_buffer` of the write buffer.
     pub fn new(cache: u32, write_buffer: u32, order: Box<dyn Replacement>) -> Slots {
         let slot = || Slot {
             page: NO_PAGE,

@@ -1,4 +1,4 @@
-//! The tiers of an open database: their slots, and who asks them for what.
+//! The tiers of an open database: their slots, and the requests to them.
 
 use super::design::{CachePolicy, Setting};
 use super::host::Host;
@@ -121,7 +121,7 @@ impl Tiers {
         !self.entering.borrow().contains_key(&page) && self.slots.borrow_mut().discard_page(page)
     }
 
-    /// Nobody needs what is kept of a slot's copy any more.
+    /// Releases what is kept of a slot's copy, which is not needed any more.
     pub(super) fn forget_copy(&self, slot: u32) {
         self.failures.borrow_mut().remove(&slot);
         if let Some(copy) = self.take_copy(slot) {
