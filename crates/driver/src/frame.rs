@@ -129,7 +129,7 @@ pub struct FrameArray {
     size: usize,
     count: usize,
     /// One bit for each frame: set while it is at home.
-    home: Vec<u64>,
+    present: Vec<u64>,
     /// Keeps the region; absent if there are no frames.
     memory: Option<Arc<dyn Memory>>,
 }
@@ -148,7 +148,7 @@ impl FrameArray {
         let count = frames.len();
         let (start, size) = frames.first().map_or((NonNull::dangling(), 1), |first| (first.start, first.len()));
         let memory = frames.first().map(|first| Arc::clone(&first.memory));
-        let mut array = FrameArray { start, size, count, home: vec![0; count.div_ceil(64)], memory };
+        let mut array = FrameArray { start, size, count, present: vec![0; count.div_ceil(64)], memory };
         for (index, frame) in frames.into_iter().enumerate() {
             array.put(index, frame);
         }
@@ -166,14 +166,14 @@ impl FrameArray {
     }
 
     #[inline]
-    fn is_home(&self, index: usize) -> bool {
-        self.home.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+    fn is_present(&self, index: usize) -> bool {
+        self.present.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
     /// The bytes of frame `index`, unless it was taken.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&[u8]> {
-        if !self.is_home(index) {
+        if !self.is_present(index) {
             return None;
         }
         // SAFETY: a bit is set only by `put`, which has seen that the frame lies at this place of the region and has taken
@@ -184,7 +184,7 @@ impl FrameArray {
     /// The bytes of frame `index`, unless it was taken.
     #[inline]
     pub fn get_mut(&mut self, index: usize) -> Option<&mut [u8]> {
-        if !self.is_home(index) {
+        if !self.is_present(index) {
             return None;
         }
         // SAFETY: as above, and the array is borrowed exclusively.
@@ -193,10 +193,10 @@ impl FrameArray {
 
     /// Takes frame `index`, unless it was taken already.
     pub fn take(&mut self, index: usize) -> Option<Frame> {
-        if !self.is_home(index) {
+        if !self.is_present(index) {
             return None;
         }
-        self.home[index / 64] &= !(1 << (index % 64));
+        self.present[index / 64] &= !(1 << (index % 64));
         let memory = Arc::clone(self.memory.as_ref().expect("a frame at home has its region"));
         // SAFETY: `index` is below `count`, so the frame lies inside the region; the bit is cleared, so the array gives its
         // bytes to no other owner.
@@ -213,7 +213,7 @@ impl FrameArray {
         let region = self.memory.as_ref().expect("an array without frames takes none");
         let own = Arc::ptr_eq(region, &frame.memory) && frame.len() == self.size && frame.as_ptr().addr() == place;
         assert!(own && index < self.count, "{frame:?} is not frame {index} of this array");
-        self.home[index / 64] |= 1 << (index % 64);
+        self.present[index / 64] |= 1 << (index % 64);
     }
 }
 

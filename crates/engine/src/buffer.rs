@@ -454,7 +454,7 @@ impl Buffer {
                 self.pool.borrow_mut().load_failed(frame, bytes, &mut woken);
             }
         }
-        self.tell_freed(1);
+        self.wake_for_frames(1);
         for task in woken {
             self.executor.wake(task);
         }
@@ -533,12 +533,12 @@ impl Buffer {
     /// Takes one pin back.
     fn unpin(&self, frame: u32) {
         self.pool.borrow_mut().unpin(frame);
-        self.tell_freed(1);
+        self.wake_for_frames(1);
     }
 
     /// `count` frames may now be emptied: as many of the waiting tasks look again, and not all, for each look is a search among
     /// all frames. If nothing is under way any more, all look: there may be nothing left to wait for.
-    fn tell_freed(&self, count: usize) {
+    fn wake_for_frames(&self, count: usize) {
         if self.in_flight.get() == 0 {
             return self.freed.wake_all(&self.executor);
         }

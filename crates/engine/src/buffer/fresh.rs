@@ -96,7 +96,7 @@ impl Buffer {
             None => {
                 let (this, file) = (Rc::clone(self), Rc::clone(file));
                 self.in_flight.set(self.in_flight.get() - 1);
-                self.tell_freed(0);
+                self.wake_for_frames(0);
                 self.executor.spawn(async move {
                     let known = this.with_page_0(id, || known(&this, &file)).await;
                     this.in_flight.set(this.in_flight.get() + 1);

@@ -56,7 +56,7 @@ impl Pins {
         drop(pool);
         let released = held - self.pinned.len();
         if released > 0 {
-            self.buffer.tell_freed(released);
+            self.buffer.wake_for_frames(released);
         }
     }
 }
@@ -69,7 +69,7 @@ impl Drop for Pins {
         pinned.for_each(|pinned| pool.unpin(pinned.frame));
         drop(pool);
         if released > 0 {
-            self.buffer.tell_freed(released);
+            self.buffer.wake_for_frames(released);
         }
     }
 }

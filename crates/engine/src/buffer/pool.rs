@@ -120,7 +120,7 @@ impl Pool {
 
     /// The bytes of a frame that is not lent.
     #[inline]
-    fn home(&self, frame: u32) -> Option<&[u8]> {
+    fn frame_bytes(&self, frame: u32) -> Option<&[u8]> {
         if frame < self.replaceable {
             self.frames.get(frame as usize)
         } else {
@@ -129,7 +129,7 @@ impl Pool {
     }
 
     #[inline]
-    fn home_mut(&mut self, frame: u32) -> &mut [u8] {
+    fn frame_bytes_mut(&mut self, frame: u32) -> &mut [u8] {
         let bytes = if frame < self.replaceable {
             self.frames.get_mut(frame as usize)
         } else {
@@ -195,7 +195,7 @@ impl Pool {
 
     /// The bytes in a resident frame.
     pub fn bytes(&self, frame: u32) -> &[u8] {
-        self.home(frame).expect("a resident frame is not lent")
+        self.frame_bytes(frame).expect("a resident frame is not lent")
     }
 
     /// The page in a frame that is not free.
@@ -459,7 +459,7 @@ impl Pool {
     /// Makes one change of the page in a frame. `start` and `end` bound its log record.
     #[inline]
     pub fn edit(&mut self, frame: u32, change: &Change<'_>, start: Lsn, end: Lsn) {
-        change.apply(self.home_mut(frame), end);
+        change.apply(self.frame_bytes_mut(frame), end);
         let slot = &mut self.slots[frame as usize];
         if !slot.dirty {
             slot.dirty = true;
@@ -476,13 +476,13 @@ impl Pool {
 
     /// Gives a page that is made anew its sequence number.
     pub fn renumber(&mut self, frame: u32, sequence: u64) {
-        header::set_sequence(self.home_mut(frame), sequence);
+        header::set_sequence(self.frame_bytes_mut(frame), sequence);
     }
 
     /// The page's bytes without counting a reference.
     #[inline]
     pub fn peek(&self, id: PageId) -> Option<&[u8]> {
-        self.home(self.table.get(id)?)
+        self.frame_bytes(self.table.get(id)?)
     }
 
     /// How many frames are empty and not free: taken for pages whose reads have not begun. None are while nothing runs.
@@ -495,7 +495,7 @@ impl Pages for Pool {
     #[inline]
     fn page(&self, id: PageId) -> Result<&[u8], Need> {
         let frame = self.table.get(id).ok_or(Need::Page(id))?;
-        match self.home(frame) {
+        match self.frame_bytes(frame) {
             Some(bytes) => {
                 if frame < self.replaceable {
                     self.replacement.touch(frame);
@@ -514,7 +514,7 @@ impl Pages for Pool {
     #[inline]
     fn prefetch(&self, id: PageId) {
         let Some(frame) = self.table.get(id) else { return };
-        if let Some(bytes) = self.home(frame) {
+        if let Some(bytes) = self.frame_bytes(frame) {
             driver::prefetch(slotted::front(bytes));
             driver::prefetch(std::slice::from_ref(&self.slots[frame as usize]));
         }

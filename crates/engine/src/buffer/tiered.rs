@@ -224,7 +224,7 @@ impl Buffer {
     fn finish_tier_load(self: Rc<Self>, file: Rc<DataFile>, bytes: Frame, is_sound: bool, turn: Bringing) {
         let id = turn.page();
         self.in_flight.set(self.in_flight.get() - 1);
-        self.tell_freed(0);
+        self.wake_for_frames(0);
         let this = Rc::clone(&self);
         self.executor.spawn(async move {
             let result = match is_sound {
@@ -254,10 +254,10 @@ impl Buffer {
     /// Puts a page that is nowhere in main memory into a free frame, and pins it.
     fn place(&self, frame: u32, turn: &Bringing, bytes: &[u8]) -> u32 {
         let mut pool = self.pool.borrow_mut();
-        let mut home = pool.begin_load(frame, turn.page(), turn.pattern());
-        home.copy_from_slice(bytes);
+        let mut frame_bytes = pool.begin_load(frame, turn.page(), turn.pattern());
+        frame_bytes.copy_from_slice(bytes);
         let mut woken = Vec::new();
-        pool.loaded(frame, home, &mut woken);
+        pool.loaded(frame, frame_bytes, &mut woken);
         debug_assert!(woken.is_empty(), "nobody waits for what takes no time");
         pool.pin(frame);
         frame

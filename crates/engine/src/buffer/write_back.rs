@@ -197,7 +197,7 @@ impl Buffer {
         drop(pool);
         self.in_flight.set(self.in_flight.get() - frames.len());
         self.written.wake_all(&self.executor);
-        self.tell_freed(frames.len());
+        self.wake_for_frames(frames.len());
     }
 
     /// Writes every page back whose changes begin before `lsn`, in the order of the files.

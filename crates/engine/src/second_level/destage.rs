@@ -2,7 +2,7 @@
 
 use super::Tiers;
 use super::host::Host;
-use super::slots::Unsettled;
+use super::slots::PendingDestage;
 use crate::{Error, Result};
 use base::{Lsn, PageId};
 use driver::{Frame, Op};
@@ -111,7 +111,7 @@ impl Tiers {
         if let Some(next) = next {
             self.start_destage(next);
         }
-        self.settled.wake_all(&self.executor);
+        self.destages_ended.wake_all(&self.executor);
         host.destage_ended();
     }
 
@@ -119,22 +119,22 @@ impl Tiers {
     ///
     /// # Errors
     /// The driver's; [`Error::DamagedPage`] for a copy that only its slot has and that cannot be read back.
-    pub async fn settle(self: &Rc<Self>, page: PageId) -> Result<()> {
+    pub async fn await_destage(self: &Rc<Self>, page: PageId) -> Result<()> {
         let mut is_retried = false;
         loop {
-            let unsettled = self.slots.borrow().unsettled(page);
-            match unsettled {
+            let pending_destage = self.slots.borrow().pending_destage(page);
+            match pending_destage {
                 None => return Ok(()),
-                Some((slot, Unsettled::Dirty)) => self.clean(slot),
-                Some((slot, Unsettled::Failed)) if !is_retried => {
+                Some((slot, PendingDestage::Dirty)) => self.clean(slot),
+                Some((slot, PendingDestage::Failed)) if !is_retried => {
                     is_retried = true;
                     self.clean(slot);
                 }
-                Some((slot, Unsettled::Failed)) => {
+                Some((slot, PendingDestage::Failed)) => {
                     let failures = self.failures.borrow();
                     return Err(failures.get(&slot).expect("what failed did so for some reason").clone());
                 }
-                Some((_, Unsettled::UnderWay)) => self.settled.wait(&self.executor).await,
+                Some((_, PendingDestage::UnderWay)) => self.destages_ended.wait(&self.executor).await,
             }
         }
     }
@@ -151,19 +151,19 @@ impl Tiers {
     /// cache; it leaves none there while the log `is_scarce`.
     ///
     /// # Errors
-    /// As [`Tiers::settle`].
+    /// As [`Tiers::await_destage`].
     pub async fn drain_before(self: &Rc<Self>, lsn: Lsn, is_scarce: bool) -> Result<()> {
         let cleans = is_scarce || self.policy.borrow().cleans_at_checkpoint();
         let pending = self.slots.borrow().pending_before(lsn, cleans);
         for pages in pending.chunks(CLEANED_AT_ONCE) {
             for page in pages {
-                let unsettled = self.slots.borrow().unsettled(*page);
-                if let Some((slot, Unsettled::Dirty)) = unsettled {
+                let pending_destage = self.slots.borrow().pending_destage(*page);
+                if let Some((slot, PendingDestage::Dirty)) = pending_destage {
                     self.clean(slot);
                 }
             }
             for page in pages {
-                self.settle(*page).await?;
+                self.await_destage(*page).await?;
             }
         }
         Ok(())
@@ -172,9 +172,9 @@ impl Tiers {
     /// Empties the slot of a copy that could not be read, once the page's own device has that version.
     ///
     /// # Errors
-    /// As [`Tiers::settle`].
+    /// As [`Tiers::await_destage`].
     pub async fn drop_damaged(self: &Rc<Self>, page: PageId) -> Result<()> {
-        self.settle(page).await?;
+        self.await_destage(page).await?;
         self.slots.borrow_mut().forget(page);
         Ok(())
     }
@@ -184,25 +184,25 @@ impl Tiers {
     /// has to count as changed since then until it is written.
     ///
     /// # Errors
-    /// As [`Tiers::settle`]; the older version is where it was.
+    /// As [`Tiers::await_destage`]; the older version is where it was.
     pub async fn make_way(self: &Rc<Self>, page: PageId) -> Result<Option<Lsn>> {
         loop {
-            let unsettled = self.slots.borrow().unsettled(page);
-            let is_idle = match unsettled {
-                Some((_, Unsettled::Dirty)) => true,
+            let pending_destage = self.slots.borrow().pending_destage(page);
+            let is_idle = match pending_destage {
+                Some((_, PendingDestage::Dirty)) => true,
                 // What memory has is tried again; what cannot be read back is not needed any more.
-                Some((slot, Unsettled::Failed)) => self.copies.borrow()[slot as usize].is_none(),
+                Some((slot, PendingDestage::Failed)) => self.copies.borrow()[slot as usize].is_none(),
                 _ => false,
             };
-            if is_idle && let Some((slot, _)) = unsettled {
+            if is_idle && let Some((slot, _)) = pending_destage {
                 if self.slots.borrow().follows(slot) {
-                    self.settled.wait(&self.executor).await;
+                    self.destages_ended.wait(&self.executor).await;
                     continue;
                 }
                 self.forget_copy(slot);
                 return Ok(Some(self.slots.borrow_mut().supersede(slot)));
             }
-            self.settle(page).await?;
+            self.await_destage(page).await?;
             self.slots.borrow_mut().forget(page);
             return Ok(None);
         }

@@ -63,7 +63,7 @@ impl Tiers {
             match room {
                 Room::Slot(slot) => return Some(slot),
                 Room::None => return None,
-                Room::Dirty(victim) => self.settle(victim).await.ok()?,
+                Room::Dirty(victim) => self.await_destage(victim).await.ok()?,
             }
         }
     }

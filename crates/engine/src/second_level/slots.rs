@@ -73,7 +73,7 @@ pub enum Room {
 
 /// How a copy is not on its page's own device yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unsettled {
+pub enum PendingDestage {
     /// Nothing is under way.
     Dirty,
     /// It is being written there, or waits for the write of an older version.
@@ -447,15 +447,15 @@ impl Slots {
     }
 
     /// The slot of a copy of this page that its own device lacks, and why it does.
-    pub fn unsettled(&self, page: PageId) -> Option<(u32, Unsettled)> {
+    pub fn pending_destage(&self, page: PageId) -> Option<(u32, PendingDestage)> {
         let slot = self.newest.get(page)?;
-        let unsettled = match self.slots[slot as usize].state {
-            State::Dirty => Unsettled::Dirty,
-            State::Waiting | State::Destaging => Unsettled::UnderWay,
-            State::Failed => Unsettled::Failed,
+        let pending_destage = match self.slots[slot as usize].state {
+            State::Dirty => PendingDestage::Dirty,
+            State::Waiting | State::Destaging => PendingDestage::UnderWay,
+            State::Failed => PendingDestage::Failed,
             State::Free | State::Filling | State::Kept => return None,
         };
-        Some((slot, unsettled))
+        Some((slot, pending_destage))
     }
 
     /// Whether the slot's copy is newer than on its page's own device.

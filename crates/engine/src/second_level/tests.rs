@@ -1,5 +1,5 @@
 use super::design::{CachePolicy, Candidates, Decision, Leaving, Pattern, Reason, Setting};
-use super::slots::{Filled, Room, Slots, Unsettled};
+use super::slots::{Filled, PendingDestage, Room, Slots};
 use super::{DESIGNS, Tier};
 use base::{Lsn, PageId, PartitionId, Random};
 use std::collections::BTreeMap;
@@ -299,8 +299,8 @@ fn no_copy_is_lost_while_its_write_is_under_way() {
                         }
                     }
                     Room::Dirty(victim) => {
-                        let (slot, why) = slots.unsettled(victim).expect("it is dirty");
-                        assert_eq!(why, Unsettled::Dirty);
+                        let (slot, why) = slots.pending_destage(victim).expect("it is dirty");
+                        assert_eq!(why, PendingDestage::Dirty);
                         if slots.begin_destage(slot) {
                             world.start(&slots, slot);
                         }
@@ -316,20 +316,20 @@ fn no_copy_is_lost_while_its_write_is_under_way() {
             }
             world.check(&slots);
             for number in 0..8 {
-                match slots.unsettled(page(number)) {
-                    Some((slot, Unsettled::Failed)) if dirty == 0.0 || random.chance(0.5) => {
+                match slots.pending_destage(page(number)) {
+                    Some((slot, PendingDestage::Failed)) if dirty == 0.0 || random.chance(0.5) => {
                         slots.begin_destage(slot);
                         world.start(&slots, slot);
                     }
                     // A checkpoint needs it on its own device.
-                    Some((slot, Unsettled::Dirty)) if random.chance(0.05) => {
+                    Some((slot, PendingDestage::Dirty)) if random.chance(0.05) => {
                         if slots.begin_destage(slot) {
                             world.start(&slots, slot);
                         }
                         cleaned += 1;
                     }
                     // A newer version is about to be written from main memory to its own device.
-                    Some((slot, Unsettled::Failed | Unsettled::Dirty))
+                    Some((slot, PendingDestage::Failed | PendingDestage::Dirty))
                         if dirty > 0.0 && !slots.follows(slot) && random.chance(0.05) =>
                     {
                         world.memory.insert(number, slots.supersede(slot));
@@ -410,7 +410,7 @@ fn what_is_dirty_makes_room_as_in_a_plain_list() {
             let cached: Vec<u32> = world.cached.iter().map(|(page, _)| *page).collect();
             assert_eq!(listed, cached, "step {step}");
             for (number, dirty) in &world.cached {
-                assert_eq!(slots.unsettled(page(*number)).is_some(), *dirty, "page {number}, step {step}");
+                assert_eq!(slots.pending_destage(page(*number)).is_some(), *dirty, "page {number}, step {step}");
             }
             slots.check().expect("consistent");
         }

@@ -33,7 +33,7 @@ pub struct Tiers {
     /// Pages that are being copied to the cache just after they were read, and whether they have been changed meanwhile.
     pub(super) entering: RefCell<BTreeMap<PageId, bool>>,
     /// Told when a write to a page's own device ends.
-    pub(super) settled: WaitQueue,
+    pub(super) destages_ended: WaitQueue,
 }
 
 impl Tiers {
@@ -60,7 +60,7 @@ impl Tiers {
             copies: RefCell::new(copies),
             failures: RefCell::default(),
             entering: RefCell::default(),
-            settled: WaitQueue::new(),
+            destages_ended: WaitQueue::new(),
         }
     }
 
@@ -100,7 +100,7 @@ impl Tiers {
 
     /// Whether a tier has a version of the page that is newer than on its own device.
     pub fn is_pending(&self, page: PageId) -> bool {
-        self.slots.borrow().unsettled(page).is_some()
+        self.slots.borrow().pending_destage(page).is_some()
     }
 
     /// Where redo has to begin at the latest, for the pages that are newer here than on their own devices.
