@@ -4,8 +4,7 @@
 //! log position and checksum, so the slots are their own directory and a torn one gives itself away.
 //!
 //! Which pages enter the cache, and when what only it has is written to its own place, is decided by a [`CachePolicy`];
-//! this room does what that says. It knows the buffer above as its [`Host`], and a page's own device as a
-//! [`PageStore`](crate::page_store::PageStore).
+//! this room does what that says. It knows the buffer above as its [`Host`], and a page's own device as a `PageStore`.
 //!
 //! The rules that keep this safe, whatever the design:
 //! * A page that is newer than on its own device enters a tier only if that survives a power cut, by a durable write after

@@ -56,7 +56,7 @@ pub struct ErrorAt {
 ///
 /// An injury that does not suit the operation (a lost read) does nothing to it.
 ///
-/// [`VirtualDriver::inject`]: crate::VirtualDriver::strike
+/// [`VirtualDriver::inject`]: crate::VirtualDriver::inject
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Injury {
     /// It fails with [`FaultKind::Device`](driver::FaultKind::Device). Of a write some sectors may have been written; what a
