@@ -149,8 +149,14 @@ pub(crate) fn label_of(experiment: &Experiment, x: f64) -> String {
     match named {
         Some((_, label)) => label.clone(),
         None if experiment.x.named => String::new(),
-        None => grouped_decimal(x, if x.fract() == 0.0 { 0 } else { 2 }),
+        None => place_text(x),
     }
+}
+
+/// A place of the abscissa, with no more decimals than it has, three at most: 2.5 and not 2.500, which could be read as 2,500.
+pub(crate) fn place_text(x: f64) -> String {
+    let text = grouped_decimal(x, if x.fract() == 0.0 { 0 } else { 3 });
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 /// A figure with as many places as say something.
@@ -171,4 +177,15 @@ pub fn place_of(experiment: &Experiment, output: &Output) -> f64 {
     let wanted = output.at.unwrap_or(middle);
     let distance = |value: f64| (value - wanted).abs();
     values.iter().map(|(value, _)| *value).min_by(|a, b| distance(*a).total_cmp(&distance(*b))).unwrap_or(middle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_have_no_more_decimals_than_they_need() {
+        let texts = [2.5, 2_500.0, 0.125, 20.0, 1.0 / 3.0].map(place_text);
+        assert_eq!(texts, ["2.5", "2,500", "0.125", "20", "0.333"]);
+    }
 }

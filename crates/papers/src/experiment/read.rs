@@ -3,7 +3,7 @@
 use super::document::{Document, overlay, set};
 use super::setting::{self, Sources};
 use super::{Axis, Experiment, ExperimentError, Extent, Mark, Output, Point, ReadFile};
-use base::units::{grouped_decimal, parse_duration_ns, parse_size};
+use base::units::{parse_duration_ns, parse_size};
 use entresol::configuration::Problem;
 use toml::{Table, Value};
 
@@ -186,7 +186,7 @@ fn vary(
         let number = number(&shown);
         let label = match (&shown, number) {
             (Value::String(text), _) => text.clone(),
-            (_, Some(number)) => grouped_decimal(number, if number.fract() == 0.0 { 0 } else { 3 }),
+            (_, Some(number)) => crate::plot::place_text(number),
             (other, None) => other.to_string(),
         };
         let value = match &unit {

@@ -13,6 +13,9 @@ pub struct Scale {
     pub is_logarithmic: bool,
 }
 
+/// From this value on the labels of a linear scale count millions.
+const MILLIONS_FROM: f64 = 1e6;
+
 impl Scale {
     /// Where a value lies.
     pub fn at(&self, value: f64) -> f64 {
@@ -36,7 +39,13 @@ impl Scale {
         let places = (-step.log10().floor()).max(0.0) as usize;
         let first = (low / step).ceil() as i64;
         let last = (high / step + 1e-9).floor() as i64;
-        (first..=last).map(|number| number as f64 * step).map(|value| (value, grouped_decimal(value, places))).collect()
+        let values = (first..=last).map(|number| number as f64 * step);
+        // Longer labels would reach into the name of the axis.
+        if high >= MILLIONS_FROM {
+            let places = (6.0 - step.log10().floor()).max(0.0) as usize;
+            return values.map(|value| (value, format!("{} M", grouped_decimal(value / 1e6, places)))).collect();
+        }
+        values.map(|value| (value, grouped_decimal(value, places))).collect()
     }
 
     fn logarithmic_ticks(&self) -> Vec<(f64, String)> {
@@ -99,6 +108,10 @@ mod tests {
         }
         let labels: Vec<String> = scale(0.0, 1.06, false).ticks(6).into_iter().map(|(_, label)| label).collect();
         assert_eq!(labels, ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+        let labels: Vec<String> = scale(0.0, 1.1e6, false).ticks(6).into_iter().map(|(_, label)| label).collect();
+        assert_eq!(labels, ["0.0 M", "0.2 M", "0.4 M", "0.6 M", "0.8 M", "1.0 M"]);
+        let labels: Vec<String> = scale(0.0, 1e7, false).ticks(5).into_iter().map(|(_, label)| label).collect();
+        assert_eq!(labels, ["0 M", "2 M", "4 M", "6 M", "8 M", "10 M"]);
     }
 
     #[test]
