@@ -32,7 +32,7 @@ pub struct Arguments {
     /// Warehouses, about 100 MiB each [default: as loaded, or 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub warehouses: Option<u32>,
-    /// For trials: this many times fewer customers and items in a new database
+    /// For trials: loads 1/FACTOR of the customers and items
     #[arg(long, value_name = "FACTOR", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub shrink: u32,
     #[command(flatten)]

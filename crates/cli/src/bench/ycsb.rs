@@ -13,14 +13,14 @@ use entresol::{PartitionSpec, Store};
 use std::path::PathBuf;
 use workload::ycsb::{self, Mix, USERTABLE, Ycsb};
 
-/// YCSB's core workloads A to F: records of 1,000 bytes under skewed reads, updates, insertions and scans
+/// YCSB's core workloads A to F: skewed reads, updates, insertions and scans
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     entresol bench ycsb --workload a --records 1,000,000\n  \
     entresol bench ycsb --workload e --clients 16 --seconds 30\n  \
     entresol bench ycsb --workload c --hardware nvme-2026 --json")]
 pub struct Arguments {
-    /// a: updates; b: mostly reads; c: only reads; d: reads the latest; e: scans; f: reads and changes what it has read
+    /// a updates, b mostly reads, c only reads, d reads the latest, e scans, f reads and updates
     #[arg(long, value_name = "LETTER", default_value = "a", value_parser = mix)]
     pub workload: Mix,
     /// Directory of the database, created if missing
