@@ -14,13 +14,19 @@ use std::path::PathBuf;
 use workload::ycsb::{self, Mix, USERTABLE, Ycsb};
 
 /// YCSB's core workloads A to F: skewed reads, updates, insertions and scans
+///
+/// a: half updates, b: mostly reads, c: reads only, d: the latest are read most, e: scans,
+/// f: reads and read-modify-writes. Records have 1,000 bytes.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    verbatim_doc_comment,
+    after_help = "Examples:\n  \
     entresol bench ycsb --workload a --records 1,000,000\n  \
     entresol bench ycsb --workload e --clients 16 --seconds 30\n  \
-    entresol bench ycsb --workload c --hardware nvme-2026 --json")]
+    entresol bench ycsb --workload c --hardware nvme-2026 --json"
+)]
 pub struct Arguments {
-    /// a updates, b mostly reads, c only reads, d reads the latest, e scans, f reads and updates
+    /// Which one: a, b, c, d, e or f
     #[arg(long, value_name = "LETTER", default_value = "a", value_parser = mix)]
     pub workload: Mix,
     /// Directory of the database, created if missing
