@@ -57,6 +57,8 @@ pub use undo::Undo;
 pub use error::{ConfigurationError, Finding, Problem, nearest};
 
 use devices::Hardware;
+use engine::replacement::POLICIES;
+use engine::second_level::DESIGNS;
 use engine::set::RecordType;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -413,6 +415,19 @@ impl Configuration {
     /// The whole format as a commented file that holds every key with its default. It parses to
     /// [`Configuration::default`].
     pub fn reference() -> String {
-        include_str!("configuration/reference.toml").to_owned()
+        let policies: Vec<&str> = POLICIES.iter().map(|policy| policy.name()).collect();
+        let designs: Vec<&str> = DESIGNS.iter().map(|design| design.name()).collect();
+        include_str!("configuration/reference.toml")
+            .replace("{policies}", &alternatives(&policies))
+            .replace("{designs}", &alternatives(&designs))
+    }
+}
+
+/// Words that a key takes, for people: `"a", "b" or "c"`.
+fn alternatives(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => quoted.concat(),
     }
 }

@@ -309,6 +309,11 @@ fn paths_start_at_the_file() {
 fn reference_is_the_default_and_complete() {
     let reference = Configuration::reference();
     assert_eq!(Configuration::parse(&reference), Ok(Configuration::default()));
+    // What the lists of policies and designs name stands in it.
+    assert!(reference.contains("# Which page makes room for another: \"lru\", \"clock\" or \"lru-2\".\n"));
+    let designs = engine::second_level::DESIGNS.iter().map(|design| format!("\"{}\"", design.name()));
+    let line = reference.lines().find(|line| line.starts_with("# Which pages enter it")).unwrap();
+    assert!(designs.into_iter().all(|name| line.contains(&name)), "{line}");
     // Every key that a section allows stands in the reference.
     let sections = "device.disk buffer log undo temp commit checkpoint locks server driver partition.account";
     for section in sections.split(' ') {
