@@ -95,6 +95,10 @@ impl Client {
     fn dropped(&mut self, name: &str, id: PartitionId) -> After {
         self.context.event(ClientEvent::Dropped);
         with_known(&self.context, name, |known| known.is(None));
+        if self.context.observed.is_hung.get() {
+            // A device that does not answer may still have to let go of it, and the name is free after that only.
+            self.avoided.insert(name.to_owned());
+        }
         if find(&self.database, name).is_some() || self.database.describe(id).is_ok() {
             self.context.wrong(format!("partition '{name}' is there though it was dropped"));
         }
