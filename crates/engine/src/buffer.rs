@@ -7,29 +7,30 @@
 mod cleaner;
 mod detach;
 mod double_write;
-mod file;
 mod fresh;
 mod loading;
 mod overwriting;
 mod pins;
 mod pool;
-mod syncs;
+mod space;
+
 mod tiered;
 mod wanted;
 mod write_back;
 
 pub use double_write::DoubleWrite;
-pub use file::DataFile;
 pub use fresh::LOADED;
 pub use pins::Pins;
 pub use pool::{Pool, Presence};
+pub use space::PageSpace;
 
 use crate::log::Log;
+use crate::page_store::Transfer;
 use crate::second_level::Tiers;
 use crate::second_level::design::{Pattern, Reason};
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
-use driver::{Access, Completion, FaultKind, Frame, Op};
+use driver::{Access, Completion, FaultKind, Frame};
 use executor::{Executor, WaitQueue};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -66,7 +67,7 @@ pub struct Buffer {
     log: OnceCell<Rc<Log>>,
     settings: Settings,
     pool: RefCell<Pool>,
-    files: RefCell<Vec<Option<Rc<DataFile>>>>,
+    spaces: RefCell<Vec<Option<Rc<PageSpace>>>>,
     double_write: Option<DoubleWrite>,
     /// What lies between main memory and the partitions' own devices.
     tiers: OnceCell<Rc<Tiers>>,
@@ -110,7 +111,7 @@ impl Buffer {
             log: OnceCell::new(),
             settings,
             pool: RefCell::new(pool),
-            files: RefCell::default(),
+            spaces: RefCell::default(),
             double_write,
             tiers: OnceCell::new(),
             copies: RefCell::default(),
@@ -146,34 +147,34 @@ impl Buffer {
     }
 
     /// Adds a partition's file.
-    pub fn attach(&self, partition: PartitionId, file: DataFile) {
-        self.pool.borrow_mut().set_capacity(partition, file.capacity());
-        let mut files = self.files.borrow_mut();
+    pub fn attach(&self, partition: PartitionId, space: PageSpace) {
+        self.pool.borrow_mut().set_capacity(partition, space.capacity());
+        let mut spaces = self.spaces.borrow_mut();
         let index = usize::from(partition.0);
-        if files.len() <= index {
-            files.resize(index + 1, None);
+        if spaces.len() <= index {
+            spaces.resize(index + 1, None);
         }
-        files[index] = Some(Rc::new(file));
+        spaces[index] = Some(Rc::new(space));
     }
 
     /// The partition's file.
     ///
     /// # Panics
     /// If it was never attached.
-    pub fn file(&self, partition: PartitionId) -> Rc<DataFile> {
-        let files = self.files.borrow();
-        Rc::clone(files[usize::from(partition.0)].as_ref().expect("every partition in use is attached"))
+    pub fn space(&self, partition: PartitionId) -> Rc<PageSpace> {
+        let spaces = self.spaces.borrow();
+        Rc::clone(spaces[usize::from(partition.0)].as_ref().expect("every partition in use is attached"))
     }
 
     /// The same, or the error that there is no such partition.
-    pub(crate) fn find_file(&self, partition: PartitionId) -> Result<Rc<DataFile>> {
-        let found = self.files.borrow().get(usize::from(partition.0)).cloned().flatten();
+    pub(crate) fn find_space(&self, partition: PartitionId) -> Result<Rc<PageSpace>> {
+        let found = self.spaces.borrow().get(usize::from(partition.0)).cloned().flatten();
         found.ok_or_else(|| Error::no_partition(partition))
     }
 
     /// Whether the partition's file was attached.
     pub fn is_attached(&self, partition: PartitionId) -> bool {
-        self.files.borrow().get(usize::from(partition.0)).is_some_and(Option::is_some)
+        self.spaces.borrow().get(usize::from(partition.0)).is_some_and(Option::is_some)
     }
 
     /// Repairs pages that a power cut has torn (see [`DoubleWrite::repair`]) and makes the files durable: what a process
@@ -191,14 +192,14 @@ impl Buffer {
     }
 
     /// Every attached file, in the order of the partitions.
-    pub fn files(&self) -> Vec<Rc<DataFile>> {
-        self.files.borrow().iter().flatten().cloned().collect()
+    pub fn spaces(&self) -> Vec<Rc<PageSpace>> {
+        self.spaces.borrow().iter().flatten().cloned().collect()
     }
 
     /// Forgets what was read and written so far: the end of a warm-up.
     pub fn restart_statistics(&self) {
-        for file in self.files() {
-            [&file.reads, &file.writes, &file.cache_hits].iter().for_each(|counter| counter.set(0));
+        for space in self.spaces() {
+            [&space.reads, &space.writes, &space.cache_hits].iter().for_each(|counter| counter.set(0));
         }
         if let Some(tiers) = self.tiers.get() {
             tiers.restart_statistics();
@@ -248,8 +249,8 @@ impl Buffer {
     #[cold]
     fn refused(&self, error: structures::Error) -> Error {
         match error {
-            structures::Error::DamagedPage { page, detail } => match self.find_file(page.partition) {
-                Ok(file) => file.damaged(page, detail),
+            structures::Error::DamagedPage { page, detail } => match self.find_space(page.partition) {
+                Ok(space) => space.damaged(page, detail),
                 Err(missing) => missing,
             },
             structures::Error::TooLarge { what, found, limit, partition } => {
@@ -322,7 +323,8 @@ impl Buffer {
     /// Starts to read a page that is absent, beside everything else. False if it is here or on its way, or needs no read because
     /// it was never written. A failure shows when the page is used.
     pub fn read_ahead(self: &Rc<Self>, id: PageId) -> bool {
-        let is_written = self.find_file(id.partition).is_ok_and(|file| id.number < file.written().min(file.capacity()));
+        let is_written =
+            self.find_space(id.partition).is_ok_and(|space| id.number < space.written().min(space.capacity()));
         if !is_written || self.pool.borrow().presence(id) != Presence::Absent || self.is_wanted(id) {
             return false;
         }
@@ -339,41 +341,41 @@ impl Buffer {
         if let Some(error) = &*self.broken.borrow() {
             return Err(error.clone());
         }
-        let file = self.find_file(id.partition)?;
-        if let Some(error) = file.failure() {
+        let space = self.find_space(id.partition)?;
+        if let Some(error) = space.failure() {
             return Err(error);
         }
-        if file.overwriting.includes(id.number) {
-            file.overwriting.end(&self.executor).await;
+        if space.overwriting.includes(id.number) {
+            space.overwriting.end(&self.executor).await;
             return Ok(false);
         }
         if let Some(tier) = self.tier_of(id) {
             let access = self.tiers().expect("a tier has the page").file(tier).access(&self.executor).await;
-            return self.load_from_tier(&file, (tier, access), turn);
+            return self.load_from_tier(&space, (tier, access), turn);
         }
-        if self.tier_of(id).is_none() && id.number >= file.written() && !self.is_new_page(id, &file).await? {
-            return Err(file.missing(id));
+        if self.tier_of(id).is_none() && id.number >= space.written() && !self.is_new_page(id, &space).await? {
+            return Err(space.missing(id));
         }
-        let resident = file.placement().resident;
-        let spare = self.frame_for(&file).await?;
-        self.find_file(id.partition)?;
-        if self.tier_of(id).is_none() && id.number >= file.written() {
+        let resident = space.placement().resident;
+        let spare = self.frame_for(&space).await?;
+        self.find_space(id.partition)?;
+        if self.tier_of(id).is_none() && id.number >= space.written() {
             // A page that stays in memory and never was elsewhere is not missed.
-            return Ok(self.format_new(spare.take(), id, &file) && !resident);
+            return Ok(self.format_new(spare.take(), id, &space) && !resident);
         }
-        let access = file.access(&self.executor).await;
-        self.find_file(id.partition)?;
-        Ok(self.tier_of(id).is_none() && self.read_page(spare, &turn, &file, access))
+        let access = space.access(&self.executor).await;
+        self.find_space(id.partition)?;
+        Ok(self.tier_of(id).is_none() && self.read_page(spare, &turn, &space, access))
     }
 
     /// A free frame for a page of this file.
-    async fn frame_for(self: &Rc<Self>, file: &DataFile) -> Result<Spare<'_>> {
-        let frame = if file.placement().resident { self.lasting_frame()? } else { self.acquire().await? };
+    async fn frame_for(self: &Rc<Self>, space: &PageSpace) -> Result<Spare<'_>> {
+        let frame = if space.placement().resident { self.lasting_frame()? } else { self.acquire().await? };
         Ok(Spare { buffer: self, frame: Some(frame) })
     }
 
     /// Starts to read a page from its own device. False if it is here, or is being read, already.
-    fn read_page(self: &Rc<Self>, frame: Spare<'_>, turn: &Bringing, file: &Rc<DataFile>, access: Access) -> bool {
+    fn read_page(self: &Rc<Self>, frame: Spare<'_>, turn: &Bringing, space: &Rc<PageSpace>, access: Access) -> bool {
         let id = turn.page();
         let mut pool = self.pool.borrow_mut();
         if pool.presence(id) != Presence::Absent {
@@ -384,16 +386,16 @@ impl Buffer {
         let buffer = pool.begin_load(frame, id, turn.pattern());
         drop(pool);
         self.in_flight.set(self.in_flight.get() + 1);
-        file.reads.set(file.reads.get() + 1);
-        let (offset, length) = (file.offset(id), self.settings.page_size as u32);
-        let (this, file) = (Rc::clone(self), Rc::clone(file));
-        let op = Op::Read { file: file.file, offset, length, buffer, access };
-        self.executor.submit(op, move |completion| this.finish_load(frame, id, &file, completion));
+        space.reads.set(space.reads.get() + 1);
+        let (this, of) = (Rc::clone(self), Rc::clone(space));
+        let transfer = Transfer { first: id, buffer, length: self.settings.page_size, access };
+        let then = Box::new(move |completion| this.finish_load(frame, id, &of, completion));
+        space.store().read(&self.executor, transfer, then);
         true
     }
 
     /// A page that was never written needs no read. False if another task formatted it meanwhile.
-    fn format_new(&self, frame: u32, id: PageId, file: &DataFile) -> bool {
+    fn format_new(&self, frame: u32, id: PageId, space: &PageSpace) -> bool {
         let mut pool = self.pool.borrow_mut();
         if pool.presence(id) != Presence::Absent {
             pool.give_free(frame);
@@ -402,7 +404,7 @@ impl Buffer {
             return false;
         }
         let mut bytes = pool.begin_load(frame, id, Pattern::Random);
-        file.format(&mut bytes, id);
+        space.format(&mut bytes, id);
         let mut woken = Vec::new();
         pool.loaded(frame, bytes, &mut woken);
         debug_assert!(woken.is_empty(), "nobody waits for what takes no time");
@@ -414,31 +416,31 @@ impl Buffer {
     /// # Errors
     /// The driver's, or a buffer without a frame to spare.
     pub async fn make_anew(self: &Rc<Self>, id: PageId) -> Result<()> {
-        let file = self.file(id.partition);
-        let frame = if file.placement().resident { self.lasting_frame()? } else { self.acquire().await? };
+        let space = self.space(id.partition);
+        let frame = if space.placement().resident { self.lasting_frame()? } else { self.acquire().await? };
         self.failures.borrow_mut().retain(|(page, _)| *page != id);
-        self.format_new(frame, id, &file);
+        self.format_new(frame, id, &space);
         Ok(())
     }
 
-    fn finish_load(self: &Rc<Self>, frame: u32, id: PageId, file: &Rc<DataFile>, completion: Completion) {
+    fn finish_load(self: &Rc<Self>, frame: u32, id: PageId, space: &Rc<PageSpace>, completion: Completion) {
         let bytes = completion.buffer.expect("a read gives its buffer back");
-        let outcome = match (file.failure(), completion.result) {
+        let outcome = match (space.failure(), completion.result) {
             // A sync has failed meanwhile: this may be what was there before a write that is lost.
             (Some(error), _) if !canary::is_planted(Canary::LateRead) => Err(error),
             (_, Ok(_)) => match header::verify(&bytes, id) {
                 Ok(true) => {
-                    self.offer(frame, file, &bytes);
+                    self.offer(frame, space, &bytes);
                     Ok(())
                 }
-                Ok(false) => return self.finish_unused((frame, id), file, bytes, None),
+                Ok(false) => return self.finish_unused((frame, id), space, bytes, None),
                 // A load that was cut off leaves pages half written beyond those that are in use.
-                Err(detail) => return self.finish_unused((frame, id), file, bytes, Some(file.damaged(id, detail))),
+                Err(detail) => return self.finish_unused((frame, id), space, bytes, Some(space.damaged(id, detail))),
             },
             (_, Err(fault)) if fault.kind == FaultKind::EndOfFile => {
-                Err(file.damaged(id, "it lies beyond the end of the file".to_owned()))
+                Err(space.damaged(id, "it lies beyond the end of the file".to_owned()))
             }
-            (_, Err(fault)) => return self.finish_unused((frame, id), file, bytes, Some(Error::Input(fault))),
+            (_, Err(fault)) => return self.finish_unused((frame, id), space, bytes, Some(Error::Input(fault))),
         };
         self.end_load(frame, id, bytes, outcome);
     }
@@ -524,9 +526,9 @@ impl Buffer {
 
     /// Makes the partition's file longer.
     async fn grow(self: &Rc<Self>, partition: PartitionId) -> Result<()> {
-        let file = self.find_file(partition)?;
-        file.grow(&self.executor).await?;
-        self.pool.borrow_mut().set_capacity(partition, file.capacity());
+        let space = self.find_space(partition)?;
+        space.grow(&self.executor).await?;
+        self.pool.borrow_mut().set_capacity(partition, space.capacity());
         Ok(())
     }
 

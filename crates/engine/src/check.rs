@@ -126,7 +126,7 @@ impl Examiner<'_> {
             return None;
         }
         let state = allocator::read(&page);
-        let file = self.engine.core.buffer.file(self.partition.id());
+        let file = self.engine.core.buffer.space(self.partition.id());
         if state.page_count == 0 || state.page_count > file.capacity() {
             let (count, capacity) = (state.page_count, file.capacity());
             self.report(0, format!("it counts {count} pages in a file with room for {capacity}"));

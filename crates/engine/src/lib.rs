@@ -15,7 +15,7 @@ mod io;
 mod locks;
 pub mod log;
 mod mvcc;
-mod page_store;
+pub mod page_store;
 mod procedure;
 mod recovery;
 pub mod second_level;

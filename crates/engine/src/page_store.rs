@@ -1,15 +1,106 @@
 //! Where the pages of a partition have their own places: a file, or what stands for one.
+//!
+//! The buffer asks a store on misses and write-backs only. What it knows itself of a partition's pages, such as how many were ever
+//! written, is in its `PageSpace`, so that a store has to know nothing but where pages are.
 
+mod data_file;
+mod syncs;
+
+pub use data_file::DataFile;
+
+use crate::{Error, Result};
 use base::PageId;
-use driver::{Completion, Frame};
-use executor::Executor;
+use driver::{Access, Completion, Frame};
+use executor::{Executor, WaitQueue};
+use std::cell::RefCell;
 use std::pin::Pin;
+use std::rc::Rc;
 
 /// What comes of something that takes time. Allocated, so only for what a miss or a write waits for.
 pub type Future<'a, T> = Pin<Box<dyn std::future::Future<Output = T> + 'a>>;
 
+/// What is done when a transfer has ended.
+pub type Then = Box<dyn FnOnce(Completion)>;
+
+/// Pages that are read or written by one operation.
+pub struct Transfer {
+    /// The first of them.
+    pub first: PageId,
+    /// The memory that they come to, or are taken from. It comes back with the completion.
+    pub buffer: Frame,
+    /// How many bytes of it, whole pages.
+    pub length: usize,
+    /// How the store is reached, as [`PageStore::access`] says.
+    pub access: Access,
+}
+
 /// The places of a partition's pages.
 pub trait PageStore {
-    /// Writes one page to its place, durably if it could be torn there. Pays for the access.
-    fn write<'a>(&'a self, executor: &'a Executor, page: PageId, bytes: Frame) -> Future<'a, Completion>;
+    /// What its pages are found under, for messages: a file's name.
+    fn name(&self) -> &str;
+
+    /// The size of its pages, in bytes.
+    fn page_size(&self) -> usize;
+
+    /// How many pages it has room for.
+    fn capacity(&self) -> u32;
+
+    /// Whether a power cut may leave a page half written.
+    fn may_tear(&self) -> bool;
+
+    /// Pays for one access and says how it is made: a synchronous device is reached by a compound operation that holds the
+    /// CPU, any other through a queue.
+    fn access<'a>(&'a self, executor: &'a Executor) -> Future<'a, Access>;
+
+    /// Starts to read pages to the front of the transfer's buffer. What was never written reads as zeros.
+    fn read(&self, executor: &Executor, transfer: Transfer, then: Then);
+
+    /// Starts to write pages from the front of the transfer's buffer. One that is to be `durable` completes when it survives a
+    /// power cut.
+    fn write(&self, executor: &Executor, transfer: Transfer, durable: bool, then: Then);
+
+    /// Makes room for at least `pages` pages.
+    ///
+    /// # Errors
+    /// The driver's; the room stays as it was.
+    fn reserve<'a>(&'a self, executor: &'a Executor, pages: u32) -> Future<'a, Result<()>>;
+
+    /// Makes every write durable that completed before this call.
+    ///
+    /// # Errors
+    /// The driver's, also if an earlier sync has failed. What became of the writes is then unknown: what the store holds must
+    /// not be relied on any more.
+    fn sync<'a>(&'a self, executor: &'a Executor) -> Future<'a, Result<()>>;
+
+    /// Why what it holds cannot be relied on, if a sync has failed.
+    fn failure(&self) -> Option<Error>;
+}
+
+impl dyn PageStore + '_ {
+    /// Reads pages, and waits for them.
+    pub async fn read_now(&self, executor: &Executor, transfer: Transfer) -> Completion {
+        completed(executor, |then| self.read(executor, transfer, then)).await
+    }
+
+    /// Writes pages, and waits for the end of that.
+    pub async fn write_now(&self, executor: &Executor, transfer: Transfer, durable: bool) -> Completion {
+        completed(executor, |then| self.write(executor, transfer, durable, then)).await
+    }
+}
+
+/// What a transfer ends with that `start` begins. It goes on to its end if this is given up.
+async fn completed(executor: &Executor, start: impl FnOnce(Then)) -> Completion {
+    let ended = Rc::new((RefCell::new(None), WaitQueue::new()));
+    let (this, other) = (Rc::clone(&ended), executor.clone());
+    start(Box::new(move |completion| {
+        this.0.replace(Some(completion));
+        this.1.wake_all(&other);
+    }));
+    let (completion, queue) = &*ended;
+    loop {
+        if let Some(completion) = completion.take() {
+            return completion;
+        }
+        queue.wait(executor).await;
+    }
 }

@@ -124,7 +124,7 @@ fn redo_edit(buffer: &Rc<Buffer>, sequence: u64, edit: &Edit<'_>, start: Lsn, en
         pool.renumber(frame, sequence - 1);
     } else if present + 1 != sequence {
         let detail = format!("it has seen {present} changes, the log goes on with change {sequence}");
-        return Err(Need::Fail(buffer.file(edit.page.partition).damaged(edit.page, detail)));
+        return Err(Need::Fail(buffer.space(edit.page.partition).damaged(edit.page, detail)));
     }
     pool.edit(frame, &edit.change, start, end);
     Ok(())

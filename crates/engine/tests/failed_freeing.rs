@@ -43,7 +43,7 @@ async fn prepare(executor: &Executor) -> Database {
 }
 
 fn reads(database: &Database) -> u64 {
-    let of = |name| database.buffer().file(database.partition(name).expect("there")).reads.get();
+    let of = |name| database.buffer().space(database.partition(name).expect("there")).reads.get();
     of("texts") + of("filler")
 }
 

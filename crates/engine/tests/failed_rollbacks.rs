@@ -85,7 +85,7 @@ fn reads_before(promised: bool) -> u64 {
     on(&Media::new(), 0..0, async |executor| {
         let (database, ..) = prepare(executor, settings(), promised).await;
         ["rows", "filler"]
-            .map(|name| database.buffer().file(database.partition(name).expect("there")).reads.get())
+            .map(|name| database.buffer().space(database.partition(name).expect("there")).reads.get())
             .iter()
             .sum()
     })

@@ -3,11 +3,10 @@
 #[path = "ground/machine.rs"]
 mod machine;
 
-use base::{PartitionId, Random};
-use driver::{Access, FaultKind, Op, OpKind};
-use entresol_engine::buffer::DataFile;
+use base::{PageId, PartitionId, Random};
+use driver::{Access, FaultKind, OpKind};
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::page::PageKind;
+use entresol_engine::page_store::{DataFile, PageStore, Transfer};
 use entresol_engine::{Database, Error, PartitionSpec, Settings, checkpoint, log};
 use executor::{Executor, Order};
 use std::rc::Rc;
@@ -28,33 +27,31 @@ fn is_device_fault(error: &Error) -> bool {
     matches!(error, Error::Input(fault) if fault.kind == FaultKind::Device)
 }
 
-async fn open(executor: &Executor) -> Rc<DataFile> {
+async fn open(executor: &Executor) -> Rc<dyn PageStore> {
     let device = executor.device("flash").expect("the ideal machine has it");
-    let place = ("file", PartitionId(0));
-    let file = DataFile::open(executor, device, place, 1024, true, PageKind::Empty).await.expect("creates");
+    let file = DataFile::open(executor, device, "file", 1024, true).await.expect("creates");
     file.reserve(executor, 8).await.expect("there is room");
     Rc::new(file)
 }
 
-async fn write(executor: &Executor, file: &DataFile) {
+async fn write(executor: &Executor, file: &dyn PageStore) {
     let buffer = executor.frame(1024).expect("memory");
-    let (durable, access) = (false, Access::Asynchronous);
-    let op = Op::Write { file: file.file, offset: 0, length: 1024, buffer, durable, access };
-    executor.perform(op).await.result.expect("writes");
-    file.note_written();
+    let first = PageId::new(PartitionId(0), 0);
+    let transfer = Transfer { first, buffer, length: 1024, access: Access::Asynchronous };
+    file.write_now(executor, transfer, false).await.result.expect("writes");
 }
 
 #[test]
-fn whoever_syncs_beside_or_after_a_failure_is_told_of_it() {
+fn syncs_beside_or_after_a_failure_report_it() {
     failing(&Media::new(), &[1], async |executor| {
         let file = open(executor).await;
-        write(executor, &file).await;
+        write(executor, &*file).await;
         let mut syncs = Vec::new();
         for _ in 0..3 {
             let (own, other) = (Rc::clone(&file), executor.clone());
             syncs.push(executor.spawn(async move { own.sync(&other).await }));
             // The write that comes last is durable by no sync that was under way before.
-            write(executor, &file).await;
+            write(executor, &*file).await;
         }
         for (number, sync) in syncs.into_iter().enumerate() {
             let error = sync.join().await.expect_err("its writes may be gone");
@@ -65,10 +62,10 @@ fn whoever_syncs_beside_or_after_a_failure_is_told_of_it() {
 }
 
 #[test]
-fn a_sync_that_nobody_waits_for_any_more_is_heard_all_the_same() {
+fn an_abandoned_sync_that_fails_is_reported_to_the_next() {
     failing(&Media::new(), &[1], async |executor| {
         let file = open(executor).await;
-        write(executor, &file).await;
+        write(executor, &*file).await;
         {
             let mut sync = std::pin::pin!(file.sync(executor));
             let polled = std::future::poll_fn(|context| std::task::Poll::Ready(sync.as_mut().poll(context))).await;
@@ -83,7 +80,7 @@ fn a_sync_that_nobody_waits_for_any_more_is_heard_all_the_same() {
 fn one_sync_serves_all_who_wrote_before_it() {
     failing(&Media::new(), &[], async |executor| {
         let file = open(executor).await;
-        write(executor, &file).await;
+        write(executor, &*file).await;
         executor.record_steps();
         let (one, other) = (Rc::clone(&file), executor.clone());
         let beside = executor.spawn(async move { one.sync(&other).await });

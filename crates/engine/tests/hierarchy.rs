@@ -71,7 +71,7 @@ fn crashed(media: &Media, hierarchy: second_level::Settings) {
 }
 
 fn disk_reads(database: &Database) -> u64 {
-    database.buffer().files().iter().map(|file| file.reads.get()).sum()
+    database.buffer().spaces().iter().map(|file| file.reads.get()).sum()
 }
 
 async fn remove(executor: &Executor, name: &str) {

@@ -100,7 +100,7 @@ fn tiers(database: &Database) -> Rc<Tiers> {
 
 fn writes(database: &Database) -> u64 {
     let partition = database.partition("objects").expect("it exists");
-    database.buffer().file(partition).writes.get()
+    database.buffer().space(partition).writes.get()
 }
 
 /// Damages every slot.

@@ -307,7 +307,7 @@ fn a_page_stays_until_those_who_waited_for_it_have_seen_it() {
         for page in 0..2_000 {
             modify(10 * page).await.expect("writes every page once");
         }
-        let before = database.buffer().file(objects).reads.get();
+        let before = database.buffer().space(objects).reads.get();
         let clients: Vec<_> = (0..2_000_u64)
             .map(|client| {
                 let modified = modify(10 * (client * 7_919 % 2_000));
@@ -317,7 +317,7 @@ fn a_page_stays_until_those_who_waited_for_it_have_seen_it() {
         for client in clients {
             client.join().await;
         }
-        let reads = database.buffer().file(objects).reads.get() - before;
+        let reads = database.buffer().space(objects).reads.get() - before;
         assert!(reads <= 2_000, "{reads} reads for 2,000 pages");
     });
 }

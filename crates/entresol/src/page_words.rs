@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 pub fn describe(database: &Database) -> String {
     let page_size = database.settings().buffer.page_size as u64;
     let executor = database.executor();
-    let files = database.buffer().files();
+    let spaces = database.buffer().spaces();
     let devices: BTreeMap<_, _> = database
         .partitions()
         .iter()
         .filter_map(|partition| {
-            let file = files.iter().find(|file| file.partition() == partition.id())?;
-            Some((partition.device.clone(), (file.may_tear(), executor.traits(file.device).atomic_write)))
+            let space = spaces.iter().find(|space| space.partition() == partition.id())?;
+            let device = executor.device(&partition.device)?;
+            Some((partition.device.clone(), (space.may_tear(), executor.traits(device).atomic_write)))
         })
         .collect();
     let describe = |(device, (may_tear, whole)): (String, (bool, u32))| {

@@ -100,7 +100,7 @@ pub async fn warm(database: &Database, names: &[&str], progress: impl Fn(u64, u6
         if found.set_settings().is_some() {
             continue;
         }
-        let file = database.buffer().file(partition);
+        let file = database.buffer().space(partition);
         if found.assumed && !file.placement().resident {
             continue;
         }

@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     let scale = bank::prepare(&store, arguments.scale, progress)?;
     let account = store.database().partition(ACCOUNT)?;
     let page_size = store.database().settings().buffer.page_size as u64;
-    let data = u64::from(store.database().buffer().file(account).written()) * page_size;
+    let data = u64::from(store.database().buffer().space(account).written()) * page_size;
     store.close()?;
     configuration.buffer.size = arguments.buffer.unwrap_or(data / 8).max(64 * page_size);
     let buffer = format_size(configuration.buffer.size);

@@ -119,7 +119,7 @@ fn references(database: &Database) -> BTreeMap<String, References> {
     let counted = |partition: Rc<Partition>| {
         let seen = references[usize::from(partition.id)];
         let is_paged = partition.set_settings().is_none();
-        let second_level_hits = if is_paged { database.buffer().file(partition.id()).cache_hits.get() } else { 0 };
+        let second_level_hits = if is_paged { database.buffer().space(partition.id()).cache_hits.get() } else { 0 };
         (partition.name.clone(), References { hits: seen.hits, misses: seen.misses, second_level_hits })
     };
     database.partitions().into_iter().map(counted).collect()
@@ -134,7 +134,7 @@ fn transfers(database: &Database, by: f64) -> BTreeMap<String, Transfers> {
             device.writes += database.segments_written(partition.id()) as f64 / by;
             continue;
         }
-        let file = database.buffer().file(partition.id());
+        let file = database.buffer().space(partition.id());
         device.reads += file.reads.get() as f64 / by;
         device.writes += file.writes.get() as f64 / by;
     }

@@ -16,9 +16,9 @@ impl Buffer {
             self.executor.sleep_ns(wait_ns).await;
             wait_ns = (2 * wait_ns).min(WAIT_NS[1]);
         }
-        let file = self.files.borrow_mut().get_mut(usize::from(partition.0)).and_then(Option::take);
+        let space = self.spaces.borrow_mut().get_mut(usize::from(partition.0)).and_then(Option::take);
         // A checkpoint under way may yet make it durable, which no longer matters.
-        file.inspect(|file| file.note_dropped());
+        space.inspect(|space| space.note_dropped());
         self.pool.borrow_mut().set_capacity(partition, 0);
         self.failures.borrow_mut().retain(|(page, _)| page.partition != partition);
     }

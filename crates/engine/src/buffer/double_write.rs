@@ -157,21 +157,17 @@ impl DoubleWrite {
             if header::lsn(&copy) <= redo_start || !buffer.is_attached(id.partition) {
                 continue;
             }
-            let file = buffer.file(id.partition);
-            if id.number >= file.capacity() {
+            let space = buffer.space(id.partition);
+            if id.number >= space.capacity() {
                 continue;
             }
-            let mut frame = executor.frame(self.page_size)?;
-            let (offset, length, access) = (file.offset(id), self.page_size as u32, Access::Asynchronous);
-            let place = (offset, self.page_size);
-            let read = salvage::read(executor, file.file, place, self.page_size, frame).await?;
-            frame = read.frame;
-            if read.unreadable.is_empty() && header::verify(&frame, id).is_ok() {
+            let (frame, fault) = space.salvage(executor, id).await?;
+            if fault.is_none() && header::verify(&frame, id).is_ok() {
                 continue;
             }
+            let mut frame = frame;
             frame.copy_from_slice(&copy);
-            let op = Op::Write { file: file.file, offset, length, buffer: frame, durable: true, access };
-            executor.perform(op).await.result?;
+            space.restore(executor, id, frame).await?;
             repaired += 1;
         }
         Ok(repaired)

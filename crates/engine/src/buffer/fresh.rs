@@ -1,7 +1,7 @@
 //! Pages that were never written. They are formatted and not read; but a page that an earlier life has used is not one of them,
 //! though its file may be blank there: cut off, or punched out by a tool that frees what it takes for unused.
 
-use super::{Buffer, DataFile, Presence};
+use super::{Buffer, PageSpace, Presence};
 use crate::second_level::design::Pattern;
 use crate::{Error, Result};
 use base::PageId;
@@ -19,20 +19,20 @@ impl Buffer {
     /// that. During redo every page may be: what the log says of it shows whether it is. A direct partition's pages may be as
     /// far as its file goes, and which of them were written is not known; those of any other partition are written before they
     /// are needed again, but for those that page 0 does not count yet.
-    fn is_known_new(&self, id: PageId, file: &DataFile) -> Option<bool> {
-        if self.log.get().is_none() || file.is_new() || canary::is_planted(Canary::MissingPageNew) {
+    fn is_known_new(&self, id: PageId, space: &PageSpace) -> Option<bool> {
+        if self.log.get().is_none() || space.is_new() || canary::is_planted(Canary::MissingPageNew) {
             return Some(true);
         }
-        if file.is_direct() {
-            return Some(id.number < file.capacity() && !file.is_lost(id));
+        if space.is_direct() {
+            return Some(id.number < space.capacity() && !space.is_lost(id));
         }
-        self.is_known_unused(id, file)
+        self.is_known_unused(id, space)
     }
 
     /// Whether page 0 does not count a page, so that nothing there matters; `None` if page 0 would have to be read for that.
-    fn is_known_unused(&self, id: PageId, file: &DataFile) -> Option<bool> {
+    fn is_known_unused(&self, id: PageId, space: &PageSpace) -> Option<bool> {
         let first = PageId { number: 0, ..id };
-        if self.log.get().is_none() || file.is_direct() || id == first {
+        if self.log.get().is_none() || space.is_direct() || id == first {
             return Some(false);
         }
         let pool = self.pool.borrow();
@@ -44,8 +44,8 @@ impl Buffer {
     ///
     /// # Errors
     /// Those of fetching page 0.
-    pub(super) async fn is_new_page(self: &Rc<Self>, id: PageId, file: &DataFile) -> Result<bool> {
-        self.with_page_0(id, || self.is_known_new(id, file)).await
+    pub(super) async fn is_new_page(self: &Rc<Self>, id: PageId, space: &PageSpace) -> Result<bool> {
+        self.with_page_0(id, || self.is_known_new(id, space)).await
     }
 
     /// What `known` says once page 0 of the page's partition is here.
@@ -68,39 +68,39 @@ impl Buffer {
     pub(super) fn finish_unused(
         self: &Rc<Self>,
         (frame, id): (u32, PageId),
-        file: &Rc<DataFile>,
+        space: &Rc<PageSpace>,
         mut bytes: Frame,
         error: Option<Error>,
     ) {
         let is_blank = error.is_none();
-        let known = move |this: &Buffer, file: &DataFile| {
-            if is_blank { this.is_known_new(id, file) } else { this.is_known_unused(id, file) }
+        let known = move |this: &Buffer, space: &PageSpace| {
+            if is_blank { this.is_known_new(id, space) } else { this.is_known_unused(id, space) }
         };
-        let end = move |this: &Buffer, file: &DataFile, known: Result<bool>| {
+        let end = move |this: &Buffer, space: &PageSpace, known: Result<bool>| {
             let outcome = match known {
                 Ok(true) => {
-                    file.format(&mut bytes, id);
-                    if this.log.get().is_some() && !file.is_direct() {
+                    space.format(&mut bytes, id);
+                    if this.log.get().is_some() && !space.is_direct() {
                         // Should what a load has left be read by a restart, what is logged from now on comes after it.
                         header::set_sequence(&mut bytes, LOADED);
                     }
                     Ok(())
                 }
-                Ok(false) => Err(error.unwrap_or_else(|| file.missing(id))),
+                Ok(false) => Err(error.unwrap_or_else(|| space.missing(id))),
                 Err(error) => Err(error),
             };
             this.end_load(frame, id, bytes, outcome);
         };
-        match known(self, file) {
-            Some(known) => end(self, file, Ok(known)),
+        match known(self, space) {
+            Some(known) => end(self, space, Ok(known)),
             None => {
-                let (this, file) = (Rc::clone(self), Rc::clone(file));
+                let (this, space) = (Rc::clone(self), Rc::clone(space));
                 self.in_flight.set(self.in_flight.get() - 1);
                 self.wake_for_frames(0);
                 self.executor.spawn(async move {
-                    let known = this.with_page_0(id, || known(&this, &file)).await;
+                    let known = this.with_page_0(id, || known(&this, &space)).await;
                     this.in_flight.set(this.in_flight.get() + 1);
-                    end(&this, &file, known);
+                    end(&this, &space, known);
                 });
             }
         }

@@ -1,9 +1,10 @@
 //! Writes past the buffer, of bulk loads. What is here of the pages that one overwrites goes before, and none of them is read
 //! before it has ended, also if its load is given up meanwhile: else what is written there later could be overwritten, too.
 
-use super::{Buffer, DataFile};
+use super::{Buffer, PageSpace};
+use crate::page_store::Transfer;
 use base::{PageId, PartitionId};
-use driver::{Completion, Op};
+use driver::{Access, Completion, Frame};
 use executor::{Executor, WaitQueue};
 use std::cell::Cell;
 use std::ops::Range;
@@ -34,7 +35,7 @@ impl Buffer {
     /// Empties the frames and slots of pages that are about to be overwritten. False while something keeps one or brings one,
     /// perhaps from where it was before, or an earlier write past the buffer is under way.
     pub fn make_way(&self, partition: PartitionId, numbers: Range<u32>) -> bool {
-        if self.file(partition).overwriting.pages.get().is_some() || self.is_any_wanted(partition, numbers.clone()) {
+        if self.space(partition).overwriting.pages.get().is_some() || self.is_any_wanted(partition, numbers.clone()) {
             return false;
         }
         let is_done = numbers.into_iter().all(|number| {
@@ -46,14 +47,23 @@ impl Buffer {
         is_done
     }
 
-    /// Writes over pages for which [`Buffer::make_way`] has just made way. The write goes on if the caller is given up.
-    pub async fn overwrite(self: &Rc<Self>, file: &Rc<DataFile>, numbers: Range<u32>, op: Op) -> Completion {
-        file.overwriting.pages.set(Some((numbers.start, numbers.end)));
-        let (executor, file) = (self.executor.clone(), Rc::clone(file));
+    /// Writes `length` bytes from the front of a buffer over pages for which [`Buffer::make_way`] has just made way. The write goes
+    /// on if the caller is given up.
+    pub async fn overwrite(
+        self: &Rc<Self>,
+        space: &Rc<PageSpace>,
+        numbers: Range<u32>,
+        (buffer, length): (Frame, usize),
+    ) -> Completion {
+        let page = |number| PageId::new(space.partition(), number);
+        space.overwriting.pages.set(Some((numbers.start, numbers.end)));
+        space.note_write(page(numbers.end - 1));
+        let transfer = Transfer { first: page(numbers.start), buffer, length, access: Access::Asynchronous };
+        let (executor, space) = (self.executor.clone(), Rc::clone(space));
         let writing = self.executor.spawn(async move {
-            let completion = executor.perform(op).await;
-            file.overwriting.pages.set(None);
-            file.overwriting.ended.wake_all(&executor);
+            let completion = space.store().write_now(&executor, transfer, false).await;
+            space.overwriting.pages.set(None);
+            space.overwriting.ended.wake_all(&executor);
             completion
         });
         writing.join().await

@@ -5,19 +5,19 @@
 
 use super::wanted::Bringing;
 use super::write_back::Run;
-use super::{Buffer, DataFile, Presence};
-use crate::page_store::PageStore;
+use super::{Buffer, PageSpace, Presence};
+use crate::page_store::Future;
 use crate::second_level::design::{Leaving, Pattern, Read, Reason};
 use crate::second_level::{Host, Tier, Tiers};
 use crate::statistics::add;
 use crate::{Error, Result};
-use base::{Lsn, PageId, PartitionId};
-use driver::{Access, Frame};
+use base::{Lsn, PageId};
+use driver::{Access, Completion, Frame};
 use std::rc::Rc;
 
 impl Host for Buffer {
-    fn store(&self, partition: PartitionId) -> Rc<dyn PageStore> {
-        self.file(partition)
+    fn write_page(&self, page: PageId, bytes: Frame) -> Future<'_, Completion> {
+        Box::pin(async move { self.space(page.partition).write_page(&self.executor, page, bytes).await })
     }
 
     fn copy_buffer(&self) -> Result<Frame> {
@@ -47,8 +47,8 @@ impl Buffer {
     }
 
     /// Whether pages of this file may be in a tier.
-    pub(super) fn is_tiered(&self, file: &DataFile) -> bool {
-        self.tiers.get().is_some_and(|tiers| tiers.serves(file.placement()))
+    pub(super) fn is_tiered(&self, space: &PageSpace) -> bool {
+        self.tiers.get().is_some_and(|tiers| tiers.serves(space.placement()))
     }
 
     /// What the tiers learn of a frame's page that leaves, or is written.
@@ -69,7 +69,7 @@ impl Buffer {
         let mut rest = Vec::new();
         let mut runs = runs.into_iter();
         while let Some(run) = runs.next() {
-            let placement = self.file(run.first.partition).placement();
+            let placement = self.space(run.first.partition).placement();
             if !tiers.serves(placement) {
                 rest.push(run);
                 continue;
@@ -126,7 +126,7 @@ impl Buffer {
             return Ok(());
         };
         let leaving = self.leaving(frame, false, Reason::Replacement);
-        if !tiers.takes_clean(&leaving, self.file(leaving.page.partition).placement()) {
+        if !tiers.takes_clean(&leaving, self.space(leaving.page.partition).placement()) {
             self.leave(frame);
             return Ok(());
         }
@@ -177,13 +177,13 @@ impl Buffer {
     }
 
     /// A page was read from its own device into a frame's memory: the cache gets a copy if it takes one.
-    pub(super) fn offer(&self, frame: u32, file: &DataFile, bytes: &[u8]) {
+    pub(super) fn offer(&self, frame: u32, space: &PageSpace, bytes: &[u8]) {
         let Some(tiers) = self.tiers.get() else { return };
         let read = {
             let pool = self.pool.borrow();
             Read { page: pool.page_of(frame), pattern: pool.pattern(frame) }
         };
-        if tiers.takes_read(&read, file.placement())
+        if tiers.takes_read(&read, space.placement())
             && let Ok(mut copy) = self.copy_buffer(1)
         {
             copy.copy_from_slice(bytes);
@@ -201,7 +201,7 @@ impl Buffer {
     /// have room for. False if the page is not there any more.
     pub(super) fn load_from_tier(
         self: &Rc<Self>,
-        file: &Rc<DataFile>,
+        space: &Rc<PageSpace>,
         (tier, access): (Tier, Access),
         turn: Bringing,
     ) -> Result<bool> {
@@ -214,22 +214,22 @@ impl Buffer {
         self.failures.borrow_mut().retain(|(page, _)| *page != id);
         self.in_flight.set(self.in_flight.get() + 1);
         if tier == Tier::Cache {
-            add(&file.cache_hits, 1);
+            add(&space.cache_hits, 1);
         }
-        let (this, file) = (Rc::clone(self), Rc::clone(file));
-        tiers.read(id, buffer, access, move |bytes, is_sound| this.finish_tier_load(file, bytes, is_sound, turn));
+        let (this, space) = (Rc::clone(self), Rc::clone(space));
+        tiers.read(id, buffer, access, move |bytes, is_sound| this.finish_tier_load(space, bytes, is_sound, turn));
         Ok(true)
     }
 
-    fn finish_tier_load(self: Rc<Self>, file: Rc<DataFile>, bytes: Frame, is_sound: bool, turn: Bringing) {
+    fn finish_tier_load(self: Rc<Self>, space: Rc<PageSpace>, bytes: Frame, is_sound: bool, turn: Bringing) {
         let id = turn.page();
         self.in_flight.set(self.in_flight.get() - 1);
         self.wake_for_frames(0);
         let this = Rc::clone(&self);
         self.executor.spawn(async move {
             let result = match is_sound {
-                true => this.install(&file, bytes, turn).await,
-                false => this.load_instead(&file, bytes, turn).await,
+                true => this.install(&space, bytes, turn).await,
+                false => this.load_instead(&space, bytes, turn).await,
             };
             if let Err(error) = result {
                 this.failures.borrow_mut().push((id, error));
@@ -238,10 +238,10 @@ impl Buffer {
     }
 
     /// Puts a page that came from a tier into a frame, and keeps it there until the tasks waiting for it have seen it.
-    async fn install(self: &Rc<Self>, file: &DataFile, bytes: Frame, turn: Bringing) -> Result<()> {
-        let spare = self.frame_for(file).await;
+    async fn install(self: &Rc<Self>, space: &PageSpace, bytes: Frame, turn: Bringing) -> Result<()> {
+        let spare = self.frame_for(space).await;
         // The partition may have been dropped meanwhile.
-        let spare = spare.and_then(|spare| self.find_file(file.partition()).map(|_| spare));
+        let spare = spare.and_then(|spare| self.find_space(space.partition()).map(|_| spare));
         let placed = spare.map(|spare| self.place(spare.take(), &turn, &bytes));
         self.copies.borrow_mut().push(bytes);
         let frame = placed?;
@@ -264,16 +264,16 @@ impl Buffer {
     }
 
     /// The copy in the tier is unreadable: the page is read from its own device, once that has it.
-    async fn load_instead(self: &Rc<Self>, file: &Rc<DataFile>, bytes: Frame, turn: Bringing) -> Result<()> {
+    async fn load_instead(self: &Rc<Self>, space: &Rc<PageSpace>, bytes: Frame, turn: Bringing) -> Result<()> {
         let id = turn.page();
         self.copies.borrow_mut().push(bytes);
         if let Some(tiers) = self.tiers.get() {
             tiers.drop_damaged(id).await?;
         }
-        let spare = self.frame_for(file).await?;
-        let access = file.access(&self.executor).await;
-        self.find_file(id.partition)?;
-        self.read_page(spare, &turn, file, access);
+        let spare = self.frame_for(space).await?;
+        let access = space.access(&self.executor).await;
+        self.find_space(id.partition)?;
+        self.read_page(spare, &turn, space, access);
         Ok(())
     }
 
@@ -282,10 +282,10 @@ impl Buffer {
     /// # Errors
     /// The driver's; a damaged page shows when it is used.
     pub async fn bring_residents(self: &Rc<Self>) -> Result<()> {
-        for file in self.files().iter().filter(|file| file.placement().resident) {
-            let pages = file.written();
+        for space in self.spaces().iter().filter(|space| space.placement().resident) {
+            let pages = space.written();
             for first in (0..pages).step_by(64) {
-                let ids = (first..pages.min(first + 64)).map(|number| PageId::new(file.partition(), number));
+                let ids = (first..pages.min(first + 64)).map(|number| PageId::new(space.partition(), number));
                 let absent = ids.filter(|id| self.pool.borrow().presence(*id) == Presence::Absent);
                 self.prefetch(absent, Pattern::Sequential).await?;
             }

@@ -1,10 +1,11 @@
 //! Writing dirty pages back: copy, make the log durable, stage against tearing, write in place.
 
-use super::{Buffer, DataFile};
+use super::{Buffer, PageSpace};
+use crate::page_store::Transfer;
 use crate::second_level::design::Reason;
 use crate::{Error, Result};
 use base::{Lsn, PageId, PartitionId};
-use driver::{Frame, Op};
+use driver::{Completion, Frame};
 use executor::WaitQueue;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -96,12 +97,12 @@ impl Buffer {
 
     /// Whether neighbours in the partition's file are written together.
     fn is_joined(&self, partition: PartitionId) -> bool {
-        self.is_staged(partition) && !self.is_tiered(&self.file(partition))
+        self.is_staged(partition) && !self.is_tiered(&self.space(partition))
     }
 
     /// Whether the partition's pages go through the double-write area.
     fn is_staged(&self, partition: PartitionId) -> bool {
-        self.double_write.is_some() && self.file(partition).may_tear()
+        self.double_write.is_some() && self.space(partition).may_tear()
     }
 
     /// Memory for the copies of `pages` pages.
@@ -160,23 +161,22 @@ impl Buffer {
         let batch =
             Rc::new(Batch { left: Cell::new(runs.len()), error: RefCell::new(None), finished: WaitQueue::new() });
         for run in runs {
-            let file = self.file(run.first.partition);
-            let access = file.access(&self.executor).await;
-            file.note_write(run.last());
-            let length = (run.frames.len() * self.settings.page_size) as u32;
-            let (offset, durable) = (file.offset(run.first), false);
-            let op = Op::Write { file: file.file, offset, length, buffer: run.bytes, durable, access };
+            let space = self.space(run.first.partition);
+            let access = space.access(&self.executor).await;
+            space.note_write(run.last());
+            let length = run.frames.len() * self.settings.page_size;
+            let transfer = Transfer { first: run.first, buffer: run.bytes, length, access };
             let (this, batch, frames) = (Rc::clone(self), Rc::clone(&batch), run.frames);
-            self.executor.submit(op, move |completion| {
+            let then = move |completion: Completion| {
                 let bytes = completion.buffer.expect("a write gives its buffer back");
-                file.note_written();
                 this.end_write(&frames, bytes, completion.result.is_ok());
                 if let Err(fault) = completion.result {
                     batch.error.borrow_mut().get_or_insert(Error::Input(fault));
                 }
                 batch.left.set(batch.left.get() - 1);
                 batch.finished.wake_all(&this.executor);
-            });
+            };
+            space.store().write(&self.executor, transfer, false, Box::new(then));
         }
         while batch.left.get() > 0 {
             batch.finished.wait(&self.executor).await;
@@ -234,7 +234,7 @@ impl Buffer {
     /// The first error.
     pub async fn force(self: &Rc<Self>, pages: &[PageId]) -> Result<()> {
         let resident = |page: &PageId| {
-            let stays = self.file(page.partition).placement().resident;
+            let stays = self.space(page.partition).placement().resident;
             if stays { None } else { self.pool.borrow().frame_of(*page) }
         };
         let (older, ready): (Vec<u32>, Vec<u32>) =
@@ -268,8 +268,8 @@ impl Buffer {
             // The next sync might succeed although writes of before were dropped.
             return Err(error.clone());
         }
-        for file in self.files() {
-            self.sync_file(&file).await?;
+        for space in self.spaces() {
+            self.sync_space(&space).await?;
         }
         Ok(())
     }
@@ -278,8 +278,8 @@ impl Buffer {
     ///
     /// # Errors
     /// As [`Buffer::sync`].
-    pub async fn sync_file(&self, file: &DataFile) -> Result<()> {
-        let synced = file.sync(&self.executor).await;
+    pub async fn sync_space(&self, space: &PageSpace) -> Result<()> {
+        let synced = space.sync(&self.executor).await;
         if let Err(error) = &synced
             && !canary::is_planted(Canary::SyncTriedAgain)
         {

@@ -3,8 +3,9 @@
 use super::Examiner;
 use crate::Result;
 use crate::engine::Engine;
+use crate::page_store::Transfer;
 use base::PartitionId;
-use driver::{Access, Frame, Op};
+use driver::{Access, Frame};
 use structures::organization::append;
 use structures::page::{PageKind, header, slotted};
 
@@ -13,8 +14,8 @@ const READ_SIZE: usize = 1 << 20;
 
 /// How many pages of the partition's file may have been written.
 pub fn page_count(engine: &Engine, partition: PartitionId) -> u32 {
-    let file = engine.core.buffer.file(partition);
-    file.capacity().min(file.written())
+    let space = engine.core.buffer.space(partition);
+    space.capacity().min(space.written())
 }
 
 impl Examiner<'_> {
@@ -23,7 +24,7 @@ impl Examiner<'_> {
         let page_size = self.engine.core.page_size();
         let step = (READ_SIZE / page_size).max(1);
         let end = page_count(self.engine, self.partition.id());
-        let capacity = self.engine.core.buffer.file(self.partition.id()).capacity();
+        let capacity = self.engine.core.buffer.space(self.partition.id()).capacity();
         if count > capacity {
             self.report(capacity, format!("the file was cut off: it ends here, of {count} pages"));
         }
@@ -58,14 +59,13 @@ impl Examiner<'_> {
     /// Reads a piece of the file into `frame`, or a new one of `size` bytes.
     async fn read(&self, first: u32, length: usize, size: usize, frame: Option<Frame>) -> Result<Frame> {
         let executor = &self.engine.core.executor;
-        let file = self.engine.core.buffer.file(self.partition.id());
+        let space = self.engine.core.buffer.space(self.partition.id());
         let buffer = match frame {
             Some(frame) => frame,
             None => executor.frame(size)?,
         };
-        let (offset, length) = (file.offset(self.id(first)), length as u32);
-        let op = Op::Read { file: file.file, offset, length, buffer, access: Access::Asynchronous };
-        let completion = executor.perform(op).await;
+        let transfer = Transfer { first: self.id(first), buffer, length, access: Access::Asynchronous };
+        let completion = space.store().read_now(executor, transfer).await;
         completion.result?;
         Ok(completion.buffer.expect("a read gives its buffer back"))
     }

@@ -13,7 +13,7 @@ async fn nearly_full(database: &Database, spec: PartitionSpec) -> Result<Partiti
     let organization = spec.organization;
     let id = database.create_partition(spec).await?;
     let engine = &database.0.engine;
-    engine.core.buffer.file(id).reserve(&engine.core.executor, u32::MAX).await?;
+    engine.core.buffer.space(id).reserve(&engine.core.executor, u32::MAX).await?;
     engine.core.buffer.pool().borrow_mut().set_capacity(id, u32::MAX);
     let page = PageId::new(id, 0);
     database

@@ -5,13 +5,13 @@
 
 use super::Database;
 use super::log_room::{complete_logged, length_of};
-use crate::buffer::{DataFile, LOADED};
+use crate::buffer::{LOADED, PageSpace};
 use crate::engine::Visit;
 use crate::mvcc::LoadInProgress;
 use crate::second_level::design::Pattern;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
-use driver::{Access, Frame, Op};
+use driver::Frame;
 use std::rc::Rc;
 use structures::organization::allocator;
 use structures::organization::b_tree::{self, BulkLoader, ROOT, stored};
@@ -68,9 +68,9 @@ impl Database {
         self.0.engine.core.complete(|| self.check_empty_tree(partition)).await?;
         let loading = LoadInProgress::new(&self.0.engine, partition);
         let page_size = self.0.settings.buffer.page_size;
-        let file = self.0.engine.core.buffer.file(partition);
+        let space = self.0.engine.core.buffer.space(partition);
         let mut loader = BulkLoader::new(partition, page_size, FILL);
-        let lsn = self.lsn_of_load(&file).await?;
+        let lsn = self.lsn_of_load(&space).await?;
         let mut run = Run { frame: None, first: ROOT + 1, count: 0, lsn };
         let (mut done, mut stored, mut last, mut loaded) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for (key, value) in records {
@@ -85,7 +85,7 @@ impl Database {
             loader.push(key, &stored, &mut done);
             loaded += 1;
             for edit in done.drain(..) {
-                self.add_loaded(&file, &mut run, &edit).await?;
+                self.add_loaded(&space, &mut run, &edit).await?;
             }
             if loaded % 8192 == 0 {
                 progress(loaded);
@@ -94,10 +94,10 @@ impl Database {
         loader.finish(&mut done);
         let top = done.split_off(done.len().saturating_sub(2));
         for edit in done {
-            self.add_loaded(&file, &mut run, &edit).await?;
+            self.add_loaded(&space, &mut run, &edit).await?;
         }
-        self.write_loaded(&file, &mut run).await?;
-        self.0.engine.core.buffer.sync_file(&file).await?;
+        self.write_loaded(&space, &mut run).await?;
+        self.0.engine.core.buffer.sync_space(&space).await?;
         let top: Vec<Edit<'_>> = top.iter().map(OwnedEdit::as_edit).collect();
         let log = || {
             self.check_empty_tree(partition)?;
@@ -147,9 +147,9 @@ impl Database {
 
     /// The LSN of a load's pages. No other load of the partition has it, in this life or another: by it a restart tells them from
     /// copies that a cache has kept of what an earlier load had left in their places.
-    async fn lsn_of_load(&self, file: &DataFile) -> Result<Lsn> {
+    async fn lsn_of_load(&self, space: &PageSpace) -> Result<Lsn> {
         let core = &self.0.engine.core;
-        if file.written() > ROOT + 1 {
+        if space.written() > ROOT + 1 {
             let log = || core.change(&[]);
             complete_logged(&self.0.engine, length_of(&[]), log).await?;
         }
@@ -160,7 +160,7 @@ impl Database {
     }
 
     /// Adds a finished page to the run of pages that is written next.
-    async fn add_loaded(&self, file: &Rc<DataFile>, run: &mut Run, edit: &OwnedEdit) -> Result<()> {
+    async fn add_loaded(&self, space: &Rc<PageSpace>, run: &mut Run, edit: &OwnedEdit) -> Result<()> {
         let page_size = self.0.settings.buffer.page_size;
         assert_eq!(edit.page.number, run.first + run.count as u32, "loaded pages come in the order of the file");
         if run.frame.is_none() {
@@ -168,47 +168,43 @@ impl Database {
         }
         let frame = run.frame.as_mut().expect("just brought");
         let page = &mut frame[run.count * page_size..(run.count + 1) * page_size];
-        file.format(page, edit.page);
+        space.format(page, edit.page);
         debug_assert!(page[HEADER_SIZE..].iter().all(|byte| *byte == 0));
         edit.change.as_change().apply(page, run.lsn);
         debug_assert_eq!(header::sequence(page), LOADED);
         header::seal(page);
         run.count += 1;
         if (run.count + 1) * page_size > WRITE_SIZE {
-            self.write_loaded(file, run).await?;
+            self.write_loaded(space, run).await?;
         }
         Ok(())
     }
 
-    async fn write_loaded(&self, file: &Rc<DataFile>, run: &mut Run) -> Result<()> {
+    async fn write_loaded(&self, space: &Rc<PageSpace>, run: &mut Run) -> Result<()> {
         if run.count == 0 {
             return Ok(());
         }
         let page_size = self.0.settings.buffer.page_size;
-        let last = PageId { number: run.first + run.count as u32 - 1, ..PageId::new(file.partition(), 0) };
-        while file.capacity() <= last.number {
-            file.grow(&self.0.engine.core.executor).await?;
+        let last = PageId { number: run.first + run.count as u32 - 1, ..PageId::new(space.partition(), 0) };
+        while space.capacity() <= last.number {
+            space.grow(&self.0.engine.core.executor).await?;
         }
-        self.0.engine.core.buffer.pool().borrow_mut().set_capacity(file.partition(), file.capacity());
+        self.0.engine.core.buffer.pool().borrow_mut().set_capacity(space.partition(), space.capacity());
         let numbers = run.first..last.number + 1;
         loop {
             // These pages stay unused until another transaction puts records into the tree.
-            self.0.engine.core.complete(|| self.check_empty_tree(file.partition())).await?;
-            if self.0.engine.core.buffer.make_way(file.partition(), numbers.clone()) {
+            self.0.engine.core.complete(|| self.check_empty_tree(space.partition())).await?;
+            if self.0.engine.core.buffer.make_way(space.partition(), numbers.clone()) {
                 break;
             }
             // Something is reading or writing one of them: that ends.
             self.0.engine.core.executor.sleep_ns(MAKE_WAY_NS).await;
         }
         let buffer = run.frame.take().expect("a run with pages has its frame");
-        let (offset, length) = (u64::from(run.first) * page_size as u64, (run.count * page_size) as u32);
-        let access = Access::Asynchronous;
-        file.note_write(last);
-        let op = Op::Write { file: file.file, offset, length, buffer, durable: false, access };
-        let completion = self.0.engine.core.buffer.overwrite(file, numbers, op).await;
+        let source = (buffer, run.count * page_size);
+        let completion = self.0.engine.core.buffer.overwrite(space, numbers, source).await;
         run.frame = completion.buffer;
         completion.result?;
-        file.note_written();
         run.first += run.count as u32;
         run.count = 0;
         Ok(())
@@ -226,7 +222,7 @@ impl Database {
             .engine
             .core
             .buffer
-            .file(partition)
+            .space(partition)
             .written()
             .min(self.0.engine.core.buffer.pool().borrow().free_count() as u32);
         for first in (0..pages).step_by(256) {

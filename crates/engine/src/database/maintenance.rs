@@ -17,9 +17,9 @@ impl Database {
     /// # with_database(async |database| {
     /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
     /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
-    /// assert_eq!(database.buffer().file(notes).writes.get(), 0, "the log suffices");
+    /// assert_eq!(database.buffer().space(notes).writes.get(), 0, "the log suffices");
     /// database.checkpoint().await?;
-    /// assert!(database.buffer().file(notes).writes.get() > 0, "a restart need not redo this");
+    /// assert!(database.buffer().space(notes).writes.get() > 0, "a restart need not redo this");
     /// # Ok(())
     /// # });
     /// ```

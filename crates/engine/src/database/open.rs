@@ -182,8 +182,8 @@ impl Database {
         for partition in partitions.iter().filter(|partition| partition.set_settings().is_none()) {
             let placement = settings.hierarchy.placement(&partition.name);
             let page_size = settings.buffer.page_size;
-            let file = partition::open_file(executor, partition, (page_size, placement), false).await?;
-            buffer.attach(partition.id(), file);
+            let space = partition::open_space(executor, partition, (page_size, placement), false).await?;
+            buffer.attach(partition.id(), space);
         }
         buffer.repair(superblock.redo_start()).await?;
         let reconciled = reconcile(executor, &buffer, &superblock.tiers, superblock.redo_start()).await?;

@@ -2,9 +2,10 @@
 
 use super::Database;
 use super::log_room::{complete_logged, length_of, wait_for_log_beside};
-use crate::buffer::DataFile;
+use crate::buffer::PageSpace;
 use crate::catalog::{Locking, Organization, Partition, Partitions, Schema};
 use crate::checkpoint::{enter_partition, state_catalog};
+use crate::page_store::DataFile;
 use crate::second_level::Placement;
 use crate::superblock::{Change, Superblock, SuperblockFile};
 use crate::{Error, Result};
@@ -220,9 +221,9 @@ impl Database {
         let page_size = self.0.settings.buffer.page_size;
         remove_files(&engine.core.executor, partition, |_| false).await?;
         let placement = self.0.settings.hierarchy.placement(&partition.name);
-        let file = open_file(&engine.core.executor, partition, (page_size, placement), true).await?;
-        file.reserve(&engine.core.executor, pages).await?;
-        engine.core.buffer.attach(partition.id(), file);
+        let space = open_space(&engine.core.executor, partition, (page_size, placement), true).await?;
+        space.reserve(&engine.core.executor, pages).await?;
+        engine.core.buffer.attach(partition.id(), space);
         self.format(partition.id(), partition.organization, page_size).await?;
         engine.core.log.flush(engine.core.log.end()).await
     }
@@ -265,29 +266,29 @@ impl Database {
     }
 }
 
-/// Opens the partition's file.
+/// Opens the place of the partition's pages.
 ///
 /// # Errors
 /// The driver's, or [`Error::NoDevice`].
-pub(super) async fn open_file(
+pub(super) async fn open_space(
     executor: &Executor,
     partition: &Partition,
     (page_size, placement): (usize, Placement),
     create: bool,
-) -> Result<DataFile> {
+) -> Result<PageSpace> {
     let device = crate::io::device(executor, &partition.device)?;
     let kind = match partition.organization {
         Organization::Direct { .. } => PageKind::Direct,
         _ => PageKind::Empty,
     };
-    let file =
-        DataFile::open(executor, device, (&partition.file_name(), partition.id()), page_size, create, kind).await?;
-    file.place(placement);
+    let store = DataFile::open(executor, device, &partition.file_name(), page_size, create).await?;
+    let space = PageSpace::new(Rc::new(store), partition.id(), create, kind);
+    space.place(placement);
     // What stays in memory would have been read before the first transaction.
     if partition.assumed && !placement.resident {
-        file.assume_written();
+        space.assume_written();
     }
-    Ok(file)
+    Ok(space)
 }
 
 /// How many pages a new partition has; 0 for a set.

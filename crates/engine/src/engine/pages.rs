@@ -61,7 +61,7 @@ impl Core {
                 .await?;
         }
         if value.len() != length {
-            let file = self.buffer.file(partition);
+            let file = self.buffer.space(partition);
             let id = PageId::new(partition, first);
             return Err(file.damaged(id, format!("its long value has {} bytes of {length}", value.len())));
         }

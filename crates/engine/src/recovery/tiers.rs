@@ -1,12 +1,12 @@
 //! Opening the tiers: what they hold that is newer than on the pages' own devices goes there first.
 
-use crate::buffer::{Buffer, DataFile};
+use crate::Result;
+use crate::buffer::{Buffer, PageSpace};
 use crate::io::{device, salvage};
 use crate::second_level::{Settings, Tiers};
 use crate::tier_file::{HEADER_BYTES, Kind, Record, TierFile, open_file, read_header};
-use crate::{Error, Result};
 use base::{Lsn, PageId};
-use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op};
+use driver::{Access, DeviceId, FileId, Frame, Op};
 use executor::Executor;
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
@@ -66,10 +66,10 @@ pub async fn reconcile(
             .iter()
             .map(|&(page, copy)| {
                 let (executor, found) = (executor.clone(), Rc::clone(&found));
-                let file = buffer.file(page.partition);
+                let space = buffer.space(page.partition);
                 executor
                     .clone()
-                    .spawn(async move { bring_home(&executor, &found, &file, page, copy, redo_start).await })
+                    .spawn(async move { bring_home(&executor, &found, &space, page, copy, redo_start).await })
             })
             .collect();
         for (task, (page, copy)) in tasks.into_iter().zip(batch) {
@@ -135,7 +135,7 @@ impl Reconciled {
         let tiers = Tiers::new(executor, (settings, force), files, host);
         if let Some(cache) = adopted {
             let mut current = self.current;
-            current.retain(|(page, copy)| copy.tier == cache && buffer.file(page.partition).placement().cache);
+            current.retain(|(page, copy)| copy.tier == cache && buffer.space(page.partition).placement().cache);
             current.sort_by_key(|(_, copy)| copy.lsn);
             tiers.adopt(current.into_iter().map(|(page, copy)| (copy.slot, page)));
         }
@@ -228,22 +228,6 @@ async fn scan(
     Ok(())
 }
 
-async fn read(
-    executor: &Executor,
-    file: FileId,
-    (offset, length): (u64, usize),
-    frame: Option<Frame>,
-) -> Result<Frame> {
-    let buffer = match frame {
-        Some(frame) => frame,
-        None => executor.frame(length)?,
-    };
-    let op = Op::Read { file, offset, length: length as u32, buffer, access: Access::Asynchronous };
-    let completion = executor.perform(op).await;
-    completion.result?;
-    Ok(completion.buffer.expect("a read gives its buffer back"))
-}
-
 async fn write(executor: &Executor, file: FileId, offset: u64, buffer: Frame, length: usize) -> Result<()> {
     let (length, access) = (length as u32, Access::Asynchronous);
     executor.perform(Op::Write { file, offset, length, buffer, durable: true, access }).await.result?;
@@ -259,21 +243,18 @@ async fn erase(executor: &Executor, file: FileId, offset: u64, page_size: usize)
 async fn bring_home(
     executor: &Executor,
     found: &[Found],
-    file: &DataFile,
+    space: &PageSpace,
     page: PageId,
     copy: Copy,
     redo_start: Lsn,
 ) -> Result<bool> {
-    let page_size = file.page_size();
-    if page.number >= file.capacity() {
+    let page_size = space.page_size();
+    if page.number >= space.capacity() {
         return Ok(false);
     }
-    let in_file = match read(executor, file.file, (file.offset(page), page_size), None).await {
-        Ok(bytes) => Some(bytes),
-        // What cannot be read may be what the power cut tore.
-        Err(Error::Input(fault)) if fault.kind == FaultKind::Device => None,
-        Err(error) => return Err(error),
-    };
+    // What cannot be read may be what the power cut tore.
+    let (bytes, fault) = space.salvage(executor, page).await?;
+    let in_file = fault.is_none().then_some(bytes);
     let state = in_file.as_ref().map_or(Err(String::new()), |in_file| header::verify(in_file, page));
     match (state, in_file.as_ref().map_or(0, |in_file| header::sequence(in_file))) {
         // A page that was bulk-loaded again has the same number, and other contents.
@@ -286,7 +267,7 @@ async fn bring_home(
         // reported; so is a page that its file has lost, which may have been newer.
         (state @ (Ok(false) | Err(_)), _) if copy.lsn <= redo_start => {
             if state.is_ok() {
-                file.note_lost(page);
+                space.note_lost(page);
             }
             return Ok(false);
         }
@@ -302,6 +283,6 @@ async fn bring_home(
     if header::verify(&bytes, page) != Ok(true) {
         return Ok(false);
     }
-    write(executor, file.file, file.offset(page), bytes, page_size).await?;
+    space.restore(executor, page, bytes).await?;
     Ok(true)
 }

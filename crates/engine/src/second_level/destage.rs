@@ -45,8 +45,7 @@ impl Tiers {
             None => self.read_back(host, slot).await.map_err(|error| (error, None))?,
         };
         let page = header::id(&bytes);
-        let store = host.store(page.partition);
-        let completion = store.write(&self.executor, page, bytes).await;
+        let completion = host.write_page(page, bytes).await;
         let bytes = completion.buffer.expect("a write gives its buffer back");
         match completion.result {
             Ok(_) => Ok(bytes),

@@ -1,15 +1,14 @@
 //! What the second level asks of main memory above it.
 
 use crate::Result;
-use crate::page_store::PageStore;
-use base::PartitionId;
-use driver::Frame;
-use std::rc::Rc;
+use crate::page_store::Future;
+use base::PageId;
+use driver::{Completion, Frame};
 
 /// The buffer, as the second level sees it.
 pub trait Host {
-    /// Where the partition's pages have their own places.
-    fn store(&self, partition: PartitionId) -> Rc<dyn PageStore>;
+    /// Writes a page to its own place, durably if it could be torn there.
+    fn write_page(&self, page: PageId, bytes: Frame) -> Future<'_, Completion>;
 
     /// Memory for the copy of one page.
     ///

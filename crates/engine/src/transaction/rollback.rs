@@ -220,7 +220,7 @@ fn place_of(core: &Core, partition: PartitionId, key: &[u8]) -> Result<b_tree::L
         debug_assert!(slotted::value(pool.page(place.page)?, place.slot).len() >= stored::VERSION_SIZE);
         return Ok(place);
     }
-    let file = core.buffer.file(partition).name.clone();
+    let file = core.buffer.space(partition).name().to_owned();
     let detail = "a record to be rolled back is missing".to_owned();
     Err(Need::Fail(Error::DamagedPage { page: place.page, file, detail }))
 }

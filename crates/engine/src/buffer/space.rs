@@ -1,33 +1,25 @@
-//! A partition's file: where its pages lie, how much room it has, what is known to have been written.
+//! What the buffer knows of a partition's pages: where they are, how they use the hierarchy, which of them were ever written.
 
 use super::overwriting::Overwriting;
-use super::syncs::Syncs;
-use crate::page_store::{Future, PageStore};
+use crate::page_store::{Future, PageStore, Transfer};
 use crate::second_level::Placement;
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
-use driver::{Access, Completion, DeviceId, DeviceTraits, FileId, Frame, Op};
+use driver::{Access, Completion, Fault, FaultKind, Frame};
 use executor::{Executor, Turn};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 use structures::page::{PageKind, header};
 
-/// An open file of pages. Page `n` lies at byte `n * page size`.
-pub struct DataFile {
-    /// The file's name on its device.
-    pub name: String,
-    /// The device that holds it.
-    pub device: DeviceId,
-    /// The file.
-    pub file: FileId,
+/// The pages of one partition.
+pub struct PageSpace {
+    store: Rc<dyn PageStore>,
     partition: PartitionId,
-    traits: DeviceTraits,
-    page_size: usize,
     fresh_kind: PageKind,
     /// Whether it was made in this life of the database.
     is_new: bool,
-    capacity: Cell<u32>,
     written: Cell<u32>,
     growth: Turn,
     /// Read operations since the start.
@@ -37,7 +29,6 @@ pub struct DataFile {
     /// Reads that the second-level cache served since the start.
     pub cache_hits: Cell<u64>,
     placement: Cell<Placement>,
-    syncs: Rc<Syncs>,
     /// Pages that were written once and are blank.
     lost: RefCell<BTreeSet<u32>>,
     /// What a bulk load writes.
@@ -46,50 +37,42 @@ pub struct DataFile {
     is_dropped: Cell<bool>,
 }
 
-/// The least and the most that a file grows by at once, in bytes.
+/// The least and the most that a store grows by at once, in bytes.
 const GROWTH_MIN: u64 = 1 << 20;
 const GROWTH_MAX: u64 = 256 << 20;
 
-impl DataFile {
-    /// Opens or creates the file. Pages that were never written read as zeros of kind `fresh_kind`.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub async fn open(
-        executor: &Executor,
-        device: DeviceId,
-        (name, partition): (&str, PartitionId),
-        page_size: usize,
-        create: bool,
-        fresh_kind: PageKind,
-    ) -> Result<DataFile> {
-        let (file, length) = executor.open(device, name, create).await?;
-        let pages = u32::try_from(length / page_size as u64).unwrap_or(u32::MAX);
-        Ok(DataFile {
-            name: name.to_owned(),
-            device,
-            file,
+impl PageSpace {
+    /// The pages of a partition in this store, which `is_new` if it was made just now. Pages that were never written read as zeros
+    /// of kind `fresh_kind`.
+    pub fn new(store: Rc<dyn PageStore>, partition: PartitionId, is_new: bool, fresh_kind: PageKind) -> PageSpace {
+        PageSpace {
             partition,
-            traits: executor.traits(device),
-            page_size,
             fresh_kind,
-            is_new: create,
-            capacity: Cell::new(pages),
-            written: Cell::new(pages),
+            is_new,
+            written: Cell::new(store.capacity()),
             growth: Turn::new(),
             reads: Cell::new(0),
             writes: Cell::new(0),
             cache_hits: Cell::new(0),
             placement: Cell::new(Placement::default()),
-            // A program that was killed may have left pages that can be read and are not durable.
-            syncs: Syncs::after(u64::from(pages > 0)),
             lost: RefCell::default(),
             overwriting: Overwriting::default(),
             is_dropped: Cell::new(false),
-        })
+            store,
+        }
     }
 
-    /// Whose file it is.
+    /// Where they have their own places.
+    pub fn store(&self) -> &Rc<dyn PageStore> {
+        &self.store
+    }
+
+    /// What they are found under, for messages.
+    pub fn name(&self) -> &str {
+        self.store.name()
+    }
+
+    /// Whose pages they are.
     pub fn partition(&self) -> PartitionId {
         self.partition
     }
@@ -99,14 +82,14 @@ impl DataFile {
         self.placement.get()
     }
 
-    /// States how its pages use the storage hierarchy, before the file is in use.
+    /// States how its pages use the storage hierarchy, before they are in use.
     pub fn place(&self, placement: Placement) {
         self.placement.set(placement);
     }
 
-    /// How many pages the file has room for.
+    /// How many pages there is room for.
     pub fn capacity(&self) -> u32 {
-        self.capacity.get()
+        self.store.capacity()
     }
 
     /// Pages from this number on were never written, so they need no read.
@@ -136,7 +119,7 @@ impl DataFile {
 
     /// The error of a page that was there once: the file was cut off, or the page was taken out of it.
     pub fn missing(&self, page: PageId) -> Error {
-        let pages = self.capacity.get();
+        let pages = self.capacity();
         self.damaged(
             page,
             format!("it is in use, and the file of {pages} pages does not hold it: it is not there or blank"),
@@ -161,11 +144,6 @@ impl DataFile {
         self.writes.set(self.writes.get() + 1);
     }
 
-    /// Notes that a write completed.
-    pub fn note_written(&self) {
-        self.syncs.note_written();
-    }
-
     /// Its partition was dropped: its contents are not needed.
     pub(super) fn note_dropped(&self) {
         self.is_dropped.set(true);
@@ -174,91 +152,101 @@ impl DataFile {
     /// Makes every write durable that completed before this call.
     ///
     /// # Errors
-    /// The driver's, also if an earlier sync has failed. What became of the writes is then unknown: the file's contents must
+    /// The driver's, also if an earlier sync has failed. What became of the writes is then unknown: what the store holds must
     /// not be relied on any more.
     pub async fn sync(&self, executor: &Executor) -> Result<()> {
         if self.is_dropped.get() {
             return Ok(());
         }
-        let result = self.syncs.sync(executor, self.file).await;
-        // Its file may have been removed meanwhile.
+        let result = self.store.sync(executor).await;
+        // Its store may have been removed meanwhile.
         if self.is_dropped.get() { Ok(()) } else { result }
     }
 
-    /// Why the file's contents cannot be relied on, if a sync has failed.
+    /// Why what the store holds cannot be relied on, if a sync has failed.
     pub fn failure(&self) -> Option<Error> {
-        self.syncs.failure()
+        self.store.failure()
     }
 
-    /// The size of its pages in bytes.
+    /// The size of a page in bytes.
     pub fn page_size(&self) -> usize {
-        self.page_size
-    }
-
-    /// The page's place in the file, in bytes.
-    pub fn offset(&self, id: PageId) -> u64 {
-        u64::from(id.number) * self.page_size as u64
+        self.store.page_size()
     }
 
     /// Whether a power cut may leave a page half written.
     pub fn may_tear(&self) -> bool {
-        (self.traits.atomic_write as usize) < self.page_size
+        self.store.may_tear()
     }
 
     /// The error of a damaged page.
     pub fn damaged(&self, page: PageId, detail: String) -> Error {
-        Error::DamagedPage { page, file: self.name.clone(), detail }
+        Error::DamagedPage { page, file: self.name().to_owned(), detail }
     }
 
-    /// Pays for one access and says how it is made: a synchronous device is reached by a compound operation that holds the
-    /// CPU, any other through a queue.
-    pub async fn access(&self, executor: &Executor) -> Access {
-        crate::io::access(executor, &self.traits).await
+    /// Pays for one access and says how it is made.
+    pub fn access<'a>(&'a self, executor: &'a Executor) -> Future<'a, Access> {
+        self.store.access(executor)
     }
 
-    /// Sets the length to at least `pages` pages.
+    /// Writes one page to its own place, durably if it could be torn there. Pays for the access.
+    pub async fn write_page(&self, executor: &Executor, page: PageId, buffer: Frame) -> Completion {
+        let access = self.access(executor).await;
+        self.note_write(page);
+        let length = buffer.len();
+        self.store.write_now(executor, Transfer { first: page, buffer, length, access }, self.may_tear()).await
+    }
+
+    /// Reads one page as it is in its own place, and why the device could not, where another copy may serve.
     ///
     /// # Errors
-    /// The driver's; the file keeps its length.
-    pub async fn reserve(&self, executor: &Executor, pages: u32) -> Result<()> {
-        if pages > self.capacity.get() {
-            let length = u64::from(pages) * self.page_size as u64;
-            executor.perform(Op::Resize { file: self.file, length, prewrite: true }).await.result?;
-            self.capacity.set(pages);
-        }
+    /// The driver's, but for [`FaultKind::Device`].
+    pub async fn salvage(&self, executor: &Executor, page: PageId) -> Result<(Frame, Option<Fault>)> {
+        let (length, access) = (self.page_size(), Access::Asynchronous);
+        let buffer = executor.frame(length)?;
+        let completion = self.store.read_now(executor, Transfer { first: page, buffer, length, access }).await;
+        let fault = match completion.result {
+            Ok(_) => None,
+            Err(fault) if fault.kind == FaultKind::Device && !canary::is_planted(Canary::NoSalvage) => Some(fault),
+            Err(fault) => return Err(fault.into()),
+        };
+        Ok((completion.buffer.expect("a read gives its buffer back"), fault))
+    }
+
+    /// Writes a sound copy of a page to its own place, before the buffer is in use.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn restore(&self, executor: &Executor, page: PageId, buffer: Frame) -> Result<()> {
+        let (length, access) = (self.page_size(), Access::Asynchronous);
+        let transfer = Transfer { first: page, buffer, length, access };
+        self.store.write_now(executor, transfer, true).await.result?;
         Ok(())
     }
 
-    /// Makes the file longer by a quarter, within limits, unless another task did so while this one waited for its turn.
+    /// Makes room for at least `pages` pages.
     ///
     /// # Errors
-    /// The driver's, or [`Error::PartitionFull`]; the file keeps its length.
+    /// The driver's; the room stays as it was.
+    pub fn reserve<'a>(&'a self, executor: &'a Executor, pages: u32) -> Future<'a, Result<()>> {
+        self.store.reserve(executor, pages)
+    }
+
+    /// Makes room for a quarter more, within limits, unless another task did so while this one waited for its turn.
+    ///
+    /// # Errors
+    /// The driver's, or [`Error::PartitionFull`]; the room stays as it was.
     pub async fn grow(&self, executor: &Executor) -> Result<()> {
-        let before = self.capacity.get();
+        let before = self.capacity();
         if before == u32::MAX {
-            return Err(Error::PartitionFull { file: self.name.clone(), pages: before });
+            return Err(Error::PartitionFull { file: self.name().to_owned(), pages: before });
         }
         let _turn = self.growth.take(executor).await;
-        if self.capacity.get() > before {
+        if self.capacity() > before {
             return Ok(());
         }
-        let length = u64::from(before) * self.page_size as u64;
+        let length = u64::from(before) * self.page_size() as u64;
         let step = (length / 4).clamp(GROWTH_MIN, GROWTH_MAX);
-        let pages = u32::try_from((length + step).div_ceil(self.page_size as u64)).unwrap_or(u32::MAX);
+        let pages = u32::try_from((length + step).div_ceil(self.page_size() as u64)).unwrap_or(u32::MAX);
         self.reserve(executor, pages).await
-    }
-}
-
-impl PageStore for DataFile {
-    fn write<'a>(&'a self, executor: &'a Executor, page: PageId, bytes: Frame) -> Future<'a, Completion> {
-        Box::pin(async move {
-            let access = self.access(executor).await;
-            self.note_write(page);
-            let (offset, length) = (self.offset(page), bytes.len() as u32);
-            let op = Op::Write { file: self.file, offset, length, buffer: bytes, durable: self.may_tear(), access };
-            let completion = executor.perform(op).await;
-            self.note_written();
-            completion
-        })
     }
 }
