@@ -20,6 +20,7 @@ pub(crate) use sweeping::{SweepGuard, back_up_load, begin_sweeping_load, sweep_s
 use crate::Result;
 use crate::catalog::Partition;
 use crate::engine::Engine;
+use crate::second_level::Tiers;
 use crate::statistics::add;
 use crate::superblock::{Change, CurrentBackup};
 use base::Lsn;
@@ -101,7 +102,10 @@ async fn write_pages_back(engine: &Engine, full: bool) -> Result<()> {
     // that is nearly full cannot wait for that.
     let everything = full || engine.core.log.is_crowded();
     let old = if everything { begin } else { checkpointer.last_begin.get() };
-    engine.core.buffer.write_back_before(old).await?;
+    {
+        let _checkpointing = engine.core.buffer.tiers().map(Tiers::begin_checkpoint);
+        engine.core.buffer.write_back_before(old).await?;
+    }
     let redo_start = redo_start(engine);
     // A transaction that has ended by now holds nothing back, so the records with which it ended must be durable, too: a
     // restart that met neither its updates nor their compensations would leave the updates in place.

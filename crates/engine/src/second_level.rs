@@ -16,8 +16,8 @@
 //! * What a volatile tier holds stands on the page's own device, too.
 //!
 //! A copy whose write to its own device begins at once stays in memory until that has ended, or a newer one replaces it. One
-//! that stays dirty has no copy in memory: it is read back from its slot when a checkpoint, or another page that needs the
-//! slot, wants it on its own device. If it cannot be read back it goes on counting as not yet written, so the log keeps what
+//! that stays dirty has no copy in memory: it is read back from its slot when a checkpoint, the cleaner, or another page that
+//! needs the slot, wants it on its own device. If it cannot be read back it goes on counting as not yet written, so the log keeps what
 //! a restart makes it from; a newer version from main memory replaces it.
 //!
 //! A directory beside the slots could disagree with them. Without one an opening passes once over the slots and looks
@@ -25,6 +25,7 @@
 //! rule that the log suffices when an idle tier is lost: what only the write buffer holds is nowhere else, so the
 //! superblock says which tiers are in use.
 
+mod cleaning;
 pub mod design;
 mod destage;
 mod entering;
@@ -32,7 +33,7 @@ mod host;
 mod slots;
 mod tiers;
 
-pub use design::{CachePolicy, DESIGNS, Design};
+pub use design::{CachePolicy, DESIGNS, Design, Parameter, Parameters};
 pub use host::Host;
 pub(crate) use slots::Tier;
 pub use tiers::Tiers;
@@ -43,7 +44,7 @@ use std::collections::BTreeMap;
 /// Which tiers a database has, and which partitions use them.
 ///
 /// ```
-/// use entresol_engine::second_level::{self, CacheSettings, Design};
+/// use entresol_engine::second_level::{self, CacheSettings};
 /// # use entresol_engine::catalog::{Locking, Organization};
 /// # use entresol_engine::{Database, PartitionSpec, Settings, buffer};
 /// # use executor::{Executor, Order};
@@ -52,7 +53,7 @@ use std::collections::BTreeMap;
 /// # let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
 ///
 /// // A buffer of 32 pages, and a cache of 200 behind it.
-/// let cache = CacheSettings { device: "nvem".into(), pages: 200, design: Design::default(), volatile: None };
+/// let cache = CacheSettings::new("nvem", 200);
 /// let hierarchy = second_level::Settings { cache: Some(cache), ..second_level::Settings::default() };
 /// let buffer = buffer::Settings { frames: 32, ..buffer::Settings::default() };
 /// # let done = executor.run(async {
@@ -96,8 +97,18 @@ pub struct CacheSettings {
     pub pages: u32,
     /// Which pages enter it.
     pub design: Design,
+    /// Numbers that some designs go by.
+    pub parameters: Parameters,
     /// Whether it loses its contents with the power; `None`: as its device says.
     pub volatile: Option<bool>,
+}
+
+impl CacheSettings {
+    /// A cache for so many pages on a device, of the usual design.
+    pub fn new(device: impl Into<String>, pages: u32) -> CacheSettings {
+        let (design, parameters) = (Design::default(), Parameters::default());
+        CacheSettings { device: device.into(), pages, design, parameters, volatile: None }
+    }
 }
 
 /// How one partition uses the hierarchy.

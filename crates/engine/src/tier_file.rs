@@ -9,6 +9,7 @@ pub use statistics::{Statistics, TierReport};
 use crate::{Error, Result};
 use driver::{Access, DeviceId, DeviceTraits, FileId, Op};
 use executor::Executor;
+use std::cell::Cell;
 
 /// A write buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +53,7 @@ pub struct TierFile {
     pub statistics: Statistics,
     traits: DeviceTraits,
     page_size: usize,
+    under_way: Cell<u32>,
 }
 
 impl TierFile {
@@ -92,12 +94,28 @@ impl TierFile {
             statistics: Statistics::default(),
             traits: executor.traits(device),
             page_size,
+            under_way: Cell::new(0),
         }
     }
 
     /// Where the slot lies in the file, in bytes.
     pub fn offset(&self, slot: u32) -> u64 {
         HEADER_BYTES + u64::from(slot) * self.page_size as u64
+    }
+
+    /// An operation on the file begins.
+    pub fn begin(&self) {
+        self.under_way.set(self.under_way.get() + 1);
+    }
+
+    /// An operation on the file has ended.
+    pub fn end(&self) {
+        self.under_way.set(self.under_way.get() - 1);
+    }
+
+    /// How many operations on the file are under way.
+    pub fn under_way(&self) -> u32 {
+        self.under_way.get()
     }
 
     /// Pays for one access and says how it is made.

@@ -23,8 +23,6 @@ mod set_log;
 mod set_records;
 mod snapshot;
 mod stall;
-#[cfg(test)]
-mod tests;
 mod update;
 
 pub(crate) use commit::{Committing, EarlyCommit};
@@ -37,7 +35,7 @@ pub use scan::Scan;
 pub use snapshot::Snapshot;
 
 use crate::engine::{Active, Catalog, Engine, StoredCall, segments_returned};
-use crate::locks::{Grant, Ungranted};
+use crate::locks::Ungranted;
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::{PartitionId, TransactionId};
@@ -231,21 +229,17 @@ impl Transaction {
     #[inline]
     async fn lock(&mut self, resource: Resource, mode: Mode) -> Result<()> {
         match self.request(resource, mode) {
-            None => Ok(()),
-            Some(ungranted) => self.wait_for_lock(resource, ungranted).await,
+            Ok(()) => Ok(()),
+            Err(ungranted) => self.wait_for_lock(resource, ungranted).await,
         }
     }
 
-    /// Asks for a lock. Unless it is granted at once, [`Transaction::wait_for_lock`] has to be awaited for what this returns.
+    /// Asks for a lock. Unless it is granted, [`Transaction::wait_for_lock`] has to be awaited.
     #[inline]
-    fn request(&mut self, resource: Resource, mode: Mode) -> Option<Ungranted> {
-        match self.engine.core.locks.acquire(self.state.owner, self.state.began, resource, mode) {
-            Grant::Granted(dependency) => {
-                self.state.depend_on(dependency);
-                None
-            }
-            Grant::Wait(ungranted) => Some(ungranted),
-        }
+    fn request(&mut self, resource: Resource, mode: Mode) -> Result<(), Ungranted> {
+        let dependency = self.engine.core.locks.acquire(self.state.owner, self.state.began, resource, mode)?;
+        self.state.depend_on(dependency);
+        Ok(())
     }
 
     #[cold]

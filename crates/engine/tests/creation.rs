@@ -2,14 +2,14 @@
 
 use base::Random;
 use driver::Halt;
-use entresol_engine::second_level::{self, CacheSettings, Design};
+use entresol_engine::second_level::{self, CacheSettings};
 use entresol_engine::tier_file::WriteBufferSettings;
 use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer, log};
 use executor::{Executor, Order};
 use virtual_driver::{FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
 
 fn settings() -> Settings {
-    let cache = CacheSettings { device: "disk".into(), pages: 16, design: Design::default(), volatile: None };
+    let cache = CacheSettings::new("disk", 16);
     let write_buffer = WriteBufferSettings { device: "disk".into(), pages: 8, log_bytes: 32 << 10, volatile: None };
     Settings {
         buffer: buffer::Settings { frames: 32, page_size: 1024, ..buffer::Settings::default() },

@@ -4,7 +4,7 @@
 mod machine;
 
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::second_level::design::{CachePolicy, Decision, Leaving, Outdated, Pattern, Read};
+use entresol_engine::second_level::design::{CachePolicy, Contents, Decision, Leaving, Outdated, Pattern, Read};
 use entresol_engine::second_level::{self, CacheSettings, Design, Tiers};
 use entresol_engine::{Database, Direction, PartitionSpec, Settings, buffer, checkpoint, log};
 use machine::run;
@@ -34,12 +34,12 @@ impl CachePolicy for AtRead {
         true
     }
 
-    fn on_read(&mut self, read: &Read) -> Decision {
+    fn on_read(&mut self, read: &Read, _: &Contents<'_>) -> Decision {
         READS.with_borrow_mut(|reads| reads.push(*read));
         if read.pattern == Pattern::Random { Decision::WriteThrough } else { Decision::Skip }
     }
 
-    fn on_eviction(&mut self, leaving: &Leaving) -> Decision {
+    fn on_eviction(&mut self, leaving: &Leaving, _: &Contents<'_>) -> Decision {
         LEAVING.with_borrow_mut(|pages| pages.push(*leaving));
         if leaving.dirty && self.writes_back { Decision::WriteBack } else { Decision::Skip }
     }
@@ -53,7 +53,7 @@ const AT_READ: Design = Design::new("at-read", |_| Box::new(AtRead { writes_back
 const BACK: Design = Design::new("back", |_| Box::new(AtRead { writes_back: true }));
 
 fn settings(design: Design, pages: u32) -> Settings {
-    let cache = CacheSettings { device: "nvem".into(), pages, design, volatile: Some(false) };
+    let cache = CacheSettings { design, volatile: Some(false), ..CacheSettings::new("nvem", pages) };
     Settings {
         buffer: buffer::Settings {
             frames: 20,

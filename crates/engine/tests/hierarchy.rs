@@ -5,7 +5,7 @@ mod machine;
 
 use driver::Op;
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::second_level::{self, CacheSettings, Design, Placement};
+use entresol_engine::second_level::{self, CacheSettings, Placement};
 use entresol_engine::tier_file::WriteBufferSettings;
 use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
 use executor::{Executor, Order};
@@ -26,7 +26,7 @@ fn settings(hierarchy: second_level::Settings) -> Settings {
 }
 
 fn cache(volatile: bool) -> second_level::Settings {
-    let cache = CacheSettings { device: "nvem".into(), pages: 64, design: Design::default(), volatile: Some(volatile) };
+    let cache = CacheSettings { volatile: Some(volatile), ..CacheSettings::new("nvem", 64) };
     second_level::Settings { cache: Some(cache), ..second_level::Settings::default() }
 }
 

@@ -5,7 +5,7 @@
 mod machine;
 
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::second_level::design::{CachePolicy, Candidates, Decision, Leaving, Reason};
+use entresol_engine::second_level::design::{CachePolicy, Contents, Decision, Leaving, Reason};
 use entresol_engine::second_level::{self, CacheSettings, Design, Tiers};
 use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
 use machine::run;
@@ -26,7 +26,7 @@ impl CachePolicy for Lazy {
         true
     }
 
-    fn on_eviction(&mut self, leaving: &Leaving) -> Decision {
+    fn on_eviction(&mut self, leaving: &Leaving, _: &Contents<'_>) -> Decision {
         let is_past = leaving.reason == Reason::Background && !self.takes_checkpoints;
         if is_past { Decision::Skip } else { Decision::WriteBack }
     }
@@ -35,9 +35,9 @@ impl CachePolicy for Lazy {
         self.cleans
     }
 
-    fn victim(&mut self, candidates: &Candidates<'_>) -> Option<u32> {
+    fn victim(&mut self, contents: &Contents<'_>) -> Option<u32> {
         let mut coldest = None;
-        candidates.coldest(&mut |candidate| {
+        contents.coldest(&mut |candidate| {
             coldest = Some(candidate.slot);
             false
         });
@@ -50,7 +50,7 @@ const THERE: Design = Design::new("there", |_| Box::new(Lazy { takes_checkpoints
 const PERSISTENT: Design = Design::new("persistent", |_| Box::new(Lazy { takes_checkpoints: true, cleans: false }));
 
 fn settings(design: Design, pages: u32) -> Settings {
-    let cache = CacheSettings { device: "nvem".into(), pages, design, volatile: Some(false) };
+    let cache = CacheSettings { design, volatile: Some(false), ..CacheSettings::new("nvem", pages) };
     Settings {
         buffer: buffer::Settings {
             frames: 20,

@@ -6,7 +6,7 @@ use base::{PageId, PartitionId, Random};
 use devices::Hardware;
 use driver::OpKind;
 use entresol_engine::second_level::design::Pattern;
-use entresol_engine::second_level::{self, CacheSettings, Design};
+use entresol_engine::second_level::{self, CacheSettings};
 use entresol_engine::{Database, PartitionSpec, Settings, buffer, checkpoint};
 use executor::{Executor, Order};
 use std::future::poll_fn;
@@ -185,7 +185,7 @@ fn a_load_is_seen_beside_pages_that_were_read_before_it() {
 #[test]
 fn a_cache_that_outlives_the_machine_has_nothing_of_what_was_loaded_before() {
     let media = prepared();
-    let cache = CacheSettings { device: "disk".into(), pages: 256, design: Design::default(), volatile: Some(false) };
+    let cache = CacheSettings { volatile: Some(false), ..CacheSettings::new("disk", 256) };
     let hierarchy = second_level::Settings { cache: Some(cache), ..second_level::Settings::default() };
     let frames = buffer::Settings { frames: 20, ..settings().buffer };
     let settings = Settings { hierarchy, buffer: frames, ..settings() };
@@ -212,7 +212,7 @@ fn a_cache_that_outlives_the_machine_has_nothing_of_what_was_loaded_before() {
 #[test]
 fn a_cache_that_outlives_the_machine_has_nothing_of_a_load_that_was_killed_at_the_same_end_of_the_log() {
     let media = Media::new();
-    let cache = CacheSettings { device: "disk".into(), pages: 256, design: Design::default(), volatile: Some(false) };
+    let cache = CacheSettings { volatile: Some(false), ..CacheSettings::new("disk", 256) };
     let hierarchy = second_level::Settings { cache: Some(cache), ..second_level::Settings::default() };
     let frames = buffer::Settings { frames: 20, ..settings().buffer };
     let settings = Settings { hierarchy, buffer: frames, ..settings() };

@@ -3,7 +3,7 @@
 use base::{PartitionId, Random};
 use driver::{Halt, OpKind};
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::second_level::{self, CacheSettings, Design};
+use entresol_engine::second_level::{self, CacheSettings};
 use entresol_engine::set::{FieldType, RecordType};
 use entresol_engine::tier_file::WriteBufferSettings;
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer, checkpoint, log};
@@ -342,7 +342,7 @@ fn with_old(kind: usize) -> Media {
 }
 
 fn tiered() -> Settings {
-    let cache = CacheSettings { device: "disk".into(), pages: 16, design: Design::default(), volatile: None };
+    let cache = CacheSettings::new("disk", 16);
     let write_buffer = WriteBufferSettings { device: "disk".into(), pages: 8, log_bytes: 0, volatile: None };
     let hierarchy = second_level::Settings {
         cache: Some(cache),

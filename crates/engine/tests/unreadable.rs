@@ -8,7 +8,7 @@ use base::PartitionId;
 use devices::Hardware;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::log::{self, Acknowledged, Second};
-use entresol_engine::second_level::{self, CacheSettings, Design};
+use entresol_engine::second_level::{self, CacheSettings};
 use entresol_engine::tier_file::WriteBufferSettings;
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer, checkpoint};
 use executor::{Executor, Order};
@@ -194,7 +194,7 @@ impl AsyncWork for Open {
 
 fn tiers() -> second_level::Settings {
     let device = || "disk".to_owned();
-    let cache = CacheSettings { device: device(), pages: 64, design: Design::default(), volatile: Some(false) };
+    let cache = CacheSettings { volatile: Some(false), ..CacheSettings::new(device(), 64) };
     let write_buffer = WriteBufferSettings { device: device(), pages: 8, log_bytes: 64 << 10, volatile: None };
     second_level::Settings { cache: Some(cache), write_buffer: Some(write_buffer), ..second_level::Settings::default() }
 }
@@ -254,7 +254,7 @@ fn pages_of_the_log_and_of_its_write_buffer_stand_in_for_each_other_where_that_i
 
 #[test]
 fn slots_of_a_cache_are_copies() {
-    let cache = CacheSettings { device: "disk".into(), pages: 64, design: Design::default(), volatile: Some(false) };
+    let cache = CacheSettings { volatile: Some(false), ..CacheSettings::new("disk", 64) };
     let hierarchy = second_level::Settings { cache: Some(cache), ..second_level::Settings::default() };
     let frames = buffer::Settings { frames: 10, cleaner: false, ..buffer::Settings::default() };
     let settings = Settings { hierarchy, buffer: frames, ..settings() };

@@ -126,6 +126,7 @@ fn hierarchy(configuration: &Configuration) -> second_level::Settings {
         device: cache.device.clone(),
         pages: cache.pages,
         design: cache.design,
+        parameters: cache.parameters,
         volatile: cache.volatile,
     });
     let write_buffer = configuration.write_buffer.as_ref().map(|buffer| WriteBufferSettings {

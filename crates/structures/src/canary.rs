@@ -12,6 +12,12 @@ pub enum Canary {
     NoDoubleWrite,
     /// A tier's slot may be reused before the write of its page to the page's own device has ended.
     EarlyReuse,
+    /// A cached copy stays in use although its page was changed in main memory and written past the cache.
+    StaleCopy,
+    /// A slot of the cache is reused although only it has the latest version of its page.
+    UncleanReuse,
+    /// A page is written from the cache to its own place while an older version of it is being written there.
+    OvertakenClean,
     /// The superblock file names a copy of the sets' backup that is not durable yet.
     UnsyncedBackup,
     /// A restart replays values and actions twice.

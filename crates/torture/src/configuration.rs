@@ -10,7 +10,7 @@ use engine::catalog::{Locking, Organization};
 use engine::lock::VictimPolicy;
 use engine::log::{Acknowledged, GroupCommit, Second, SyncMethod};
 use engine::replacement::{POLICIES, Policy};
-use engine::second_level::{self, CacheSettings, DESIGNS, Design, Placement};
+use engine::second_level::{self, CacheSettings, DESIGNS, Design, Parameters, Placement};
 use engine::tier_file::WriteBufferSettings;
 use engine::{PartitionSpec, Settings, buffer, checkpoint, log};
 use virtual_driver::Hardware;
@@ -117,6 +117,9 @@ impl Configuration {
         let (second, silence_ns_max) = second_log(seed);
         let temp = spill::settings(seed).filter(|_| contention.is_none());
         let (mut hierarchy, volatile_tiers) = hierarchy(&mut Random::stream(seed, "hierarchy"), tiny);
+        if let Some(cache) = &mut hierarchy.cache {
+            design(seed, cache);
+        }
         if let (Some(_), Some(buffer)) = (&second, &mut hierarchy.write_buffer) {
             buffer.log_bytes = 0;
         }
@@ -274,6 +277,24 @@ fn replacement(seed: u64) -> Policy {
     if random.chance(0.5) { Policy::default() } else { one_of(random, POLICIES) }
 }
 
+/// How many designs are those of Rahm's study: the first ones.
+const MIGRATING: usize = 3;
+
+/// Every other cache is of a design that is not one of Rahm's.
+fn design(seed: u64, cache: &mut CacheSettings) {
+    let random = &mut Random::stream(seed, "cache design");
+    if random.chance(0.5) {
+        return;
+    }
+    cache.design = one_of(random, &DESIGNS[MIGRATING..]);
+    cache.parameters = Parameters {
+        fill_threshold_percent: one_of(random, &[0, 50, 95]),
+        dirty_max_percent: one_of(random, &[0, 10, 50, 100]),
+        group_pages: one_of(random, &[1, 3, 32]),
+        throttle: one_of(random, &[0, 1, 4, 100]),
+    };
+}
+
 /// The tiers of a database, and whether their device is volatile.
 fn hierarchy(random: &mut Random, tiny: bool) -> (second_level::Settings, bool) {
     if random.chance(0.4) {
@@ -282,12 +303,14 @@ fn hierarchy(random: &mut Random, tiny: bool) -> (second_level::Settings, bool) 
     let volatile = random.chance(0.2);
     let device = "nvem".to_owned();
     let pages_max = if tiny { 40 } else { 80 };
-    // The usual one twice as often as any other.
-    let designs: Vec<Design> = DESIGNS[..1].iter().chain(DESIGNS).copied().collect();
+    // The usual one twice as often as the others of Rahm's study.
+    let migrating = &DESIGNS[..MIGRATING];
+    let designs: Vec<Design> = migrating[..1].iter().chain(migrating).copied().collect();
     let cache = random.chance(0.7).then(|| CacheSettings {
         device: device.clone(),
         pages: random.between(1, pages_max) as u32,
         design: one_of(random, &designs),
+        parameters: Parameters::default(),
         volatile: None,
     });
     let write_buffer = (!volatile && random.chance(0.6)).then(|| WriteBufferSettings {

@@ -3,7 +3,7 @@
 use devices::Hardware;
 use driver::Driver;
 use engine::catalog::Locking;
-use engine::second_level::{self, CacheSettings, Design};
+use engine::second_level::{self, CacheSettings};
 use engine::{Database, PartitionSpec, Result, Settings, buffer, checkpoint, log};
 use entresol_workload::trace::replay::{Replay, organization};
 use entresol_workload::trace::stack_distance::StackDistances;
@@ -30,7 +30,7 @@ fn trace(pages: &[u64]) -> Trace {
 
 /// Replays the trace with `frames` frames of main memory and `pages` pages behind them: the hits of each.
 fn hits(trace: &Trace, frames: usize, pages: u32, clients: u32) -> (u64, u64) {
-    let cache = CacheSettings { device: "nvem".into(), pages, design: Design::default(), volatile: None };
+    let cache = CacheSettings::new("nvem", pages);
     let settings = Settings {
         buffer: buffer::Settings { frames, page_size: 1024, cleaner: false, ..buffer::Settings::default() },
         log: log::Settings { capacity: 1 << 20, ..log::Settings::default() },

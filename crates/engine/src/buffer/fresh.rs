@@ -69,9 +69,10 @@ impl Buffer {
         self: &Rc<Self>,
         (frame, id): (u32, PageId),
         space: &Rc<PageSpace>,
-        mut bytes: Frame,
+        bytes: Frame,
         error: Option<Error>,
     ) {
+        let Err((mut bytes, error)) = self.read_copy_instead((frame, id), space, (bytes, error)) else { return };
         let is_blank = error.is_none();
         let known = move |this: &Buffer, space: &PageSpace| {
             if is_blank { this.is_known_new(id, space) } else { this.is_known_unused(id, space) }

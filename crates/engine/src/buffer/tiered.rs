@@ -16,8 +16,8 @@ use driver::{Access, Completion, Frame};
 use std::rc::Rc;
 
 impl Host for Buffer {
-    fn write_page(&self, page: PageId, bytes: Frame) -> Future<'_, Completion> {
-        Box::pin(async move { self.space(page.partition).write_page(&self.executor, page, bytes).await })
+    fn write_pages(&self, first: PageId, bytes: Frame, length: usize) -> Future<'_, Completion> {
+        Box::pin(async move { self.space(first.partition).write_pages(&self.executor, first, bytes, length).await })
     }
 
     fn copy_buffer(&self) -> Result<Frame> {
@@ -191,9 +191,9 @@ impl Buffer {
         }
     }
 
-    /// The tier that would be read for this page, if one has a copy.
+    /// The tier that this page is to be read from, if one has a copy.
     pub(super) fn tier_of(&self, id: PageId) -> Option<Tier> {
-        self.tiers.get()?.tier_of(id)
+        self.tiers.get()?.source_of(id)
     }
 
     /// Starts to read a missed page from the tier that holds it. It comes home before a frame is emptied for it: so the page that
@@ -217,7 +217,8 @@ impl Buffer {
             add(&space.cache_hits, 1);
         }
         let (this, space) = (Rc::clone(self), Rc::clone(space));
-        tiers.read(id, buffer, access, move |bytes, is_sound| this.finish_tier_load(space, bytes, is_sound, turn));
+        let read = Read { page: id, pattern: turn.pattern() };
+        tiers.read(&read, buffer, access, move |bytes, is_sound| this.finish_tier_load(space, bytes, is_sound, turn));
         Ok(true)
     }
 
@@ -274,6 +275,31 @@ impl Buffer {
         let access = space.access(&self.executor).await;
         self.find_space(id.partition)?;
         self.read_page(spare, &turn, space, access);
+        Ok(())
+    }
+
+    /// A page could not be read from its own device, or is blank there: a copy that a tier has serves instead, if it was passed
+    /// over because the tier was busy. The frame's memory comes back with the error if there is none.
+    pub(super) fn read_copy_instead(
+        self: &Rc<Self>,
+        (frame, id): (u32, PageId),
+        space: &Rc<PageSpace>,
+        (bytes, error): (Frame, Option<Error>),
+    ) -> std::result::Result<(), (Frame, Option<Error>)> {
+        let tiers = self.tiers.get().and_then(|tiers| Some((tiers, tiers.tier_of(id)?)));
+        let Some((tiers, tier)) = tiers else { return Err((bytes, error)) };
+        let (this, tiers, space) = (Rc::clone(self), Rc::clone(tiers), Rc::clone(space));
+        self.executor.spawn(async move {
+            let access = tiers.file(tier).access(&this.executor).await;
+            if tiers.tier_of(id) != Some(tier) {
+                return this.finish_unused((frame, id), &space, bytes, error);
+            }
+            let read = Read { page: id, pattern: Pattern::Random };
+            tiers.read(&read, bytes, access, move |bytes, is_sound| match is_sound {
+                true => this.end_load(frame, id, bytes, Ok(())),
+                false => this.finish_unused((frame, id), &space, bytes, error),
+            });
+        });
         Ok(())
     }
 

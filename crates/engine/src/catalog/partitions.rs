@@ -3,8 +3,6 @@
 use super::Partition;
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
-#[cfg(test)]
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
@@ -20,9 +18,6 @@ pub(crate) struct Partitions {
     later: Vec<(Lsn, Rc<Partition>)>,
     /// Greater than every number that was given.
     next: u32,
-    /// How often [`Partitions::find`] was called.
-    #[cfg(test)]
-    pub found: Cell<usize>,
 }
 
 impl Partitions {
@@ -82,8 +77,6 @@ impl Partitions {
     /// [`Error::NoPartition`].
     #[inline]
     pub fn find(&self, id: PartitionId) -> Result<&Rc<Partition>> {
-        #[cfg(test)]
-        self.found.set(self.found.get() + 1);
         self.get(id).ok_or_else(|| Error::no_partition(id))
     }
 

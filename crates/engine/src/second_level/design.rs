@@ -1,10 +1,21 @@
 //! Which pages enter the second-level cache, which leave it, and when what only the cache has is written to its own place.
 //! A design is one file behind [`CachePolicy`] and one line in [`DESIGNS`]: configuration, torture and help read them there.
 
+mod admission;
+mod clean_write;
+mod dual_write;
+mod lazy_cleaning;
 mod migrate;
+mod parameters;
 
-pub use super::slots::{Candidate, Candidates};
+pub use super::slots::{Candidate, Contents, Occupant};
+pub use parameters::{Parameter, Parameters};
+
+use Parameter::{DirtyMax, FillThreshold, GroupPages, Throttle};
 use base::PageId;
+use clean_write::CleanWrite;
+use dual_write::DualWrite;
+use lazy_cleaning::LazyCleaning;
 use migrate::Migrate;
 use structures::replacement::{Policy, Replacement};
 
@@ -13,6 +24,14 @@ pub const DESIGNS: &[Design] = &[
     Design::new("migrate-all", |setting| Box::new(Migrate::new([true, true], setting))),
     Design::new("migrate-modified", |setting| Box::new(Migrate::new([false, true], setting))),
     Design::new("migrate-unmodified", |setting| Box::new(Migrate::new([true, false], setting))),
+    Design::new("clean-write", |setting| Box::new(CleanWrite::new(setting))).with(&[FillThreshold, Throttle]),
+    Design::new("dual-write", |setting| Box::new(DualWrite::new(setting))).with(&[FillThreshold, Throttle]),
+    Design::new("lazy-cleaning", |setting| Box::new(LazyCleaning::new(setting))).with(&[
+        FillThreshold,
+        DirtyMax,
+        GroupPages,
+        Throttle,
+    ]),
 ];
 
 /// What a design decides. Each call is synchronous, and made when its event happens; the room around it does the work.
@@ -28,20 +47,23 @@ pub trait CachePolicy {
 
     /// A page was not in the cache, and has been read from its own device. Nothing is written back for a page that enters then:
     /// the cache has what the device has.
-    fn on_read(&mut self, _: &Read) -> Decision {
+    fn on_read(&mut self, _: &Read, _: &Contents<'_>) -> Decision {
         Decision::Skip
     }
 
-    /// A page leaves main memory, or is written while it stays there.
-    fn on_eviction(&mut self, leaving: &Leaving) -> Decision;
+    /// A page is read from the cache.
+    fn on_hit(&mut self, _: &Read) {}
+
+    /// A page leaves main memory, or is written while it stays there. A clean one is not asked about if the cache holds it.
+    fn on_eviction(&mut self, leaving: &Leaving, contents: &Contents<'_>) -> Decision;
 
     /// A page in main memory that the cache has a copy of is changed for the first time since it was read or written.
     fn on_update(&mut self, _: PageId) -> Outdated {
         Outdated::Kept
     }
 
-    /// A checkpoint begins. Whether it writes to their own places what only the cache has; otherwise the log is kept as far
-    /// back as that needs. Once half of the log is in use every checkpoint does, whatever the design says.
+    /// Whether a checkpoint writes to their own places all pages that only the cache has; otherwise the log is kept as far back
+    /// as they need. Once half of the log is in use every checkpoint writes what holds the log back, whatever the design says.
     fn cleans_at_checkpoint(&self) -> bool {
         true
     }
@@ -56,11 +78,52 @@ pub trait CachePolicy {
         Policy::default().build(slots)
     }
 
+    /// Whether a cached page counts as used when an unchanged copy of it leaves main memory, and not only when it is read.
+    fn is_used_when_it_leaves(&self) -> bool {
+        true
+    }
+
     /// The slot that makes room for another page. One that is dirty is written to its own place first, and the page that is
     /// to enter waits for that.
-    fn victim(&mut self, candidates: &Candidates<'_>) -> Option<u32> {
-        candidates.coldest_clean()
+    fn victim(&mut self, contents: &Contents<'_>) -> Option<u32> {
+        contents.coldest_clean()
     }
+
+    /// Whether [`CachePolicy::victim`] names the slot of every page that enters, also while slots are free.
+    fn is_circular(&self) -> bool {
+        false
+    }
+
+    /// How many pages of a cache for `capacity` may be dirty; `None` if they wait for checkpoints and for pages that need
+    /// their slots.
+    fn dirty_max(&self, _capacity: u32) -> Option<DirtyMaximum> {
+        None
+    }
+
+    /// The most pages side by side in their partition that are written to it from the cache by one operation.
+    fn group_pages(&self) -> u32 {
+        1
+    }
+
+    /// How many operations of the cache may be under way before pages that need not go through it go past it; `None`: any
+    /// number.
+    fn throttle(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// The order in which cached pages leave under the designs of Do et al. (2011, section 2.2).
+fn lru_2(slots: usize) -> Box<dyn Replacement> {
+    Policy::named("lru-2").expect("it has this name").build(slots)
+}
+
+/// When dirty pages are cleaned that nothing else needs on their own devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirtyMaximum {
+    /// Cleaning begins when more are dirty.
+    pub above: u32,
+    /// It ends when no more than that are.
+    pub down_to: u32,
 }
 
 /// What becomes of a page.
@@ -129,10 +192,12 @@ pub enum Reason {
 }
 
 /// What a design is built for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Setting {
     /// FORCE: transactions write what they have changed before they end.
     pub force: bool,
+    /// Numbers that some designs go by.
+    pub parameters: Parameters,
 }
 
 /// A design by its name.
@@ -140,12 +205,23 @@ pub struct Setting {
 pub struct Design {
     name: &'static str,
     build: fn(&Setting) -> Box<dyn CachePolicy>,
+    parameters: &'static [Parameter],
 }
 
 impl Design {
     /// A design of this name, with what makes its decisions for an open database.
     pub const fn new(name: &'static str, build: fn(&Setting) -> Box<dyn CachePolicy>) -> Design {
-        Design { name, build }
+        Design { name, build, parameters: &[] }
+    }
+
+    /// The same; it goes by these parameters.
+    pub const fn with(self, parameters: &'static [Parameter]) -> Design {
+        Design { parameters, ..self }
+    }
+
+    /// Whether the design goes by this parameter.
+    pub fn uses(self, parameter: Parameter) -> bool {
+        self.parameters.contains(&parameter)
     }
 
     /// What the design is called.

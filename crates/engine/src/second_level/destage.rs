@@ -2,7 +2,7 @@
 
 use super::Tiers;
 use super::host::Host;
-use super::slots::PendingDestage;
+use super::slots::{DirtyWanted, PendingDestage};
 use crate::{Error, Result};
 use base::{Lsn, PageId};
 use driver::{Frame, Op};
@@ -10,8 +10,9 @@ use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::page::header;
 
-/// How many copies that only the cache has are read back and written at once when a checkpoint needs them on their own devices.
-const CLEANED_AT_ONCE: usize = 32;
+/// How many copies that only the cache has are read back and written at once when a checkpoint, or the cleaner, needs them on
+/// their own devices.
+pub(super) const CLEANED_AT_ONCE: usize = 32;
 
 impl Tiers {
     /// Starts to write a slot's copy to its page's own device, and what is to follow it there.
@@ -45,7 +46,8 @@ impl Tiers {
             None => self.read_back(host, slot).await.map_err(|error| (error, None))?,
         };
         let page = header::id(&bytes);
-        let completion = host.write_page(page, bytes).await;
+        let length = bytes.len();
+        let completion = host.write_pages(page, bytes, length).await;
         let bytes = completion.buffer.expect("a write gives its buffer back");
         match completion.result {
             Ok(_) => Ok(bytes),
@@ -58,7 +60,7 @@ impl Tiers {
     }
 
     /// Reads a copy that only its slot has.
-    async fn read_back(&self, host: &dyn Host, slot: u32) -> Result<Frame> {
+    pub(super) async fn read_back(&self, host: &dyn Host, slot: u32) -> Result<Frame> {
         let ((tier, number), page) = {
             let slots = self.slots.borrow();
             (slots.place(slot), slots.page_of(slot))
@@ -67,7 +69,9 @@ impl Tiers {
         let access = file.access(&self.executor).await;
         let buffer = host.copy_buffer()?;
         let (offset, length) = (file.offset(number), buffer.len() as u32);
+        file.begin();
         let completion = self.executor.perform(Op::Read { file: file.file, offset, length, buffer, access }).await;
+        file.end();
         let bytes = completion.buffer.expect("a read gives its buffer back");
         let result = match completion.result {
             Ok(_) => match header::verify(&bytes, page) {
@@ -88,7 +92,7 @@ impl Tiers {
         })
     }
 
-    fn end_destage(
+    pub(super) fn end_destage(
         self: &Rc<Self>,
         host: &dyn Host,
         slot: u32,
@@ -146,21 +150,22 @@ impl Tiers {
         }
     }
 
-    /// Waits until every page's own device has its changes from before `lsn`, but for those that the design leaves to the
-    /// cache; it leaves none there while the log `is_scarce`.
+    /// Waits until every page's own device has its changes from before `lsn`, and all that the cache alone has if the design
+    /// cleans it at checkpoints. Otherwise dirty pages stay as they are, but for the old ones while the log `is_scarce`.
     ///
     /// # Errors
     /// As [`Tiers::await_destage`].
     pub async fn drain_before(self: &Rc<Self>, lsn: Lsn, is_scarce: bool) -> Result<()> {
-        let cleans = is_scarce || self.policy.borrow().cleans_at_checkpoint();
-        let pending = self.slots.borrow().pending_before(lsn, cleans);
-        for pages in pending.chunks(CLEANED_AT_ONCE) {
-            for page in pages {
-                let pending_destage = self.slots.borrow().pending_destage(*page);
-                if let Some((slot, PendingDestage::Dirty)) = pending_destage {
-                    self.clean(slot);
-                }
-            }
+        let dirty = match self.policy.borrow().cleans_at_checkpoint() {
+            true => DirtyWanted::All,
+            false if is_scarce => DirtyWanted::Old,
+            false => DirtyWanted::None,
+        };
+        let mut pending = self.slots.borrow().pending_before(lsn, dirty);
+        pending.sort_unstable();
+        for pages in pending.chunks(CLEANED_AT_ONCE.max(self.group_pages as usize)) {
+            let groups = self.slots.borrow().groups(pages, self.group_pages);
+            groups.into_iter().for_each(|group| self.clean_group(group));
             for page in pages {
                 self.await_destage(*page).await?;
             }
@@ -202,7 +207,9 @@ impl Tiers {
                 return Ok(Some(self.slots.borrow_mut().supersede(slot)));
             }
             self.await_destage(page).await?;
-            self.slots.borrow_mut().forget(page);
+            if !canary::is_planted(Canary::StaleCopy) {
+                self.slots.borrow_mut().forget(page);
+            }
             return Ok(None);
         }
     }

@@ -7,6 +7,7 @@ use crate::statistics::add;
 use base::{Lsn, PageId};
 use driver::{Access, Completion, Frame, Op};
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 use structures::page::header;
 
 /// A page that is newer than on its own device and stands durably in a slot, which is not in use yet.
@@ -20,8 +21,9 @@ pub struct Entry {
 impl Tiers {
     /// Which tier a page that is newer than on its own device is written to, and how.
     fn tier_for(&self, leaving: &Leaving, placement: Placement) -> Option<(Tier, Decision)> {
-        if placement.cache && self.cache.as_ref().is_some_and(|cache| !cache.volatile) {
-            let decision = self.policy.borrow_mut().on_eviction(leaving);
+        let is_cached = placement.cache && self.cache.as_ref().is_some_and(|cache| !cache.volatile);
+        if is_cached && !self.is_throttled() {
+            let decision = self.policy.borrow_mut().on_eviction(leaving, &self.slots.borrow().contents());
             if decision != Decision::Skip {
                 return Some((Tier::Cache, decision));
             }
@@ -81,6 +83,7 @@ impl Tiers {
             self.copies.borrow_mut()[slot as usize] = Some(bytes);
         } else {
             self.host().return_copy(bytes);
+            self.clean_excess();
         }
         if destage {
             self.start_destage(slot);
@@ -90,11 +93,12 @@ impl Tiers {
     /// Whether a page that leaves main memory unchanged is to be copied to the cache. If its copy is there already it counts
     /// as used just now.
     pub fn takes_clean(&self, leaving: &Leaving, placement: Placement) -> bool {
-        if self.slots.borrow_mut().refresh(leaving.page) {
+        let mut policy = self.policy.borrow_mut();
+        if self.slots.borrow_mut().refresh(leaving.page, policy.is_used_when_it_leaves()) {
             return false;
         }
-        let is_cached = placement.cache && self.cache.is_some();
-        is_cached && self.policy.borrow_mut().on_eviction(leaving) != Decision::Skip
+        let is_cached = placement.cache && self.cache.is_some() && !self.is_throttled();
+        is_cached && policy.on_eviction(leaving, &self.slots.borrow().contents()) != Decision::Skip
     }
 
     /// A slot of the cache for a page that leaves main memory unchanged, if one can be had.
@@ -118,8 +122,9 @@ impl Tiers {
 
     /// Whether a page that was read from its own device is to be copied to the cache.
     pub fn takes_read(&self, read: &Read, placement: Placement) -> bool {
-        let is_cached = placement.cache && self.cache.is_some();
-        is_cached && self.policy.borrow_mut().on_read(read) != Decision::Skip
+        let is_cached = placement.cache && self.cache.is_some() && self.tier_of(read.page).is_none();
+        let decide = || self.policy.borrow_mut().on_read(read, &self.slots.borrow().contents());
+        is_cached && decide() != Decision::Skip && !self.is_throttled()
     }
 
     /// Copies a page that was read from its own device to the cache, unless it is changed meanwhile.
@@ -131,11 +136,13 @@ impl Tiers {
         let (this, host) = (Rc::clone(self), self.host());
         self.executor.spawn(async move {
             let mut copy = copy;
+            let is_changed = || this.entering.borrow().get(&page) == Some(&true);
             if let Some(slot) = this.take_for_clean(page).await {
-                let is_written;
-                (copy, is_written) = this.write_slot(slot, copy, false).await;
-                let is_changed = this.entering.borrow().get(&page) == Some(&true);
-                if is_written && !is_changed && this.tier_of(page).is_none() {
+                let mut is_written = false;
+                if !is_changed() {
+                    (copy, is_written) = this.write_slot(slot, copy, false).await;
+                }
+                if is_written && !is_changed() && this.tier_of(page).is_none() {
                     this.enter_clean(slot, page);
                 } else {
                     this.give_back(slot);
@@ -153,6 +160,7 @@ impl Tiers {
         self.tier_of(page)?;
         match self.policy.borrow_mut().on_update(page) {
             Outdated::Kept => None,
+            Outdated::Freed if canary::is_planted(Canary::StaleCopy) => None,
             Outdated::Freed => self.slots.borrow_mut().outdate(page),
         }
     }
@@ -164,20 +172,17 @@ impl Tiers {
         let access = file.access(&self.executor).await;
         let (offset, length) = (file.offset(number), bytes.len() as u32);
         let op = Op::Write { file: file.file, offset, length, buffer: bytes, durable, access };
+        file.begin();
         let completion = self.executor.perform(op).await;
+        file.end();
         add(&file.statistics.writes, 1);
         (completion.buffer.expect("a write gives its buffer back"), completion.result.is_ok())
     }
 
     /// Starts to read the copy of a page that [`Tiers::tier_of`] has named into a buffer. `done` gets the buffer, and whether
     /// it holds the page.
-    pub fn read(
-        self: &Rc<Self>,
-        page: PageId,
-        buffer: Frame,
-        access: Access,
-        done: impl FnOnce(Frame, bool) + 'static,
-    ) {
+    pub fn read(self: &Rc<Self>, read: &Read, buffer: Frame, access: Access, done: impl FnOnce(Frame, bool) + 'static) {
+        let page = read.page;
         let (slot, (tier, number)) = {
             let mut slots = self.slots.borrow_mut();
             let slot = slots.lookup(page).expect("it was just seen");
@@ -186,10 +191,15 @@ impl Tiers {
         };
         let file = self.file(tier);
         add(&file.statistics.reads, 1);
+        if tier == Tier::Cache {
+            self.policy.borrow_mut().on_hit(read);
+        }
         let (offset, length) = (file.offset(number), buffer.len() as u32);
         let op = Op::Read { file: file.file, offset, length, buffer, access };
         let this = Rc::clone(self);
+        file.begin();
         self.executor.submit(op, move |completion: Completion| {
+            this.file(tier).end();
             let bytes = completion.buffer.expect("a read gives its buffer back");
             let is_sound = completion.result.is_ok() && header::verify(&bytes, page) == Ok(true);
             let leaves = !is_sound || !this.policy.borrow().is_inclusive();

@@ -7,8 +7,9 @@ use driver::{Completion, Frame};
 
 /// The buffer, as the second level sees it.
 pub trait Host {
-    /// Writes a page to its own place, durably if it could be torn there.
-    fn write_page(&self, page: PageId, bytes: Frame) -> Future<'_, Completion>;
+    /// Writes pages that lie side by side to their own places by one operation, from the first `length` bytes of a frame;
+    /// durably if one could be torn there.
+    fn write_pages(&self, first: PageId, bytes: Frame, length: usize) -> Future<'_, Completion>;
 
     /// Memory for the copy of one page.
     ///

@@ -1,8 +1,15 @@
 //! The slots of both tiers and what is in them: plain synchronous bookkeeping, no I/O.
 
+mod check;
+mod contents;
+mod groups;
+
+pub use contents::{Candidate, Contents, Occupant};
+
 use super::design::CachePolicy;
 use base::{Lsn, PageId, PartitionId};
 use structures::PageTable;
+use structures::canary::{self, Canary};
 use structures::replacement::Replacement;
 
 /// Which tier a slot belongs to.
@@ -49,6 +56,8 @@ struct Slot {
     newer: Option<u32>,
     /// The older version that is being written.
     older: Option<u32>,
+    /// Where a free slot stands in its list.
+    free_at: u32,
 }
 
 /// What became of a copy that is newer than on its page's own device.
@@ -82,42 +91,15 @@ pub enum PendingDestage {
     Failed,
 }
 
-/// A cached copy that may make room for another.
+/// Which dirty copies are wanted beside those that are on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// Its slot.
-    pub slot: u32,
-    /// The page.
-    pub page: PageId,
-    /// Whether it is newer than on the page's own device.
-    pub dirty: bool,
-}
-
-/// The cached copies that may make room for another one.
-pub struct Candidates<'a>(&'a Slots);
-
-impl Candidates<'_> {
-    /// Visits them in the design's order until `visit` returns false.
-    pub fn coldest(&self, visit: &mut dyn FnMut(Candidate) -> bool) {
-        self.0.order.coldest(&mut |slot| {
-            let Slot { page, state, reading, .. } = self.0.slots[slot as usize];
-            let dirty = state == State::Dirty;
-            let may_leave = (dirty || state == State::Kept) && !reading;
-            !may_leave || visit(Candidate { slot, page, dirty })
-        });
-    }
-
-    /// The first clean one; the first of all if none is clean.
-    pub fn coldest_clean(&self) -> Option<u32> {
-        let mut found: Option<Candidate> = None;
-        self.coldest(&mut |candidate| {
-            if found.is_none() || !candidate.dirty {
-                found = Some(candidate);
-            }
-            candidate.dirty
-        });
-        found.map(|candidate| candidate.slot)
-    }
+pub enum DirtyWanted {
+    /// None.
+    None,
+    /// Those with old changes.
+    Old,
+    /// All.
+    All,
 }
 
 /// What became of a dropped partition's slots.
@@ -139,6 +121,8 @@ pub struct Slots {
     newest: PageTable,
     order: Box<dyn Replacement>,
     pending: usize,
+    dirty: usize,
+    checkpoints: usize,
 }
 
 const NO_PAGE: PageId = PageId::new(PartitionId(u16::MAX), u32::MAX);
@@ -154,16 +138,48 @@ impl Slots {
             recovery_lsn: Lsn::MAX,
             newer: None,
             older: None,
+            free_at: 0,
         };
         let count = cache + write_buffer;
-        Slots {
+        let mut new = Slots {
             slots: (0..count).map(|_| slot()).collect(),
             cache,
             free: [(0..cache).rev().collect(), (cache..count).rev().collect()],
             newest: PageTable::default(),
             order,
             pending: 0,
+            dirty: 0,
+            checkpoints: 0,
+        };
+        new.number_free();
+        new
+    }
+
+    /// Notes of each free slot where it stands in its list.
+    fn number_free(&mut self) {
+        for (at, slot) in self.free.iter().flat_map(|free| free.iter().enumerate()) {
+            self.slots[*slot as usize].free_at = at as u32;
         }
+    }
+
+    /// What a design may know.
+    pub fn contents(&self) -> Contents<'_> {
+        Contents(self)
+    }
+
+    /// How many copies are dirty.
+    pub fn dirty_count(&self) -> usize {
+        self.dirty
+    }
+
+    /// A checkpoint begins.
+    pub fn begin_checkpoint(&mut self) {
+        self.checkpoints += 1;
+    }
+
+    /// A checkpoint has ended.
+    pub fn end_checkpoint(&mut self) {
+        self.checkpoints -= 1;
     }
 
     /// The tier that the slot belongs to, and its number there.
@@ -187,25 +203,49 @@ impl Slots {
     }
 
     /// Room for a copy of `page`: the page's own slot if that may be overwritten, else a free one, else in the cache the one
-    /// that its design gives up.
+    /// that its design gives up. A circular design names the slot whether others are free or not.
     pub fn take(&mut self, tier: Tier, page: PageId, policy: &mut dyn CachePolicy) -> Room {
+        let is_circular = tier == Tier::Cache && policy.is_circular();
         let own = self.newest.get(page).filter(|own| {
             let slot = &self.slots[*own as usize];
-            slot.state == State::Kept && !slot.reading && self.place(*own).0 == tier
+            !is_circular && slot.state == State::Kept && !slot.reading && self.place(*own).0 == tier
         });
-        let emptied = match own {
-            None if self.free[tier as usize].is_empty() && tier == Tier::Cache => policy.victim(&Candidates(self)),
+        let is_full = self.free[tier as usize].is_empty();
+        let named = match own {
+            None if is_circular || (is_full && tier == Tier::Cache) => policy.victim(&Contents(self)),
             own => own,
         };
-        if let Some(slot) = emptied {
-            if self.slots[slot as usize].state == State::Dirty {
+        match named.map(|slot| (slot, self.slots[slot as usize].state)) {
+            Some((slot, State::Dirty)) if !canary::is_planted(Canary::UncleanReuse) => {
                 return Room::Dirty(self.slots[slot as usize].page);
             }
-            self.empty(slot);
+            Some((_, State::Free)) => {}
+            Some((slot, _)) => self.empty(slot),
+            None if is_circular => return Room::None,
+            None => {}
         }
-        let Some(taken) = self.free[tier as usize].pop() else { return Room::None };
-        self.slots[taken as usize].state = State::Filling;
+        let Some(taken) = self.take_free(tier, named) else { return Room::None };
+        self.set_state(taken, State::Filling);
         Room::Slot(taken)
+    }
+
+    /// Takes a free slot out of its list: this one, or the one that became free last.
+    fn take_free(&mut self, tier: Tier, named: Option<u32>) -> Option<u32> {
+        let free = &mut self.free[tier as usize];
+        let last = free.len().checked_sub(1)?;
+        let at = named.map_or(last, |slot| self.slots[slot as usize].free_at as usize);
+        let taken = free.swap_remove(at);
+        if let Some(moved) = free.get(at) {
+            self.slots[*moved as usize].free_at = at as u32;
+        }
+        Some(taken)
+    }
+
+    /// The slot's copy is in this state from now on.
+    fn set_state(&mut self, slot: u32, state: State) {
+        let before = std::mem::replace(&mut self.slots[slot as usize].state, state);
+        self.pending = self.pending + usize::from(state.is_pending()) - usize::from(before.is_pending());
+        self.dirty = self.dirty + usize::from(state == State::Dirty) - usize::from(before == State::Dirty);
     }
 
     /// Gives back a slot from [`Slots::take`] that was not filled.
@@ -236,6 +276,8 @@ impl Slots {
             lsn = lsn.min(self.slots[old as usize].recovery_lsn);
             self.unlist(old);
             match self.slots[old as usize].state {
+                // The older version may be written after the newer one.
+                State::Destaging if canary::is_planted(Canary::OvertakenClean) => self.newest.remove(page),
                 State::Destaging => {
                     self.newest.remove(page);
                     self.slots[old as usize].newer = Some(slot);
@@ -260,13 +302,13 @@ impl Slots {
         self.fill(slot, page, state, listed);
         let filled = &mut self.slots[slot as usize];
         (filled.older, filled.recovery_lsn) = (older, lsn);
-        self.pending += 1;
         Filled { destage, superseded }
     }
 
     fn fill(&mut self, slot: u32, page: PageId, state: State, listed: bool) {
         assert_eq!(self.slots[slot as usize].state, State::Filling, "only a taken slot is filled");
-        (self.slots[slot as usize].page, self.slots[slot as usize].state) = (page, state);
+        self.slots[slot as usize].page = page;
+        self.set_state(slot, state);
         self.newest.insert(page, slot);
         if listed {
             self.list(slot);
@@ -282,22 +324,22 @@ impl Slots {
 
     fn unlist(&mut self, slot: u32) {
         if std::mem::take(&mut self.slots[slot as usize].listed) {
-            self.order.remove(slot);
+            self.order.evict(slot);
         }
     }
 
     /// Nothing is in the slot any more.
     fn empty(&mut self, slot: u32) {
         self.unlist(slot);
+        self.set_state(slot, State::Free);
+        let tier = self.place(slot).0;
+        let free_at = self.free[tier as usize].len() as u32;
         let entry = &mut self.slots[slot as usize];
-        self.pending -= usize::from(entry.state.is_pending());
         let page = std::mem::replace(&mut entry.page, NO_PAGE);
-        entry.state = State::Free;
-        (entry.newer, entry.older, entry.recovery_lsn) = (None, None, Lsn::MAX);
+        (entry.newer, entry.older, entry.recovery_lsn, entry.free_at) = (None, None, Lsn::MAX, free_at);
         if page != NO_PAGE && self.newest.get(page) == Some(slot) {
             self.newest.remove(page);
         }
-        let tier = self.place(slot).0;
         self.free[tier as usize].push(slot);
     }
 
@@ -319,16 +361,15 @@ impl Slots {
             if newer_entry.state == State::Dirty {
                 return None;
             }
-            newer_entry.state = State::Destaging;
+            self.set_state(newer, State::Destaging);
             return Some(newer);
         }
         if !written {
-            entry.state = State::Failed;
+            self.set_state(slot, State::Failed);
             return None;
         }
-        entry.state = State::Kept;
         entry.recovery_lsn = Lsn::MAX;
-        self.pending -= 1;
+        self.set_state(slot, State::Kept);
         self.release_if_unneeded(slot);
         None
     }
@@ -336,10 +377,10 @@ impl Slots {
     /// A copy that is dirty, or whose write failed, is to be on its own device. Whether its write begins now: otherwise it
     /// waits for that of an older version.
     pub fn begin_destage(&mut self, slot: u32) -> bool {
-        let entry = &mut self.slots[slot as usize];
+        let entry = &self.slots[slot as usize];
         assert!(matches!(entry.state, State::Dirty | State::Failed), "only what is idle begins to be written");
         let waits = entry.older.is_some();
-        entry.state = if waits { State::Waiting } else { State::Destaging };
+        self.set_state(slot, if waits { State::Waiting } else { State::Destaging });
         !waits
     }
 
@@ -391,11 +432,15 @@ impl Slots {
         self.release_if_unneeded(slot);
     }
 
-    /// An unchanged page leaves main memory: a copy of it that is still in the cache counts as used just now. False if there
-    /// is none.
-    pub fn refresh(&mut self, page: PageId) -> bool {
+    /// An unchanged page leaves main memory: a copy of it that is still in the cache stays there, and counts as used just now
+    /// if that `is_use`. False if there is none.
+    pub fn refresh(&mut self, page: PageId, is_use: bool) -> bool {
         match self.newest.get(page) {
-            Some(slot) if self.slots[slot as usize].listed => self.order.touch(slot),
+            Some(slot) if self.slots[slot as usize].listed => {
+                if is_use {
+                    self.order.touch(slot);
+                }
+            }
             Some(slot) => self.list(slot),
             None => return false,
         }
@@ -469,11 +514,12 @@ impl Slots {
         let mut adopted = vec![false; self.slots.len()];
         for (slot, page) in copies {
             assert_eq!(self.slots[slot as usize].state, State::Free, "nothing is in a slot that is adopted");
-            self.slots[slot as usize].state = State::Filling;
+            self.set_state(slot, State::Filling);
             self.fill(slot, page, State::Kept, true);
             adopted[slot as usize] = true;
         }
         self.free.iter_mut().for_each(|free| free.retain(|slot| !adopted[*slot as usize]));
+        self.number_free();
     }
 
     /// Whether the slot's copy may stay in memory, too: its write to its page's own device has begun, waits for another one, or
@@ -495,12 +541,15 @@ impl Slots {
         self.slots.iter().filter(|slot| slot.state.is_pending()).map(|slot| slot.recovery_lsn).min()
     }
 
-    /// The pages whose copies are newer than on their own devices, with changes from before `lsn`; without those that are
-    /// dirty, unless `dirty` says so.
-    pub fn pending_before(&self, lsn: Lsn, dirty: bool) -> Vec<PageId> {
-        let is_wanted = |state: State| state.is_pending() && (dirty || state != State::Dirty);
-        let old = |slot: &&Slot| is_wanted(slot.state) && slot.recovery_lsn < lsn;
-        self.slots.iter().filter(old).map(|slot| slot.page).collect()
+    /// The pages whose copies are newer than on their own devices, with changes from before `lsn`, and those that are dirty as
+    /// far as `dirty` says.
+    pub fn pending_before(&self, lsn: Lsn, dirty: DirtyWanted) -> Vec<PageId> {
+        let is_wanted = |slot: &&Slot| match (slot.state, dirty) {
+            (State::Dirty, DirtyWanted::None) => false,
+            (State::Dirty, DirtyWanted::All) => true,
+            (state, _) => state.is_pending() && slot.recovery_lsn < lsn,
+        };
+        self.slots.iter().filter(is_wanted).map(|slot| slot.page).collect()
     }
 
     /// The cached pages, in the order in which they should leave.
@@ -511,44 +560,5 @@ impl Slots {
             true
         });
         pages
-    }
-
-    /// Checks every invariant stated on this type.
-    ///
-    /// # Errors
-    /// Words that say which does not hold.
-    pub fn check(&self) -> Result<(), String> {
-        let free: usize = self.free.iter().map(Vec::len).sum();
-        if free != self.slots.iter().filter(|slot| slot.state == State::Free).count() {
-            return Err("the free lists and the slots disagree".into());
-        }
-        if self.pending != self.slots.iter().filter(|slot| slot.state.is_pending()).count() {
-            return Err("the count of pending copies is off".into());
-        }
-        if self.listed().len() != self.listed_count() {
-            return Err("the replacement order and the slots disagree".into());
-        }
-        for (number, slot) in self.slots.iter().enumerate() {
-            let number = number as u32;
-            let newest = self.newest.get(slot.page) == Some(number);
-            let in_use = !matches!(slot.state, State::Free | State::Filling);
-            if in_use && !newest && slot.newer.is_none() {
-                return Err(format!("slot {number} holds {} and nothing leads to it", slot.page));
-            }
-            if slot.listed && !newest {
-                return Err(format!("slot {number} is listed and not in the directory"));
-            }
-            if slot.state == State::Kept && !slot.listed && !slot.reading {
-                return Err(format!("slot {number} is kept for nothing"));
-            }
-            let may_follow = matches!(slot.state, State::Waiting | State::Dirty);
-            if (slot.state == State::Waiting && slot.older.is_none()) || (slot.older.is_some() && !may_follow) {
-                return Err(format!("slot {number} waits for no other, or another one is not waited for"));
-            }
-            if slot.state == State::Dirty && number < self.cache && !slot.listed {
-                return Err(format!("slot {number} is dirty, and no victim can be looked for there"));
-            }
-        }
-        Ok(())
     }
 }

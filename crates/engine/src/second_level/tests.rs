@@ -1,4 +1,6 @@
-use super::design::{CachePolicy, Candidates, Decision, Leaving, Pattern, Reason, Setting};
+mod designs;
+
+use super::design::{CachePolicy, Contents, Decision, Leaving, Pattern, Reason, Setting};
 use super::slots::{Filled, PendingDestage, Room, Slots};
 use super::{DESIGNS, Tier};
 use base::{Lsn, PageId, PartitionId, Random};
@@ -60,8 +62,8 @@ impl Engine {
 
     fn admits(&mut self, number: u32, dirty: bool, modified: bool) -> bool {
         let reason = if self.force { Reason::Force } else { Reason::Replacement };
-        let decision =
-            self.policy.on_eviction(&Leaving { page: page(number), dirty, modified, reason, pattern: Pattern::Random });
+        let leaving = Leaving { page: page(number), dirty, modified, reason, pattern: Pattern::Random };
+        let decision = self.policy.on_eviction(&leaving, &self.slots.contents());
         assert_ne!(decision, Decision::WriteBack, "what is changed is on its way to its own device at once");
         decision == Decision::WriteThrough
     }
@@ -76,7 +78,7 @@ impl Engine {
         let Frame { page: number, dirty, modified } = self.memory.remove(0);
         if dirty {
             self.write(number, true);
-        } else if !self.slots.refresh(page(number)) && self.admits(number, false, modified) {
+        } else if !self.slots.refresh(page(number), true) && self.admits(number, false, modified) {
             let slot = self.take(number);
             self.slots.filled_clean(slot, page(number), true);
         }
@@ -160,8 +162,8 @@ impl Naive {
 #[test]
 fn every_design_agrees_with_plain_lists() {
     let admitted = [[true, true], [false, true], [true, false]];
-    assert_eq!(admitted.len(), DESIGNS.len(), "each design has its lists");
-    for (design, admitted) in DESIGNS.iter().zip(admitted) {
+    let migrating = DESIGNS.iter().filter(|design| design.name().starts_with("migrate-"));
+    for (design, admitted) in migrating.zip(admitted) {
         for force in [false, true] {
             for (frames, size) in [(4, 1), (3, 7), (8, 8), (10, 4)] {
                 let mut random = Random::stream(size as u64, "hierarchy");
@@ -169,7 +171,7 @@ fn every_design_agrees_with_plain_lists() {
                     memory: Vec::new(),
                     frames,
                     slots: Slots::new(size as u32, 0, lru(size as u32)),
-                    policy: design.build(&Setting { force }),
+                    policy: design.build(&Setting { force, ..Setting::default() }),
                     force,
                 };
                 let mut naive = Naive { memory: Vec::new(), cache: Vec::new(), frames, size, admitted, force };
@@ -206,17 +208,17 @@ impl CachePolicy for Lazy {
         true
     }
 
-    fn on_eviction(&mut self, _: &Leaving) -> Decision {
+    fn on_eviction(&mut self, _: &Leaving, _: &Contents<'_>) -> Decision {
         Decision::WriteBack
     }
 
-    fn victim(&mut self, candidates: &Candidates<'_>) -> Option<u32> {
+    fn victim(&mut self, contents: &Contents<'_>) -> Option<u32> {
         let mut first = None;
-        candidates.coldest(&mut |candidate| {
+        contents.coldest(&mut |candidate| {
             first = first.or(Some(candidate.slot));
             false
         });
-        if self.gives_up_dirty { first } else { candidates.coldest_clean() }
+        if self.gives_up_dirty { first } else { contents.coldest_clean() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The tiers of an open database: their slots, and the requests to them.
 
-use super::design::{CachePolicy, Setting};
+use super::design::{CachePolicy, DirtyMaximum, Setting};
 use super::host::Host;
 use super::slots::{Discarded, Slots, Tier};
 use super::{Placement, Settings};
@@ -9,7 +9,7 @@ use crate::tier_file::{TierFile, TierReport};
 use base::{Lsn, PageId, PartitionId};
 use driver::Frame;
 use executor::{Executor, WaitQueue};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
@@ -34,6 +34,27 @@ pub struct Tiers {
     pub(super) entering: RefCell<BTreeMap<PageId, bool>>,
     /// Told when a write to a page's own device ends.
     pub(super) destages_ended: WaitQueue,
+    /// How many operations of the cache may be under way before it is passed over where that is possible.
+    throttle: Option<u32>,
+    /// When dirty pages are cleaned that nothing else needs on their own devices.
+    pub(super) dirty_max: Option<DirtyMaximum>,
+    /// The most pages that are written to their own places together.
+    pub(super) group_pages: u32,
+    /// How many pages are on their way there, read back and written in groups.
+    pub(super) being_cleaned: Cell<usize>,
+    /// Whether the cleaner is at work.
+    pub(super) is_cleaning: Cell<bool>,
+    /// Memory for the copies of such groups.
+    pub(super) group_copies: RefCell<Vec<Frame>>,
+}
+
+/// A checkpoint that is under way.
+pub struct Checkpointing(Rc<Tiers>);
+
+impl Drop for Checkpointing {
+    fn drop(&mut self) {
+        self.0.slots.borrow_mut().end_checkpoint();
+    }
 }
 
 impl Tiers {
@@ -47,7 +68,10 @@ impl Tiers {
         let [cache, write_buffer] = files;
         let pages = |file: &Option<TierFile>| file.as_ref().map_or(0, |file| file.pages);
         let design = settings.cache.as_ref().map(|cache| cache.design).unwrap_or_default();
-        let policy = design.build(&Setting { force });
+        let parameters = settings.cache.as_ref().map(|cache| cache.parameters).unwrap_or_default();
+        let policy = design.build(&Setting { force, parameters });
+        let (throttle, group_pages) = (policy.throttle(), policy.group_pages().max(1));
+        let dirty_max = policy.dirty_max(pages(&cache));
         let slots = Slots::new(pages(&cache), pages(&write_buffer), policy.order(pages(&cache) as usize));
         let copies = (0..pages(&cache) + pages(&write_buffer)).map(|_| None).collect();
         Tiers {
@@ -61,7 +85,25 @@ impl Tiers {
             failures: RefCell::default(),
             entering: RefCell::default(),
             destages_ended: WaitQueue::new(),
+            throttle,
+            dirty_max,
+            group_pages,
+            being_cleaned: Cell::new(0),
+            is_cleaning: Cell::new(false),
+            group_copies: RefCell::default(),
         }
+    }
+
+    /// A checkpoint begins, and lasts until what this returns is dropped.
+    pub fn begin_checkpoint(self: &Rc<Self>) -> Checkpointing {
+        self.slots.borrow_mut().begin_checkpoint();
+        Checkpointing(Rc::clone(self))
+    }
+
+    /// Whether so much is under way in the cache that pages which need not go through it go past it.
+    pub(super) fn is_throttled(&self) -> bool {
+        let under_way = || self.cache.as_ref().map_or(0, TierFile::under_way);
+        self.throttle.is_some_and(|throttle| under_way() > throttle)
     }
 
     /// What lies above.
@@ -80,7 +122,14 @@ impl Tiers {
         (placement.cache && self.cache.is_some()) || (placement.write_buffer && self.write_buffer.is_some())
     }
 
-    /// The tier that would be read for this page, if one has a copy.
+    /// The tier that this page is to be read from: one that has a copy, unless that is the cache, which is busy, and the page's
+    /// own device has the same version.
+    pub fn source_of(&self, page: PageId) -> Option<Tier> {
+        let is_passed = |tier: &Tier| *tier == Tier::Cache && self.is_throttled() && !self.is_pending(page);
+        self.tier_of(page).filter(|tier| !is_passed(tier))
+    }
+
+    /// The tier that has a copy of this page.
     pub fn tier_of(&self, page: PageId) -> Option<Tier> {
         let slots = self.slots.borrow();
         slots.lookup(page).map(|slot| slots.place(slot).0)

@@ -3,13 +3,11 @@
 use super::Transaction;
 use super::log_room::admit_change;
 use super::update::update;
-use crate::catalog::Partition;
 use crate::engine::{Core, Engine, Keyed, KeyedPartition, State};
 use crate::locks::Ungranted;
 use crate::second_level::design::Pattern;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
-use std::rc::Rc;
 use structures::difference::difference;
 use structures::key_hash;
 use structures::lock::{Mode, Resource};
@@ -18,12 +16,24 @@ use structures::organization::b_tree::stored::{self, Stored, VERSION_SIZE};
 use structures::page::{Change, Edit, Pages, slotted};
 use structures::undo::Undo;
 
-/// What came of changing a value without a wait.
-pub(super) enum AtOnce<R> {
-    Done(R),
-    /// The reference has to be waited for; the lock is not yet asked for.
-    AwaitReference,
-    AwaitLock(Resource, Ungranted),
+/// Why a value was not changed at once.
+enum Delay {
+    /// The reference is to be waited for; the lock is not yet asked for.
+    Reference,
+    Lock(Resource, Ungranted),
+    Need(Need),
+}
+
+impl From<Error> for Delay {
+    fn from(error: Error) -> Delay {
+        Delay::Need(Need::Fail(error))
+    }
+}
+
+impl From<Need> for Delay {
+    fn from(need: Need) -> Delay {
+        Delay::Need(need)
+    }
 }
 
 impl Transaction {
@@ -60,26 +70,21 @@ impl Transaction {
         key: &[u8],
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
-        let (found, keyed) = self.engine.catalog.find_keyed_to_change(partition)?;
-        let typed = match keyed {
-            Keyed::BTree => {
-                let (hash, mut change) = (key_hash(key), Some(change));
-                return match self.modify_at_once(found, partition, (key, hash), &mut change) {
-                    Ok(AtOnce::Done(answer)) => Ok(answer),
-                    delayed => self.modify_after(delayed, found, partition, (key, hash), change).await,
-                };
-            }
-            Keyed::Set => None,
-            Keyed::TypedSet(typed) => Some(typed),
-        };
-        self.modify_in_any_set(found, typed, partition, key, change).await
+        let found = self.engine.catalog.find_keyed(partition)?;
+        if let Keyed::BTree = found.keyed {
+            let (hash, mut change) = (key_hash(key), Some(change));
+            return match self.modify_at_once(found, partition, (key, hash), &mut change) {
+                Ok(answer) => Ok(answer),
+                Err(delay) => self.modify_after(delay, found, partition, (key, hash), change).await,
+            };
+        }
+        self.modify_in_any_set(found, partition, key, change).await
     }
 
-    /// As [`Transaction::modify`], in a set that was looked up; `typed` is its description if its records have a type.
-    pub(super) async fn modify_in_any_set<R>(
+    /// As [`Transaction::modify`], in a set that was looked up.
+    async fn modify_in_any_set<R>(
         &mut self,
         found: KeyedPartition,
-        typed: Option<Rc<Partition>>,
         partition: PartitionId,
         key: &[u8],
         change: impl FnOnce(&mut [u8]) -> R,
@@ -88,30 +93,33 @@ impl Transaction {
         if self.reference() {
             self.delayed_reference().await?;
         }
-        if let Some(ungranted) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
+        if let Some(ungranted) = self.enter_found(&found, partition, hash, Mode::Exclusive)? {
             self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
         }
-        match typed {
-            Some(typed) => Box::pin(self.modify_typed(&typed, key, change)).await,
-            None => self.modify_in_set(partition, (key, hash), change).await,
+        match found.keyed {
+            Keyed::TypedSet => {
+                let found = self.engine.catalog.describe(partition)?;
+                Box::pin(self.modify_typed(&found, key, change)).await
+            }
+            _ => self.modify_in_set(partition, (key, hash), change).await,
         }
     }
 
     /// The whole of it, if nothing has to be waited for.
     #[inline]
-    pub(super) fn modify_at_once<R>(
+    fn modify_at_once<R>(
         &mut self,
         found: KeyedPartition,
         partition: PartitionId,
         (key, hash): (&[u8], u64),
         change: &mut Option<impl FnOnce(&mut [u8]) -> R>,
-    ) -> Result<AtOnce<R>, Need> {
+    ) -> Result<R, Delay> {
         let leaf = prefetch_leaf(&self.engine.core, partition, key);
         if self.reference() {
-            return Ok(AtOnce::AwaitReference);
+            return Err(Delay::Reference);
         }
-        if let Some((resource, ungranted)) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
-            return Ok(AtOnce::AwaitLock(resource, ungranted));
+        if let Some((resource, ungranted)) = self.enter_found(&found, partition, hash, Mode::Exclusive)? {
+            return Err(Delay::Lock(resource, ungranted));
         }
         self.mark_not_replayable()?;
         // Once it has logged something, the reference has asked for room in the log already.
@@ -121,29 +129,28 @@ impl Transaction {
         let answer = try_modify(&self.engine, &mut self.state, partition, (key, leaf), change)?;
         self.engine.core.statistics.count_reference(usize::from(partition.0), true);
         self.trace_key_access(partition, key, true);
-        Ok(AtOnce::Done(answer))
+        Ok(answer)
     }
 
     /// Waits for what [`Transaction::modify_at_once`] has met, and goes on with that.
     #[cold]
-    pub(super) async fn modify_after<R>(
+    async fn modify_after<R>(
         &mut self,
-        delayed: Result<AtOnce<R>, Need>,
+        delay: Delay,
         found: KeyedPartition,
         partition: PartitionId,
         (key, hash): (&[u8], u64),
         mut change: Option<impl FnOnce(&mut [u8]) -> R>,
     ) -> Result<R> {
-        let need = match delayed {
-            Ok(AtOnce::Done(answer)) => return Ok(answer),
-            Err(need) => Some(need),
-            Ok(AtOnce::AwaitLock(resource, ungranted)) => {
+        let need = match delay {
+            Delay::Need(need) => Some(need),
+            Delay::Lock(resource, ungranted) => {
                 self.wait_to_enter((resource, ungranted), partition, Mode::Exclusive).await?;
                 None
             }
-            Ok(AtOnce::AwaitReference) => {
+            Delay::Reference => {
                 self.delayed_reference().await?;
-                if let Some(ungranted) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
+                if let Some(ungranted) = self.enter_found(&found, partition, hash, Mode::Exclusive)? {
                     self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
                 }
                 None

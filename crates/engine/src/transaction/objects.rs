@@ -120,8 +120,7 @@ impl Transaction {
         let (place, length, locking) = self.find_object(partition, number)?;
         let record = Resource::record(partition, number);
         match locking {
-            // What takes no locks meets no conflict.
-            Locking::None => return Ok((place, length)),
+            Locking::None => {}
             Locking::Page => self.lock(Resource::page(place.page), mode).await?,
             Locking::Record => self.lock(record, mode).await?,
         }

@@ -4,7 +4,8 @@ use super::error::Problem;
 use super::interpret::Context;
 use super::section::Section;
 use devices::CacheSize;
-use engine::second_level::{DESIGNS, Design};
+use engine::second_level::{DESIGNS, Design, Parameter, Parameters};
+use std::str::FromStr;
 
 /// Bytes of a page of the log.
 const LOG_PAGE: u64 = 4096;
@@ -19,6 +20,8 @@ pub struct Cache {
     pub pages: u32,
     /// `design`: which pages enter it.
     pub design: Design,
+    /// `fill_threshold`, `dirty_max`, `group_pages`, `throttle`: numbers that some designs go by.
+    pub parameters: Parameters,
     /// `volatile`: whether it loses its contents with the power; `None`: as its device does.
     pub volatile: Option<bool>,
 }
@@ -74,16 +77,64 @@ impl Cache {
         let names: Vec<&str> = DESIGNS.iter().map(|design| design.name()).collect();
         let design = section.word("design", &names).and_then(Design::named);
         let volatile = section.flag("volatile");
-        let dirty_max = section.text("dirty_max", "a share of the cache such as \"50%\"");
         // What is wrong with the design is said there.
-        if dirty_max.is_some() && (design.is_some() || !section.has("design")) {
-            let conflict = "'dirty_max' has no effect: with this design no page waits in the cache to be cleaned";
-            section.conflict("dirty_max", Problem::Conflict(conflict.to_owned()), "the section without this key");
-        }
+        let named = design.or_else(|| (!section.has("design")).then(Design::default));
+        let parameters = parameters(section, named);
         let design = design.unwrap_or_default();
-        let (device, size) = place(section, context, &["design", "volatile"])?;
-        Some(Cache { device, pages: pages(section, size, page_size.into()), design, volatile })
+        let (device, size) =
+            place(section, context, &[&["design", "volatile"], &PARAMETERS.map(|(key, _)| key)[..]].concat())?;
+        Some(Cache { device, pages: pages(section, size, page_size.into()), design, parameters, volatile })
     }
+}
+
+const PARAMETERS: [(&str, Parameter); 4] = [
+    ("fill_threshold", Parameter::FillThreshold),
+    ("dirty_max", Parameter::DirtyMax),
+    ("group_pages", Parameter::GroupPages),
+    ("throttle", Parameter::Throttle),
+];
+
+/// A share in whole percent.
+struct Share(u8);
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Share, String> {
+        let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse().ok());
+        match number {
+            Some(percent @ 0..=100) => Ok(Share(percent)),
+            _ => Err(format!("'{text}' is not a share of the cache")),
+        }
+    }
+}
+
+/// The numbers that the design goes by; a key for one that it does not know has no effect, and is refused.
+fn parameters(section: &mut Section<'_>, design: Option<Design>) -> Parameters {
+    const SHARE: &str = "a share of the cache from \"0%\" to \"100%\" in whole percent";
+    let defaults = Parameters::default();
+    let fill_threshold = section.parsed("fill_threshold", SHARE);
+    let dirty_max = section.parsed("dirty_max", SHARE);
+    let group_pages = section.number("group_pages", 1..=256);
+    let throttle = section.number("throttle", 0..=65_536);
+    for (key, parameter) in PARAMETERS {
+        if let Some(design) = design.filter(|design| !design.uses(parameter)) {
+            let conflict = format!("'{key}' has no effect with the design \"{}\"", design.name());
+            let others = DESIGNS.iter().filter(|design| design.uses(parameter)).map(|design| design.name());
+            let allowed = format!("the section without this key, or one of these designs: {}", quoted(others));
+            section.conflict(key, Problem::Conflict(conflict), &allowed);
+        }
+    }
+    Parameters {
+        fill_threshold_percent: fill_threshold.map_or(defaults.fill_threshold_percent, |Share(percent)| percent),
+        dirty_max_percent: dirty_max.map_or(defaults.dirty_max_percent, |Share(percent)| percent),
+        group_pages: group_pages.map_or(defaults.group_pages, |pages| pages as u32),
+        throttle: throttle.map_or(defaults.throttle, |operations| operations as u32),
+    }
+}
+
+fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
 }
 
 impl WriteBuffer {

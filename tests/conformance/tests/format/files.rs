@@ -2,7 +2,7 @@
 
 use engine::catalog::{Locking, Organization};
 use engine::lock;
-use engine::second_level::{self, CacheSettings, Design};
+use engine::second_level::{self, CacheSettings};
 use engine::set::{FieldType, FieldValue, Logging, RecordType};
 use engine::tier_file::WriteBufferSettings;
 use engine::{Database, PartitionSpec, Result, Settings, buffer, checkpoint, log, temp, version};
@@ -80,8 +80,7 @@ fn on(media: &Media, work: impl AsyncFnOnce(&Executor) -> Result<()>) {
 }
 
 fn settings() -> Settings {
-    let cache =
-        CacheSettings { device: "nvem".into(), pages: CACHE_PAGES, design: Design::default(), volatile: Some(false) };
+    let cache = CacheSettings { volatile: Some(false), ..CacheSettings::new("nvem", CACHE_PAGES) };
     let second = log::Second { device: "flash".into(), acknowledged: log::Acknowledged::Both };
     Settings {
         buffer: buffer::Settings { frames: 24, page_size: PAGE, cleaner: false, ..buffer::Settings::default() },

@@ -2,7 +2,7 @@
 //! is written to its own place as soon as it has its slot. Under NOFORCE a page is in main memory or in the cache; under
 //! FORCE pages also enter when their transaction ends, and are in both.
 
-use super::{CachePolicy, Decision, Leaving, Reason, Setting};
+use super::{CachePolicy, Contents, Decision, Leaving, Reason, Setting};
 
 pub struct Migrate {
     /// Whether unmodified and modified pages enter.
@@ -21,7 +21,7 @@ impl CachePolicy for Migrate {
         self.force
     }
 
-    fn on_eviction(&mut self, leaving: &Leaving) -> Decision {
+    fn on_eviction(&mut self, leaving: &Leaving, _: &Contents<'_>) -> Decision {
         let is_admitted = leaving.reason != Reason::Background && self.admitted[usize::from(leaving.modified)];
         if is_admitted { Decision::WriteThrough } else { Decision::Skip }
     }

@@ -1,0 +1,125 @@
+//! Cleaning: what only the cache has is written to its own place, pages that lie side by side by one operation.
+
+use super::Tiers;
+use super::destage::CLEANED_AT_ONCE;
+use super::host::Host;
+use crate::Error;
+use base::PageId;
+use driver::{Fault, Frame};
+use std::rc::Rc;
+
+/// A copy that was read back from its slot.
+struct Copy {
+    slot: u32,
+    page: PageId,
+    bytes: Frame,
+}
+
+impl Tiers {
+    /// Starts the cleaner if more pages are dirty than the design wants, unless it is at work.
+    pub(super) fn clean_excess(self: &Rc<Self>) {
+        let is_excess = self.dirty_max.is_some_and(|max| self.slots.borrow().dirty_count() > max.above as usize);
+        if !is_excess || self.is_cleaning.replace(true) {
+            return;
+        }
+        let this = Rc::clone(self);
+        self.executor.spawn(async move {
+            this.clean_down().await;
+            this.is_cleaning.set(false);
+        });
+    }
+
+    async fn clean_down(self: &Rc<Self>) {
+        loop {
+            if self.being_cleaned.get() >= CLEANED_AT_ONCE {
+                self.destages_ended.wait(&self.executor).await;
+                continue;
+            }
+            let Some(group) = self.next_group() else { return };
+            self.clean_group(group);
+        }
+    }
+
+    /// The slots that the cleaner writes next, if it is not done.
+    fn next_group(&self) -> Option<Vec<u32>> {
+        let slots = self.slots.borrow();
+        let is_excess = self.dirty_max.is_some_and(|max| slots.dirty_count() > max.down_to as usize);
+        if is_excess { slots.coldest_group(self.group_pages) } else { None }
+    }
+
+    /// Starts to write the copies in these slots to their pages' own devices. They are dirty and idle, and their pages lie side
+    /// by side.
+    pub(super) fn clean_group(self: &Rc<Self>, group: Vec<u32>) {
+        for slot in &group {
+            let is_first = self.slots.borrow_mut().begin_destage(*slot);
+            assert!(is_first, "nothing is under way for an idle copy");
+            self.failures.borrow_mut().remove(slot);
+        }
+        self.being_cleaned.set(self.being_cleaned.get() + group.len());
+        let this = Rc::clone(self);
+        self.executor.spawn(async move { this.write_group(group).await });
+    }
+
+    async fn write_group(self: &Rc<Self>, group: Vec<u32>) {
+        let host = self.host();
+        let pages: Vec<PageId> = group.iter().map(|slot| self.slots.borrow().page_of(*slot)).collect();
+        let reads: Vec<_> = group
+            .iter()
+            .map(|&slot| {
+                let (this, host) = (Rc::clone(self), Rc::clone(&host));
+                self.executor.spawn(async move { this.read_back(&*host, slot).await })
+            })
+            .collect();
+        let mut run: Vec<Copy> = Vec::new();
+        for ((read, slot), page) in reads.into_iter().zip(group).zip(pages) {
+            match read.join().await {
+                Ok(bytes) => run.push(Copy { slot, page, bytes }),
+                Err(error) => {
+                    // What cannot be read back parts those before it from those behind it.
+                    self.write_run(&host, std::mem::take(&mut run)).await;
+                    self.end_cleaning(&host, slot, Err(error));
+                }
+            }
+        }
+        self.write_run(&host, run).await;
+    }
+
+    /// Writes copies whose pages lie side by side.
+    async fn write_run(self: &Rc<Self>, host: &Rc<dyn Host>, run: Vec<Copy>) {
+        let page_size = run.first().map_or(0, |first| first.bytes.len());
+        let together = if run.len() > 1 { self.group_copy(page_size) } else { None };
+        let Some(mut bytes) = together else {
+            for Copy { slot, page, bytes } in run {
+                let completion = host.write_pages(page, bytes, page_size).await;
+                host.return_copy(completion.buffer.expect("a write gives its buffer back"));
+                self.end_cleaning(host, slot, completion.result.map(|_| ()).map_err(Error::Input));
+            }
+            return;
+        };
+        let (first, length) = (run[0].page, run.len() * page_size);
+        let mut slots = Vec::new();
+        for (copy, place) in run.into_iter().zip(bytes.chunks_mut(page_size)) {
+            place.copy_from_slice(&copy.bytes);
+            host.return_copy(copy.bytes);
+            slots.push(copy.slot);
+        }
+        let completion = host.write_pages(first, bytes, length).await;
+        self.group_copies.borrow_mut().push(completion.buffer.expect("a write gives its buffer back"));
+        let result: Result<(), Fault> = completion.result.map(|_| ());
+        for slot in slots {
+            self.end_cleaning(host, slot, result.clone().map_err(Error::Input));
+        }
+    }
+
+    /// Memory for the copies of a group; without any its pages are written one by one.
+    fn group_copy(&self, page_size: usize) -> Option<Frame> {
+        let spare = self.group_copies.borrow_mut().pop();
+        let size = page_size * self.group_pages.max(CLEANED_AT_ONCE as u32) as usize;
+        spare.or_else(|| self.executor.frame(size).ok())
+    }
+
+    fn end_cleaning(self: &Rc<Self>, host: &Rc<dyn Host>, slot: u32, result: Result<(), Error>) {
+        self.being_cleaned.set(self.being_cleaned.get() - 1);
+        self.end_destage(&**host, slot, result.map(|()| None).map_err(|error| (error, None)));
+    }
+}

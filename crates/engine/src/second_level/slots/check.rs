@@ -1,0 +1,54 @@
+//! What must always be true of slots.
+
+use super::{Slots, State};
+
+impl Slots {
+    /// Checks every invariant stated on this type.
+    ///
+    /// # Errors
+    /// Words that say which does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        let free: usize = self.free.iter().map(Vec::len).sum();
+        if free != self.slots.iter().filter(|slot| slot.state == State::Free).count() {
+            return Err("the free lists and the slots disagree".into());
+        }
+        for slot in 0..self.slots.len() as u32 {
+            let entry = &self.slots[slot as usize];
+            let list = &self.free[self.place(slot).0 as usize];
+            if entry.state == State::Free && list.get(entry.free_at as usize) != Some(&slot) {
+                return Err(format!("slot {slot} is free and does not stand where it should"));
+            }
+        }
+        if self.dirty != self.slots.iter().filter(|slot| slot.state == State::Dirty).count() {
+            return Err("the count of dirty copies is off".into());
+        }
+        if self.pending != self.slots.iter().filter(|slot| slot.state.is_pending()).count() {
+            return Err("the count of pending copies is off".into());
+        }
+        if self.listed().len() != self.listed_count() {
+            return Err("the replacement order and the slots disagree".into());
+        }
+        for (number, slot) in self.slots.iter().enumerate() {
+            let number = number as u32;
+            let newest = self.newest.get(slot.page) == Some(number);
+            let in_use = !matches!(slot.state, State::Free | State::Filling);
+            if in_use && !newest && slot.newer.is_none() {
+                return Err(format!("slot {number} holds {} and nothing leads to it", slot.page));
+            }
+            if slot.listed && !newest {
+                return Err(format!("slot {number} is listed and not in the directory"));
+            }
+            if slot.state == State::Kept && !slot.listed && !slot.reading {
+                return Err(format!("slot {number} is kept for nothing"));
+            }
+            let may_follow = matches!(slot.state, State::Waiting | State::Dirty);
+            if (slot.state == State::Waiting && slot.older.is_none()) || (slot.older.is_some() && !may_follow) {
+                return Err(format!("slot {number} waits for no other, or another one is not waited for"));
+            }
+            if slot.state == State::Dirty && number < self.cache && !slot.listed {
+                return Err(format!("slot {number} is dirty, and no victim can be looked for there"));
+            }
+        }
+        Ok(())
+    }
+}

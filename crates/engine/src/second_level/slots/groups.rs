@@ -1,0 +1,60 @@
+//! Which dirty copies are cleaned together.
+
+use super::{Slots, State};
+use base::PageId;
+
+impl Slots {
+    /// The slots that are cleaned next, by ascending page: that of the dirty page which should leave first, and those of the
+    /// dirty pages beside it, at most `pages_max`. `None` if no dirty page is idle.
+    pub fn coldest_group(&self, pages_max: u32) -> Option<Vec<u32>> {
+        let mut found = None;
+        self.order.coldest(&mut |slot| {
+            found = Some(slot).filter(|slot| self.may_be_cleaned(*slot));
+            found.is_none()
+        });
+        found.map(|slot| self.group_around(slot, pages_max))
+    }
+
+    /// The slots of the dirty ones among these ascending pages, those that lie side by side together, at most `pages_max`.
+    pub fn groups(&self, pages: &[PageId], pages_max: u32) -> Vec<Vec<u32>> {
+        let mut groups: Vec<Vec<u32>> = Vec::new();
+        let mut before: Option<PageId> = None;
+        for page in pages.iter().copied() {
+            let Some(slot) = self.newest.get(page).filter(|slot| self.may_be_cleaned(*slot)) else { continue };
+            let follows = before.is_some_and(|before| next_to(before, 1) == Some(page));
+            match groups.last_mut() {
+                Some(group) if follows && group.len() < pages_max as usize => group.push(slot),
+                _ => groups.push(vec![slot]),
+            }
+            before = Some(page);
+        }
+        groups
+    }
+
+    fn group_around(&self, slot: u32, pages_max: u32) -> Vec<u32> {
+        let mut group = vec![slot];
+        for step in [-1, 1] {
+            let mut page = self.page_of(slot);
+            while group.len() < pages_max as usize
+                && let Some(beside) = next_to(page, step)
+                && let Some(other) = self.newest.get(beside).filter(|other| self.may_be_cleaned(*other))
+            {
+                group.push(other);
+                page = beside;
+            }
+        }
+        group.sort_unstable_by_key(|slot| self.page_of(*slot));
+        group
+    }
+
+    /// Whether a copy is dirty and nothing is under way for it.
+    fn may_be_cleaned(&self, slot: u32) -> bool {
+        let entry = &self.slots[slot as usize];
+        entry.state == State::Dirty && entry.older.is_none() && slot < self.cache
+    }
+}
+
+/// The page that lies `step` pages further in its partition.
+fn next_to(page: PageId, step: i32) -> Option<PageId> {
+    page.number.checked_add_signed(step).map(|number| PageId::new(page.partition, number))
+}

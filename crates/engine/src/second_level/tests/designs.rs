@@ -1,0 +1,270 @@
+//! The designs of Do et al. (2011) against their rules on a plain list. Which page leaves is the first that may in the order of
+//! the slots; that order is tested where it is made.
+
+use super::page;
+use crate::second_level::design::{CachePolicy, Decision, Leaving, Outdated, Pattern, Read, Reason, Setting};
+use crate::second_level::slots::{Room, Slots};
+use crate::second_level::{DESIGNS, Design, Parameters, Tier};
+use base::{Lsn, Random};
+use std::collections::BTreeSet;
+
+/// A page in main memory.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    page: u32,
+    dirty: bool,
+    modified: bool,
+    pattern: Pattern,
+}
+
+/// A cached page, and whether its own device lacks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cached {
+    page: u32,
+    dirty: bool,
+}
+
+/// What a design does with a page, in plain words.
+struct Rules {
+    name: &'static str,
+    takes_changed: bool,
+    stays_dirty: bool,
+}
+
+const RULES: [Rules; 3] = [
+    Rules { name: "clean-write", takes_changed: false, stays_dirty: false },
+    Rules { name: "dual-write", takes_changed: true, stays_dirty: false },
+    Rules { name: "lazy-cleaning", takes_changed: true, stays_dirty: true },
+];
+
+/// Main memory and the slots as the room uses them, beside a plain list of what is cached.
+struct Pair {
+    rules: &'static Rules,
+    memory: Vec<Frame>,
+    frames: usize,
+    slots: Slots,
+    policy: Box<dyn CachePolicy>,
+    cached: BTreeSet<Cached>,
+    threshold: usize,
+    is_filled: bool,
+    served: usize,
+    cleaned: usize,
+}
+
+impl Pair {
+    fn new(rules: &'static Rules, (frames, slots): (usize, u32), parameters: Parameters) -> Pair {
+        let design = Design::named(rules.name).expect("it has this name");
+        let policy = design.build(&Setting { force: false, parameters });
+        let threshold = (slots as usize * usize::from(parameters.fill_threshold_percent)).div_ceil(100);
+        Pair {
+            rules,
+            memory: Vec::new(),
+            frames,
+            slots: Slots::new(slots, 0, policy.order(slots as usize)),
+            policy,
+            cached: BTreeSet::new(),
+            threshold,
+            is_filled: false,
+            served: 0,
+            cleaned: 0,
+        }
+    }
+
+    fn find(&self, number: u32) -> Option<Cached> {
+        self.cached.iter().copied().find(|cached| cached.page == number)
+    }
+
+    fn refer(&mut self, number: u32, write: bool, pattern: Pattern) {
+        if let Some(at) = self.memory.iter().position(|frame| frame.page == number) {
+            let frame = self.memory.remove(at);
+            self.memory.push(frame);
+        } else {
+            match self.slots.lookup(page(number)) {
+                Some(slot) => {
+                    assert!(self.find(number).is_some(), "page {number} is served and not cached");
+                    self.slots.begin_read(slot);
+                    self.slots.end_read(slot, !self.policy.is_inclusive());
+                    self.served += 1;
+                }
+                None => {
+                    assert_eq!(self.find(number), None, "page {number} is cached and not served");
+                    let read = Read { page: page(number), pattern };
+                    assert_eq!(self.policy.on_read(&read, &self.slots.contents()), Decision::Skip);
+                }
+            }
+            if self.memory.len() == self.frames {
+                let leaving = self.memory.remove(0);
+                self.leave(leaving, Reason::Replacement);
+            }
+            self.memory.push(Frame { page: number, dirty: false, modified: false, pattern });
+        }
+        let frame = self.memory.last_mut().expect("just referenced");
+        if write {
+            if !frame.dirty && self.slots.lookup(page(number)).is_some() {
+                assert_eq!(self.policy.on_update(page(number)), Outdated::Freed);
+                self.slots.outdate(page(number));
+                self.cached.retain(|cached| cached.page != number);
+            }
+            (frame.dirty, frame.modified) = (true, true);
+        }
+    }
+
+    /// A page leaves main memory, or is written by a checkpoint and stays there.
+    fn leave(&mut self, frame: Frame, reason: Reason) {
+        let Frame { page: number, dirty, modified, pattern } = frame;
+        if !dirty && self.slots.refresh(page(number), self.policy.is_used_when_it_leaves()) {
+            assert!(self.find(number).is_some());
+            return;
+        }
+        let is_checkpoint = reason == Reason::Background;
+        self.is_filled |= self.cached.len() >= self.threshold;
+        let is_wanted = !self.is_filled || pattern == Pattern::Random;
+        let is_fit = self.rules.takes_changed || !modified;
+        let is_past = is_checkpoint && self.rules.stays_dirty;
+        let leaving = Leaving { page: page(number), dirty, modified, reason, pattern };
+        let decision = self.policy.on_eviction(&leaving, &self.slots.contents());
+        if !is_wanted || !is_fit || is_past {
+            assert_eq!(decision, Decision::Skip, "{leaving:?}");
+            return;
+        }
+        let stays_dirty = dirty && self.rules.stays_dirty;
+        assert_ne!(decision, Decision::Skip, "{leaving:?}");
+        let slot = self.take(number);
+        if dirty {
+            let at_once = decision == Decision::WriteThrough;
+            assert_eq!(at_once, !stays_dirty);
+            let filled = self.slots.filled_dirty(slot, page(number), (Lsn(1), true), at_once);
+            assert_eq!((filled.destage, filled.superseded), (at_once, None));
+            if at_once {
+                assert_eq!(self.slots.destaged(slot, true), None);
+            }
+        } else {
+            self.slots.filled_clean(slot, page(number), true);
+        }
+        self.cached.insert(Cached { page: number, dirty: stays_dirty });
+    }
+
+    fn take(&mut self, number: u32) -> u32 {
+        let is_full = self.cached.len() == self.slots.contents().capacity() as usize;
+        let order: Vec<Cached> = self.slots.listed().iter().filter_map(|page| self.find(page.number)).collect();
+        loop {
+            let first = order.iter().find(|cached| !self.find(cached.page).is_some_and(|found| found.dirty));
+            match self.slots.take(Tier::Cache, page(number), &mut *self.policy) {
+                Room::Slot(slot) => {
+                    if is_full {
+                        // The first clean one has left, the one that was cleaned if there was none.
+                        let victim = first.expect("one was clean");
+                        assert_eq!(self.slots.lookup(page(victim.page)), None, "page {} has to leave", victim.page);
+                        self.cached.retain(|cached| cached.page != victim.page);
+                    }
+                    return slot;
+                }
+                Room::Dirty(victim) => {
+                    assert_eq!(order.first().map(|cached| cached.page), Some(victim.number));
+                    assert!(order.iter().all(|cached| cached.dirty), "a clean one leaves before");
+                    self.clean(vec![self.slots.lookup(victim).expect("it is cached")]);
+                }
+                Room::None => panic!("nothing is under way"),
+            }
+        }
+    }
+
+    fn clean(&mut self, group: Vec<u32>) {
+        for slot in group {
+            let number = self.slots.page_of(slot).number;
+            assert!(self.cached.remove(&Cached { page: number, dirty: true }), "page {number} is not dirty");
+            self.cached.insert(Cached { page: number, dirty: false });
+            assert!(self.slots.begin_destage(slot));
+            assert_eq!(self.slots.destaged(slot, true), None);
+            self.cleaned += 1;
+        }
+    }
+
+    /// The cleaner works as far as it may.
+    fn clean_excess(&mut self) {
+        let Some(max) = self.policy.dirty_max(self.slots.contents().capacity()) else {
+            return assert_eq!(self.slots.dirty_count(), 0);
+        };
+        if self.slots.dirty_count() <= max.above as usize {
+            return;
+        }
+        while self.slots.dirty_count() > max.down_to as usize {
+            let group = self.slots.coldest_group(self.policy.group_pages()).expect("nothing is under way");
+            let numbers: Vec<u32> = group.iter().map(|slot| self.slots.page_of(*slot).number).collect();
+            let order = self.slots.listed();
+            let coldest = order.iter().find(|page| self.find(page.number).is_some_and(|cached| cached.dirty));
+            assert!(numbers.contains(&coldest.expect("some are dirty").number), "{numbers:?}");
+            assert!(numbers.is_sorted_by(|a, b| a + 1 == *b), "{numbers:?} do not lie side by side");
+            assert!(numbers.len() <= self.policy.group_pages() as usize);
+            let beside = |number: Option<u32>| number.and_then(|number| self.find(number));
+            if numbers.len() < self.policy.group_pages() as usize {
+                let ends = [numbers[0].checked_sub(1), numbers.last().map(|last| last + 1)];
+                assert!(!ends.into_iter().filter_map(beside).any(|cached| cached.dirty), "{numbers:?} leave one out");
+            }
+            self.clean(group);
+        }
+    }
+
+    /// A checkpoint writes what main memory and the cache have changed.
+    fn checkpoint(&mut self) {
+        self.slots.begin_checkpoint();
+        for at in 0..self.memory.len() {
+            if self.memory[at].dirty {
+                self.leave(self.memory[at], Reason::Background);
+                self.memory[at].dirty = false;
+            }
+        }
+        let dirty: Vec<_> = self.cached.iter().filter(|cached| cached.dirty).map(|cached| page(cached.page)).collect();
+        assert!(dirty.is_empty() || self.policy.cleans_at_checkpoint());
+        for group in self.slots.groups(&dirty, self.policy.group_pages()) {
+            self.clean(group);
+        }
+        assert_eq!(self.slots.dirty_count(), 0);
+        self.slots.end_checkpoint();
+    }
+
+    fn check(&self) {
+        self.slots.check().expect("consistent");
+        let listed: BTreeSet<u32> = self.slots.listed().iter().map(|page| page.number).collect();
+        let cached: BTreeSet<u32> = self.cached.iter().map(|cached| cached.page).collect();
+        assert_eq!(listed, cached);
+        for Cached { page: number, dirty } in &self.cached {
+            assert_eq!(self.slots.pending_destage(page(*number)).is_some(), *dirty, "page {number}");
+            let in_memory = self.memory.iter().find(|frame| frame.page == *number);
+            assert!(!in_memory.is_some_and(|frame| frame.dirty), "page {number} is newer in main memory");
+        }
+    }
+}
+
+#[test]
+fn the_designs_of_2011_keep_their_rules() {
+    for rules in &RULES {
+        for (dirty_max_percent, group_pages) in [(50, 32), (0, 1), (100, 3), (30, 2)] {
+            for (frames, slots, fill_threshold_percent) in [(4, 3, 95), (3, 20, 0), (3, 20, 95), (8, 8, 100)] {
+                let parameters = Parameters { fill_threshold_percent, dirty_max_percent, group_pages, throttle: 100 };
+                let mut random = Random::stream(u64::from(slots), rules.name);
+                let mut pair = Pair::new(rules, (frames, slots), parameters);
+                for _ in 0..2_000 {
+                    let number = if random.chance(0.6) { random.below(6) } else { random.below(30) } as u32;
+                    let pattern = if random.chance(0.7) { Pattern::Random } else { Pattern::Sequential };
+                    pair.refer(number, random.chance(0.4), pattern);
+                    pair.clean_excess();
+                    if random.chance(0.01) {
+                        pair.checkpoint();
+                    }
+                    pair.check();
+                }
+                assert!(pair.served > 20, "{} of {frames} frames, {slots} slots: {} served", rules.name, pair.served);
+                assert_eq!(pair.cleaned > 20, rules.stays_dirty, "{} cleaned", pair.cleaned);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_design_has_its_rules() {
+    let has = |design: &Design| {
+        design.name().starts_with("migrate-") || RULES.iter().any(|rules| rules.name == design.name())
+    };
+    assert!(DESIGNS.iter().all(has), "a design of the list is not tested against plain lists");
+}

@@ -1,0 +1,314 @@
+//! The designs of Do et al. (2011): clean-write, dual-write, lazy cleaning. What enters, what is freed, when what only the cache
+//! has goes to its own place, and what a busy cache is spared.
+
+#[path = "ground/machine.rs"]
+mod machine;
+
+use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::second_level::{self, CacheSettings, Design, Parameters, Tiers};
+use entresol_engine::{Database, Direction, PartitionSpec, Settings, buffer, checkpoint, log};
+use machine::run;
+use std::ops::Bound;
+use std::rc::Rc;
+use virtual_driver::Media;
+
+const PAGES: u64 = 60;
+const FRAMES: u64 = 20;
+const PAGE_SIZE: u64 = 1024;
+const RECORDS: u64 = 400;
+/// Nothing that was not read at random enters.
+const STRICT: Parameters =
+    Parameters { fill_threshold_percent: 0, dirty_max_percent: 50, group_pages: 32, throttle: 100 };
+
+fn design(name: &str) -> Design {
+    Design::named(name).expect("it has this name")
+}
+
+fn settings(name: &str, pages: u32, parameters: Parameters) -> Settings {
+    let new = CacheSettings::new("nvem", pages);
+    let cache = CacheSettings { design: design(name), parameters, volatile: Some(false), ..new };
+    Settings {
+        buffer: buffer::Settings {
+            frames: FRAMES as usize,
+            page_size: PAGE_SIZE as usize,
+            cleaner: false,
+            ..buffer::Settings::default()
+        },
+        log: log::Settings { capacity: 4 << 20, ..log::Settings::default() },
+        hierarchy: second_level::Settings { cache: Some(cache), ..second_level::Settings::default() },
+        checkpoint: checkpoint::Policy::OFF,
+        ..Settings::default()
+    }
+}
+
+async fn create(executor: &executor::Executor, settings: Settings) -> Database {
+    let database = Database::create(executor, settings).await.expect("creates");
+    let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 100 };
+    database.create_partition(PartitionSpec::new("objects", organization, Locking::Page)).await.expect("creates");
+    database
+}
+
+async fn change(database: &Database, numbers: impl Iterator<Item = u64>, value: u8) {
+    let partition = database.partition("objects").expect("it exists");
+    for number in numbers {
+        let mut tx = database.begin().await.expect("begins");
+        tx.modify_object(partition, number, |bytes| bytes[0] = value).await.expect("modifies");
+        tx.commit().await.expect("commits");
+    }
+}
+
+async fn read(database: &Database, numbers: impl Iterator<Item = u64>) -> Vec<u8> {
+    let partition = database.partition("objects").expect("it exists");
+    let mut found = Vec::new();
+    for number in numbers {
+        let mut tx = database.begin().await.expect("begins");
+        found.push(tx.read_object(partition, number, |bytes| bytes[0]).await.expect("reads"));
+        tx.commit().await.expect("commits");
+    }
+    found
+}
+
+async fn assert_all(database: &Database, value: u8) {
+    assert_eq!(read(database, 0..PAGES).await, vec![value; PAGES as usize]);
+}
+
+fn tiers(database: &Database) -> Rc<Tiers> {
+    let tiers = Rc::clone(database.buffer().tiers().expect("there is a cache"));
+    tiers.check().expect("consistent");
+    tiers
+}
+
+/// Operations on the pages' own device since the start: reads and writes.
+fn home(database: &Database) -> (u64, u64) {
+    let space = database.buffer().space(database.partition("objects").expect("it exists"));
+    (space.reads.get(), space.writes.get())
+}
+
+/// Pages read from the cache, written into it, and of the latter those newer than on their own device.
+fn cache(database: &Database) -> (u64, u64, u64) {
+    let report = &database.tiers()[0];
+    (report.reads, report.writes, report.modified)
+}
+
+/// Lets everything end that is under way.
+async fn settle(executor: &executor::Executor) {
+    executor.sleep_ns(1_000_000_000).await;
+}
+
+#[test]
+fn clean_write_takes_what_was_not_changed_and_frees_what_is() {
+    run(&Media::new(), async |executor| {
+        let database = create(executor, settings("clean-write", 64, STRICT)).await;
+        change(&database, 0..PAGES, 1).await;
+        change(&database, 0..PAGES, 2).await;
+        database.checkpoint().await.expect("succeeds");
+        for _ in 0..2 {
+            read(&database, (0..PAGES).rev()).await;
+        }
+        let entered = cache(&database).1;
+        assert!((PAGES - FRAMES - 5..=PAGES).contains(&entered), "{entered} entered: those that were not changed here");
+        assert_eq!(cache(&database).2, 0, "its own device lacks nothing that the cache has");
+        let (served, (reads, _)) = (cache(&database).0, home(&database));
+        assert_all(&database, 2).await;
+        let more = cache(&database).0 - served;
+        assert!(more >= PAGES - 2 * FRAMES && more + home(&database).0 - reads <= PAGES, "{more} are served");
+        // What is changed has left the cache, and is read from its own device.
+        change(&database, 0..PAGES, 3).await;
+        database.checkpoint().await.expect("succeeds");
+        let (served, (reads, _)) = (cache(&database).0, home(&database));
+        assert_all(&database, 3).await;
+        assert_eq!(cache(&database).0, served);
+        assert!(home(&database).0 - reads >= PAGES - FRAMES);
+        tiers(&database);
+    });
+}
+
+#[test]
+fn dual_write_has_what_was_changed_in_both_places() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let database = create(executor, settings("dual-write", 64, STRICT)).await;
+        change(&database, 0..PAGES, 1).await;
+        let (_, before) = home(&database);
+        change(&database, 0..PAGES, 2).await;
+        settle(executor).await;
+        assert!(home(&database).1 - before >= PAGES - FRAMES, "{} writes", home(&database).1 - before);
+        assert!(cache(&database).2 >= PAGES - FRAMES);
+        assert_eq!(tiers(&database).pending_count(), 0, "its own device has what the cache has");
+        // A checkpoint writes to both, too (section 3.2).
+        let (entered, written) = (cache(&database).2, home(&database).1);
+        database.checkpoint().await.expect("succeeds");
+        let (entered, written) = (cache(&database).2 - entered, home(&database).1 - written);
+        assert!(entered >= FRAMES / 2, "{entered} entered at the checkpoint");
+        assert_eq!(written, entered);
+        let (reads, _) = home(&database);
+        assert_all(&database, 2).await;
+        assert_eq!(home(&database).0, reads, "the cache serves everything");
+    });
+    run(&media, async |executor| {
+        let without = Settings { hierarchy: second_level::Settings::default(), ..settings("dual-write", 64, STRICT) };
+        let database = Database::open(executor, without, "here").await.expect("opens");
+        assert_all(&database, 2).await;
+    });
+}
+
+#[test]
+fn lazy_cleaning_keeps_the_dirty_share_and_writes_neighbours_together() {
+    for (dirty_max_percent, group_pages) in [(50, 32), (50, 1), (10, 4), (0, 32)] {
+        let parameters = Parameters { dirty_max_percent, group_pages, ..STRICT };
+        let media = Media::new();
+        run(&media, async |executor| {
+            let database = create(executor, settings("lazy-cleaning", 50, parameters)).await;
+            let max = 50 * usize::from(dirty_max_percent) / 100;
+            for round in 1..4 {
+                for number in 0..PAGES {
+                    change(&database, [number].into_iter(), round).await;
+                    settle(executor).await;
+                    let dirty = tiers(&database).pending_count();
+                    assert!(dirty <= max, "{dirty} of 50 pages are dirty, with at most {dirty_max_percent} %");
+                }
+            }
+            assert_eq!(cache(&database).2, cache(&database).1, "nothing was read that could enter clean");
+            let entered = cache(&database).2;
+            assert!(entered >= 2 * PAGES, "{entered} entered");
+            // Pages are cleaned in the order in which they came, beside which the next ones lie.
+            let (_, writes) = home(&database);
+            match group_pages {
+                1 => assert!(writes + 50 >= entered, "{writes} writes for {entered} pages"),
+                _ if max > 0 => assert!(writes * 3 <= entered * 2, "{writes} writes for {entered} pages"),
+                _ => {}
+            }
+            assert_all(&database, 3).await;
+        });
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings("lazy-cleaning", 50, parameters), "here").await;
+            assert_all(&database.expect("opens"), 3).await;
+        });
+    }
+}
+
+#[test]
+fn a_checkpoint_of_lazy_cleaning_cleans_everything_and_nothing_dirty_enters_meanwhile() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let parameters = Parameters { dirty_max_percent: 100, ..STRICT };
+        let database = create(executor, settings("lazy-cleaning", 64, parameters)).await;
+        change(&database, 0..PAGES, 1).await;
+        change(&database, 0..PAGES, 2).await;
+        let dirty = tiers(&database).pending_count() as u64;
+        assert!(dirty >= PAGES - FRAMES, "{dirty} are dirty in the cache");
+        assert_eq!(home(&database).1, 0, "nothing is in its own place");
+        let entered = cache(&database).2;
+        database.checkpoint().await.expect("succeeds");
+        assert_eq!(cache(&database).2, entered, "what main memory had goes past the cache");
+        assert_eq!(tiers(&database).pending_count(), 0);
+        let (_, writes) = home(&database);
+        assert!(writes < PAGES, "{writes} writes: neighbours are written together");
+        assert_all(&database, 2).await;
+    });
+    run(&media, async |executor| {
+        let without =
+            Settings { hierarchy: second_level::Settings::default(), ..settings("lazy-cleaning", 64, STRICT) };
+        let database = Database::open(executor, without, "here").await.expect("opens");
+        assert_all(&database, 2).await;
+    });
+}
+
+#[test]
+fn a_scan_enters_while_the_cache_is_being_filled_and_not_afterwards() {
+    for name in ["clean-write", "dual-write", "lazy-cleaning"] {
+        for fill_threshold_percent in [0, 95] {
+            run(&Media::new(), async |executor| {
+                let parameters = Parameters { fill_threshold_percent, ..STRICT };
+                let database = create(executor, settings(name, 60, parameters)).await;
+                let notes = database.create_partition(PartitionSpec::b_tree("notes")).await.expect("creates");
+                let put_all = async |tx: &mut entresol_engine::Transaction| {
+                    for number in 0..RECORDS {
+                        tx.put(notes, &number.to_be_bytes(), &[1; 80]).await?;
+                    }
+                    Ok(())
+                };
+                database.transaction(put_all).await.expect("commits");
+                database.close().await.expect("closes");
+                // The cache is another one, and empty.
+                let database = Database::open(executor, settings(name, 61, parameters), "here").await.expect("opens");
+                let notes = database.partition("notes").expect("it exists");
+                let before = cache(&database).1;
+                let mut tx = database.begin().await.expect("begins");
+                let mut cursor = tx.cursor(notes, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+                while tx.next(&mut cursor).await.expect("reads").is_some() {}
+                tx.commit().await.expect("commits");
+                assert_all(&database, 0).await;
+                let entered = cache(&database).1 - before;
+                match fill_threshold_percent {
+                    0 => assert!(entered <= PAGES + 5, "{name}: {entered} entered"),
+                    _ => assert!(entered >= PAGES + 10, "{name}: {entered} entered"),
+                }
+                tiers(&database);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_busy_cache_is_passed_over_but_for_what_only_it_has() {
+    run(&Media::new(), async |executor| {
+        let parameters = Parameters { dirty_max_percent: 100, throttle: 0, ..STRICT };
+        let database = create(executor, settings("lazy-cleaning", 64, parameters)).await;
+        let database = Rc::new(database);
+        change(&database, 0..PAGES, 1).await;
+        database.checkpoint().await.expect("succeeds");
+        // Half of the pages are dirty in the cache, the other half may be read from either place.
+        assert_all(&database, 1).await;
+        change(&database, (0..PAGES).step_by(2), 2).await;
+        assert!(tiers(&database).pending_count() > 5);
+        let (reads, served) = (home(&database).0, cache(&database).0);
+        for round in 0..5 {
+            let tasks: Vec<_> = (0..PAGES)
+                .map(|number| {
+                    let database = Rc::clone(&database);
+                    executor.spawn(async move { read(&database, [(number * 7 + round) % PAGES].into_iter()).await[0] })
+                })
+                .collect();
+            for (number, task) in (0..PAGES).zip(tasks) {
+                let value = if ((number * 7 + round) % PAGES).is_multiple_of(2) { 2 } else { 1 };
+                assert_eq!(task.join().await, value);
+            }
+            tiers(&database);
+        }
+        let (reads, served) = (home(&database).0 - reads, cache(&database).0 - served);
+        assert!(reads > 20, "{reads} pages are read from their own device although the cache has them");
+        assert!(served > 20, "{served} pages come from the cache");
+    });
+}
+
+#[test]
+fn a_copy_that_was_passed_over_serves_if_the_other_one_is_damaged() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let parameters = Parameters { throttle: 0, ..STRICT };
+        let database = Rc::new(create(executor, settings("dual-write", 64, parameters)).await);
+        for round in 1..4 {
+            change(&database, 0..PAGES, round).await;
+        }
+        settle(executor).await;
+        database.checkpoint().await.expect("succeeds");
+        assert_all(&database, 3).await;
+        for page in 0..PAGES {
+            let file = media.names("disk").into_iter().find(|name| name.starts_with("objects")).expect("it exists");
+            media.flip_bit("disk", &file, page * PAGE_SIZE + 500, 3).expect("flips");
+        }
+        let (reads, served) = (home(&database).0, cache(&database).0);
+        let tasks: Vec<_> = (0..PAGES)
+            .map(|number| {
+                let database = Rc::clone(&database);
+                executor.spawn(async move { read(&database, [number].into_iter()).await[0] })
+            })
+            .collect();
+        for task in tasks {
+            assert_eq!(task.join().await, 3);
+        }
+        assert!(home(&database).0 > reads, "some were looked for in their own places");
+        assert!(cache(&database).0 - served >= PAGES - FRAMES, "and came from the cache");
+    });
+}
