@@ -1,0 +1,34 @@
+//! Planted bugs of the second level's designs: torture that does not find them would find nothing.
+
+use engine::canary::{Canary, plant};
+use entresol_torture::{Configuration, Options, run_seed};
+
+/// That this bug is found among the first `seeds` seeds with a cache of this design, and that without it the seed is sound.
+fn assert_found(canary: Canary, design: &str, seeds: usize) {
+    let is_suitable = |seed: &u64| {
+        let cache = Configuration::draw(*seed, Options::QUICK).settings.hierarchy.cache;
+        cache.is_some_and(|cache| cache.design.name() == design)
+    };
+    plant(Some(canary));
+    let found = (0..).filter(is_suitable).take(seeds).find_map(|seed| run_seed(seed, Options::QUICK).failure);
+    plant(None);
+    let failure = found.unwrap_or_else(|| panic!("{canary:?} is not found with {design}"));
+    assert_eq!(run_seed(failure.seed, Options::QUICK).failure, None, "without the planted bug the seed is sound");
+}
+
+#[test]
+fn a_cached_copy_older_than_its_page_is_found() {
+    for design in ["clean-write", "dual-write", "lazy-cleaning"] {
+        assert_found(Canary::StaleCopy, design, 100);
+    }
+}
+
+#[test]
+fn a_slot_reused_before_it_is_cleaned_is_found() {
+    assert_found(Canary::UncleanReuse, "lazy-cleaning", 100);
+}
+
+#[test]
+fn an_older_version_written_over_a_newer_one_is_found() {
+    assert_found(Canary::OvertakenClean, "lazy-cleaning", 200);
+}
