@@ -135,6 +135,15 @@ impl Plan {
         self
     }
 
+    /// The same with a lost write of a set's backup now and then.
+    pub fn with_lost_segments(mut self, random: &mut Random) -> Plan {
+        if random.chance(0.3) {
+            let target = Target { step: Step::SegmentWrite, nth: random.exponential(20.0) as u64 + 1 };
+            self.injuries.push((target, Injury::Lose));
+        }
+        self
+    }
+
     /// The same with a device that is full for the rest of the run, for the catalog or for old versions.
     pub fn with_full_device(mut self, random: &mut Random, kind: SeedKind) -> Plan {
         let file = match kind {

@@ -173,6 +173,10 @@ impl Scenario {
                 let random = &mut Random::stream(self.world.seed, &format!("failing reads, life {run}"));
                 plan = plan.with_failing_reads(random);
             }
+            if self.more && self.world.configuration.rows == Rows::Set && run + 2 >= runs {
+                plan =
+                    plan.with_lost_segments(&mut Random::stream(self.world.seed, &format!("lost segments, run {run}")));
+            }
             if self.world.configuration.crowd > 0 {
                 let random = &mut Random::stream(self.world.seed, &format!("many partitions, life {run}"));
                 plan = plan.with_many_partitions(random);
