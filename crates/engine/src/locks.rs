@@ -24,7 +24,17 @@ pub struct Locks {
     victims: RefCell<Vec<Owner>>,
 }
 
-/// A lock that is not granted yet: [`Locks::wait`] has to be awaited, unless the owner ends.
+/// What came of asking for a lock.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Grant {
+    /// It is held. This LSN must be durable before anything may be told that is read under it.
+    Granted(Lsn),
+    /// It is not held yet: [`Locks::wait`] has to be awaited, unless the owner ends.
+    Wait(Ungranted),
+}
+
+/// A lock that is not granted yet.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Ungranted(Outcome);
@@ -50,17 +60,13 @@ impl Locks {
         }
     }
 
-    /// Asks for a lock for an owner that began at `began`, by which the youngest is found. Returns the LSN that must be durable
-    /// before anything may be told that is read under the lock.
-    ///
-    /// # Errors
-    /// [`Ungranted`] if it is not granted at once.
+    /// Asks for a lock for an owner that began at `began`, by which the youngest is found.
     #[inline]
-    pub(crate) fn acquire(&self, owner: Owner, began: u64, resource: Resource, mode: Mode) -> Result<Lsn, Ungranted> {
+    pub(crate) fn acquire(&self, owner: Owner, began: u64, resource: Resource, mode: Mode) -> Grant {
         let mut table = self.table.borrow_mut();
         match table.request(owner, resource, mode, began) {
-            Outcome::Granted => Ok(table.dependency(resource)),
-            outcome => Err(Ungranted(outcome)),
+            Outcome::Granted => Grant::Granted(table.dependency(resource)),
+            outcome => Grant::Wait(Ungranted(outcome)),
         }
     }
 
@@ -106,8 +112,8 @@ impl Locks {
         .await
     }
 
-    /// Asks for a lock that the owner can do without for now. Returns the same LSN as [`Locks::acquire`], or `None` if it is
-    /// not granted at once: then nothing has changed.
+    /// Asks for a lock that the owner can do without for now. Returns the LSN of [`Grant::Granted`], or `None` if it is not
+    /// granted at once: then nothing has changed.
     #[inline]
     #[must_use]
     pub(crate) fn try_acquire(&self, owner: Owner, resource: Resource, mode: Mode) -> Option<Lsn> {
@@ -273,8 +279,8 @@ mod tests {
     /// Has an owner lock a record, waiting if need be.
     async fn lock(locks: &Locks, owner: u32, number: u64) -> Result<()> {
         match locks.acquire(Owner(owner), u64::from(owner), record(number), Mode::Exclusive) {
-            Ok(_) => Ok(()),
-            Err(ungranted) => locks.wait(Owner(owner), ungranted, || None).await,
+            Grant::Granted(_) => Ok(()),
+            Grant::Wait(ungranted) => locks.wait(Owner(owner), ungranted, || None).await,
         }
     }
 
@@ -303,8 +309,10 @@ mod tests {
     fn a_wait_that_is_abandoned_leaves_the_queue_to_those_behind_it() {
         let done = on_a_machine(async |executor| {
             let locks = Rc::new(Locks::new(executor, VictimPolicy::Requester));
-            assert!(locks.acquire(Owner(0), 0, record(7), Mode::Shared).is_ok());
-            let Err(ungranted) = locks.acquire(Owner(1), 1, record(7), Mode::Exclusive) else { panic!("it is held") };
+            assert!(matches!(locks.acquire(Owner(0), 0, record(7), Mode::Shared), Grant::Granted(_)));
+            let Grant::Wait(ungranted) = locks.acquire(Owner(1), 1, record(7), Mode::Exclusive) else {
+                panic!("it is held")
+            };
             let reader = {
                 let mut abandoned = Box::pin(locks.wait(Owner(1), ungranted, || None));
                 poll_fn(|context| {
@@ -315,8 +323,8 @@ mod tests {
                 let locks = Rc::clone(&locks);
                 let reader = executor.spawn(async move {
                     match locks.acquire(Owner(2), 2, record(7), Mode::Shared) {
-                        Ok(_) => Ok(()),
-                        Err(ungranted) => locks.wait(Owner(2), ungranted, || None).await,
+                        Grant::Granted(_) => Ok(()),
+                        Grant::Wait(ungranted) => locks.wait(Owner(2), ungranted, || None).await,
                     }
                 });
                 executor.sleep_ns(MILLISECOND_NS).await;

@@ -35,7 +35,7 @@ pub use scan::Scan;
 pub use snapshot::Snapshot;
 
 use crate::engine::{Active, Catalog, Engine, StoredCall, segments_returned};
-use crate::locks::Ungranted;
+use crate::locks::{Grant, Ungranted};
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::{PartitionId, TransactionId};
@@ -229,17 +229,21 @@ impl Transaction {
     #[inline]
     async fn lock(&mut self, resource: Resource, mode: Mode) -> Result<()> {
         match self.request(resource, mode) {
-            Ok(()) => Ok(()),
-            Err(ungranted) => self.wait_for_lock(resource, ungranted).await,
+            None => Ok(()),
+            Some(ungranted) => self.wait_for_lock(resource, ungranted).await,
         }
     }
 
-    /// Asks for a lock. Unless it is granted, [`Transaction::wait_for_lock`] has to be awaited.
+    /// Asks for a lock. Unless it is granted at once, [`Transaction::wait_for_lock`] has to be awaited for what this returns.
     #[inline]
-    fn request(&mut self, resource: Resource, mode: Mode) -> Result<(), Ungranted> {
-        let dependency = self.engine.core.locks.acquire(self.state.owner, self.state.began, resource, mode)?;
-        self.state.depend_on(dependency);
-        Ok(())
+    fn request(&mut self, resource: Resource, mode: Mode) -> Option<Ungranted> {
+        match self.engine.core.locks.acquire(self.state.owner, self.state.began, resource, mode) {
+            Grant::Granted(dependency) => {
+                self.state.depend_on(dependency);
+                None
+            }
+            Grant::Wait(ungranted) => Some(ungranted),
+        }
     }
 
     #[cold]

@@ -16,24 +16,12 @@ use structures::organization::b_tree::stored::{self, Stored, VERSION_SIZE};
 use structures::page::{Change, Edit, Pages, slotted};
 use structures::undo::Undo;
 
-/// Why a value was not changed at once.
-enum Delay {
-    /// The reference is to be waited for; the lock is not yet asked for.
-    Reference,
-    Lock(Resource, Ungranted),
-    Need(Need),
-}
-
-impl From<Error> for Delay {
-    fn from(error: Error) -> Delay {
-        Delay::Need(Need::Fail(error))
-    }
-}
-
-impl From<Need> for Delay {
-    fn from(need: Need) -> Delay {
-        Delay::Need(need)
-    }
+/// What came of changing a value without a wait.
+enum AtOnce<R> {
+    Done(R),
+    /// The reference has to be waited for; the lock is not yet asked for.
+    AwaitReference,
+    AwaitLock(Resource, Ungranted),
 }
 
 impl Transaction {
@@ -74,8 +62,8 @@ impl Transaction {
         if let Keyed::BTree = found.keyed {
             let (hash, mut change) = (key_hash(key), Some(change));
             return match self.modify_at_once(found, partition, (key, hash), &mut change) {
-                Ok(answer) => Ok(answer),
-                Err(delay) => self.modify_after(delay, found, partition, (key, hash), change).await,
+                Ok(AtOnce::Done(answer)) => Ok(answer),
+                delayed => self.modify_after(delayed, found, partition, (key, hash), change).await,
             };
         }
         self.modify_in_any_set(found, partition, key, change).await
@@ -113,13 +101,13 @@ impl Transaction {
         partition: PartitionId,
         (key, hash): (&[u8], u64),
         change: &mut Option<impl FnOnce(&mut [u8]) -> R>,
-    ) -> Result<R, Delay> {
+    ) -> Result<AtOnce<R>, Need> {
         let leaf = prefetch_leaf(&self.engine.core, partition, key);
         if self.reference() {
-            return Err(Delay::Reference);
+            return Ok(AtOnce::AwaitReference);
         }
         if let Some((resource, ungranted)) = self.enter_found(&found, partition, hash, Mode::Exclusive)? {
-            return Err(Delay::Lock(resource, ungranted));
+            return Ok(AtOnce::AwaitLock(resource, ungranted));
         }
         self.mark_not_replayable()?;
         // Once it has logged something, the reference has asked for room in the log already.
@@ -129,26 +117,27 @@ impl Transaction {
         let answer = try_modify(&self.engine, &mut self.state, partition, (key, leaf), change)?;
         self.engine.core.statistics.count_reference(usize::from(partition.0), true);
         self.trace_key_access(partition, key, true);
-        Ok(answer)
+        Ok(AtOnce::Done(answer))
     }
 
     /// Waits for what [`Transaction::modify_at_once`] has met, and goes on with that.
     #[cold]
     async fn modify_after<R>(
         &mut self,
-        delay: Delay,
+        delayed: Result<AtOnce<R>, Need>,
         found: KeyedPartition,
         partition: PartitionId,
         (key, hash): (&[u8], u64),
         mut change: Option<impl FnOnce(&mut [u8]) -> R>,
     ) -> Result<R> {
-        let need = match delay {
-            Delay::Need(need) => Some(need),
-            Delay::Lock(resource, ungranted) => {
+        let need = match delayed {
+            Ok(AtOnce::Done(answer)) => return Ok(answer),
+            Err(need) => Some(need),
+            Ok(AtOnce::AwaitLock(resource, ungranted)) => {
                 self.wait_to_enter((resource, ungranted), partition, Mode::Exclusive).await?;
                 None
             }
-            Delay::Reference => {
+            Ok(AtOnce::AwaitReference) => {
                 self.delayed_reference().await?;
                 if let Some(ungranted) = self.enter_found(&found, partition, hash, Mode::Exclusive)? {
                     self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;

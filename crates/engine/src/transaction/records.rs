@@ -441,13 +441,11 @@ impl Transaction {
         if self.engine.versions.is_kept() {
             self.engine.versions.versions().borrow().prefetch(resource);
         }
-        match self.request(resource, mode) {
-            Ok(()) => {
-                self.check_conflict(partition, resource, mode)?;
-                Ok(None)
-            }
-            Err(ungranted) => Ok(Some((resource, ungranted))),
+        if let Some(ungranted) = self.request(resource, mode) {
+            return Ok(Some((resource, ungranted)));
         }
+        self.check_conflict(partition, resource, mode)?;
+        Ok(None)
     }
 
     /// Waits for the lock that [`Transaction::enter`] was not granted at once.

@@ -14,7 +14,7 @@ use crate::locks::Locks;
 use crate::mvcc::{ReadView, rest};
 use crate::version::Rest;
 use base::PartitionId;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 use structures::key_hash;
 use structures::lock::{Mode, Owner, Resource};
@@ -48,22 +48,13 @@ fn beyond(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
     None
 }
 
-/// A lock that was not granted at once.
-type Blocked = (Resource, Mode);
+/// Whether locks were granted at once; if not, the first one that was not.
+type Locked = ControlFlow<(Resource, Mode)>;
 
 /// What a step came to that may meet a lock or a refusal of the set's.
 enum Step<T> {
     Met(LockStep<T>),
     Refused(Refusal),
-}
-
-impl<T> From<Result<T, Blocked>> for LockStep<T> {
-    fn from(result: Result<T, Blocked>) -> LockStep<T> {
-        match result {
-            Ok(done) => LockStep::Done(done),
-            Err((resource, mode)) => LockStep::Wait(resource, mode),
-        }
-    }
 }
 
 /// A range of secondary keys: from the first on, up to but without the second.
@@ -280,7 +271,7 @@ impl Transaction {
         if old.is_some() && !replace || old.is_none() && value.is_none() {
             return Step::Met(LockStep::Done(false));
         }
-        if let Err((resource, mode)) = self.lock_entries(&sets, found, key, (old.as_deref(), value)) {
+        if let ControlFlow::Break((resource, mode)) = self.lock_entries(&sets, found, key, (old.as_deref(), value)) {
             return Step::Met(LockStep::Wait(resource, mode));
         }
         let done = match (old, value) {
@@ -335,7 +326,7 @@ impl Transaction {
                 return Step::Met(LockStep::Wait(record, Mode::Exclusive));
             }
         }
-        if let Err((resource, mode)) = self.lock_entries(&sets, found, &key, (None, Some(value))) {
+        if let ControlFlow::Break((resource, mode)) = self.lock_entries(&sets, found, &key, (None, Some(value))) {
             return Step::Met(LockStep::Wait(resource, mode));
         }
         match sets.append(owner, partition, value) {
@@ -351,9 +342,9 @@ impl Transaction {
         found: &Partition,
         key: &[u8],
         (old, new): (Option<&[u8]>, Option<&[u8]>),
-    ) -> Result<(), Blocked> {
+    ) -> Locked {
         if found.locking != Locking::Record {
-            return Ok(());
+            return Locked::Continue(());
         }
         let partition = found.id();
         for secondary in 0..found.schema.as_ref().map_or(0, |schema| schema.secondaries.len()) {
@@ -369,7 +360,7 @@ impl Transaction {
                 self.pass_entry_gap(sets, (partition, secondary), (new, key))?;
             }
         }
-        Ok(())
+        Locked::Continue(())
     }
 
     /// Locks both gaps that the removal of an entry joins, and the record of the entry above; see
@@ -379,14 +370,14 @@ impl Transaction {
         sets: &Sets,
         (partition, secondary): (PartitionId, usize),
         entry: (&[u8], &[u8]),
-    ) -> Result<(), Blocked> {
+    ) -> Locked {
         let (locks, owner) = (&self.engine.core.locks, self.state.owner);
         request(locks, owner, gap_below(partition, secondary, entry), Mode::Exclusive)?;
         let mut entry = entry;
         loop {
             let above = sets.next_entry(partition, secondary, Bound::Excluded(entry));
             request(locks, owner, gap_above(partition, secondary, above), Mode::Exclusive)?;
-            let Some(above) = above else { return Ok(()) };
+            let Some(above) = above else { return Locked::Continue(()) };
             let record = Resource::record(partition, key_hash(above.1));
             if locks.holds(owner, record) != Some(Mode::Exclusive) {
                 return request(locks, owner, record, Mode::Shared);
@@ -401,18 +392,21 @@ impl Transaction {
         sets: &Sets,
         (partition, secondary): (PartitionId, usize),
         entry: (&[u8], &[u8]),
-    ) -> Result<(), Blocked> {
+    ) -> Locked {
         let (locks, owner) = (&self.engine.core.locks, self.state.owner);
         let gap = gap_above(partition, secondary, sets.next_entry(partition, secondary, Bound::Excluded(entry)));
         match locks.pass(owner, gap, Mode::InsertIntention) {
-            None => Err((gap, Mode::InsertIntention)),
-            Some(None) => Ok(()),
+            None => Locked::Break((gap, Mode::InsertIntention)),
+            Some(None) => Locked::Continue(()),
             Some(Some(mode)) => request(locks, owner, gap_below(partition, secondary, entry), mode),
         }
     }
 }
 
 /// Asks for a lock that must be had at once.
-fn request(locks: &Locks, owner: Owner, resource: Resource, mode: Mode) -> Result<(), Blocked> {
-    locks.try_acquire(owner, resource, mode).map(|_| ()).ok_or((resource, mode))
+fn request(locks: &Locks, owner: Owner, resource: Resource, mode: Mode) -> Locked {
+    match locks.try_acquire(owner, resource, mode) {
+        Some(_) => Locked::Continue(()),
+        None => Locked::Break((resource, mode)),
+    }
 }

@@ -131,8 +131,8 @@ impl LockTable {
     #[inline]
     pub fn request(&mut self, owner: Owner, resource: Resource, mode: Mode, began: u64) -> Outcome {
         match self.grant_at_once(owner, resource, mode) {
-            Ok(()) => Outcome::Granted,
-            Err(denial) => self.wait(owner, resource, denial, began),
+            None => Outcome::Granted,
+            Some(denial) => self.wait(owner, resource, denial, began),
         }
     }
 
@@ -143,8 +143,8 @@ impl LockTable {
     #[inline]
     pub fn try_request(&mut self, owner: Owner, resource: Resource, mode: Mode) -> Attempt {
         match self.grant_at_once(owner, resource, mode) {
-            Ok(()) => Attempt::Granted,
-            Err(_) => Attempt::Denied,
+            None => Attempt::Granted,
+            Some(_) => Attempt::Denied,
         }
     }
 
@@ -228,8 +228,9 @@ impl LockTable {
         self.statistics = Statistics::default();
     }
 
+    /// Grants a request, or says why it has to wait.
     #[inline]
-    fn grant_at_once(&mut self, owner: Owner, resource: Resource, mode: Mode) -> Result<(), Denial> {
+    fn grant_at_once(&mut self, owner: Owner, resource: Resource, mode: Mode) -> Option<Denial> {
         self.arrivals += 1;
         if owner.0 as usize >= self.owners.len() {
             self.admit_owner(owner);
@@ -239,35 +240,35 @@ impl LockTable {
         match self.head(resource, hash) {
             NONE => {
                 self.lock_first(owner, resource, mode, hash);
-                Ok(())
+                None
             }
             head => self.join(head, owner, mode),
         }
     }
 
     /// Asks for a resource that has holders.
-    fn join(&mut self, head: u32, owner: Owner, mode: Mode) -> Result<(), Denial> {
+    fn join(&mut self, head: u32, owner: Owner, mode: Mode) -> Option<Denial> {
         let held = self.holding_under(head, owner);
         if held != NONE {
             let target = self.requests[held].mode.supremum(mode);
             if target == self.requests[held].mode {
-                return Ok(());
+                return None;
             }
             if !self.admits_upgrade(head, target) {
-                return Err(Denial { head, target, upgrade: true });
+                return Some(Denial { head, target, upgrade: true });
             }
             self.requests[held].mode = target;
             self.requests[head].group = target;
-            return Ok(());
+            return None;
         }
         let first = &self.requests[head];
         if first.header.first_waiter != NONE || !first.group.admits(mode) {
-            return Err(Denial { head, target: mode, upgrade: false });
+            return Some(Denial { head, target: mode, upgrade: false });
         }
         let request = self.store_request(owner, first.resource, mode);
         self.append_holder(head, request);
         self.hold(request, owner);
-        Ok(())
+        None
     }
 
     /// Whether a holder may change over to `target`, a mode stronger than its own: Update beside readers only, and every
