@@ -353,7 +353,7 @@ impl Buffer {
             let access = self.tiers().expect("a tier has the page").file(tier).access(&self.executor).await;
             return self.load_from_tier(&space, (tier, access), turn);
         }
-        if self.tier_of(id).is_none() && id.number >= space.written() && !self.is_new_page(id, &space).await? {
+        if id.number >= space.written() && !self.is_new_page(id, &space).await? {
             return Err(space.missing(id));
         }
         let resident = space.placement().resident;

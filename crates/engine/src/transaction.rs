@@ -23,6 +23,8 @@ mod set_log;
 mod set_records;
 mod snapshot;
 mod stall;
+#[cfg(test)]
+mod tests;
 mod update;
 
 pub(crate) use commit::{Committing, EarlyCommit};

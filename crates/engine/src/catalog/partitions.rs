@@ -3,6 +3,8 @@
 use super::Partition;
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
+#[cfg(test)]
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
@@ -18,6 +20,9 @@ pub(crate) struct Partitions {
     later: Vec<(Lsn, Rc<Partition>)>,
     /// Greater than every number that was given.
     next: u32,
+    /// How often [`Partitions::find`] was called.
+    #[cfg(test)]
+    pub found: Cell<usize>,
 }
 
 impl Partitions {
@@ -77,6 +82,8 @@ impl Partitions {
     /// [`Error::NoPartition`].
     #[inline]
     pub fn find(&self, id: PartitionId) -> Result<&Rc<Partition>> {
+        #[cfg(test)]
+        self.found.set(self.found.get() + 1);
         self.get(id).ok_or_else(|| Error::no_partition(id))
     }
 

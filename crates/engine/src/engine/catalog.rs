@@ -8,21 +8,21 @@ use executor::Turn;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What a partition with keys is to an operation on one of its records.
-#[derive(Clone, Copy)]
-pub(crate) enum Keyed {
-    BTree,
-    Set,
-    /// A set whose records have a type, and perhaps secondary indexes.
-    TypedSet,
-}
-
 /// What an operation has to know of a partition with keys. It is looked up once: what was found stays so for as long as the
 /// transaction lasts, because a drop waits for it.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyedPartition {
-    pub keyed: Keyed,
+    /// Whether it is a memory-resident set, and no b-tree.
+    pub is_set: bool,
     pub locks_records: bool,
+}
+
+/// What a change of a record has to know beyond that.
+pub(crate) enum Keyed {
+    BTree,
+    Set,
+    /// A set whose records have a type, and perhaps secondary indexes.
+    TypedSet(Rc<Partition>),
 }
 
 impl KeyedPartition {
@@ -32,19 +32,12 @@ impl KeyedPartition {
     /// [`Error::WrongOrganization`] if they have none.
     #[inline]
     pub fn of(found: &Partition) -> Result<KeyedPartition> {
-        let keyed = match found.organization {
-            Organization::BTree => Keyed::BTree,
-            Organization::Set { arrivals: false, .. } if found.schema.is_some() => Keyed::TypedSet,
-            Organization::Set { arrivals: false, .. } => Keyed::Set,
+        let is_set = match found.organization {
+            Organization::BTree => false,
+            Organization::Set { arrivals: false, .. } => true,
             _ => return Err(found.wrong_organization("its records have no keys")),
         };
-        Ok(KeyedPartition { keyed, locks_records: found.locking == Locking::Record })
-    }
-
-    /// Whether it is a memory-resident set.
-    #[inline]
-    pub fn is_set(&self) -> bool {
-        !matches!(self.keyed, Keyed::BTree)
+        Ok(KeyedPartition { is_set, locks_records: found.locking == Locking::Record })
     }
 }
 
@@ -100,6 +93,23 @@ impl Catalog {
     #[inline]
     pub(crate) fn find_keyed(&self, partition: PartitionId) -> Result<KeyedPartition> {
         KeyedPartition::of(self.partitions.borrow().find(partition)?)
+    }
+
+    /// What a change of a record has to know of a partition with keys.
+    ///
+    /// # Errors
+    /// As [`Catalog::find_keyed`].
+    #[inline]
+    pub(crate) fn find_keyed_to_change(&self, partition: PartitionId) -> Result<(KeyedPartition, Keyed)> {
+        let partitions = self.partitions.borrow();
+        let found = partitions.find(partition)?;
+        let known = KeyedPartition::of(found)?;
+        let keyed = match known.is_set {
+            false => Keyed::BTree,
+            true if found.schema.is_some() => Keyed::TypedSet(Rc::clone(found)),
+            true => Keyed::Set,
+        };
+        Ok((known, keyed))
     }
 
     /// The position of a field of a set's records, by which transactions refer to it.

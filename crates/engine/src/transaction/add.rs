@@ -1,6 +1,7 @@
 //! Adding to an integer: the action that the log of actions is made for.
 
 use super::Transaction;
+use super::modify::AtOnce;
 use crate::engine::Keyed;
 use crate::{Error, Result};
 use base::PartitionId;
@@ -34,27 +35,35 @@ impl Transaction {
         if !matches!(part.len(), 1 | 2 | 4 | 8) {
             return Err(Error::Argument(format!("an integer has 1, 2, 4 or 8 bytes, not {}", part.len())));
         }
-        let found = self.engine.catalog.find_keyed(partition)?;
-        let within = if let Keyed::Set = found.keyed {
-            let hash = key_hash(key);
-            if self.reference() {
-                self.delayed_reference().await?;
-            }
-            if let Some(ungranted) = self.enter_found(&found, partition, hash, Mode::Exclusive)? {
-                self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
-            }
-            loop {
-                match self.add_in_set(partition, (key, hash), part.clone(), amount) {
-                    Ok(within) => break within,
-                    Err(refusal) => self.resolve_refusal(partition, refusal).await?,
+        let (found, keyed) = self.engine.catalog.find_keyed_to_change(partition)?;
+        let hash = key_hash(key);
+        let change = |value: &mut [u8]| {
+            let length = value.len();
+            value.get_mut(part.clone()).map(|part| add_to(part, amount)).ok_or(length)
+        };
+        let within = match keyed {
+            Keyed::Set => {
+                if self.reference() {
+                    self.delayed_reference().await?;
+                }
+                if let Some(ungranted) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
+                    self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
+                }
+                loop {
+                    match self.add_in_set(partition, (key, hash), part.clone(), amount) {
+                        Ok(within) => break within,
+                        Err(refusal) => self.resolve_refusal(partition, refusal).await?,
+                    }
                 }
             }
-        } else {
-            let change = |value: &mut [u8]| {
-                let length = value.len();
-                value.get_mut(part.clone()).map(|part| add_to(part, amount)).ok_or(length)
-            };
-            self.modify(partition, key, change).await?
+            Keyed::BTree => {
+                let mut change = Some(change);
+                match self.modify_at_once(found, partition, (key, hash), &mut change) {
+                    Ok(AtOnce::Done(within)) => within,
+                    delayed => self.modify_after(delayed, found, partition, (key, hash), change).await?,
+                }
+            }
+            Keyed::TypedSet(typed) => self.modify_in_any_set(found, Some(typed), partition, key, change).await?,
         };
         within.map_err(|limit| {
             let name =

@@ -254,7 +254,7 @@ impl Transaction {
     pub async fn next(&mut self, cursor: &mut Cursor) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         self.check_active()?;
         let found = self.engine.catalog.find_keyed(cursor.partition)?;
-        if found.is_set() {
+        if found.is_set {
             return Err(self
                 .engine
                 .catalog

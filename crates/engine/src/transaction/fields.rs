@@ -46,13 +46,14 @@ impl Transaction {
             Some(value) => record.bytes(value, field).map(|bytes| buffer.extend_from_slice(bytes)).map(|()| true),
             None => Ok(false),
         };
-        let is_there = if let Some(read_view) = self.read_view() {
-            copy(self.read_past(read_view, partition, key).await?.as_deref())
-        } else {
-            if self.reference() {
-                self.delayed_reference().await?;
-            }
-            self.get_found_with(KeyedPartition::of(&found)?, partition, key, copy).await?
+        let read_view = self.read_view();
+        if self.reference() {
+            self.delayed_reference().await?;
+        }
+        let keyed = KeyedPartition::of(&found)?;
+        let is_there = match read_view {
+            Some(read_view) => copy(self.read_found_past(read_view, (partition, keyed.is_set), key).await?.as_deref()),
+            None => self.get_found_with(keyed, partition, key, copy).await?,
         };
         let contents = match is_there {
             Ok(true) => record.contents(field, buffer).map(Some),
@@ -143,7 +144,9 @@ impl Transaction {
         let found = self.engine.catalog.describe(partition)?;
         let mut value = Vec::new();
         found.typed()?.record.encode(values, &mut value).map_err(|error| found.field_error(error))?;
-        self.insert(partition, key, &value).await
+        self.lock_record_exclusively(&found, key_hash(key)).await?;
+        let is_new = self.write_typed(&found, key, Some(&value), false).await?;
+        if is_new { Ok(()) } else { Err(Error::Duplicate(found.name.clone())) }
     }
 
     /// Whether a secondary index may change when this part of a value does.

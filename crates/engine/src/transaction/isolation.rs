@@ -8,7 +8,6 @@
 
 use super::Transaction;
 use super::commit::retire;
-use crate::catalog::Locking;
 use crate::engine::{Engine, Isolation, segments_returned};
 use crate::mvcc::{ReadView, enter_reader, enter_snapshot, read_at, rest};
 use crate::version::{Pace, View};
@@ -118,12 +117,11 @@ impl Transaction {
             return Ok(());
         }
         let view = View { at: self.state.at, owner: self.state.owner };
-        let found = self.engine.catalog.describe(partition)?;
-        if found.locking == Locking::None {
+        if !self.engine.versions.versions().borrow().is_changed_since(view, partition, record)? {
             return Ok(());
         }
-        let is_changed = self.engine.versions.versions().borrow().is_changed_since(view, partition, record)?;
-        if is_changed { Err(self.abort(Error::WriteConflict(found.name.clone()))) } else { Ok(()) }
+        let name = self.engine.catalog.describe(partition)?.name.clone();
+        Err(self.abort(Error::WriteConflict(name)))
     }
 
     /// The value of `key` that the view sees.
@@ -137,7 +135,18 @@ impl Transaction {
         if self.reference() {
             self.delayed_reference().await?;
         }
-        let is_set = self.engine.catalog.find_keyed(partition)?.is_set();
+        let is_set = self.engine.catalog.find_keyed(partition)?.is_set;
+        self.read_found_past(read_view, (partition, is_set), key).await
+    }
+
+    /// As [`Transaction::read_past`], after the reference, in a partition that was looked up.
+    #[cold]
+    pub(super) async fn read_found_past(
+        &mut self,
+        read_view: ReadView,
+        (partition, is_set): (PartitionId, bool),
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
         let pace = self.pace_single().await;
         let found = read_at(&self.engine, read_view.view, (partition, is_set), key, pace).await;
         self.trace_key_access(partition, key, false);

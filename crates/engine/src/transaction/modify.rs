@@ -3,11 +3,13 @@
 use super::Transaction;
 use super::log_room::admit_change;
 use super::update::update;
+use crate::catalog::Partition;
 use crate::engine::{Core, Engine, Keyed, KeyedPartition, State};
 use crate::locks::Ungranted;
 use crate::second_level::design::Pattern;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
+use std::rc::Rc;
 use structures::difference::difference;
 use structures::key_hash;
 use structures::lock::{Mode, Resource};
@@ -17,7 +19,7 @@ use structures::page::{Change, Edit, Pages, slotted};
 use structures::undo::Undo;
 
 /// What came of changing a value without a wait.
-enum AtOnce<R> {
+pub(super) enum AtOnce<R> {
     Done(R),
     /// The reference has to be waited for; the lock is not yet asked for.
     AwaitReference,
@@ -58,21 +60,26 @@ impl Transaction {
         key: &[u8],
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
-        let found = self.engine.catalog.find_keyed(partition)?;
-        if let Keyed::BTree = found.keyed {
-            let (hash, mut change) = (key_hash(key), Some(change));
-            return match self.modify_at_once(found, partition, (key, hash), &mut change) {
-                Ok(AtOnce::Done(answer)) => Ok(answer),
-                delayed => self.modify_after(delayed, found, partition, (key, hash), change).await,
-            };
-        }
-        self.modify_in_any_set(found, partition, key, change).await
+        let (found, keyed) = self.engine.catalog.find_keyed_to_change(partition)?;
+        let typed = match keyed {
+            Keyed::BTree => {
+                let (hash, mut change) = (key_hash(key), Some(change));
+                return match self.modify_at_once(found, partition, (key, hash), &mut change) {
+                    Ok(AtOnce::Done(answer)) => Ok(answer),
+                    delayed => self.modify_after(delayed, found, partition, (key, hash), change).await,
+                };
+            }
+            Keyed::Set => None,
+            Keyed::TypedSet(typed) => Some(typed),
+        };
+        self.modify_in_any_set(found, typed, partition, key, change).await
     }
 
-    /// As [`Transaction::modify`], in a set that was looked up.
-    async fn modify_in_any_set<R>(
+    /// As [`Transaction::modify`], in a set that was looked up; `typed` is its description if its records have a type.
+    pub(super) async fn modify_in_any_set<R>(
         &mut self,
         found: KeyedPartition,
+        typed: Option<Rc<Partition>>,
         partition: PartitionId,
         key: &[u8],
         change: impl FnOnce(&mut [u8]) -> R,
@@ -81,21 +88,18 @@ impl Transaction {
         if self.reference() {
             self.delayed_reference().await?;
         }
-        if let Some(ungranted) = self.enter_found(&found, partition, hash, Mode::Exclusive)? {
+        if let Some(ungranted) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
             self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
         }
-        match found.keyed {
-            Keyed::TypedSet => {
-                let found = self.engine.catalog.describe(partition)?;
-                Box::pin(self.modify_typed(&found, key, change)).await
-            }
-            _ => self.modify_in_set(partition, (key, hash), change).await,
+        match typed {
+            Some(typed) => Box::pin(self.modify_typed(&typed, key, change)).await,
+            None => self.modify_in_set(partition, (key, hash), change).await,
         }
     }
 
     /// The whole of it, if nothing has to be waited for.
     #[inline]
-    fn modify_at_once<R>(
+    pub(super) fn modify_at_once<R>(
         &mut self,
         found: KeyedPartition,
         partition: PartitionId,
@@ -106,7 +110,7 @@ impl Transaction {
         if self.reference() {
             return Ok(AtOnce::AwaitReference);
         }
-        if let Some((resource, ungranted)) = self.enter_found(&found, partition, hash, Mode::Exclusive)? {
+        if let Some((resource, ungranted)) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
             return Ok(AtOnce::AwaitLock(resource, ungranted));
         }
         self.mark_not_replayable()?;
@@ -122,7 +126,7 @@ impl Transaction {
 
     /// Waits for what [`Transaction::modify_at_once`] has met, and goes on with that.
     #[cold]
-    async fn modify_after<R>(
+    pub(super) async fn modify_after<R>(
         &mut self,
         delayed: Result<AtOnce<R>, Need>,
         found: KeyedPartition,
@@ -139,7 +143,7 @@ impl Transaction {
             }
             Ok(AtOnce::AwaitReference) => {
                 self.delayed_reference().await?;
-                if let Some(ungranted) = self.enter_found(&found, partition, hash, Mode::Exclusive)? {
+                if let Some(ungranted) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
                     self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
                 }
                 None

@@ -120,7 +120,8 @@ impl Transaction {
         let (place, length, locking) = self.find_object(partition, number)?;
         let record = Resource::record(partition, number);
         match locking {
-            Locking::None => {}
+            // What takes no locks meets no conflict.
+            Locking::None => return Ok((place, length)),
             Locking::Page => self.lock(Resource::page(place.page), mode).await?,
             Locking::Record => self.lock(record, mode).await?,
         }

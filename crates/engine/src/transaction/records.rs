@@ -37,9 +37,15 @@ enum Shown<R> {
 
 /// What an operation found that has asked for a record's lock.
 pub(super) struct Entered {
-    pub found: KeyedPartition,
+    pub is_set: bool,
     /// The lock, if it was not granted at once.
     pub ungranted: Option<(Resource, Ungranted)>,
+}
+
+/// A record was deleted.
+struct Deleted {
+    /// Whether a node on the way to it may have to be merged.
+    is_underfull: bool,
 }
 
 /// What became of a synchronous step that may meet a lock.
@@ -111,12 +117,12 @@ impl Transaction {
         if self.reference() {
             self.delayed_reference().await?;
         }
-        let Entered { found, ungranted } = self.enter(partition, hash, mode)?;
+        let Entered { is_set, ungranted } = self.enter(partition, hash, mode)?;
         if let Some(ungranted) = ungranted {
             self.wait_to_enter(ungranted, partition, mode).await?;
         }
         let engine = self.engine.clone();
-        if found.is_set() {
+        if is_set {
             return self.get_in_set_with(partition, (key, hash), |value| value.map(<[u8]>::to_vec)).await;
         }
         self.mark_not_replayable()?;
@@ -176,10 +182,10 @@ impl Transaction {
         look: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
         let hash = key_hash(key);
-        if let Some(ungranted) = self.enter_found(&found, partition, hash, Mode::Shared)? {
+        if let Some(ungranted) = self.enter_found(found, partition, hash, Mode::Shared)? {
             self.wait_to_enter(ungranted, partition, Mode::Shared).await?;
         }
-        if found.is_set() {
+        if found.is_set {
             return self.get_in_set_with(partition, (key, hash), look).await;
         }
         self.mark_not_replayable()?;
@@ -250,20 +256,16 @@ impl Transaction {
         if self.reference() {
             self.delayed_reference().await?;
         }
-        let Entered { found: KeyedPartition { keyed, locks_records }, ungranted } =
-            self.enter(partition, hash, Mode::Exclusive)?;
-        if let Some(ungranted) = ungranted {
+        let (found, keyed) = self.engine.catalog.find_keyed_to_change(partition)?;
+        if let Some(ungranted) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
             self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
         }
-        let engine = self.engine.clone();
         match keyed {
             Keyed::BTree => self.mark_not_replayable()?,
             Keyed::Set => return self.write_in_set(partition, (key, hash), value, replace).await,
-            Keyed::TypedSet => {
-                let found = engine.catalog.describe(partition)?;
-                return Box::pin(self.write_typed(&found, key, Some(value), replace)).await;
-            }
+            Keyed::TypedSet(typed) => return Box::pin(self.write_typed(&typed, key, Some(value), replace)).await,
         }
+        let engine = self.engine.clone();
         // A long value is not built in vain.
         if !replace
             && !self.fits_leaf(key, value)
@@ -274,7 +276,7 @@ impl Transaction {
         let mut stored = Vec::new();
         self.store(partition, key, value, &mut stored).await?;
         loop {
-            let write = || self.try_write((partition, locks_records), key, &stored, replace);
+            let write = || self.try_write((partition, found.locks_records), key, &stored, replace);
             match engine.core.resolve_access(partition, write).await? {
                 LockStep::Done(written) => {
                     self.trace_key_access(partition, key, written);
@@ -358,49 +360,46 @@ impl Transaction {
         if self.reference() {
             self.delayed_reference().await?;
         }
-        let Entered { found: KeyedPartition { keyed, locks_records }, ungranted } =
-            self.enter(partition, hash, Mode::Exclusive)?;
-        if let Some(ungranted) = ungranted {
+        let (found, keyed) = self.engine.catalog.find_keyed_to_change(partition)?;
+        if let Some(ungranted) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
             self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
         }
-        let engine = self.engine.clone();
         match keyed {
             Keyed::BTree => self.mark_not_replayable()?,
             Keyed::Set => return self.delete_in_set(partition, (key, hash)).await,
-            Keyed::TypedSet => {
-                let found = engine.catalog.describe(partition)?;
-                return Box::pin(self.write_typed(&found, key, None, true)).await;
-            }
+            Keyed::TypedSet(typed) => return Box::pin(self.write_typed(&typed, key, None, true)).await,
         }
+        let engine = self.engine.clone();
         let deleted = loop {
-            let delete = || self.try_delete((partition, locks_records), key);
+            let delete = || self.try_delete((partition, found.locks_records), key);
             match engine.core.resolve_access(partition, delete).await? {
                 LockStep::Done(deleted) => break deleted,
                 LockStep::Wait(resource, mode) => self.lock(resource, mode).await?,
             }
         };
-        self.trace_key_access(partition, key, deleted);
-        if deleted {
+        self.trace_key_access(partition, key, deleted.is_some());
+        if let Some(Deleted { is_underfull: true }) = deleted {
             engine.core.complete(|| merge(&engine.core, partition, key)).await?;
         }
-        Ok(deleted)
+        Ok(deleted.is_some())
     }
 
+    /// Deletes a record, if there is one with this key. One descent finds its place and whether a merge is due.
     fn try_delete(
         &mut self,
         (partition, locks_records): (PartitionId, bool),
         key: &[u8],
-    ) -> Result<LockStep<bool>, Need> {
+    ) -> Result<LockStep<Option<Deleted>>, Need> {
         let engine = self.engine.clone();
         admit_change(&engine, &self.state)?;
-        let (place, old) = {
+        let (place, old, has_underfull_parent) = {
             let pool = engine.core.buffer.pool().borrow();
-            let (place, leaf) = b_tree::find(&*pool, partition, key)?;
+            let (place, leaf, has_underfull_parent) = b_tree::find_to_remove(&*pool, partition, key)?;
             if !place.exact {
-                return Ok(LockStep::Done(false));
+                return Ok(LockStep::Done(None));
             }
             pool.write_permission(place.page)?;
-            (place, slotted::value(leaf, place.slot).to_vec())
+            (place, slotted::value(leaf, place.slot).to_vec(), has_underfull_parent)
         };
         if locks_records && let Some((resource, mode)) = self.lock_joined_gaps(place, key)? {
             return Ok(LockStep::Wait(resource, mode));
@@ -410,7 +409,10 @@ impl Transaction {
         let change = Change::RemoveSlot { slot: place.slot };
         update(&engine, &mut self.state, &undo, &[Edit { page: place.page, change }]);
         self.note_page(place.page);
-        Ok(LockStep::Done(true))
+        let pool = engine.core.buffer.pool().borrow();
+        let leaf = pool.peek(place.page).expect("it was just changed");
+        let is_underfull = has_underfull_parent || b_tree::is_underfull(leaf, place.page.number == b_tree::ROOT);
+        Ok(LockStep::Done(Some(Deleted { is_underfull })))
     }
 
     /// Looks the partition up and asks for the lock of the record whose key has this hash, as the partition's locking asks. The
@@ -418,15 +420,15 @@ impl Transaction {
     #[inline]
     pub(super) fn enter(&mut self, partition: PartitionId, hash: u64, mode: Mode) -> Result<Entered> {
         let found = self.engine.catalog.find_keyed(partition)?;
-        let ungranted = self.enter_found(&found, partition, hash, mode)?;
-        Ok(Entered { found, ungranted })
+        let ungranted = self.enter_found(found, partition, hash, mode)?;
+        Ok(Entered { is_set: found.is_set, ungranted })
     }
 
     /// As [`Transaction::enter`], in a partition that was looked up. Returns the lock if it is not granted at once.
     #[inline]
     pub(super) fn enter_found(
         &mut self,
-        found: &KeyedPartition,
+        found: KeyedPartition,
         partition: PartitionId,
         hash: u64,
         mode: Mode,
@@ -434,7 +436,7 @@ impl Transaction {
         if !found.locks_records || mode == Mode::Shared && canary::is_planted(Canary::UnlockedRead) {
             return Ok(None);
         }
-        if found.is_set() {
+        if found.is_set {
             self.engine.sets.sets.borrow().prefetch(partition, hash, PrefetchDistance::Far);
         }
         let resource = Resource::record(partition, hash);
@@ -466,7 +468,7 @@ impl Transaction {
             self.delayed_reference().await?;
         }
         let partition = found.id();
-        match self.enter_found(&KeyedPartition::of(found)?, partition, hash, Mode::Exclusive)? {
+        match self.enter_found(KeyedPartition::of(found)?, partition, hash, Mode::Exclusive)? {
             Some(ungranted) => self.wait_to_enter(ungranted, partition, Mode::Exclusive).await,
             None => Ok(()),
         }
@@ -541,38 +543,4 @@ pub(super) fn merge(core: &Core, partition: PartitionId, key: &[u8]) -> Result<(
 /// Asks for the pages of a plan that are not in the buffer: new ones.
 fn require_pages(pages: &impl Pages, plan: &[structures::page::OwnedEdit]) -> Result<(), structures::Need> {
     plan.iter().try_for_each(|edit| pages.page(edit.page).map(|_| ()))
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::version::tests::on_a_machine;
-    use crate::{Database, PartitionSpec, Settings, buffer};
-
-    #[test]
-    fn an_insert_descends_once() {
-        let done = on_a_machine(async |executor| {
-            let buffer = buffer::Settings { page_size: 1024, ..buffer::Settings::default() };
-            let database = Database::create(executor, Settings { buffer, ..Settings::default() }).await?;
-            let rows = database.create_partition(PartitionSpec::b_tree("rows")).await?;
-            let key = |number: u32| number.to_be_bytes();
-            let load = async |tx: &mut crate::Transaction| {
-                for number in 0..20 {
-                    tx.insert(rows, &key(2 * number), &[7; 100]).await?;
-                }
-                tx.delete(rows, &key(2)).await
-            };
-            database.transaction(load).await?;
-            let mut tx = database.begin().await?;
-            let references = || database.buffer().pool().borrow().references();
-            let before = references();
-            tx.get(rows, &key(3)).await?;
-            let descent = references() - before;
-            assert!(descent > 1, "the tree has a root and leaves");
-            let before = references();
-            tx.insert(rows, &key(3), &[7; 100]).await?;
-            assert_eq!(references() - before, descent + 1, "the gap above is sought in the same leaf");
-            tx.commit().await
-        });
-        assert_eq!(done, Ok(()));
-    }
 }

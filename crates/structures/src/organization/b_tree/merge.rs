@@ -1,11 +1,31 @@
 //! Giving room back: merges of neighbours, collapse of the root.
 
-use super::{Step, body_size, child, descend_to_leaf, node, path, slot_for};
+use super::{Location, Step, body_size, child, descend, descend_to_leaf, find_in, node, path, slot_for};
 use crate::Need;
 use crate::organization::allocator;
 use crate::page::slotted::{self, Builder, SLOTS};
 use crate::page::{OwnedChange, OwnedEdit, Pages};
 use base::{PageId, PartitionId};
+
+/// As [`super::find`], and whether a node above the leaf [`is_underfull`]. Unless it is, or the leaf will be once the record is
+/// removed, [`merge`] has nothing to do.
+///
+/// # Errors
+/// As [`super::seek`].
+pub fn find_to_remove<'a>(
+    pages: &'a impl Pages,
+    partition: PartitionId,
+    key: &[u8],
+) -> Result<(Location, &'a [u8], bool), Need> {
+    let (mut due, mut is_root) = (false, true);
+    let leaf = descend(pages, partition, |page| {
+        due |= is_underfull(page, is_root);
+        is_root = false;
+        slot_for(page, key)
+    })?;
+    let (location, leaf) = find_in(pages, leaf, key)?;
+    Ok((location, leaf, due))
+}
 
 /// The edits of one step that gives a page back, on the way from the root to the leaf of `key`; `None` if there is nothing
 /// to give back. To be asked after a removal.
@@ -17,19 +37,20 @@ use base::{PageId, PartitionId};
 /// # Errors
 /// [`Need::Page`]; [`Need::Fail`] if a page is damaged.
 pub fn merge(pages: &impl Pages, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<OwnedEdit>>, Need> {
-    let mut due = false;
+    let (mut due, mut is_root) = (false, true);
     let (_, leaf) = descend_to_leaf(pages, partition, |page| {
-        due |= underfull(page);
+        due |= is_underfull(page, is_root);
+        is_root = false;
         slot_for(page, key)
     })?;
-    if !due && !underfull(leaf) {
+    if !due && !is_underfull(leaf, is_root) {
         return Ok(None);
     }
     let path = path(pages, partition, key)?;
-    if slotted::level(path[0].page) > 0 && slotted::count(path[0].page) == 1 {
+    if is_underfull(path[0].page, true) {
         return collapse(pages, &path[0], &path[1]).map(Some);
     }
-    for pair in path.windows(2).rev().filter(|pair| underfull(pair[1].page)) {
+    for pair in path.windows(2).rev().filter(|pair| is_underfull(pair[1].page, false)) {
         let parent = &pair[0];
         let pairs =
             [parent.slot.checked_sub(1), (parent.slot + 1 < slotted::count(parent.page)).then_some(parent.slot)];
@@ -51,8 +72,10 @@ fn bare(page: &[u8]) -> bool {
     slotted::count(page) <= u16::from(slotted::level(page) > 0)
 }
 
-fn underfull(page: &[u8]) -> bool {
-    used(page) < body_size(page.len()) / 4 || bare(page)
+/// Whether a node is so empty that [`merge`] joins it with a neighbour, if they fit one page. A root has no neighbour: it takes
+/// the place of its only child.
+pub fn is_underfull(page: &[u8], is_root: bool) -> bool {
+    if is_root { slotted::level(page) > 0 && bare(page) } else { used(page) < body_size(page.len()) / 4 || bare(page) }
 }
 
 /// Joins the children at slots `left` and `left + 1`, if they fit.

@@ -1,0 +1,101 @@
+//! The walks of operations: how often they descend, and how often they look their partition up.
+
+use crate::version::tests::on_a_machine;
+use crate::{Database, Isolation, PartitionSpec, Result, Settings, Transaction, buffer};
+use base::PartitionId;
+use structures::set::{FieldType, FieldValue, RecordType};
+
+/// A database with small pages and a b-tree of two levels, whose keys are even numbers up to 38.
+async fn rows(executor: &executor::Executor) -> Result<(Database, PartitionId)> {
+    let buffer = buffer::Settings { page_size: 1024, ..buffer::Settings::default() };
+    let database = Database::create(executor, Settings { buffer, ..Settings::default() }).await?;
+    let rows = database.create_partition(PartitionSpec::b_tree("rows")).await?;
+    let load = async |tx: &mut Transaction| {
+        for number in 0..20_u32 {
+            tx.insert(rows, &(2 * number).to_be_bytes(), &[7; 100]).await?;
+        }
+        Ok(())
+    };
+    database.transaction(load).await?;
+    Ok((database, rows))
+}
+
+fn key(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
+}
+
+#[test]
+fn an_insert_and_a_delete_descend_once() {
+    let done = on_a_machine(async |executor| {
+        let (database, rows) = rows(executor).await?;
+        database.transaction(async |tx| tx.delete(rows, &key(2)).await).await?;
+        let mut tx = database.begin().await?;
+        let references = || database.buffer().pool().borrow().references();
+        let before = references();
+        tx.get(rows, &key(3)).await?;
+        let descent = references() - before;
+        assert!(descent > 1, "the tree has a root and leaves");
+        let before = references();
+        tx.insert(rows, &key(3), &[7; 100]).await?;
+        assert_eq!(references() - before, descent + 1, "the gap above is sought in the same leaf");
+        let before = references();
+        tx.delete(rows, &key(3)).await?;
+        assert_eq!(references() - before, descent + 1, "and there is nothing to merge");
+        tx.commit().await
+    });
+    assert_eq!(done, Ok(()));
+}
+
+#[test]
+fn an_operation_looks_its_partition_up_once() {
+    let done = on_a_machine(async |executor| {
+        let (database, rows) = rows(executor).await?;
+        let plain = database.create_partition(PartitionSpec::set("plain")).await?;
+        let record = RecordType::new([("id", FieldType::U64), ("amount", FieldType::U64)]).expect("different names");
+        let typed = PartitionSpec::set("typed").record(record).secondary("by_id", &["id"]);
+        let typed = database.create_partition(typed).await?;
+        for isolation in [Isolation::Serializable, Isolation::ReadCommitted, Isolation::Snapshot] {
+            let mut tx = database.begin_at(isolation).await?;
+            let found = || database.0.engine.catalog.partitions.borrow().found.get();
+            for partition in [rows, plain, typed] {
+                let mut before = found();
+                let mut check = |what: &str| {
+                    assert_eq!(found() - before, 1, "{what}, {isolation:?}, partition {}", partition.0);
+                    before = found();
+                };
+                let key = &key(41);
+                tx.insert(partition, key, &[1; 16]).await?;
+                check("insert");
+                tx.put(partition, key, &[2; 16]).await?;
+                check("put");
+                tx.get(partition, key).await?;
+                check("get");
+                tx.get_with(partition, key, |_| ()).await?;
+                check("get_with");
+                tx.get_for_update(partition, key).await?;
+                check("get_for_update");
+                tx.modify(partition, key, |value| value[0] = 3).await?;
+                check("modify");
+                tx.add(partition, key, 8..16, 1).await?;
+                check("add");
+                if partition == typed {
+                    tx.add_to_field(partition, key, 1, 1).await?;
+                    check("add_to_field");
+                    tx.set_field(partition, key, 0, FieldValue::U64(5)).await?;
+                    check("set_field");
+                    tx.get_field(partition, key, 0, &mut Vec::new()).await?;
+                    check("get_field");
+                    tx.insert_record(partition, &[9], &[FieldValue::U64(1), FieldValue::U64(2)]).await?;
+                    check("insert_record");
+                    tx.delete(partition, &[9]).await?;
+                    check("delete");
+                }
+                assert!(tx.delete(partition, key).await?);
+                check("delete");
+            }
+            tx.commit().await?;
+        }
+        Ok(())
+    });
+    assert_eq!(done, Ok(()));
+}
