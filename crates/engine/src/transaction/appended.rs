@@ -73,17 +73,13 @@ impl Transaction {
             let partition = found.name.clone();
             return Err(Error::TooLarge { what: "a record", found: record.len(), limit, partition });
         }
-        let engine = self.engine.clone();
-        let (mut place, mut missed) = (None, false);
+        let (rules, mut place, mut missed) = ((found.locking, blocking_factor), None, false);
         loop {
-            let mut attempt = || {
-                admit_change(&engine, &self.state)?;
-                let position = end_of(&engine.core, partition, record.len() + 1, blocking_factor, &mut place)?;
-                Ok(self.try_append(position, record, found.locking))
-            };
-            let step = match attempt() {
+            let step = match self.try_append(partition, record, rules, &mut place) {
                 Ok(step) => step,
                 Err(need) => {
+                    let engine = self.engine.clone();
+                    let attempt = || self.try_append(partition, record, rules, &mut place);
                     let (step, brought) = engine.core.resolve(need, Pattern::Random, attempt).await?;
                     missed |= brought;
                     step
@@ -91,9 +87,10 @@ impl Transaction {
             };
             match step {
                 LockStep::Done(position) => {
+                    let core = &self.engine.core;
                     // A page that was read ahead was missed all the same.
-                    missed |= position.slot == 0 && engine.core.with_end(partition, |end| end.was_read_for(position));
-                    engine.core.statistics.count_reference(usize::from(partition.0), !missed);
+                    missed |= position.slot == 0 && core.with_end(partition, |end| end.was_read_for(position));
+                    core.statistics.count_reference(usize::from(partition.0), !missed);
                     self.trace_access(position.page, position.slot, true);
                     return Ok(position);
                 }
@@ -102,11 +99,20 @@ impl Transaction {
         }
     }
 
-    /// Adds the record to a page that is there and has room, or says what must be locked first.
-    fn try_append(&mut self, position: Position, record: &[u8], locking: Locking) -> LockStep<Position> {
-        let partition = position.page.partition;
+    /// Adds the record to the page where the next one goes, or says what must be locked first. `place` is that page, once it was
+    /// given out.
+    #[inline]
+    fn try_append(
+        &mut self,
+        partition: PartitionId,
+        record: &[u8],
+        (locking, blocking_factor): (Locking, u32),
+        place: &mut Option<PageId>,
+    ) -> Result<LockStep<Position>, Need> {
+        admit_change(&self.engine, &self.state)?;
+        let position = end_of(&self.engine.core, partition, record.len() + 1, blocking_factor, place)?;
         if locking != Locking::None && !self.pass_end(partition) {
-            return LockStep::Wait(Resource::end_gap(partition), Mode::InsertIntention);
+            return Ok(LockStep::Wait(Resource::end_gap(partition), Mode::InsertIntention));
         }
         let engine = &self.engine;
         let resource = match locking {
@@ -117,7 +123,7 @@ impl Transaction {
         if let Some(resource) = resource
             && engine.core.locks.try_acquire(self.state.owner, resource, Mode::Exclusive).is_none()
         {
-            return LockStep::Wait(resource, Mode::Exclusive);
+            return Ok(LockStep::Wait(resource, Mode::Exclusive));
         }
         let mut scratch = engine.core.scratch.borrow_mut();
         let stored = &mut scratch.0;
@@ -129,7 +135,7 @@ impl Transaction {
         update(&self.engine, &mut self.state, &Undo::EraseAppended { page, slot }, &[Edit { page, change }]);
         drop(scratch);
         self.note_page(page);
-        LockStep::Done(position)
+        Ok(LockStep::Done(position))
     }
 
     /// Shows every record of the partition to `look`, in order; `look` returns false to end the scan. Records that others have

@@ -425,7 +425,9 @@ impl Transaction {
     }
 
     /// As [`Transaction::enter`], in a partition that was looked up. Returns the lock if it is not granted at once.
-    #[inline]
+    ///
+    /// Part of its callers: a sixth of what a free lock costs would be the call.
+    #[inline(always)]
     pub(super) fn enter_found(
         &mut self,
         found: KeyedPartition,
