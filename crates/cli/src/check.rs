@@ -5,7 +5,7 @@ use crate::table::wrapped;
 use crate::{Failure, opening, print};
 use base::units::grouped;
 use clap::Args;
-use engine::check::{Finding, Report};
+use engine::check::{CheckReport, Finding};
 use entresol::{Database, Opening};
 use std::path::PathBuf;
 
@@ -58,7 +58,7 @@ fn describe(finding: &Finding, database: &Database) -> String {
     format!("file '{file}', page {}: {}", finding.page, finding.what)
 }
 
-fn failure(report: &Report, listed: &[String]) -> String {
+fn failure(report: &CheckReport, listed: &[String]) -> String {
     let count = listed.len() as u64 + report.omitted;
     let mut text = format!("{} found:\n  {}", grouped(count), listed.join("\n  "));
     if report.omitted > 0 {
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn omitted_findings_are_counted() {
-        let report = Report { pages: 10, findings: Vec::new(), omitted: 1_234 };
+        let report = CheckReport { pages: 10, findings: Vec::new(), omitted: 1_234 };
         let text = failure(&report, &["file 'a.pages', page 3: it is torn".to_owned()]);
         assert!(text.starts_with("1,235 found:\n  file 'a.pages', page 3: it is torn\n  and 1,234 more"), "{text}");
     }

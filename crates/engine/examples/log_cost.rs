@@ -5,7 +5,7 @@
 use base::time::MILLISECOND_NS;
 use base::{Lsn, PageId, PartitionId, TransactionId};
 use entresol_engine::log::record::{self, Body};
-use entresol_engine::log::{Log, Scan, Settings};
+use entresol_engine::log::{Log, LogScan, Settings};
 use entresol_engine::page::{Change, Edit};
 use entresol_engine::undo::Undo;
 use executor::{Executor, Order};
@@ -87,7 +87,7 @@ fn scan_cost(executor: &Executor, log: &Log, settings: &Settings) {
     let before = executor.now();
     let ns = time_ns(|| {
         let scan = async {
-            let mut scan = Scan::open(executor, device, settings, from, log.durable()).await.expect("opened");
+            let mut scan = LogScan::open(executor, device, settings, from, log.durable()).await.expect("opened");
             while scan.next().await.expect("sound").is_some() {
                 records += 1;
             }

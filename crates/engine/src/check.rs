@@ -34,16 +34,16 @@ impl fmt::Display for Finding {
 
 /// What a check has seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct CheckReport {
     /// Pages read from the files.
     pub pages: u64,
-    /// What is wrong, in the order of discovery; the first [`Report::FINDINGS_MAX`].
+    /// What is wrong, in the order of discovery; the first [`CheckReport::FINDINGS_MAX`].
     pub findings: Vec<Finding>,
     /// Findings beyond those listed.
     pub omitted: u64,
 }
 
-impl Report {
+impl CheckReport {
     /// How many findings are listed.
     pub const FINDINGS_MAX: usize = 10_000;
 
@@ -63,12 +63,12 @@ pub struct Progress {
 }
 
 /// Looks for damage in every partition of an engine that has just been checkpointed.
-pub(crate) async fn check(engine: &Rc<Engine>, mut progress: impl FnMut(Progress)) -> Report {
+pub(crate) async fn check(engine: &Rc<Engine>, mut progress: impl FnMut(Progress)) -> CheckReport {
     let _visit = Visit::new(engine);
     let partitions: Vec<Rc<Partition>> = engine.catalog.partitions.borrow().iter().cloned().collect();
     let paged = partitions.iter().filter(|partition| partition.set_settings().is_none());
     let total = paged.map(|partition| u64::from(medium::page_count(engine, partition.id()))).sum();
-    let mut report = Report::default();
+    let mut report = CheckReport::default();
     for partition in &partitions {
         let mut examiner = Examiner { engine, partition, report: &mut report };
         examiner.check(&mut |done| progress(Progress { done, total })).await;
@@ -80,7 +80,7 @@ pub(crate) async fn check(engine: &Rc<Engine>, mut progress: impl FnMut(Progress
 struct Examiner<'a> {
     engine: &'a Rc<Engine>,
     partition: &'a Partition,
-    report: &'a mut Report,
+    report: &'a mut CheckReport,
 }
 
 impl Examiner<'_> {
@@ -166,7 +166,7 @@ impl Examiner<'_> {
     }
 
     fn report(&mut self, page: u32, what: impl Into<String>) {
-        if self.report.findings.len() == Report::FINDINGS_MAX {
+        if self.report.findings.len() == CheckReport::FINDINGS_MAX {
             self.report.omitted += 1;
             return;
         }

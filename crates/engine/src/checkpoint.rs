@@ -22,7 +22,7 @@ use crate::catalog::Partition;
 use crate::engine::Engine;
 use crate::second_level::Tiers;
 use crate::statistics::add;
-use crate::superblock::{Change, CurrentBackup};
+use crate::superblock::{CatalogChange, CurrentBackup};
 use base::Lsn;
 use executor::{Executor, Group, Members};
 use std::rc::Rc;
@@ -220,7 +220,7 @@ pub(crate) async fn state_lost_log_device(engine: &Engine) {
 ///
 /// # Errors
 /// Those of a write of the superblock file: an opening may find one state or the other.
-pub(crate) async fn state_catalog(engine: &Engine, changes: Vec<Change>) -> Result<()> {
+pub(crate) async fn state_catalog(engine: &Engine, changes: Vec<CatalogChange>) -> Result<()> {
     engine.catalog.note_change(changes);
     let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
     write_superblock(engine, pages_begin(engine), SuperblockChange::default()).await
@@ -231,7 +231,8 @@ pub(crate) async fn state_catalog(engine: &Engine, changes: Vec<Change>) -> Resu
 /// # Errors
 /// As [`state_catalog`].
 pub(crate) async fn enter_partition(engine: &Rc<Engine>, partition: Rc<Partition>, since: Lsn) -> Result<()> {
-    state_catalog(engine, vec![Change::Enter(partition.id), Change::Since(partition.id, since.0)]).await?;
+    state_catalog(engine, vec![CatalogChange::Enter(partition.id), CatalogChange::Since(partition.id, since.0)])
+        .await?;
     engine.core.statistics.reserve(usize::from(partition.id) + 1);
     engine.catalog.partitions.borrow_mut().insert(partition);
     background::start_sweeping(engine);
@@ -255,7 +256,7 @@ async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockCh
         superblock.log_epoch = engine.core.log.epoch();
     }
     engine.checkpointer.superblock_unsure.set(true);
-    let mut superblock_file = engine.catalog.superblock_file.take().expect("only one task writes the home file");
+    let mut superblock_file = engine.catalog.superblock_file.take().expect("only one task writes the superblock file");
     superblock_file.change(engine.catalog.changes.take());
     let result = superblock_file.write(&engine.core.executor, &superblock).await;
     engine.catalog.superblock_file.replace(Some(superblock_file));

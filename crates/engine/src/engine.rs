@@ -21,7 +21,7 @@ mod transactions;
 
 #[cfg(test)]
 pub(crate) use call::Call;
-pub(crate) use call::Stored as StoredCall;
+pub(crate) use call::StoredCall;
 pub use catalog::Catalog;
 pub(crate) use catalog::{Keyed, KeyedPartition};
 pub(crate) use checkpointer::Checkpointer;
@@ -31,7 +31,7 @@ pub use isolation::Isolation;
 pub(crate) use relief::Relief;
 pub(crate) use sets::{BlackWhiteSweep, SetStore, resolve_refusal, segments_returned};
 pub use sweep_settings::{Strategy, SweepSettings};
-pub(crate) use transactions::{Active, Chain, Rules, State, Transactions, Visit};
+pub(crate) use transactions::{Active, Chain, Rules, TransactionState, Transactions, Visit};
 
 use crate::Error;
 use crate::temp;
@@ -61,7 +61,7 @@ impl Engine {
 
     /// Notes that a transaction has to give up because of `cause`, which its caller is told.
     #[cold]
-    pub fn abort(&self, state: &State, cause: Error) -> Error {
+    pub fn abort(&self, state: &TransactionState, cause: Error) -> Error {
         if !canary::is_planted(Canary::RevivedVictim) {
             self.core.locks.set_victim(state.owner);
             state.aborted.get_or_init(|| cause.clone());

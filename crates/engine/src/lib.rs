@@ -33,5 +33,5 @@ pub use error::{Error, Need, Result};
 pub use locks::Locks;
 pub use procedure::{Prefetcher, Procedures, Registered};
 pub use structures::{PrefetchDistance, canary, lock, organization, page, replacement, set, undo};
-pub use superblock::{FORMAT, HOME_FILE};
+pub use superblock::{FORMAT, SUPERBLOCK_FILE};
 pub use transaction::{Cursor, Direction, Savepoint, Scan, Snapshot, Transaction};

@@ -12,7 +12,7 @@ use executor::{Executor, Relay, TaskId};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::task::Poll;
-use structures::lock::{Attempt, LockTable, Mode, Outcome, Owner, Resource, Statistics, VictimPolicy, Violation};
+use structures::lock::{Attempt, LockStatistics, LockTable, Mode, Outcome, Owner, Resource, VictimPolicy, Violation};
 
 /// All locks of a database, and the tasks that wait for them.
 pub struct Locks {
@@ -218,7 +218,7 @@ impl Locks {
     }
 
     /// What was counted since the database was opened or [`Locks::restart_statistics`] was called.
-    pub fn statistics(&self) -> Statistics {
+    pub fn statistics(&self) -> LockStatistics {
         self.table.borrow().statistics()
     }
 

@@ -34,16 +34,16 @@ mod writer;
 pub use group_commit::GroupCommit;
 pub use measured::Measured;
 pub(crate) use scan::Copies;
-pub use scan::{Entry, Scan};
+pub use scan::{LogEntry, LogScan};
 pub use settings::{Acknowledged, Second, Settings, SyncMethod};
 pub(crate) use start::LogFile;
-pub use statistics::Statistics;
+pub use statistics::LogStatistics;
 pub use write_buffer::WriteBuffer;
 
 use crate::{Error, Result};
 use base::{Lsn, TransactionId};
 use batches::Batches;
-use buffer::{Buffer, Piece};
+use buffer::{LogBuffer, Piece};
 use driver::{FileId, Work};
 use duplex::Duplex;
 use executor::{Executor, Relay, WaitQueue};
@@ -103,12 +103,12 @@ pub struct Log {
 }
 
 struct Inner {
-    buffer: Buffer,
+    buffer: LogBuffer,
     batches: Batches,
     group: Group,
     /// A record on its way into the buffer.
     scratch: Vec<u8>,
-    statistics: Statistics,
+    statistics: LogStatistics,
 }
 
 impl Inner {
@@ -490,13 +490,13 @@ impl Log {
     }
 
     /// What the log did so far.
-    pub fn statistics(&self) -> Statistics {
+    pub fn statistics(&self) -> LogStatistics {
         self.inner.borrow().statistics.clone()
     }
 
     /// Forgets what the log did so far: the end of a warm-up.
     pub fn restart_statistics(&self) {
-        self.inner.borrow_mut().statistics = Statistics::default();
+        self.inner.borrow_mut().statistics = LogStatistics::default();
         self.write_buffer.get().inspect(|buffer| buffer.restart_statistics());
     }
 }

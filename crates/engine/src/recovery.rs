@@ -14,8 +14,8 @@ pub(crate) use tiers::reconcile;
 
 use crate::buffer::{Buffer, LOADED, Pins, Presence};
 use crate::checkpoint::checkpoint_restart;
-use crate::engine::{Engine, State};
-use crate::log::Scan;
+use crate::engine::{Engine, TransactionState};
+use crate::log::LogScan;
 use crate::log::record::{Body, Record};
 use crate::procedure::Procedures;
 use crate::second_level::design::Pattern;
@@ -58,7 +58,12 @@ pub struct Remainder {
 /// # Errors
 /// [`DamagedLog`](crate::Error::DamagedLog), [`DamagedPage`](crate::Error::DamagedPage),
 /// [`NotRepeated`](crate::Error::NotRepeated), or the driver's.
-pub async fn redo(engine: &Rc<Engine>, procedures: &Procedures, sets_begin: Lsn, scan: &mut Scan) -> Result<Remainder> {
+pub async fn redo(
+    engine: &Rc<Engine>,
+    procedures: &Procedures,
+    sets_begin: Lsn,
+    scan: &mut LogScan,
+) -> Result<Remainder> {
     let (executor, buffer) = (&engine.core.executor, &engine.core.buffer);
     let (began, from) = (executor.now(), scan.end());
     let mut remainder = Remainder::default();
@@ -200,7 +205,7 @@ pub async fn finish(engine: &Rc<Engine>, remainder: Remainder) -> Result<Recover
             Some((stated, chains)) => freeing.push((id, stated, chains)),
             None if canary::is_planted(Canary::SkippedUndo) => {}
             None => {
-                let mut state = State::unfinished(id, unfinished.undo);
+                let mut state = TransactionState::unfinished(id, unfinished.undo);
                 undo(&engine.core, &mut state, 0).await?;
                 engine.core.log.append(id, &Body::RolledBack, std::iter::empty());
             }

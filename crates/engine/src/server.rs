@@ -17,7 +17,7 @@ mod responses;
 mod statistics;
 
 pub use message::{MessageServer, Response};
-pub use statistics::{Answered, CpuTimes, RESTARTS_MAX, Report};
+pub use statistics::{Answered, CpuTimes, RESTARTS_MAX, ServerReport};
 
 use crate::procedure::Registered;
 use crate::{Database, Error, Result};
@@ -26,7 +26,7 @@ use executor::{BoundedQueue, Group, JoinHandle, Members, WaitQueue};
 use executors::Idle;
 use requests::{Request, Restarts};
 use responses::Responses;
-use statistics::Statistics;
+use statistics::ServerStatistics;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -110,7 +110,7 @@ pub(crate) struct Inner {
     responses: Responses,
     /// The executors that wait for work.
     idle: Idle,
-    statistics: Statistics,
+    statistics: ServerStatistics,
     /// No more requests are taken.
     closing: Cell<bool>,
     /// Requests without an answer so far.
@@ -148,7 +148,7 @@ impl TransactionServer {
             restarts: Restarts::default(),
             responses: Responses::default(),
             idle: Idle::default(),
-            statistics: Statistics::new(executor.now()),
+            statistics: ServerStatistics::new(executor.now()),
             closing: Cell::new(false),
             unanswered: Cell::new(0),
             done: WaitQueue::new(),

@@ -27,7 +27,7 @@ mod encoding;
 mod journal;
 mod mirror;
 
-pub(crate) use journal::Change;
+pub(crate) use journal::CatalogChange;
 
 use crate::catalog::{Partition, Partitions};
 use crate::log::Measured;
@@ -44,7 +44,7 @@ use std::rc::Rc;
 /// The format that this release writes and the newest that it reads.
 pub const FORMAT: u32 = 8;
 /// The superblock file's name: a directory that holds it is a database.
-pub const HOME_FILE: &str = "entresol.home";
+pub const SUPERBLOCK_FILE: &str = "entresol.home";
 
 /// The contents of the superblock file, but for the partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl SuperblockFile {
     /// # Errors
     /// The driver's.
     pub async fn create(executor: &Executor, device: DeviceId, superblock: &Superblock) -> Result<SuperblockFile> {
-        let (file, _) = executor.open(device, HOME_FILE, true).await?;
+        let (file, _) = executor.open(device, SUPERBLOCK_FILE, true).await?;
         let length = 2 * STRETCH;
         executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
         let mirror = Mirror::new(executor, file, length)?;
@@ -172,10 +172,10 @@ impl SuperblockFile {
     /// [`Error::NewerFormat`], or the driver's.
     pub async fn open(executor: &Executor, device: DeviceId, path: &str) -> Result<(SuperblockFile, Superblock)> {
         let foreign = |detail: &str| Error::NotADatabase { path: path.into(), detail: detail.into() };
-        let (file, length) = match executor.open(device, HOME_FILE, false).await {
+        let (file, length) = match executor.open(device, SUPERBLOCK_FILE, false).await {
             Ok(opened) => opened,
             Err(fault) if fault.kind == FaultKind::NotFound => {
-                return Err(foreign(&format!("it holds no file '{}'", HOME_FILE)));
+                return Err(foreign(&format!("it holds no file '{}'", SUPERBLOCK_FILE)));
             }
             Err(fault) => return Err(Error::Input(fault)),
         };
@@ -188,7 +188,7 @@ impl SuperblockFile {
             return Err(if length % BLOCK == 0 && is_blank(&front.bytes) {
                 Error::Unfinished { path: path.into() }
             } else {
-                foreign(&format!("its file '{}' is too short", HOME_FILE))
+                foreign(&format!("its file '{}' is too short", SUPERBLOCK_FILE))
             });
         }
         // A program that was killed may have left a copy that can be read and is not durable.
@@ -231,7 +231,8 @@ impl SuperblockFile {
         let (superblock, journal) = match found {
             encoding::Decoded::Present(mut superblock, span) => {
                 let loaded = Journal::load(executor, &mut mirror, span).await?;
-                let journal = loaded.map_err(|what| foreign(&format!("its file '{HOME_FILE}' is damaged: {what}")))?;
+                let journal =
+                    loaded.map_err(|what| foreign(&format!("its file '{SUPERBLOCK_FILE}' is damaged: {what}")))?;
                 if let Some(backup) = &mut superblock.backup {
                     (backup.segments, backup.images) = (journal.segments().to_vec(), journal.images());
                 }
@@ -271,7 +272,7 @@ impl SuperblockFile {
     }
 
     /// From the next write on the catalog says this, too.
-    pub(crate) fn change(&mut self, changes: impl IntoIterator<Item = Change>) {
+    pub(crate) fn change(&mut self, changes: impl IntoIterator<Item = CatalogChange>) {
         self.journal.queue(changes);
     }
 

@@ -33,7 +33,7 @@ pub use row::{Iterated, Row, Rows};
 pub(crate) use sort::sort;
 pub use sort::{SortReport, Sorted};
 pub(crate) use space::{Extent, Space};
-pub use space::{FILE, Statistics};
+pub use space::{FILE, TempStatistics};
 
 use crate::{Error, Result};
 use base::units::format_size;
@@ -41,7 +41,7 @@ use executor::Executor;
 
 /// Where temporary space is, and how it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct TempSettings {
     /// The device that holds it; `None`: that of the superblock file.
     pub device: Option<String>,
     /// Bytes of a cluster, the unit of input and output: a power of two, a multiple of the device's alignment.
@@ -50,14 +50,14 @@ pub struct Settings {
     pub size: u64,
 }
 
-impl Default for Settings {
+impl Default for TempSettings {
     /// Clusters of 256 KiB and up to 64 GiB on the device of the superblock file.
-    fn default() -> Settings {
-        Settings { device: None, cluster_size: 256 << 10, size: 64 << 30 }
+    fn default() -> TempSettings {
+        TempSettings { device: None, cluster_size: 256 << 10, size: 64 << 30 }
     }
 }
 
-impl Settings {
+impl TempSettings {
     /// The cluster sizes that there are.
     pub const CLUSTER_SIZES: std::ops::RangeInclusive<u64> = 512..=16 << 20;
 
@@ -65,7 +65,7 @@ impl Settings {
     fn check(&self, executor: &Executor, name: &str) -> Result<()> {
         let device = crate::io::device(executor, name)?;
         let (size, alignment) = (self.cluster_size as u64, executor.traits(device).alignment);
-        let known = Settings::CLUSTER_SIZES.contains(&size) && size.is_power_of_two();
+        let known = TempSettings::CLUSTER_SIZES.contains(&size) && size.is_power_of_two();
         if !known || !size.is_multiple_of(alignment.into()) || self.size < size {
             return Err(Error::Setting(format!(
                 "temporary space of {} in clusters of {}: clusters are a power of two from 512 B to 16 MiB, a multiple of \

@@ -4,7 +4,7 @@ mod header;
 mod statistics;
 
 pub use header::{HEADER_BYTES, Kind, Record, file_length, open_file, read_header, write_header};
-pub use statistics::{Statistics, TierReport};
+pub use statistics::{TierReport, TierStatistics};
 
 use crate::{Error, Result};
 use driver::{Access, DeviceId, DeviceTraits, FileId, Op};
@@ -50,7 +50,7 @@ pub struct TierFile {
     /// Whether it loses its contents with the power.
     pub volatile: bool,
     /// What it did.
-    pub statistics: Statistics,
+    pub statistics: TierStatistics,
     traits: DeviceTraits,
     page_size: usize,
     under_way: Cell<u32>,
@@ -91,7 +91,7 @@ impl TierFile {
             file,
             pages: record.capacity as u32,
             volatile,
-            statistics: Statistics::default(),
+            statistics: TierStatistics::default(),
             traits: executor.traits(device),
             page_size,
             under_way: Cell::new(0),
@@ -125,7 +125,7 @@ impl TierFile {
 
     /// What the tier is and did.
     pub fn report(&self) -> TierReport {
-        let Statistics { reads, writes, modified, fallbacks, damaged } = &self.statistics;
+        let TierStatistics { reads, writes, modified, fallbacks, damaged } = &self.statistics;
         TierReport {
             name: if self.kind == Kind::Cache { "cache" } else { "write-buffer" },
             device: self.device.clone(),

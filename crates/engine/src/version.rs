@@ -56,10 +56,10 @@ pub(crate) mod tests;
 pub(crate) use chain::Before;
 pub(crate) use entries::Rest;
 pub(crate) use ghosts::Ghost;
-pub(crate) use own::Change;
+pub(crate) use own::OwnChange;
 pub(crate) use pace::{Pace, Readers};
 pub(crate) use reconstruction::Reconstruction;
-pub use settings::{FILE, Settings};
+pub use settings::{FILE, UndoSettings};
 pub(crate) use store::{Records, UndoLists, VersionStore};
 
 use crate::Error;
@@ -88,7 +88,7 @@ pub(crate) struct View {
 /// All versions of a database.
 #[derive(Default)]
 pub(crate) struct Versions {
-    settings: Settings,
+    settings: UndoSettings,
     snapshots: Snapshots,
     /// Transactions that read without locks; none keeps a snapshot between its calls if it reads what is committed.
     readers: usize,
@@ -146,7 +146,7 @@ pub struct VersionReport {
 
 impl Versions {
     /// No versions; extents have `extent_size` bytes. Nothing before `began` can be read.
-    pub(crate) fn new(settings: Settings, extent_size: usize, began: Lsn) -> Versions {
+    pub(crate) fn new(settings: UndoSettings, extent_size: usize, began: Lsn) -> Versions {
         Versions { settings, history: History::new(extent_size), horizon: began, ..Versions::default() }
     }
 
@@ -175,7 +175,7 @@ impl Versions {
     /// Keeps what a record was before a change of a transaction that holds its lock.
     fn keep(
         &mut self,
-        (owner, change): (Owner, Change),
+        (owner, change): (Owner, OwnChange),
         name: Resource,
         (partition, key): (PartitionId, &[u8]),
         Image { before, mut part, ghosts }: Image<'_>,
@@ -235,7 +235,7 @@ impl Versions {
     }
 
     /// Drops the versions of an owner's changes for which `goes` says that they are undone.
-    fn drop_own(&mut self, owner: Owner, goes: impl Fn(Change) -> bool) {
+    fn drop_own(&mut self, owner: Owner, goes: impl Fn(OwnChange) -> bool) {
         let count = self.own.of(owner).versions.len();
         for number in (0..count).rev() {
             let own = self.own.of(owner);
@@ -293,8 +293,8 @@ impl Versions {
     /// A transaction has undone its changes from these numbers on, of pages and of sets.
     pub(crate) fn roll_back_to(&mut self, owner: Owner, updates: usize, of_sets: usize) {
         self.drop_own(owner, |change| match change {
-            Change::Update(number) => number >= updates,
-            Change::OfSet(number) => number >= of_sets,
+            OwnChange::Update(number) => number >= updates,
+            OwnChange::OfSet(number) => number >= of_sets,
         });
         self.own.of(owner).forget_from(updates, of_sets);
     }

@@ -179,11 +179,11 @@ fn machine(media: &Media) -> Executor {
 }
 
 /// Overwrites the front of the superblock file.
-fn write_home(media: &Media, bytes: &[u8]) {
+fn write_superblock(media: &Media, bytes: &[u8]) {
     let executor = machine(media);
     let work = async {
         let device = executor.device("disk").expect("the ideal machine has a disk");
-        let op = Op::Open { device, name: engine::HOME_FILE.into(), create: false };
+        let op = Op::Open { device, name: engine::SUPERBLOCK_FILE.into(), create: false };
         let Ok(Output::Opened { file, .. }) = executor.perform(op).await.result else { panic!("the file exists") };
         let mut buffer = executor.frames(1, bytes.len()).expect("memory").remove(0);
         buffer.copy_from_slice(bytes);
@@ -197,7 +197,7 @@ fn write_home(media: &Media, bytes: &[u8]) {
 const COPY_SIZE: usize = 64 << 10;
 
 /// Gives each copy the checksum that belongs to its bytes.
-fn seal_home(bytes: &mut [u8]) {
+fn seal_superblock(bytes: &mut [u8]) {
     for copy in bytes.chunks_exact_mut(COPY_SIZE) {
         let length = u32::from_le_bytes(copy[12..16].try_into().expect("four bytes")) as usize;
         if let Some(checked) = copy.get(24..32 + length) {
@@ -208,7 +208,7 @@ fn seal_home(bytes: &mut [u8]) {
 }
 
 #[test]
-fn home_files_of_any_bytes_are_opened_or_refused() {
+fn superblock_files_of_any_bytes_are_opened_or_refused() {
     let media = Media::new();
     let executor = machine(&media);
     let create = async {
@@ -221,7 +221,7 @@ fn home_files_of_any_bytes_are_opened_or_refused() {
     executor.run(create).expect("the machine does not stop").expect("creates");
     executor.stop();
     let mut original = vec![0; 2 * COPY_SIZE];
-    media.read("disk", engine::HOME_FILE, 0, &mut original).expect("reads");
+    media.read("disk", engine::SUPERBLOCK_FILE, 0, &mut original).expect("reads");
     let mut random = Random::stream(4, "homes");
     let (mut opened, mut refused) = (0, 0);
     for _ in 0..400 {
@@ -232,9 +232,9 @@ fn home_files_of_any_bytes_are_opened_or_refused() {
                 bytes[at] = if random.chance(0.5) { random.word() as u8 } else { bytes[at] ^ (1 << random.below(8)) };
             }
         }
-        seal_home(&mut bytes);
+        seal_superblock(&mut bytes);
         let media = media.copy();
-        write_home(&media, &bytes);
+        write_superblock(&media, &bytes);
         let executor = machine(&media);
         match executor.run(Database::open(&executor, settings(), "here")).expect("the machine does not stop") {
             Ok(_) => opened += 1,

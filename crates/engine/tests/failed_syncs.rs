@@ -153,7 +153,7 @@ fn a_page_whose_read_a_failed_sync_overtakes_is_not_used() {
     });
 }
 
-/// A life of a database on the device `flash`, whose syncs with these numbers fail and leave what they were to make durable in
+/// An opening of a database on the device `flash`, whose syncs with these numbers fail and leave what they were to make durable in
 /// the system's cache. It ends by a kill.
 fn forgetting<T>(seed: u64, media: &Media, syncs: &[u64], work: impl AsyncFnOnce(&Executor) -> T) -> T {
     let at = |nth: &u64| ErrorAt { kind: OpKind::Sync, device: Some("flash".into()), nth: *nth };
@@ -224,7 +224,7 @@ fn log_that_only_the_cache_has_after_a_kill_is_not_gone_on_with() {
             }
             assert!((1..10).contains(&failed), "{failed} of 10 failed");
         });
-        // Whatever of the unacknowledged commits this life shows, it goes on with.
+        // Whatever of the unacknowledged commits this opening shows, it goes on with.
         let read = async |database: &Database| {
             let stock = database.partition("stock").expect("it was created");
             let mut found = Vec::new();

@@ -85,7 +85,7 @@ fn survives_openings(settings: &Settings, openings: u64) {
     let round = filled.expect("the power stays").expect("fills the log");
     let (mut opened, mut random) = (0, Random::stream(5, "cuts"));
     for opening in 1..=openings {
-        // Now and then, the life goes on for some time after the opening.
+        // Now and then, work goes on for some time after the opening.
         let cut = (1.0 + random.exponential(5.0)).exp2() as u64;
         let ends = Cell::new(false);
         on(&media, Some(cut), opening, async |executor| {

@@ -130,8 +130,12 @@ fn a_call_that_was_waiting_when_its_partition_was_hidden_comes_to_its_end() {
 fn a_snapshot_that_was_reading_when_its_partition_was_hidden_sees_its_moment() {
     for (kind, spec) in specs().into_iter().enumerate().filter(|(kind, _)| [0, 2].contains(kind)) {
         run(&Media::new(), async |executor| {
-            let undo =
-                version::Settings { cluster_size: 512, memory: 0, lazy_commits: 0, ..version::Settings::default() };
+            let undo = version::UndoSettings {
+                cluster_size: 512,
+                memory: 0,
+                lazy_commits: 0,
+                ..version::UndoSettings::default()
+            };
             let settings = Settings { undo, ..Settings::default() };
             let database = Database::create(executor, settings).await.expect("creates");
             let old = database.create_partition(spec).await.expect("creates");

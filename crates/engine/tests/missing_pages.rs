@@ -1,4 +1,4 @@
-//! Files that were cut off, or blanked in the middle, after a life had written them.
+//! Files that were cut off, or blanked in the middle, after an opening had written them.
 
 #[path = "ground/machine.rs"]
 mod machine;

@@ -276,7 +276,7 @@ fn thousands_of_partitions_have_room() {
 }
 
 #[test]
-fn an_unreadable_copy_of_the_home_file_does_no_harm_and_is_written_again() {
+fn an_unreadable_copy_of_the_superblock_file_does_no_harm_and_is_written_again() {
     let media = prepared();
     for copy in 0..2 {
         for at in [0, 4096, 65_535] {
@@ -297,7 +297,7 @@ fn an_unreadable_copy_of_the_home_file_does_no_harm_and_is_written_again() {
 }
 
 #[test]
-fn the_only_whole_copy_of_the_home_file_is_never_written_over() {
+fn the_only_whole_copy_of_the_superblock_file_is_never_written_over() {
     let media = prepared();
     for copy in 0..2 {
         let media = media.copy();
@@ -495,7 +495,7 @@ fn a_partition_in_use_is_not_dropped_before_that_ends() {
 #[test]
 fn partitions_come_and_go_beside_transactions_and_checkpoints() {
     let media = prepared();
-    for life in 0..6 {
+    for opening in 0..6 {
         let result = run(&media, FaultPlan::default(), async |executor| {
             let database = Database::open(executor, tiered(), "here").await?;
             let first = database.partition("first")?;
@@ -547,8 +547,8 @@ fn partitions_come_and_go_beside_transactions_and_checkpoints() {
             sweeper.join().await?;
             judge(&database, 0, "first").await
         });
-        result.expect("the machine goes on").unwrap_or_else(|error| panic!("life {life}: {error}"));
-        cut(&media, life);
+        result.expect("the machine goes on").unwrap_or_else(|error| panic!("opening {opening}: {error}"));
+        cut(&media, opening);
     }
 }
 

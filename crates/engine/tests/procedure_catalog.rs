@@ -66,14 +66,14 @@ async fn found(database: &Database) -> Result<Vec<u8>> {
     Ok(found)
 }
 
-/// Has the machine vanish after `life`, whose calls must have the effects that they had, in this opening and the next.
-fn survives(what: &str, life: impl AsyncFn(&Database, &mut Calls) -> Result<()>) {
+/// Has the machine vanish after `work`, whose calls must have the effects that they had, in this opening and the next.
+fn survives(what: &str, work: impl AsyncFn(&Database, &mut Calls) -> Result<()>) {
     let media = Media::new();
     let mut calls = Calls(Vec::new());
     run(&media, async |executor| {
         let database = Database::create(executor, settings()).await.expect("creates");
         database.create_partition(set("stock")).await.expect("creates");
-        life(&database, &mut calls).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        work(&database, &mut calls).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(found(&database).await.expect("reads"), calls.0, "{what}");
     });
     for opening in 1..=2 {

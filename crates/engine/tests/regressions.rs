@@ -8,7 +8,7 @@ use base::{Lsn, PageId, PartitionId, Random, TransactionId};
 use entresol_engine::buffer::{Pins, Presence};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::log::record::Body;
-use entresol_engine::log::{Log, Scan};
+use entresol_engine::log::{Log, LogScan};
 use entresol_engine::second_level::design::Pattern;
 use entresol_engine::{
     Database, Direction, Error, Need, PartitionSpec, Settings, Transaction, buffer, checkpoint, log,
@@ -191,7 +191,7 @@ fn a_gap_that_reaches_over_the_end_of_a_leaf_is_closed_with_the_leaf() {
 }
 
 #[test]
-fn one_damaged_copy_of_the_home_file_does_no_harm() {
+fn one_damaged_copy_of_the_superblock_file_does_no_harm() {
     let media = Media::new();
     run(&media, async |executor| {
         let (database, _) = tree(executor, &["a"]).await;
@@ -223,7 +223,7 @@ fn pages_that_an_earlier_opening_left_are_not_the_logs_beginning() {
         }
         let from = ends[0];
         for (opening, records) in [(1, 1), (2, 0)] {
-            let scan = Scan::open(executor, device, &settings, from, Lsn::ZERO).await.expect("opens");
+            let scan = LogScan::open(executor, device, &settings, from, Lsn::ZERO).await.expect("opens");
             let mut scan = scan.since_opening(opening);
             let mut found = 0;
             while scan.next().await.expect("reads").is_some() {

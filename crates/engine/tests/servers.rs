@@ -2,7 +2,7 @@
 
 use base::{PartitionId, Random};
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::server::{self, MessageServer, Report, TransactionServer};
+use entresol_engine::server::{self, MessageServer, ServerReport, TransactionServer};
 use entresol_engine::{Database, Error, PartitionSpec, Procedures, Settings, Transaction};
 use executor::{Executor, Order};
 use std::cell::{Cell, RefCell};
@@ -264,10 +264,10 @@ fn a_closed_server_has_answered_everything_and_takes_no_more() {
 
 /// What message servers of one run saw: when each response came, and whether its transaction committed.
 #[derive(Debug, Default, PartialEq)]
-struct Story {
+struct Outcome {
     responses: Vec<(u64, u64, bool)>,
     counts: Vec<u8>,
-    report: Report,
+    report: ServerReport,
 }
 
 /// A message server that submits random requests and hears of each exactly once.
@@ -275,7 +275,7 @@ async fn client(
     ground: Rc<Ground>,
     number: u64,
     mut random: Random,
-    story: Rc<RefCell<Story>>,
+    outcome: Rc<RefCell<Outcome>>,
 ) -> BTreeMap<u64, Vec<[u8; 3]>> {
     let messages = ground.server.message_server();
     let executor = ground.database.executor().clone();
@@ -299,7 +299,7 @@ async fn client(
             for response in batch.drain(..) {
                 let steps = open.remove(&response.tag).expect("each request is answered once, at its message server");
                 let fails = steps.iter().any(|step| step[0] == FAIL);
-                story.borrow_mut().responses.push((executor.now().ns(), response.tag, !fails));
+                outcome.borrow_mut().responses.push((executor.now().ns(), response.tag, !fails));
                 match response.answer {
                     Ok(name) => assert_eq!((name, fails), (response.tag.to_be_bytes().to_vec(), false)),
                     Err(error) => assert_eq!((error, fails), (Error::RolledBack("as asked for".into()), true)),
@@ -313,7 +313,7 @@ async fn client(
     committed
 }
 
-fn play(seed: u64) -> Story {
+fn play(seed: u64) -> Outcome {
     let mut random = Random::stream(seed, "servers");
     let settings = server::Settings {
         standbys: random.below(5) as u8,
@@ -322,12 +322,12 @@ fn play(seed: u64) -> Story {
     };
     let order = if random.chance(0.5) { Order::FirstInFirstOut } else { Order::Seeded(seed) };
     on_any_ground(order, settings, seed.is_multiple_of(2), async |ground| {
-        let story = Rc::new(RefCell::new(Story::default()));
+        let outcome = Rc::new(RefCell::new(Outcome::default()));
         let executor = ground.database.executor().clone();
         let clients: Vec<_> = (0..random.between(1, 4))
             .map(|number| {
                 let stream = Random::stream(seed, &format!("client {number}"));
-                let task = client(Rc::clone(&ground), number, stream, Rc::clone(&story));
+                let task = client(Rc::clone(&ground), number, stream, Rc::clone(&outcome));
                 executor.spawn_in(ground.server.message_group(), 0, task)
             })
             .collect();
@@ -340,13 +340,13 @@ fn play(seed: u64) -> Story {
                 }
             }
         }
-        let mut story = story.take();
-        story.counts = ground.counts().await;
-        assert_eq!(story.counts, expected, "seed {seed}: every transaction ran once");
-        story.report = ground.server.report();
-        let committed = story.responses.iter().filter(|(.., committed)| *committed).count() as u64;
-        let report = &story.report;
-        assert_eq!((report.transactions, report.failures), (committed, story.responses.len() as u64 - committed));
+        let mut outcome = outcome.take();
+        outcome.counts = ground.counts().await;
+        assert_eq!(outcome.counts, expected, "seed {seed}: every transaction ran once");
+        outcome.report = ground.server.report();
+        let committed = outcome.responses.iter().filter(|(.., committed)| *committed).count() as u64;
+        let report = &outcome.report;
+        assert_eq!((report.transactions, report.failures), (committed, outcome.responses.len() as u64 - committed));
         assert_eq!(
             report.by_restarts.iter().map(|answered| answered.requests).sum::<u64>(),
             committed,
@@ -360,15 +360,15 @@ fn play(seed: u64) -> Story {
         );
         ground.server.close().await;
         ground.database.locks().check().expect("the lock table is sound");
-        story
+        outcome
     })
 }
 
 #[test]
 fn nothing_is_lost_whatever_waits_fails_or_conflicts() {
-    let stories: Vec<Story> = (0..60).map(play).collect();
-    assert!(stories.iter().any(|story| story.report.restarts > 3), "some conflict");
-    assert!(stories.iter().any(|story| story.report.takeovers > 3), "some wait");
+    let outcomes: Vec<Outcome> = (0..60).map(play).collect();
+    assert!(outcomes.iter().any(|outcome| outcome.report.restarts > 3), "some conflict");
+    assert!(outcomes.iter().any(|outcome| outcome.report.takeovers > 3), "some wait");
 }
 
 #[test]

@@ -102,7 +102,7 @@ async fn count(database: &Database, added: u32) -> u32 {
     scanned
 }
 
-/// A life after a load that has brought nothing: what is acknowledged from now on is there after a restart, and nothing else;
+/// Work after a load that has brought nothing: what is acknowledged from now on is there after a restart, and nothing else;
 /// and the set can be loaded.
 async fn go_on(database: &Database, stock: PartitionId) -> u32 {
     assert_eq!(count(database, 0).await, 0, "nothing of the load is there");
@@ -170,7 +170,7 @@ fn a_load_that_meets_a_bad_record_brings_nothing() {
             assert!(matches!(failed, Err(Error::Field { .. })), "{failed:?}");
             drop(before);
             assert_eq!(count(&database, 0).await, 0);
-            // Once more in the same life.
+            // Once more in the same opening.
             database.load_set(stock, records_of_others(), |_| {}).await.expect_err("a key is too long");
             go_on(&database, stock).await
         });
@@ -270,7 +270,7 @@ fn a_load_that_meets_a_fault_brings_all_or_nothing() {
             }
         }
     }
-    assert!(failed > 10 && stopped > 3, "{failed} failed, {stopped} ended the life of the database");
+    assert!(failed > 10 && stopped > 3, "{failed} failed, {stopped} stopped the machine");
 }
 
 #[test]

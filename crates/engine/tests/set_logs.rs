@@ -172,22 +172,22 @@ fn every_pair_recovers_what_was_committed_and_so_does_every_change_of_pairs() {
     for seed in 0..40_u64 {
         let (media, mut random) = (Media::new(), Random::stream(seed, "pairs"));
         let mut expected = None;
-        for life in 0..4_u64 {
-            let (logging, strategy) = pairs[(seed + life * random.below(pairs.len() as u64)) as usize % pairs.len()];
+        for opening in 0..4_u64 {
+            let (logging, strategy) = pairs[(seed + opening * random.below(pairs.len() as u64)) as usize % pairs.len()];
             let sweep = SweepSettings { strategy, spool: random.chance(0.5), ..SweepSettings::default() };
-            let settings = Settings { whole_fields: (seed + life) % 3 == 0, ..settings(logging, sweep) };
+            let settings = Settings { whole_fields: (seed + opening) % 3 == 0, ..settings(logging, sweep) };
             expected = run(&media, async |executor| {
                 let database = match &expected {
                     None => create(executor, settings).await,
                     Some(expected) => {
                         let database = Database::open(executor, settings, "test").await.expect("opens");
                         let found = contents(&database).await;
-                        assert!(found == *expected, "seed {seed}, life {life}, {logging:?}, {strategy:?}");
+                        assert!(found == *expected, "seed {seed}, opening {opening}, {logging:?}, {strategy:?}");
                         assert!(database.check(|_| {}).await.expect("checks").is_clean());
                         database
                     }
                 };
-                Some(live(&database, seed << 8 | life).await)
+                Some(live(&database, seed << 8 | opening).await)
             });
         }
     }

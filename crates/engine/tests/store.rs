@@ -89,10 +89,10 @@ fn a_tree_agrees_with_a_map_through_commits_rollbacks_savepoints_and_restarts() 
         let media = Media::new();
         let mut random = Random::stream(seed, "store");
         let mut model = Model::new();
-        for life in 0..4 {
+        for opening in 0..4 {
             run(&media, async |executor| {
                 let frames = 48;
-                let database = if life == 0 {
+                let database = if opening == 0 {
                     let database = Database::create(executor, settings(frames)).await.expect("creates");
                     database.create_partition(PartitionSpec::b_tree("tree")).await.expect("creates");
                     database

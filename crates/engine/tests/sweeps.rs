@@ -252,7 +252,7 @@ fn after_a_failed_write_the_other_copy_stands_and_the_next_sweep_tries_again() {
 }
 
 #[test]
-fn the_log_of_several_lives_serves_sets_until_a_sweep_succeeds() {
+fn the_log_of_several_openings_serves_sets_until_a_sweep_succeeds() {
     let media = Media::new();
     let settings = settings(SweepSettings::default(), Policy::OFF);
     run(&media, async |executor| {

@@ -227,9 +227,9 @@ fn indexes_follow_every_change_rollback_and_restart() {
         let media = Media::new();
         let mut random = Random::stream(seed, "typed sets");
         let mut model = Model::new();
-        for life in 0..4 {
+        for opening in 0..4 {
             run(&media, async |executor| {
-                let database = if life == 0 {
+                let database = if opening == 0 {
                     let database = Database::create(executor, settings()).await.expect("creates");
                     database.create_partition(spec("things")).await.expect("creates a set");
                     database

@@ -101,12 +101,12 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
         multiprogramming_level: configuration.mpl as usize,
         logging: configuration.log.sets,
         whole_fields: configuration.log.whole_fields,
-        temp: temp::Settings {
+        temp: temp::TempSettings {
             device: Some(configuration.temp.device.clone()),
             cluster_size: configuration.temp.cluster_size as usize,
             size: configuration.temp.size,
         },
-        undo: version::Settings {
+        undo: version::UndoSettings {
             device: Some(configuration.undo.device.clone()),
             cluster_size: configuration.undo.cluster_size as usize,
             memory: configuration.undo.memory,
@@ -114,7 +114,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             size: configuration.undo.size,
             retention_ns: configuration.undo.retention_ns,
             reader_percent: configuration.undo.reader_percent,
-            ..version::Settings::default()
+            ..version::UndoSettings::default()
         },
         procedures,
     }

@@ -207,7 +207,8 @@ impl Opening {
         let path = self.path.display().to_string();
         let state = executor.run(contents(executor, home))??;
         if state == Contents::Foreign || (state == Contents::Nothing && !create) {
-            let detail = format!("it holds no file '{}'; name an empty directory or a database", engine::HOME_FILE);
+            let detail =
+                format!("it holds no file '{}'; name an empty directory or a database", engine::SUPERBLOCK_FILE);
             return Err(Error::NotADatabase { path, detail }.into());
         }
         match state {
@@ -258,7 +259,7 @@ impl Opening {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Contents {
     Nothing,
-    /// A home file and no more than its creation makes: without partitions, or cut off.
+    /// A superblock file and no more than its creation makes: without partitions, or cut off.
     Bare,
     Database,
     Foreign,
@@ -266,7 +267,7 @@ enum Contents {
 
 /// Files that a directory may hold before its database is complete: those that a creation cut off may have left.
 const BEGINNINGS: [&str; 8] = [
-    engine::HOME_FILE,
+    engine::SUPERBLOCK_FILE,
     "double-write",
     "log",
     "log-2",
@@ -276,7 +277,7 @@ const BEGINNINGS: [&str; 8] = [
     DirectoryLock::NAME,
 ];
 
-/// The files of the log, which a creation makes before the home file, and leaves blank.
+/// The files of the log, which a creation makes before the superblock file, and leaves blank.
 const LOGS: [&str; 2] = ["log", "log-2"];
 /// How much of a log's file tells whether it was ever used, in bytes.
 const LOG_FRONT: u64 = 2 << 20;
@@ -348,11 +349,11 @@ async fn is_blank(executor: &Executor, device: &str, name: &str) -> Result<bool,
 
 async fn contents(executor: &Executor, device: &str) -> Result<Contents, Error> {
     let names = names(executor, device).await?;
-    let has_home = names.iter().any(|name| name == engine::HOME_FILE);
+    let has_superblock = names.iter().any(|name| name == engine::SUPERBLOCK_FILE);
     // A creation that was cut off had locked the directory first: without the lock's file, the log belongs to another database.
     let locked = names.iter().any(|name| name == DirectoryLock::NAME);
     let known = |name: &String| name == FILE_NAME || (locked && BEGINNINGS.contains(&name.as_str()));
-    Ok(match (has_home, names.iter().all(known)) {
+    Ok(match (has_superblock, names.iter().all(known)) {
         (true, true) => Contents::Bare,
         (true, false) => Contents::Database,
         (false, true) => Contents::Nothing,

@@ -23,14 +23,14 @@ fn key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
 
-/// Two lives with transactions on both partitions; the second ends without closing and the third finds everything.
-fn lives(directory: &Path, nvem: &str) {
-    for life in 0..3_u64 {
+/// Two openings with transactions on both partitions; the second ends without closing and the third finds everything.
+fn openings(directory: &Path, nvem: &str) {
+    for opening in 0..3_u64 {
         let store = open(directory, nvem);
         assert!(store.executor().description().contains("nvem in"), "{}", store.executor().description());
         store
             .run(async |database| {
-                if life == 0 {
+                if opening == 0 {
                     for name in ["hot", "cold"] {
                         let device = if name == "hot" { "nvem" } else { "disk" };
                         let spec = PartitionSpec { device: device.into(), ..PartitionSpec::b_tree(name) };
@@ -38,16 +38,16 @@ fn lives(directory: &Path, nvem: &str) {
                     }
                 }
                 let (hot, cold) = (database.partition("hot")?, database.partition("cold")?);
-                for number in 0..life * 50 {
+                for number in 0..opening * 50 {
                     let found = database.transaction(async |tx| {
                         let in_hot = tx.get_with(hot, &key(number), |value| value.map(<[u8]>::to_vec)).await?;
                         let in_cold = tx.get_with(cold, &key(number), |value| value.map(<[u8]>::to_vec)).await?;
                         Ok((in_hot, in_cold))
                     });
                     let value = Some(vec![number as u8; 300]);
-                    assert_eq!(found.await?, (value.clone(), value), "record {number} in life {life}");
+                    assert_eq!(found.await?, (value.clone(), value), "record {number} in opening {opening}");
                 }
-                for number in life * 50..(life + 1) * 50 {
+                for number in opening * 50..(opening + 1) * 50 {
                     let value = [number as u8; 300];
                     let put = database.transaction(async |tx| {
                         tx.put(hot, &key(number), &value).await?;
@@ -58,7 +58,7 @@ fn lives(directory: &Path, nvem: &str) {
                 Ok(())
             })
             .expect("the store works");
-        if life != 1 {
+        if opening != 1 {
             store.close().expect("closes");
         }
     }
@@ -66,15 +66,15 @@ fn lives(directory: &Path, nvem: &str) {
 
 #[test]
 fn a_mapped_device_holds_log_and_partition_through_restarts() {
-    lives(scratch().path(), "kind = \"mapped\"");
+    openings(scratch().path(), "kind = \"mapped\"");
 }
 
 #[test]
 fn a_mapped_device_shows_the_delays_of_its_description() {
-    lives(scratch().path(), "kind = \"mapped\"\ndescribed = \"rahm-1991:nvem\"");
+    openings(scratch().path(), "kind = \"mapped\"\ndescribed = \"rahm-1991:nvem\"");
 }
 
 #[test]
 fn a_plain_device_shows_the_delays_of_its_description() {
-    lives(scratch().path(), "described = \"rahm-1991:ssd\"\ncache = \"none\"");
+    openings(scratch().path(), "described = \"rahm-1991:ssd\"\ncache = \"none\"");
 }

@@ -41,7 +41,7 @@ fn begin_long_write(store: &Store) {
     begun.expect("begins");
 }
 
-/// The directory can be had at once, and nothing of an earlier life changes it any more.
+/// The directory can be had at once, and nothing of an earlier opening changes it any more.
 fn assert_quiet(directory: &Path, what: &str) {
     let lock = DirectoryLock::acquire(directory).unwrap_or_else(|fault| panic!("{what}: {fault}"));
     let written = || {
@@ -107,7 +107,7 @@ fn openings_that_fail_and_servers_that_end_leave_no_file_open() {
     made.expect("writes");
     drop(store);
     assert_eq!(descriptors(&path), 0);
-    // An opening meets the partition's file after the log and the home file.
+    // An opening meets the partition's file after the log and the superblock file.
     let [pages, away] = ["notes.pages", "away"].map(|name| path.join(name));
     std::fs::rename(&pages, &away).expect("renames");
     assert!(opening(&path, "automatic").open().is_err(), "the partition's file is missing");

@@ -55,14 +55,14 @@ fn what_was_committed_is_there_after_closing_and_after_not_closing() {
     for backend in ["io-uring", "thread-pool"] {
         let directory = scratch();
         let mut expected = Vec::new();
-        for life in 0..4_u64 {
+        for opening in 0..4_u64 {
             let store = open(directory.path(), backend);
-            if life == 0 {
+            if opening == 0 {
                 let made = store.run(async |database| database.create_partition(PartitionSpec::b_tree("notes")).await);
                 made.expect("creates");
             }
-            assert_eq!(store.run(keys).expect("reads"), expected, "life {life} on {backend}");
-            for number in life * 40..life * 40 + 30 {
+            assert_eq!(store.run(keys).expect("reads"), expected, "opening {opening} on {backend}");
+            for number in opening * 40..opening * 40 + 30 {
                 store.run(async |database| put(database, number, &[7; 900]).await).expect("writes");
                 expected.push(number);
             }
@@ -71,17 +71,17 @@ fn what_was_committed_is_there_after_closing_and_after_not_closing() {
             store.executor().spawn(async move {
                 let notes = database.partition("notes").expect("exists");
                 let mut tx = database.begin().await.expect("begins");
-                tx.put(notes, &(1_000 + life).to_be_bytes(), b"half").await.expect("writes");
+                tx.put(notes, &(1_000 + opening).to_be_bytes(), b"half").await.expect("writes");
                 std::future::pending::<()>().await;
             });
             let held = store.run(async |database| {
                 let notes = database.partition("notes")?;
                 let mut tx = database.begin().await?;
-                tx.put(notes, &(2_000 + life).to_be_bytes(), b"half").await?;
+                tx.put(notes, &(2_000 + opening).to_be_bytes(), b"half").await?;
                 Ok(tx)
             });
             let held = held.expect("begins");
-            if life % 2 == 0 {
+            if opening % 2 == 0 {
                 drop(store);
                 drop(held);
             } else {
@@ -116,15 +116,15 @@ fn a_failed_transaction_leaves_nothing_and_a_refused_call_says_why() {
     assert_eq!(outcome.expect("goes on"), None);
 }
 
-/// A home file of which each copy is filled with one byte.
-fn home(copies: [u8; 2]) -> Vec<u8> {
+/// A superblock file of which each copy is filled with one byte.
+fn superblock_file(copies: [u8; 2]) -> Vec<u8> {
     copies.iter().flat_map(|byte| [*byte; 64 << 10]).collect()
 }
 
 #[test]
 fn a_creation_that_was_cut_off_begins_again_and_nothing_else_does() {
     // The second copy is written first.
-    for begun in [Vec::new(), vec![0; 4096], home([0, 0]), home([0, 7])] {
+    for begun in [Vec::new(), vec![0; 4096], superblock_file([0, 0]), superblock_file([0, 7])] {
         let directory = scratch();
         for name in ["entresol.lock", "log", "double-write", "cache.tier"] {
             std::fs::write(directory.path().join(name), [0; 4096]).expect("writes");
@@ -146,7 +146,7 @@ fn a_creation_that_was_cut_off_begins_again_and_nothing_else_does() {
         drop(store);
         assert_eq!(open(directory.path(), "automatic").run(keys).expect("reads"), [5]);
     }
-    for damaged in [home([7, 0]), home([7, 7]), vec![7; 4096]] {
+    for damaged in [superblock_file([7, 0]), superblock_file([7, 7]), vec![7; 4096]] {
         let directory = scratch();
         let file = directory.path().join("entresol.home");
         std::fs::write(&file, &damaged).expect("writes");
@@ -190,7 +190,7 @@ fn devices_share_no_directory_with_another_database() {
     assert_eq!(store.run(keys).expect("reads"), [5]);
 }
 
-/// A creation that was cut off before the home file was there has left a blank log on another device.
+/// A creation that was cut off before the superblock file was there has left a blank log on another device.
 #[test]
 fn a_creation_on_two_devices_that_was_cut_off_begins_again() {
     let (home, log) = (scratch(), scratch());

@@ -33,4 +33,4 @@ pub use check::Violation;
 pub use deadlock::VictimPolicy;
 pub use mode::Mode;
 pub use resource::Resource;
-pub use table::{Attempt, LockTable, Outcome, Owner, Statistics};
+pub use table::{Attempt, LockStatistics, LockTable, Outcome, Owner};

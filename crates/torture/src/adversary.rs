@@ -3,7 +3,7 @@
 use crate::coverage::Pair;
 use crate::damage::Damage;
 use crate::plan::{CutPoint, Full, Hang, Plan, SectorDamage, Target};
-use crate::rot::home_copy_at;
+use crate::rot::superblock_copy_at;
 use crate::{ClientEvent, Coverage, FaultKind, Step};
 use base::{Instant, Random};
 use driver::{
@@ -165,8 +165,8 @@ impl Adversary {
         let name = if name == "log-2" { "log" } else { name };
         Some(match (name, kind) {
             ("entresol.home", OpKind::Write) if is_of_catalog(op) => Step::CatalogAnew,
-            ("entresol.home", OpKind::Write) => Step::HomeWrite,
-            ("entresol.home", _) => Step::HomeRead,
+            ("entresol.home", OpKind::Write) => Step::SuperblockWrite,
+            ("entresol.home", _) => Step::SuperblockRead,
             ("double-write", OpKind::Write) => Step::Staging,
             ("double-write", _) => Step::CopiesRead,
             ("log", OpKind::Read) => Step::LogScan,
@@ -360,7 +360,7 @@ impl Adversary {
                     _ => FaultKind::Error,
                 };
                 self.hit(kind, step);
-                if step.writes_home() {
+                if step.writes_superblock() {
                     self.expose();
                 }
             }
@@ -400,7 +400,7 @@ impl Adversary {
         if kind != FaultKind::StaleRead {
             self.hit(kind, step);
         }
-        let copy = home_copy_at(&file, offset);
+        let copy = superblock_copy_at(&file, offset);
         let damage = Damage { kind, step, file, is_redundant: false, copy, is_exposed: false };
         self.observed.damages.borrow_mut().push(damage);
     }
@@ -418,7 +418,7 @@ impl Adversary {
         let kind = if self.plan.kill { FaultKind::Kill } else { FaultKind::PowerCut };
         for step in std::mem::take(&mut self.flights).into_values().filter_map(|flight| flight.step) {
             self.hit(kind, step);
-            if step.writes_home() {
+            if step.writes_superblock() {
                 self.expose();
             }
         }

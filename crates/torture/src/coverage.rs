@@ -15,7 +15,7 @@ pub fn pairs() -> Vec<Pair> {
 
 /// The steps at which databases of every pair are to stop: during a checkpoint sweep, while the superblock file is written, and in a
 /// restart, while the backup is loaded and the log replayed.
-const STOPS: [Step; 4] = [Step::SegmentWrite, Step::HomeWrite, Step::SegmentRead, Step::LogScan];
+const STOPS: [Step; 4] = [Step::SegmentWrite, Step::SuperblockWrite, Step::SegmentRead, Step::LogScan];
 
 /// How often each kind of fault hit each step, and what power cuts did to writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

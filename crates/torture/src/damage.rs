@@ -43,8 +43,8 @@ impl Damage {
         self.step.is_temporary() || self.step == Step::UndoSpaceWrite
     }
 
-    fn is_of_home(&self) -> bool {
-        self.step == Step::HomeWrite
+    fn is_of_superblock(&self) -> bool {
+        self.step == Step::SuperblockWrite
     }
 
     fn is_of_pages(&self) -> bool {
@@ -70,12 +70,12 @@ impl Damage {
     fn explains(&self, error: &Error) -> bool {
         let is_log = self.is_of_log() && self.kind.is_silent();
         match error {
-            _ if self.is_redundant || (self.is_of_home() && !self.is_exposed) => false,
+            _ if self.is_redundant || (self.is_of_superblock() && !self.is_exposed) => false,
             Error::DamagedPage { file, .. } => *file == self.file || self.serves_torn_pages() || is_log,
             Error::DamagedBackup { file, .. } | Error::OlderBackup { file } => *file == self.file || is_log,
             Error::DamagedTemp { file, .. } => *file == self.file,
             Error::DamagedLog { .. } => self.is_of_log(),
-            Error::NotADatabase { .. } => self.is_of_home(),
+            Error::NotADatabase { .. } => self.is_of_superblock(),
             Error::Input(fault) => {
                 let is_unreadable = matches!(self.kind, FaultKind::Unreadable | FaultKind::Rot);
                 is_unreadable && fault.kind == Refusal::Device && fault.message.contains(&format!("'{}'", self.file))
@@ -101,7 +101,7 @@ impl Damage {
 /// Whether injected damage explains the error.
 pub fn explain(damages: &[Damage], error: &Error) -> bool {
     let is_damaged = |copy: u64| damages.iter().any(|damage| damage.copy == Some(copy) && !damage.is_redundant);
-    let without_copy = |damage: &Damage| damage.is_of_home() && is_damaged(0) && is_damaged(1);
+    let without_copy = |damage: &Damage| damage.is_of_superblock() && is_damaged(0) && is_damaged(1);
     damages.iter().any(|damage| damage.explains(error) || (without_copy(damage) && damage.exposed().explains(error)))
 }
 

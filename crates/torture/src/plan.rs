@@ -113,7 +113,7 @@ fn target(random: &mut Random, kind: SeedKind, admitted: impl Fn(Step) -> bool) 
     let step = *random.choose(&steps).expect("some step is admitted");
     // Some steps have few operations in a run; of a frequent step, the first operations are as interesting as the hundredth.
     let mean = match step {
-        Step::HomeRead | Step::LogOpening => 0.5,
+        Step::SuperblockRead | Step::LogOpening => 0.5,
         Step::LogWrite | Step::LogSync | Step::PageRead | Step::PageWrite | Step::Staging => 20.0,
         Step::TierRead | Step::TierWrite | Step::LogBuffer => 10.0,
         Step::Create | Step::RedoRead | Step::Open => 6.0,

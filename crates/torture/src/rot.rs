@@ -35,7 +35,7 @@ pub fn decay(
 ) -> Option<Damage> {
     let page_size = configuration.settings.buffer.page_size;
     let place = match step {
-        Step::HomeWrite => Some(home_copy(media, random.below(2), random.below(200))),
+        Step::SuperblockWrite => Some(superblock_copy(media, random.below(2), random.below(200))),
         Step::Staging => stored_page(media, ("disk", "double-write"), page_size, random)
             .map(|place| with_page_in_place(media, configuration, place)),
         Step::LogWrite => vouched_log_page(media, configuration, (false, oracle.log_copy_lost), random),
@@ -56,7 +56,7 @@ pub fn rot(
     let kind = if is_unreadable { FaultKind::Rot } else { FaultKind::Decay };
     let page_size = configuration.settings.buffer.page_size;
     let place = match step {
-        Step::HomeWrite => Some(home_copy(media, random.below(2), random.below(200))),
+        Step::SuperblockWrite => Some(superblock_copy(media, random.below(2), random.below(200))),
         Step::Staging => stored_page(media, ("disk", "double-write"), page_size, random)
             .map(|place| with_page_in_place(media, configuration, place)),
         Step::LogWrite => {
@@ -98,26 +98,27 @@ fn damage(media: &Media, place: Place, step: Step, kind: FaultKind, random: &mut
     }
     .ok()?;
     let step = if file == "log-buffer.tier" { Step::LogBuffer } else { step };
-    let copy = home_copy_at(&file, offset);
+    let copy = superblock_copy_at(&file, offset);
     // A place with the same contents in both copies is redundant; if they differ, a write was under way.
     Some(Damage { kind, step, file, is_redundant, copy, is_exposed: true })
 }
 
-const HOME_FILE: &str = "entresol.home";
-const HOME_COPY: u64 = 65_536;
+const SUPERBLOCK_FILE: &str = "entresol.home";
+const SUPERBLOCK_STRETCH: u64 = 65_536;
 
 /// Which copy this byte belongs to, if the file is the superblock file, where extents of the two copies alternate.
-pub fn home_copy_at(file: &str, offset: u64) -> Option<u64> {
-    (file == HOME_FILE).then_some(offset / HOME_COPY % 2)
+pub fn superblock_copy_at(file: &str, offset: u64) -> Option<u64> {
+    (file == SUPERBLOCK_FILE).then_some(offset / SUPERBLOCK_STRETCH % 2)
 }
 
 /// A byte of a copy of the superblock file. The other one serves if it is the same.
-fn home_copy(media: &Media, copy: u64, offset: u64) -> Place {
-    let mut copies = [vec![0; HOME_COPY as usize], vec![0; HOME_COPY as usize]];
-    let read =
-        (0..).zip(&mut copies).all(|(number, bytes)| media.read("disk", HOME_FILE, number * HOME_COPY, bytes).is_ok());
+fn superblock_copy(media: &Media, copy: u64, offset: u64) -> Place {
+    let mut copies = [vec![0; SUPERBLOCK_STRETCH as usize], vec![0; SUPERBLOCK_STRETCH as usize]];
+    let read = (0..)
+        .zip(&mut copies)
+        .all(|(number, bytes)| media.read("disk", SUPERBLOCK_FILE, number * SUPERBLOCK_STRETCH, bytes).is_ok());
     let is_redundant = read && copies[0] == copies[1];
-    Place { is_redundant, ..Place::alone("disk", HOME_FILE, copy * HOME_COPY + offset) }
+    Place { is_redundant, ..Place::alone("disk", SUPERBLOCK_FILE, copy * SUPERBLOCK_STRETCH + offset) }
 }
 
 /// A place in the double-write area. It is redundant if the page is sound in its own place.

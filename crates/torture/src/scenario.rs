@@ -256,7 +256,7 @@ impl Scenario {
     /// read. False if the scenario is over.
     fn decay(&mut self) -> bool {
         const FLIPPED: [Step; 5] =
-            [Step::HomeWrite, Step::LogWrite, Step::Staging, Step::PageWrite, Step::SegmentWrite];
+            [Step::SuperblockWrite, Step::LogWrite, Step::Staging, Step::PageWrite, Step::SegmentWrite];
         let step = *self.random.choose(&FLIPPED).expect("some steps' writes decay");
         let media = self.world.media.copy();
         let damage =

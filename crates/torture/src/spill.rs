@@ -20,13 +20,13 @@ type Answer = (Vec<u8>, Vec<u8>, Option<Vec<u8>>);
 const CLUSTERS: u64 = 128;
 
 /// Temporary space of every fourth seed.
-pub fn settings(seed: u64) -> Option<temp::Settings> {
+pub fn settings(seed: u64) -> Option<temp::TempSettings> {
     let random = &mut Random::stream(seed, "temporary space");
     let device = (*random.choose(&["disk", "flash", "second"]).expect("three devices")).to_owned();
     let cluster_size = *random.choose(&[512, 1024]).expect("two sizes");
     // Now and then so little that it fills up.
     let size = if random.chance(0.2) { 32 << 10 } else { 64 << 20 };
-    let settings = temp::Settings { device: Some(device), cluster_size, size };
+    let settings = temp::TempSettings { device: Some(device), cluster_size, size };
     random.chance(0.25).then_some(settings)
 }
 

@@ -105,9 +105,9 @@ pub enum Step {
     /// Files are opened or removed.
     Open,
     /// The superblock file is read and made durable.
-    HomeRead,
+    SuperblockRead,
     /// A checkpoint, or a new partition, is stored in the superblock file.
-    HomeWrite,
+    SuperblockWrite,
     /// The catalog is written anew, at another place of the superblock file.
     CatalogAnew,
     /// The log is read.
@@ -169,8 +169,8 @@ impl Step {
     pub const ALL: [Step; 31] = [
         Step::Create,
         Step::Open,
-        Step::HomeRead,
-        Step::HomeWrite,
+        Step::SuperblockRead,
+        Step::SuperblockWrite,
         Step::CatalogAnew,
         Step::LogScan,
         Step::LogOpening,
@@ -205,8 +205,8 @@ impl Step {
         match self {
             Step::Create => "create",
             Step::Open => "open files",
-            Step::HomeRead => "home read",
-            Step::HomeWrite => "home write",
+            Step::SuperblockRead => "superblock read",
+            Step::SuperblockWrite => "superblock write",
             Step::CatalogAnew => "catalog anew",
             Step::LogScan => "log scan",
             Step::LogOpening => "log opening",
@@ -244,7 +244,7 @@ impl Step {
         pages
             || matches!(
                 self,
-                Step::HomeWrite | Step::Staging | Step::SegmentWrite | Step::UndoSpaceWrite | Step::TempWrite
+                Step::SuperblockWrite | Step::Staging | Step::SegmentWrite | Step::UndoSpaceWrite | Step::TempWrite
             )
     }
 
@@ -263,8 +263,8 @@ impl Step {
     }
 
     /// Whether the step writes the superblock file.
-    pub fn writes_home(self) -> bool {
-        matches!(self, Step::HomeWrite | Step::CatalogAnew)
+    pub fn writes_superblock(self) -> bool {
+        matches!(self, Step::SuperblockWrite | Step::CatalogAnew)
     }
 
     /// Whether the step is one of temporary space, which few seeds use.
@@ -289,7 +289,7 @@ impl Step {
 
     /// Whether the step waits where a device hangs.
     fn hangs(self) -> bool {
-        let log = matches!(self, Step::LogWrite | Step::LogSync | Step::HomeWrite | Step::Staging);
+        let log = matches!(self, Step::LogWrite | Step::LogSync | Step::SuperblockWrite | Step::Staging);
         let pages =
             matches!(self, Step::PageRead | Step::PageWrite | Step::TierRead | Step::TierWrite | Step::DataSync);
         log || pages || matches!(self, Step::SegmentWrite | Step::SegmentSync)
@@ -298,12 +298,12 @@ impl Step {
     /// Whether the step may find no room.
     fn takes_room(self) -> bool {
         let names = matches!(self, Step::Create | Step::Open | Step::Resize);
-        names || matches!(self, Step::LogWrite | Step::PageWrite | Step::SegmentWrite | Step::HomeWrite)
+        names || matches!(self, Step::LogWrite | Step::PageWrite | Step::SegmentWrite | Step::SuperblockWrite)
     }
 
     /// Whether what the step wrote is let decay.
     pub fn decays(self) -> bool {
-        let pages = matches!(self, Step::HomeWrite | Step::Staging | Step::PageWrite | Step::SegmentWrite);
+        let pages = matches!(self, Step::SuperblockWrite | Step::Staging | Step::PageWrite | Step::SegmentWrite);
         pages || matches!(self, Step::LogWrite | Step::TierWrite)
     }
 

@@ -9,7 +9,7 @@ use crate::ledger::{Balances, FoundTransfers, Transfer};
 use crate::records::{RecordsByKey, owner_of};
 use crate::run::filler;
 use base::time::SECOND_NS;
-use engine::check::{Finding, Report};
+use engine::check::{CheckReport, Finding};
 use engine::{Database, Direction, Error, Result, Transaction};
 use std::ops::Bound;
 
@@ -151,7 +151,7 @@ pub async fn structure(context: &RunContext, database: &Database) {
 
 /// The report of a check once the pages of deleted long values are free. Freeing runs in the background, and pauses for longer
 /// each time it fails.
-async fn quiet_report(context: &RunContext, database: &Database) -> Result<Report> {
+async fn quiet_report(context: &RunContext, database: &Database) -> Result<CheckReport> {
     let (began, jumped_ns) = (context.executor.now(), context.observed.jumped_ns.get());
     let until = || began.plus_ns(FREEING_NS_MAX + context.observed.jumped_ns.get() - jumped_ns);
     loop {

@@ -311,7 +311,7 @@ fn draw(random: &mut Random, policy: &PowerCut, atomic: bool) -> WriteOutcome {
     match (chance < policy.lost, chance < policy.lost + policy.torn) {
         (true, _) => WriteOutcome::Lost,
         (false, true) if !atomic => WriteOutcome::Torn,
-        (false, true) => *random.choose(&[WriteOutcome::Kept, WriteOutcome::Lost]).expect("two fates"),
+        (false, true) => *random.choose(&[WriteOutcome::Kept, WriteOutcome::Lost]).expect("two outcomes"),
         (false, false) => WriteOutcome::Kept,
     }
 }

@@ -108,14 +108,14 @@ fn steps(make: impl Fn() -> Box<dyn Driver>, variant: Variant) -> Vec<Step> {
         executor.stop();
     };
     let executor = Executor::new(make(), Order::FirstInFirstOut);
-    live(&executor, &|executor| executor.run(first_life(executor, variant)).expect("the machine does not stop"));
+    live(&executor, &|executor| executor.run(first_opening(executor, variant)).expect("the machine does not stop"));
     drop(executor);
     let executor = Executor::new(make(), Order::FirstInFirstOut);
-    live(&executor, &|executor| executor.run(second_life(executor, variant)).expect("the machine does not stop"));
+    live(&executor, &|executor| executor.run(second_opening(executor, variant)).expect("the machine does not stop"));
     steps
 }
 
-async fn first_life(executor: &Executor, variant: Variant) -> Result<(), engine::Error> {
+async fn first_opening(executor: &Executor, variant: Variant) -> Result<(), engine::Error> {
     let database = Database::create(executor, settings(variant)).await?;
     debit_credit::load(&database, &scale(), spec, |_| ()).await?;
     let tree = database.create_partition(PartitionSpec::b_tree("mixed")).await?;
@@ -160,7 +160,7 @@ async fn mixed(database: &Database, tree: base::PartitionId, random: &mut Random
     if random.chance(0.2) { tx.rollback().await } else { tx.commit().await }
 }
 
-async fn second_life(executor: &Executor, variant: Variant) -> Result<(), engine::Error> {
+async fn second_opening(executor: &Executor, variant: Variant) -> Result<(), engine::Error> {
     let roomy = Variant { frames: PLAIN.frames, ..variant };
     let database = Database::open(executor, settings(roomy), "seam").await?;
     let tables = Tables::of(database.catalog(), &scale())?;

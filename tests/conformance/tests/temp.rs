@@ -16,7 +16,7 @@ const MEMORY: u64 = 16 * 4096;
 
 fn settings() -> Settings {
     let log = log::Settings { capacity: 4 << 20, ..log::Settings::default() };
-    let temp = temp::Settings { cluster_size: 4096, size: 64 << 20, ..temp::Settings::default() };
+    let temp = temp::TempSettings { cluster_size: 4096, size: 64 << 20, ..temp::TempSettings::default() };
     Settings { log, temp, home_device: DEVICE.into(), log_device: DEVICE.into(), ..Settings::default() }
 }
 

@@ -156,7 +156,7 @@ pub struct Watch {
     began: u64,
     cpu_ns: u64,
     first_ns: Option<u64>,
-    before: temp::Statistics,
+    before: temp::TempStatistics,
 }
 
 impl Watch {

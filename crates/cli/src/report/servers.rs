@@ -4,7 +4,7 @@ use super::{percent, time_us};
 use crate::table::table;
 use base::units::{format_duration_ns, grouped, grouped_decimal};
 use entresol::Database;
-use entresol::servers::{Answered, Report};
+use entresol::servers::{Answered, ServerReport};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ pub struct ServerTimes {
 
 impl ServerUse {
     /// Of a run.
-    pub fn new(report: &Report) -> ServerUse {
+    pub fn new(report: &ServerReport) -> ServerUse {
         let transactions = report.transactions.max(1) as f64;
         let us = |ns: u64| ns as f64 / 1e3 / transactions;
         ServerUse {
@@ -102,7 +102,7 @@ impl ServerUse {
 }
 
 /// A figure of the requests that were restarted as often, for each number of restarts that there was.
-fn by_restarts(report: &Report, figure: impl Fn(&Answered) -> f64) -> BTreeMap<String, f64> {
+fn by_restarts(report: &ServerReport, figure: impl Fn(&Answered) -> f64) -> BTreeMap<String, f64> {
     let met = report.by_restarts.iter().enumerate().filter(|(_, answered)| answered.requests > 0);
     met.map(|(restarts, answered)| (restarts.to_string(), figure(answered))).collect()
 }

@@ -65,7 +65,7 @@ fn missing_and_shortened_files_are_named() {
 }
 
 #[test]
-fn one_copy_of_the_home_file_is_enough_and_none_is_not() {
+fn one_copy_of_the_superblock_file_is_enough_and_none_is_not() {
     for copies in [vec![0], vec![64 << 10], vec![0, 64 << 10]] {
         let (_directory, data) = database();
         damage(&data.join("entresol.home"), |bytes| copies.iter().for_each(|copy| bytes[copy + 40] ^= 1));

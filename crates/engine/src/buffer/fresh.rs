@@ -1,4 +1,4 @@
-//! Pages that were never written. They are formatted and not read; but a page that an earlier life has used is not one of them,
+//! Pages that were never written. They are formatted and not read; but a page that an earlier opening has used is not one of them,
 //! though its file may be blank there: cut off, or punched out by a tool that frees what it takes for unused.
 
 use super::{Buffer, PageSpace, Presence};

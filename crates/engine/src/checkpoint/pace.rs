@@ -7,7 +7,7 @@
 //! segments: a described NVMe device kept a third of its transactions beside back-to-back sweeps, and keeps all of them
 //! now. With an interval, a sweep spreads its writes over half of that instead (`sweep_spread_percent`).
 
-use crate::engine::SweepSettings as Settings;
+use crate::engine::SweepSettings;
 use base::time::MILLISECOND_NS;
 use base::{Instant, Lsn};
 
@@ -36,7 +36,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// Of a sweep over `segments` segments that begins now, where the log is at `begin`.
-    pub fn new(settings: &Settings, (now, begin): (Instant, Lsn), segments: u64) -> Pace {
+    pub fn new(settings: &SweepSettings, (now, begin): (Instant, Lsn), segments: u64) -> Pace {
         let spread_ns = |interval_ns: u64| {
             let spread_ns = u128::from(interval_ns) * u128::from(settings.spread_percent) / 100;
             REST_NS_MAX.min((spread_ns / u128::from(segments.max(1))) as u64)
@@ -97,7 +97,7 @@ mod tests {
     const BEGIN: Lsn = Lsn(1 << 20);
 
     fn pace(device_percent: u8, interval_ns: u64) -> Pace {
-        let settings = Settings { device_percent, interval_ns: Some(interval_ns), ..Settings::default() };
+        let settings = SweepSettings { device_percent, interval_ns: Some(interval_ns), ..SweepSettings::default() };
         Pace::new(&settings, (Instant::START, BEGIN), 1_000)
     }
 

@@ -88,7 +88,7 @@ pub(crate) async fn back_up_load(engine: &Rc<Engine>) -> Result<()> {
         });
         if let Err(error) = restated.await {
             // What is acknowledged from now on would rest on a backup that may be another at the next opening.
-            engine.core.log.fail(&format!("a load failed, and the home file cannot say so: {error}"));
+            engine.core.log.fail(&format!("a load failed, and the superblock file cannot say so: {error}"));
         }
     }
     result

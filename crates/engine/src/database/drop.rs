@@ -19,7 +19,7 @@
 use super::Database;
 use crate::catalog::Partition;
 use crate::checkpoint::{SweepGuard, state_catalog, sweep_since};
-use crate::superblock::Change;
+use crate::superblock::CatalogChange;
 use crate::{Error, Result};
 use base::PartitionId;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
@@ -72,9 +72,9 @@ impl Database {
                 return Err(error);
             }
         };
-        if let Err(error) = state_catalog(&self.0.engine, vec![Change::Drop(partition.id)]).await {
+        if let Err(error) = state_catalog(&self.0.engine, vec![CatalogChange::Drop(partition.id)]).await {
             // The next opening may find it dropped or not. It must not be changed before that is known.
-            if state_catalog(&self.0.engine, vec![Change::Enter(partition.id)]).await.is_ok() {
+            if state_catalog(&self.0.engine, vec![CatalogChange::Enter(partition.id)]).await.is_ok() {
                 self.0.engine.catalog.partitions.borrow_mut().show(&partition);
             } else {
                 change.leave_undecided();

@@ -145,7 +145,7 @@ impl Database {
         Err(Need::Fail(Error::NotEmpty(name)))
     }
 
-    /// The LSN of a load's pages. No other load of the partition has it, in this life or another: by it a restart tells them from
+    /// The LSN of a load's pages. No other load of the partition has it, in this opening or another: by it a restart tells them from
     /// copies that a cache has kept of what an earlier load had left in their places.
     async fn lsn_of_load(&self, space: &PageSpace) -> Result<Lsn> {
         let core = &self.0.engine.core;

@@ -2,7 +2,7 @@
 
 use super::Database;
 use crate::Result;
-use crate::check::{self, Progress, Report};
+use crate::check::{self, CheckReport, Progress};
 use crate::checkpoint;
 
 impl Database {
@@ -45,7 +45,7 @@ impl Database {
     /// # Ok(())
     /// # });
     /// ```
-    pub async fn check(&self, progress: impl FnMut(Progress)) -> Result<Report> {
+    pub async fn check(&self, progress: impl FnMut(Progress)) -> Result<CheckReport> {
         self.checkpoint().await?;
         Ok(check::check(&self.0.engine, progress).await)
     }

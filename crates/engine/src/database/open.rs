@@ -8,7 +8,7 @@ use crate::checkpoint;
 use crate::engine::{Catalog, Checkpointer, Core, Engine, Rules, SetStore, Transactions, margin};
 use crate::io::device;
 use crate::locks::Locks;
-use crate::log::{Log, Scan, WriteBuffer};
+use crate::log::{Log, LogScan, WriteBuffer};
 use crate::mvcc::keep_moments;
 use crate::recovery::{self, reconcile};
 use crate::statistics::{RecoveryReport, Statistics};
@@ -169,7 +169,7 @@ impl Database {
         };
         let files = log_files::find(executor, &settings, &superblock).await?;
         let span = (superblock.scan_start(), Lsn(superblock.log_durable));
-        let scan = Scan::over(executor, files.copies, &settings.log, files.capacity, span);
+        let scan = LogScan::over(executor, files.copies, &settings.log, files.capacity, span);
         let mut scan = scan.since_opening(superblock.log_epoch);
         let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;

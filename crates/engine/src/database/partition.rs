@@ -7,7 +7,7 @@ use crate::catalog::{Locking, Organization, Partition, Partitions, Schema};
 use crate::checkpoint::{enter_partition, state_catalog};
 use crate::page_store::DataFile;
 use crate::second_level::Placement;
-use crate::superblock::{Change, Superblock, SuperblockFile};
+use crate::superblock::{CatalogChange, Superblock, SuperblockFile};
 use crate::{Error, Result};
 use base::PartitionId;
 use driver::Op;
@@ -190,7 +190,7 @@ impl Database {
         if let Err(error) = enter_partition(engine, Rc::clone(&partition), change.since()).await {
             self.detach(&partition).await;
             // The next opening may still find it entered, unless this succeeds: until then its files stay.
-            if state_catalog(&self.0.engine, vec![Change::Drop(partition.id)]).await.is_ok() {
+            if state_catalog(&self.0.engine, vec![CatalogChange::Drop(partition.id)]).await.is_ok() {
                 self.remove_files(&partition).await;
             } else {
                 change.leave_undecided();
@@ -202,7 +202,7 @@ impl Database {
 
     /// States that the partition's number is given, before anything of it is made.
     async fn begin_partition(&self, partition: &Partition) -> Result<()> {
-        let change = Change::Begin(Box::new(partition.clone()), partition.schema.clone());
+        let change = CatalogChange::Begin(Box::new(partition.clone()), partition.schema.clone());
         if canary::is_planted(Canary::ReusedNumber) {
             self.0.engine.catalog.note_change([change]);
             return Ok(());
@@ -242,7 +242,7 @@ impl Database {
     /// Removes the files of a partition that no opening will look for. What cannot be removed is by the next opening.
     pub(super) async fn remove_files(&self, partition: &Partition) {
         if remove_files(&self.0.engine.core.executor, partition, |_| false).await.is_ok() {
-            self.0.engine.catalog.note_change([Change::Gone(partition.id)]);
+            self.0.engine.catalog.note_change([CatalogChange::Gone(partition.id)]);
         }
     }
 
@@ -336,7 +336,7 @@ pub(super) async fn remove_leftovers(
         // On another device its file may be left, until the name is free.
         let may_be_left = |name: &String| used.get(name).is_some_and(|device| *device != leftover.device);
         if removed.is_ok() && !leftover.file_names().iter().any(may_be_left) {
-            superblock_file.change([Change::Gone(leftover.id)]);
+            superblock_file.change([CatalogChange::Gone(leftover.id)]);
         }
     }
     Ok(())

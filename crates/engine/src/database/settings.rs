@@ -49,9 +49,9 @@ pub struct Settings {
     /// How many transactions run at once; others wait to be admitted.
     pub multiprogramming_level: usize,
     /// Temporary space.
-    pub temp: temp::Settings,
+    pub temp: temp::TempSettings,
     /// Versions for readers of the past, and the undo space.
-    pub undo: version::Settings,
+    pub undo: version::UndoSettings,
     /// The procedures that callers name.
     pub procedures: Procedures,
 }
@@ -77,8 +77,8 @@ impl Default for Settings {
             logging: Logging::default(),
             whole_fields: false,
             multiprogramming_level: 1024,
-            temp: temp::Settings::default(),
-            undo: version::Settings::default(),
+            temp: temp::TempSettings::default(),
+            undo: version::UndoSettings::default(),
             procedures: Procedures::new(),
         }
     }
@@ -94,11 +94,11 @@ impl Settings {
     }
 
     /// The undo space and the device that holds it.
-    pub(super) fn undo_place(&self) -> (&str, temp::Settings) {
+    pub(super) fn undo_place(&self) -> (&str, temp::TempSettings) {
         (self.undo.device.as_ref().unwrap_or(&self.home_device), self.undo.space())
     }
 
-    /// Removes what an earlier life has left where nothing is recovered.
+    /// Removes what an earlier opening has left where nothing is recovered.
     pub(super) async fn clear_spaces(&self, executor: &Executor) -> Result<()> {
         let (device, undo) = self.undo_place();
         temp::Space::clear(executor, temp::FILE, self.temp_place()).await?;
@@ -106,7 +106,7 @@ impl Settings {
     }
 
     /// Temporary space and the device that holds it.
-    pub(super) fn temp_place(&self) -> (&str, &temp::Settings) {
+    pub(super) fn temp_place(&self) -> (&str, &temp::TempSettings) {
         (self.temp.device.as_ref().unwrap_or(&self.home_device), &self.temp)
     }
 }

@@ -27,7 +27,7 @@ impl Database {
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
     /// # use ground::*;
-    /// # let undo = entresol_engine::version::Settings { retention_ns: 60_000_000_000, ..Default::default() };
+    /// # let undo = entresol_engine::version::UndoSettings { retention_ns: 60_000_000_000, ..Default::default() };
     /// # let settings = entresol_engine::Settings { undo, ..Default::default() };
     /// # with_database_of(settings, async |database| {
     /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;

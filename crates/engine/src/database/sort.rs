@@ -4,7 +4,7 @@ use super::Database;
 #[cfg(doc)]
 use crate::Error;
 use crate::Result;
-use crate::temp::{self, JoinReport, JoinSettings, Joined, Rows, Sorted, Statistics};
+use crate::temp::{self, JoinReport, JoinSettings, Joined, Rows, Sorted, TempStatistics};
 
 impl Database {
     /// Sorts rows by their keys, in `memory` bytes and as much temporary space as the rows need beyond them.
@@ -12,7 +12,7 @@ impl Database {
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
     /// # use ground::*;
-    /// # let temp = entresol_engine::temp::Settings { cluster_size: 512, ..Default::default() };
+    /// # let temp = entresol_engine::temp::TempSettings { cluster_size: 512, ..Default::default() };
     /// # let settings = entresol_engine::Settings { temp, ..Default::default() };
     /// # with_database_of(settings, async |database| {
     /// use entresol_engine::temp::{Iterated, Rows};
@@ -79,7 +79,7 @@ impl Database {
     }
 
     /// What temporary space has done since the database was opened.
-    pub fn temp_statistics(&self) -> Statistics {
+    pub fn temp_statistics(&self) -> TempStatistics {
         self.0.engine.temp.statistics()
     }
 }

@@ -37,18 +37,18 @@ enum CallState {
 
 /// A call as the log has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stored<'a> {
+pub(crate) struct StoredCall<'a> {
     pub name: &'a [u8],
     pub parameters: &'a [u8],
     numbers: &'a [u8],
 }
 
-impl<'a> Stored<'a> {
+impl<'a> StoredCall<'a> {
     /// Reads the stored form; `None` if it is none.
-    pub fn decode(mut input: &'a [u8]) -> Option<Stored<'a>> {
+    pub fn decode(mut input: &'a [u8]) -> Option<StoredCall<'a>> {
         let input = &mut input;
         let (name, parameters, numbers) = (take_bytes(input)?, take_bytes(input)?, *input);
-        numbers.len().is_multiple_of(8).then_some(Stored { name, parameters, numbers })
+        numbers.len().is_multiple_of(8).then_some(StoredCall { name, parameters, numbers })
     }
 }
 
@@ -62,7 +62,7 @@ impl Call {
     }
 
     /// Begins to repeat a call.
-    pub fn begin_replay(&mut self, stored: &Stored<'_>) {
+    pub fn begin_replay(&mut self, stored: &StoredCall<'_>) {
         self.end();
         let mut numbers = stored.numbers;
         while let Some(number) = take_u64(&mut numbers) {
@@ -149,12 +149,12 @@ mod tests {
         let mut stored = Vec::new();
         call.encode(&mut stored);
         assert_eq!(call.stored_len(), stored.len());
-        let found = Stored::decode(&stored).expect("sound");
+        let found = StoredCall::decode(&stored).expect("sound");
         assert_eq!((found.name, found.parameters), (&b"pay"[..], &b"parameters"[..]));
         let mut replayed = Call::default();
         replayed.begin_replay(&found);
         assert_eq!([(); 3].map(|()| replayed.take_number()), [Some(7), Some(1 << 40), None]);
-        let ends = (0..stored.len()).filter(|end| Stored::decode(&stored[..*end]).is_some());
+        let ends = (0..stored.len()).filter(|end| StoredCall::decode(&stored[..*end]).is_some());
         assert!(ends.eq([stored.len() - 16, stored.len() - 8]), "only numbers can be missing from its end");
         assert!(call.mark_not_replayable() && !call.is_logged(), "it is not logged any more");
         assert!(!replayed.mark_not_replayable() && replayed.is_replay(), "it must not do that");

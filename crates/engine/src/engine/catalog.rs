@@ -1,7 +1,7 @@
 //! The catalog: which partitions there are, and what the superblock says.
 
 use crate::catalog::{Locking, Organization, Partition, Partitions};
-use crate::superblock::{Change, Superblock, SuperblockFile};
+use crate::superblock::{CatalogChange, Superblock, SuperblockFile};
 use crate::{Error, Result};
 use base::PartitionId;
 use executor::Turn;
@@ -49,7 +49,7 @@ pub struct Catalog {
     /// What the superblock says.
     pub(crate) superblock: RefCell<Superblock>,
     /// What the next write of the superblock says of partitions.
-    pub(crate) changes: RefCell<Vec<Change>>,
+    pub(crate) changes: RefCell<Vec<CatalogChange>>,
     /// The turn to create a partition.
     pub(crate) creation: Turn,
 }
@@ -131,7 +131,7 @@ impl Catalog {
     }
 
     /// The next write of the superblock states what becomes of partitions.
-    pub(crate) fn note_change(&self, changes: impl IntoIterator<Item = Change>) {
+    pub(crate) fn note_change(&self, changes: impl IntoIterator<Item = CatalogChange>) {
         self.changes.borrow_mut().extend(changes);
     }
 }

@@ -1,6 +1,6 @@
 //! The active transactions: numbers, first log positions, whose end fails.
 
-use super::{Active, State};
+use super::{Active, TransactionState};
 use crate::Error;
 use base::{Lsn, TransactionId};
 use std::cell::RefCell;
@@ -64,7 +64,7 @@ impl Registry {
     /// Enters a new transaction.
     pub fn begin(&mut self, began: Option<u64>) -> Active {
         let mut state = self.spare.pop().unwrap_or_else(|| {
-            let state = State { owner: Owner(self.slots.len() as u32), ..State::default() };
+            let state = TransactionState { owner: Owner(self.slots.len() as u32), ..TransactionState::default() };
             let undo = Rc::clone(&state.undo);
             self.slots.push(Slot { first_lsn: Lsn::MAX, undo });
             Active(Some(Box::new(state)))

@@ -64,7 +64,7 @@ impl Transactions {
 
     /// Whether the transaction's commit is logged as the call of its procedure.
     #[inline]
-    pub fn logs_call(&self, state: &State) -> bool {
+    pub fn logs_call(&self, state: &TransactionState) -> bool {
         state.has_call() && state.id >= self.call_barrier.first.get()
     }
 }
@@ -80,7 +80,7 @@ pub(crate) struct CallBarrier {
 
 /// What a transaction has done so far.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct TransactionState {
     /// Its number.
     pub id: TransactionId,
     /// Its place in the lock table and the registry.
@@ -118,10 +118,10 @@ pub(crate) struct State {
     pub pace: Rc<Pace>,
 }
 
-impl State {
+impl TransactionState {
     /// A transaction found unfinished after a restart.
-    pub fn unfinished(id: TransactionId, undo: UndoList) -> State {
-        State { id, undo: Rc::new(RefCell::new(undo)), wrote: true, ..State::default() }
+    pub fn unfinished(id: TransactionId, undo: UndoList) -> TransactionState {
+        TransactionState { id, undo: Rc::new(RefCell::new(undo)), wrote: true, ..TransactionState::default() }
     }
 
     /// Whether it is a procedure's call and would come out the same if that were run again.
@@ -160,20 +160,20 @@ impl State {
 
 /// The state of an active transaction, which is handed on by its address and goes back to the registry in the end.
 #[derive(Debug, Default)]
-pub(crate) struct Active(pub(super) Option<Box<State>>);
+pub(crate) struct Active(pub(super) Option<Box<TransactionState>>);
 
 impl Deref for Active {
-    type Target = State;
+    type Target = TransactionState;
 
     #[inline]
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &TransactionState {
         self.0.as_deref().expect("the state of a transaction that ended is not asked for")
     }
 }
 
 impl DerefMut for Active {
     #[inline]
-    fn deref_mut(&mut self) -> &mut State {
+    fn deref_mut(&mut self) -> &mut TransactionState {
         self.0.as_deref_mut().expect("the state of a transaction that ended is not changed")
     }
 }

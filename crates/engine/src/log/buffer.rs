@@ -25,7 +25,7 @@ impl Piece {
 ///
 /// `at == page_end` says that no page is open: the next byte opens one. So a record that ends with its page leaves no empty
 /// page behind.
-pub(super) struct Buffer {
+pub(super) struct LogBuffer {
     executor: Executor,
     page_size: usize,
     frame_size: usize,
@@ -50,7 +50,7 @@ pub(super) struct Buffer {
 /// Frames kept for reuse at most.
 const SPARE_MAX: usize = 64;
 
-impl Buffer {
+impl LogBuffer {
     /// An empty buffer whose next page stands at `start`: the first one of an opening, which is written alone.
     pub fn new(
         executor: &Executor,
@@ -59,10 +59,10 @@ impl Buffer {
         capacity: u64,
         start: u64,
         epoch: u32,
-    ) -> Buffer {
+    ) -> LogBuffer {
         let executor = executor.clone();
         let frame = allocate(&executor, frame_size);
-        Buffer {
+        LogBuffer {
             executor,
             page_size,
             frame_size,
@@ -104,7 +104,7 @@ impl Buffer {
         self.page_end - self.at
     }
 
-    /// Lays a record into the buffer and returns its end. Frames that fill up are left for [`Buffer::take_full`].
+    /// Lays a record into the buffer and returns its end. Frames that fill up are left for [`LogBuffer::take_full`].
     #[inline]
     pub fn append(&mut self, record: &[u8]) -> u64 {
         if self.at == self.page_end {

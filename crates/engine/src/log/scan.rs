@@ -51,7 +51,7 @@ impl Copies {
 
 /// A record as it stands in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct LogEntry<'a> {
     /// Where it begins.
     pub start: Lsn,
     /// Its LSN: where it ends.
@@ -60,8 +60,8 @@ pub struct Entry<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Reads the log forward. At its end the log can be taken up again with [`Scan::finish`].
-pub struct Scan {
+/// Reads the log forward. At its end the log can be taken up again with [`LogScan::finish`].
+pub struct LogScan {
     executor: Executor,
     settings: Settings,
     /// The file that is read, or the first of two that are.
@@ -108,7 +108,7 @@ enum Step {
     PageEnd,
 }
 
-impl Scan {
+impl LogScan {
     /// Opens the log on `device` for reading from `from`, which is the LSN of a record or [`Lsn::ZERO`] for a log that was
     /// never truncated. Records that begin at `from` or later are given. `known_durable` is a position that the caller knows
     /// to have been durable ([`Lsn::ZERO`] if it knows none): a log that ends before it is damaged.
@@ -122,10 +122,10 @@ impl Scan {
         settings: &Settings,
         from: Lsn,
         known_durable: Lsn,
-    ) -> Result<Scan> {
+    ) -> Result<LogScan> {
         let (file, capacity) = LogFile::open(executor, (device, ""), (settings, 0), None).await?;
         let copies = Copies { kept: vec![file], retired: Vec::new(), fresh: Vec::new(), tolerant: false };
-        Ok(Scan::over(executor, copies, settings, capacity, (from, known_durable)))
+        Ok(LogScan::over(executor, copies, settings, capacity, (from, known_durable)))
     }
 
     /// The same with the files that hold the log, each of `capacity` bytes. Where there are several, each is given what it
@@ -136,14 +136,14 @@ impl Scan {
         settings: &Settings,
         capacity: u64,
         (from, known_durable): (Lsn, Lsn),
-    ) -> Scan {
+    ) -> LogScan {
         let page_size = settings.page_size as u64;
         let oldest = (from.0 - from.0 % page_size).max(page_size);
         let sources = copies.sources();
         let name = settings.file_of(copies.kept.iter().map(|file| file.index).min().unwrap_or(0));
         let mut files: Vec<LogFile> = copies.kept.into_iter().chain(copies.fresh).collect();
         files.sort_by_key(|file| file.index);
-        Scan {
+        LogScan {
             executor: executor.clone(),
             settings: settings.clone(),
             name,
@@ -174,7 +174,7 @@ impl Scan {
     /// # Errors
     /// [`Error::DamagedLog`] if the log goes on behind a page that is missing but was durable, [`Error::NewerFormat`], or the
     /// driver's [`Error::Input`].
-    pub async fn next(&mut self) -> Result<Option<Entry<'_>>> {
+    pub async fn next(&mut self) -> Result<Option<LogEntry<'_>>> {
         let (start, place) = loop {
             let (start, place) = match self.step()? {
                 Step::Whole(start, place) => (start, Some(place)),
@@ -189,12 +189,12 @@ impl Scan {
         let chunk = self.chunk.as_ref().expect("records end in the present chunk");
         self.end = Lsn(chunk.position + self.at as u64);
         let bytes = place.map_or(&self.partial[..], |place| &chunk.frame[place]);
-        Ok(Some(Entry { start, end: self.end, bytes }))
+        Ok(Some(LogEntry { start, end: self.end, bytes }))
     }
 
     /// States that the position from which this reads was given up to by opening `epoch` of the log: pages of earlier
     /// openings there are what a crash left beyond the end of its time. To be called before the first record is read.
-    pub fn since_opening(mut self, epoch: u32) -> Scan {
+    pub fn since_opening(mut self, epoch: u32) -> LogScan {
         self.epoch = epoch;
         self
     }
@@ -207,7 +207,7 @@ impl Scan {
     /// Takes the log up behind its end, on a fresh page. Nothing is written before there is something to log.
     ///
     /// # Panics
-    /// If [`Scan::next`] has not yet returned `None`.
+    /// If [`LogScan::next`] has not yet returned `None`.
     pub fn finish(self) -> Rc<Log> {
         let position = self.tail.expect("the log is taken up at its end");
         let start =

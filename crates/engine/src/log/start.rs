@@ -1,10 +1,10 @@
 //! Where an opening of the log begins: its files, its state, the writer.
 
 use super::batches::Batches;
-use super::buffer::Buffer;
+use super::buffer::LogBuffer;
 use super::duplex::{Duplex, SideFile};
 use super::group_commit::Group;
-use super::statistics::Statistics;
+use super::statistics::LogStatistics;
 use super::waiters::Waiters;
 use super::{GROUP, GroupCommit, Inner, Log, Measured, Settings, writer};
 use crate::{Error, Result};
@@ -60,7 +60,7 @@ impl Log {
         let (file, synchronous) = (first.file, first.synchronous);
         let duplex = start.duplex(settings);
         let settings = &settings.decided_by(first.measured);
-        let buffer = Buffer::new(executor, settings.page_size, settings.write_size_max, capacity, position, epoch);
+        let buffer = LogBuffer::new(executor, settings.page_size, settings.write_size_max, capacity, position, epoch);
         // Without durability a group only bounds how long records stay in memory.
         let policy = if settings.durable { settings.group_commit } else { GroupCommit::Delay { ns: LAZY_WRITE_NS } };
         let writes_in_flight_max = match (policy == GroupCommit::None, synchronous) {
@@ -89,7 +89,7 @@ impl Log {
                 batches: Batches::default(),
                 group: Group::new(policy, is_serial),
                 scratch: Vec::with_capacity(4096),
-                statistics: Statistics::default(),
+                statistics: LogStatistics::default(),
             }),
             durable: Cell::new(Lsn(position)),
             complete: Cell::new(Lsn(position)),

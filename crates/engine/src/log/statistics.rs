@@ -2,7 +2,7 @@ use base::statistics::Histogram;
 
 /// What the log did since it was opened or since [`super::Log::restart_statistics`].
 #[derive(Clone, Debug, Default)]
-pub struct Statistics {
+pub struct LogStatistics {
     /// Records appended.
     pub records: u64,
     /// Their bytes, without page headers and padding.
@@ -25,7 +25,7 @@ pub struct Statistics {
     pub write_latency: Histogram,
 }
 
-impl Statistics {
+impl LogStatistics {
     /// The mean number of commits that one write carried; zero before the first.
     pub fn group_size_mean(&self) -> f64 {
         if self.commit_writes == 0 { 0.0 } else { self.group_commits as f64 / self.commit_writes as f64 }

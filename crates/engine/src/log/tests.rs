@@ -62,9 +62,9 @@ impl Machine {
         Log::create(&self.executor, DEVICE, settings).await.expect("created")
     }
 
-    async fn scan(&self, settings: &Settings, from: Lsn, known_durable: Lsn) -> Result<(Vec<Found>, Scan)> {
+    async fn scan(&self, settings: &Settings, from: Lsn, known_durable: Lsn) -> Result<(Vec<Found>, LogScan)> {
         let mut scan = match &settings.second {
-            None => Scan::open(&self.executor, self.device, settings, from, known_durable).await?,
+            None => LogScan::open(&self.executor, self.device, settings, from, known_durable).await?,
             Some(second) => self.scan_both(settings, second, (from, known_durable)).await?,
         };
         let mut found = Vec::new();
@@ -76,7 +76,7 @@ impl Machine {
     }
 
     /// A scan over both copies.
-    async fn scan_both(&self, settings: &Settings, second: &Second, span: (Lsn, Lsn)) -> Result<Scan> {
+    async fn scan_both(&self, settings: &Settings, second: &Second, span: (Lsn, Lsn)) -> Result<LogScan> {
         let mut copies = Copies { tolerant: second.acknowledged == Acknowledged::Both, ..Copies::default() };
         let mut capacity = 0;
         for (index, name) in [DEVICE, &second.device].into_iter().enumerate() {
@@ -89,7 +89,7 @@ impl Machine {
             }
             capacity = length;
         }
-        Ok(Scan::over(&self.executor, copies, settings, capacity, span))
+        Ok(LogScan::over(&self.executor, copies, settings, capacity, span))
     }
 
     async fn reopen(&self, settings: &Settings, from: Lsn) -> (Vec<Found>, Rc<Log>) {

@@ -1,6 +1,6 @@
 //! A piece of the log, read together and decoded beside the engine's thread.
 
-use crate::log::Scan;
+use crate::log::LogScan;
 use crate::log::record::{Body, Record};
 use crate::{Error, Result};
 use base::{Lsn, PageId, TransactionId};
@@ -74,7 +74,7 @@ struct Choice {
 
 impl Batch {
     /// The next records of the log; `None` at its end.
-    pub(super) async fn read(scan: &mut Scan) -> Result<Option<Batch>> {
+    pub(super) async fn read(scan: &mut LogScan) -> Result<Option<Batch>> {
         let mut batch = Batch::default();
         while batch.bytes.len() < BATCH_BYTES {
             let Some(entry) = scan.next().await? else { break };

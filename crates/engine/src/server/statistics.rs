@@ -33,7 +33,7 @@ pub const RESTARTS_MAX: usize = 5;
 
 /// What a transaction server did since the start or [`TransactionServer::restart_statistics`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Report {
+pub struct ServerReport {
     /// True transactions: requests whose transactions committed ("the true transaction count does not count restarted
     /// transactions as new transactions", section 4.1).
     pub transactions: u64,
@@ -58,7 +58,7 @@ pub struct Report {
 }
 
 /// The counters.
-pub(super) struct Statistics {
+pub(super) struct ServerStatistics {
     transactions: Cell<u64>,
     failures: Cell<u64>,
     restarts: Cell<u64>,
@@ -73,9 +73,9 @@ fn count(counter: &Cell<u64>) {
     counter.set(counter.get() + 1);
 }
 
-impl Statistics {
-    pub fn new(now: Instant) -> Statistics {
-        Statistics {
+impl ServerStatistics {
+    pub fn new(now: Instant) -> ServerStatistics {
+        ServerStatistics {
             transactions: Cell::new(0),
             failures: Cell::new(0),
             restarts: Cell::new(0),
@@ -130,12 +130,12 @@ impl Statistics {
 
 impl TransactionServer {
     /// What the server did.
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> ServerReport {
         let (counted, executor) = (&self.0.statistics, self.database().executor());
         let queue = counted.queue.borrow();
         let accounts = executor.accounts();
         let cpu_ns = |name| accounts.iter().find(|(known, _)| *known == name).map_or(0, |(_, ns)| *ns);
-        Report {
+        ServerReport {
             transactions: counted.transactions.get(),
             failures: counted.failures.get(),
             restarts: counted.restarts.get(),

@@ -2,7 +2,7 @@
 
 use super::journal::Span;
 use super::mirror::{BLOCK, STRETCH};
-use super::{CurrentBackup, FORMAT, HOME_FILE, SecondLog, Superblock};
+use super::{CurrentBackup, FORMAT, SUPERBLOCK_FILE, SecondLog, Superblock};
 use crate::catalog::{Partition, Schema};
 use crate::log::Measured;
 use crate::tier_file::Record;
@@ -112,13 +112,13 @@ pub(super) fn decode(copy: &[u8], path: &str) -> Result<(u64, Decoded)> {
     let foreign = |detail: &str| Error::NotADatabase { path: path.into(), detail: detail.into() };
     let number = |at: usize| u32::from_le_bytes(copy[at..at + 4].try_into().expect("four bytes"));
     if &copy[..8] != MAGIC {
-        return Err(foreign(&format!("its file '{}' does not begin with ENTRESOL", HOME_FILE)));
+        return Err(foreign(&format!("its file '{}' does not begin with ENTRESOL", SUPERBLOCK_FILE)));
     }
     let format = number(8);
     if format > FORMAT {
         return Err(Error::NewerFormat { path: path.into(), found: format, supported: FORMAT });
     }
-    let damaged = || foreign(&format!("both copies in '{}' are damaged; restore it from a backup", HOME_FILE));
+    let damaged = || foreign(&format!("both copies in '{}' are damaged; restore it from a backup", SUPERBLOCK_FILE));
     let length = number(12) as usize;
     if length > copy.len() - CONTENTS || checksum(&copy[24..CONTENTS + length]) != number(16) {
         return Err(damaged());

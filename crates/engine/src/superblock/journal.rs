@@ -22,9 +22,9 @@ const RESERVE: u64 = 4 * BLOCK;
 /// entries.
 const NUMBERS_BETWEEN: u64 = 1 << 32;
 
-/// A step in the life of a number.
+/// What becomes of a partition, or of what the catalog says of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Change {
+pub(crate) enum CatalogChange {
     /// It was given to this partition, whose files may exist from here on.
     Begin(Box<Partition>, Option<Schema>),
     /// Its partition is one of the database's.
@@ -89,7 +89,7 @@ pub(super) struct Journal {
     /// What a copy of the superblock may name: both name one of them, or one does and the other has failed, perhaps many times.
     named: Vec<Span>,
     /// What the next append says.
-    queue: Vec<Change>,
+    queue: Vec<CatalogChange>,
     /// How many appends have failed one after the other. Each may have left whole entries in one of the copies, so none that
     /// comes later has their numbers in their place: where its write to that copy is lost, theirs would be taken for it.
     failed: u64,
@@ -103,7 +103,7 @@ impl Journal {
         for partition in partitions {
             let id = partition.id;
             journal.apply(begin(&partition));
-            journal.apply(Change::Enter(id));
+            journal.apply(CatalogChange::Enter(id));
         }
         journal
     }
@@ -141,58 +141,58 @@ impl Journal {
 
     pub(super) fn limit_since(&mut self, end: u64) {
         let beyond = self.since.iter().filter(|(_, since)| **since > end);
-        self.queue.extend(beyond.map(|(id, _)| Change::Since(*id, end)));
+        self.queue.extend(beyond.map(|(id, _)| CatalogChange::Since(*id, end)));
     }
 
     /// Adds changes to what the next append says.
-    pub(super) fn queue(&mut self, changes: impl IntoIterator<Item = Change>) {
+    pub(super) fn queue(&mut self, changes: impl IntoIterator<Item = CatalogChange>) {
         self.queue.extend(changes);
     }
 
     /// States how many segments the backup has and which images, if that is new.
     pub(super) fn queue_backup(&mut self, segments: &[(u16, u32)], images: &[(u16, u32)]) {
         // What an append has failed to say is out of date.
-        self.queue.retain(|change| !matches!(change, Change::Images(_)));
+        self.queue.retain(|change| !matches!(change, CatalogChange::Images(_)));
         if !images.iter().map(|(id, sum)| (id, sum)).eq(&self.images) {
             let images: BTreeMap<u16, u32> = images.iter().copied().collect();
             let new = images.iter().filter(|(id, sum)| self.images.get(id) != Some(*sum));
             let gone = self.images.keys().filter(|id| !images.contains_key(id));
             let changed = new.map(|(id, sum)| (*id, Some(*sum))).chain(gone.map(|id| (*id, None)));
-            self.queue.push(Change::Images(changed.collect()));
+            self.queue.push(CatalogChange::Images(changed.collect()));
         }
         self.queue_segments(segments);
     }
 
     fn queue_segments(&mut self, segments: &[(u16, u32)]) {
         let queued = self.queue.iter().rev().find_map(|change| match change {
-            Change::Segments(segments) => Some(&segments[..]),
+            CatalogChange::Segments(segments) => Some(&segments[..]),
             _ => None,
         });
         if queued.unwrap_or(&self.segments) != segments {
-            self.queue.push(Change::Segments(segments.to_vec()));
+            self.queue.push(CatalogChange::Segments(segments.to_vec()));
         }
     }
 
-    fn apply(&mut self, change: Change) {
+    fn apply(&mut self, change: CatalogChange) {
         match change {
-            Change::Begin(mut partition, schema) => {
+            CatalogChange::Begin(mut partition, schema) => {
                 partition.schema = schema;
                 self.next = self.next.max(u32::from(partition.id) + 1);
                 self.bytes += encoded(&begin(&partition)).len() as u64 + 8;
                 self.numbers.insert(partition.id, (Rc::new(*partition), State::Begun));
             }
-            Change::Enter(id) => self.set(id, State::Live),
-            Change::Drop(id) => self.set(id, State::Dropped),
-            Change::Gone(id) => {
+            CatalogChange::Enter(id) => self.set(id, State::Live),
+            CatalogChange::Drop(id) => self.set(id, State::Dropped),
+            CatalogChange::Gone(id) => {
                 self.since.remove(&id);
                 if let Some((partition, _)) = self.numbers.remove(&id) {
                     self.bytes -= encoded(&begin(&partition)).len() as u64 + 8;
                 }
             }
-            Change::Segments(segments) => self.segments = segments,
-            Change::Next(next) => self.next = self.next.max(next),
-            Change::Since(id, since) => drop(self.since.insert(id, since)),
-            Change::Images(images) => {
+            CatalogChange::Segments(segments) => self.segments = segments,
+            CatalogChange::Next(next) => self.next = self.next.max(next),
+            CatalogChange::Since(id, since) => drop(self.since.insert(id, since)),
+            CatalogChange::Images(images) => {
                 for (id, sum) in images {
                     match sum {
                         Some(sum) => drop(self.images.insert(id, sum)),
@@ -210,18 +210,18 @@ impl Journal {
     }
 
     /// All that is to be known, in changes.
-    fn image(&self) -> Vec<Change> {
-        let mut image = vec![Change::Next(self.next), Change::Segments(self.segments.clone())];
+    fn image(&self) -> Vec<CatalogChange> {
+        let mut image = vec![CatalogChange::Next(self.next), CatalogChange::Segments(self.segments.clone())];
         for (id, (partition, state)) in &self.numbers {
             image.push(begin(partition));
             match state {
                 State::Begun => {}
-                State::Live => image.push(Change::Enter(*id)),
-                State::Dropped => image.push(Change::Drop(*id)),
+                State::Live => image.push(CatalogChange::Enter(*id)),
+                State::Dropped => image.push(CatalogChange::Drop(*id)),
             }
         }
-        image.extend(self.since.iter().map(|(id, since)| Change::Since(*id, *since)));
-        image.push(Change::Images(self.images.iter().map(|(id, sum)| (*id, Some(*sum))).collect()));
+        image.extend(self.since.iter().map(|(id, since)| CatalogChange::Since(*id, *since)));
+        image.push(CatalogChange::Images(self.images.iter().map(|(id, sum)| (*id, Some(*sum))).collect()));
         image
     }
 
@@ -388,8 +388,8 @@ impl Journal {
     }
 }
 
-fn begin(partition: &Partition) -> Change {
-    Change::Begin(Box::new(partition.clone()), partition.schema.clone())
+fn begin(partition: &Partition) -> CatalogChange {
+    CatalogChange::Begin(Box::new(partition.clone()), partition.schema.clone())
 }
 
 fn encoded<T: Serialize + ?Sized>(what: &T) -> Vec<u8> {
@@ -397,7 +397,7 @@ fn encoded<T: Serialize + ?Sized>(what: &T) -> Vec<u8> {
 }
 
 /// An entry: `0 length u32   4 CRC-32C of the rest u32   8 number u64   16 changes`, filled up to whole blocks.
-fn sealed(number: u64, changes: &[Change]) -> Vec<u8> {
+fn sealed(number: u64, changes: &[CatalogChange]) -> Vec<u8> {
     let body = encoded(changes);
     let mut entry = vec![0; HEADER];
     entry[..4].copy_from_slice(&(body.len() as u32).to_le_bytes());
@@ -420,7 +420,7 @@ fn checked(bytes: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// The entry at the front of these bytes and its length, if it is whole and has this number.
-fn opened(bytes: &[u8], number: u64) -> Option<(usize, Vec<Change>)> {
+fn opened(bytes: &[u8], number: u64) -> Option<(usize, Vec<CatalogChange>)> {
     let (found, changes) = checked(bytes)?;
     let length = (HEADER + changes.len()).next_multiple_of(BLOCK as usize);
     (found == number && length <= bytes.len()).then_some(())?;

@@ -98,7 +98,7 @@ fn names(superblock_file: &SuperblockFile) -> Vec<String> {
 fn a_file_of_an_earlier_format_becomes_one_of_this() {
     let media = Media::new();
     run(&media, async |executor, device| {
-        let (file, _) = executor.open(device, HOME_FILE, true).await.expect("creates");
+        let (file, _) = executor.open(device, SUPERBLOCK_FILE, true).await.expect("creates");
         let mut mirror = Mirror::new(executor, file, 2 * STRETCH).expect("memory");
         executor.perform(Op::Resize { file, length: 2 * STRETCH, prewrite: true }).await.result.expect("room");
         let mut bytes = seal(6, 9, &earlier((0..300).map(partition).collect()));
@@ -144,15 +144,17 @@ fn the_catalog_is_what_was_written_last() {
                 for _ in 0..random.below(40) {
                     match random.below(4) {
                         0 | 1 => {
-                            superblock_file
-                                .change([Change::Begin(Box::new(partition(next)), None), Change::Enter(next)]);
-                            superblock_file.change([Change::Since(next, 7 * u64::from(next))]);
+                            superblock_file.change([
+                                CatalogChange::Begin(Box::new(partition(next)), None),
+                                CatalogChange::Enter(next),
+                            ]);
+                            superblock_file.change([CatalogChange::Since(next, 7 * u64::from(next))]);
                             live.push(next);
                             next += 1;
                         }
                         2 if !live.is_empty() => {
                             let id = live.remove(random.below(live.len() as u64) as usize);
-                            superblock_file.change([Change::Drop(id), Change::Gone(id)]);
+                            superblock_file.change([CatalogChange::Drop(id), CatalogChange::Gone(id)]);
                         }
                         _ => {
                             let count = random.below(30_000);
@@ -170,24 +172,24 @@ fn the_catalog_is_what_was_written_last() {
                 }
                 superblock_file.write(executor, &superblock).await.expect("writes");
             });
-            let length = media.length("disk", HOME_FILE).expect("it is there");
+            let length = media.length("disk", SUPERBLOCK_FILE).expect("it is there");
             assert!(length < 16 << 20, "{length} bytes: what is written anew replaces what was");
             let copy = random.below(2);
             for _ in 0..random.below(20) {
                 let place = random.below(length / (2 * STRETCH)) * 2 + copy;
                 let at = place * STRETCH + random.below(STRETCH);
                 if random.chance(0.5) {
-                    media.flip_bit("disk", HOME_FILE, at, 3).expect("flips");
+                    media.flip_bit("disk", SUPERBLOCK_FILE, at, 3).expect("flips");
                 } else {
-                    media.make_unreadable("disk", HOME_FILE, at, 1).expect("exists");
+                    media.make_unreadable("disk", SUPERBLOCK_FILE, at, 1).expect("exists");
                 }
             }
         }
     }
 }
 
-fn enter(number: u16) -> [Change; 2] {
-    [Change::Begin(Box::new(partition(number)), None), Change::Enter(number)]
+fn enter(number: u16) -> [CatalogChange; 2] {
+    [CatalogChange::Begin(Box::new(partition(number)), None), CatalogChange::Enter(number)]
 }
 
 /// Enters `entries` partitions, or as many as there are until the catalog is rewritten; returns how many it entered.
@@ -280,7 +282,7 @@ fn what_the_only_written_superblock_names_outlives_failures_however_many() {
 
 /// A superblock file whose catalog is written anew in two changes.
 /// Enters one partition after the other, while the writes with these numbers fail and one is acknowledged and lost. `reopened`
-/// has the next life go on after a failure.
+/// has the next opening go on after a failure.
 fn outlives_a_lost_write(failing: &[u64], lost: u64, reopened: bool) {
     let media = Media::new();
     let at = |nth| ErrorAt { kind: OpKind::Write, device: None, nth };
@@ -336,7 +338,7 @@ fn what_an_append_has_left_that_failed_is_never_taken_for_a_later_one() {
     }
 }
 
-/// A life of the superblock file in which one of its writes fails and one is acknowledged and lost.
+/// An opening of the superblock file in which one of its writes fails and one is acknowledged and lost.
 fn live(media: &Media, (failing, lost): (u64, u64), work: impl AsyncFnOnce(&Executor, DeviceId)) {
     let at = |nth| ErrorAt { kind: OpKind::Write, device: None, nth };
     let faults =
@@ -350,15 +352,15 @@ fn live(media: &Media, (failing, lost): (u64, u64), work: impl AsyncFnOnce(&Exec
 }
 
 #[test]
-fn what_several_lives_have_left_that_failed_is_never_taken_for_what_a_later_one_writes() {
+fn what_several_openings_have_left_that_failed_is_never_taken_for_what_a_later_one_writes() {
     const NEVER: u64 = u64::MAX;
     let prepared = Media::new();
     // Where the catalog was first there is room again for all of it.
     let first = fill(&prepared, u16::MAX) + 1;
-    for lives in 1..4 {
+    for openings in 1..4 {
         for lost in 1..6 {
             let media = prepared.copy();
-            for number in 0..lives {
+            for number in 0..openings {
                 // One copy has it, or some of it.
                 let failing = if number == 0 { 2 } else { 1 + u64::from(number) };
                 live(&media, (failing, NEVER), async |executor, device| {
@@ -371,16 +373,16 @@ fn what_several_lives_have_left_that_failed_is_never_taken_for_what_a_later_one_
             live(&media, (NEVER, lost), async |executor, device| {
                 let (mut superblock_file, superblock) =
                     SuperblockFile::open(executor, device, "here").await.expect("opens");
-                superblock_file.change(enter(first + lives));
+                superblock_file.change(enter(first + openings));
                 superblock_file.write(executor, &superblock).await.expect("writes, it seems");
             });
             run(&media, async |executor, device| {
                 let (superblock_file, _) = SuperblockFile::open(executor, device, "here").await.expect("opens");
-                let expected = (0..first).chain([first + lives]).map(|number| format!("tree-{number}"));
+                let expected = (0..first).chain([first + openings]).map(|number| format!("tree-{number}"));
                 assert_eq!(
                     names(&superblock_file),
                     expected.collect::<Vec<_>>(),
-                    "after {lives} lives write {lost} was lost"
+                    "after {openings} openings write {lost} was lost"
                 );
             });
         }

@@ -4,7 +4,7 @@
 //! An extent is given back by its last handle, and a write under way is one, so a dropped operation never writes into
 //! what belongs to another one by then.
 
-use super::Settings;
+use super::TempSettings;
 use super::frames::Frames;
 use super::stream::Damage;
 use crate::io::access;
@@ -31,12 +31,12 @@ const GROWTH: u64 = 512 << 20;
 /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
 /// # use ground::*;
 /// # with_database(async |database| {
-/// assert_eq!(database.temp_statistics(), entresol_engine::temp::Statistics::default());
+/// assert_eq!(database.temp_statistics(), entresol_engine::temp::TempStatistics::default());
 /// # Ok(())
 /// # });
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
+pub struct TempStatistics {
     /// Clusters written.
     pub writes: u64,
     /// Clusters read.
@@ -57,7 +57,7 @@ struct Inner {
     executor: Executor,
     name: &'static str,
     device: String,
-    settings: Settings,
+    settings: TempSettings,
     /// The file, once it was needed.
     file: Cell<Option<(FileId, DeviceTraits)>>,
     growth: Turn,
@@ -69,7 +69,7 @@ struct Inner {
     extents: Cell<u32>,
     extent_clusters: u64,
     runs: Cell<u64>,
-    statistics: Cell<Statistics>,
+    statistics: Cell<TempStatistics>,
 }
 
 /// Consecutive clusters of the file. The last handle gives them back: a writer holds one until its write has ended, even if the
@@ -99,8 +99,8 @@ impl Drop for Extent {
 
 impl Space {
     /// A space that has no file yet; it will have this name.
-    pub fn new(executor: &Executor, name: &'static str, (device, settings): (&str, &Settings)) -> Space {
-        let statistics = Statistics { cluster_size: settings.cluster_size as u64, ..Statistics::default() };
+    pub fn new(executor: &Executor, name: &'static str, (device, settings): (&str, &TempSettings)) -> Space {
+        let statistics = TempStatistics { cluster_size: settings.cluster_size as u64, ..TempStatistics::default() };
         Space(Rc::new(Inner {
             executor: executor.clone(),
             name,
@@ -121,7 +121,7 @@ impl Space {
     ///
     /// # Errors
     /// The driver's, or [`Error::NoDevice`], or [`Error::Setting`] if the device does not suit the settings.
-    pub async fn clear(executor: &Executor, name: &str, (device, settings): (&str, &Settings)) -> Result<()> {
+    pub async fn clear(executor: &Executor, name: &str, (device, settings): (&str, &TempSettings)) -> Result<()> {
         settings.check(executor, device)?;
         let device = crate::io::device(executor, device)?;
         executor.perform(Op::Remove { device, name: name.to_owned() }).await.result?;
@@ -150,9 +150,9 @@ impl Space {
     }
 
     /// What was done so far.
-    pub fn statistics(&self) -> Statistics {
+    pub fn statistics(&self) -> TempStatistics {
         let statistics = self.0.statistics.get();
-        if statistics.writes == 0 { Statistics::default() } else { statistics }
+        if statistics.writes == 0 { TempStatistics::default() } else { statistics }
     }
 
     /// Bytes of an extent.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 /// Counters of one tier, since the last restart of the statistics.
 #[derive(Default)]
-pub struct Statistics {
+pub struct TierStatistics {
     /// Pages that misses in main memory were served with.
     pub reads: Cell<u64>,
     /// Pages written into the tier.
@@ -17,7 +17,7 @@ pub struct Statistics {
     pub damaged: Cell<u64>,
 }
 
-impl Statistics {
+impl TierStatistics {
     /// Forgets everything: the end of a warm-up.
     pub fn restart(&self) {
         for counter in [&self.reads, &self.writes, &self.modified, &self.fallbacks, &self.damaged] {

@@ -166,7 +166,7 @@ impl Transaction {
     }
 }
 
-/// A transaction whose fate is decided. It leaves the tables even if its commit is not waited for.
+/// A transaction whose outcome is decided. It leaves the tables even if its commit is not waited for.
 pub(super) struct Ending {
     pub(super) engine: Rc<Engine>,
     pub(super) state: Active,

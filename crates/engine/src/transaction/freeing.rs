@@ -11,7 +11,7 @@ use super::log_room::COMMIT_SIZE;
 use super::stall;
 use super::stall::{leave_active, report_stall};
 use crate::engine::relief::ReliefOutcome;
-use crate::engine::{Engine, State};
+use crate::engine::{Engine, TransactionState};
 use crate::log::record::Body;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, TransactionId};
@@ -184,7 +184,7 @@ pub(crate) async fn free_after_restart(
 
 /// Frees page after page, and says whether all are free: they are not if the log lacks room. Called again, it goes on
 /// where it stopped or failed.
-async fn free_chains(engine: &Engine, state: &State, chains: &mut Chains) -> Result<bool> {
+async fn free_chains(engine: &Engine, state: &TransactionState, chains: &mut Chains) -> Result<bool> {
     while let Some((number, page)) = chains.first() {
         if engine.core.log.is_behind() {
             engine.core.log.catch_up().await?;
@@ -214,7 +214,7 @@ fn free_page(engine: &Engine, id: TransactionId, chain: u32, page: PageId) -> Re
 
 /// States anew what is left to be freed, if the log before is worth that: it is not needed any more then. The transaction
 /// cannot be rolled back, so the room that it was promised for that is there, beside that of others. Says whether it did.
-fn state_rest(engine: &Engine, state: &State, chains: &mut Chains) -> bool {
+fn state_rest(engine: &Engine, state: &TransactionState, chains: &mut Chains) -> bool {
     let rest = chains.rest();
     let (log, packed) = (&engine.core.log, rest.packed());
     let bytes = log.bytes_for(COMMIT_SIZE + packed.len() as u64);

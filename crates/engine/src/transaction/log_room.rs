@@ -13,7 +13,7 @@ use super::Transaction;
 use super::freeing::BYTES_OF_CHAIN;
 use super::log_relief::{relieve, wait_for_claim};
 use crate::engine::relief::ReliefOutcome;
-use crate::engine::{Engine, State};
+use crate::engine::{Engine, TransactionState};
 use crate::log::record;
 use crate::mvcc::keep_long_values;
 use crate::statistics::add;
@@ -222,7 +222,7 @@ impl Transaction {
 /// # Errors
 /// [`Error::Deadlock`]: the transaction gives up, so that the oldest one can go on.
 #[inline]
-pub(super) fn admit_change(engine: &Engine, state: &State) -> Result<(), Need> {
+pub(super) fn admit_change(engine: &Engine, state: &TransactionState) -> Result<(), Need> {
     let free = engine.core.log.free_beside(state.reserved);
     if free >= engine.core.rollback_room(engine.transactions.unfinished.get()) {
         Ok(())
@@ -232,7 +232,7 @@ pub(super) fn admit_change(engine: &Engine, state: &State) -> Result<(), Need> {
 }
 
 #[cold]
-fn refuse_change(engine: &Engine, state: &State) -> Result<(), Need> {
+fn refuse_change(engine: &Engine, state: &TransactionState) -> Result<(), Need> {
     if engine.transactions.registry.borrow().is_oldest(state.owner) {
         return Ok(());
     }

@@ -4,7 +4,7 @@ use super::Transaction;
 use super::log_room::admit_change;
 use super::update::update;
 use crate::catalog::Partition;
-use crate::engine::{Core, Engine, Keyed, KeyedPartition, State};
+use crate::engine::{Core, Engine, Keyed, KeyedPartition, TransactionState};
 use crate::locks::Ungranted;
 use crate::second_level::design::Pattern;
 use crate::{Error, Need, Result};
@@ -176,7 +176,7 @@ fn prefetch_leaf(core: &Core, partition: PartitionId, key: &[u8]) -> Option<Page
 /// Changes a value that is in memory and locked, and for whose change the log has room.
 fn try_modify<R, F: FnOnce(&mut [u8]) -> R>(
     engine: &Engine,
-    state: &mut State,
+    state: &mut TransactionState,
     partition: PartitionId,
     (key, leaf): (&[u8], Option<PageId>),
     change: &mut Option<F>,

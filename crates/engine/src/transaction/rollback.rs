@@ -5,7 +5,7 @@ use super::commit::retire;
 use super::records::{make_room, merge};
 use super::stall::stall;
 use super::{Savepoint, Transaction};
-use crate::engine::{Active, Core, Engine, State};
+use crate::engine::{Active, Core, Engine, TransactionState};
 use crate::log::record::Body;
 use crate::statistics::add;
 use crate::{Error, Need, Result};
@@ -144,7 +144,7 @@ pub(super) async fn end_rollback(engine: &Engine, state: Active) {
 }
 
 /// Takes back all but the first `remaining` updates.
-pub(crate) async fn undo(core: &Core, state: &mut State, remaining: usize) -> Result<()> {
+pub(crate) async fn undo(core: &Core, state: &mut TransactionState, remaining: usize) -> Result<()> {
     loop {
         let left = state.updates();
         if left <= remaining {
@@ -165,7 +165,7 @@ pub(crate) async fn undo(core: &Core, state: &mut State, remaining: usize) -> Re
     }
 }
 
-fn compensate(core: &Core, state: &State, undo: &Undo<'_>, remaining: u32) -> Result<(), Need> {
+fn compensate(core: &Core, state: &TransactionState, undo: &Undo<'_>, remaining: u32) -> Result<(), Need> {
     let edits = |edits: &[Edit<'_>]| {
         core.permit(edits)?;
         core.log_and_apply(state.id, &Body::Compensation { remaining }, edits);

@@ -8,14 +8,14 @@
 //! which it is, so they mix. A restart replays the records serially in their order, which is an order that two-phase
 //! locking permits because locks are held until the commit record is in the log.
 
-use crate::engine::{BlackWhiteSweep, Core, Engine, State};
+use crate::engine::{BlackWhiteSweep, Core, Engine, TransactionState};
 use crate::log::record::Body;
 use base::Lsn;
 use structures::set::Sets;
 
 /// Appends the commit record of a transaction and returns its LSN. `chains` are as in [`Body::Commit`].
 #[inline]
-pub(super) fn append_commit(engine: &Engine, sets: &Sets, state: &State, chains: &[u8]) -> Lsn {
+pub(super) fn append_commit(engine: &Engine, sets: &Sets, state: &TransactionState, chains: &[u8]) -> Lsn {
     if let Some(black_white_sweep) = engine.sets.black_white_sweep.get() {
         return append_swept_commit(engine, sets, state, chains, black_white_sweep);
     }
@@ -31,7 +31,7 @@ pub(super) fn append_commit(engine: &Engine, sets: &Sets, state: &State, chains:
 fn append_swept_commit(
     engine: &Engine,
     sets: &Sets,
-    state: &State,
+    state: &TransactionState,
     chains: &[u8],
     black_white_sweep: BlackWhiteSweep,
 ) -> Lsn {
@@ -56,7 +56,7 @@ fn append_swept_commit(
     engine.core.log.append(state.id, &commit, std::iter::empty())
 }
 
-fn append_call(core: &Core, state: &State, sweep: Option<Lsn>) -> Lsn {
+fn append_call(core: &Core, state: &TransactionState, sweep: Option<Lsn>) -> Lsn {
     let mut scratch = core.scratch.borrow_mut();
     let call = &mut scratch.0;
     call.clear();

@@ -1,13 +1,13 @@
 //! An update of a transaction: logged and made in one step, with what takes it back.
 
-use crate::engine::{Engine, Isolation, State};
+use crate::engine::{Engine, Isolation, TransactionState};
 use crate::log::record::Body;
 use structures::page::Edit;
 use structures::undo::Undo;
 
 /// Logs a transaction's update as one record and makes its edits.
 #[inline]
-pub(super) fn update(engine: &Engine, state: &mut State, undo: &Undo<'_>, edits: &[Edit<'_>]) {
+pub(super) fn update(engine: &Engine, state: &mut TransactionState, undo: &Undo<'_>, edits: &[Edit<'_>]) {
     if engine.versions.is_kept() {
         let is_serializable = state.isolation == Isolation::Serializable;
         engine.versions.keep_before(engine.records(), (state.owner, state.updates()), is_serializable, undo, edits);

@@ -2,7 +2,7 @@
 
 use super::chain::Before;
 use super::part::Part;
-use super::{Change, Ghost, Records, UndoLists, VersionStore};
+use super::{Ghost, OwnChange, Records, UndoLists, VersionStore};
 use crate::catalog::{Locking, Organization};
 use base::{Lsn, PageId, PartitionId};
 use std::rc::Rc;
@@ -62,7 +62,7 @@ impl VersionStore {
         let part =
             Part::around(from..from + changed.len()).filter(|part| part.within(value.len()).len() * 2 < value.len());
         let image = Image { part, ..Image::of(Before::Value(value)) };
-        self.keep(records, (owner, Change::Update(number)), name, (partition, key), image);
+        self.keep(records, (owner, OwnChange::Update(number)), name, (partition, key), image);
     }
 
     /// Keeps what an update has to put back: what the record was, or the part of it that has changed.
@@ -82,7 +82,7 @@ impl VersionStore {
             Undo::EraseAppended { page, slot } => {
                 let record = append::number(Position { page, slot });
                 let (name, key) = (Resource::record(page.partition, record), record.to_be_bytes());
-                let change = (owner, Change::Update(number));
+                let change = (owner, OwnChange::Update(number));
                 return self.keep(records, change, name, (page.partition, &key), Image::of(Before::Added));
             }
             Undo::FreePage { .. } => return,
@@ -90,7 +90,7 @@ impl VersionStore {
         let name = Resource::record(partition, key_hash(key));
         self.keep(
             records,
-            (owner, Change::Update(number)),
+            (owner, OwnChange::Update(number)),
             name,
             (partition, key),
             Image { ghosts, ..Image::of(before) },
@@ -105,7 +105,7 @@ impl VersionStore {
         if let Some(first) = versions.fences.first_behind(partition, newest) {
             let is_behind = first <= append::number(position);
             if is_behind {
-                versions.own.of(owner).leave_out(Change::Update(number));
+                versions.own.of(owner).leave_out(OwnChange::Update(number));
             }
             return is_behind;
         }
@@ -141,7 +141,7 @@ impl VersionStore {
         let (name, key) = (Resource::record(page.partition, object), object.to_be_bytes());
         self.keep(
             records,
-            (owner, Change::Update(number)),
+            (owner, OwnChange::Update(number)),
             name,
             (page.partition, &key),
             Image::of(Before::Value(bytes)),
@@ -151,7 +151,7 @@ impl VersionStore {
     fn keep(
         &self,
         records: Records<'_>,
-        change: (Owner, Change),
+        change: (Owner, OwnChange),
         name: Resource,
         record: (PartitionId, &[u8]),
         image: Image<'_>,
@@ -186,7 +186,7 @@ impl VersionStore {
             let name = Resource::record(partition, key_hash(&key));
             let before = before.as_deref().map_or(Before::Absent, Before::Value);
             let image = Image { ghosts, ..Image::of(before) };
-            self.keep(records, (owner, Change::OfSet(number)), name, (partition, &key), image);
+            self.keep(records, (owner, OwnChange::OfSet(number)), name, (partition, &key), image);
         }
         self.versions.borrow_mut().own.of(owner).of_sets = to;
     }

@@ -7,7 +7,7 @@ use structures::lock::{Owner, Resource};
 
 /// Which of a transaction's changes a version precedes, so that a rollback to a savepoint drops it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum OwnChange {
     /// The update of this number in the undo list.
     Update(usize),
     /// The change of sets of this number.
@@ -23,7 +23,7 @@ pub(super) struct Private {
     pub(super) start: usize,
     /// The part of the record that it is, if it is not all of it.
     pub(super) part: Option<Part>,
-    pub(super) change: Change,
+    pub(super) change: OwnChange,
     /// What led scans to the record before and does not any more.
     pub(super) ghosts: Vec<Ghost>,
 }
@@ -50,10 +50,10 @@ impl Own {
     }
 
     /// Notes that no version of a change is kept.
-    pub(super) fn leave_out(&mut self, change: Change) {
+    pub(super) fn leave_out(&mut self, change: OwnChange) {
         match change {
-            Change::Update(number) => drop(self.update_left_out.get_or_insert(number)),
-            Change::OfSet(number) => drop(self.of_sets_left_out.get_or_insert(number)),
+            OwnChange::Update(number) => drop(self.update_left_out.get_or_insert(number)),
+            OwnChange::OfSet(number) => drop(self.of_sets_left_out.get_or_insert(number)),
         }
     }
 

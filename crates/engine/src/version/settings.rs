@@ -13,7 +13,7 @@ const LAZY_COMMITS: u32 = if cfg!(test) { 0 } else { 1024 };
 
 /// How versions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct UndoSettings {
     /// The device of the undo space; `None`: that of the superblock file.
     pub device: Option<String>,
     /// Bytes of a cluster of the undo space, the unit in which it is written; a power of two, a multiple of the device's
@@ -37,15 +37,19 @@ pub struct Settings {
     pub lazy_commits: u32,
 }
 
-impl Settings {
+impl UndoSettings {
     /// Bytes of the undo space that are read together.
     pub(super) fn block_size(&self) -> usize {
         self.cluster_size.min(BLOCK_SIZE)
     }
 
     /// The undo space as a space of clusters.
-    pub(crate) fn space(&self) -> temp::Settings {
-        temp::Settings { device: None, cluster_size: self.cluster_size, size: self.size.max(self.cluster_size as u64) }
+    pub(crate) fn space(&self) -> temp::TempSettings {
+        temp::TempSettings {
+            device: None,
+            cluster_size: self.cluster_size,
+            size: self.size.max(self.cluster_size as u64),
+        }
     }
 
     /// # Errors
@@ -63,11 +67,11 @@ impl Settings {
     }
 }
 
-impl Default for Settings {
+impl Default for UndoSettings {
     /// Clusters of 64 KiB, 64 MiB of memory, up to 16 GiB on the device of the superblock file, as long as a snapshot is held; readers
     /// take 3 percent of the thread beside others.
-    fn default() -> Settings {
-        Settings {
+    fn default() -> UndoSettings {
+        UndoSettings {
             device: None,
             cluster_size: 64 << 10,
             memory: 64 << 20,

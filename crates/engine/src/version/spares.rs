@@ -108,7 +108,7 @@ impl VersionStore {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Settings;
+    use super::super::UndoSettings;
     use super::super::tests::on_a_machine;
     use super::*;
     use crate::Database;
@@ -140,7 +140,7 @@ mod tests {
 
     /// Rounds of versions that are in memory or leave it for the undo space, with what is there and in use at the end of each.
     async fn rounds(executor: &Executor, memory: u64, look: impl Fn(u8, usize, usize)) -> crate::Result<()> {
-        let undo = Settings { cluster_size: 512, memory, ..Settings::default() };
+        let undo = UndoSettings { cluster_size: 512, memory, ..UndoSettings::default() };
         let database = Database::create(executor, crate::Settings { undo, ..Default::default() }).await?;
         let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
         let state = || {

@@ -1,6 +1,6 @@
 //! The versions of a database with the space that they leave memory for.
 
-use super::{FILE, Readers, Settings, VersionReport, Versions};
+use super::{FILE, Readers, UndoSettings, VersionReport, Versions};
 use crate::buffer::Buffer;
 use crate::catalog::Partitions;
 use crate::{Result, temp};
@@ -42,7 +42,7 @@ pub(crate) type UndoLists = Vec<(Owner, Rc<RefCell<UndoList>>)>;
 
 impl VersionStore {
     /// An empty store; the undo space is on `device`. Nothing before `began` can be read.
-    pub fn new(executor: &Executor, settings: Settings, device: &str, began: Lsn) -> Rc<VersionStore> {
+    pub fn new(executor: &Executor, settings: UndoSettings, device: &str, began: Lsn) -> Rc<VersionStore> {
         let space = temp::Space::new(executor, FILE, (device, &settings.space()));
         let versions = Versions::new(settings, space.extent_bytes() as usize, began);
         Rc::new(VersionStore {

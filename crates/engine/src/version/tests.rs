@@ -236,11 +236,11 @@ impl Model {
 /// A random history; in one of odd number all that can goes to the undo space at once. Returns how often that was read.
 async fn history(executor: &Executor, seed: u64) -> Result<u64> {
     let mut random = Random::stream(seed, "versions");
-    let small = super::Settings { cluster_size: 512, memory: 0, ..super::Settings::default() };
-    let undo = if seed % 2 == 1 { small } else { super::Settings::default() };
+    let small = super::UndoSettings { cluster_size: 512, memory: 0, ..super::UndoSettings::default() };
+    let undo = if seed % 2 == 1 { small } else { super::UndoSettings::default() };
     let retention_ns = if seed % 3 == 2 { 1_000_000_000_000 } else { 0 };
     let age_ns = if seed % 4 >= 2 { Some(1_000 * (seed % 8)) } else { None };
-    let undo = super::Settings { retention_ns, age_ns, ..undo };
+    let undo = super::UndoSettings { retention_ns, age_ns, ..undo };
     let keeps_all = retention_ns > 0;
     let database = Database::create(executor, Settings { undo, ..Settings::default() }).await?;
     let mut pasts: Vec<(Lsn, State)> = Vec::new();
@@ -345,7 +345,7 @@ fn every_reader_sees_its_moment() {
 
 /// A database whose versions all go to the undo space at once, and its partition of a hundred records.
 async fn spilling(executor: &Executor, size: u64) -> Result<(Database, PartitionId)> {
-    let undo = super::Settings { cluster_size: 512, memory: 0, size, ..super::Settings::default() };
+    let undo = super::UndoSettings { cluster_size: 512, memory: 0, size, ..super::UndoSettings::default() };
     let database = Database::create(executor, Settings { undo, ..Settings::default() }).await?;
     let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
     for key in 0..100_u8 {
@@ -434,7 +434,7 @@ fn a_database_is_closed_while_versions_are_on_their_way() {
 #[test]
 fn old_versions_leave_memory_although_there_is_room() {
     on_a_machine(async |executor| {
-        let undo = super::Settings { age_ns: Some(10 * SECOND_NS), ..super::Settings::default() };
+        let undo = super::UndoSettings { age_ns: Some(10 * SECOND_NS), ..super::UndoSettings::default() };
         let database = Database::create(executor, Settings { undo, ..Settings::default() }).await?;
         let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
         overwrite(&database, notes, 1).await?;

@@ -13,7 +13,8 @@ use virtual_driver::{ErrorAt, FaultPlan, Media, Options, VirtualDriver};
 
 /// Settings whose versions may take `size` bytes.
 fn settings(size: u64) -> Settings {
-    let undo = version::Settings { cluster_size: 4 << 10, memory: 8 << 10, size, ..version::Settings::default() };
+    let undo =
+        version::UndoSettings { cluster_size: 4 << 10, memory: 8 << 10, size, ..version::UndoSettings::default() };
     Settings { undo, ..Settings::default() }
 }
 
@@ -143,7 +144,7 @@ fn nor_when_one_write_of_undo_space_has_failed() {
     let done: Result<()> = executor
         .run(async {
             let settings = settings(1 << 30);
-            let undo = version::Settings { device: Some("undo".into()), ..settings.undo };
+            let undo = version::UndoSettings { device: Some("undo".into()), ..settings.undo };
             let database = Database::create(&executor, Settings { undo, ..settings }).await?;
             let tables = Tables::create(&database).await?;
             let transactions = snapshots(&database, &tables).await?;

@@ -10,7 +10,7 @@ use virtual_driver::Media;
 fn the_future_cannot_be_read() {
     for retention_ns in [0, 3600 * SECOND_NS] {
         run(&Media::new(), async |executor| {
-            let undo = version::Settings { retention_ns, ..version::Settings::default() };
+            let undo = version::UndoSettings { retention_ns, ..version::UndoSettings::default() };
             let database = Database::create(executor, Settings { undo, ..Settings::default() }).await?;
             let tree = database.create_partition(PartitionSpec::b_tree("tree")).await?;
             database.transaction(async |tx| tx.put(tree, b"a", &[1]).await).await?;

@@ -252,7 +252,7 @@ fn read_buffer(section: &mut Section<'_>, context: &Context) -> Buffer {
 fn read_temp(section: &mut Section<'_>, context: &Context) -> Temp {
     let defaults = Temp::default();
     let low = if context.is_virtual { 512 } else { 4 * KIB };
-    let cluster = section.power_of_two("cluster_size", low..=*engine::temp::Settings::CLUSTER_SIZES.end());
+    let cluster = section.power_of_two("cluster_size", low..=*engine::temp::TempSettings::CLUSTER_SIZES.end());
     let cluster_size = cluster.map_or(defaults.cluster_size, |bytes| bytes as u32);
     let sizes = u64::from(cluster_size)..=16 * TIB;
     Temp {

@@ -3,7 +3,7 @@
 use super::DEFAULT_DEVICE;
 use super::interpret::{Context, KIB, SECOND_NS, TIB};
 use super::section::Section;
-use engine::version::Settings;
+use engine::version::UndoSettings;
 
 /// `[undo]`: versions of records for readers of the past, in rollback segments.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub struct Undo {
 
 impl Default for Undo {
     fn default() -> Undo {
-        let defaults = Settings::default();
+        let defaults = UndoSettings::default();
         Undo {
             device: DEFAULT_DEVICE.to_owned(),
             memory: defaults.memory,
@@ -47,7 +47,7 @@ impl Undo {
     pub(super) fn read(section: &mut Section<'_>, context: &Context) -> Undo {
         let defaults = Undo::default();
         let low = if context.is_virtual { 512 } else { 4 * KIB };
-        let cluster = section.power_of_two("cluster_size", low..=*engine::temp::Settings::CLUSTER_SIZES.end());
+        let cluster = section.power_of_two("cluster_size", low..=*engine::temp::TempSettings::CLUSTER_SIZES.end());
         let size = section.size("size", KIB * KIB..=16 * TIB, "").unwrap_or(defaults.size);
         let memory = section.size("memory", 0..=size.min(TIB), ": no more than its size");
         let mut duration = |key| {

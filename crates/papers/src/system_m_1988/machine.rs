@@ -165,7 +165,7 @@ fn crash(results: &Results) -> Claim {
         );
         let reason = format!(
             "Seeds of `entresol torture`, of all {pairs} valid pairs, stopped inside sweeps (segment write), inside the writes of \
-             the home block, and inside recovery (segment read, log scan); {met} of {stops} such stops were \
+             the superblock, and inside recovery (segment read, log scan); {met} of {stops} such stops were \
              met this time.",
         );
         Some(claim.judged(ours, holds, reason))

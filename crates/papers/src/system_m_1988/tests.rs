@@ -155,7 +155,7 @@ fn this_machine_is_judged_by_the_order_of_its_rows() {
 fn one_seed_that_fails_is_enough_and_stops_that_were_not_met_are_named() {
     let crashes = |failures: u64| {
         let report = move |_: &str, _: f64| {
-            let stops = json!({"FUZZY/VALUE": {"home write": 3, "log scan": 0}, "TCBW/TOPER": {"home write": 1, "log scan": 2}});
+            let stops = json!({"FUZZY/VALUE": {"superblock write": 3, "log scan": 0}, "TCBW/TOPER": {"superblock write": 1, "log scan": 2}});
             json!({"torture": {"seeds": 500, "lives": 1_500, "transactions": 9_000, "failures": failures, "stops": stops}})
         };
         let mut trial = trial("5-crashes", report);

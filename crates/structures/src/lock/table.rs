@@ -44,7 +44,7 @@ pub enum Attempt {
 
 /// What a lock table counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
+pub struct LockStatistics {
     /// Requests of every kind, those for what is held already included.
     pub requests: u64,
     /// Requests that went to a queue and stayed there.
@@ -97,7 +97,7 @@ pub struct LockTable {
     pub(super) arrivals: u64,
     /// `arrivals` when statistics were restarted.
     pub(super) arrivals_before: u64,
-    pub(super) statistics: Statistics,
+    pub(super) statistics: LockStatistics,
 }
 
 impl LockTable {
@@ -118,7 +118,7 @@ impl LockTable {
             search: Search::default(),
             arrivals: 0,
             arrivals_before: 0,
-            statistics: Statistics::default(),
+            statistics: LockStatistics::default(),
         }
     }
 
@@ -218,14 +218,14 @@ impl LockTable {
     }
 
     /// What was counted since the table was made or [`LockTable::restart_statistics`] was called.
-    pub fn statistics(&self) -> Statistics {
-        Statistics { requests: self.arrivals - self.arrivals_before, ..self.statistics }
+    pub fn statistics(&self) -> LockStatistics {
+        LockStatistics { requests: self.arrivals - self.arrivals_before, ..self.statistics }
     }
 
     /// Forgets what was counted: the end of a warm-up.
     pub fn restart_statistics(&mut self) {
         self.arrivals_before = self.arrivals;
-        self.statistics = Statistics::default();
+        self.statistics = LockStatistics::default();
     }
 
     /// Grants a request, or says why it has to wait.

@@ -64,9 +64,9 @@ fn readers_share_and_a_writer_waits_without_being_overtaken() {
     assert_eq!(bench.table.waiting(Owner(3)), None);
     bench.ends(3, &[]);
     bench.ends(4, &[]);
-    assert_eq!(bench.table.statistics(), Statistics { requests: 5, waits: 3, deadlocks: 0 });
+    assert_eq!(bench.table.statistics(), LockStatistics { requests: 5, waits: 3, deadlocks: 0 });
     bench.table.restart_statistics();
-    assert_eq!(bench.table.statistics(), Statistics::default());
+    assert_eq!(bench.table.statistics(), LockStatistics::default());
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn the_requester_is_the_victim_and_its_request_is_withdrawn() {
     assert_eq!(bench.ask(0, 8, X), Outcome::Deadlock { victim: Owner(0) });
     assert_eq!(bench.table.waiting(Owner(0)), None);
     bench.ends(0, &[1]);
-    assert_eq!(bench.table.statistics(), Statistics { requests: 4, waits: 1, deadlocks: 1 });
+    assert_eq!(bench.table.statistics(), LockStatistics { requests: 4, waits: 1, deadlocks: 1 });
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn the_youngest_is_the_victim() {
     bench.ends(2, &[1]);
     bench.ends(1, &[0]);
     bench.ends(0, &[3]);
-    assert_eq!(bench.table.statistics(), Statistics { requests: 7, waits: 4, deadlocks: 1 });
+    assert_eq!(bench.table.statistics(), LockStatistics { requests: 7, waits: 4, deadlocks: 1 });
 }
 
 #[test]

@@ -25,7 +25,7 @@ mod tests;
 pub use check::{Child, Expected, check_node};
 pub use load::BulkLoader;
 pub use merge::{find_to_remove, is_underfull, merge};
-pub use scan::{Position, backward, forward, successor, successor_of};
+pub use scan::{LeafRange, backward, forward, successor, successor_of};
 pub use split::{has_room, make_room};
 
 use super::allocator::{self, damaged};

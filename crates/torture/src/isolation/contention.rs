@@ -15,10 +15,10 @@ const LEVELS: [&[Level]; 5] = [
 ];
 
 /// Versions that leave memory early or late, and that are kept for a fixed time or as long as a snapshot may read them.
-fn undo(random: &mut Random) -> version::Settings {
+fn undo(random: &mut Random) -> version::UndoSettings {
     let choose = |random: &mut Random, items: &[u64]| *random.choose(items).expect("there are some");
     let memory = choose(random, &[0, 500, 4_000, 64 << 20]);
-    version::Settings {
+    version::UndoSettings {
         device: random.choose(&[None, Some("flash".to_owned()), Some("nvem".to_owned())]).expect("three").clone(),
         // Versions of a few dozen bytes never fill eight large clusters in a run.
         cluster_size: choose(random, &[512, 512, 4096]) as usize,
@@ -27,7 +27,7 @@ fn undo(random: &mut Random) -> version::Settings {
         size: memory.max(choose(random, &[8 << 10, 1 << 30, 1 << 30])),
         retention_ns: choose(random, &[0, 0, 100, 10_000]) * MICROSECOND_NS,
         lazy_commits: choose(random, &[0, 4, 1024, 1024]) as u32,
-        ..version::Settings::default()
+        ..version::UndoSettings::default()
     }
 }
 
@@ -55,7 +55,7 @@ pub struct Contention {
     /// How many such records are on a page.
     pub blocking_factor: u32,
     /// Where versions go, and for how long.
-    pub undo: version::Settings,
+    pub undo: version::UndoSettings,
     /// The share of transactions that only read, at a moment that is past.
     pub past: f64,
     /// What is locked where records are added at the end.
@@ -123,7 +123,7 @@ impl Contention {
         };
         if let Some((flood, size)) = Flood::draw(seed) {
             drawn.flood = Some(flood);
-            drawn.undo = version::Settings { size, memory: drawn.undo.memory.min(size), ..drawn.undo };
+            drawn.undo = version::UndoSettings { size, memory: drawn.undo.memory.min(size), ..drawn.undo };
         }
         if random.chance(0.3) {
             drawn.stores.push(Store::Appended);

@@ -48,7 +48,7 @@ pub struct Measured {
     /// The simulation's events by sort; none on a real machine.
     pub events: Vec<EventCount>,
     /// What the transaction server did, if the transactions went through one.
-    pub server: Option<server::Report>,
+    pub server: Option<server::ServerReport>,
     /// What limited the run, if more arrived than could be served: then it may have ended early.
     pub saturated: Option<Saturation>,
 }

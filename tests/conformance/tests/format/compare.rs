@@ -20,7 +20,7 @@ type Pages<'a> = BTreeMap<u32, (View<'a>, &'a str, &'a [u8])>;
 pub fn all(document: &Document, files: &Files) -> Outcome {
     constants(document)?;
     encodings(document)?;
-    let partitions = home(document, files)?;
+    let partitions = superblock(document, files)?;
     let edits = log_of(document, files, partitions["stock"])?;
     let pages = |name: &str| pages(document, files.get("disk", &format!("{name}.pages")), partitions[name], &edits);
     tree(document, &pages("tree")?)?;
@@ -44,7 +44,7 @@ fn constants(document: &Document) -> Outcome {
         ("log_page_size_max", log::page::PAGE_SIZE_MAX as u64),
         ("log_page_header_size", log::page::HEADER_SIZE as u64),
         ("log_record_head_size", log::record::Record::FIXED_SIZE as u64),
-        ("home_format", engine::FORMAT.into()),
+        ("superblock_format", engine::FORMAT.into()),
         ("tier_header_size", engine::tier_file::HEADER_BYTES),
         ("segment_size_min", *set::SEGMENT_SIZES.start() as u64),
         ("segment_size_max", *set::SEGMENT_SIZES.end() as u64),
@@ -129,17 +129,17 @@ fn encodings(document: &Document) -> Outcome {
     Ok(())
 }
 
-/// The home file: the numbers of partitions by name.
-fn home(document: &Document, files: &Files) -> Outcome<BTreeMap<String, u16>> {
-    let home = files.get("disk", "entresol.home");
-    let stretch = document.constant("home_stretch") as usize;
-    let block = document.constant("home_block") as usize;
-    let copy = |copy: usize| home.chunks_exact(stretch).skip(copy).step_by(2).flatten().copied().collect::<Vec<u8>>();
+/// The superblock file: the numbers of partitions by name.
+fn superblock(document: &Document, files: &Files) -> Outcome<BTreeMap<String, u16>> {
+    let file = files.get("disk", "entresol.home");
+    let stretch = document.constant("superblock_stretch") as usize;
+    let block = document.constant("superblock_block") as usize;
+    let copy = |copy: usize| file.chunks_exact(stretch).skip(copy).step_by(2).flatten().copied().collect::<Vec<u8>>();
     let (first, second) = (copy(0), copy(1));
     let view = document.view("superblock", &first)?;
     let length = view.number("length")? as usize;
     let contents = view.offset("contents");
-    same("superblock.format", view.number("format")?, document.constant("home_format"))?;
+    same("superblock.format", view.number("format")?, document.constant("superblock_format"))?;
     let generation = view.offset("generation");
     same("superblock.checksum", view.number("checksum")?, u64::from(checksum(&first[generation..contents + length])))?;
     same("the mirror of the superblock", &second[..block], &first[..block])?;

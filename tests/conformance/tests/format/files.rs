@@ -95,8 +95,8 @@ fn settings() -> Settings {
         checkpoint: checkpoint::Policy::OFF,
         logging: Logging::Actions,
         sweep: checkpoint::SweepSettings { strategy: checkpoint::Strategy::StableVersions, ..Default::default() },
-        temp: temp::Settings { cluster_size: CLUSTER, ..temp::Settings::default() },
-        undo: version::Settings { cluster_size: VERSIONS, memory: 0, ..version::Settings::default() },
+        temp: temp::TempSettings { cluster_size: CLUSTER, ..temp::TempSettings::default() },
+        undo: version::UndoSettings { cluster_size: VERSIONS, memory: 0, ..version::UndoSettings::default() },
         victim: lock::VictimPolicy::default(),
         ..Settings::default()
     }

@@ -8,7 +8,7 @@ struct Ledger {
     appended: Vec<(Lsn, Vec<u8>)>,
     /// The last record whose commit was acknowledged.
     acknowledged: Lsn,
-    /// Where reading begins: the home block.
+    /// Where reading begins: the superblock.
     from: Lsn,
     created: bool,
 }
@@ -75,7 +75,7 @@ fn check(found: &[Found], ledger: &mut Ledger) -> Result<(), String> {
     Ok(())
 }
 
-/// One life of a machine: recovers, works, loses its power at event `cut`.
+/// One opening on a machine: recovers, works, loses its power at event `cut`.
 fn live(site: &Site, settings: &Settings, ledger: &Rc<RefCell<Ledger>>, seed: u64, cut: u64) -> Result<(), String> {
     let mut random = Random::stream(seed, "slow");
     let device = (*random.choose(&[DEVICE, SECOND]).expect("two")).to_owned();
@@ -116,16 +116,16 @@ fn live(site: &Site, settings: &Settings, ledger: &Rc<RefCell<Ledger>>, seed: u6
 }
 
 /// Several runs on the same media.
-fn lives(settings: &Settings, seed: u64) -> Result<u64, String> {
-    lives_at(&Site::default(), settings, seed)
+fn openings(settings: &Settings, seed: u64) -> Result<u64, String> {
+    openings_at(&Site::default(), settings, seed)
 }
 
-fn lives_at(site: &Site, settings: &Settings, seed: u64) -> Result<u64, String> {
+fn openings_at(site: &Site, settings: &Settings, seed: u64) -> Result<u64, String> {
     let ledger = Rc::new(RefCell::new(Ledger::default()));
     let mut random = Random::stream(seed, "cuts");
-    for life in 0..6 {
+    for opening in 0..6 {
         let cut = if random.chance(0.3) { random.between(1, 12) } else { random.between(12, 900) };
-        live(site, settings, &ledger, random.word(), cut).map_err(|error| format!("life {life}: {error}"))?;
+        live(site, settings, &ledger, random.word(), cut).map_err(|error| format!("opening {opening}: {error}"))?;
     }
     let end = ledger.borrow().appended.last().map_or(Lsn::ZERO, |(end, _)| *end);
     Ok(end.0)
@@ -157,7 +157,7 @@ fn acknowledged_records_survive_power_cuts_in_order() {
     let mut laps = 0;
     for seed in 0..50 {
         let settings = settings_of(seed);
-        match lives(&settings, seed) {
+        match openings(&settings, seed) {
             Ok(end) => laps += end / settings.capacity,
             Err(error) => panic!("seed {seed}, {settings:?}: {error}"),
         }
@@ -176,7 +176,7 @@ fn two_devices_lose_nothing_that_one_or_both_acknowledged() {
     for acknowledged in [Acknowledged::Both, Acknowledged::First] {
         for seed in 0..12 {
             let settings = on_two_devices(acknowledged, seed);
-            let lived = lives(&settings, seed);
+            let lived = openings(&settings, seed);
             laps += lived.unwrap_or_else(|error| panic!("seed {seed}, {settings:?}: {error}")) / settings.capacity;
         }
     }
@@ -188,7 +188,7 @@ fn two_devices_lose_nothing_that_one_or_both_acknowledged() {
 fn trusting_one_of_two_devices_is_caught() {
     let caught = |acknowledged| {
         let site = || Site { trusts_second_alone: true, ..Site::default() };
-        (0..8).filter(|seed| lives_at(&site(), &on_two_devices(acknowledged, *seed), *seed).is_err()).count()
+        (0..8).filter(|seed| openings_at(&site(), &on_two_devices(acknowledged, *seed), *seed).is_err()).count()
     };
     assert!(caught(Acknowledged::First) > 1, "{} of 8", caught(Acknowledged::First));
     assert_eq!(caught(Acknowledged::Both), 0);
@@ -198,6 +198,6 @@ fn trusting_one_of_two_devices_is_caught() {
 #[test]
 fn acknowledging_too_early_is_caught() {
     let caught =
-        (0..16).filter(|seed| lives(&Settings { durable: false, ..settings_of(*seed) }, *seed).is_err()).count();
+        (0..16).filter(|seed| openings(&Settings { durable: false, ..settings_of(*seed) }, *seed).is_err()).count();
     assert!(caught > 12, "{caught} of 16");
 }

@@ -1,6 +1,6 @@
 //! Temporary space on an ideal machine, and rows of any shape.
 
-use crate::temp::{FILE, Settings, Space};
+use crate::temp::{FILE, Space, TempSettings};
 use base::Random;
 use executor::{Executor, Order};
 use std::future::Future;
@@ -11,8 +11,8 @@ use virtual_driver::{FaultPlan, Hardware, Media, Options, VirtualDriver};
 /// Rows in memory.
 pub type List = Vec<(Vec<u8>, Vec<u8>)>;
 
-pub fn settings(cluster_size: usize) -> Settings {
-    Settings { cluster_size, size: 1 << 30, ..Settings::default() }
+pub fn settings(cluster_size: usize) -> TempSettings {
+    TempSettings { cluster_size, size: 1 << 30, ..TempSettings::default() }
 }
 
 /// A machine on which these faults happen, in a seeded order of tasks.
@@ -23,7 +23,7 @@ pub fn machine(faults: Option<FaultPlan>, seed: u64) -> Executor {
 }
 
 /// Runs `work` on a machine with temporary space; afterwards nothing of it may be in use.
-pub fn with_space<T>(executor: &Executor, settings: &Settings, work: impl AsyncFnOnce(&Space) -> T) -> T {
+pub fn with_space<T>(executor: &Executor, settings: &TempSettings, work: impl AsyncFnOnce(&Space) -> T) -> T {
     let space = Space::new(executor, FILE, ("disk", settings));
     let result = executor.run(async {
         let result = work(&space).await;

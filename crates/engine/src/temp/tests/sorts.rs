@@ -1,6 +1,6 @@
 use super::ground::{List, give_up, machine, rows, settings, with_space};
 use crate::temp::sort::{SortReport, sort};
-use crate::temp::{FILE, Iterated, Rows, Settings, Space};
+use crate::temp::{FILE, Iterated, Rows, Space, TempSettings};
 use crate::{Error, Result};
 use base::Random;
 use driver::OpKind;
@@ -110,7 +110,7 @@ fn a_flipped_bit_is_found_and_its_place_named() {
 fn full_space_says_what_to_do_and_is_empty_again() {
     let rows = rows(&mut Random::stream(3, "rows"), 3_000, 1_000, 50);
     let executor = machine(None, 1);
-    let small = Settings { size: 20_000, ..settings(512) };
+    let small = TempSettings { size: 20_000, ..settings(512) };
     let error = with_space(&executor, &small, async |space| {
         let error = sorted(space, &rows, 9_000).await.expect_err("there is not enough");
         // What does fit is sorted.

@@ -143,11 +143,11 @@ async fn change(client: &mut Client, set: PartitionId, committed: &State, random
 
 async fn history(executor: &Executor, seed: u64) -> Result<u64> {
     let mut random = Random::stream(seed, "past ranges");
-    let undo = version::Settings {
+    let undo = version::UndoSettings {
         cluster_size: 512,
         age_ns: (seed % 2 == 1).then_some(0),
         retention_ns: if seed % 3 == 2 { 1_000_000_000_000 } else { 0 },
-        ..version::Settings::default()
+        ..version::UndoSettings::default()
     };
     let database = Database::create(executor, Settings { undo, ..Settings::default() }).await?;
     let organization =

@@ -1,7 +1,7 @@
 //! Partitions that are created or bulk-loaded beside readers of earlier moments, against every committed state.
 
 use super::*;
-use crate::version::Settings as UndoSettings;
+use crate::version::UndoSettings;
 use structures::set::{FieldType, FieldValue, RecordType};
 
 /// A record of the model: its partition, its key, and a number that its value is made of.

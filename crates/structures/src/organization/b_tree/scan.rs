@@ -10,7 +10,7 @@ use std::ops::Bound;
 
 /// A scan's share of one leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Position {
+pub struct LeafRange {
     /// The leaf.
     pub page: PageId,
     /// Forward: the scan's records are those from this slot on. Backward: those before this slot.
@@ -24,7 +24,7 @@ pub struct Position {
 ///
 /// # Errors
 /// Those of [`seek`].
-pub fn forward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -> Result<Position, Need> {
+pub fn forward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -> Result<LeafRange, Need> {
     let key = match from {
         Bound::Included(key) | Bound::Excluded(key) => key,
         Bound::Unbounded => &[],
@@ -35,14 +35,14 @@ pub fn forward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -
         (Bound::Excluded(_), Ok(slot)) => slot + 1,
         (_, Ok(slot) | Err(slot)) => slot,
     };
-    Ok(Position { page: id, slot, fence: fence(slotted::upper(page)) })
+    Ok(LeafRange { page: id, slot, fence: fence(slotted::upper(page)) })
 }
 
 /// The leaf with which a descending scan begins, and the slot behind its first record there (the leaf may have none).
 ///
 /// # Errors
 /// Those of [`seek`].
-pub fn backward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -> Result<Position, Need> {
+pub fn backward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) -> Result<LeafRange, Need> {
     let (id, page) = descend_to_leaf(pages, partition, |page| match from {
         Bound::Included(key) => slot_for(page, key),
         Bound::Excluded(key) => entries_below(page, key).saturating_sub(1),
@@ -54,7 +54,7 @@ pub fn backward(pages: &impl Pages, partition: PartitionId, from: Bound<&[u8]>) 
         Bound::Excluded(key) => entries_below(page, key),
         Bound::Unbounded => slotted::count(page),
     };
-    Ok(Position { page: id, slot, fence: fence(slotted::lower(page)) })
+    Ok(LeafRange { page: id, slot, fence: fence(slotted::lower(page)) })
 }
 
 /// Fails for a leaf that ends before a key which led there: it is an old one that a lost write has left, and a scan that

@@ -130,7 +130,7 @@ impl Store {
     pub fn scan(&mut self, from: Bound<&[u8]>) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut records = Vec::new();
         let mut next = Some(self.ask(|pages| forward(pages, PARTITION, from)));
-        while let Some(Position { page, slot, fence }) = next {
+        while let Some(LeafRange { page, slot, fence }) = next {
             let leaf = &self.pages[&page];
             records.extend((slot..slotted::count(leaf)).map(|slot| record(leaf, slot)));
             next = fence.map(|fence| self.ask(|pages| forward(pages, PARTITION, Bound::Included(&fence))));
@@ -141,7 +141,7 @@ impl Store {
     pub fn scan_backward(&mut self, from: Bound<&[u8]>) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut records = Vec::new();
         let mut next = Some(self.ask(|pages| backward(pages, PARTITION, from)));
-        while let Some(Position { page, slot, fence }) = next {
+        while let Some(LeafRange { page, slot, fence }) = next {
             let leaf = &self.pages[&page];
             records.extend((0..slot).rev().map(|slot| record(leaf, slot)));
             next = fence.map(|fence| self.ask(|pages| backward(pages, PARTITION, Bound::Excluded(&fence))));

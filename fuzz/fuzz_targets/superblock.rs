@@ -1,4 +1,4 @@
-//! A database whose home file says anything, with the checksum that belongs to it, is opened or refused.
+//! A database whose superblock file says anything, with the checksum that belongs to it, is opened or refused.
 #![no_main]
 
 use driver::{Access, Op, Output};
@@ -41,9 +41,9 @@ fn create() -> Media {
     media
 }
 
-async fn write_home(executor: &Executor, bytes: &[u8]) {
+async fn write_superblock(executor: &Executor, bytes: &[u8]) {
     let device = executor.device("disk").expect("the ideal machine has a disk");
-    let op = Op::Open { device, name: engine::HOME_FILE.into(), create: false };
+    let op = Op::Open { device, name: engine::SUPERBLOCK_FILE.into(), create: false };
     let Ok(Output::Opened { file, .. }) = executor.perform(op).await.result else { panic!("the file exists") };
     let mut buffer = executor.frames(1, bytes.len()).expect("memory").remove(0);
     buffer.copy_from_slice(bytes);
@@ -52,10 +52,10 @@ async fn write_home(executor: &Executor, bytes: &[u8]) {
     executor.perform(op).await.result.expect("writes");
 }
 
-/// The home file with these contents in its first copy and nothing in the second.
-fn home(media: &Media, contents: &[u8]) -> Vec<u8> {
+/// The superblock file with these contents in its first copy and nothing in the second.
+fn superblock_file(media: &Media, contents: &[u8]) -> Vec<u8> {
     let mut file = vec![0; 2 * COPY_SIZE];
-    media.read("disk", engine::HOME_FILE, 0, &mut file).expect("it exists");
+    media.read("disk", engine::SUPERBLOCK_FILE, 0, &mut file).expect("it exists");
     let newer = if file[24..32] > file[COPY_SIZE + 24..COPY_SIZE + 32] { 0 } else { COPY_SIZE };
     let length = contents.len().min(COPY_SIZE - CONTENTS);
     let copy = &mut file[newer..newer + COPY_SIZE];
@@ -74,9 +74,9 @@ thread_local! {
 
 fuzz_target!(|contents: &[u8]| {
     let media = ORIGINAL.with_borrow_mut(|original| original.get_or_insert_with(create).copy());
-    let file = home(&media, contents);
+    let file = superblock_file(&media, contents);
     let executor = machine(&media);
-    executor.run(write_home(&executor, &file)).expect("the machine does not stop");
+    executor.run(write_superblock(&executor, &file)).expect("the machine does not stop");
     let outcome = executor.run(Database::open(&executor, settings(), "here")).expect("the machine does not stop");
     if let Err(error) = outcome {
         assert!(!error.to_string().is_empty());
