@@ -99,7 +99,7 @@ impl Catalog {
     ///
     /// # Errors
     /// As [`Catalog::find_keyed`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find_keyed_to_change(&self, partition: PartitionId) -> Result<(KeyedPartition, Keyed)> {
         let partitions = self.partitions.borrow();
         let found = partitions.find(partition)?;

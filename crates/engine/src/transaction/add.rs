@@ -1,7 +1,6 @@
 //! Adding to an integer: the action that the log of actions is made for.
 
 use super::Transaction;
-use super::modify::AtOnce;
 use crate::engine::Keyed;
 use crate::{Error, Result};
 use base::PartitionId;
@@ -36,13 +35,9 @@ impl Transaction {
             return Err(Error::Argument(format!("an integer has 1, 2, 4 or 8 bytes, not {}", part.len())));
         }
         let (found, keyed) = self.engine.catalog.find_keyed_to_change(partition)?;
-        let hash = key_hash(key);
-        let change = |value: &mut [u8]| {
-            let length = value.len();
-            value.get_mut(part.clone()).map(|part| add_to(part, amount)).ok_or(length)
-        };
         let within = match keyed {
             Keyed::Set => {
+                let hash = key_hash(key);
                 if self.reference() {
                     self.delayed_reference().await?;
                 }
@@ -56,14 +51,13 @@ impl Transaction {
                     }
                 }
             }
-            Keyed::BTree => {
-                let mut change = Some(change);
-                match self.modify_at_once(found, partition, (key, hash), &mut change) {
-                    Ok(AtOnce::Done(within)) => within,
-                    delayed => self.modify_after(delayed, found, partition, (key, hash), change).await?,
-                }
+            keyed => {
+                let change = |value: &mut [u8]| {
+                    let length = value.len();
+                    value.get_mut(part.clone()).map(|part| add_to(part, amount)).ok_or(length)
+                };
+                self.modify_found(found, keyed, partition, key, change).await?
             }
-            Keyed::TypedSet(typed) => self.modify_in_any_set(found, Some(typed), partition, key, change).await?,
         };
         within.map_err(|limit| {
             let name =

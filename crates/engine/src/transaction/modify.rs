@@ -3,13 +3,11 @@
 use super::Transaction;
 use super::log_room::admit_change;
 use super::update::update;
-use crate::catalog::Partition;
 use crate::engine::{Core, Engine, Keyed, KeyedPartition, TransactionState};
 use crate::locks::Ungranted;
 use crate::second_level::design::Pattern;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
-use std::rc::Rc;
 use structures::difference::difference;
 use structures::key_hash;
 use structures::lock::{Mode, Resource};
@@ -19,7 +17,7 @@ use structures::page::{Change, Edit, Pages, slotted};
 use structures::undo::Undo;
 
 /// What came of changing a value without a wait.
-pub(super) enum AtOnce<R> {
+enum AtOnce<R> {
     Done(R),
     /// The reference has to be waited for; the lock is not yet asked for.
     AwaitReference,
@@ -60,26 +58,39 @@ impl Transaction {
         key: &[u8],
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
-        let (found, keyed) = self.engine.catalog.find_keyed_to_change(partition)?;
-        let typed = match keyed {
-            Keyed::BTree => {
-                let (hash, mut change) = (key_hash(key), Some(change));
-                return match self.modify_at_once(found, partition, (key, hash), &mut change) {
-                    Ok(AtOnce::Done(answer)) => Ok(answer),
-                    delayed => self.modify_after(delayed, found, partition, (key, hash), change).await,
-                };
-            }
-            Keyed::Set => None,
-            Keyed::TypedSet(typed) => Some(typed),
+        let found = match self.engine.catalog.find_keyed_to_change(partition)? {
+            (found, Keyed::BTree) => found,
+            (found, keyed) => return self.modify_in_any_set(found, keyed, partition, key, change).await,
         };
-        self.modify_in_any_set(found, typed, partition, key, change).await
+        let (hash, mut change) = (key_hash(key), Some(change));
+        match self.modify_at_once(found, partition, (key, hash), &mut change) {
+            Ok(AtOnce::Done(answer)) => Ok(answer),
+            delayed => self.modify_after(delayed, found, partition, (key, hash), change).await,
+        }
     }
 
-    /// As [`Transaction::modify`], in a set that was looked up; `typed` is its description if its records have a type.
-    pub(super) async fn modify_in_any_set<R>(
+    /// As [`Transaction::modify`], in a partition that was looked up.
+    pub(super) async fn modify_found<R>(
         &mut self,
         found: KeyedPartition,
-        typed: Option<Rc<Partition>>,
+        keyed: Keyed,
+        partition: PartitionId,
+        key: &[u8],
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R> {
+        if found.is_set {
+            return self.modify_in_any_set(found, keyed, partition, key, change).await;
+        }
+        let (hash, mut change) = (key_hash(key), Some(change));
+        let changed = self.modify_at_once(found, partition, (key, hash), &mut change);
+        self.modify_after(changed, found, partition, (key, hash), change).await
+    }
+
+    /// As [`Transaction::modify`], in a set that was looked up.
+    async fn modify_in_any_set<R>(
+        &mut self,
+        found: KeyedPartition,
+        keyed: Keyed,
         partition: PartitionId,
         key: &[u8],
         change: impl FnOnce(&mut [u8]) -> R,
@@ -91,15 +102,15 @@ impl Transaction {
         if let Some(ungranted) = self.enter_found(found, partition, hash, Mode::Exclusive)? {
             self.wait_to_enter(ungranted, partition, Mode::Exclusive).await?;
         }
-        match typed {
-            Some(typed) => Box::pin(self.modify_typed(&typed, key, change)).await,
-            None => self.modify_in_set(partition, (key, hash), change).await,
+        match keyed {
+            Keyed::TypedSet(typed) => Box::pin(self.modify_typed(&typed, key, change)).await,
+            _ => self.modify_in_set(partition, (key, hash), change).await,
         }
     }
 
     /// The whole of it, if nothing has to be waited for.
     #[inline]
-    pub(super) fn modify_at_once<R>(
+    fn modify_at_once<R>(
         &mut self,
         found: KeyedPartition,
         partition: PartitionId,
@@ -126,7 +137,7 @@ impl Transaction {
 
     /// Waits for what [`Transaction::modify_at_once`] has met, and goes on with that.
     #[cold]
-    pub(super) async fn modify_after<R>(
+    async fn modify_after<R>(
         &mut self,
         delayed: Result<AtOnce<R>, Need>,
         found: KeyedPartition,

@@ -229,7 +229,7 @@ impl LockTable {
     }
 
     /// Grants a request, or says why it has to wait.
-    #[inline]
+    #[inline(always)]
     fn grant_at_once(&mut self, owner: Owner, resource: Resource, mode: Mode) -> Option<Denial> {
         self.arrivals += 1;
         if owner.0 as usize >= self.owners.len() {
