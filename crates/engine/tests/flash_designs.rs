@@ -1,4 +1,4 @@
-//! The designs of Do et al. (2011): clean-write, dual-write, lazy cleaning. What enters, what is freed, when what only the cache
+//! The designs of Do et al. (2011), and those beside which they stand there. What enters, what is freed, when what only the cache
 //! has goes to its own place, and what a busy cache is spared.
 
 #[path = "ground/machine.rs"]
@@ -311,4 +311,147 @@ fn a_copy_that_was_passed_over_serves_if_the_other_one_is_damaged() {
         assert!(home(&database).0 > reads, "some were looked for in their own places");
         assert!(cache(&database).0 - served >= PAGES - FRAMES, "and came from the cache");
     });
+}
+
+#[test]
+fn tac_takes_what_is_read_and_keeps_the_slots_of_what_is_changed() {
+    run(&Media::new(), async |executor| {
+        let database = create(executor, settings("tac", 64, Parameters::default())).await;
+        change(&database, 0..PAGES, 1).await;
+        change(&database, PAGES - FRAMES / 2..PAGES, 1).await;
+        let read_once = cache(&database).1;
+        assert_eq!(read_once, 0, "what was created in main memory does not enter");
+        database.checkpoint().await.expect("succeeds");
+        assert_all(&database, 1).await;
+        settle(executor).await;
+        let entered = cache(&database).1;
+        assert!((PAGES - FRAMES..=PAGES).contains(&entered), "{entered} entered when they were read");
+        read(&database, (0..PAGES).rev()).await;
+        settle(executor).await;
+        assert_eq!(cache(&database).2, 0, "none was changed");
+        // Changed pages keep their slots, and are written to them and to their own places.
+        let (_, before) = home(&database);
+        let served = cache(&database).0;
+        change(&database, 0..PAGES, 2).await;
+        settle(executor).await;
+        let (both, written) = (cache(&database).2, home(&database).1 - before);
+        assert!(both >= PAGES - 2 * FRAMES, "{both} pages are written to their slots");
+        assert!(written >= both, "{written} writes to their own places");
+        assert_eq!(tiers(&database).pending_count(), 0);
+        let (reads, _) = home(&database);
+        assert_all(&database, 2).await;
+        assert!(cache(&database).0 - served > PAGES, "they are served after that as before");
+        assert!(home(&database).0 - reads <= FRAMES, "{} are not", home(&database).0 - reads);
+    });
+}
+
+#[test]
+fn tac_leaves_a_cold_extent_out_once_it_is_full() {
+    run(&Media::new(), async |executor| {
+        let database = create(executor, settings("tac", 10, Parameters::default())).await;
+        change(&database, 0..PAGES, 1).await;
+        database.checkpoint().await.expect("succeeds");
+        // The first extent has 32 pages: more than memory has frames, so each of these reads misses.
+        for _ in 0..5 {
+            read(&database, 0..32).await;
+            settle(executor).await;
+        }
+        let entered = cache(&database).1;
+        assert!(entered >= 10, "{entered} entered");
+        read(&database, 32..PAGES).await;
+        settle(executor).await;
+        assert_eq!(cache(&database).1, entered, "the other extent is colder");
+        let served = cache(&database).0;
+        read(&database, 0..32).await;
+        assert!(cache(&database).0 - served >= 8, "the hot one is there");
+        // Until it is as hot.
+        for _ in 0..12 {
+            read(&database, 32..PAGES).await;
+            settle(executor).await;
+        }
+        assert!(cache(&database).1 >= entered + 5, "{} entered", cache(&database).1 - entered);
+        tiers(&database);
+    });
+}
+
+#[test]
+fn the_rotating_design_cleans_what_its_pointer_meets() {
+    run(&Media::new(), async |executor| {
+        let database = create(executor, settings("rotating", 10, Parameters::default())).await;
+        for round in 1..4 {
+            change(&database, 0..PAGES, round).await;
+        }
+        settle(executor).await;
+        let (entered, written) = (cache(&database).2, home(&database).1);
+        assert!(entered >= 3 * PAGES - FRAMES - 10, "{entered} entered");
+        assert_eq!(entered - written, tiers(&database).pending_count() as u64);
+        assert_all(&database, 3).await;
+    });
+}
+
+#[test]
+fn a_page_is_in_main_memory_or_in_an_exclusive_cache() {
+    run(&Media::new(), async |executor| {
+        let database = create(executor, settings("exclusive", 64, Parameters::default())).await;
+        change(&database, 0..PAGES, 1).await;
+        assert_eq!(home(&database).1, 0, "what was changed stays in the cache");
+        database.checkpoint().await.expect("succeeds");
+        for _ in 0..3 {
+            assert_all(&database, 1).await;
+        }
+        let partition = database.partition("objects").expect("it exists");
+        let page = |number: u64| base::PageId::new(partition, number as u32);
+        let buffer = database.buffer();
+        let is_here = |number: u64| buffer.pool().borrow().frame_of(page(number)).is_some();
+        let is_cached = |number: u64| tiers(&database).tier_of(page(number)).is_some();
+        for number in 0..PAGES {
+            assert!(is_here(number) != is_cached(number), "page {number}: {} {}", is_here(number), is_cached(number));
+        }
+    });
+}
+
+#[test]
+fn no_design_loses_or_shows_again_what_was_committed() {
+    for design in second_level::DESIGNS {
+        for pages in [3, 30, 64] {
+            for cleaner in [false, true] {
+                let parameters = Parameters { group_pages: 4, throttle: 1, ..Parameters::default() };
+                let mut settings = settings(design.name(), pages, parameters);
+                settings.buffer.cleaner = cleaner;
+                let media = Media::new();
+                run(&media, async |executor| {
+                    let database = create(executor, settings.clone()).await;
+                    for round in 1..7 {
+                        change(&database, (0..PAGES).step_by(usize::from(round % 3) + 1), round).await;
+                        read(&database, (0..PAGES).rev()).await;
+                        if round == 4 {
+                            database.checkpoint().await.expect("succeeds");
+                        }
+                        tiers(&database);
+                    }
+                    change(&database, 0..PAGES, 7).await;
+                    change(&database, (0..PAGES).step_by(2), 8).await;
+                });
+                let expected: Vec<u8> = (0..PAGES).map(|number| if number.is_multiple_of(2) { 8 } else { 7 }).collect();
+                let damaged = media.copy();
+                for slot in 0..pages {
+                    let offset = 4096 + u64::from(slot) * PAGE_SIZE + 500;
+                    damaged.flip_bit("nvem", "cache.tier", offset, 3).expect("flips");
+                }
+                for media in [media, damaged] {
+                    run(&media, async |executor| {
+                        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+                        assert_eq!(read(&database, 0..PAGES).await, expected, "{design:?}, {pages} pages");
+                        database.close().await.expect("closes");
+                    });
+                    run(&media, async |executor| {
+                        let hierarchy = second_level::Settings::default();
+                        let without = Settings { hierarchy, ..settings.clone() };
+                        let database = Database::open(executor, without, "here").await.expect("opens");
+                        assert_eq!(read(&database, 0..PAGES).await, expected, "{design:?}, {pages} pages");
+                    });
+                }
+            }
+        }
+    }
 }

@@ -12,6 +12,7 @@ use base::PageId;
 use clock::Clock;
 use lru::Lru;
 use lru_2::Lru2;
+pub use order::Order;
 
 /// The policies, the usual one first.
 pub const POLICIES: &[Policy] = &[

@@ -18,14 +18,17 @@ fn assert_found(canary: Canary, design: &str, seeds: usize) {
 
 #[test]
 fn a_cached_copy_older_than_its_page_is_found() {
-    for design in ["clean-write", "dual-write", "lazy-cleaning"] {
+    // An exclusive cache has no copy of what is in main memory.
+    for design in ["clean-write", "dual-write", "lazy-cleaning", "tac", "rotating"] {
         assert_found(Canary::StaleCopy, design, 100);
     }
 }
 
 #[test]
 fn a_slot_reused_before_it_is_cleaned_is_found() {
-    assert_found(Canary::UncleanReuse, "lazy-cleaning", 100);
+    for design in ["lazy-cleaning", "rotating", "exclusive"] {
+        assert_found(Canary::UncleanReuse, design, 100);
+    }
 }
 
 #[test]

@@ -4,9 +4,12 @@
 mod admission;
 mod clean_write;
 mod dual_write;
+mod exclusive;
 mod lazy_cleaning;
 mod migrate;
 mod parameters;
+mod rotating;
+mod tac;
 
 pub use super::slots::{Candidate, Contents, Occupant};
 pub use parameters::{Parameter, Parameters};
@@ -15,9 +18,12 @@ use Parameter::{DirtyMax, FillThreshold, GroupPages, Throttle};
 use base::PageId;
 use clean_write::CleanWrite;
 use dual_write::DualWrite;
+use exclusive::Exclusive;
 use lazy_cleaning::LazyCleaning;
 use migrate::Migrate;
+use rotating::Rotating;
 use structures::replacement::{Policy, Replacement};
+use tac::Tac;
 
 /// The designs, the usual one first.
 pub const DESIGNS: &[Design] = &[
@@ -32,6 +38,9 @@ pub const DESIGNS: &[Design] = &[
         GroupPages,
         Throttle,
     ]),
+    Design::new("tac", |setting| Box::new(Tac::new(setting))).with(&[FillThreshold, Throttle]),
+    Design::new("rotating", |_| Box::new(Rotating::default())),
+    Design::new("exclusive", |_| Box::new(Exclusive)),
 ];
 
 /// What a design decides. Each call is synchronous, and made when its event happens; the room around it does the work.

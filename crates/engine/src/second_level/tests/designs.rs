@@ -1,4 +1,4 @@
-//! The designs of Do et al. (2011) against their rules on a plain list. Which page leaves is the first that may in the order of
+//! The designs of Do et al. (2011), and those beside which they stand there, against their rules on a plain list. Which page leaves is the first that may in the order of
 //! the slots; that order is tested where it is made.
 
 use super::page;
@@ -6,7 +6,7 @@ use crate::second_level::design::{CachePolicy, Decision, Leaving, Outdated, Patt
 use crate::second_level::slots::{Room, Slots};
 use crate::second_level::{DESIGNS, Design, Parameters, Tier};
 use base::{Lsn, Random};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A page in main memory.
 #[derive(Clone, Copy, Debug)]
@@ -24,17 +24,48 @@ struct Cached {
     dirty: bool,
 }
 
+/// Which cached page makes room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaves {
+    /// The coldest clean one, or the coldest of all.
+    Clean,
+    /// The one in the next slot.
+    Next,
+    /// One of the coldest extent.
+    Extent,
+}
+
 /// What a design does with a page, in plain words.
 struct Rules {
     name: &'static str,
+    /// Whether a page may be in main memory and in the cache.
+    is_inclusive: bool,
+    /// Whether it takes only what was read at random once it was filled.
+    is_choosy: bool,
+    /// Whether a page enters that was changed in main memory.
     takes_changed: bool,
+    /// Whether it stays dirty then, and what a checkpoint writes goes past the cache.
     stays_dirty: bool,
+    /// Which page makes room.
+    leaves: Leaves,
 }
 
-const RULES: [Rules; 3] = [
-    Rules { name: "clean-write", takes_changed: false, stays_dirty: false },
-    Rules { name: "dual-write", takes_changed: true, stays_dirty: false },
-    Rules { name: "lazy-cleaning", takes_changed: true, stays_dirty: true },
+const USUAL: Rules = Rules {
+    name: "clean-write",
+    is_inclusive: true,
+    is_choosy: true,
+    takes_changed: false,
+    stays_dirty: false,
+    leaves: Leaves::Clean,
+};
+
+const RULES: [Rules; 6] = [
+    USUAL,
+    Rules { name: "dual-write", takes_changed: true, ..USUAL },
+    Rules { name: "lazy-cleaning", takes_changed: true, stays_dirty: true, ..USUAL },
+    Rules { name: "tac", leaves: Leaves::Extent, ..USUAL },
+    Rules { name: "rotating", is_choosy: false, takes_changed: true, stays_dirty: true, leaves: Leaves::Next, ..USUAL },
+    Rules { name: "exclusive", is_inclusive: false, is_choosy: false, takes_changed: true, stays_dirty: true, ..USUAL },
 ];
 
 /// Main memory and the slots as the room uses them, beside a plain list of what is cached.
@@ -49,6 +80,12 @@ struct Pair {
     is_filled: bool,
     served: usize,
     cleaned: usize,
+    /// The temperatures of extents, in tenths of a millisecond.
+    heat: BTreeMap<u32, u64>,
+    /// The slot that a circular design writes next.
+    next: u32,
+    /// Pages in main memory that only the cache had when they were read.
+    both: BTreeSet<u32>,
 }
 
 impl Pair {
@@ -67,6 +104,9 @@ impl Pair {
             is_filled: false,
             served: 0,
             cleaned: 0,
+            heat: BTreeMap::new(),
+            next: 0,
+            both: BTreeSet::new(),
         }
     }
 
@@ -74,36 +114,65 @@ impl Pair {
         self.cached.iter().copied().find(|cached| cached.page == number)
     }
 
+    fn is_tac(&self) -> bool {
+        self.rules.leaves == Leaves::Extent
+    }
+
+    fn heat_of(&self, number: u32) -> u64 {
+        self.heat.get(&(number / 32)).copied().unwrap_or(0)
+    }
+
+    /// A page that is not in main memory is read.
+    fn miss(&mut self, number: u32, pattern: Pattern) {
+        let read = Read { page: page(number), pattern };
+        *self.heat.entry(number / 32).or_default() += if pattern == Pattern::Random { 7_800 } else { 240 };
+        let Some(slot) = self.slots.lookup(page(number)) else {
+            assert_eq!(self.find(number), None, "page {number} is cached and not served");
+            self.is_filled |= self.cached.len() >= self.threshold;
+            let coldest = self.cached.iter().map(|cached| self.heat_of(cached.page)).min();
+            let is_hotter = coldest.is_none_or(|coldest| self.heat_of(number) > coldest);
+            let is_taken = self.is_tac() && (!self.is_filled || is_hotter);
+            let decision = self.policy.on_read(&read, &self.slots.contents());
+            assert_eq!(decision, if is_taken { Decision::WriteThrough } else { Decision::Skip });
+            if is_taken {
+                let slot = self.take(number);
+                self.slots.filled_clean(slot, page(number), true);
+                self.cached.insert(Cached { page: number, dirty: false });
+            }
+            return;
+        };
+        let cached = self.find(number).unwrap_or_else(|| panic!("page {number} is served and not cached"));
+        self.policy.on_hit(&read);
+        self.slots.begin_read(slot);
+        self.slots.end_read(slot, !self.policy.is_inclusive());
+        if !self.rules.is_inclusive {
+            _ = if cached.dirty { self.both.insert(number) } else { self.cached.remove(&cached) };
+        }
+        self.served += 1;
+    }
+
     fn refer(&mut self, number: u32, write: bool, pattern: Pattern) {
         if let Some(at) = self.memory.iter().position(|frame| frame.page == number) {
             let frame = self.memory.remove(at);
             self.memory.push(frame);
         } else {
-            match self.slots.lookup(page(number)) {
-                Some(slot) => {
-                    assert!(self.find(number).is_some(), "page {number} is served and not cached");
-                    self.slots.begin_read(slot);
-                    self.slots.end_read(slot, !self.policy.is_inclusive());
-                    self.served += 1;
-                }
-                None => {
-                    assert_eq!(self.find(number), None, "page {number} is cached and not served");
-                    let read = Read { page: page(number), pattern };
-                    assert_eq!(self.policy.on_read(&read, &self.slots.contents()), Decision::Skip);
-                }
-            }
+            self.miss(number, pattern);
             if self.memory.len() == self.frames {
                 let leaving = self.memory.remove(0);
                 self.leave(leaving, Reason::Replacement);
             }
             self.memory.push(Frame { page: number, dirty: false, modified: false, pattern });
         }
+        let is_tac = self.is_tac();
         let frame = self.memory.last_mut().expect("just referenced");
         if write {
             if !frame.dirty && self.slots.lookup(page(number)).is_some() {
-                assert_eq!(self.policy.on_update(page(number)), Outdated::Freed);
-                self.slots.outdate(page(number));
-                self.cached.retain(|cached| cached.page != number);
+                let becomes = self.policy.on_update(page(number));
+                assert_eq!(becomes, if is_tac { Outdated::Kept } else { Outdated::Freed });
+                if becomes == Outdated::Freed {
+                    self.slots.outdate(page(number));
+                    self.cached.retain(|cached| cached.page != number);
+                }
             }
             (frame.dirty, frame.modified) = (true, true);
         }
@@ -112,14 +181,18 @@ impl Pair {
     /// A page leaves main memory, or is written by a checkpoint and stays there.
     fn leave(&mut self, frame: Frame, reason: Reason) {
         let Frame { page: number, dirty, modified, pattern } = frame;
+        self.both.remove(&number);
         if !dirty && self.slots.refresh(page(number), self.policy.is_used_when_it_leaves()) {
             assert!(self.find(number).is_some());
             return;
         }
         let is_checkpoint = reason == Reason::Background;
         self.is_filled |= self.cached.len() >= self.threshold;
-        let is_wanted = !self.is_filled || pattern == Pattern::Random;
-        let is_fit = self.rules.takes_changed || !modified;
+        let is_wanted = match self.is_tac() {
+            true => dirty && self.find(number).is_some(),
+            false => !self.is_filled || pattern == Pattern::Random || !self.rules.is_choosy,
+        };
+        let is_fit = self.rules.takes_changed || !modified || self.is_tac();
         let is_past = is_checkpoint && self.rules.stays_dirty;
         let leaving = Leaving { page: page(number), dirty, modified, reason, pattern };
         let decision = self.policy.on_eviction(&leaving, &self.slots.contents());
@@ -145,11 +218,31 @@ impl Pair {
     }
 
     fn take(&mut self, number: u32) -> u32 {
-        let is_full = self.cached.len() == self.slots.contents().capacity() as usize;
+        let capacity = self.slots.contents().capacity();
+        let is_full = self.cached.len() == capacity as usize && self.find(number).is_none();
         let order: Vec<Cached> = self.slots.listed().iter().filter_map(|page| self.find(page.number)).collect();
         loop {
             let first = order.iter().find(|cached| !self.find(cached.page).is_some_and(|found| found.dirty));
             match self.slots.take(Tier::Cache, page(number), &mut *self.policy) {
+                Room::Slot(slot) if self.rules.leaves == Leaves::Next => {
+                    assert_eq!(slot, self.next, "the slots are written in turn");
+                    self.next = (slot + 1) % capacity;
+                    self.cached.retain(|cached| self.slots.lookup(page(cached.page)).is_some());
+                    return slot;
+                }
+                Room::Slot(slot) if self.is_tac() => {
+                    let lacks = |cached: &&Cached| self.slots.lookup(page(cached.page)).is_none();
+                    let left: Vec<u32> = self.cached.iter().filter(lacks).map(|cached| cached.page).collect();
+                    if is_full {
+                        let coldest = self.cached.iter().map(|cached| self.heat_of(cached.page)).min();
+                        assert_eq!(left.iter().map(|number| self.heat_of(*number)).min(), coldest);
+                        assert_eq!(left.len(), 1);
+                    } else {
+                        assert!(left.is_empty() || left == [number], "{left:?} left for {number}");
+                    }
+                    self.cached.retain(|cached| !left.contains(&cached.page));
+                    return slot;
+                }
                 Room::Slot(slot) => {
                     if is_full {
                         // The first clean one has left, the one that was cleaned if there was none.
@@ -160,8 +253,10 @@ impl Pair {
                     return slot;
                 }
                 Room::Dirty(victim) => {
-                    assert_eq!(order.first().map(|cached| cached.page), Some(victim.number));
-                    assert!(order.iter().all(|cached| cached.dirty), "a clean one leaves before");
+                    if self.rules.leaves == Leaves::Clean {
+                        assert_eq!(order.first().map(|cached| cached.page), Some(victim.number));
+                        assert!(order.iter().all(|cached| cached.dirty), "a clean one leaves before");
+                    }
                     self.clean(vec![self.slots.lookup(victim).expect("it is cached")]);
                 }
                 Room::None => panic!("nothing is under way"),
@@ -183,7 +278,7 @@ impl Pair {
     /// The cleaner works as far as it may.
     fn clean_excess(&mut self) {
         let Some(max) = self.policy.dirty_max(self.slots.contents().capacity()) else {
-            return assert_eq!(self.slots.dirty_count(), 0);
+            return assert!(self.slots.dirty_count() == 0 || self.rules.stays_dirty);
         };
         if self.slots.dirty_count() <= max.above as usize {
             return;
@@ -231,13 +326,15 @@ impl Pair {
         for Cached { page: number, dirty } in &self.cached {
             assert_eq!(self.slots.pending_destage(page(*number)).is_some(), *dirty, "page {number}");
             let in_memory = self.memory.iter().find(|frame| frame.page == *number);
-            assert!(!in_memory.is_some_and(|frame| frame.dirty), "page {number} is newer in main memory");
+            let is_outdated = in_memory.is_some_and(|frame| frame.dirty);
+            assert!(!is_outdated || self.is_tac(), "page {number} is newer in main memory");
+            assert!(self.rules.is_inclusive || in_memory.is_none() || self.both.contains(number));
         }
     }
 }
 
 #[test]
-fn the_designs_of_2011_keep_their_rules() {
+fn designs_keep_their_rules() {
     for rules in &RULES {
         for (dirty_max_percent, group_pages) in [(50, 32), (0, 1), (100, 3), (30, 2)] {
             for (frames, slots, fill_threshold_percent) in [(4, 3, 95), (3, 20, 0), (3, 20, 95), (8, 8, 100)] {
@@ -246,6 +343,8 @@ fn the_designs_of_2011_keep_their_rules() {
                 let mut pair = Pair::new(rules, (frames, slots), parameters);
                 for _ in 0..2_000 {
                     let number = if random.chance(0.6) { random.below(6) } else { random.below(30) } as u32;
+                    // In several extents, or side by side.
+                    let number = if pair.is_tac() { number * 7 } else { number };
                     let pattern = if random.chance(0.7) { Pattern::Random } else { Pattern::Sequential };
                     pair.refer(number, random.chance(0.4), pattern);
                     pair.clean_excess();
