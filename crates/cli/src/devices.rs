@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 #[command(arg_required_else_help = true, after_help = "Example:\n  entresol devices list")]
 pub struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: DevicesCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum DevicesCommand {
     /// Lists the hardware that 'hardware' and 'described' may name in a configuration
     #[command(after_help = "Example:\n  entresol devices list")]
     List,
@@ -72,8 +72,8 @@ fn file_size(text: &str) -> Result<u64, String> {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
-        Command::List => print(&list()),
-        Command::Measure(arguments) => run_measure(arguments),
+        DevicesCommand::List => print(&list()),
+        DevicesCommand::Measure(arguments) => run_measure(arguments),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{Failure, bench, opening, print};
 use clap::Args;
 use entresol::configuration::Configuration;
 use entresol::{Handle, Opening, Procedures, Server};
-use request::{Command, Request};
+use request::{Request, ShellCommand};
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 
@@ -97,17 +97,17 @@ fn converse(handle: &Handle, input: &mut impl BufRead, interactive: bool) -> Res
 
 /// The answer to one line; `None` to the last.
 fn answer(handle: &Handle, line: &str) -> Result<Option<String>, Failure> {
-    let Some(command) = Command::parse(line)? else { return Ok(Some(String::new())) };
+    let Some(command) = ShellCommand::parse(line)? else { return Ok(Some(String::new())) };
     Ok(Some(match command {
-        Command::Quit => return Ok(None),
-        Command::Help => request::HELP.trim_end().to_owned(),
-        Command::Partitions => handle.with_database(async |database| Ok(procedures::list(database)))?,
-        Command::Checkpoint => {
+        ShellCommand::Quit => return Ok(None),
+        ShellCommand::Help => request::HELP.trim_end().to_owned(),
+        ShellCommand::Partitions => handle.with_database(async |database| Ok(procedures::list(database)))?,
+        ShellCommand::Checkpoint => {
             handle.with_database(async |database| database.checkpoint().await)?;
             "done".to_owned()
         }
-        Command::Call { procedure, parameters } => request::written(&handle.call(&procedure, &parameters)?),
-        Command::Request(request) => {
+        ShellCommand::Call { procedure, parameters } => request::written(&handle.call(&procedure, &parameters)?),
+        ShellCommand::Request(request) => {
             let answer = handle.call(request.procedure(), &Request::to_bytes(&request))?;
             String::from_utf8(answer).expect("these procedures answer with text")
         }

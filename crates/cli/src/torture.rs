@@ -143,7 +143,7 @@ fn to_json(summary: &Summary, kind: SeedKind) -> String {
     let failures: Vec<_> = summary
         .failures
         .iter()
-        .map(|failure| serde_json::json!({"seed": failure.seed, "life": failure.run, "wrong": failure.wrong}))
+        .map(|failure| serde_json::json!({"seed": failure.seed, "run": failure.run, "wrong": failure.wrong}))
         .collect();
     let acts: Vec<_> = ClientEvent::ALL
         .iter()
@@ -151,7 +151,7 @@ fn to_json(summary: &Summary, kind: SeedKind) -> String {
         .collect();
     let survival = summary.coverage.survival;
     let json = serde_json::json!({
-        "seeds": summary.seeds, "lives": summary.runs, "transactions": summary.transactions,
+        "seeds": summary.seeds, "runs": summary.runs, "transactions": summary.transactions,
         "acts": acts, "detected": summary.detected, "missing": summary.coverage.missing(kind), "hits": hits, "failures": failures,
         "levels": summary.levels,
         "unsynced_writes": {"kept": survival.kept, "lost": survival.lost, "torn": survival.torn},

@@ -128,13 +128,13 @@ pub struct FrameArray {
     start: NonNull<u8>,
     size: usize,
     count: usize,
-    /// One bit for each frame: set while it is at home.
+    /// One bit for each frame: set while it is in the array.
     present: Vec<u64>,
     /// Keeps the region; absent if there are no frames.
     memory: Option<Arc<dyn Memory>>,
 }
 
-// SAFETY: the array is the only owner of the bytes of the frames at home, and plain bytes may move between threads.
+// SAFETY: the array is the only owner of the bytes of the frames in it, and plain bytes may move between threads.
 unsafe impl Send for FrameArray {}
 // SAFETY: a shared array gives shared bytes only.
 unsafe impl Sync for FrameArray {}
@@ -155,7 +155,7 @@ impl FrameArray {
         array
     }
 
-    /// How many frames there are, at home or not.
+    /// How many frames there are, taken or not.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -197,14 +197,14 @@ impl FrameArray {
             return None;
         }
         self.present[index / 64] &= !(1 << (index % 64));
-        let memory = Arc::clone(self.memory.as_ref().expect("a frame at home has its region"));
+        let memory = Arc::clone(self.memory.as_ref().expect("a frame in the array has its region"));
         // SAFETY: `index` is below `count`, so the frame lies inside the region; the bit is cleared, so the array gives its
         // bytes to no other owner.
         let start = unsafe { self.start.add(index * self.size) };
         Some(Frame { start, length: self.size as u32, index: index as u32, memory })
     }
 
-    /// Brings frame `index` home.
+    /// Puts frame `index` back.
     ///
     /// # Panics
     /// If this is another frame.
@@ -258,8 +258,8 @@ mod tests {
     fn an_array_gives_what_is_at_home() {
         let mut array = FrameArray::new(Frame::allocate(70, 64));
         assert_eq!((array.len(), array.get(70)), (70, None));
-        array.get_mut(66).expect("at home").fill(7);
-        let taken = array.take(66).expect("at home");
+        array.get_mut(66).expect("in the array").fill(7);
+        let taken = array.take(66).expect("in the array");
         assert!(array.get(66).is_none() && array.get_mut(66).is_none() && array.take(66).is_none());
         assert!(array.get(65).is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)));
         drop(array);

@@ -6,7 +6,7 @@
 //! whole or belongs to a sweep that did not end, so nothing has to be written twice.
 //!
 //! A write that was acknowledged and never happened leaves an older image, as sound as the right one. So the superblock file has a
-//! checksum over the checksums of each set's images: a sweep knows those that it writes, and those that it found or wrote before.
+//! checksum over the checksums of each set's images: a sweep knows the checksums of the images that it writes, and of those before.
 //!
 //! A stamp in each image, or a table beside the images, could be lost with the same write; a table would also be one
 //! more write for each set in each sweep.

@@ -37,7 +37,7 @@ use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::page::header;
 use structures::replacement::Policy;
-use wanted::{Bringing, Wanted};
+use wanted::{Fetching, WantedPages};
 
 /// How the buffer works.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ pub struct Buffer {
     /// Reads and writes of pages in flight.
     in_flight: Cell<usize>,
     /// Which pages tasks look for frames for.
-    wanted: Wanted,
+    wanted: WantedPages,
     /// Tasks waiting for any frame.
     freed: WaitQueue,
     /// Tasks waiting for the end of a write.
@@ -119,7 +119,7 @@ impl Buffer {
             failures: RefCell::default(),
             broken: RefCell::new(None),
             in_flight: Cell::new(0),
-            wanted: Wanted::default(),
+            wanted: WantedPages::default(),
             freed: WaitQueue::new(),
             written: WaitQueue::new(),
             permitted: WaitQueue::new(),
@@ -206,8 +206,8 @@ impl Buffer {
         }
     }
 
-    /// Brings what a synchronous function lacked, which uses pages in this pattern. A page comes pinned; its frame joins `pins`.
-    /// Returns whether this call brought a page: waiting for one that another task is reading is no miss of its own.
+    /// Resolves what a synchronous function lacked, which uses pages in this pattern. A page comes pinned; its frame joins `pins`.
+    /// Returns whether this call fetched a page: waiting for one that another task is reading is no miss of its own.
     ///
     /// # Errors
     /// The need's own error, or the driver's, or a damaged page.
@@ -337,7 +337,7 @@ impl Buffer {
 
     /// Has a page read, for as long as `turn` lasts at least. False if another task did so meanwhile, or it moved between the
     /// tiers: then the caller begins again. Whenever this waits, the partition may be dropped.
-    async fn start_load(self: &Rc<Self>, id: PageId, turn: Bringing) -> Result<bool> {
+    async fn start_load(self: &Rc<Self>, id: PageId, turn: Fetching) -> Result<bool> {
         if let Some(error) = &*self.broken.borrow() {
             return Err(error.clone());
         }
@@ -375,7 +375,7 @@ impl Buffer {
     }
 
     /// Starts to read a page from its own device. False if it is here, or is being read, already.
-    fn read_page(self: &Rc<Self>, frame: Spare<'_>, turn: &Bringing, space: &Rc<PageSpace>, access: Access) -> bool {
+    fn read_page(self: &Rc<Self>, frame: Spare<'_>, turn: &Fetching, space: &Rc<PageSpace>, access: Access) -> bool {
         let id = turn.page();
         let mut pool = self.pool.borrow_mut();
         if pool.presence(id) != Presence::Absent {
@@ -407,7 +407,7 @@ impl Buffer {
         space.format(&mut bytes, id);
         let mut woken = Vec::new();
         pool.loaded(frame, bytes, &mut woken);
-        debug_assert!(woken.is_empty(), "nobody waits for what takes no time");
+        debug_assert!(woken.is_empty(), "no task waits for what takes no time");
         true
     }
 

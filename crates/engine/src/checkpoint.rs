@@ -139,7 +139,7 @@ async fn write_backup(engine: &Rc<Engine>) -> Result<()> {
     give_up_log(engine).await
 }
 
-/// The same for whom it is the turn to sweep; also if nothing was logged, where `unlogged` says that sets have changed.
+/// The same for the task whose turn it is to sweep; also if nothing was logged, where `unlogged` says that sets have changed.
 async fn write_backup_in_turn(engine: &Rc<Engine>, unlogged: bool) -> Result<()> {
     let checkpointer = &engine.checkpointer;
     if checkpointer.superblock_unsure.get() {

@@ -69,10 +69,10 @@ use std::rc::Rc;
 /// # Ok::<(), entresol_engine::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Database(pub(crate) Rc<Inner>);
+pub struct Database(pub(crate) Rc<OpenDatabase>);
 
 /// An open engine, with what is asked of it from outside.
-pub(crate) struct Inner {
+pub(crate) struct OpenDatabase {
     pub engine: Rc<Engine>,
     pub settings: Settings,
     /// What the restart did that opened this database.

@@ -432,9 +432,9 @@ pub enum Need {
     Write(PageId),
     /// Room for more pages in the partition's file.
     Space(PartitionId),
-    /// Nothing that waiting could bring: pages contradict each other, or something fits none.
+    /// Nothing that waiting could provide: pages contradict each other, or something fits none.
     Refused(structures::Error),
-    /// Nothing that waiting could bring.
+    /// Nothing that waiting could provide.
     Fail(Error),
 }
 

@@ -89,7 +89,7 @@ impl Locks {
             self.set_victim(victim);
             self.wake([victim]);
         }
-        let _waiting = Waiting { locks: self, owner };
+        let _waiting = LockWait { locks: self, owner };
         let mut relay = Relay::default();
         poll_fn(|context| {
             if self.is_victim(owner) {
@@ -248,12 +248,12 @@ impl Locks {
 }
 
 /// A request that waits. Withdrawn when dropped, unless it was granted.
-struct Waiting<'a> {
+struct LockWait<'a> {
     locks: &'a Locks,
     owner: Owner,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for LockWait<'_> {
     fn drop(&mut self) {
         let mut granted = Vec::new();
         self.locks.table.borrow_mut().cancel(self.owner, &mut granted);

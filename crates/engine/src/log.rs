@@ -43,11 +43,11 @@ pub use write_buffer::WriteBuffer;
 use crate::{Error, Result};
 use base::{Lsn, TransactionId};
 use batches::Batches;
-use buffer::{LogBuffer, Piece};
+use buffer::{ClosedPages, LogBuffer};
 use driver::{FileId, Work};
 use duplex::Duplex;
 use executor::{Executor, Relay, WaitQueue};
-use group_commit::{Decision, Group};
+use group_commit::{CommitDecision, CommitGroup};
 use record::Body;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
@@ -80,7 +80,7 @@ pub struct Log {
     /// The two devices that it is written to, if there are two.
     duplex: Option<Duplex>,
     writes_in_flight_max: usize,
-    inner: RefCell<Inner>,
+    inner: RefCell<LogState>,
     /// Everything before this is written without a gap.
     durable: Cell<Lsn>,
     /// Everything before this is on both devices, or on the only one: beyond `durable` at no time.
@@ -102,16 +102,16 @@ pub struct Log {
     bell: Rc<WaitQueue>,
 }
 
-struct Inner {
+struct LogState {
     buffer: LogBuffer,
     batches: Batches,
-    group: Group,
+    group: CommitGroup,
     /// A record on its way into the buffer.
     scratch: Vec<u8>,
     statistics: LogStatistics,
 }
 
-impl Inner {
+impl LogState {
     /// Hands what the buffer holds over for writing. Returns its batch's number, if it held anything.
     fn cut(&mut self, own: bool) -> Option<u64> {
         let piece = self.buffer.cut()?;
@@ -163,7 +163,7 @@ impl Log {
     }
 
     #[inline]
-    fn note_record(&self, inner: &mut Inner, length: usize, end: u64) -> Lsn {
+    fn note_record(&self, inner: &mut LogState, length: usize, end: u64) -> Lsn {
         inner.statistics.records += 1;
         inner.statistics.record_bytes += length as u64;
         if inner.buffer.has_full() {
@@ -173,8 +173,8 @@ impl Log {
     }
 
     #[cold]
-    fn hand_over_full(&self, inner: &mut Inner) {
-        let pieces: Vec<Piece> = inner.buffer.take_full().collect();
+    fn hand_over_full(&self, inner: &mut LogState) {
+        let pieces: Vec<ClosedPages> = inner.buffer.take_full().collect();
         let failed = self.failed.borrow().is_some();
         // The commits in the group joined before the record that overflowed the frame, so they are written with the frame.
         let mut commits = inner.group.close();
@@ -253,12 +253,12 @@ impl Log {
         match self.join_group(lsn) {
             // Two devices get their writes in the order of the log, and so does the first page of an opening its own before
             // all others, which the writer sees to.
-            Some(Decision::WriteOwn) if self.duplex.is_some() || !self.may_submit() => self.hand_over(),
-            Some(Decision::WriteOwn) if self.may_write() => return Ok(true),
+            Some(CommitDecision::WriteOwn) if self.duplex.is_some() || !self.may_submit() => self.hand_over(),
+            Some(CommitDecision::WriteOwn) if self.may_write() => return Ok(true),
             // The write under way has no commits.
-            Some(Decision::WriteOwn | Decision::Write) => self.request(lsn),
-            Some(Decision::Begin(ns)) => self.begin_timer(ns),
-            Some(Decision::Gather) | None => {}
+            Some(CommitDecision::WriteOwn | CommitDecision::Write) => self.request(lsn),
+            Some(CommitDecision::Begin(ns)) => self.begin_timer(ns),
+            Some(CommitDecision::Gather) | None => {}
         }
         Ok(false)
     }
@@ -270,15 +270,15 @@ impl Log {
             return;
         }
         match self.join_group(lsn) {
-            Some(Decision::WriteOwn) => self.hand_over(),
-            Some(Decision::Write) => self.request(lsn),
-            Some(Decision::Begin(ns)) => self.begin_timer(ns),
-            Some(Decision::Gather) | None => {}
+            Some(CommitDecision::WriteOwn) => self.hand_over(),
+            Some(CommitDecision::Write) => self.request(lsn),
+            Some(CommitDecision::Begin(ns)) => self.begin_timer(ns),
+            Some(CommitDecision::Gather) | None => {}
         }
     }
 
     /// Joins the present group, unless the record has been handed over for writing already.
-    fn join_group(&self, lsn: Lsn) -> Option<Decision> {
+    fn join_group(&self, lsn: Lsn) -> Option<CommitDecision> {
         let inner = &mut *self.inner.borrow_mut();
         debug_assert!(lsn.0 <= inner.buffer.end(), "only appended records commit");
         let is_page_full = inner.buffer.page_room() < inner.scratch.len();

@@ -120,7 +120,7 @@ impl Registered {
     ///     }
     ///     Ok(vec![count])
     /// });
-    /// // What was there at one moment; it keeps nobody waiting, and waits for nobody.
+    /// // What was there at one moment; it keeps no transaction waiting, and waits for none.
     /// count.at(Isolation::Snapshot);
     /// # with_database_of(Settings { procedures, ..Settings::default() }, async |database| {
     /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;

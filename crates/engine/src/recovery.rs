@@ -23,7 +23,7 @@ use crate::statistics::RecoveryReport;
 use crate::transaction::{Chains, free_after_restart, undo};
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId, TransactionId};
-use batch::{Batch, Decoded};
+use batch::{DecodedBatch, LogBatch};
 use sets::Lanes;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -72,7 +72,7 @@ pub async fn redo(
     let pages_max = (buffer.settings().frames / 4).clamp(1, 1024);
     loop {
         while ahead.len() < AHEAD
-            && let Some(batch) = Batch::read(scan).await?
+            && let Some(batch) = LogBatch::read(scan).await?
         {
             ahead.push_back(batch.decoded(executor, sets_begin, pages_max));
         }
@@ -90,7 +90,7 @@ pub async fn redo(
 
 /// Redoes what a batch's records say of pages, piece by piece. The log may hold changes of partitions that were dropped, or whose
 /// creation was cut off: their numbers were given, and lead to nothing.
-async fn redo_pages(engine: &Engine, decoded: &Decoded) -> Result<()> {
+async fn redo_pages(engine: &Engine, decoded: &DecodedBatch) -> Result<()> {
     let buffer = &engine.core.buffer;
     let exists = |page: PageId| buffer.is_attached(page.partition);
     for piece in &decoded.pieces {
@@ -108,7 +108,7 @@ async fn redo_pages(engine: &Engine, decoded: &Decoded) -> Result<()> {
                         Err(error) if begins_page(sequence, &edit) && error.is_unreadable() => {
                             buffer.make_anew(edit.page).await?;
                         }
-                        brought => drop(brought?),
+                        fetched => drop(fetched?),
                     }
                 }
             }
@@ -151,7 +151,7 @@ fn check_given(engine: &Engine, partition: PartitionId, lsn: Lsn) -> Result<()> 
 
 impl Remainder {
     /// Notes what a batch says of transactions.
-    fn note_all(&mut self, decoded: &Decoded) -> Result<()> {
+    fn note_all(&mut self, decoded: &DecodedBatch) -> Result<()> {
         for &number in &decoded.noted {
             let (start, _, record) = decoded.batch.record(number)?;
             self.note(start, &record);

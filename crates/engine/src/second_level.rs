@@ -104,7 +104,7 @@ pub struct CacheSettings {
 }
 
 impl CacheSettings {
-    /// A cache for so many pages on a device, of the usual design.
+    /// A cache of a number of pages on a device, of the usual design.
     pub fn new(device: impl Into<String>, pages: u32) -> CacheSettings {
         let (design, parameters) = (Design::default(), Parameters::default());
         CacheSettings { device: device.into(), pages, design, parameters, volatile: None }

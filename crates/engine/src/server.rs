@@ -96,9 +96,9 @@ pub struct ProcedureId(u32);
 /// # });
 /// ```
 #[derive(Clone)]
-pub struct TransactionServer(Rc<Inner>);
+pub struct TransactionServer(Rc<ServerState>);
 
-pub(crate) struct Inner {
+pub(crate) struct ServerState {
     database: Database,
     procedures: Vec<(String, Registered)>,
     settings: Settings,
@@ -134,7 +134,7 @@ impl TransactionServer {
             return Err(Error::Setting(format!("{found} standby executors are over the limit of {limit}")));
         }
         let executor = database.executor();
-        let inner = Rc::new(Inner {
+        let inner = Rc::new(ServerState {
             database: database.clone(),
             procedures: database
                 .settings()
@@ -212,7 +212,7 @@ impl TransactionServer {
     }
 }
 
-impl Inner {
+impl ServerState {
     /// Whether there is nothing to do and never will be.
     fn is_over(&self) -> bool {
         self.closing.get() && self.unanswered.get() == 0

@@ -1,6 +1,6 @@
 //! The superblock file (superblock): what a database is, what partitions it has, where recovery begins.
 //!
-//! The file is a sequence of stretches of 64 KiB, each followed by its mirror ([`mirror`]). The first one is the superblock:
+//! The file is a sequence of regions of 64 KiB, each followed by its mirror ([`mirror`]). The first one is the superblock:
 //!
 //! ```text
 //!  0 magic "ENTRESOL"   8 format u32   12 length u32   16 CRC-32C of the rest u32   20 zero u32   24 generation u64
@@ -31,13 +31,13 @@ pub(crate) use journal::CatalogChange;
 
 use crate::catalog::{Partition, Partitions};
 use crate::log::Measured;
-use crate::tier_file::Record;
+use crate::tier_file::TierRecord;
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
 use driver::{DeviceId, FaultKind, Op};
 use executor::Executor;
 use journal::Journal;
-use mirror::{BLOCK, COPIES, Mirror, STRETCH};
+use mirror::{BLOCK, COPIES, Mirror, REGION};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
@@ -64,7 +64,7 @@ pub struct Superblock {
     /// Greater than every transaction number in use when this was written.
     pub next_transaction: u64,
     /// The tiers that survive power cuts.
-    pub tiers: Vec<Record>,
+    pub tiers: Vec<TierRecord>,
     /// The backup of the memory-resident sets, once there are any.
     pub backup: Option<CurrentBackup>,
     /// What was measured of the log's device when the database was created, if anything was.
@@ -156,7 +156,7 @@ impl SuperblockFile {
     /// The driver's.
     pub async fn create(executor: &Executor, device: DeviceId, superblock: &Superblock) -> Result<SuperblockFile> {
         let (file, _) = executor.open(device, SUPERBLOCK_FILE, true).await?;
-        let length = 2 * STRETCH;
+        let length = 2 * REGION;
         executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
         let mirror = Mirror::new(executor, file, length)?;
         // An opening takes a blank first copy for a creation that was cut off.
@@ -180,8 +180,8 @@ impl SuperblockFile {
             Err(fault) => return Err(Error::Input(fault)),
         };
         let mut mirror = Mirror::new(executor, file, length)?;
-        if length < 2 * STRETCH {
-            let front = mirror.read(executor, 0, (0, length.min(STRETCH) / BLOCK * BLOCK)).await;
+        if length < 2 * REGION {
+            let front = mirror.read(executor, 0, (0, length.min(REGION) / BLOCK * BLOCK)).await;
             if let Some(fault) = front.fault {
                 return Err(Error::Input(fault));
             }
@@ -198,7 +198,7 @@ impl SuperblockFile {
         let (mut flaw, mut fault) = (None, None);
         let mut unfinished = false;
         for copy in COPIES {
-            let read = mirror.read(executor, copy, (0, STRETCH)).await;
+            let read = mirror.read(executor, copy, (0, REGION)).await;
             // The first write of all begins with the other copy, and torn it may show anything there.
             unfinished |= copy == 0 && read.fault.is_none() && is_blank(&read.bytes);
             match encoding::decode(&read.bytes, path) {
@@ -284,7 +284,7 @@ impl SuperblockFile {
         &mut self,
         executor: &Executor,
         superblock: &mut Superblock,
-        tiers: Vec<Record>,
+        tiers: Vec<TierRecord>,
     ) -> Result<()> {
         if tiers == superblock.tiers {
             return Ok(());

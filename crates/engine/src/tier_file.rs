@@ -3,7 +3,7 @@
 mod header;
 mod statistics;
 
-pub use header::{HEADER_BYTES, Kind, Record, file_length, open_file, read_header, write_header};
+pub use header::{HEADER_BYTES, Kind, TierRecord, file_length, open_file, read_header, write_header};
 pub use statistics::{TierReport, TierStatistics};
 
 use crate::{Error, Result};
@@ -64,7 +64,7 @@ impl TierFile {
     pub async fn create(
         executor: &Executor,
         device: DeviceId,
-        record: &Record,
+        record: &TierRecord,
         page_size: usize,
         volatile: bool,
     ) -> Result<TierFile> {
@@ -80,7 +80,7 @@ impl TierFile {
     pub fn adopt(
         executor: &Executor,
         device: DeviceId,
-        record: &Record,
+        record: &TierRecord,
         file: FileId,
         page_size: usize,
         volatile: bool,

@@ -53,7 +53,7 @@ use structures::set::{self, Logging};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint {
     undo: usize,
-    sets: set::Position,
+    sets: set::ChangePosition,
 }
 
 /// A transaction. It is rolled back if it is dropped before its commit. What it has read may be told to others as soon as

@@ -54,10 +54,10 @@ mod store;
 pub(crate) mod tests;
 
 pub(crate) use chain::Before;
-pub(crate) use entries::Rest;
+pub(crate) use entries::{IndexEntry, Rest};
 pub(crate) use ghosts::Ghost;
 pub(crate) use own::OwnChange;
-pub(crate) use pace::{Pace, Readers};
+pub(crate) use pace::{ReaderPace, Readers};
 pub(crate) use reconstruction::Reconstruction;
 pub use settings::{FILE, UndoSettings};
 pub(crate) use store::{Records, UndoLists, VersionStore};
@@ -68,7 +68,7 @@ use chain::{Link, Target, Version};
 use fences::Fences;
 use ghosts::Ghosts;
 use heads::Heads;
-use history::{Found, History};
+use history::{FoundVersion, History};
 use keep::Image;
 use loads::Loads;
 use moments::Moments;
@@ -331,9 +331,9 @@ impl Versions {
             _ if Versions::has(view, past.rest) => None,
             Target::Private(owner, number) => Some(self.own.stored(owner, number)),
             Target::Extent(extent, at) => match self.history.find(extent, at) {
-                Found::Here(stored) => Some(stored),
-                Found::Spilled(_) => return false,
-                Found::Gone => None,
+                FoundVersion::Here(stored) => Some(stored),
+                FoundVersion::Spilled(_) => return false,
+                FoundVersion::Gone => None,
             },
             Target::Added => {
                 past.state = None;
@@ -378,8 +378,8 @@ impl Versions {
                 let stored = match link.target() {
                     Target::Private(owner, number) => self.own.stored(owner, number),
                     Target::Extent(extent, at) => match self.history.find(extent, at) {
-                        Found::Here(stored) => stored,
-                        Found::Spilled(_) | Found::Gone => break,
+                        FoundVersion::Here(stored) => stored,
+                        FoundVersion::Spilled(_) | FoundVersion::Gone => break,
                     },
                     Target::Nowhere | Target::Added => break,
                 };

@@ -105,7 +105,7 @@ fn creations_leave_others_the_log_that_their_rollbacks_were_promised() {
                 Ok(_) => created += 1,
                 Err(error) => break error,
             }
-            assert!(created < PARTITIONS, "the log has no room for so many");
+            assert!(created < PARTITIONS, "the log has no room for all of them");
         };
         assert!(matches!(refused, Error::LogCrowded { .. }), "{refused}");
         assert!(database.partition(&format!("tree-{created}")).is_err(), "it left nothing");
@@ -132,7 +132,7 @@ fn a_creation_waits_for_the_end_of_what_holds_the_log() {
             }
         });
         executor.sleep_ns(SECOND_NS).await;
-        assert!(!creating.is_finished(), "the log has no room for so many");
+        assert!(!creating.is_finished(), "the log has no room for all of them");
         held.commit().await.expect("commits");
         creating.join().await;
         verify(&database).await;

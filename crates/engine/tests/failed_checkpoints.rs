@@ -116,7 +116,7 @@ fn clients_are_told(organization: Organization, checkpoint: Policy, kind: OpKind
 }
 
 #[test]
-fn whoever_waits_for_room_in_the_log_learns_that_checkpoints_fail() {
+fn transactions_that_wait_for_room_in_the_log_learn_that_checkpoints_fail() {
     let set = Organization::Set { arrivals: false, segment_size: 16 << 10, reserve_percent: 10 };
     let by_size = Policy { log_bytes: Some(32 << 10), interval_ns: None };
     for organization in [Organization::BTree, set] {

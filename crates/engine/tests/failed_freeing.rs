@@ -138,7 +138,7 @@ fn failing_forced_write(nth: u64) -> bool {
         });
         let deadline = executor.now().plus_ns(5 * SECOND_NS);
         while !fills.is_finished() {
-            assert!(executor.now() < deadline, "write {nth}: nobody is told that the log stays full");
+            assert!(executor.now() < deadline, "write {nth}: no task is told that the log stays full");
             executor.sleep_ns(MILLISECOND_NS).await;
         }
         fills.join().await?;

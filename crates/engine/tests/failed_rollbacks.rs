@@ -122,7 +122,7 @@ fn failing(lasts: u64, work: impl AsyncFnOnce(&Executor, &Database, [PartitionId
         assert!(matches!(failed, Err(Error::Input(_))), "{failed:?}");
         let deadline = executor.now().plus_ns(3 * SECOND_NS);
         while !waiting.is_finished() {
-            assert!(executor.now() < deadline, "who waits for a lock is not told");
+            assert!(executor.now() < deadline, "a task that waits for a lock is not told");
             executor.sleep_ns(MILLISECOND_NS).await;
         }
         let told = waiting.join().await;
@@ -155,7 +155,7 @@ fn a_rollback_that_fails_for_a_while_is_completed_later() {
         executor.sleep_ns(20 * SECOND_NS).await;
         assert_eq!(database.active_transactions(), 0, "it has ended");
         check_rows(database).await;
-        assert_eq!(database.statistics().rollbacks.get(), 3, "its own, and two of those who were told");
+        assert_eq!(database.statistics().rollbacks.get(), 3, "its own, and two of those that were told");
         let mut tx = database.begin().await.expect("begins");
         tx.put(rows, &key(0), b"another's").await.expect("the lock is free");
         tx.rollback().await.expect("this one succeeds");
@@ -183,7 +183,7 @@ fn a_rollback_that_fails_for_good_is_completed_by_a_restart() {
             })
         };
         while !filling.is_finished() {
-            assert!(executor.now() < deadline, "who waits for the log is not told");
+            assert!(executor.now() < deadline, "a task that waits for the log is not told");
             executor.sleep_ns(MILLISECOND_NS).await;
         }
         let told = Err::<(), _>(filling.join().await);
@@ -225,7 +225,7 @@ fn a_rollback_that_fails_gives_back_the_log_that_it_was_promised() {
         let own = database.clone();
         let other = executor.spawn(async move { own.transaction(async |tx| tx.put(notes, b"one", b"1").await).await });
         executor.sleep_ns(SECOND_NS).await;
-        assert!(other.is_finished(), "others wait for room that nobody needs");
+        assert!(other.is_finished(), "others wait for room that is not needed");
         assert_eq!(other.join().await, Ok(()));
     });
 }

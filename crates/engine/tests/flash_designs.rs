@@ -91,7 +91,7 @@ fn cache(database: &Database) -> (u64, u64, u64) {
 }
 
 /// Lets everything end that is under way.
-async fn settle(executor: &executor::Executor) {
+async fn let_all_end(executor: &executor::Executor) {
     executor.sleep_ns(1_000_000_000).await;
 }
 
@@ -131,7 +131,7 @@ fn dual_write_has_what_was_changed_in_both_places() {
         change(&database, 0..PAGES, 1).await;
         let (_, before) = home(&database);
         change(&database, 0..PAGES, 2).await;
-        settle(executor).await;
+        let_all_end(executor).await;
         assert!(home(&database).1 - before >= PAGES - FRAMES, "{} writes", home(&database).1 - before);
         assert!(cache(&database).2 >= PAGES - FRAMES);
         assert_eq!(tiers(&database).pending_count(), 0, "its own device has what the cache has");
@@ -163,7 +163,7 @@ fn lazy_cleaning_keeps_the_dirty_share_and_writes_neighbours_together() {
             for round in 1..4 {
                 for number in 0..PAGES {
                     change(&database, [number].into_iter(), round).await;
-                    settle(executor).await;
+                    let_all_end(executor).await;
                     let dirty = tiers(&database).pending_count();
                     assert!(dirty <= max, "{dirty} of 50 pages are dirty, with at most {dirty_max_percent} %");
                 }
@@ -291,7 +291,7 @@ fn a_copy_that_was_passed_over_serves_if_the_other_one_is_damaged() {
         for round in 1..4 {
             change(&database, 0..PAGES, round).await;
         }
-        settle(executor).await;
+        let_all_end(executor).await;
         database.checkpoint().await.expect("succeeds");
         assert_all(&database, 3).await;
         for page in 0..PAGES {
@@ -323,17 +323,17 @@ fn tac_takes_what_is_read_and_keeps_the_slots_of_what_is_changed() {
         assert_eq!(read_once, 0, "what was created in main memory does not enter");
         database.checkpoint().await.expect("succeeds");
         assert_all(&database, 1).await;
-        settle(executor).await;
+        let_all_end(executor).await;
         let entered = cache(&database).1;
         assert!((PAGES - FRAMES..=PAGES).contains(&entered), "{entered} entered when they were read");
         read(&database, (0..PAGES).rev()).await;
-        settle(executor).await;
+        let_all_end(executor).await;
         assert_eq!(cache(&database).2, 0, "none was changed");
         // Changed pages keep their slots, and are written to them and to their own places.
         let (_, before) = home(&database);
         let served = cache(&database).0;
         change(&database, 0..PAGES, 2).await;
-        settle(executor).await;
+        let_all_end(executor).await;
         let (both, written) = (cache(&database).2, home(&database).1 - before);
         assert!(both >= PAGES - 2 * FRAMES, "{both} pages are written to their slots");
         assert!(written >= both, "{written} writes to their own places");
@@ -354,12 +354,12 @@ fn tac_leaves_a_cold_extent_out_once_it_is_full() {
         // The first extent has 32 pages: more than memory has frames, so each of these reads misses.
         for _ in 0..5 {
             read(&database, 0..32).await;
-            settle(executor).await;
+            let_all_end(executor).await;
         }
         let entered = cache(&database).1;
         assert!(entered >= 10, "{entered} entered");
         read(&database, 32..PAGES).await;
-        settle(executor).await;
+        let_all_end(executor).await;
         assert_eq!(cache(&database).1, entered, "the other extent is colder");
         let served = cache(&database).0;
         read(&database, 0..32).await;
@@ -367,7 +367,7 @@ fn tac_leaves_a_cold_extent_out_once_it_is_full() {
         // Until it is as hot.
         for _ in 0..12 {
             read(&database, 32..PAGES).await;
-            settle(executor).await;
+            let_all_end(executor).await;
         }
         assert!(cache(&database).1 >= entered + 5, "{} entered", cache(&database).1 - entered);
         tiers(&database);
@@ -381,7 +381,7 @@ fn the_rotating_design_cleans_what_its_pointer_meets() {
         for round in 1..4 {
             change(&database, 0..PAGES, round).await;
         }
-        settle(executor).await;
+        let_all_end(executor).await;
         let (entered, written) = (cache(&database).2, home(&database).1);
         assert!(entered >= 3 * PAGES - FRAMES - 10, "{entered} entered");
         assert_eq!(entered - written, tiers(&database).pending_count() as u64);

@@ -75,7 +75,7 @@ fn on(media: &Media, work: impl AsyncFnOnce(Executor) + 'static) {
         let work = executor.spawn(async move { work(own).await });
         let deadline = executor.now().plus_ns(60 * SECOND_NS);
         while !work.is_finished() {
-            assert!(executor.now() < deadline, "somebody waits for ever for room in the log");
+            assert!(executor.now() < deadline, "a transaction waits for ever for room in the log");
             executor.sleep_ns(MILLISECOND_NS).await;
         }
         work.join().await;

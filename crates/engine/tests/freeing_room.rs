@@ -181,7 +181,7 @@ fn openings_that_are_cut_off_keep_none_of_the_room_for_it() {
         let verified = executor.spawn(async move { verify(&database).await });
         let deadline = executor.now().plus_ns(60 * SECOND_NS);
         while !verified.is_finished() {
-            assert!(executor.now() < deadline, "nobody gets room in the log any more");
+            assert!(executor.now() < deadline, "no transaction gets room in the log any more");
             executor.sleep_ns(10 * MILLISECOND_NS).await;
         }
         verified.join().await;

@@ -65,7 +65,7 @@ fn on<T: 'static>(executor: &Executor, media: &Media, work: impl Future<Output =
         let work = executor.spawn(work);
         let deadline = executor.now().plus_ns(60 * SECOND_NS);
         while !work.is_finished() {
-            assert!(executor.now() < deadline, "somebody waits for ever");
+            assert!(executor.now() < deadline, "a transaction waits for ever");
             executor.sleep_ns(MILLISECOND_NS).await;
         }
         work.join().await
@@ -250,7 +250,7 @@ fn many_at_once(settings: &Settings, failing: Option<u64>) {
         let database = Database::open(&own, settings, "test").await.expect("opens");
         let stock = database.partition("stock").expect("it exists");
         assert_eq!(database.set_records(stock), Some(10 * committed as u64), "{what}");
-        // Life goes on.
+        // Work goes on.
         database.transaction(async |tx| fill(tx, 200, 100).await).await.expect("commits");
         database.transaction(async |tx| fill(tx, 201, 100).await).await.expect("commits");
     });
@@ -273,7 +273,7 @@ fn many_small_ones_at_once_wait_for_a_slow_sweep_and_learn_of_one_that_fails() {
 
 /// A transaction that has changed sets and pages runs out of log. Another has changed sets and waits for its lock.
 #[test]
-fn nobody_waits_for_a_sweep_that_waits_for_them() {
+fn no_transaction_waits_for_a_sweep_that_waits_for_it() {
     for strategy in Strategy::ALL {
         let (media, settings) = (Media::new(), settings(Logging::Values, strategy, Policy::OFF));
         let executor = machine(&media, 20, None);

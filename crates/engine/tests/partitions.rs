@@ -201,7 +201,7 @@ fn a_creation_that_fails_leaves_nothing_but_its_number() {
 }
 
 #[test]
-fn a_creation_that_is_cut_off_leaves_its_number_to_nobody() {
+fn a_creation_that_is_cut_off_leaves_its_number_unused() {
     let media = prepared();
     for kind in 0..KINDS {
         let mut both = [0; 2];
@@ -565,11 +565,11 @@ mod planted {
 
     #[test]
     fn a_number_that_is_given_twice_is_found() {
-        is_found(Canary::ReusedNumber, super::a_creation_that_is_cut_off_leaves_its_number_to_nobody);
+        is_found(Canary::ReusedNumber, super::a_creation_that_is_cut_off_leaves_its_number_unused);
     }
 
     #[test]
-    fn a_drop_that_waits_for_nobody_is_found() {
+    fn a_drop_that_does_not_wait_is_found() {
         is_found(Canary::HastyDrop, super::a_partition_in_use_is_not_dropped_before_that_ends);
     }
 }

@@ -97,7 +97,7 @@ fn a_long_value_that_was_abandoned_half_way_leaves_no_page_lost() {
 }
 
 #[test]
-fn a_commit_that_nobody_waits_for_frees_what_it_deleted() {
+fn a_commit_that_is_abandoned_frees_what_it_deleted() {
     run(&Media::new(), async |executor| {
         let (database, tree) = tree(executor, &["a"]).await;
         let mut tx = database.begin().await.expect("begins");
@@ -114,7 +114,7 @@ fn a_commit_that_nobody_waits_for_frees_what_it_deleted() {
 }
 
 #[test]
-fn a_checkpoint_that_nobody_waits_for_leaves_the_next_one_possible() {
+fn a_checkpoint_that_is_abandoned_leaves_the_next_one_possible() {
     run(&Media::new(), async |executor| {
         let (database, _) = tree(executor, &["a"]).await;
         for polls in 1..8 {

@@ -138,7 +138,10 @@ fn transactions_that_do_not_wait_run_one_after_another_without_standbys() {
         let report = ground.server.report();
         assert_eq!((report.transactions, report.takeovers, report.restarts), (200, 0, 0));
         assert_eq!(report.queue_max, 10, "the submitter ran ahead and had to wait");
-        assert!(ground.database.log().statistics().writes < 100, "they share log writes: nobody waits for one");
+        assert!(
+            ground.database.log().statistics().writes < 100,
+            "they share log writes: no client waits for one alone"
+        );
     });
 }
 
@@ -353,10 +356,10 @@ fn play(seed: u64) -> Outcome {
             "each counts once"
         );
         assert!(report.queue_max <= settings.queue as u64, "seed {seed}: the queue is bounded");
-        assert_eq!(report.restarting, 0, "seed {seed}: nobody is left in the restart queue");
+        assert_eq!(report.restarting, 0, "seed {seed}: no request is left in the restart queue");
         assert!(
             settings.standbys > 0 || report.takeovers + report.restarts == 0,
-            "seed {seed}: alone, nobody conflicts"
+            "seed {seed}: alone, no request conflicts"
         );
         ground.server.close().await;
         ground.database.locks().check().expect("the lock table is sound");

@@ -102,7 +102,7 @@ async fn count(database: &Database, added: u32) -> u32 {
     scanned
 }
 
-/// Work after a load that has brought nothing: what is acknowledged from now on is there after a restart, and nothing else;
+/// Work after a load that has added nothing: what is acknowledged from now on is there after a restart, and nothing else;
 /// and the set can be loaded.
 async fn go_on(database: &Database, stock: PartitionId) -> u32 {
     assert_eq!(count(database, 0).await, 0, "nothing of the load is there");
@@ -399,7 +399,7 @@ fn a_load_gives_up_the_log_that_sets_have_kept() {
 
 /// The caller of a load takes its time between two records, and the log is full of what sets need.
 #[test]
-fn nobody_waits_with_locks_for_the_end_of_a_load() {
+fn no_transaction_waits_with_locks_for_the_end_of_a_load() {
     on(&Media::new(), FaultPlan::default(), async |executor| {
         let (database, stock) = create(executor).await;
         let plain = PartitionSpec::new("plain", ORGANIZATION, Locking::Record);

@@ -85,7 +85,7 @@ fn sets_are_swept_on_a_clock_of_their_own() {
             let passed_ns = executor.now().since_ns(began);
             let statistics = database.statistics();
             let sweeps = statistics.sweeps.get();
-            assert_eq!(statistics.checkpoints.get(), 0, "nobody asked for a checkpoint of pages");
+            assert_eq!(statistics.checkpoints.get(), 0, "nothing asked for a checkpoint of pages");
             let used = database.log().used();
             if let Some(expected) = passed_ns.checked_div(interval_ns) {
                 assert!((expected..=expected + 1).contains(&sweeps), "{sweeps} sweeps, {expected} intervals");
@@ -301,7 +301,7 @@ fn a_sweep_keeps_its_pace_and_its_depth() {
 
 /// A sweep of its own takes its share of the interval, another is through at once.
 #[test]
-fn sweeps_spread_their_writes_unless_somebody_waits() {
+fn sweeps_spread_their_writes_unless_a_transaction_waits() {
     let interval_ns = 400 * MILLISECOND_NS;
     for (spread_percent, shortest_ns, longest_ns) in
         [(0, 0, interval_ns / 20), (80, interval_ns * 6 / 10, interval_ns * 9 / 10)]
@@ -330,14 +330,14 @@ fn sweeps_spread_their_writes_unless_somebody_waits() {
             run_clients(executor, &database, stock, 200).await;
             let began = executor.now();
             database.checkpoint().await.expect("sweeps");
-            assert!(executor.now().since_ns(began) < interval_ns / 4, "somebody waits");
+            assert!(executor.now().since_ns(began) < interval_ns / 4, "a transaction waits");
         });
     }
 }
 
 /// A sweep of its own writes for its share of the time, another is through at once.
 #[test]
-fn sweeps_leave_the_device_to_others_unless_somebody_waits() {
+fn sweeps_leave_the_device_to_others_unless_a_transaction_waits() {
     let segment_ns = |device_percent: u8, segments_in_flight: usize, is_awaited: bool| {
         let interval_ns = Some(0);
         let sweep = SweepSettings { interval_ns, device_percent, segments_in_flight, ..Default::default() };
@@ -368,7 +368,7 @@ fn sweeps_leave_the_device_to_others_unless_somebody_waits() {
     for segments_in_flight in [1, 8] {
         let (full_ns, tenth_ns) = (segment_ns(100, 8, false), segment_ns(10, segments_in_flight, false));
         assert!(tenth_ns > 5 * full_ns, "{tenth_ns} and {full_ns} ns for each segment");
-        assert!(segment_ns(10, segments_in_flight, true) < tenth_ns / 3, "somebody waits");
+        assert!(segment_ns(10, segments_in_flight, true) < tenth_ns / 3, "a transaction waits");
     }
 }
 

@@ -139,7 +139,7 @@ async fn filled_in_time(executor: &Executor, settings: Settings) -> Result<Datab
     let filling = executor.spawn(async move { fill(&own).await });
     let deadline = executor.now().plus_ns(SECOND_NS);
     while !filling.is_finished() {
-        assert!(executor.now() < deadline, "a silent device keeps everybody waiting");
+        assert!(executor.now() < deadline, "a silent device keeps all commits waiting");
         executor.sleep_ns(MILLISECOND_NS).await;
     }
     filling.join().await?;

@@ -304,7 +304,7 @@ async fn occupy(database: Database, set: PartitionId, seed: u64) -> Result<()> {
                 seen => panic!("a group has one record at most, not {seen:?}"),
             }
             executor.sleep_ns(20_000).await;
-            assert!(count(tx, set, group).await?.0 <= 1, "nobody else came");
+            assert!(count(tx, set, group).await?.0 <= 1, "no other came");
             if gives_up { Err(Error::RolledBack("for a change".into())) } else { Ok(()) }
         };
         match database.transaction(work).await {

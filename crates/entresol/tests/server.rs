@@ -151,7 +151,7 @@ fn procedures_answer_or_say_what_is_wrong() {
 }
 
 #[test]
-fn an_answer_that_nobody_waits_for_is_no_reason_to_stop() {
+fn an_answer_that_is_not_waited_for_is_no_reason_to_stop() {
     let directory = scratch();
     let server = start(directory.path());
     let handle = server.handle();
@@ -199,7 +199,7 @@ fn a_server_ends_though_handles_are_left_and_refuses_them() {
 }
 
 #[test]
-fn a_panic_in_a_procedure_reaches_everybody_and_loses_nothing() {
+fn a_panic_in_a_procedure_reaches_every_client_and_loses_nothing() {
     let directory = scratch();
     let server = start(directory.path());
     let handle = server.handle();
@@ -285,7 +285,7 @@ fn snapshots_beside_threads_that_write_are_of_moments_between_transactions() {
                         true => Ok(()),
                         false => transfer(tx, from, to, 1).await,
                     });
-                    done.expect("who overwrites what his snapshot lacks is run again");
+                    done.expect("a transaction that overwrites what its snapshot lacks is run again");
                 }
             })
         })

@@ -228,7 +228,7 @@ fn a_creation_on_two_devices_that_was_cut_off_begins_again() {
 }
 
 #[test]
-fn a_damaged_page_fails_who_needs_it_and_nobody_else() {
+fn a_damaged_page_fails_operations_that_need_it_and_no_others() {
     let directory = scratch();
     let store = open(directory.path(), "automatic");
     store.run(async |database| database.create_partition(PartitionSpec::b_tree("notes")).await).expect("creates");

@@ -325,7 +325,7 @@ impl Executor {
         }
     }
 
-    /// Whom to wake for a future of ours that waits in this context: the task that is being polled, if the context is its own,
+    /// The task to wake for a future of ours that waits in this context: the one that is being polled, if the context is its own,
     /// and otherwise one that stands for the context's waker as long as `relay` is kept.
     #[inline]
     pub fn waiter(&self, context: &Context<'_>, relay: &mut Relay) -> TaskId {

@@ -22,14 +22,14 @@ pub(crate) enum State {
     Orphaned,
 }
 
-struct Slot {
+struct OperationSlot {
     generation: u32,
     state: State,
 }
 
 /// The table of operations in flight.
 pub(crate) struct Operations {
-    slots: Vec<Slot>,
+    slots: Vec<OperationSlot>,
     free: u32,
     in_flight: usize,
 }
@@ -46,7 +46,7 @@ impl Operations {
     pub fn insert(&mut self, state: State) -> Token {
         self.in_flight += 1;
         if self.free == NONE {
-            self.slots.push(Slot { generation: 0, state });
+            self.slots.push(OperationSlot { generation: 0, state });
             return Token(self.slots.len() as u64 - 1);
         }
         let index = self.free;
@@ -62,7 +62,7 @@ impl Operations {
         self.in_flight
     }
 
-    fn slot(&mut self, token: Token) -> &mut Slot {
+    fn slot(&mut self, token: Token) -> &mut OperationSlot {
         let slot = &mut self.slots[token.0 as u32 as usize];
         assert_eq!(u64::from(slot.generation), token.0 >> 32, "a driver completes each operation exactly once");
         slot

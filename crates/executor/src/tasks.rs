@@ -22,13 +22,13 @@ impl TaskId {
 
 pub(crate) type BoxedTask = Pin<Box<dyn Future<Output = ()>>>;
 
-struct Slot {
+struct TaskSlot {
     generation: u32,
     /// Whether the task stands in the ready queue; a second wake is then nothing.
     queued: bool,
     live: bool,
     member: Membership,
-    /// CPU work charged but not settled, in instructions.
+    /// CPU work charged but not paid, in instructions.
     debt: u64,
     /// Absent while the task is being polled.
     future: Option<BoxedTask>,
@@ -60,7 +60,7 @@ pub(crate) struct Tasks {
     /// Where wakers send the tasks that they wake.
     sender: Arc<Sender<TaskId>>,
     main: Arc<Call>,
-    slots: Vec<Slot>,
+    slots: Vec<TaskSlot>,
     free: Vec<u32>,
     main_queued: bool,
     main_debt: u64,
@@ -103,7 +103,7 @@ impl Tasks {
         let call = Call::new(task, &self.sender);
         let waker = Some(Waker::from(Arc::clone(&call)));
         let (member, future) = (member, Some(future));
-        self.slots.push(Slot { generation: 0, queued: false, live: true, member, debt: 0, future, call, waker });
+        self.slots.push(TaskSlot { generation: 0, queued: false, live: true, member, debt: 0, future, call, waker });
         task
     }
 

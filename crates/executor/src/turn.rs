@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_abandoned_in_line_keep_nobody_waiting() {
+    fn waits_that_are_abandoned_in_line_keep_no_other_waiting() {
         run(async |executor| {
             let (turn, took) = (Rc::new(Turn::new()), Rc::<RefCell<Vec<u32>>>::default());
             for woken in [false, true] {

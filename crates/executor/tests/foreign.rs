@@ -177,7 +177,7 @@ fn a_waker_may_outlive_its_task() {
 }
 
 #[test]
-fn whoever_waits_for_a_waker_that_is_gone_is_idle() {
+fn a_task_that_waits_for_a_waker_that_is_gone_is_idle() {
     let (executor, _directory) = real();
     let lost = Oneshot::<u8>::new();
     let receiver = lost.clone();

@@ -62,14 +62,14 @@ impl Study for Lee2008 {
              the update's, because a transaction of embedded SQL begins with its first statement. So a reference costs 36 us \
              and the end of a transaction the rest, and TPC-B, which has four references, 108 us more. Times are exponential \
              about their means. An I/O costs 5 us of CPU, which the paper does not say.",
-            "A log write at a time, shared by all who wait for it: \"which in turn cannot be done until forced-write operations \
+            "A log write at a time, shared by all commits that wait for it: \"which in turn cannot be done until forced-write operations \
              requested by other transactions earlier are completed\". Locks are held until the commit is durable, as section 4.2 \
              implies; the engine's own way, to release them when the commit is logged, is shown beside it.",
             "The paper gives averages only. A random access to the disk takes 4.17 ms of seek and a uniform share of a revolution \
              of 8.33 ms; a write in sequence waits for a uniform share of a revolution, a read in sequence for nothing. Requests \
              to each device are served one after the other. Flash has no merges or erasures to wait for: what is written there is \
              appended, as the paper says.",
-            "Tables are in memory and nobody writes them back: no checkpoint takes place. TPC-B's database of 450 MB has 36 \
+            "Tables are in memory and are not written back: no checkpoint takes place. TPC-B's database of 450 MB has 36 \
              branches of 100,000 accounts in b-trees of 8 KiB pages. Table 2's table has 100,000 records of 100 bytes, of which \
              each update takes any.",
             "Section 5's workload is not in the text at hand. Here a table of 5,000 records has 300 updates per second, and one \

@@ -57,7 +57,7 @@ impl Study for Rahm1991 {
              exponential (seek and rotation vary); controllers, transmission, NVEM and the log disks of all other sections \
              are fixed. With exponential log disks beside each other a commit would wait for slower ones before it, because \
              the engine acknowledges in the order of the log.",
-            "\"Enough disks and controllers\" is as many as there are requests: nobody waits for one.",
+            "\"Enough disks and controllers\" is as many as there are requests: no request waits for one.",
             "Section 4.7: of the 250,000 instructions, begin and end of a transaction have 40,000 and 50,000 as in table 4.1, \
              each of the ten references 16,000. Sizes are geometric with mean 10, the exponential law's discrete counterpart.",
             "Section 4.7: the multiprogramming level is 12 with page locks and 60 with object locks, about where throughput is \

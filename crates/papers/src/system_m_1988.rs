@@ -34,18 +34,18 @@ const SPOOLING: f64 = 1.0;
 
 /// A row of table 4.1: checkpoint and log strategy, true transactions per second, and CPU times of the transaction, checkpoint,
 /// log and message servers in microseconds per true transaction.
-struct Row {
+struct StrategyRow {
     name: &'static str,
     tps: f64,
     cpu_us: [f64; 4],
 }
 
-const fn row(name: &'static str, tps: f64, cpu_us: [f64; 4]) -> Row {
-    Row { name, tps, cpu_us }
+const fn row(name: &'static str, tps: f64, cpu_us: [f64; 4]) -> StrategyRow {
+    StrategyRow { name, tps, cpu_us }
 }
 
 /// Table 4.1. The first row is the one on which the machine's description was calibrated.
-const TABLE: [Row; 11] = [
+const TABLE: [StrategyRow; 11] = [
     row("FUZZY/VALUE", 72.7, [9658.0, 275.0, 802.0, 2908.0]),
     row("ACCOU/VALUE", 65.7, [10140.0, 1335.0, 744.0, 2899.0]),
     row("ACBW/VALUE", 71.5, [9580.0, 586.0, 739.0, 2981.0]),
@@ -62,7 +62,7 @@ const TABLE: [Row; 11] = [
 /// The servers, in the order of the table.
 const SERVERS: [&str; 4] = ["transaction", "checkpoint", "log", "message"];
 
-impl Row {
+impl StrategyRow {
     fn is_black_white_by_transaction(&self) -> bool {
         self.name.starts_with("TCBW")
     }

@@ -29,7 +29,7 @@ impl Waker {
     /// What the system says.
     #[allow(unsafe_code)]
     pub(crate) fn eventfd() -> std::io::Result<OwnedFd> {
-        // SAFETY: the call takes no memory; a result that is not negative is a descriptor that nobody else owns.
+        // SAFETY: the call takes no memory; a result that is not negative is a descriptor with no other owner.
         unsafe {
             let fd = libc::eventfd(0, libc::EFD_CLOEXEC);
             if fd < 0 { Err(std::io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }

@@ -36,7 +36,7 @@ pub(crate) enum Flight {
 }
 
 /// What the end of an attempt means for its transfer.
-pub(crate) enum Progress {
+pub(crate) enum AttemptEnd {
     /// A rest is left, to be attempted again.
     Again,
     /// The transfer is done.
@@ -68,30 +68,32 @@ impl Transfer {
         result: i32,
         path: impl Fn() -> String,
         file_length: impl Fn() -> io::Result<u64>,
-    ) -> Progress {
+    ) -> AttemptEnd {
         let interrupted = matches!(-result, libc::EINTR | libc::EAGAIN);
         if interrupted && !self.cancelled {
-            return Progress::Again;
+            return AttemptEnd::Again;
         }
         if result < 0 {
             let errno = if interrupted { libc::ECANCELED } else { -result };
-            return Progress::Finished(Err(self.fault(errno, &path())));
+            return AttemptEnd::Finished(Err(self.fault(errno, &path())));
         }
         self.done += result as u32;
         if self.done == self.length {
-            return Progress::Finished(Ok(Output::Done));
+            return AttemptEnd::Finished(Ok(Output::Done));
         }
         // A short transfer: either the file ends here or the rest follows.
         match self.call {
             Call::Read => match file_length() {
                 Ok(length) if result == 0 || length <= self.offset + u64::from(self.done) => {
-                    Progress::Finished(Err(self.beyond_end(length, &path())))
+                    AttemptEnd::Finished(Err(self.beyond_end(length, &path())))
                 }
-                Ok(_) => Progress::Again,
-                Err(error) => Progress::Finished(Err(fault_of(&format!("asking '{}' for its length", path()), &error))),
+                Ok(_) => AttemptEnd::Again,
+                Err(error) => {
+                    AttemptEnd::Finished(Err(fault_of(&format!("asking '{}' for its length", path()), &error)))
+                }
             },
-            _ if result == 0 => Progress::Finished(Err(self.fault(libc::EIO, &path()))),
-            _ => Progress::Again,
+            _ if result == 0 => AttemptEnd::Finished(Err(self.fault(libc::EIO, &path()))),
+            _ => AttemptEnd::Again,
         }
     }
 
@@ -204,8 +206,8 @@ mod tests {
 
     fn advance(transfer: &mut Transfer, result: i32, length: u64) -> Option<Result<Output, FaultKind>> {
         match transfer.advance(result, || "data/f".to_owned(), || Ok(length)) {
-            Progress::Again => None,
-            Progress::Finished(result) => Some(result.map_err(|fault| fault.kind)),
+            AttemptEnd::Again => None,
+            AttemptEnd::Finished(result) => Some(result.map_err(|fault| fault.kind)),
         }
     }
 

@@ -54,7 +54,7 @@ mod workers;
 pub use directory_lock::{DirectoryLock, DirectoryLocks};
 pub use heap::Heap;
 pub use job::PREWRITE_MAX;
-pub use measure::{MeasureOptions, Measurement, Point, Probe, Progress, measure};
+pub use measure::{MeasureOptions, MeasureProgress, Measurement, Point, Probe, measure};
 pub use memory::PREFAULT_MAX;
 pub use options::{Backend, Behaviour, Options};
 pub use real_driver::RealDriver;

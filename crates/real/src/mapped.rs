@@ -33,7 +33,7 @@ impl MapMode {
         let granted = file.set_len(PAGE as u64).and_then(|()| map(&file, PAGE, true));
         match granted {
             Ok(start) => {
-                // SAFETY: just mapped with this length, and nobody else knows of it.
+                // SAFETY: just mapped with this length, and nothing else knows of it.
                 unsafe { libc::munmap(start.as_ptr(), PAGE) };
                 MapMode::Dax(flush)
             }
@@ -157,7 +157,7 @@ impl Mapping {
     /// [`FaultKind::EndOfFile`] with the words of `what` if the file ends before.
     pub(crate) fn read(&self, offset: u64, buffer: &mut [u8], what: impl Fn() -> String) -> Result<(), Fault> {
         let source = self.place(offset, buffer.len(), what)?;
-        // SAFETY: `place` checked that so many bytes from there on are mapped; the buffer is memory of a frame, which is no
+        // SAFETY: `place` checked that the bytes from there on are mapped; the buffer is memory of a frame, which is no
         // part of any file's mapping. The file is not cut meanwhile: this driver cuts it only after `limit`, and other
         // processes are kept away by the directory's lock.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), buffer.as_mut_ptr(), buffer.len()) };

@@ -123,7 +123,7 @@ pub struct Measurement {
 
 /// How far a measurement is.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct MeasureProgress {
     /// Points measured.
     pub done: usize,
     /// Points to measure in all.
@@ -174,7 +174,7 @@ impl Measurement {
 pub fn measure(
     directory: &Path,
     options: &MeasureOptions,
-    mut progress: impl FnMut(Progress),
+    mut progress: impl FnMut(MeasureProgress),
 ) -> Result<Measurement, Fault> {
     let driver = RealDriver::open(Options {
         devices: vec![("measured".to_owned(), directory.to_owned())],
@@ -195,7 +195,7 @@ pub fn measure(
 fn measure_points(
     bench: &mut ClosedLoop,
     options: &MeasureOptions,
-    progress: &mut impl FnMut(Progress),
+    progress: &mut impl FnMut(MeasureProgress),
 ) -> Result<Measurement, Fault> {
     let total = 2 + options.probes.len() * options.sizes.len() * options.depths.len();
     let span_ns = (options.seconds * SECOND_NS as f64 / total as f64) as u64;
@@ -203,7 +203,7 @@ fn measure_points(
     let mut run = |bench: &mut ClosedLoop, probe, size, depth| {
         let point = bench.run(probe, size, depth, span_ns)?;
         done += 1;
-        progress(Progress { done, total, point });
+        progress(MeasureProgress { done, total, point });
         Ok(point)
     };
     let sequential_write = run(bench, Probe::SequentialWrite, SEQUENTIAL_SIZE, SEQUENTIAL_DEPTH)?;

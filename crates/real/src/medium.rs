@@ -106,7 +106,7 @@ pub(crate) fn nameless_file(directory: &Path) -> Option<File> {
 /// Opens a file without a name, which vanishes when it is closed.
 fn nameless(path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
     let flags = libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC | flags;
-    // SAFETY: the path ends with a zero byte; a result that is not negative is a descriptor that nobody else owns.
+    // SAFETY: the path ends with a zero byte; a result that is not negative is a descriptor with no other owner.
     unsafe {
         let fd = libc::open(path.as_ptr(), flags, 0o600);
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_of_untorn_writes_that_nobody_asks_for_is_no_promise() {
+    fn a_unit_of_untorn_writes_that_is_not_asked_for_is_no_promise() {
         let xfs = Nature { alignment: 512, untorn_on_request: 2 << 20, dax: false };
         assert_eq!(xfs.traits(false).atomic_write, 512);
         let medium = Medium {

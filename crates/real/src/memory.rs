@@ -18,30 +18,30 @@ const CHUNK_MAX: usize = 1 << 30;
 const HUGE_PAGE: usize = 2 << 20;
 
 /// An anonymous mapping, unmapped when its last frame is dropped.
-struct Mapping {
+struct AnonymousMapping {
     start: NonNull<libc::c_void>,
     length: usize,
     dropped: Arc<AtomicUsize>,
 }
 
-impl Memory for Mapping {}
+impl Memory for AnonymousMapping {}
 
 // SAFETY: the mapping is only unmapped through this value; its bytes are reached through frames alone.
-unsafe impl Send for Mapping {}
+unsafe impl Send for AnonymousMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for AnonymousMapping {}
 
-impl Drop for Mapping {
+impl Drop for AnonymousMapping {
     fn drop(&mut self) {
-        // SAFETY: mapped with this length in `Mapping::new`; no frame is left, each holds an `Arc` of this value.
+        // SAFETY: mapped with this length in `AnonymousMapping::new`; no frame is left, each holds an `Arc` of this value.
         unsafe { libc::munmap(self.start.as_ptr(), self.length) };
         self.dropped.fetch_add(1, Ordering::Release);
     }
 }
 
-impl Mapping {
+impl AnonymousMapping {
     /// Maps `bytes` zeroed bytes and room to begin at a huge page's boundary, and has them in memory if `touch` is set. Returns the mapping and that beginning.
-    fn new(bytes: usize, touch: bool, dropped: Arc<AtomicUsize>) -> io::Result<(Mapping, NonNull<u8>)> {
+    fn new(bytes: usize, touch: bool, dropped: Arc<AtomicUsize>) -> io::Result<(AnonymousMapping, NonNull<u8>)> {
         let huge = bytes >= HUGE_PAGE;
         let too_long = || io::Error::from_raw_os_error(libc::ENOMEM);
         let length = if huge { bytes.checked_add(HUGE_PAGE).ok_or_else(too_long)? } else { bytes };
@@ -53,7 +53,7 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(address).expect("the kernel maps nothing at address zero by itself");
-        let mapping = Mapping { start, length, dropped };
+        let mapping = AnonymousMapping { start, length, dropped };
         let skip = if huge { start.as_ptr().align_offset(HUGE_PAGE) } else { 0 };
         // SAFETY: `skip` is smaller than the huge page that was mapped beyond `bytes`.
         let first = unsafe { start.cast::<u8>().add(skip) };
@@ -84,7 +84,7 @@ pub(crate) trait BufferTable {
 }
 
 struct Region {
-    memory: Weak<Mapping>,
+    memory: Weak<AnonymousMapping>,
     start: usize,
     chunk: usize,
     first_place: usize,
@@ -130,7 +130,7 @@ impl Regions {
         let attempt = || format!("mapping {count} frames of {size} bytes");
         let no_memory = || fault_of(&attempt(), &io::Error::from_raw_os_error(libc::ENOMEM));
         let bytes = count.checked_mul(size).filter(|bytes| *bytes <= isize::MAX as usize).ok_or_else(no_memory)?;
-        let (mapping, start) = Mapping::new(bytes, touch && bytes <= PREFAULT_MAX, Arc::clone(&self.dropped))
+        let (mapping, start) = AnonymousMapping::new(bytes, touch && bytes <= PREFAULT_MAX, Arc::clone(&self.dropped))
             .map_err(|error| fault_of(&attempt(), &error))?;
         let memory = Arc::new(mapping);
         if let Some(table) = table {
@@ -142,7 +142,7 @@ impl Regions {
 
     fn register(
         &mut self,
-        memory: &Arc<Mapping>,
+        memory: &Arc<AnonymousMapping>,
         start: NonNull<u8>,
         bytes: usize,
         size: usize,

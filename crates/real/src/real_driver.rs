@@ -6,7 +6,7 @@ use crate::described::Model;
 use crate::descriptors;
 use crate::fault::fault_of;
 use crate::files::{Device, FileTable, OpenFile, index_of};
-use crate::flight::{Flight, FlightTable, Progress, Transfer};
+use crate::flight::{AttemptEnd, Flight, FlightTable, Transfer};
 use crate::job::Job;
 use crate::mailbox::{Answer, JobResult, Mailbox, Opened};
 use crate::mapped::{MapMode, Mapping};
@@ -237,7 +237,7 @@ impl RealDriver {
     pub(crate) fn transfer_here(&mut self, slot: u32) {
         loop {
             let result = self.request(slot).perform();
-            if let Progress::Finished(result) = self.advance(slot, result) {
+            if let AttemptEnd::Finished(result) = self.advance(slot, result) {
                 let now = self.now();
                 let completion = self.end_transfer(slot, result, now);
                 return self.ready.extend(completion);
@@ -245,7 +245,7 @@ impl RealDriver {
         }
     }
 
-    fn advance(&mut self, slot: u32, result: i32) -> Progress {
+    fn advance(&mut self, slot: u32, result: i32) -> AttemptEnd {
         let transfer = self.flights.transfer(slot);
         let file = &*self.files.entered(transfer.file).expect("a transfer holds its file");
         let directory = &self.devices[usize::from(file.device.0)].directory;
@@ -277,8 +277,8 @@ impl RealDriver {
     /// Takes the result of an attempt: the transfer completes or its rest is queued.
     fn transferred(&mut self, slot: u32, result: i32, now: Instant, done: &mut Vec<Completion>) {
         match self.advance(slot, result) {
-            Progress::Finished(result) => done.extend(self.end_transfer(slot, result, now)),
-            Progress::Again => {
+            AttemptEnd::Finished(result) => done.extend(self.end_transfer(slot, result, now)),
+            AttemptEnd::Again => {
                 let request = self.request(slot);
                 self.mechanism.start(request);
             }

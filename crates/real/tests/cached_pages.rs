@@ -33,7 +33,7 @@ fn open(directory: &Path) -> (RealDriver, FileId) {
 fn pages_cached(directory: &Path) -> usize {
     let file = File::open(directory.join("data")).expect("it was created");
     let mut resident = vec![0_u8; LENGTH / 4096];
-    // SAFETY: a new mapping at a place of the system's choice, which nobody accesses; the vector has a byte for each page.
+    // SAFETY: a new mapping at a place of the system's choice, which nothing accesses; the vector has a byte for each page.
     unsafe {
         let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
         let start = libc::mmap(std::ptr::null_mut(), LENGTH, protection, flags, file.as_raw_fd(), 0);

@@ -59,7 +59,7 @@ pub enum Canary {
     UnverifiedCluster,
     /// Commits log whatever they have to log, room or not.
     UnadmittedCommit,
-    /// A bulk load of a set that fails leaves in memory what it has brought.
+    /// A bulk load of a set that fails leaves in memory what it has added.
     HalfLoad,
     /// A rollback that fails is not retried, and the tasks waiting for it are not told.
     AbandonedRollback,

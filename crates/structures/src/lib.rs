@@ -2,7 +2,7 @@
 //! replacement.
 //!
 //! All of it is plain synchronous code. Nothing here can wait: a function that lacks a page or room says so ([`Need`]), its
-//! caller brings that and calls again. So an invariant that holds before and after each call holds at every wait of the engine.
+//! caller fetches that and calls again. So an invariant that holds before and after each call holds at every wait of the engine.
 
 pub mod canary;
 pub mod checksum;

@@ -14,27 +14,27 @@ const HUGE_PAGE: usize = 2 << 20;
 /// touched: growth copies nothing and never stops for long.
 #[derive(Default)]
 pub struct Lines {
-    blocks: Vec<Block>,
+    blocks: Vec<LineBlock>,
     count: usize,
     /// From here on no line was ever used.
     used: usize,
 }
 
-struct Block {
+struct LineBlock {
     words: Vec<u64>,
     /// The first word of the first line.
     start: usize,
     lines: usize,
 }
 
-impl Block {
-    fn new(lines: usize) -> Block {
+impl LineBlock {
+    fn new(lines: usize) -> LineBlock {
         let size = lines * LINE_BYTES;
         let alignment = if size < HUGE_PAGE { LINE_BYTES } else { HUGE_PAGE };
         let words = vec![0_u64; (size.next_multiple_of(alignment) + alignment) / 8];
         let start = words.as_ptr().align_offset(alignment);
         assert!(start < alignment / 8, "a word's address is a multiple of its size");
-        Block { words, start, lines }
+        LineBlock { words, start, lines }
     }
 }
 
@@ -56,7 +56,7 @@ impl Lines {
     pub fn push(&mut self) -> usize {
         let (block, _) = locate(self.count);
         if block == self.blocks.len() {
-            self.blocks.push(Block::new((3 * self.count).max(FIRST_BLOCK)));
+            self.blocks.push(LineBlock::new((3 * self.count).max(FIRST_BLOCK)));
         }
         let number = self.count;
         self.count += 1;
@@ -85,7 +85,7 @@ impl Lines {
     #[inline]
     pub fn line(&self, number: usize) -> &[u64; 8] {
         let (block, position) = locate(number);
-        let Block { words, start, .. } = &self.blocks[block];
+        let LineBlock { words, start, .. } = &self.blocks[block];
         words[start + position * 8..].first_chunk().expect("a line below the count")
     }
 
@@ -93,7 +93,7 @@ impl Lines {
     #[inline]
     pub fn line_mut(&mut self, number: usize) -> &mut [u64; 8] {
         let (block, position) = locate(number);
-        let Block { words, start, .. } = &mut self.blocks[block];
+        let LineBlock { words, start, .. } = &mut self.blocks[block];
         words[*start + position * 8..].first_chunk_mut().expect("a line below the count")
     }
 }

@@ -13,7 +13,7 @@ pub enum Need {
     Write(PageId),
     /// Room for more pages in the partition's file.
     Space(PartitionId),
-    /// Nothing that waiting could bring.
+    /// Nothing that waiting could provide.
     Fail(Error),
 }
 

@@ -69,7 +69,7 @@ mod visit;
 mod tests;
 
 pub use actions::add_to;
-pub use changes::Position;
+pub use changes::ChangePosition;
 pub use load::{Share, Verified, Verifier};
 pub use replay::{DetachedSet, Malformed, ReplayItem, ReplayStop, SortedChanges};
 pub use schema::{Field, FieldError, FieldType, FieldValue, RecordType};
@@ -464,8 +464,8 @@ impl Sets {
     }
 
     /// The present moment in a transaction.
-    pub fn position(&self, owner: Owner) -> Position {
-        self.owners.get(owner.0 as usize).map_or(Position::default(), Changes::position)
+    pub fn position(&self, owner: Owner) -> ChangePosition {
+        self.owners.get(owner.0 as usize).map_or(ChangePosition::default(), Changes::position)
     }
 
     /// Ends a transaction: what it has changed is committed from now on. Its redo is forgotten.
@@ -482,7 +482,7 @@ impl Sets {
     ///
     /// # Panics
     /// If it has been rolled back to before `position` since.
-    pub fn roll_back_to(&mut self, owner: Owner, position: Position) {
+    pub fn roll_back_to(&mut self, owner: Owner, position: ChangePosition) {
         let Some(changes) = self.owners.get_mut(owner.0 as usize) else { return };
         assert!(position <= changes.position(), "a savepoint lies in the past");
         // The transaction has seen that a record which it inserted, and whose insertion is undone, was missing.
@@ -492,7 +492,7 @@ impl Sets {
 
     /// Ends a transaction and undoes all that it has changed.
     pub fn roll_back(&mut self, owner: Owner) {
-        self.roll_back_to(owner, Position::default());
+        self.roll_back_to(owner, ChangePosition::default());
         self.watch.forget(owner);
     }
 
@@ -540,7 +540,7 @@ fn commit(sets: &mut [Option<Box<Set>>], changes: &mut Changes) {
 }
 
 /// Undoes what was changed since `position`.
-fn roll_back(sets: &mut [Option<Box<Set>>], changes: &mut Changes, position: Position) {
+fn roll_back(sets: &mut [Option<Box<Set>>], changes: &mut Changes, position: ChangePosition) {
     while changes.shadows.len() > position.shadows {
         let shadow = changes.shadows.pop().expect("there are more");
         let set = sets[usize::from(shadow.set)].as_mut().expect("it had been changed");

@@ -65,11 +65,11 @@ struct Flight {
     opens: Option<(DeviceId, String)>,
     injury: Option<Injury>,
     /// Device, file, offset and length of a write that is to be damaged.
-    write: Option<Place>,
+    write: Option<DamagedWrite>,
     damage: Option<SectorDamage>,
 }
 
-type Place = (DeviceId, String, u64, u32);
+type DamagedWrite = (DeviceId, String, u64, u32);
 
 /// A file that gets no answers.
 struct Hung {

@@ -153,7 +153,7 @@ mod tests {
             !absent.contains(&"error anywhere".to_owned()) && !absent.contains(&"anything at log write".to_owned())
         );
         assert!(absent.contains(&"partition dropped".to_owned()) && missing.contains(&"1,000 partitions".to_owned()));
-        assert!(!absent.contains(&"1,000 partitions".to_owned()), "few seeds have so many");
+        assert!(!absent.contains(&"1,000 partitions".to_owned()), "few seeds have as many");
         coverage.event(ClientEvent::Dropped);
         assert!(!coverage.absent(SeedKind::Durability).contains(&"partition dropped".to_owned()));
         assert!(!absent.contains(&"anything at undo space read".to_owned()), "only isolation reads the past");

@@ -24,7 +24,7 @@
 //! ```
 //! use entresol_torture::history::{History, Key, Level, Phenomenon};
 //!
-//! // Two who each read what the other writes: write skew.
+//! // Two transactions that each read what the other writes: write skew.
 //! let skew = |level| {
 //!     let mut history = History::default();
 //!     let (x, y) = (Key { store: "tree", number: 1 }, Key { store: "tree", number: 2 });

@@ -2,7 +2,7 @@
 //! [`crate::history`] finds the anomalies.
 //!
 //! A restart comes in as a transaction that reads everything. What was acknowledged was so before that began, and what was in
-//! doubt is settled by what it shows; so a lost commit, or half a one, is an anomaly like any other.
+//! doubt is decided by what it shows; so a lost commit, or half a one, is an anomaly like any other.
 
 mod actor;
 mod client;

@@ -12,7 +12,7 @@ use engine::page::header;
 use virtual_driver::Media;
 
 /// A byte of something that is stored.
-struct Place {
+struct StoredByte {
     device: &'static str,
     file: String,
     offset: u64,
@@ -20,9 +20,9 @@ struct Place {
     is_redundant: bool,
 }
 
-impl Place {
-    fn alone(device: &'static str, file: &str, offset: u64) -> Place {
-        Place { device, file: file.to_owned(), offset, is_redundant: false }
+impl StoredByte {
+    fn alone(device: &'static str, file: &str, offset: u64) -> StoredByte {
+        StoredByte { device, file: file.to_owned(), offset, is_redundant: false }
     }
 }
 
@@ -66,7 +66,7 @@ pub fn rot(
             // else.
             let acknowledged = configuration.settings.log.second.as_ref().map(|second| second.acknowledged);
             let is_enough = kind == FaultKind::Decay || acknowledged == Some(Acknowledged::Both);
-            Some(Place { is_redundant: place.is_redundant && is_enough, ..place })
+            Some(StoredByte { is_redundant: place.is_redundant && is_enough, ..place })
         }
         Step::TierWrite => stored_in(media, ("nvem", ".tier"), page_size, random),
         Step::SegmentWrite => stored_in(media, ("disk", ".backup-"), SEGMENT_SIZE as usize, random),
@@ -90,8 +90,8 @@ pub fn hole(media: &Media, configuration: &Configuration, random: &mut Random) -
     Some(Damage { kind: FaultKind::Hole, step, file, is_redundant: false, copy: None, is_exposed: false })
 }
 
-fn damage(media: &Media, place: Place, step: Step, kind: FaultKind, random: &mut Random) -> Option<Damage> {
-    let Place { device, file, offset, is_redundant } = place;
+fn damage(media: &Media, place: StoredByte, step: Step, kind: FaultKind, random: &mut Random) -> Option<Damage> {
+    let StoredByte { device, file, offset, is_redundant } = place;
     match kind {
         FaultKind::Rot => media.make_unreadable(device, &file, offset, 1),
         _ => media.flip_bit(device, &file, offset, random.below(8) as u8),
@@ -112,17 +112,17 @@ pub fn superblock_copy_at(file: &str, offset: u64) -> Option<u64> {
 }
 
 /// A byte of a copy of the superblock file. The other one serves if it is the same.
-fn superblock_copy(media: &Media, copy: u64, offset: u64) -> Place {
+fn superblock_copy(media: &Media, copy: u64, offset: u64) -> StoredByte {
     let mut copies = [vec![0; SUPERBLOCK_STRETCH as usize], vec![0; SUPERBLOCK_STRETCH as usize]];
     let read = (0..)
         .zip(&mut copies)
         .all(|(number, bytes)| media.read("disk", SUPERBLOCK_FILE, number * SUPERBLOCK_STRETCH, bytes).is_ok());
     let is_redundant = read && copies[0] == copies[1];
-    Place { is_redundant, ..Place::alone("disk", SUPERBLOCK_FILE, copy * SUPERBLOCK_STRETCH + offset) }
+    StoredByte { is_redundant, ..StoredByte::alone("disk", SUPERBLOCK_FILE, copy * SUPERBLOCK_STRETCH + offset) }
 }
 
 /// A place in the double-write area. It is redundant if the page is sound in its own place.
-fn with_page_in_place(media: &Media, configuration: &Configuration, place: Place) -> Place {
+fn with_page_in_place(media: &Media, configuration: &Configuration, place: StoredByte) -> StoredByte {
     let page_size = configuration.settings.buffer.page_size;
     let mut bytes = vec![0; page_size];
     let first = place.offset / page_size as u64 * page_size as u64;
@@ -135,17 +135,27 @@ fn with_page_in_place(media: &Media, configuration: &Configuration, place: Place
             read.is_ok() && header::verify(&bytes, id) == Ok(true)
         })
     };
-    Place { is_redundant: is_sound, ..place }
+    StoredByte { is_redundant: is_sound, ..place }
 }
 
 /// A byte of some page, or segment, of this size that was written to a file with such a name.
-fn stored_in(media: &Media, (device, names): (&'static str, &str), size: usize, random: &mut Random) -> Option<Place> {
+fn stored_in(
+    media: &Media,
+    (device, names): (&'static str, &str),
+    size: usize,
+    random: &mut Random,
+) -> Option<StoredByte> {
     let found: Vec<String> = media.names(device).into_iter().filter(|name| name.contains(names)).collect();
     random.choose(&found).and_then(|name| stored_page(media, (device, name), size, random))
 }
 
 /// A byte of some page that was written.
-fn stored_page(media: &Media, (device, file): (&'static str, &str), size: usize, random: &mut Random) -> Option<Place> {
+fn stored_page(
+    media: &Media,
+    (device, file): (&'static str, &str),
+    size: usize,
+    random: &mut Random,
+) -> Option<StoredByte> {
     let pages = media.length(device, file)? / size as u64;
     let mut bytes = vec![0; size];
     let written: Vec<u64> = (0..pages.min(200))
@@ -155,7 +165,7 @@ fn stored_page(media: &Media, (device, file): (&'static str, &str), size: usize,
         })
         .collect();
     let number = random.choose(&written)?;
-    Some(Place::alone(device, file, number * size as u64 + random.below(size as u64)))
+    Some(StoredByte::alone(device, file, number * size as u64 + random.below(size as u64)))
 }
 
 /// A byte of a log page that a later page says is durable: its loss is no crash. The other device serves if it has the page and
@@ -165,7 +175,7 @@ fn vouched_log_page(
     configuration: &Configuration,
     (is_second, is_copy_lost): (bool, bool),
     random: &mut Random,
-) -> Option<Place> {
+) -> Option<StoredByte> {
     let first = (if configuration.settings.log_device == "disk" { "disk" } else { "flash" }, "log");
     let second = ("second", "log-2");
     let ((device, file), other) = if is_second { (second, first) } else { (first, second) };
@@ -195,5 +205,5 @@ fn vouched_log_page(
     media.read(device, file, offset, &mut bytes).ok()?;
     let mut twin = vec![0; size];
     let is_redundant = !is_copy_lost && media.read(other.0, other.1, offset, &mut twin).is_ok() && twin == bytes;
-    Some(Place { is_redundant, ..Place::alone(device, file, offset + random.below(size as u64)) })
+    Some(StoredByte { is_redundant, ..StoredByte::alone(device, file, offset + random.below(size as u64)) })
 }

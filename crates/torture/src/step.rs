@@ -134,7 +134,7 @@ pub enum Step {
     PageRead,
     /// A page is written in place in normal operation.
     PageWrite,
-    /// Tiers of an earlier opening are read, and what they hold is brought home.
+    /// Tiers of an earlier opening are read, and what they hold is written to its own devices.
     TierScan,
     /// A page is read from a tier.
     TierRead,

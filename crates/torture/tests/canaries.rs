@@ -113,7 +113,7 @@ fn a_cursor_that_shows_what_its_transaction_has_changed_since_is_found() {
 }
 
 #[test]
-fn a_cluster_that_nobody_verifies_is_found() {
+fn a_cluster_that_is_not_verified_is_found() {
     let is_suitable = |seed: &u64| Configuration::draw(*seed, Options::QUICK).spills;
     first_failure_among(Canary::UnverifiedCluster, (0..).filter(is_suitable).take(60));
 }
@@ -162,7 +162,7 @@ fn a_restart_that_trusts_what_a_failed_sync_has_left_in_the_cache_is_found() {
 }
 
 #[test]
-fn a_drop_that_waits_for_nobody_is_found() {
+fn a_drop_that_does_not_wait_is_found() {
     let failure = first_failure_of_long_runs(Canary::HastyDrop, 30..40);
     assert!(failure.wrong[0].contains("is dropped while"), "{failure}");
 }

@@ -18,7 +18,7 @@ const CLIENTS: u64 = 8;
 const ROWS: [(&str, u64); 3] = [("account", 300), ("teller", 20), ("branch", 2)];
 /// Tells a process of this test that it is the one to be killed: the data's directory and its number.
 const DIRECTORY: &str = "ENTRESOL_KILL_DIRECTORY";
-const LIFE: &str = "ENTRESOL_KILL_LIFE";
+const RUN: &str = "ENTRESOL_KILL_RUN";
 
 fn settings() -> Settings {
     Settings {
@@ -89,7 +89,7 @@ async fn transfer(database: &Database, id: u64, random: &mut Random) -> Result<b
 #[test]
 fn child() {
     let Ok(directory) = std::env::var(DIRECTORY) else { return };
-    let run: u64 = std::env::var(LIFE).expect("set together").parse().expect("a number");
+    let run: u64 = std::env::var(RUN).expect("set together").parse().expect("a number");
     let executor = machine(Path::new(&directory));
     let forever = async {
         let database = open(&executor).await.expect("opens");
@@ -130,7 +130,7 @@ fn run_and_kill(directory: &Path, run: u64, delay: Duration, said: &mut Said) {
     let mut child = Command::new(std::env::current_exe().expect("this test has a file"))
         .args(["--exact", "child", "--nocapture"])
         .env(DIRECTORY, directory)
-        .env(LIFE, run.to_string())
+        .env(RUN, run.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

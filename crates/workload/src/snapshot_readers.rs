@@ -57,9 +57,9 @@ const COMPARED: u64 = 64;
 /// # executor.stop();
 /// # done.expect("the machine goes on").expect("the readers agree");
 /// ```
-pub struct Reading(Rc<Shared>);
+pub struct Reading(Rc<ReadingState>);
 
-struct Shared {
+struct ReadingState {
     database: Database,
     readers: Readers,
     partition: PartitionId,
@@ -77,7 +77,7 @@ struct Shared {
 impl Reading {
     /// Starts the readers of a direct partition with `objects` objects.
     pub fn begin(database: &Database, readers: Readers, (partition, objects): (PartitionId, u64)) -> Reading {
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(ReadingState {
             database: database.clone(),
             readers,
             partition,
@@ -118,7 +118,7 @@ impl Reading {
     }
 }
 
-impl Shared {
+impl ReadingState {
     async fn reader(&self) {
         let mut result = Ok(());
         while result.is_ok() && !self.finished.get() {

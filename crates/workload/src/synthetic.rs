@@ -22,7 +22,7 @@ mod draw;
 mod transaction;
 
 pub use description::DescriptionError;
-pub use draw::{Input, Reference};
+pub use draw::{Input, ObjectReference};
 pub use transaction::Synthetic;
 pub(crate) use transaction::{record_size, touch};
 

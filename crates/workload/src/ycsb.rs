@@ -133,7 +133,7 @@ pub struct Operation {
 }
 
 /// How the next record to read is chosen.
-enum Choice {
+enum RecordChoice {
     Scrambled(Scrambled),
     Latest(RefCell<Latest>),
 }
@@ -142,7 +142,7 @@ enum Choice {
 pub struct Ycsb {
     partition: PartitionId,
     mix: Mix,
-    choice: Choice,
+    choice: RecordChoice,
     inserted: Inserted,
 }
 
@@ -150,10 +150,10 @@ impl Ycsb {
     /// The workload on a table that has this many records; it counts what it inserts itself.
     pub fn new(partition: PartitionId, mix: Mix, records: u64) -> Ycsb {
         let choice = match mix {
-            Mix::D => Choice::Latest(RefCell::new(Latest::new(records))),
+            Mix::D => RecordChoice::Latest(RefCell::new(Latest::new(records))),
             // Numbers beyond the table's end are drawn again, so that insertions do not change which records are popular.
-            Mix::E => Choice::Scrambled(Scrambled::new(2 * records)),
-            _ => Choice::Scrambled(Scrambled::new(records)),
+            Mix::E => RecordChoice::Scrambled(Scrambled::new(2 * records)),
+            _ => RecordChoice::Scrambled(Scrambled::new(records)),
         };
         Ycsb { partition, mix, choice, inserted: Inserted::new(records) }
     }
@@ -161,8 +161,8 @@ impl Ycsb {
     fn choose(&self, random: &mut Random) -> u64 {
         let present = self.inserted.visible.get();
         match &self.choice {
-            Choice::Latest(latest) => latest.borrow_mut().draw(present, random),
-            Choice::Scrambled(scrambled) => loop {
+            RecordChoice::Latest(latest) => latest.borrow_mut().draw(present, random),
+            RecordChoice::Scrambled(scrambled) => loop {
                 let number = scrambled.draw(random);
                 if number < present {
                     return number;

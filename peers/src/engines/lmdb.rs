@@ -46,7 +46,7 @@ impl Lmdb {
     fn open(directory: &Path, flags: EnvFlags) -> PeerResult<Box<dyn Peer>> {
         let mut options = EnvOpenOptions::new();
         options.map_size(MAP_BYTES).max_dbs(4);
-        // SAFETY: the benchmark created this directory for itself, so nobody else maps or changes the file, and a run without
+        // SAFETY: the benchmark created this directory for itself, so no other process maps or changes the file, and a run without
         // syncs promises nothing after a crash.
         #[allow(unsafe_code)]
         let env = unsafe { options.flags(flags | EnvFlags::NO_READ_AHEAD).open(directory)? };

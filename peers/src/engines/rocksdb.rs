@@ -109,7 +109,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Waits until no flush and no compaction is running or due; `property` reads one of RocksDB's numbers.
-    fn settle(
+    fn wait_for_compactions(
         &self,
         property: impl Fn(&Family<'a>, &str) -> Result<Option<u64>, rocksdb::Error>,
     ) -> Result<(), rocksdb::Error> {

@@ -63,8 +63,8 @@ impl Judgement {
                 ("looked", _) => {
                     said.looked = true;
                     self.looks += 1;
-                    self.settle(&found, &notes, &mut said.wrong);
-                    self.settle_extras(&extras, &mut said.wrong);
+                    self.reconcile(&found, &notes, &mut said.wrong);
+                    self.reconcile_extras(&extras, &mut said.wrong);
                 }
                 ("try", [id, account, teller, branch, delta]) => {
                     let [id, account, teller, branch] = [*id, *account, *teller, *branch].map(|word| word as u64);
@@ -114,7 +114,7 @@ impl Judgement {
     }
 
     /// Compares the partitions that were created by the way; then what is there is known to be.
-    fn settle_extras(&mut self, found: &BTreeMap<String, u64>, wrong: &mut Vec<String>) {
+    fn reconcile_extras(&mut self, found: &BTreeMap<String, u64>, wrong: &mut Vec<String>) {
         for name in found.keys().filter(|name| !self.extras.contains_key(*name)) {
             wrong.push(format!("partition '{name}' is there and was never created"));
         }
@@ -132,7 +132,7 @@ impl Judgement {
         self.extras.retain(|name, _| found.contains_key(name));
     }
 
-    fn settle(&mut self, found: &FoundTransfers, notes: &BTreeMap<u64, (u64, bool)>, wrong: &mut Vec<String>) {
+    fn reconcile(&mut self, found: &FoundTransfers, notes: &BTreeMap<u64, (u64, bool)>, wrong: &mut Vec<String>) {
         wrong.extend(self.ledger.reconcile(found).err().unwrap_or_default());
         // Of two transactions that change a note the later one comes later in the history: it waits for the other's lock.
         let mut expected = BTreeMap::new();

@@ -29,7 +29,7 @@ enum Process {
         directory: String,
         name: String,
         seed: u64,
-        life: u64,
+        opening: u64,
         #[arg(action = clap::ArgAction::Set)]
         existing: bool,
         #[arg(action = clap::ArgAction::Set)]
@@ -54,8 +54,8 @@ impl From<Way> for Backend {
 
 fn main() -> ExitCode {
     let Arguments { process, cuts, backend, seed } = Arguments::parse();
-    if let Some(Process::Process { backend, directory, name, seed, life, existing, looks }) = process {
-        filesystem::process(&Orders { backend: backend.into(), directory, name, seed, life, existing, looks });
+    if let Some(Process::Process { backend, directory, name, seed, opening, existing, looks }) = process {
+        filesystem::process(&Orders { backend: backend.into(), directory, name, seed, opening, existing, looks });
         return ExitCode::SUCCESS;
     }
     let ways = backend.map_or_else(|| vec![Way::IoUring, Way::ThreadPool], |way| vec![way]);

@@ -25,7 +25,7 @@ pub struct Orders {
     /// Draws how the database is configured.
     pub seed: u64,
     /// Which process of this database it is.
-    pub life: u64,
+    pub opening: u64,
     /// Whether the database is known to be there.
     pub existing: bool,
     /// Whether it only looks, and closes the database.
@@ -206,10 +206,10 @@ async fn look_at_extras(database: &Database, tx: &mut Transaction) -> Result<()>
 }
 
 /// Creates partitions beside the clients, b-trees and sets, and fills each in one transaction.
-async fn create_extras(database: &Database, life: u64) -> Result<()> {
+async fn create_extras(database: &Database, opening: u64) -> Result<()> {
     for number in 0..EXTRAS_MAX {
         database.executor().sleep_ns(30_000_000).await;
-        let name = format!("extra-{life}-{number}");
+        let name = format!("extra-{opening}-{number}");
         let spec = if number % 2 == 0 { PartitionSpec::b_tree(&name) } else { PartitionSpec::set(&name) };
         println!("creating {name}");
         let partition = database.create_partition(spec).await?;
@@ -227,13 +227,13 @@ async fn create_extras(database: &Database, life: u64) -> Result<()> {
 
 /// Has clients change the database for ever.
 async fn change(database: &Database, orders: &Orders, description: &Description) {
-    let next = Rc::new(Cell::new(orders.life << 32 | 1));
-    let (beside, life) = (database.clone(), orders.life);
-    let extras = database.executor().spawn(async move { create_extras(&beside, life).await });
+    let next = Rc::new(Cell::new(orders.opening << 32 | 1));
+    let (beside, opening) = (database.clone(), orders.opening);
+    let extras = database.executor().spawn(async move { create_extras(&beside, opening).await });
     let clients: Vec<_> = (0..description.clients)
         .map(|client| {
             let (database, next, rows) = (database.clone(), Rc::clone(&next), description.rows);
-            let random = Random::stream(orders.seed ^ orders.life, &format!("client {client}"));
+            let random = Random::stream(orders.seed ^ orders.opening, &format!("client {client}"));
             database.executor().clone().spawn(async move { client_of(&database, &next, rows, random).await })
         })
         .collect();

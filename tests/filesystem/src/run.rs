@@ -65,7 +65,7 @@ pub struct Failure {
     /// Replays the plans, not the course of events.
     pub seed: u64,
     /// Which process of the run, from 0, and of its database.
-    pub life: (u64, u64),
+    pub opening: (u64, u64),
     /// What happened to it.
     pub plan: String,
     /// Everything that is wrong.
@@ -74,7 +74,7 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (run, database) = self.life;
+        let (run, database) = self.opening;
         writeln!(f, "seed {}, process {run} ({database} of its database): {}", self.seed, self.plan)?;
         self.wrong.iter().take(12).try_for_each(|what| writeln!(f, "  {what}"))
     }
@@ -103,9 +103,9 @@ impl fmt::Display for Summary {
 /// What may become of a request, in words.
 const EFFECTS: [&str; 4] = ["EIO", "EIO, forgotten", "slow", "hung"];
 /// Processes of one database, at most.
-const LIVES_MAX: u64 = 12;
+const OPENINGS_MAX: u64 = 12;
 /// After this time a process is ended, whatever it has reached.
-const LIFE_MAX: Duration = Duration::from_millis(1_500);
+const OPENING_TIME_MAX: Duration = Duration::from_millis(1_500);
 /// An upper limit on the opening of a database without a fault.
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
@@ -153,15 +153,15 @@ fn database(
 ) -> Result<(), Box<Failure>> {
     let seed = random.below(u64::MAX);
     let mut judgement = Judgement::default();
-    let lives = random.between(3, LIVES_MAX);
-    for life in 0..=lives {
+    let openings = random.between(3, OPENINGS_MAX);
+    for opening in 0..=openings {
         let cuts = summary.kills + summary.power_cuts;
-        let looks = life == lives || cuts == options.cuts;
+        let looks = opening == openings || cuts == options.cuts;
         let mut plan = Plan::draw(random, looks);
         if looks {
             (plan.at, plan.overtaken) = (u64::MAX, 0.0);
         }
-        let orders = Orders { options, volume, name, seed, life, existing: judgement.created, looks };
+        let orders = Orders { options, volume, name, seed, opening, existing: judgement.created, looks };
         let (lines, error, injected) = live(&orders, &plan);
         let mut said = judgement.hear(&lines, &injected);
         said.wrong.extend(error);
@@ -171,7 +171,7 @@ fn database(
         summary.note(&plan, &said, &injected, looks);
         if !said.wrong.is_empty() {
             let plan = format!("{plan:?}; {injected:?}");
-            return Err(Box::new(Failure { seed: options.seed, life: (cuts, life), plan, wrong: said.wrong }));
+            return Err(Box::new(Failure { seed: options.seed, opening: (cuts, opening), plan, wrong: said.wrong }));
         }
         if looks || judgement.refused {
             break;
@@ -221,7 +221,7 @@ struct Orders<'a> {
     volume: &'a Mounted,
     name: &'a str,
     seed: u64,
-    life: u64,
+    opening: u64,
     existing: bool,
     looks: bool,
 }
@@ -230,7 +230,7 @@ struct Orders<'a> {
 fn live(orders: &Orders<'_>, plan: &Plan) -> (Vec<String>, Option<String>, Injected) {
     let over = orders.volume.begin(plan.clone());
     let mut process = Process::start(orders);
-    let mut wait = process.wait(&over, 0, if orders.looks { LOOK_MAX } else { LIFE_MAX });
+    let mut wait = process.wait(&over, 0, if orders.looks { LOOK_MAX } else { OPENING_TIME_MAX });
     let is_unhurt = plan.rules.is_empty() && plan.room.is_none() && !orders.looks;
     let hangs = wait == Wait::Vain && is_unhurt && {
         // A process without faults must make progress: it commits once more.
@@ -253,10 +253,10 @@ fn live(orders: &Orders<'_>, plan: &Plan) -> (Vec<String>, Option<String>, Injec
 impl Process {
     #[allow(clippy::disallowed_methods, reason = "what a process says is read beside it")]
     fn start(orders: &Orders<'_>) -> Process {
-        let Orders { options, volume, name, seed, life, existing, looks } = orders;
+        let Orders { options, volume, name, seed, opening, existing, looks } = orders;
         let mut child = Command::new(&options.program)
             .args(["process", options.backend.name(), &volume.path().display().to_string(), name])
-            .args([seed.to_string(), life.to_string(), existing.to_string(), looks.to_string()])
+            .args([seed.to_string(), opening.to_string(), existing.to_string(), looks.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -320,12 +320,12 @@ impl Volume {
         self.reopen_stored();
         lengths.retain(|(number, _)| self.inodes.contains_key(number));
         for (number, lengths) in lengths {
-            self.settle_length(number, lengths);
+            self.keep_length(number, lengths);
         }
     }
 
     /// What a power cut leaves of lengths that were set: all or nothing, and all if a later write is there.
-    fn settle_length(&mut self, number: u64, Lengths { cut_off, grown }: Lengths) {
+    fn keep_length(&mut self, number: u64, Lengths { cut_off, grown }: Lengths) {
         let present = self.stored_length(number);
         if let Some((from, to)) = grown
             && from < present

@@ -12,7 +12,7 @@ fn mounted_or_skipped(seed: u64) -> Option<Mounted> {
 const DIRECTORIES: u64 = 12;
 
 #[test]
-fn a_directory_that_was_opened_survives_whoever_made_it() {
+fn a_directory_that_was_opened_survives_whichever_process_made_it() {
     let Some(volume) = mounted_or_skipped(1) else { return };
     // A process that was killed has made some of them; the others lack two levels.
     let path = |number| match number % 2 {

@@ -114,7 +114,7 @@ pub struct CheckpointsReport {
     /// Each strategy at each interval.
     pub costs: Vec<Cost>,
     /// Every run, in their order.
-    pub runs: Vec<Run>,
+    pub runs: Vec<MeasuredRun>,
 }
 
 /// What one strategy costs. Ratios are over the run without checkpoints before it, in the same round.
@@ -131,12 +131,12 @@ pub struct Cost {
     /// Of the CPU time of the engine's thread for a transaction.
     pub cpu_ratio: Ratio,
     /// The medians of the figures.
-    pub median: Figures,
+    pub median: CheckpointFigures,
 }
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Run {
+pub struct MeasuredRun {
     /// Which round, from 1.
     pub round: u32,
     /// The strategy; none without checkpoints.
@@ -145,12 +145,12 @@ pub struct Run {
     pub interval_seconds: f64,
     /// What was measured.
     #[serde(flatten)]
-    pub figures: Figures,
+    pub figures: CheckpointFigures,
 }
 
 /// The figures of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Figures {
+pub struct CheckpointFigures {
     /// Transactions per second.
     pub throughput_per_s: f64,
     /// The 99th percentile of the response time, in microseconds.
@@ -189,7 +189,7 @@ struct Rounds<'a> {
     /// How much has been done, and is to be done, in milliseconds of runs.
     done_ms: u64,
     total_ms: u64,
-    runs: Vec<Run>,
+    runs: Vec<MeasuredRun>,
 }
 
 /// The part of an interval for which a bounded run goes on before it measures: the sweep that the interval ends with has the
@@ -281,7 +281,13 @@ impl Rounds<'_> {
     }
 
     /// Opens the database for one run, and closes it with a checkpoint.
-    fn measure(&mut self, round: u32, variant: Variant, directory: &Path, scale: &Scale) -> Result<Run, Failure> {
+    fn measure(
+        &mut self,
+        round: u32,
+        variant: Variant,
+        directory: &Path,
+        scale: &Scale,
+    ) -> Result<MeasuredRun, Failure> {
         let arguments = self.arguments;
         let (warm_up, measure) = variant.seconds(arguments);
         let length = |seconds: f64| Length::Time((seconds * 1e9) as u64);
@@ -294,7 +300,7 @@ impl Rounds<'_> {
             // Both copies of the backup are complete then, whatever was run before.
             database.checkpoint().await?;
             let tables = Tables::of(database.catalog(), scale)?;
-            let look = |measured: workload::Measured| Figures::of(database, &measured);
+            let look = |measured: workload::Measured| CheckpointFigures::of(database, &measured);
             workload::run::run(database, DebitCredit(tables), &plan, &mut span, look).await
         })?;
         store.close()?;
@@ -305,7 +311,7 @@ impl Rounds<'_> {
         self.done_ms += variant.milliseconds(arguments);
         self.total_ms = self.total_ms();
         self.progress.step("measuring", self.done_ms, self.total_ms);
-        Ok(Run { round, strategy, interval_seconds: variant.interval_s, figures })
+        Ok(MeasuredRun { round, strategy, interval_seconds: variant.interval_s, figures })
     }
 }
 
@@ -340,12 +346,12 @@ fn opening_of(arguments: &Arguments, variant: Variant, directory: &Path) -> Resu
     Ok(Opening::new(directory, configuration).seed(arguments.seed).procedures(move || bank::procedures(&scale)))
 }
 
-impl Figures {
-    fn of(database: &Database, measured: &workload::Measured) -> Figures {
+impl CheckpointFigures {
+    fn of(database: &Database, measured: &workload::Measured) -> CheckpointFigures {
         let seconds = measured.elapsed_ns as f64 / 1e9;
         let (statistics, transactions) = (database.statistics(), measured.transactions.max(1) as f64);
         let segments = statistics.segments_written.get() as f64;
-        Figures {
+        CheckpointFigures {
             throughput_per_s: measured.transactions as f64 / seconds,
             p99_us: measured.response.quantile_ns(0.99) as f64 / 1e3,
             cpu_us: measured.cpu_ns as f64 / transactions / 1e3,
@@ -359,9 +365,9 @@ impl Figures {
     }
 
     /// The medians of each figure.
-    fn median<'a>(of: impl Iterator<Item = &'a Figures> + Clone) -> Figures {
-        let median = |figure: fn(&Figures) -> f64| median(of.clone().map(figure));
-        Figures {
+    fn median<'a>(of: impl Iterator<Item = &'a CheckpointFigures> + Clone) -> CheckpointFigures {
+        let median = |figure: fn(&CheckpointFigures) -> f64| median(of.clone().map(figure));
+        CheckpointFigures {
             throughput_per_s: median(|run| run.throughput_per_s),
             p99_us: median(|run| run.p99_us),
             cpu_us: median(|run| run.cpu_us),
@@ -377,7 +383,7 @@ impl Figures {
 
 impl Cost {
     /// Of one strategy at one interval, among all runs.
-    fn of(strategy: &str, is_bounded: bool, runs: &[Run]) -> Cost {
+    fn of(strategy: &str, is_bounded: bool, runs: &[MeasuredRun]) -> Cost {
         let mut without = &runs[0].figures;
         let mut found = Vec::new();
         let mut interval_seconds = 0.0;
@@ -397,7 +403,7 @@ impl Cost {
             throughput_ratio: Ratio::of(&found, |run| run.throughput_per_s),
             p99_ratio: Ratio::of(&found, |run| run.p99_us),
             cpu_ratio: Ratio::of(&found, |run| run.cpu_us),
-            median: Figures::median(found.iter().map(|(run, _)| *run)),
+            median: CheckpointFigures::median(found.iter().map(|(run, _)| *run)),
         }
     }
 }
@@ -407,9 +413,10 @@ impl CheckpointsReport {
         (arguments, strategies): (&Arguments, &[Strategy]),
         (workload, driver): (String, String),
         segment_bytes: u64,
-        runs: Vec<Run>,
+        runs: Vec<MeasuredRun>,
     ) -> CheckpointsReport {
-        let without = Figures::median(runs.iter().filter(|run| run.strategy.is_none()).map(|run| &run.figures));
+        let without =
+            CheckpointFigures::median(runs.iter().filter(|run| run.strategy.is_none()).map(|run| &run.figures));
         let costs = |is_bounded| strategies.iter().map(move |strategy| (strategy.word(), is_bounded));
         let costs = costs(false).chain(costs(true)).map(|(name, is_bounded)| Cost::of(name, is_bounded, &runs));
         CheckpointsReport {
@@ -476,11 +483,11 @@ mod tests {
 
     #[test]
     fn each_run_is_held_against_the_one_without_checkpoints_before_it() {
-        let run = |strategy: Option<&str>, interval_seconds, throughput_per_s| Run {
+        let run = |strategy: Option<&str>, interval_seconds, throughput_per_s| MeasuredRun {
             round: 1,
             strategy: strategy.map(str::to_owned),
             interval_seconds,
-            figures: Figures { throughput_per_s, ..Figures::default() },
+            figures: CheckpointFigures { throughput_per_s, ..CheckpointFigures::default() },
         };
         let runs = [
             run(None, 0.0, 100.0),

@@ -1,7 +1,7 @@
 //! A join of two inputs by equal keys, verified: every answer is a pair that belongs together, and none is missing.
 
 use super::sort::{STEP, fingerprint};
-use super::spill::{Input, SpillReport, Spilled, Terms, Watch};
+use super::spill::{Input, SpillReport, SpillTerms, Spilled, Watch};
 use crate::Failure;
 use crate::progress::Progress;
 use base::Random;
@@ -28,7 +28,7 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value_t = Method::Hash)]
     pub method: Method,
     #[command(flatten)]
-    pub terms: Terms,
+    pub terms: SpillTerms,
 }
 
 /// How inputs are joined.
@@ -56,7 +56,7 @@ fn tag(key: &[u8]) -> [u8; 8] {
 }
 
 /// One input.
-struct Generated<'a> {
+struct GeneratedInput<'a> {
     random: Random,
     /// Right rows have all keys, one after the other; left ones any.
     is_right: bool,
@@ -69,7 +69,7 @@ struct Generated<'a> {
     progress: &'a Progress,
 }
 
-impl Rows for Generated<'_> {
+impl Rows for GeneratedInput<'_> {
     async fn next(&mut self) -> entresol::Result<Option<Row<'_>>> {
         if self.next == self.rows {
             return Ok(None);
@@ -119,7 +119,7 @@ pub fn join(
     progress: &Progress,
 ) -> Result<(u64, Spilled), Failure> {
     let (rows, expected) = ((input.rows / 2).max(1), Cell::new(0));
-    let side = |is_right| Generated {
+    let side = |is_right| GeneratedInput {
         random: Random::stream(input.seed, if is_right { "right rows" } else { "left rows" }),
         is_right,
         next: 0,

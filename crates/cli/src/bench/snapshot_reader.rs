@@ -61,14 +61,14 @@ pub struct SnapshotReaderReport {
     /// The same of the 99th percentile of the response time.
     pub p99_ratio: Ratio,
     /// The medians of the runs without a reader.
-    pub without: Figures,
+    pub without: ReaderFigures,
     /// The medians of the runs with one.
-    pub with: Figures,
+    pub with: ReaderFigures,
 }
 
 /// The figures of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Figures {
+pub struct ReaderFigures {
     /// Transactions per second.
     pub throughput_per_s: f64,
     /// The 99th percentile of the response time, in microseconds.
@@ -117,7 +117,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<SnapshotReaderR
             if is_read { with.push(figures) } else { without.push(figures) }
         }
     }
-    let pairs: Vec<(&Figures, &Figures)> = with.iter().zip(&without).collect();
+    let pairs: Vec<(&ReaderFigures, &ReaderFigures)> = with.iter().zip(&without).collect();
     let report = SnapshotReaderReport {
         workload: format!(
             "debit-credit, scale {}, {} clients, one reader of all tables in one snapshot; {} rounds of runs of {} s",
@@ -127,8 +127,8 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<SnapshotReaderR
         seed: arguments.seed,
         throughput_ratio: Ratio::of(&pairs, |run| run.throughput_per_s),
         p99_ratio: Ratio::of(&pairs, |run| run.p99_us),
-        without: Figures::median(&without),
-        with: Figures::median(&with),
+        without: ReaderFigures::median(&without),
+        with: ReaderFigures::median(&with),
     };
     super::session::close(store)?;
     Ok(report)
@@ -141,7 +141,7 @@ fn measure(
     arguments: &Arguments,
     (is_read, index): (bool, usize),
     progress: &Progress,
-) -> Result<Figures, Failure> {
+) -> Result<ReaderFigures, Failure> {
     let length = |seconds: f64| Length::Time((seconds * 1e9) as u64);
     let load = Load::Closed { clients: arguments.clients };
     let measure = length(arguments.seconds);
@@ -163,7 +163,7 @@ fn measure(
         let mut beside = (0, 0.0);
         let look = |measured: workload::Measured| {
             beside = (reader.records.get(), database.executor().now().since_ns(began) as f64 / 1e9);
-            Figures::of(database, &measured)
+            ReaderFigures::of(database, &measured)
         };
         let mut figures = workload::run::run(database, DebitCredit(tables), &plan, &mut span, look).await?;
         reader.stop.set(true);
@@ -193,24 +193,24 @@ async fn read(database: Database, tables: Tables, reader: Rc<Reader>) -> entreso
     tx.commit().await
 }
 
-impl Figures {
-    fn of(database: &Database, measured: &workload::Measured) -> Figures {
+impl ReaderFigures {
+    fn of(database: &Database, measured: &workload::Measured) -> ReaderFigures {
         let versions = database.versions();
-        Figures {
+        ReaderFigures {
             throughput_per_s: measured.transactions as f64 / (measured.elapsed_ns as f64 / 1e9),
             p99_us: measured.response.quantile_ns(0.99) as f64 / 1e3,
             cpu_us: measured.cpu_ns as f64 / 1e3 / measured.transactions as f64,
             versions: versions.versions as f64,
             version_bytes: versions.bytes as f64,
             undo_bytes: (versions.bytes - versions.memory_bytes) as f64,
-            ..Figures::default()
+            ..ReaderFigures::default()
         }
     }
 
     /// The medians of each figure.
-    fn median(of: &[Figures]) -> Figures {
-        let median = |figure: fn(&Figures) -> f64| median(of.iter().map(figure));
-        Figures {
+    fn median(of: &[ReaderFigures]) -> ReaderFigures {
+        let median = |figure: fn(&ReaderFigures) -> f64| median(of.iter().map(figure));
+        ReaderFigures {
             throughput_per_s: median(|run| run.throughput_per_s),
             p99_us: median(|run| run.p99_us),
             cpu_us: median(|run| run.cpu_us),
@@ -231,8 +231,8 @@ impl SnapshotReaderReport {
 
     /// The report for people, at most 100 columns wide.
     pub fn to_text(&self) -> String {
-        let tps = |figures: &Figures| format!("{}/s", grouped_decimal(figures.throughput_per_s, 0));
-        let each = |figures: &Figures| {
+        let tps = |figures: &ReaderFigures| format!("{}/s", grouped_decimal(figures.throughput_per_s, 0));
+        let each = |figures: &ReaderFigures| {
             format!("p99 {} us, CPU {:.2} us each", grouped_decimal(figures.p99_us, 0), figures.cpu_us)
         };
         let [throughput, throughputs] = self.throughput_ratio.cells();

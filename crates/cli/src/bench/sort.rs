@@ -1,6 +1,6 @@
 //! An external sort, verified: in order, as many rows as went in, and the same ones.
 
-use super::spill::{Input, SpillReport, Spilled, Terms, Watch};
+use super::spill::{Input, SpillReport, SpillTerms, Spilled, Watch};
 use crate::Failure;
 use crate::progress::Progress;
 use base::Random;
@@ -22,7 +22,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "sort.data")]
     pub data: PathBuf,
     #[command(flatten)]
-    pub terms: Terms,
+    pub terms: SpillTerms,
 }
 
 /// Rows between two looks at the progress line.
@@ -42,7 +42,7 @@ pub fn fingerprint(row: Row<'_>) -> u64 {
 }
 
 /// Rows with random keys and values.
-struct Generated<'a> {
+struct GeneratedRows<'a> {
     random: Random,
     left: u64,
     key: [u8; 8],
@@ -52,7 +52,7 @@ struct Generated<'a> {
     rows: u64,
 }
 
-impl Rows for Generated<'_> {
+impl Rows for GeneratedRows<'_> {
     async fn next(&mut self) -> entresol::Result<Option<Row<'_>>> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
         self.left = left;
@@ -83,7 +83,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<SpillReport, Fa
 /// Sorts and verifies. Returns how many rows came out, and what the operator says.
 pub fn sort(store: &Store, input: Input, watch: &mut Watch, progress: &Progress) -> Result<(u64, Spilled), Failure> {
     let (rows, expected) = (input.rows, Cell::new(0));
-    let generated = Generated {
+    let generated = GeneratedRows {
         random: Random::stream(input.seed, "rows"),
         left: rows,
         key: [0; 8],

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 /// How much, with what memory, and where.
 #[derive(Args, Clone, Debug)]
-pub struct Terms {
+pub struct SpillTerms {
     /// Bytes of rows
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     pub size: u64,
@@ -58,7 +58,7 @@ const BUFFER: u64 = 16 << 20;
 /// As much is written and read to learn how fast the device is, at most.
 const PROBE_MAX: u64 = 1 << 30;
 
-impl Terms {
+impl SpillTerms {
     /// How many rows that makes.
     pub fn rows(&self) -> u64 {
         self.rows.unwrap_or(self.size / u64::from(self.row_size)).max(1)
@@ -189,7 +189,7 @@ impl Watch {
     pub fn report(
         self,
         store: &Store,
-        terms: &Terms,
+        terms: &SpillTerms,
         (operation, answers): (String, u64),
         spilled: Spilled,
         progress: &Progress,

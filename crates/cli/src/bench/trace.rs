@@ -48,7 +48,7 @@ pub struct Arguments {
     pub warm_up: u64,
     /// Locks other than the trace's
     #[arg(long, value_name = "LOCKS")]
-    pub locks: Option<Locks>,
+    pub locks: Option<LockUnit>,
     /// The trace was taken below a buffer: 16 pages of memory, FORCE
     #[arg(long)]
     pub below_buffer: bool,
@@ -58,7 +58,7 @@ pub struct Arguments {
 
 /// What transactions lock.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Locks {
+pub enum LockUnit {
     /// Pages
     Page,
     /// Objects
@@ -70,9 +70,9 @@ pub enum Locks {
 impl Arguments {
     fn locks(&self, partition: &Partition) -> Locking {
         match self.locks {
-            Some(Locks::Page) => Locking::Page,
-            Some(Locks::Object) => Locking::Record,
-            Some(Locks::None) => Locking::None,
+            Some(LockUnit::Page) => Locking::Page,
+            Some(LockUnit::Object) => Locking::Record,
+            Some(LockUnit::None) => Locking::None,
             None => partition.locks,
         }
     }

@@ -55,7 +55,7 @@ pub const KEYS: [&str; 24] = [
 ];
 
 /// What one run gave.
-pub struct Run {
+pub struct PointRun {
     /// Of each of its batches the report of `entresol bench --json`, and more.
     pub reports: Vec<Value>,
     /// The station that could not keep up with the arrivals.
@@ -87,12 +87,12 @@ pub fn load(traces: &mut Traces, name: &str, replications: u32) -> Result<(), Fa
 }
 
 /// Runs one replication; the first has the seed that the setting names, the others follow.
-pub fn run(setting: &Setting, replication: u32, traces: &Traces) -> Result<Run, String> {
+pub fn run(setting: &Setting, replication: u32, traces: &Traces) -> Result<PointRun, String> {
     let plan = Plan { seed: setting.plan.seed + u64::from(replication), ..setting.plan };
     opened(setting, (&plan, replication), traces).map_err(|failure| failure.to_string())
 }
 
-fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces) -> Result<Run, Failure> {
+fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces) -> Result<PointRun, Failure> {
     let (mut configuration, batches) = (setting.configuration.clone(), setting.batches);
     let ground = if configuration.hardware.is_none() { Some(Directory::new()?) } else { None };
     let path = ground.as_ref().map_or(Path::new("experiment"), Directory::path);
@@ -163,8 +163,8 @@ fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces)
 }
 
 /// Starts the machine again that has just stopped, and reports what that took, beside the last batch.
-fn restarted(run: Run, opening: Opening, media: &Media) -> Result<Run, Failure> {
-    let Run { mut reports, saturated } = run;
+fn restarted(run: PointRun, opening: Opening, media: &Media) -> Result<PointRun, Failure> {
+    let PointRun { mut reports, saturated } = run;
     let mut report = reports.pop().ok_or("the run has no batch")?;
     let store = opening.open_on(media)?;
     let seconds = |ns: u64| ns as f64 / 1e9;
@@ -181,11 +181,11 @@ fn restarted(run: Run, opening: Opening, media: &Media) -> Result<Run, Failure> 
     });
     let tables = credit_card::Tables::of(store.database().catalog(), |set| store.database().set_records(set))?;
     cards::agreed(&store.run(async |database| cards::totals(database, &tables).await)?)?;
-    Ok(Run { reports: vec![report], saturated })
+    Ok(PointRun { reports: vec![report], saturated })
 }
 
 /// Runs one sort or join and reports what it took.
-fn spilled(store: Store, operation: Operation, input: Input) -> Result<Run, Failure> {
+fn spilled(store: Store, operation: Operation, input: Input) -> Result<PointRun, Failure> {
     let executor = store.executor();
     executor.restart_statistics();
     let (mut watch, progress) = (Watch::start(store.database()), Progress::hidden());
@@ -207,11 +207,11 @@ fn spilled(store: Store, operation: Operation, input: Input) -> Result<Run, Fail
     if !store.is_virtual() {
         store.close()?;
     }
-    Ok(Run { reports: vec![report], saturated: None })
+    Ok(PointRun { reports: vec![report], saturated: None })
 }
 
 /// Runs the replication's own seeds and reports what came of them.
-fn tortured(seeds: u64, replication: u32) -> Run {
+fn tortured(seeds: u64, replication: u32) -> PointRun {
     let first = seeds * u64::from(replication);
     let summary = torture::run_range(first..first + seeds, torture::Options::FULL, |_| ());
     let mut stops = serde_json::Map::new();
@@ -220,13 +220,13 @@ fn tortured(seeds: u64, replication: u32) -> Run {
         stops.entry(pair).or_insert_with(|| json!({}))[step.name()] = json!(count);
     }
     let report = json!({"torture": {
-        "seeds": summary.seeds, "lives": summary.runs, "transactions": summary.transactions,
+        "seeds": summary.seeds, "runs": summary.runs, "transactions": summary.transactions,
         "failures": summary.failures.len(), "stops": stops,
     }});
-    Run { reports: vec![report], saturated: None }
+    PointRun { reports: vec![report], saturated: None }
 }
 
-fn measured<W: Workload>(store: &Store, workload: W, plan: &Plan, batches: u32) -> Result<Run, Failure> {
+fn measured<W: Workload>(store: &Store, workload: W, plan: &Plan, batches: u32) -> Result<PointRun, Failure> {
     let progress = Progress::hidden();
     let mut meter = Meter::new(&progress, plan, store.is_virtual());
     let server = store.transaction_server()?;
@@ -248,7 +248,7 @@ fn measured<W: Workload>(store: &Store, workload: W, plan: &Plan, batches: u32) 
     if saturated.is_some() && reports.len() > 1 {
         reports.pop();
     }
-    Ok(Run { reports, saturated })
+    Ok(PointRun { reports, saturated })
 }
 
 /// As [`measured`], while others read a partition in snapshots.
@@ -257,7 +257,7 @@ fn beside_readers<W: Workload>(
     workload: W,
     (plan, batches): (&Plan, u32),
     (readers, partition): (Readers, (PartitionId, u64)),
-) -> Result<Run, Failure> {
+) -> Result<PointRun, Failure> {
     let progress = Progress::hidden();
     let mut meter = Meter::new(&progress, plan, store.is_virtual());
     let clock = if store.is_virtual() { Clock::Virtual } else { Clock::Real };
@@ -281,7 +281,7 @@ fn beside_readers<W: Workload>(
         reading.end().await?;
         Ok(reports)
     })?;
-    Ok(Run { reports, saturated: None })
+    Ok(PointRun { reports, saturated: None })
 }
 
 fn report(database: &Database, (plan, clock): (&Plan, Clock), measured: &Measured) -> Value {

@@ -101,7 +101,7 @@ pub fn run_all(experiments: Vec<Experiment>, progress: &Progress) -> Result<Resu
 }
 
 /// What jobs gave, in the order in which they ended, and their weight.
-type Done = (Vec<(usize, usize, u32, Result<point::Run, String>)>, u64);
+type Done = (Vec<(usize, usize, u32, Result<point::PointRun, String>)>, u64);
 
 fn run_jobs(jobs: &[&Job<'_>], workers: usize, traces: &Traces, done: &Mutex<Done>, progress: &Progress) {
     let next = AtomicUsize::new(0);
@@ -195,13 +195,13 @@ mod tests {
 
     #[test]
     fn replications_of_torture_take_seeds_of_their_own() {
-        let text = "outputs = [\"torture.lives\"]\nconfiguration.hardware = \"ideal\"\n\
+        let text = "outputs = [\"torture.runs\"]\nconfiguration.hardware = \"ideal\"\n\
                     workload = { kind = \"torture\", seeds = 2 }\nrun = { replications = 2 }\n\
                     [[vary]]\nparameter = \"workload.seeds\"\nvalues = [2]";
         let results = results(text);
         let outcome = &results.trials[0].outcomes[0];
         let runs = |seeds: std::ops::Range<u64>| torture::run_range(seeds, torture::Options::FULL, |_| ()).runs;
-        let found: Vec<_> = outcome.reports.iter().map(|report| report["torture"]["lives"].as_u64()).collect();
+        let found: Vec<_> = outcome.reports.iter().map(|report| report["torture"]["runs"].as_u64()).collect();
         assert_eq!(found, [Some(runs(0..2)), Some(runs(2..4))]);
         assert_eq!(outcome.names("torture.stops").len(), 14, "every valid pair is reported");
     }

@@ -19,7 +19,7 @@ a VALUE or PARAMETERS are text, in quotes if it has blanks, or such bytes.
 
 /// One line.
 #[derive(Debug, PartialEq)]
-pub enum Command {
+pub enum ShellCommand {
     Help,
     Quit,
     Partitions,
@@ -123,17 +123,17 @@ fn words(line: &str) -> Result<Vec<Word>, String> {
     Ok(words)
 }
 
-impl Command {
+impl ShellCommand {
     /// Reads a line; `None` if it says nothing.
-    pub fn parse(line: &str) -> Result<Option<Command>, String> {
+    pub fn parse(line: &str) -> Result<Option<ShellCommand>, String> {
         let words = words(line)?;
         let Some((first, rest)) = words.split_first() else { return Ok(None) };
         let usage = || {
             let line = HELP.lines().find(|line| line.split(' ').next() == Some(first.text()));
             line.map_or_else(|| format!("'{}' stands alone", first.text()), |line| format!("the form is: {line}"))
         };
-        let request = |partition: &Word, key: &Word, verb| -> Result<Command, String> {
-            Ok(Command::Request(Request { partition: partition.text().to_owned(), key: key.key()?, verb }))
+        let request = |partition: &Word, key: &Word, verb| -> Result<ShellCommand, String> {
+            Ok(ShellCommand::Request(Request { partition: partition.text().to_owned(), key: key.key()?, verb }))
         };
         let amount = |word: &Word| {
             let number = word.text().parse::<i64>();
@@ -153,14 +153,16 @@ impl Command {
                 request(partition, key, Verb::Add { field: named(field), amount: amount(by)? })?
             }
             ("delete", [partition, key]) => request(partition, key, Verb::Delete)?,
-            ("call", [procedure]) => Command::Call { procedure: procedure.text().to_owned(), parameters: Vec::new() },
-            ("call", [procedure, parameters]) => {
-                Command::Call { procedure: procedure.text().to_owned(), parameters: parameters.bytes()? }
+            ("call", [procedure]) => {
+                ShellCommand::Call { procedure: procedure.text().to_owned(), parameters: Vec::new() }
             }
-            ("partitions", []) => Command::Partitions,
-            ("checkpoint", []) => Command::Checkpoint,
-            ("help", []) => Command::Help,
-            ("quit", []) => Command::Quit,
+            ("call", [procedure, parameters]) => {
+                ShellCommand::Call { procedure: procedure.text().to_owned(), parameters: parameters.bytes()? }
+            }
+            ("partitions", []) => ShellCommand::Partitions,
+            ("checkpoint", []) => ShellCommand::Checkpoint,
+            ("help", []) => ShellCommand::Help,
+            ("quit", []) => ShellCommand::Quit,
             (word, _) if WORDS.contains(&word) => return Err(usage()),
             (word, _) => {
                 let near = nearest(word, WORDS.into_iter())
@@ -184,8 +186,8 @@ mod tests {
     use super::*;
 
     fn request(line: &str) -> Request {
-        match Command::parse(line) {
-            Ok(Some(Command::Request(request))) => request,
+        match ShellCommand::parse(line) {
+            Ok(Some(ShellCommand::Request(request))) => request,
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -204,7 +206,7 @@ mod tests {
             let request = request(line);
             assert_eq!(Request::from_bytes(&request.to_bytes()), Some(request));
         }
-        assert_eq!(Command::parse("  "), Ok(None));
+        assert_eq!(ShellCommand::parse("  "), Ok(None));
         assert_eq!(written(b"two litres"), "\"two litres\"");
         assert_eq!(written(&[0, 255]), "0x00ff");
     }
@@ -220,7 +222,7 @@ mod tests {
             ("get a 99999999999999999999", "too large"),
             ("quit now", "'quit' stands alone"),
         ] {
-            let error = Command::parse(line).expect_err(line);
+            let error = ShellCommand::parse(line).expect_err(line);
             assert!(error.contains(message), "{line}: {error}");
         }
     }

@@ -26,11 +26,11 @@ pub struct Arguments {
     #[arg(long)]
     text: bool,
     #[command(subcommand)]
-    workload: Workload,
+    workload: RecordedWorkload,
 }
 
 #[derive(Subcommand)]
-enum Workload {
+enum RecordedWorkload {
     DebitCredit(debit_credit::Arguments),
     Synthetic(synthetic::Arguments),
     Tpcc(tpcc::Arguments),
@@ -61,22 +61,22 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     files::must_not_exist(&arguments.out)?;
     let recording = Recording::default();
     let (report, json) = match &arguments.workload {
-        Workload::DebitCredit(arguments) => {
+        RecordedWorkload::DebitCredit(arguments) => {
             if arguments.threads {
                 return Err("--threads cannot be recorded: its clients call a procedure; leave it out".into());
             }
             let run = |progress: &_| debit_credit::run(arguments, Some(&recording), progress);
             (bench::watched("debit-credit", run)?, arguments.terms.setup.json)
         }
-        Workload::Synthetic(arguments) => {
+        RecordedWorkload::Synthetic(arguments) => {
             let run = |progress: &_| synthetic::run(arguments, Some(&recording), progress);
             (bench::watched("synthetic", run)?, arguments.terms.setup.json)
         }
-        Workload::Tpcc(arguments) => {
+        RecordedWorkload::Tpcc(arguments) => {
             let run = |progress: &_| tpcc::run(arguments, Some(&recording), progress);
             (bench::watched("tpcc", run)?, arguments.terms.setup.json)
         }
-        Workload::Ycsb(arguments) => {
+        RecordedWorkload::Ycsb(arguments) => {
             let run = |progress: &_| ycsb::run(arguments, Some(&recording), progress);
             (bench::watched("ycsb", run)?, arguments.terms.setup.json)
         }

@@ -59,7 +59,7 @@ impl Backup {
                 let frame = memory.frame().await?;
                 let verifier = sets.borrow().verifier(partition, next, copy);
                 let (files, driver, segment) = (files.clone(), executor.clone(), next);
-                let image = async move { bring(&driver, &files[copy], (segment, frame), verifier).await };
+                let image = async move { read_image(&driver, &files[copy], (segment, frame), verifier).await };
                 load.images.push_back(executor.spawn(image));
                 next += 1;
             }
@@ -131,7 +131,7 @@ impl Load<'_> {
 }
 
 /// Reads a segment's image and verifies it.
-async fn bring(
+async fn read_image(
     executor: &Executor,
     own: &CopyFile,
     (segment, buffer): (u32, Frame),

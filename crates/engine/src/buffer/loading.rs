@@ -1,7 +1,7 @@
 //! Tasks that wait for reads. A page that was read is pinned for each of them until it runs: where tasks are more than
 //! frames, another one would take the frame before, and all would read for ever.
 //!
-//! Waiting for a read that another task has begun counts as no miss: a hit ratio counts the reference that brings the
+//! Waiting for a read that another task has begun counts as no miss: a hit ratio counts the reference that fetches the
 //! page.
 
 use super::Buffer;
@@ -55,7 +55,7 @@ impl Loading {
 }
 
 /// The current task's wait for the read into a frame.
-struct Waiting<'a> {
+struct LoadingWait<'a> {
     buffer: &'a Buffer,
     frame: u32,
     ticket: u64,
@@ -72,7 +72,7 @@ impl Buffer {
             }
             let task = self.executor.waiter(context, &mut relay);
             let ticket = self.pool.borrow_mut().begin_wait(frame, task);
-            waiting = Some(Waiting { buffer: self, frame, ticket });
+            waiting = Some(LoadingWait { buffer: self, frame, ticket });
             Poll::Pending
         })
         .await;
@@ -83,7 +83,7 @@ impl Buffer {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for LoadingWait<'_> {
     fn drop(&mut self) {
         if self.buffer.pool.borrow_mut().end_wait(self.frame, self.ticket) {
             self.buffer.unpin(self.frame);

@@ -32,7 +32,7 @@ impl Overwriting {
 }
 
 impl Buffer {
-    /// Empties the frames and slots of pages that are about to be overwritten. False while something keeps one or brings one,
+    /// Empties the frames and slots of pages that are about to be overwritten. False while something keeps one or fetches one,
     /// perhaps from where it was before, or an earlier write past the buffer is under way.
     pub fn make_way(&self, partition: PartitionId, numbers: Range<u32>) -> bool {
         if self.space(partition).overwriting.pages.get().is_some() || self.is_any_wanted(partition, numbers.clone()) {

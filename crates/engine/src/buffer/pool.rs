@@ -18,10 +18,10 @@ use structures::replacement::{Policy, Replacement};
 use structures::{Need, PageTable};
 
 /// What is known of a frame and the page in it.
-struct Slot {
+struct FrameDescriptor {
     page: PageId,
     pins: u32,
-    state: State,
+    state: FrameState,
     dirty: bool,
     /// While a copy of the page is being written back.
     writing: bool,
@@ -36,7 +36,7 @@ struct Slot {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum FrameState {
     Free,
     Loading,
     Resident,
@@ -59,7 +59,7 @@ pub enum Presence {
 ///
 /// A frame is absent while it is lent to a read.
 pub struct Pool {
-    slots: Vec<Slot>,
+    slots: Vec<FrameDescriptor>,
     /// The frames before this one take part in replacement.
     replaceable: u32,
     frames: FrameArray,
@@ -86,7 +86,7 @@ impl Pool {
         let replacement = policy.build(frames.len());
         let replaceable = frames.len() as u32;
         let free = (0..replaceable).rev().collect();
-        let slots = frames.iter().map(|_| Slot::FREE).collect();
+        let slots = frames.iter().map(|_| FrameDescriptor::FREE).collect();
         Pool {
             slots,
             replaceable,
@@ -114,7 +114,7 @@ impl Pool {
     pub fn add_lasting(&mut self, frames: Vec<Frame>) {
         let first = self.slots.len() as u32;
         self.lasting.extend((first..first + frames.len() as u32).rev());
-        self.slots.extend(frames.iter().map(|_| Slot::FREE));
+        self.slots.extend(frames.iter().map(|_| FrameDescriptor::FREE));
         self.lasting_frames.extend(frames.into_iter().map(Some));
     }
 
@@ -144,7 +144,7 @@ impl Pool {
         } else {
             self.lasting_frames[(frame - self.replaceable) as usize].take()
         };
-        lent.expect("a free frame is at home")
+        lent.expect("a free frame is in the array")
     }
 
     fn take_back(&mut self, frame: u32, bytes: Frame) {
@@ -188,7 +188,7 @@ impl Pool {
     pub fn presence(&self, id: PageId) -> Presence {
         match self.table.get(id) {
             None => Presence::Absent,
-            Some(frame) if self.slots[frame as usize].state == State::Loading => Presence::Loading(frame),
+            Some(frame) if self.slots[frame as usize].state == FrameState::Loading => Presence::Loading(frame),
             Some(frame) => Presence::Resident(frame),
         }
     }
@@ -237,7 +237,7 @@ impl Pool {
 
     /// Gives back a frame from [`Pool::take_free`] or [`Pool::evict`] that was not used.
     pub fn give_free(&mut self, frame: u32) {
-        debug_assert_eq!(self.slots[frame as usize].state, State::Free);
+        debug_assert_eq!(self.slots[frame as usize].state, FrameState::Free);
         self.free_list(frame).push(frame);
     }
 
@@ -247,7 +247,7 @@ impl Pool {
 
     /// Dirty frames whose changes begin before `lsn`, ordered by page so that they are written in the order of the file.
     pub fn dirty_before(&self, lsn: Lsn) -> Vec<u32> {
-        let old = |slot: &Slot| slot.dirty && !slot.writing && slot.recovery_lsn < lsn;
+        let old = |slot: &FrameDescriptor| slot.dirty && !slot.writing && slot.recovery_lsn < lsn;
         let mut frames: Vec<u32> =
             (0..self.slots.len() as u32).filter(|frame| old(&self.slots[*frame as usize])).collect();
         frames.sort_by_key(|frame| self.slots[*frame as usize].page);
@@ -304,14 +304,14 @@ impl Pool {
     /// Whether the frame holds a clean page without users.
     pub fn may_leave(&self, frame: u32) -> bool {
         let slot = &self.slots[frame as usize];
-        frame < self.replaceable && slot.state == State::Resident && slot.pins == 0 && !slot.dirty && !slot.writing
+        frame < self.replaceable && slot.state == FrameState::Resident && slot.pins == 0 && !slot.dirty && !slot.writing
     }
 
     /// Removes a clean, unpinned page from its frame.
     pub fn evict(&mut self, frame: u32) {
-        assert!(self.may_leave(frame), "only a clean page that nobody uses leaves the buffer");
+        assert!(self.may_leave(frame), "only a clean page that is not in use leaves the buffer");
         let slot = &mut self.slots[frame as usize];
-        slot.state = State::Free;
+        slot.state = FrameState::Free;
         self.table.remove(slot.page);
         self.replacement.evict(frame);
         self.permissions.forget(frame);
@@ -322,10 +322,10 @@ impl Pool {
         let mut is_done = true;
         for frame in 0..self.slots.len() as u32 {
             let slot = &mut self.slots[frame as usize];
-            if slot.state == State::Free || slot.page.partition != partition {
+            if slot.state == FrameState::Free || slot.page.partition != partition {
                 continue;
             }
-            if slot.state == State::Loading || slot.pins > 0 || slot.writing {
+            if slot.state == FrameState::Loading || slot.pins > 0 || slot.writing {
                 is_done = false;
                 continue;
             }
@@ -341,7 +341,7 @@ impl Pool {
     pub fn discard_page(&mut self, id: PageId) -> bool {
         let Some(frame) = self.table.get(id) else { return true };
         let slot = &self.slots[frame as usize];
-        let is_free = slot.state == State::Resident && slot.pins == 0 && !slot.writing;
+        let is_free = slot.state == FrameState::Resident && slot.pins == 0 && !slot.writing;
         if is_free {
             self.empty(frame);
         }
@@ -351,7 +351,7 @@ impl Pool {
     fn empty(&mut self, frame: u32) {
         let slot = &mut self.slots[frame as usize];
         self.dirty -= usize::from(std::mem::take(&mut slot.dirty));
-        slot.state = State::Free;
+        slot.state = FrameState::Free;
         self.table.remove(slot.page);
         if frame < self.replaceable {
             self.replacement.remove(frame);
@@ -364,8 +364,8 @@ impl Pool {
     pub fn begin_load(&mut self, frame: u32, id: PageId, pattern: Pattern) -> Frame {
         debug_assert!(self.table.get(id).is_none(), "a page is read into one frame only");
         let slot = &mut self.slots[frame as usize];
-        debug_assert_eq!(slot.state, State::Free);
-        slot.state = State::Loading;
+        debug_assert_eq!(slot.state, FrameState::Free);
+        slot.state = FrameState::Loading;
         slot.modified = false;
         slot.pattern = pattern;
         slot.page = id;
@@ -376,7 +376,7 @@ impl Pool {
     /// The read into the frame ended well: the page is resident.
     pub fn loaded(&mut self, frame: u32, bytes: Frame, woken: &mut Vec<TaskId>) {
         self.take_back(frame, bytes);
-        self.slots[frame as usize].state = State::Resident;
+        self.slots[frame as usize].state = FrameState::Resident;
         if frame < self.replaceable {
             self.replacement.insert(frame, self.slots[frame as usize].page);
         }
@@ -387,7 +387,7 @@ impl Pool {
     pub fn load_failed(&mut self, frame: u32, bytes: Frame, woken: &mut Vec<TaskId>) {
         self.take_back(frame, bytes);
         let slot = &mut self.slots[frame as usize];
-        slot.state = State::Free;
+        slot.state = FrameState::Free;
         self.table.remove(slot.page);
         self.free_list(frame).push(frame);
         self.loading.failed(frame, woken);
@@ -418,7 +418,7 @@ impl Pool {
 
     /// Copies a clean page, sealed with its checksum, for the cache.
     pub fn begin_migration(&mut self, frame: u32, copy: &mut [u8]) {
-        assert!(self.may_leave(frame), "only a clean page that nobody uses migrates");
+        assert!(self.may_leave(frame), "only a clean page that is not in use migrates");
         copy.copy_from_slice(self.bytes(frame));
         header::seal(copy);
         let slot = &mut self.slots[frame as usize];
@@ -453,7 +453,7 @@ impl Pool {
     /// If it is not here.
     #[inline]
     pub fn frame_in_use(&self, id: PageId) -> u32 {
-        self.table.get(id).expect("whoever planned the change saw the page")
+        self.table.get(id).expect("the plan of the change saw the page")
     }
 
     /// Makes one change of the page in a frame. `start` and `end` bound its log record.
@@ -487,7 +487,7 @@ impl Pool {
 
     /// How many frames are empty and not free: taken for pages whose reads have not begun. None are while nothing runs.
     pub fn taken_count(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.state == State::Free).count() - self.free.len() - self.lasting.len()
+        self.slots.iter().filter(|slot| slot.state == FrameState::Free).count() - self.free.len() - self.lasting.len()
     }
 }
 
@@ -529,11 +529,11 @@ impl Pages for Pool {
     }
 }
 
-impl Slot {
-    const FREE: Slot = Slot {
+impl FrameDescriptor {
+    const FREE: FrameDescriptor = FrameDescriptor {
         page: PageId { partition: PartitionId(u16::MAX), number: u32::MAX },
         pins: 0,
-        state: State::Free,
+        state: FrameState::Free,
         dirty: false,
         writing: false,
         modified: false,

@@ -18,7 +18,7 @@ pub struct PageSpace {
     store: Rc<dyn PageStore>,
     partition: PartitionId,
     fresh_kind: PageKind,
-    /// Whether it was made in this life of the database.
+    /// Whether it was made since the database was opened.
     is_new: bool,
     written: Cell<u32>,
     growth: Turn,
@@ -97,7 +97,7 @@ impl PageSpace {
         self.written.get()
     }
 
-    /// Whether it was made in this life of the database, so that no earlier one wrote any of its pages.
+    /// Whether it was made since the database was opened, so that no earlier opening wrote any of its pages.
     pub fn is_new(&self) -> bool {
         self.is_new
     }

@@ -3,8 +3,8 @@
 //! A missed page is copied from its tier before another page leaves for the tier, so its slot is free for the victim,
 //! and main memory and cache hold together as many pages as both have room for.
 
-use super::wanted::Bringing;
-use super::write_back::Run;
+use super::wanted::Fetching;
+use super::write_back::PageRun;
 use super::{Buffer, PageSpace, Presence};
 use crate::page_store::Future;
 use crate::second_level::design::{Leaving, Pattern, Read, Reason};
@@ -62,9 +62,9 @@ impl Buffer {
     /// own device any more, and none is in a tier. If it fails, all that was not written is given back with the error.
     pub(super) async fn absorb(
         &self,
-        runs: Vec<Run>,
+        runs: Vec<PageRun>,
         reason: Reason,
-    ) -> std::result::Result<Vec<Run>, (Vec<Run>, Error)> {
+    ) -> std::result::Result<Vec<PageRun>, (Vec<PageRun>, Error)> {
         let Some(tiers) = self.tiers.get() else { return Ok(runs) };
         let mut rest = Vec::new();
         let mut runs = runs.into_iter();
@@ -86,7 +86,7 @@ impl Buffer {
                 }
                 Err(bytes) => bytes,
             };
-            rest.push(Run { bytes, ..run });
+            rest.push(PageRun { bytes, ..run });
             match tiers.make_way(leaving.page).await {
                 Ok(Some(lsn)) => self.pool.borrow_mut().extend_writing(frame, lsn),
                 Ok(None) => {}
@@ -196,14 +196,14 @@ impl Buffer {
         self.tiers.get()?.source_of(id)
     }
 
-    /// Starts to read a missed page from the tier that holds it. It comes home before a frame is emptied for it: so the page that
+    /// Starts to read a missed page from the tier that holds it. It has been read before a frame is emptied for it, so the page that
     /// leaves main memory for the cache finds the slot of this one there, and both levels together hold as many pages as they
     /// have room for. False if the page is not there any more.
     pub(super) fn load_from_tier(
         self: &Rc<Self>,
         space: &Rc<PageSpace>,
         (tier, access): (Tier, Access),
-        turn: Bringing,
+        turn: Fetching,
     ) -> Result<bool> {
         let id = turn.page();
         if self.pool.borrow().presence(id) != Presence::Absent || self.tier_of(id) != Some(tier) {
@@ -222,7 +222,7 @@ impl Buffer {
         Ok(true)
     }
 
-    fn finish_tier_load(self: Rc<Self>, space: Rc<PageSpace>, bytes: Frame, is_sound: bool, turn: Bringing) {
+    fn finish_tier_load(self: Rc<Self>, space: Rc<PageSpace>, bytes: Frame, is_sound: bool, turn: Fetching) {
         let id = turn.page();
         self.in_flight.set(self.in_flight.get() - 1);
         self.wake_for_frames(0);
@@ -239,7 +239,7 @@ impl Buffer {
     }
 
     /// Puts a page that came from a tier into a frame, and keeps it there until the tasks waiting for it have seen it.
-    async fn install(self: &Rc<Self>, space: &PageSpace, bytes: Frame, turn: Bringing) -> Result<()> {
+    async fn install(self: &Rc<Self>, space: &PageSpace, bytes: Frame, turn: Fetching) -> Result<()> {
         let spare = self.frame_for(space).await;
         // The partition may have been dropped meanwhile.
         let spare = spare.and_then(|spare| self.find_space(space.partition()).map(|_| spare));
@@ -253,19 +253,19 @@ impl Buffer {
     }
 
     /// Puts a page that is nowhere in main memory into a free frame, and pins it.
-    fn place(&self, frame: u32, turn: &Bringing, bytes: &[u8]) -> u32 {
+    fn place(&self, frame: u32, turn: &Fetching, bytes: &[u8]) -> u32 {
         let mut pool = self.pool.borrow_mut();
         let mut frame_bytes = pool.begin_load(frame, turn.page(), turn.pattern());
         frame_bytes.copy_from_slice(bytes);
         let mut woken = Vec::new();
         pool.loaded(frame, frame_bytes, &mut woken);
-        debug_assert!(woken.is_empty(), "nobody waits for what takes no time");
+        debug_assert!(woken.is_empty(), "no task waits for what takes no time");
         pool.pin(frame);
         frame
     }
 
     /// The copy in the tier is unreadable: the page is read from its own device, once that has it.
-    async fn load_instead(self: &Rc<Self>, space: &Rc<PageSpace>, bytes: Frame, turn: Bringing) -> Result<()> {
+    async fn load_instead(self: &Rc<Self>, space: &Rc<PageSpace>, bytes: Frame, turn: Fetching) -> Result<()> {
         let id = turn.page();
         self.copies.borrow_mut().push(bytes);
         if let Some(tiers) = self.tiers.get() {

@@ -14,37 +14,37 @@ use std::task::Poll;
 
 /// The pages, and the other tasks waiting for each.
 #[derive(Default)]
-pub(super) struct Wanted(RefCell<BTreeMap<PageId, Vec<TaskId>>>);
+pub(super) struct WantedPages(RefCell<BTreeMap<PageId, Vec<TaskId>>>);
 
-/// The turn to bring a page. The others look again when it is over, even if its task is abandoned.
-pub(super) struct Bringing {
+/// The turn to fetch a page. The others look again when it is over, even if its task is abandoned.
+pub(super) struct Fetching {
     buffer: Rc<Buffer>,
     page: PageId,
     pattern: Pattern,
 }
 
 impl Buffer {
-    /// The turn to bring a page; `None` if another task has it.
-    pub(super) fn want(self: &Rc<Self>, page: PageId, pattern: Pattern) -> Option<Bringing> {
+    /// The turn to fetch a page; `None` if another task has it.
+    pub(super) fn want(self: &Rc<Self>, page: PageId, pattern: Pattern) -> Option<Fetching> {
         if self.is_wanted(page) {
             return None;
         }
         self.wanted.0.borrow_mut().insert(page, Vec::new());
-        Some(Bringing { buffer: Rc::clone(self), page, pattern })
+        Some(Fetching { buffer: Rc::clone(self), page, pattern })
     }
 
-    /// Whether some task has the turn to bring this page.
+    /// Whether some task has the turn to fetch this page.
     pub(super) fn is_wanted(&self, page: PageId) -> bool {
         self.wanted.0.borrow().contains_key(&page)
     }
 
-    /// Whether some task has the turn to bring one of these pages.
+    /// Whether some task has the turn to fetch one of these pages.
     pub(super) fn is_any_wanted(&self, partition: PartitionId, numbers: Range<u32>) -> bool {
         let [from, to] = [numbers.start, numbers.end].map(|number| PageId::new(partition, number));
         self.wanted.0.borrow().range(from..to).next().is_some()
     }
 
-    /// Waits until another task's turn to bring a page is over, or until the task is woken for another reason.
+    /// Waits until another task's turn to fetch a page is over, or until the task is woken for another reason.
     pub(super) async fn await_turn(&self, page: PageId) {
         let (mut waits, mut relay) = (false, Relay::default());
         poll_fn(|context| {
@@ -62,7 +62,7 @@ impl Buffer {
     }
 }
 
-impl Bringing {
+impl Fetching {
     /// The page.
     pub(super) fn page(&self) -> PageId {
         self.page
@@ -74,7 +74,7 @@ impl Bringing {
     }
 }
 
-impl Drop for Bringing {
+impl Drop for Fetching {
     fn drop(&mut self) {
         let waiters = self.buffer.wanted.0.borrow_mut().remove(&self.page);
         for task in waiters.into_iter().flatten() {

@@ -17,7 +17,7 @@ use structures::page::header;
 const RUN_PAGES_MAX: usize = 16;
 
 /// Copies of pages that lie side by side in a file, on their way to the medium.
-pub(super) struct Run {
+pub(super) struct PageRun {
     /// The frames that they were copied from, in the order of the file.
     pub frames: Vec<u32>,
     /// The first of them.
@@ -26,7 +26,7 @@ pub(super) struct Run {
     pub bytes: Frame,
 }
 
-impl Run {
+impl PageRun {
     fn copies(&self, page_size: usize) -> impl Iterator<Item = &[u8]> {
         self.bytes.chunks(page_size).take(self.frames.len())
     }
@@ -37,7 +37,7 @@ impl Run {
 }
 
 /// What the writes of one batch share.
-struct Batch {
+struct BatchProgress {
     left: Cell<usize>,
     error: RefCell<Option<Error>>,
     finished: WaitQueue,
@@ -70,7 +70,7 @@ impl Buffer {
     }
 
     /// Copies the dirty ones among these frames, neighbours side by side.
-    fn copy_out(&self, frames: &[u32]) -> Result<Vec<Run>> {
+    fn copy_out(&self, frames: &[u32]) -> Result<Vec<PageRun>> {
         let mut pool = self.pool.borrow_mut();
         let writable = |frame: &u32| pool.is_dirty(*frame) && !pool.is_writing(*frame);
         let mut pages: Vec<(PageId, u32)> =
@@ -90,7 +90,7 @@ impl Buffer {
             for ((_, frame), copy) in group.iter().zip(bytes.chunks_mut(page_size)) {
                 pool.begin_write(*frame, copy);
             }
-            Run { frames: group.iter().map(|(_, frame)| *frame).collect(), first: group[0].0, bytes }
+            PageRun { frames: group.iter().map(|(_, frame)| *frame).collect(), first: group[0].0, bytes }
         };
         Ok(groups().map(copy).collect())
     }
@@ -119,7 +119,7 @@ impl Buffer {
         Ok(spare.pop().expect("just allocated"))
     }
 
-    async fn write_runs(self: Rc<Self>, runs: Vec<Run>, reason: Reason) -> Result<()> {
+    async fn write_runs(self: Rc<Self>, runs: Vec<PageRun>, reason: Reason) -> Result<()> {
         let copies = runs.iter().flat_map(|run| run.copies(self.settings.page_size));
         let lsn = copies.map(header::lsn).max().unwrap_or(Lsn::ZERO);
         if let Some(log) = self.log.get()
@@ -150,16 +150,19 @@ impl Buffer {
         result
     }
 
-    fn give_up(&self, runs: Vec<Run>, error: Error) -> Result<()> {
+    fn give_up(&self, runs: Vec<PageRun>, error: Error) -> Result<()> {
         for run in runs {
             self.end_write(&run.frames, run.bytes, false);
         }
         Err(error)
     }
 
-    async fn write_in_place(self: &Rc<Self>, runs: Vec<Run>) -> Result<()> {
-        let batch =
-            Rc::new(Batch { left: Cell::new(runs.len()), error: RefCell::new(None), finished: WaitQueue::new() });
+    async fn write_in_place(self: &Rc<Self>, runs: Vec<PageRun>) -> Result<()> {
+        let batch = Rc::new(BatchProgress {
+            left: Cell::new(runs.len()),
+            error: RefCell::new(None),
+            finished: WaitQueue::new(),
+        });
         for run in runs {
             let space = self.space(run.first.partition);
             let access = space.access(&self.executor).await;

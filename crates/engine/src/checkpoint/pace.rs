@@ -20,7 +20,7 @@ const REST: u64 = 31;
 const REST_NS_MAX: u64 = 20 * MILLISECOND_NS;
 
 /// The pace of one sweep over all sets.
-pub(super) struct Pace {
+pub(super) struct SweepPace {
     /// The share of the time in which it writes, in percent, if there is no interval to spread its writes over.
     percent: u8,
     /// The least time from one write to the next that spreads them over the interval, in nanoseconds.
@@ -34,14 +34,14 @@ pub(super) struct Pace {
     write_ns: u64,
 }
 
-impl Pace {
+impl SweepPace {
     /// Of a sweep over `segments` segments that begins now, where the log is at `begin`.
-    pub fn new(settings: &SweepSettings, (now, begin): (Instant, Lsn), segments: u64) -> Pace {
+    pub fn new(settings: &SweepSettings, (now, begin): (Instant, Lsn), segments: u64) -> SweepPace {
         let spread_ns = |interval_ns: u64| {
             let spread_ns = u128::from(interval_ns) * u128::from(settings.spread_percent) / 100;
             REST_NS_MAX.min((spread_ns / u128::from(segments.max(1))) as u64)
         };
-        Pace {
+        SweepPace {
             percent: settings.device_percent,
             spread_ns: settings.interval_ns.filter(|interval_ns| *interval_ns > 0).map(spread_ns),
             began: now,
@@ -67,7 +67,7 @@ impl Pace {
     }
 
     /// The time from the beginning of one write to that of the next, in nanoseconds; `None` if the device says it
-    /// ([`Pace::after_write_ns`]).
+    /// ([`SweepPace::after_write_ns`]).
     pub fn spread_ns(&self) -> Option<u64> {
         self.spread_ns.or((self.percent >= 100).then_some(0))
     }
@@ -96,9 +96,9 @@ mod tests {
     const MICROSECOND: u64 = 1_000;
     const BEGIN: Lsn = Lsn(1 << 20);
 
-    fn pace(device_percent: u8, interval_ns: u64) -> Pace {
+    fn pace(device_percent: u8, interval_ns: u64) -> SweepPace {
         let settings = SweepSettings { device_percent, interval_ns: Some(interval_ns), ..SweepSettings::default() };
-        Pace::new(&settings, (Instant::START, BEGIN), 1_000)
+        SweepPace::new(&settings, (Instant::START, BEGIN), 1_000)
     }
 
     fn at(ms: u64, logged: u64) -> (Instant, Lsn) {
@@ -129,7 +129,7 @@ mod tests {
         let mut pace = pace(10, 0);
         pace.wrote(MILLISECOND_NS);
         // 10 MB in 100 ms; 100 MB are free, half of that lasts for 500 ms, and 1,000 segments are left, then 100.
-        let rest_ns = |pace: &Pace| pace.after_write_ns(at(100, 10_000_000), 100_000_000);
+        let rest_ns = |pace: &SweepPace| pace.after_write_ns(at(100, 10_000_000), 100_000_000);
         assert_eq!(rest_ns(&pace), 500 * MICROSECOND);
         (0..900).for_each(|_| pace.took());
         assert_eq!(rest_ns(&pace), 5_000 * MICROSECOND);

@@ -10,7 +10,7 @@
 //! TCCOU can be told to wait for transactions to end, as System M does, so that the cost of that can be measured; its
 //! backup is the same without.
 
-use super::pace::Pace;
+use super::pace::SweepPace;
 use super::relief::note_stall;
 use crate::Result;
 use crate::engine::{BlackWhiteSweep, Engine, SetStore, Strategy, SweepSettings};
@@ -30,7 +30,7 @@ use structures::set::{Capture, Logging};
 const BUSY_WAIT_NS: u64 = 20 * MICROSECOND_NS;
 
 /// What is being written.
-enum Source {
+enum SegmentSource {
     /// A copy, in a frame of the sweep's own.
     Spooled,
     /// A copy that was made when the segment was first changed.
@@ -41,7 +41,7 @@ enum Source {
 
 struct Written {
     segment: u32,
-    source: Source,
+    source: SegmentSource,
     /// Ends with the segment's memory and how long it took, in nanoseconds.
     write: JoinHandle<(Option<Frame>, Result<u64>)>,
 }
@@ -51,7 +51,7 @@ struct Sweep<'a> {
     engine: &'a Rc<Engine>,
     partition: PartitionId,
     copy: usize,
-    pace: &'a mut Pace,
+    pace: &'a mut SweepPace,
     under_way: VecDeque<Written>,
     spare: Vec<Frame>,
 }
@@ -104,7 +104,7 @@ pub(super) async fn sweep(engine: &Rc<Engine>, unlogged: bool) -> Result<Option<
     let capturing = Capturing(&engine.sets);
     drop(quiet);
     let segments = counts.iter().map(|(_, count)| u64::from(*count)).sum();
-    let mut pace = Pace::new(&engine.checkpointer.sweep, (engine.core.executor.now(), begin), segments);
+    let mut pace = SweepPace::new(&engine.checkpointer.sweep, (engine.core.executor.now(), begin), segments);
     for (partition, count) in &counts {
         let (partition, under_way, spare) = (*partition, VecDeque::new(), Vec::new());
         Sweep { engine, partition, copy, pace: &mut pace, under_way, spare }.pass(*count).await?;
@@ -152,12 +152,13 @@ impl Sweep<'_> {
                     engine.core.executor.pay_debt().await;
                     self.pace.took();
                     if taken_ns > 0 && !self.is_urgent() {
-                        engine.core.executor.sleep_ns(Pace::after_copy_ns(taken_ns)).await;
+                        engine.core.executor.sleep_ns(SweepPace::after_copy_ns(taken_ns)).await;
                     }
                 } else {
                     busy.push(segment);
                 }
-                let written = self.under_way.get(under_way).map(|written| !matches!(written.source, Source::Snapshot));
+                let written =
+                    self.under_way.get(under_way).map(|written| !matches!(written.source, SegmentSource::Snapshot));
                 if self.under_way.len() >= settings.segments_in_flight.max(1) {
                     let ended = self.end_first().await;
                     outcome = outcome.and(ended);
@@ -237,10 +238,10 @@ impl Sweep<'_> {
             let lends = strategy != Strategy::Fuzzy && !spool;
             let (source, image) = if let Some(snapshot) = sets.take_snapshot(self.partition, segment) {
                 self.spare.push(spare);
-                (Source::Snapshot, snapshot)
+                (SegmentSource::Snapshot, snapshot)
             } else if let Some(own) = lends.then(|| sets.lend(self.partition, segment)).flatten() {
                 self.spare.push(spare);
-                (Source::Lent, own)
+                (SegmentSource::Lent, own)
             } else {
                 let mut image = spare;
                 sets.image(self.partition, segment, &mut image);
@@ -248,7 +249,7 @@ impl Sweep<'_> {
                     engine.core.executor.charge(Work::SegmentAllocation);
                     engine.core.executor.charge_times(Work::SegmentCopy, image.len() as u64 >> 10);
                 }
-                (Source::Spooled, image)
+                (SegmentSource::Spooled, image)
             };
             self.write(segment, source, image);
         }
@@ -259,7 +260,7 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    fn write(&mut self, segment: u32, source: Source, image: Frame) {
+    fn write(&mut self, segment: u32, source: SegmentSource, image: Frame) {
         let (engine, place) = (self.engine.clone(), (self.partition, self.copy));
         let write = self.engine.core.executor.spawn(async move {
             let began = engine.core.executor.now();
@@ -285,9 +286,9 @@ impl Sweep<'_> {
         let mut sets = engine.sets.sets.borrow_mut();
         let frame = frame.expect("a write gives its buffer back");
         match source {
-            Source::Spooled => self.spare.push(frame),
-            Source::Snapshot => sets.reuse(frame),
-            Source::Lent => {
+            SegmentSource::Spooled => self.spare.push(frame),
+            SegmentSource::Snapshot => sets.reuse(frame),
+            SegmentSource::Lent => {
                 sets.take_back(self.partition, segment, frame);
                 engine.sets.segment_returned.wake_all(&engine.core.executor);
             }

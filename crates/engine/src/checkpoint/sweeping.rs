@@ -70,7 +70,7 @@ pub(crate) async fn sweep_since(engine: &Rc<Engine>, begin: Lsn) -> Result<Sweep
     Ok(sweeping)
 }
 
-/// Writes what a bulk load has brought, for whom it is the turn to sweep. If that fails, the next opening finds nothing of
+/// Writes what a bulk load has added, for the task whose turn it is to sweep. If that fails, the next opening finds nothing of
 /// it.
 pub(crate) async fn back_up_load(engine: &Rc<Engine>) -> Result<()> {
     let checkpointer = &engine.checkpointer;

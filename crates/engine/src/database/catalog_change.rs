@@ -14,19 +14,19 @@ use super::Database;
 use base::{Lsn, TransactionId};
 
 /// A change of the catalog, which is over when this is dropped.
-pub(super) struct CatalogChange {
+pub(super) struct CatalogChangeGuard {
     database: Database,
 }
 
 impl Database {
     /// Begins a change of the catalog, of which there is one at a time.
-    pub(super) fn begin_catalog_change(&self) -> CatalogChange {
+    pub(super) fn begin_catalog_change(&self) -> CatalogChangeGuard {
         self.0.engine.transactions.call_barrier.first.set(TransactionId(u64::MAX));
-        CatalogChange { database: self.clone() }
+        CatalogChangeGuard { database: self.clone() }
     }
 }
 
-impl CatalogChange {
+impl CatalogChangeGuard {
     /// From here on the log has no call for as long as the change is under way.
     pub(super) fn since(&self) -> Lsn {
         self.database.0.engine.core.log.end()
@@ -38,7 +38,7 @@ impl CatalogChange {
     }
 }
 
-impl Drop for CatalogChange {
+impl Drop for CatalogChangeGuard {
     fn drop(&mut self) {
         let engine = &self.database.0.engine;
         if !engine.transactions.call_barrier.is_unsettled.get() {

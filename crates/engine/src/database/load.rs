@@ -25,7 +25,7 @@ const FILL: f64 = 0.95;
 const MAKE_WAY_NS: u64 = 100 * base::time::MICROSECOND_NS;
 
 /// Pages on their way to the file: `first` is the number of the first page in the frame.
-struct Run {
+struct LoadRun {
     frame: Option<Frame>,
     first: u32,
     count: usize,
@@ -71,7 +71,7 @@ impl Database {
         let space = self.0.engine.core.buffer.space(partition);
         let mut loader = BulkLoader::new(partition, page_size, FILL);
         let lsn = self.lsn_of_load(&space).await?;
-        let mut run = Run { frame: None, first: ROOT + 1, count: 0, lsn };
+        let mut run = LoadRun { frame: None, first: ROOT + 1, count: 0, lsn };
         let (mut done, mut stored, mut last, mut loaded) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for (key, value) in records {
             let key = key.as_ref();
@@ -160,13 +160,13 @@ impl Database {
     }
 
     /// Adds a finished page to the run of pages that is written next.
-    async fn add_loaded(&self, space: &Rc<PageSpace>, run: &mut Run, edit: &OwnedEdit) -> Result<()> {
+    async fn add_loaded(&self, space: &Rc<PageSpace>, run: &mut LoadRun, edit: &OwnedEdit) -> Result<()> {
         let page_size = self.0.settings.buffer.page_size;
         assert_eq!(edit.page.number, run.first + run.count as u32, "loaded pages come in the order of the file");
         if run.frame.is_none() {
             run.frame = self.0.engine.core.executor.frames(1, WRITE_SIZE)?.pop();
         }
-        let frame = run.frame.as_mut().expect("just brought");
+        let frame = run.frame.as_mut().expect("just made");
         let page = &mut frame[run.count * page_size..(run.count + 1) * page_size];
         space.format(page, edit.page);
         debug_assert!(page[HEADER_SIZE..].iter().all(|byte| *byte == 0));
@@ -180,7 +180,7 @@ impl Database {
         Ok(())
     }
 
-    async fn write_loaded(&self, space: &Rc<PageSpace>, run: &mut Run) -> Result<()> {
+    async fn write_loaded(&self, space: &Rc<PageSpace>, run: &mut LoadRun) -> Result<()> {
         if run.count == 0 {
             return Ok(());
         }

@@ -26,7 +26,7 @@ pub(super) fn length_of(edits: &[Edit<'_>]) -> u64 {
 /// it needs.
 ///
 /// # Errors
-/// The attempt's own, that of bringing a page, and those of [`wait_for_log_beside`].
+/// The attempt's own, that of fetching a page, and those of [`wait_for_log_beside`].
 pub(super) async fn complete_logged(
     engine: &Engine,
     length: u64,
@@ -34,7 +34,7 @@ pub(super) async fn complete_logged(
 ) -> Result<()> {
     loop {
         wait_for_log_beside(engine, length).await?;
-        // Others may take the room while pages are brought.
+        // Others may take the room while pages are fetched.
         let step = || if has_log_beside(engine, length) { attempt().map(|()| true) } else { Ok(false) };
         if engine.core.complete(step).await? {
             return Ok(());

@@ -1,6 +1,6 @@
 //! Creating, opening and closing a database.
 
-use super::{Database, Inner, Settings, log_files, partition};
+use super::{Database, OpenDatabase, Settings, log_files, partition};
 use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
 use crate::catalog::Partitions;
@@ -234,7 +234,7 @@ impl Database {
     }
 
     fn of(engine: Rc<Engine>, settings: Settings, recovery: RecoveryReport) -> Database {
-        Database(Rc::new(Inner { engine, settings, recovery }))
+        Database(Rc::new(OpenDatabase { engine, settings, recovery }))
     }
 
     /// Takes a full checkpoint, so that the next opening has nothing to redo, and ends the background tasks.

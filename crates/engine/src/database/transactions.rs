@@ -60,7 +60,7 @@ impl Database {
     /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
     /// let (mut one, mut other) = (database.begin_at(Isolation::Snapshot).await?, database.begin_at(Isolation::Snapshot).await?);
     /// one.put(notes, b"milk", b"none").await?;
-    /// assert_eq!(other.get(notes, b"milk").await?.as_deref(), Some(&b"two litres"[..]), "nobody waits for who writes");
+    /// assert_eq!(other.get(notes, b"milk").await?.as_deref(), Some(&b"two litres"[..]), "readers wait for no writer");
     /// one.commit().await?;
     /// assert_eq!(other.get(notes, b"milk").await?.as_deref(), Some(&b"two litres"[..]));
     /// assert_eq!(other.put(notes, b"milk", b"three").await, Err(Error::WriteConflict("notes".into())));

@@ -30,7 +30,7 @@ pub(crate) struct Core {
     pub log_margin: u64,
 }
 
-/// How many bytes of a log are left beside what was promised to rollbacks, where data pages have so many bytes. Half of a log
+/// How many bytes of a log are left beside what was promised to rollbacks, where data pages have `page_size` bytes. Half of a log
 /// of very few pages has to do.
 pub(crate) fn margin(log: &Log, page_size: usize) -> u64 {
     let (of_log, of_data) = (log.settings().page_size as u64, page_size as u64);
@@ -98,7 +98,7 @@ impl Core {
             return (start, end);
         }
         let numbered = edits.iter().enumerate().map(|(index, edit)| {
-            let page = pool.peek(edit.page).expect("whoever planned the change saw the page");
+            let page = pool.peek(edit.page).expect("the plan of the change saw the page");
             let earlier = edits[..index].iter().filter(|other| other.page == edit.page).count() as u64;
             (header::sequence(page) + 1 + earlier, edit)
         });

@@ -17,11 +17,11 @@ const TRIES: u32 = 20;
 const DELAY_NS: u64 = 50 * MILLISECOND_NS;
 
 impl Core {
-    /// Calls `attempt` until it succeeds, bringing in between what it lacks. Counts one reference to the partition: a miss if
-    /// it brought a page into the buffer. Ready at once on a hit.
+    /// Calls `attempt` until it succeeds, fetching in between what it lacks. Counts one reference to the partition: a miss if
+    /// it fetched a page into the buffer. Ready at once on a hit.
     ///
     /// # Errors
-    /// The attempt's own, or that of bringing a page.
+    /// The attempt's own, or that of fetching a page.
     #[inline]
     pub(crate) async fn resolve_access<T>(
         &self,
@@ -78,7 +78,7 @@ impl Core {
     /// As [`Core::resolve_access`], for what is no reference of its own.
     ///
     /// # Errors
-    /// The attempt's own, or that of bringing a page.
+    /// The attempt's own, or that of fetching a page.
     #[inline]
     pub(crate) async fn complete<T>(&self, mut attempt: impl FnMut() -> Result<T, Need>) -> Result<T> {
         match attempt() {
@@ -87,10 +87,10 @@ impl Core {
         }
     }
 
-    /// Goes on after a first need of what uses pages in this pattern. Returns also whether a page had to be brought.
+    /// Goes on after a first need of what uses pages in this pattern. Returns also whether a page had to be fetched.
     ///
     /// # Errors
-    /// The attempt's own, or that of bringing a page.
+    /// The attempt's own, or that of fetching a page.
     #[cold]
     pub(crate) async fn resolve<T>(
         &self,
@@ -104,7 +104,7 @@ impl Core {
         let mut missed = false;
         let result = loop {
             match buffer.resolve(need, pattern, &mut pins).await {
-                Ok(brought) => missed |= brought,
+                Ok(fetched) => missed |= fetched,
                 Err(error) => break Err(error),
             }
             pins.begin_attempt();

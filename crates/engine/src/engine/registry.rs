@@ -9,7 +9,7 @@ use std::rc::Rc;
 use structures::lock::Owner;
 use structures::undo::UndoList;
 
-struct Slot {
+struct ActiveTransaction {
     /// From where a scan of the log finds all its records; `Lsn::MAX` while it has none.
     first_lsn: Lsn,
     undo: Rc<RefCell<UndoList>>,
@@ -20,7 +20,7 @@ pub struct Registry {
     next: u64,
     /// The oldest log position that an ended transaction left work behind at, for the next restart.
     retained_lsn: Lsn,
-    slots: Vec<Slot>,
+    slots: Vec<ActiveTransaction>,
     /// Which of two groups those belong to that begin now, and how many of each have not ended: so it can be waited for that
     /// all have ended that had begun at some moment.
     group: u8,
@@ -66,7 +66,7 @@ impl Registry {
         let mut state = self.spare.pop().unwrap_or_else(|| {
             let state = TransactionState { owner: Owner(self.slots.len() as u32), ..TransactionState::default() };
             let undo = Rc::clone(&state.undo);
-            self.slots.push(Slot { first_lsn: Lsn::MAX, undo });
+            self.slots.push(ActiveTransaction { first_lsn: Lsn::MAX, undo });
             Active(Some(Box::new(state)))
         });
         state.id = TransactionId(self.next);

@@ -47,16 +47,16 @@ pub(crate) enum ReliefOutcome {
 }
 
 /// A transaction that waits with locks.
-pub(crate) struct Waiting<'a>(&'a Relief);
+pub(crate) struct RoomWait<'a>(&'a Relief);
 
-impl<'a> Waiting<'a> {
-    pub fn new(state: &'a Relief) -> Waiting<'a> {
+impl<'a> RoomWait<'a> {
+    pub fn new(state: &'a Relief) -> RoomWait<'a> {
         state.waiting.set(state.waiting.get() + 1);
-        Waiting(state)
+        RoomWait(state)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for RoomWait<'_> {
     fn drop(&mut self) {
         self.0.waiting.set(self.0.waiting.get() - 1);
     }

@@ -41,7 +41,7 @@ impl SetStore {
     }
 }
 
-/// Brings what a set lacks, or says why it cannot be had.
+/// Resolves what a set lacks, or says why it cannot be had.
 #[cold]
 pub(crate) async fn resolve_refusal(engine: &Rc<Engine>, partition: PartitionId, refusal: Refusal) -> Result<()> {
     let name = || engine.catalog.describe(partition).map(|found| found.name.clone());

@@ -4,7 +4,7 @@ use super::call::Call;
 use super::registry::Registry;
 use super::{Engine, Isolation};
 use crate::Error;
-use crate::version::Pace;
+use crate::version::ReaderPace;
 use base::{Lsn, PageId, TransactionId};
 use executor::{Turn, WaitQueue};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -115,7 +115,7 @@ pub(crate) struct TransactionState {
     /// Why it has to give up, once its caller was told so.
     pub aborted: OnceCell<Error>,
     /// How fast it reads the past.
-    pub pace: Rc<Pace>,
+    pub pace: Rc<ReaderPace>,
 }
 
 impl TransactionState {

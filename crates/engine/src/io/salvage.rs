@@ -5,7 +5,7 @@ use driver::{Access, Fault, FaultKind, FileId, Frame, Op};
 use executor::Executor;
 use structures::canary::{self, Canary};
 
-/// What could be read of a stretch of a file.
+/// What could be read of a region of a file.
 pub struct Salvaged {
     /// Holds the bytes at its front; zeros stand for what could not be read.
     pub frame: Frame,

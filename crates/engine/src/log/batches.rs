@@ -1,11 +1,11 @@
 //! What was handed over for writing, in log order, until it is durable without a gap before it.
 
-use super::buffer::Piece;
+use super::buffer::ClosedPages;
 use base::Instant;
 use driver::Frame;
 use std::collections::VecDeque;
 
-enum State {
+enum WriteState {
     /// To be submitted by the writer.
     Ready(Frame),
     /// To be submitted by the committing task that cut it.
@@ -20,12 +20,12 @@ enum State {
     Done,
 }
 
-struct Batch {
+struct WriteBatch {
     position: u64,
     length: usize,
     commits: u32,
     submitted: Instant,
-    state: State,
+    state: WriteState,
 }
 
 /// The number of the first batch: the first page of the opening.
@@ -36,7 +36,7 @@ pub(super) struct Taken {
     /// Names the batch.
     pub number: u64,
     /// The pages.
-    pub piece: Piece,
+    pub piece: ClosedPages,
     /// How many commits asked for them.
     pub commits: u32,
 }
@@ -45,7 +45,7 @@ pub(super) struct Taken {
 /// not done, no other is submitted.
 #[derive(Default)]
 pub(super) struct Batches {
-    queue: VecDeque<Batch>,
+    queue: VecDeque<WriteBatch>,
     /// The number of the first in the queue; greater than [`FIRST`] once that is done.
     first: u64,
     ready: usize,
@@ -56,12 +56,12 @@ pub(super) struct Batches {
 
 impl Batches {
     /// Adds a piece behind all others. With `own`, its committer submits it; otherwise the writer does. Returns its number.
-    pub fn push(&mut self, piece: Piece, commits: u32, own: bool) -> u64 {
+    pub fn push(&mut self, piece: ClosedPages, commits: u32, own: bool) -> u64 {
         *(if own { &mut self.own } else { &mut self.ready }) += 1;
         self.commits += commits;
-        let state = if own { State::Own(piece.frame) } else { State::Ready(piece.frame) };
+        let state = if own { WriteState::Own(piece.frame) } else { WriteState::Ready(piece.frame) };
         let (position, length) = (piece.position, piece.length);
-        self.queue.push_back(Batch { position, length, commits, submitted: Instant::START, state });
+        self.queue.push_back(WriteBatch { position, length, commits, submitted: Instant::START, state });
         self.first + self.queue.len() as u64 - 1
     }
 
@@ -69,7 +69,9 @@ impl Batches {
     /// crosses the end of the file, after `capacity` bytes.
     pub fn extend_last(&mut self, position: u64, pages: &[u8], capacity: u64) -> bool {
         let Some(batch) = self.queue.back_mut() else { return false };
-        let (State::Ready(frame), end) = (&mut batch.state, batch.position + batch.length as u64) else { return false };
+        let (WriteState::Ready(frame), end) = (&mut batch.state, batch.position + batch.length as u64) else {
+            return false;
+        };
         let length = batch.length + pages.len();
         if end != position || end.is_multiple_of(capacity) || length > frame.len() {
             return false;
@@ -81,12 +83,12 @@ impl Batches {
 
     /// The number and length of the first batch in flight, if it ends at `end` or before.
     pub fn in_flight_up_to(&self, end: u64) -> Option<(u64, usize)> {
-        let index = self.queue.iter().position(|batch| matches!(batch.state, State::InFlight))?;
+        let index = self.queue.iter().position(|batch| matches!(batch.state, WriteState::InFlight))?;
         let batch = &self.queue[index];
         (batch.position + batch.length as u64 <= end).then_some((self.first + index as u64, batch.length))
     }
 
-    fn batch(&mut self, number: u64) -> &mut Batch {
+    fn batch(&mut self, number: u64) -> &mut WriteBatch {
         &mut self.queue[(number - self.first) as usize]
     }
 
@@ -96,7 +98,7 @@ impl Batches {
     }
 
     fn first_ready(&self) -> Option<usize> {
-        let index = self.queue.iter().position(|batch| matches!(batch.state, State::Ready(_)))?;
+        let index = self.queue.iter().position(|batch| matches!(batch.state, WriteState::Ready(_)))?;
         self.may_submit(index).then_some(index)
     }
 
@@ -112,7 +114,7 @@ impl Batches {
 
     /// When the oldest of the writes in flight was submitted.
     pub fn oldest_in_flight(&self) -> Option<Instant> {
-        let in_flight = self.queue.iter().filter(|batch| matches!(batch.state, State::InFlight));
+        let in_flight = self.queue.iter().filter(|batch| matches!(batch.state, WriteState::InFlight));
         in_flight.map(|batch| batch.submitted).min()
     }
 
@@ -147,20 +149,22 @@ impl Batches {
     fn take(&mut self, index: usize, now: Instant) -> Taken {
         debug_assert!(self.may_submit(index), "the opening's first page is written before all others");
         let batch = &mut self.queue[index];
-        let (State::Ready(frame) | State::Own(frame)) = std::mem::replace(&mut batch.state, State::InFlight) else {
+        let (WriteState::Ready(frame) | WriteState::Own(frame)) =
+            std::mem::replace(&mut batch.state, WriteState::InFlight)
+        else {
             unreachable!("a batch is submitted once")
         };
         batch.submitted = now;
         self.in_flight += 1;
-        let piece = Piece { position: batch.position, length: batch.length, frame };
+        let piece = ClosedPages { position: batch.position, length: batch.length, frame };
         Taken { number: self.first + index as u64, piece, commits: batch.commits }
     }
 
     /// Leaves a batch to the writer: its committer has gone.
     pub fn release(&mut self, number: u64) {
         let batch = self.batch(number);
-        batch.state = match std::mem::replace(&mut batch.state, State::InFlight) {
-            State::Own(frame) => State::Ready(frame),
+        batch.state = match std::mem::replace(&mut batch.state, WriteState::InFlight) {
+            WriteState::Own(frame) => WriteState::Ready(frame),
             _ => unreachable!("only its committer releases a batch, before submission"),
         };
         self.own -= 1;
@@ -171,16 +175,16 @@ impl Batches {
     pub fn written(&mut self, number: u64, needs_sync: bool) -> Instant {
         self.in_flight -= 1;
         let batch = self.batch(number);
-        debug_assert!(matches!(batch.state, State::InFlight), "a write ends once");
-        batch.state = if needs_sync { State::Written } else { State::Done };
+        debug_assert!(matches!(batch.state, WriteState::InFlight), "a write ends once");
+        batch.state = if needs_sync { WriteState::Written } else { WriteState::Done };
         batch.submitted
     }
 
     /// Notes that a sync is about to be submitted: it covers what is written. False if there is nothing to cover.
     pub fn begin_sync(&mut self) -> bool {
         let mut any = false;
-        for batch in self.queue.iter_mut().filter(|batch| matches!(batch.state, State::Written)) {
-            batch.state = State::Syncing;
+        for batch in self.queue.iter_mut().filter(|batch| matches!(batch.state, WriteState::Written)) {
+            batch.state = WriteState::Syncing;
             any = true;
         }
         any
@@ -188,15 +192,15 @@ impl Batches {
 
     /// Notes that the sync has ended.
     pub fn end_sync(&mut self) {
-        for batch in self.queue.iter_mut().filter(|batch| matches!(batch.state, State::Syncing)) {
-            batch.state = State::Done;
+        for batch in self.queue.iter_mut().filter(|batch| matches!(batch.state, WriteState::Syncing)) {
+            batch.state = WriteState::Done;
         }
     }
 
     /// Drops the batches at the front that are done. Returns the position up to which everything is done, if it moved.
     pub fn advance(&mut self) -> Option<u64> {
         let mut end = None;
-        while self.queue.front().is_some_and(|batch| matches!(batch.state, State::Done)) {
+        while self.queue.front().is_some_and(|batch| matches!(batch.state, WriteState::Done)) {
             let batch = self.queue.pop_front().expect("checked above");
             self.first += 1;
             self.commits -= batch.commits;
@@ -210,8 +214,8 @@ impl Batches {
 mod tests {
     use super::*;
 
-    fn piece(position: u64) -> Piece {
-        Piece { position, length: 512, frame: Frame::allocate(1, 512).pop().expect("one frame") }
+    fn piece(position: u64) -> ClosedPages {
+        ClosedPages { position, length: 512, frame: Frame::allocate(1, 512).pop().expect("one frame") }
     }
 
     #[test]

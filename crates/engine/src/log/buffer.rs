@@ -5,7 +5,7 @@ use driver::{Frame, Work};
 use executor::Executor;
 
 /// Whole log pages, closed and ready to be written.
-pub(super) struct Piece {
+pub(super) struct ClosedPages {
     /// Where they stand in the log.
     pub position: u64,
     /// How many bytes, a multiple of the page size.
@@ -14,7 +14,7 @@ pub(super) struct Piece {
     pub frame: Frame,
 }
 
-impl Piece {
+impl ClosedPages {
     /// The log position behind the piece.
     pub fn end(&self) -> u64 {
         self.position + self.length as u64
@@ -43,7 +43,7 @@ pub(super) struct LogBuffer {
     /// How much of the frame may be used: one write never crosses the end of the file.
     limit: usize,
     /// Frames that filled up, in order; the log takes them from here.
-    full: Vec<Piece>,
+    full: Vec<ClosedPages>,
     spare: Vec<Frame>,
 }
 
@@ -165,9 +165,10 @@ impl LogBuffer {
         }
     }
 
-    fn swap_frame(&mut self) -> Piece {
+    fn swap_frame(&mut self) -> ClosedPages {
         let next = self.spare.pop().unwrap_or_else(|| allocate(&self.executor, self.frame_size));
-        let piece = Piece { position: self.start, length: self.at, frame: std::mem::replace(&mut self.frame, next) };
+        let piece =
+            ClosedPages { position: self.start, length: self.at, frame: std::mem::replace(&mut self.frame, next) };
         self.start = piece.end();
         self.limit = self.limit_at(self.start);
         self.at = 0;
@@ -177,7 +178,7 @@ impl LogBuffer {
 
     /// Closes the open page and hands over all that the frame holds, frames that filled up before excepted; `None` if there
     /// is nothing.
-    pub fn cut(&mut self) -> Option<Piece> {
+    pub fn cut(&mut self) -> Option<ClosedPages> {
         self.close_page();
         (self.at > 0).then(|| self.swap_frame())
     }
@@ -189,7 +190,7 @@ impl LogBuffer {
     }
 
     /// Takes the frames that filled up, in order.
-    pub fn take_full(&mut self) -> std::vec::Drain<'_, Piece> {
+    pub fn take_full(&mut self) -> std::vec::Drain<'_, ClosedPages> {
         self.full.drain(..)
     }
 

@@ -72,7 +72,7 @@ impl Log {
         self.claims.padding.set(bytes);
     }
 
-    /// The same for whom it counts, once: the update that begins the next page. Its rollback will bring the same pages, in whose
+    /// The same for an update that counts, once: the update that begins the next page. Its rollback will bring the same pages, in whose
     /// place others are written, so it needs as much.
     #[inline]
     pub(crate) fn take_padding(&self) -> u64 {

@@ -11,7 +11,7 @@
 //! much as the log may keep in memory.
 
 use super::batches::{Batches, FIRST, Taken};
-use super::buffer::Piece;
+use super::buffer::ClosedPages;
 use super::{Acknowledged, Log, SyncMethod};
 use base::Instant;
 use base::Lsn;
@@ -109,8 +109,8 @@ impl Duplex {
 
 impl Log {
     /// Gives a piece to both devices.
-    pub(super) fn submit_twice(&self, duplex: &Duplex, piece: Piece) {
-        let Piece { position, length, frame } = piece;
+    pub(super) fn submit_twice(&self, duplex: &Duplex, piece: ClosedPages) {
+        let ClosedPages { position, length, frame } = piece;
         for index in 0..2 {
             {
                 let side = &mut duplex.sides.borrow_mut()[index];
@@ -120,7 +120,7 @@ impl Log {
                 if !side.batches.extend_last(position, &frame[..length], self.capacity) {
                     let mut own = self.inner.borrow_mut().buffer.spare_frame();
                     own[..length].copy_from_slice(&frame[..length]);
-                    side.batches.push(Piece { position, length, frame: own }, 0, false);
+                    side.batches.push(ClosedPages { position, length, frame: own }, 0, false);
                 }
             }
             self.pump(duplex, index);
@@ -140,7 +140,7 @@ impl Log {
                 self.watch(side, index);
                 (taken, side.place.file, self.settings.durable && side.place.method == SyncMethod::SyncWrite)
             };
-            let Taken { number, piece: Piece { position, length, frame }, .. } = taken;
+            let Taken { number, piece: ClosedPages { position, length, frame }, .. } = taken;
             let durable = durable || number == FIRST;
             let (offset, access) = (position % self.capacity, Access::Asynchronous);
             let op = Op::Write { file, offset, length: length as u32, buffer: frame, durable, access };

@@ -49,7 +49,7 @@ impl GroupCommit {
 
 /// What a commit causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
+pub(super) enum CommitDecision {
     /// The committing task writes by itself.
     WriteOwn,
     /// The writer writes as soon as a write may be submitted.
@@ -61,7 +61,7 @@ pub(super) enum Decision {
 }
 
 /// The commits since the log buffer was last cut.
-pub(super) struct Group {
+pub(super) struct CommitGroup {
     policy: GroupCommit,
     /// Whether a write under way keeps others from being served.
     is_serial: bool,
@@ -72,30 +72,30 @@ pub(super) struct Group {
     crowd: u32,
 }
 
-impl Group {
-    pub fn new(policy: GroupCommit, is_serial: bool) -> Group {
-        Group { policy, is_serial, number: 0, commits: 0, crowd: 0 }
+impl CommitGroup {
+    pub fn new(policy: GroupCommit, is_serial: bool) -> CommitGroup {
+        CommitGroup { policy, is_serial, number: 0, commits: 0, crowd: 0 }
     }
 
     /// Takes one more commit into the group, while `in_flight` earlier writes are in flight. `is_page_full`: whether another
     /// one would begin a log page.
-    pub fn join(&mut self, in_flight: u32, is_page_full: bool) -> Decision {
+    pub fn join(&mut self, in_flight: u32, is_page_full: bool) -> CommitDecision {
         self.commits += 1;
         self.crowd = self.crowd.max(in_flight + self.commits);
         match self.policy {
-            GroupCommit::None => Decision::WriteOwn,
-            GroupCommit::Adaptive if self.is_serial && self.crowd > 1 => Decision::Write,
-            GroupCommit::Adaptive if in_flight == 0 && 2 * self.commits >= self.crowd => Decision::WriteOwn,
-            GroupCommit::Adaptive => Decision::Write,
-            GroupCommit::Size { transactions, .. } if self.commits >= transactions => Decision::Write,
-            GroupCommit::Page { .. } if is_page_full => Decision::Write,
+            GroupCommit::None => CommitDecision::WriteOwn,
+            GroupCommit::Adaptive if self.is_serial && self.crowd > 1 => CommitDecision::Write,
+            GroupCommit::Adaptive if in_flight == 0 && 2 * self.commits >= self.crowd => CommitDecision::WriteOwn,
+            GroupCommit::Adaptive => CommitDecision::Write,
+            GroupCommit::Size { transactions, .. } if self.commits >= transactions => CommitDecision::Write,
+            GroupCommit::Page { .. } if is_page_full => CommitDecision::Write,
             GroupCommit::Size { delay_ns_max: ns, .. }
             | GroupCommit::Delay { ns }
             | GroupCommit::Page { delay_ns_max: ns } => {
                 if self.commits == 1 {
-                    Decision::Begin(ns)
+                    CommitDecision::Begin(ns)
                 } else {
-                    Decision::Gather
+                    CommitDecision::Gather
                 }
             }
         }
@@ -125,10 +125,10 @@ mod tests {
     #[test]
     fn policies_decide_as_named() {
         let decisions = |policy, n| {
-            let mut group = Group::new(policy, false);
+            let mut group = CommitGroup::new(policy, false);
             (0..n).map(|_| group.join(1, false)).collect::<Vec<_>>()
         };
-        use Decision::*;
+        use CommitDecision::*;
         assert_eq!(decisions(GroupCommit::None, 2), [WriteOwn, WriteOwn]);
         assert_eq!(decisions(GroupCommit::Adaptive, 2), [Write, Write]);
         assert_eq!(decisions(GroupCommit::Delay { ns: 5 }, 3), [Begin(5), Gather, Gather]);
@@ -137,44 +137,44 @@ mod tests {
         assert_eq!(decisions(GroupCommit::Size { transactions: 1, delay_ns_max: 9 }, 1), [Write]);
         let page = GroupCommit::Page { delay_ns_max: 7 };
         assert_eq!(decisions(page, 3), [Begin(7), Gather, Gather]);
-        assert_eq!(Group::new(page, false).join(0, true), Write);
+        assert_eq!(CommitGroup::new(page, false).join(0, true), Write);
     }
 
     #[test]
     fn an_idle_device_is_given_half_of_those_who_waited_together() {
-        let mut group = Group::new(GroupCommit::Adaptive, false);
-        assert_eq!(group.join(0, false), Decision::WriteOwn);
+        let mut group = CommitGroup::new(GroupCommit::Adaptive, false);
+        assert_eq!(group.join(0, false), CommitDecision::WriteOwn);
         group.close();
-        assert!((0..8).all(|_| group.join(1, false) == Decision::Write));
+        assert!((0..8).all(|_| group.join(1, false) == CommitDecision::Write));
         group.close();
-        let first = (1..=8).find(|_| group.join(0, false) == Decision::WriteOwn);
+        let first = (1..=8).find(|_| group.join(0, false) == CommitDecision::WriteOwn);
         assert_eq!(first, Some(4));
         group.close();
         for _ in 0..20 {
             group.join(0, false);
             group.close();
         }
-        assert_eq!(group.join(0, false), Decision::WriteOwn, "a crowd is forgotten");
+        assert_eq!(group.join(0, false), CommitDecision::WriteOwn, "a crowd is forgotten");
     }
 
     #[test]
-    fn a_device_that_serves_one_write_at_a_time_is_given_everybody() {
-        let mut group = Group::new(GroupCommit::Adaptive, true);
-        assert_eq!(group.join(0, false), Decision::WriteOwn, "one client alone waits for nobody");
+    fn a_device_that_serves_one_write_at_a_time_is_given_all_commits() {
+        let mut group = CommitGroup::new(GroupCommit::Adaptive, true);
+        assert_eq!(group.join(0, false), CommitDecision::WriteOwn, "one client alone waits for no other");
         group.close();
-        assert!((0..8).all(|_| group.join(1, false) == Decision::Write));
+        assert!((0..8).all(|_| group.join(1, false) == CommitDecision::Write));
         group.close();
-        assert!((0..8).all(|_| group.join(0, false) == Decision::Write));
+        assert!((0..8).all(|_| group.join(0, false) == CommitDecision::Write));
     }
 
     #[test]
     fn a_closed_group_counts_its_commits_and_begins_anew() {
-        let mut group = Group::new(GroupCommit::Delay { ns: 5 }, false);
+        let mut group = CommitGroup::new(GroupCommit::Delay { ns: 5 }, false);
         group.join(0, false);
         group.join(0, false);
         let number = group.number();
         assert_eq!(group.close(), 2);
         assert_ne!(group.number(), number);
-        assert_eq!(group.join(0, false), Decision::Begin(5));
+        assert_eq!(group.join(0, false), CommitDecision::Begin(5));
     }
 }

@@ -99,7 +99,7 @@ pub struct LogScan {
 }
 
 /// What the present page gives next.
-enum Step {
+enum ScanStep {
     /// A record in one piece: where it begins and its place in the chunk.
     Whole(Lsn, Range<usize>),
     /// A record put together in `partial`, which ends where the page is read next.
@@ -177,10 +177,10 @@ impl LogScan {
     pub async fn next(&mut self) -> Result<Option<LogEntry<'_>>> {
         let (start, place) = loop {
             let (start, place) = match self.step()? {
-                Step::Whole(start, place) => (start, Some(place)),
-                Step::Assembled => (Lsn(self.partial_start), None),
-                Step::PageEnd if self.enter_next_page().await? => continue,
-                Step::PageEnd => return Ok(None),
+                ScanStep::Whole(start, place) => (start, Some(place)),
+                ScanStep::Assembled => (Lsn(self.partial_start), None),
+                ScanStep::PageEnd if self.enter_next_page().await? => continue,
+                ScanStep::PageEnd => return Ok(None),
             };
             if start >= self.from {
                 break (start, place);
@@ -227,11 +227,11 @@ impl LogScan {
         self.reads.repaired()
     }
 
-    fn step(&mut self) -> Result<Step> {
+    fn step(&mut self) -> Result<ScanStep> {
         if std::mem::take(&mut self.partial_done) {
             self.partial.clear();
         }
-        let Some(chunk) = &self.chunk else { return Ok(Step::PageEnd) };
+        let Some(chunk) = &self.chunk else { return Ok(ScanStep::PageEnd) };
         let rest = &chunk.frame[self.at..self.used];
         if !self.partial.is_empty() {
             return self.step_partial();
@@ -242,7 +242,7 @@ impl LogScan {
             if length <= rest.len() {
                 let from = self.at;
                 self.at += length;
-                return Ok(Step::Whole(Lsn(position), from..self.at));
+                return Ok(ScanStep::Whole(Lsn(position), from..self.at));
             }
         }
         self.partial.extend_from_slice(rest);
@@ -251,7 +251,7 @@ impl LogScan {
     }
 
     /// Adds to a record that began earlier: first until its length is known, then until it is whole.
-    fn step_partial(&mut self) -> Result<Step> {
+    fn step_partial(&mut self) -> Result<ScanStep> {
         loop {
             let length = match self.partial.first_chunk() {
                 Some(length) => self.record_length(*length, self.partial_start)?,
@@ -266,18 +266,18 @@ impl LogScan {
             }
             if length > 4 {
                 self.partial_done = true;
-                return Ok(Step::Assembled);
+                return Ok(ScanStep::Assembled);
             }
         }
     }
 
     /// The page is used up. A record that is not whole goes on in the next page, so it fills this one.
-    fn end_page(&mut self, position: u64) -> Result<Step> {
+    fn end_page(&mut self, position: u64) -> Result<ScanStep> {
         self.at = self.used;
         if !self.partial.is_empty() && !self.page_is_full {
             return Err(self.damaged(position, "a record ends before its length says"));
         }
-        Ok(Step::PageEnd)
+        Ok(ScanStep::PageEnd)
     }
 
     fn record_length(&self, bytes: [u8; 4], position: u64) -> Result<usize> {

@@ -3,10 +3,10 @@
 use super::batches::Batches;
 use super::buffer::LogBuffer;
 use super::duplex::{Duplex, SideFile};
-use super::group_commit::Group;
+use super::group_commit::CommitGroup;
 use super::statistics::LogStatistics;
 use super::waiters::Waiters;
-use super::{GROUP, GroupCommit, Inner, Log, Measured, Settings, writer};
+use super::{GROUP, GroupCommit, Log, LogState, Measured, Settings, writer};
 use crate::{Error, Result};
 use base::Lsn;
 use driver::{DeviceId, Fault, FaultKind, FileId, Op};
@@ -84,10 +84,10 @@ impl Log {
             write_buffer: OnceCell::new(),
             duplex,
             writes_in_flight_max,
-            inner: RefCell::new(Inner {
+            inner: RefCell::new(LogState {
                 buffer,
                 batches: Batches::default(),
-                group: Group::new(policy, is_serial),
+                group: CommitGroup::new(policy, is_serial),
                 scratch: Vec::with_capacity(4096),
                 statistics: LogStatistics::default(),
             }),

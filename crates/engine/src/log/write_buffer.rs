@@ -9,7 +9,7 @@ use super::page::{self, HEADER_SIZE};
 use crate::Result;
 use crate::io::{device, salvage};
 use crate::statistics::add;
-use crate::tier_file::{self, HEADER_BYTES, Kind, Record, TierReport, WriteBufferSettings};
+use crate::tier_file::{self, HEADER_BYTES, Kind, TierRecord, TierReport, WriteBufferSettings};
 use base::Lsn;
 use driver::{Access, DeviceId, DeviceTraits, FileId, Op};
 use executor::Executor;
@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 /// A piece of log in the ring.
-struct Piece {
+struct RingPart {
     offset: u64,
     length: u64,
     /// Its place in the log.
@@ -31,7 +31,7 @@ pub struct WriteBuffer {
     device: String,
     capacity: u64,
     traits: DeviceTraits,
-    pieces: RefCell<VecDeque<Piece>>,
+    pieces: RefCell<VecDeque<RingPart>>,
     /// Writes that found room, and those that did not.
     absorbed: Cell<u64>,
     fallbacks: Cell<u64>,
@@ -47,15 +47,15 @@ impl WriteBuffer {
         executor: &Executor,
         (log_device, log): (DeviceId, &Settings),
         settings: Option<&WriteBufferSettings>,
-        (records, needed): (&[Record], Lsn),
-    ) -> Result<Option<Record>> {
+        (records, needed): (&[TierRecord], Lsn),
+    ) -> Result<Option<TierRecord>> {
         let Some(record) = records.iter().find(|record| record.kind == Kind::LogBuffer) else { return Ok(None) };
         let found = restore(executor, (log_device, log), record, needed).await?;
         let suits = |settings: &WriteBufferSettings| {
             (&settings.device, capacity(settings, log)) == (&record.device, record.capacity) && log.durable
         };
         let kept = found && settings.is_some_and(suits);
-        Ok(kept.then(|| Record { in_use: true, ..record.clone() }))
+        Ok(kept.then(|| TierRecord { in_use: true, ..record.clone() }))
     }
 
     /// Opens the write buffer that `settings` ask for, if they do: `kept`, or a new one with this stamp. Returns it, and what
@@ -67,9 +67,9 @@ impl WriteBuffer {
         executor: &Executor,
         log: &Settings,
         settings: Option<&WriteBufferSettings>,
-        kept: Option<Record>,
+        kept: Option<TierRecord>,
         stamp: u64,
-    ) -> Result<Option<(WriteBuffer, Record)>> {
+    ) -> Result<Option<(WriteBuffer, TierRecord)>> {
         let wanted = |settings: &&WriteBufferSettings| capacity(settings, log) > 0 && log.durable;
         let Some(settings) = settings.filter(wanted) else { return Ok(None) };
         let device = device(executor, &settings.device)?;
@@ -77,7 +77,7 @@ impl WriteBuffer {
         settings.check(traits.durable)?;
         let (capacity, name, kind) = (capacity(settings, log), settings.device.clone(), Kind::LogBuffer);
         let is_new = kept.is_none();
-        let record = kept.unwrap_or(Record { kind, device: name.clone(), stamp, capacity, in_use: true });
+        let record = kept.unwrap_or(TierRecord { kind, device: name.clone(), stamp, capacity, in_use: true });
         if is_new {
             executor.perform(Op::Remove { device, name: kind.file_name().to_owned() }).await.result?;
         }
@@ -125,7 +125,7 @@ impl WriteBuffer {
             return None;
         };
         add(&self.absorbed, 1);
-        self.pieces.borrow_mut().push_back(Piece { offset, length, position, drained: false });
+        self.pieces.borrow_mut().push_back(RingPart { offset, length, position, drained: false });
         Some(HEADER_BYTES + offset)
     }
 
@@ -179,7 +179,7 @@ fn capacity(settings: &WriteBufferSettings, log: &Settings) -> u64 {
 async fn restore(
     executor: &Executor,
     (log_device, settings): (DeviceId, &Settings),
-    record: &Record,
+    record: &TierRecord,
     needed: Lsn,
 ) -> Result<bool> {
     let missing = |detail: &str| if record.in_use { Err(record.missing(detail)) } else { Ok(false) };

@@ -1,8 +1,8 @@
 //! Submits log writes, notes their completion and moves the durable position.
 
 use super::batches::{FIRST, Taken};
-use super::buffer::Piece;
-use super::{Inner, Log, SyncMethod, page};
+use super::buffer::ClosedPages;
+use super::{Log, LogState, SyncMethod, page};
 use base::Lsn;
 use driver::{Access, Completion, Fault, Frame, Op, Work};
 use executor::{Executor, WaitQueue};
@@ -80,7 +80,7 @@ impl Log {
     }
 
     /// Whether something is demanded of the buffer that could be submitted.
-    fn may_cut(&self, inner: &Inner) -> bool {
+    fn may_cut(&self, inner: &LogState) -> bool {
         self.demand.get().0 > inner.buffer.start() && inner.batches.may_submit_next()
     }
 
@@ -114,13 +114,13 @@ impl Log {
             self.inner.borrow_mut().buffer.recycle(piece.frame);
             return;
         }
-        let Piece { position, length, mut frame } = piece;
+        let ClosedPages { position, length, mut frame } = piece;
         for page in frame[..length].chunks_exact_mut(self.settings.page_size) {
             page::seal(page, self.attested.get());
         }
         self.note_submission(commits);
         if let Some(duplex) = &self.duplex {
-            return self.submit_twice(duplex, Piece { position, length, frame });
+            return self.submit_twice(duplex, ClosedPages { position, length, frame });
         }
         let log = self.this.upgrade().expect("borrowed from an Rc");
         if number > FIRST

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::engine::{Engine, resolve_refusal};
-use crate::version::{Pace, View};
+use crate::version::{ReaderPace, View};
 use base::{PageId, PartitionId};
 use std::rc::Rc;
 use structures::key_hash;
@@ -22,7 +22,7 @@ pub(crate) async fn read_at(
     view: View,
     (partition, is_set): (PartitionId, bool),
     key: &[u8],
-    pace: Option<&Pace>,
+    pace: Option<&ReaderPace>,
 ) -> Result<Option<Vec<u8>>> {
     loop {
         let Some(found) = stored_at(engine, view, (partition, is_set), key, pace).await? else { return Ok(None) };
@@ -48,7 +48,7 @@ async fn stored_at(
     view: View,
     (partition, is_set): (PartitionId, bool),
     key: &[u8],
-    pace: Option<&Pace>,
+    pace: Option<&ReaderPace>,
 ) -> Result<Option<Vec<u8>>> {
     if !is_set {
         let stored = || {
@@ -88,7 +88,7 @@ pub(crate) async fn object_at(
     view: View,
     number: u64,
     (place, length): (Place, usize),
-    pace: Option<&Pace>,
+    pace: Option<&ReaderPace>,
 ) -> Result<Vec<u8>> {
     let (partition, start, key) = (place.page.partition, usize::from(place.offset), number.to_be_bytes());
     let seen = || {
@@ -109,7 +109,7 @@ pub(crate) async fn appended_in(
     engine: &Engine,
     view: View,
     page: PageId,
-    pace: &Pace,
+    pace: &ReaderPace,
 ) -> Result<Vec<(Position, Vec<u8>)>> {
     let read = || {
         let (records, versions) = (engine.core.appended(page)?, engine.versions.versions().borrow());
@@ -143,7 +143,7 @@ pub(crate) async fn scan_set_at(
     engine: &Rc<Engine>,
     view: View,
     partition: PartitionId,
-    pace: &Pace,
+    pace: &ReaderPace,
     mut look: impl FnMut(&[u8], &[u8]) -> bool,
 ) -> Result<()> {
     let mut next = Some(0);
@@ -172,6 +172,6 @@ pub(crate) async fn scan_set_at(
 }
 
 /// Yields between two steps of a reader; a long reader also pauses if a transaction is active.
-pub(crate) async fn rest(engine: &Engine, pace: &Pace) {
+pub(crate) async fn rest(engine: &Engine, pace: &ReaderPace) {
     engine.versions.pace(pace, || engine.transactions.active.get()).await;
 }

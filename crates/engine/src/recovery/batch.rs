@@ -19,7 +19,7 @@ const DECODE_INSTRUCTIONS: u64 = 200;
 
 /// Records of the log, in their order.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(super) struct LogBatch {
     /// All of them, one behind the other.
     bytes: Vec<u8>,
     /// Start and end of each in the log, and its end in `bytes`.
@@ -27,10 +27,10 @@ pub(super) struct Batch {
 }
 
 /// What a batch's records ask for.
-pub(super) struct Decoded {
-    pub(super) batch: Arc<Batch>,
+pub(super) struct DecodedBatch {
+    pub(super) batch: Arc<LogBatch>,
     /// Records that change pages.
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<PageChanges>,
     /// The numbers of those that say something of transactions which may not have ended when the batch does.
     pub(super) noted: Vec<usize>,
     /// The transactions that have, in order.
@@ -38,12 +38,12 @@ pub(super) struct Decoded {
     /// The highest number of a transaction.
     pub(super) last: TransactionId,
     /// The redo of sets.
-    pub(super) sets: Vec<Step>,
+    pub(super) sets: Vec<SetStep>,
 }
 
-/// Consecutive records that change pages, which are brought together.
+/// Consecutive records that change pages, whose pages are fetched together.
 #[derive(Default)]
-pub(super) struct Piece {
+pub(super) struct PageChanges {
     /// Their numbers.
     pub(super) records: Vec<usize>,
     pub(super) pages: BTreeSet<PageId>,
@@ -52,7 +52,7 @@ pub(super) struct Piece {
 }
 
 /// A part of the redo of sets that comes before the parts behind it.
-pub(super) enum Step {
+pub(super) enum SetStep {
     /// Changes.
     Changes(SortedChanges),
     /// The procedure that the record of this number calls.
@@ -72,10 +72,10 @@ struct Choice {
     no_calls: bool,
 }
 
-impl Batch {
+impl LogBatch {
     /// The next records of the log; `None` at its end.
-    pub(super) async fn read(scan: &mut LogScan) -> Result<Option<Batch>> {
-        let mut batch = Batch::default();
+    pub(super) async fn read(scan: &mut LogScan) -> Result<Option<LogBatch>> {
+        let mut batch = LogBatch::default();
         while batch.bytes.len() < BATCH_BYTES {
             let Some(entry) = scan.next().await? else { break };
             if batch.records.is_empty() {
@@ -127,7 +127,7 @@ impl Batch {
         executor: &Executor,
         begin: Lsn,
         pages_max: usize,
-    ) -> JoinHandle<Result<Result<Decoded>, Fault>> {
+    ) -> JoinHandle<Result<Result<DecodedBatch>, Fault>> {
         let choice = Choice {
             pages_max,
             begin,
@@ -140,9 +140,9 @@ impl Batch {
         executor.begin_compute(instructions, move || self.decode(choice))
     }
 
-    fn decode(self, choice: Choice) -> Result<Decoded> {
+    fn decode(self, choice: Choice) -> Result<DecodedBatch> {
         let (mut pieces, mut noted, mut ended) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut last, mut piece) = (TransactionId::default(), Piece::default());
+        let (mut last, mut piece) = (TransactionId::default(), PageChanges::default());
         let (mut sets, mut sorted) = (Vec::new(), SortedChanges::default());
         for number in 0..self.records.len() {
             let (_, end, record) = self.record(number)?;
@@ -168,17 +168,17 @@ impl Batch {
                     self.sort(&mut sorted, changes, if is_there { included } else { &[] }, choice)?;
                 }
                 Body::Call { sweep, .. } if (choice.blindly || sweep != Some(choice.begin)) && !choice.no_calls => {
-                    sets.extend([Step::Changes(std::mem::take(&mut sorted)), Step::Call(number)]);
+                    sets.extend([SetStep::Changes(std::mem::take(&mut sorted)), SetStep::Call(number)]);
                 }
                 _ => {}
             }
         }
-        sets.push(Step::Changes(sorted));
+        sets.push(SetStep::Changes(sorted));
         pieces.push(piece);
         ended.sort_unstable();
         let goes_on = |(_, of): &(usize, TransactionId)| ended.binary_search(of).is_err();
         let noted = noted.into_iter().filter(goes_on).map(|(number, _)| number).collect();
-        Ok(Decoded { batch: Arc::new(self), pieces, noted, ended, last, sets })
+        Ok(DecodedBatch { batch: Arc::new(self), pieces, noted, ended, last, sets })
     }
 
     /// Sorts a transaction's changes of sets but for those that the bits name.
@@ -197,7 +197,7 @@ impl Batch {
     }
 }
 
-impl Piece {
+impl PageChanges {
     /// Adds a record if it changes pages, and says whether it does.
     fn add(&mut self, number: usize, record: &Record<'_>) -> bool {
         let mut has_any = false;

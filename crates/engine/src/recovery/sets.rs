@@ -20,7 +20,7 @@
 //! No record of the past names the log settings with which a database was written. A restart ends with a checkpoint
 //! before anything is logged, so its backup suits the new settings, and earlier records are replayed as they say.
 
-use super::batch::{Batch, Decoded, Step};
+use super::batch::{DecodedBatch, LogBatch, SetStep};
 use super::check_given;
 use crate::Result;
 use crate::engine::Engine;
@@ -40,11 +40,11 @@ const WAITING_MAX: usize = 16;
 const REPLAY_INSTRUCTIONS: u64 = 300;
 
 /// One set's changes of a batch.
-type Work = (Arc<Batch>, Vec<ReplayItem>);
+type Work = (Arc<LogBatch>, Vec<ReplayItem>);
 
 /// What waits in all lanes.
 #[derive(Default)]
-struct Waiting {
+struct Backlog {
     count: Cell<usize>,
     /// Tasks waiting for it to become less.
     less: WaitQueue,
@@ -63,7 +63,7 @@ pub(super) struct Lanes<'a> {
     engine: &'a Rc<Engine>,
     procedures: &'a Procedures,
     lanes: BTreeMap<PartitionId, Lane>,
-    waiting: Rc<Waiting>,
+    waiting: Rc<Backlog>,
 }
 
 impl<'a> Lanes<'a> {
@@ -73,15 +73,15 @@ impl<'a> Lanes<'a> {
     }
 
     /// Replays a batch's changes of sets, or hands them to lanes that replay them before later ones.
-    pub(super) async fn replay(&mut self, decoded: Decoded) -> Result<()> {
-        let Decoded { batch, sets, .. } = decoded;
+    pub(super) async fn replay(&mut self, decoded: DecodedBatch) -> Result<()> {
+        let DecodedBatch { batch, sets, .. } = decoded;
         let has_calls = sets.len() > 1;
         if has_calls {
             self.end().await?;
         }
         for step in sets {
             match step {
-                Step::Changes(sorted) => {
+                SetStep::Changes(sorted) => {
                     for (partition, changes) in sorted.by_set() {
                         let work = (Arc::clone(&batch), changes);
                         if has_calls {
@@ -91,7 +91,7 @@ impl<'a> Lanes<'a> {
                         }
                     }
                 }
-                Step::Call(number) => {
+                SetStep::Call(number) => {
                     let (start, _, record) = batch.record(number)?;
                     let Body::Call { call, .. } = record.body else { unreachable!("it was found to be a call") };
                     self.engine.transactions.may_have_calls.set(true);
@@ -136,7 +136,7 @@ async fn serve(
     engine: Rc<Engine>,
     partition: PartitionId,
     queue: Rc<RefCell<VecDeque<Work>>>,
-    waiting: Rc<Waiting>,
+    waiting: Rc<Backlog>,
 ) -> Result<()> {
     let mut done = Ok(());
     loop {
@@ -194,7 +194,7 @@ async fn replay_set(engine: &Engine, partition: PartitionId, work: Work, beside:
 async fn replay_sharded(
     executor: &Executor,
     detached: &mut DetachedSet,
-    batch: &Arc<Batch>,
+    batch: &Arc<LogBatch>,
     changes: Vec<ReplayItem>,
 ) -> Result<Vec<ReplayItem>> {
     let each = (changes.len() / SHARES) as u64;

@@ -4,7 +4,7 @@ use crate::Result;
 use crate::buffer::{Buffer, PageSpace};
 use crate::io::{device, salvage};
 use crate::second_level::{Settings, Tiers};
-use crate::tier_file::{HEADER_BYTES, Kind, Record, TierFile, open_file, read_header};
+use crate::tier_file::{HEADER_BYTES, Kind, TierFile, TierRecord, open_file, read_header};
 use base::{Lsn, PageId};
 use driver::{Access, DeviceId, FileId, Frame, Op};
 use executor::Executor;
@@ -17,7 +17,7 @@ const AT_ONCE: usize = 32;
 
 /// A sound copy in some slot.
 #[derive(Clone, Copy)]
-struct Copy {
+struct SlotCopy {
     tier: usize,
     slot: u32,
     sequence: u64,
@@ -25,17 +25,17 @@ struct Copy {
 }
 
 /// A tier that an earlier opening left.
-struct Found {
-    record: Record,
+struct EarlierTier {
+    record: TierRecord,
     device: DeviceId,
     file: FileId,
 }
 
 /// What the tiers of an earlier opening held is on the pages' own devices.
 pub struct Reconciled {
-    found: Rc<Vec<Found>>,
+    found: Rc<Vec<EarlierTier>>,
     /// The copies that are the same there.
-    current: Vec<(PageId, Copy)>,
+    current: Vec<(PageId, SlotCopy)>,
 }
 
 /// Brings up to date what stands on the pages' own devices. `records` is what the superblock file says of the tiers; log records
@@ -46,7 +46,7 @@ pub struct Reconciled {
 pub async fn reconcile(
     executor: &Executor,
     buffer: &Rc<Buffer>,
-    records: &[Record],
+    records: &[TierRecord],
     redo_start: Lsn,
 ) -> Result<Reconciled> {
     let page_size = buffer.settings().page_size;
@@ -54,11 +54,11 @@ pub async fn reconcile(
     for record in records.iter().filter(|record| record.kind != Kind::LogBuffer) {
         found.extend(find(executor, record, page_size).await?);
     }
-    let mut newest: BTreeMap<PageId, Copy> = BTreeMap::new();
+    let mut newest: BTreeMap<PageId, SlotCopy> = BTreeMap::new();
     for (tier, old) in found.iter().enumerate() {
         scan(executor, buffer, old, tier, &mut newest).await?;
     }
-    let pages: Vec<(PageId, Copy)> = newest.into_iter().collect();
+    let pages: Vec<(PageId, SlotCopy)> = newest.into_iter().collect();
     let mut current = Vec::new();
     let found = Rc::new(found);
     for batch in pages.chunks(AT_ONCE) {
@@ -84,9 +84,10 @@ pub async fn reconcile(
 impl Reconciled {
     /// The tiers among those of before that go on as they are. The superblock file has to forget all others before new ones take
     /// their places.
-    pub fn kept(&self, executor: &Executor, settings: &Settings) -> Vec<Record> {
-        let suits = |old: &&Found| wanted(executor, settings).iter().flatten().any(|wanted| wanted.suits(&old.record));
-        self.found.iter().filter(suits).map(|old| Record { in_use: true, ..old.record.clone() }).collect()
+    pub fn kept(&self, executor: &Executor, settings: &Settings) -> Vec<TierRecord> {
+        let suits =
+            |old: &&EarlierTier| wanted(executor, settings).iter().flatten().any(|wanted| wanted.suits(&old.record));
+        self.found.iter().filter(suits).map(|old| TierRecord { in_use: true, ..old.record.clone() }).collect()
     }
 
     /// Opens the tiers that `settings` ask for: those kept, and new ones with this stamp. Returns them, if there are any, and
@@ -99,7 +100,7 @@ impl Reconciled {
         buffer: &Rc<Buffer>,
         executor: &Executor,
         (settings, force, stamp): (&Settings, bool, u64),
-    ) -> Result<(Option<Tiers>, Vec<Record>)> {
+    ) -> Result<(Option<Tiers>, Vec<TierRecord>)> {
         if let Some(buffer) = &settings.write_buffer {
             buffer.check(executor.traits(device(executor, &buffer.device)?).durable)?;
         }
@@ -107,20 +108,20 @@ impl Reconciled {
         let (mut records, mut files) = (Vec::new(), [None, None]);
         let mut adopted = None;
         for (place, wanted) in files.iter_mut().zip(wanted(executor, settings)) {
-            let Some(Wanted { kind, device: name, capacity, volatile }) = &wanted else { continue };
+            let Some(WantedTier { kind, device: name, capacity, volatile }) = &wanted else { continue };
             let device = device(executor, name)?;
             let old = self.found.iter().position(|old| wanted.as_ref().is_some_and(|wanted| wanted.suits(&old.record)));
             let (kind, capacity, volatile) = (*kind, *capacity, *volatile);
             let (record, file) = match old {
                 Some(number) => {
                     let old = &self.found[number];
-                    let record = Record { in_use: true, ..old.record.clone() };
+                    let record = TierRecord { in_use: true, ..old.record.clone() };
                     adopted = adopted.or((kind == Kind::Cache).then_some(number));
                     let file = TierFile::adopt(executor, old.device, &record, old.file, page_size, volatile);
                     (record, file)
                 }
                 None => {
-                    let record = Record { kind, device: (*name).clone(), stamp, capacity, in_use: true };
+                    let record = TierRecord { kind, device: (*name).clone(), stamp, capacity, in_use: true };
                     let file = TierFile::create(executor, device, &record, page_size, volatile).await?;
                     (record, file)
                 }
@@ -144,30 +145,30 @@ impl Reconciled {
 }
 
 /// A tier that the settings ask for.
-struct Wanted<'a> {
+struct WantedTier<'a> {
     kind: Kind,
     device: &'a String,
     capacity: u64,
     volatile: bool,
 }
 
-impl Wanted<'_> {
+impl WantedTier<'_> {
     /// Whether one of an earlier opening is the same.
-    fn suits(&self, old: &Record) -> bool {
+    fn suits(&self, old: &TierRecord) -> bool {
         !self.volatile && (old.kind, &old.device, old.capacity) == (self.kind, self.device, self.capacity)
     }
 }
 
 /// The cache and the write buffer that the settings ask for.
-fn wanted<'a>(executor: &Executor, settings: &'a Settings) -> [Option<Wanted<'a>>; 2] {
+fn wanted<'a>(executor: &Executor, settings: &'a Settings) -> [Option<WantedTier<'a>>; 2] {
     let loses = |name: &str| executor.device(name).is_none_or(|device| !executor.traits(device).durable);
-    let cache = settings.cache.as_ref().map(|cache| Wanted {
+    let cache = settings.cache.as_ref().map(|cache| WantedTier {
         kind: Kind::Cache,
         device: &cache.device,
         capacity: u64::from(cache.pages),
         volatile: cache.volatile.unwrap_or_else(|| loses(&cache.device)),
     });
-    let write_buffer = settings.write_buffer.as_ref().filter(|buffer| buffer.pages > 0).map(|buffer| Wanted {
+    let write_buffer = settings.write_buffer.as_ref().filter(|buffer| buffer.pages > 0).map(|buffer| WantedTier {
         kind: Kind::WriteBuffer,
         device: &buffer.device,
         capacity: u64::from(buffer.pages),
@@ -177,7 +178,7 @@ fn wanted<'a>(executor: &Executor, settings: &'a Settings) -> [Option<Wanted<'a>
 }
 
 /// The file of a tier that the superblock file knows.
-async fn find(executor: &Executor, record: &Record, page_size: usize) -> Result<Option<Found>> {
+async fn find(executor: &Executor, record: &TierRecord, page_size: usize) -> Result<Option<EarlierTier>> {
     let missing = |detail: &str| if record.in_use { Err(record.missing(detail)) } else { Ok(None) };
     let Some(device) = executor.device(&record.device) else { return missing("there is no such device") };
     let Some((file, length)) = open_file(executor, device, record.kind, false).await? else {
@@ -187,16 +188,16 @@ async fn find(executor: &Executor, record: &Record, page_size: usize) -> Result<
     if let Err(detail) = read_header(executor, (file, length), record, (page_size, slots)).await? {
         return missing(&detail);
     }
-    Ok(Some(Found { record: record.clone(), device, file }))
+    Ok(Some(EarlierTier { record: record.clone(), device, file }))
 }
 
 /// Notes the newest copy of each page.
 async fn scan(
     executor: &Executor,
     buffer: &Buffer,
-    found: &Found,
+    found: &EarlierTier,
     tier: usize,
-    newest: &mut BTreeMap<PageId, Copy>,
+    newest: &mut BTreeMap<PageId, SlotCopy>,
 ) -> Result<()> {
     let page_size = buffer.settings().page_size;
     let pages_at_once = ((1 << 20) / page_size).max(1) as u64;
@@ -217,7 +218,7 @@ async fn scan(
                 erase(executor, found.file, HEADER_BYTES + u64::from(slot) * page_size as u64, page_size).await?;
                 continue;
             }
-            let this = Copy { tier, slot, sequence: header::sequence(copy), lsn: header::lsn(copy) };
+            let this = SlotCopy { tier, slot, sequence: header::sequence(copy), lsn: header::lsn(copy) };
             let entry = newest.entry(id).or_insert(this);
             if entry.sequence < this.sequence {
                 *entry = this;
@@ -242,10 +243,10 @@ async fn erase(executor: &Executor, file: FileId, offset: u64, page_size: usize)
 /// Writes the copy to the page's own device if that is older. Returns whether both are the same version then.
 async fn bring_home(
     executor: &Executor,
-    found: &[Found],
+    found: &[EarlierTier],
     space: &PageSpace,
     page: PageId,
-    copy: Copy,
+    copy: SlotCopy,
     redo_start: Lsn,
 ) -> Result<bool> {
     let page_size = space.page_size();

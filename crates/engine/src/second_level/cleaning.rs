@@ -9,7 +9,7 @@ use driver::{Fault, Frame};
 use std::rc::Rc;
 
 /// A copy that was read back from its slot.
-struct Copy {
+struct ReadBack {
     slot: u32,
     page: PageId,
     bytes: Frame,
@@ -70,10 +70,10 @@ impl Tiers {
                 self.executor.spawn(async move { this.read_back(&*host, slot).await })
             })
             .collect();
-        let mut run: Vec<Copy> = Vec::new();
+        let mut run: Vec<ReadBack> = Vec::new();
         for ((read, slot), page) in reads.into_iter().zip(group).zip(pages) {
             match read.join().await {
-                Ok(bytes) => run.push(Copy { slot, page, bytes }),
+                Ok(bytes) => run.push(ReadBack { slot, page, bytes }),
                 Err(error) => {
                     // What cannot be read back parts those before it from those behind it.
                     self.write_run(&host, std::mem::take(&mut run)).await;
@@ -85,11 +85,11 @@ impl Tiers {
     }
 
     /// Writes copies whose pages lie side by side.
-    async fn write_run(self: &Rc<Self>, host: &Rc<dyn Host>, run: Vec<Copy>) {
+    async fn write_run(self: &Rc<Self>, host: &Rc<dyn Host>, run: Vec<ReadBack>) {
         let page_size = run.first().map_or(0, |first| first.bytes.len());
         let together = if run.len() > 1 { self.group_copy(page_size) } else { None };
         let Some(mut bytes) = together else {
-            for Copy { slot, page, bytes } in run {
+            for ReadBack { slot, page, bytes } in run {
                 let completion = host.write_pages(page, bytes, page_size).await;
                 host.return_copy(completion.buffer.expect("a write gives its buffer back"));
                 self.end_cleaning(host, slot, completion.result.map(|_| ()).map_err(Error::Input));

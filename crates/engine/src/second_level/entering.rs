@@ -11,7 +11,7 @@ use structures::canary::{self, Canary};
 use structures::page::header;
 
 /// A page that is newer than on its own device and stands durably in a slot, which is not in use yet.
-pub struct Entry {
+pub struct EnteredPage {
     slot: u32,
     page: PageId,
     decision: Decision,
@@ -41,7 +41,7 @@ impl Tiers {
         leaving: &Leaving,
         placement: Placement,
         bytes: Frame,
-    ) -> Result<Entry, Frame> {
+    ) -> Result<EnteredPage, Frame> {
         let Some((tier, decision)) = self.tier_for(leaving, placement) else { return Err(bytes) };
         let (page, statistics) = (leaving.page, &self.file(tier).statistics);
         let Some(slot) = self.take(tier, page).await else {
@@ -55,7 +55,7 @@ impl Tiers {
             return Err(bytes);
         }
         add(&statistics.modified, 1);
-        Ok(Entry { slot, page, decision, bytes })
+        Ok(EnteredPage { slot, page, decision, bytes })
     }
 
     /// A slot for a copy of `page`, if one can be had.
@@ -72,8 +72,8 @@ impl Tiers {
 
     /// The slot of an entry holds the page's newest copy from now on. `recovery_lsn` is where redo of the page begins until
     /// its own device has it; `left`: the page is not in main memory any more.
-    pub fn enter_dirty(self: &Rc<Self>, entry: Entry, recovery_lsn: Lsn, left: bool) {
-        let Entry { slot, page, decision, bytes } = entry;
+    pub fn enter_dirty(self: &Rc<Self>, entry: EnteredPage, recovery_lsn: Lsn, left: bool) {
+        let EnteredPage { slot, page, decision, bytes } = entry;
         let at_once = decision != Decision::WriteBack;
         let listed = left || !at_once || self.policy.borrow().is_inclusive();
         let filled = self.slots.borrow_mut().filled_dirty(slot, page, (recovery_lsn, listed), at_once);

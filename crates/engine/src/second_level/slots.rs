@@ -22,7 +22,7 @@ pub enum Tier {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SlotState {
     Free,
     /// Its copy is being written into it.
     Filling,
@@ -38,15 +38,15 @@ enum State {
     Failed,
 }
 
-impl State {
+impl SlotState {
     fn is_pending(self) -> bool {
-        matches!(self, State::Dirty | State::Waiting | State::Destaging | State::Failed)
+        matches!(self, SlotState::Dirty | SlotState::Waiting | SlotState::Destaging | SlotState::Failed)
     }
 }
 
 struct Slot {
     page: PageId,
-    state: State,
+    state: SlotState,
     /// Whether the copy counts as cached: it stands in the replacement order.
     listed: bool,
     reading: bool,
@@ -132,7 +132,7 @@ impl Slots {
     pub fn new(cache: u32, write_buffer: u32, order: Box<dyn Replacement>) -> Slots {
         let slot = || Slot {
             page: NO_PAGE,
-            state: State::Free,
+            state: SlotState::Free,
             listed: false,
             reading: false,
             recovery_lsn: Lsn::MAX,
@@ -208,7 +208,7 @@ impl Slots {
         let is_circular = tier == Tier::Cache && policy.is_circular();
         let own = self.newest.get(page).filter(|own| {
             let slot = &self.slots[*own as usize];
-            !is_circular && slot.state == State::Kept && !slot.reading && self.place(*own).0 == tier
+            !is_circular && slot.state == SlotState::Kept && !slot.reading && self.place(*own).0 == tier
         });
         let is_full = self.free[tier as usize].is_empty();
         let named = match own {
@@ -216,16 +216,16 @@ impl Slots {
             own => own,
         };
         match named.map(|slot| (slot, self.slots[slot as usize].state)) {
-            Some((slot, State::Dirty)) if !canary::is_planted(Canary::UncleanReuse) => {
+            Some((slot, SlotState::Dirty)) if !canary::is_planted(Canary::UncleanReuse) => {
                 return Room::Dirty(self.slots[slot as usize].page);
             }
-            Some((_, State::Free)) => {}
+            Some((_, SlotState::Free)) => {}
             Some((slot, _)) => self.empty(slot),
             None if is_circular => return Room::None,
             None => {}
         }
         let Some(taken) = self.take_free(tier, named) else { return Room::None };
-        self.set_state(taken, State::Filling);
+        self.set_state(taken, SlotState::Filling);
         Room::Slot(taken)
     }
 
@@ -242,22 +242,22 @@ impl Slots {
     }
 
     /// The slot's copy is in this state from now on.
-    fn set_state(&mut self, slot: u32, state: State) {
+    fn set_state(&mut self, slot: u32, state: SlotState) {
         let before = std::mem::replace(&mut self.slots[slot as usize].state, state);
         self.pending = self.pending + usize::from(state.is_pending()) - usize::from(before.is_pending());
-        self.dirty = self.dirty + usize::from(state == State::Dirty) - usize::from(before == State::Dirty);
+        self.dirty = self.dirty + usize::from(state == SlotState::Dirty) - usize::from(before == SlotState::Dirty);
     }
 
     /// Gives back a slot from [`Slots::take`] that was not filled.
     pub fn give_back(&mut self, slot: u32) {
-        assert_eq!(self.slots[slot as usize].state, State::Filling, "only a taken slot is given back");
+        assert_eq!(self.slots[slot as usize].state, SlotState::Filling, "only a taken slot is given back");
         self.empty(slot);
     }
 
     /// The slot holds a copy of a page that its own device holds, too. `listed`: it counts as cached.
     pub fn filled_clean(&mut self, slot: u32, page: PageId, listed: bool) {
         assert!(self.newest.get(page).is_none(), "a page that has a copy is not copied anew while it is unchanged");
-        self.fill(slot, page, State::Kept, listed);
+        self.fill(slot, page, SlotState::Kept, listed);
         self.release_if_unneeded(slot);
     }
 
@@ -277,27 +277,27 @@ impl Slots {
             self.unlist(old);
             match self.slots[old as usize].state {
                 // The older version may be written after the newer one.
-                State::Destaging if canary::is_planted(Canary::OvertakenClean) => self.newest.remove(page),
-                State::Destaging => {
+                SlotState::Destaging if canary::is_planted(Canary::OvertakenClean) => self.newest.remove(page),
+                SlotState::Destaging => {
                     self.newest.remove(page);
                     self.slots[old as usize].newer = Some(slot);
                     older = Some(old);
                 }
-                State::Waiting | State::Dirty | State::Failed => {
+                SlotState::Waiting | SlotState::Dirty | SlotState::Failed => {
                     older = self.slots[old as usize].older.take();
                     older.into_iter().for_each(|first| self.slots[first as usize].newer = Some(slot));
                     superseded = Some(old);
                     self.empty(old);
                 }
-                State::Kept => self.empty(old),
+                SlotState::Kept => self.empty(old),
                 state => unreachable!("a copy in the directory is not {state:?}"),
             }
         }
         let destage = at_once && older.is_none();
         let state = match (at_once, older) {
-            (false, _) => State::Dirty,
-            (true, None) => State::Destaging,
-            (true, Some(_)) => State::Waiting,
+            (false, _) => SlotState::Dirty,
+            (true, None) => SlotState::Destaging,
+            (true, Some(_)) => SlotState::Waiting,
         };
         self.fill(slot, page, state, listed);
         let filled = &mut self.slots[slot as usize];
@@ -305,8 +305,8 @@ impl Slots {
         Filled { destage, superseded }
     }
 
-    fn fill(&mut self, slot: u32, page: PageId, state: State, listed: bool) {
-        assert_eq!(self.slots[slot as usize].state, State::Filling, "only a taken slot is filled");
+    fn fill(&mut self, slot: u32, page: PageId, state: SlotState, listed: bool) {
+        assert_eq!(self.slots[slot as usize].state, SlotState::Filling, "only a taken slot is filled");
         self.slots[slot as usize].page = page;
         self.set_state(slot, state);
         self.newest.insert(page, slot);
@@ -331,7 +331,7 @@ impl Slots {
     /// Nothing is in the slot any more.
     fn empty(&mut self, slot: u32) {
         self.unlist(slot);
-        self.set_state(slot, State::Free);
+        self.set_state(slot, SlotState::Free);
         let tier = self.place(slot).0;
         let free_at = self.free[tier as usize].len() as u32;
         let entry = &mut self.slots[slot as usize];
@@ -345,7 +345,7 @@ impl Slots {
 
     fn release_if_unneeded(&mut self, slot: u32) {
         let entry = &self.slots[slot as usize];
-        if entry.state == State::Kept && !entry.listed && !entry.reading {
+        if entry.state == SlotState::Kept && !entry.listed && !entry.reading {
             self.empty(slot);
         }
     }
@@ -353,23 +353,23 @@ impl Slots {
     /// The write of the slot's copy to its page's own device ended. Returns the slot whose copy is to be written there next.
     pub fn destaged(&mut self, slot: u32, written: bool) -> Option<u32> {
         let entry = &mut self.slots[slot as usize];
-        assert_eq!(entry.state, State::Destaging, "only what is being written ends being written");
+        assert_eq!(entry.state, SlotState::Destaging, "only what is being written ends being written");
         if let Some(newer) = entry.newer.take() {
             self.empty(slot);
             let newer_entry = &mut self.slots[newer as usize];
             newer_entry.older = None;
-            if newer_entry.state == State::Dirty {
+            if newer_entry.state == SlotState::Dirty {
                 return None;
             }
-            self.set_state(newer, State::Destaging);
+            self.set_state(newer, SlotState::Destaging);
             return Some(newer);
         }
         if !written {
-            self.set_state(slot, State::Failed);
+            self.set_state(slot, SlotState::Failed);
             return None;
         }
         entry.recovery_lsn = Lsn::MAX;
-        self.set_state(slot, State::Kept);
+        self.set_state(slot, SlotState::Kept);
         self.release_if_unneeded(slot);
         None
     }
@@ -378,9 +378,9 @@ impl Slots {
     /// waits for that of an older version.
     pub fn begin_destage(&mut self, slot: u32) -> bool {
         let entry = &self.slots[slot as usize];
-        assert!(matches!(entry.state, State::Dirty | State::Failed), "only what is idle begins to be written");
+        assert!(matches!(entry.state, SlotState::Dirty | SlotState::Failed), "only what is idle begins to be written");
         let waits = entry.older.is_some();
-        self.set_state(slot, if waits { State::Waiting } else { State::Destaging });
+        self.set_state(slot, if waits { SlotState::Waiting } else { SlotState::Destaging });
         !waits
     }
 
@@ -395,9 +395,9 @@ impl Slots {
         let slot = self.newest.get(page)?;
         let entry = &self.slots[slot as usize];
         match entry.state {
-            State::Kept if !entry.reading => self.empty(slot),
-            State::Dirty if !entry.reading && entry.older.is_none() => return Some(self.supersede(slot)),
-            State::Waiting | State::Destaging => self.unlist(slot),
+            SlotState::Kept if !entry.reading => self.empty(slot),
+            SlotState::Dirty if !entry.reading && entry.older.is_none() => return Some(self.supersede(slot)),
+            SlotState::Waiting | SlotState::Destaging => self.unlist(slot),
             _ => {}
         }
         None
@@ -407,7 +407,7 @@ impl Slots {
     /// Returns where redo of the page begins until then.
     pub fn supersede(&mut self, slot: u32) -> Lsn {
         let entry = &self.slots[slot as usize];
-        let is_idle = matches!(entry.state, State::Dirty | State::Failed) && entry.older.is_none();
+        let is_idle = matches!(entry.state, SlotState::Dirty | SlotState::Failed) && entry.older.is_none();
         assert!(is_idle && !entry.reading, "only an idle copy is superseded");
         let lsn = entry.recovery_lsn;
         self.empty(slot);
@@ -424,7 +424,7 @@ impl Slots {
     pub fn end_read(&mut self, slot: u32, leaves: bool) {
         let entry = &mut self.slots[slot as usize];
         entry.reading = false;
-        if leaves && entry.state != State::Dirty {
+        if leaves && entry.state != SlotState::Dirty {
             self.unlist(slot);
         } else if entry.listed {
             self.order.touch(slot);
@@ -451,7 +451,7 @@ impl Slots {
     pub fn forget(&mut self, page: PageId) {
         if let Some(slot) = self.newest.get(page) {
             let entry = &self.slots[slot as usize];
-            assert!(entry.state == State::Kept && !entry.reading, "only a copy that nobody needs is forgotten");
+            assert!(entry.state == SlotState::Kept && !entry.reading, "only a copy that is not needed is forgotten");
             self.empty(slot);
         }
     }
@@ -461,7 +461,7 @@ impl Slots {
     pub fn discard_page(&mut self, page: PageId) -> bool {
         let Some(slot) = self.newest.get(page) else { return true };
         let entry = &self.slots[slot as usize];
-        let is_idle = matches!(entry.state, State::Kept | State::Dirty) && entry.older.is_none();
+        let is_idle = matches!(entry.state, SlotState::Kept | SlotState::Dirty) && entry.older.is_none();
         let is_free = is_idle && !entry.reading;
         if is_free {
             self.empty(slot);
@@ -474,17 +474,17 @@ impl Slots {
         let mut discarded = Discarded::default();
         for slot in 0..self.slots.len() as u32 {
             let entry = &self.slots[slot as usize];
-            if entry.state == State::Free || entry.page.partition != partition || entry.page == NO_PAGE {
+            if entry.state == SlotState::Free || entry.page.partition != partition || entry.page == NO_PAGE {
                 continue;
             }
             match entry.state {
-                State::Kept | State::Failed if !entry.reading => {
-                    if entry.state == State::Failed {
+                SlotState::Kept | SlotState::Failed if !entry.reading => {
+                    if entry.state == SlotState::Failed {
                         discarded.emptied.push(slot);
                     }
                     self.empty(slot);
                 }
-                State::Dirty if !entry.reading && entry.older.is_none() => self.empty(slot),
+                SlotState::Dirty if !entry.reading && entry.older.is_none() => self.empty(slot),
                 _ => discarded.rest += 1,
             }
         }
@@ -495,10 +495,10 @@ impl Slots {
     pub fn pending_destage(&self, page: PageId) -> Option<(u32, PendingDestage)> {
         let slot = self.newest.get(page)?;
         let pending_destage = match self.slots[slot as usize].state {
-            State::Dirty => PendingDestage::Dirty,
-            State::Waiting | State::Destaging => PendingDestage::UnderWay,
-            State::Failed => PendingDestage::Failed,
-            State::Free | State::Filling | State::Kept => return None,
+            SlotState::Dirty => PendingDestage::Dirty,
+            SlotState::Waiting | SlotState::Destaging => PendingDestage::UnderWay,
+            SlotState::Failed => PendingDestage::Failed,
+            SlotState::Free | SlotState::Filling | SlotState::Kept => return None,
         };
         Some((slot, pending_destage))
     }
@@ -513,9 +513,9 @@ impl Slots {
     pub fn adopt(&mut self, copies: impl Iterator<Item = (u32, PageId)>) {
         let mut adopted = vec![false; self.slots.len()];
         for (slot, page) in copies {
-            assert_eq!(self.slots[slot as usize].state, State::Free, "nothing is in a slot that is adopted");
-            self.set_state(slot, State::Filling);
-            self.fill(slot, page, State::Kept, true);
+            assert_eq!(self.slots[slot as usize].state, SlotState::Free, "nothing is in a slot that is adopted");
+            self.set_state(slot, SlotState::Filling);
+            self.fill(slot, page, SlotState::Kept, true);
             adopted[slot as usize] = true;
         }
         self.free.iter_mut().for_each(|free| free.retain(|slot| !adopted[*slot as usize]));
@@ -525,7 +525,7 @@ impl Slots {
     /// Whether the slot's copy may stay in memory, too: its write to its page's own device has begun, waits for another one, or
     /// has failed.
     pub fn may_be_kept(&self, slot: u32) -> bool {
-        self.is_pending(slot) && self.slots[slot as usize].state != State::Dirty
+        self.is_pending(slot) && self.slots[slot as usize].state != SlotState::Dirty
     }
 
     /// The page whose copy is in the slot.
@@ -545,8 +545,8 @@ impl Slots {
     /// far as `dirty` says.
     pub fn pending_before(&self, lsn: Lsn, dirty: DirtyWanted) -> Vec<PageId> {
         let is_wanted = |slot: &&Slot| match (slot.state, dirty) {
-            (State::Dirty, DirtyWanted::None) => false,
-            (State::Dirty, DirtyWanted::All) => true,
+            (SlotState::Dirty, DirtyWanted::None) => false,
+            (SlotState::Dirty, DirtyWanted::All) => true,
             (state, _) => state.is_pending() && slot.recovery_lsn < lsn,
         };
         self.slots.iter().filter(is_wanted).map(|slot| slot.page).collect()

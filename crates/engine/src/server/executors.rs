@@ -6,7 +6,7 @@
 //!
 //! Nothing is interrupted, and no locks wait for new work.
 
-use super::Inner;
+use super::ServerState;
 use super::requests::Request;
 use crate::transaction::{Committing, EarlyCommit};
 use crate::{Error, Result};
@@ -80,7 +80,7 @@ impl Idle {
 }
 
 /// A transaction executor.
-pub(super) async fn serve(inner: Rc<Inner>, number: u8) {
+pub(super) async fn serve(inner: Rc<ServerState>, number: u8) {
     let executor = inner.database.executor();
     let mut streak = 0;
     loop {
@@ -108,7 +108,7 @@ pub(super) async fn serve(inner: Rc<Inner>, number: u8) {
     }
 }
 
-impl Inner {
+impl ServerState {
     /// The next request for the executor `number`. If there are more, another executor is woken, in case this one blocks.
     fn next(&self, number: u8) -> Option<Request> {
         let executor = self.database.executor();

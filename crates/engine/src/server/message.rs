@@ -2,7 +2,7 @@
 //! from those transactions" (section 2.2).
 
 use super::requests::Request;
-use super::{Inner, ProcedureId};
+use super::{ProcedureId, ServerState};
 use crate::{Error, Result};
 use base::Instant;
 use driver::Work;
@@ -46,12 +46,12 @@ impl Mailbox {
 /// submit while another receives.
 #[derive(Clone)]
 pub struct MessageServer {
-    server: Rc<Inner>,
+    server: Rc<ServerState>,
     mailbox: Rc<Mailbox>,
 }
 
 impl MessageServer {
-    pub(super) fn new(server: &Rc<Inner>) -> MessageServer {
+    pub(super) fn new(server: &Rc<ServerState>) -> MessageServer {
         MessageServer { server: Rc::clone(server), mailbox: Rc::default() }
     }
 
@@ -109,7 +109,7 @@ impl MessageServer {
 
 /// A request that waits for a place in the queue; if its task gives up, it is not waited for.
 struct Entering<'a> {
-    server: &'a Inner,
+    server: &'a ServerState,
     entered: bool,
 }
 

@@ -6,7 +6,7 @@
 //! requests before, because short transactions on large sets spend most of their time waiting for that memory.
 
 use super::message::Mailbox;
-use super::{Inner, ProcedureId};
+use super::{ProcedureId, ServerState};
 use base::Instant;
 use executor::{Executor, WaitQueue};
 use std::cell::RefCell;
@@ -87,7 +87,7 @@ impl Restarts {
 }
 
 /// Watches the restart queue.
-pub(super) async fn restart(inner: Rc<Inner>) {
+pub(super) async fn restart(inner: Rc<ServerState>) {
     let executor = inner.database.executor();
     while !inner.is_over() {
         match inner.restarts.next() {

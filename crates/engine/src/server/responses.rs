@@ -5,7 +5,7 @@
 //! The executor does not wait for the log. It commits, puts the response into the list and goes on; one task releases
 //! what a log write has made durable. So a client costs no task and a commit no wake.
 
-use super::Inner;
+use super::ServerState;
 use super::requests::Request;
 use crate::statistics::add;
 use crate::{Error, Result};
@@ -47,7 +47,7 @@ impl Responses {
     }
 }
 
-impl Inner {
+impl ServerState {
     /// Answers when the log is durable up to `lsn`.
     pub(super) fn release_at(&self, lsn: Lsn, request: Request, answer: Result<Vec<u8>>) {
         let log = self.database.log();
@@ -85,7 +85,7 @@ impl Inner {
 }
 
 /// Releases responses as the log becomes durable.
-pub(super) async fn release(inner: Rc<Inner>) {
+pub(super) async fn release(inner: Rc<ServerState>) {
     let (executor, log) = (inner.database.executor(), inner.database.log());
     while !inner.is_over() {
         let Some(first) = inner.responses.first() else {

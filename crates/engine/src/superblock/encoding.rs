@@ -1,11 +1,11 @@
 //! The superblock's bytes, and those of earlier formats.
 
 use super::journal::Span;
-use super::mirror::{BLOCK, STRETCH};
+use super::mirror::{BLOCK, REGION};
 use super::{CurrentBackup, FORMAT, SUPERBLOCK_FILE, SecondLog, Superblock};
 use crate::catalog::{Partition, Schema};
 use crate::log::Measured;
-use crate::tier_file::Record;
+use crate::tier_file::TierRecord;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use structures::checksum::checksum;
@@ -26,7 +26,7 @@ struct StoredSuperblock {
     log_durable: u64,
     log_epoch: u32,
     next_transaction: u64,
-    tiers: Vec<Record>,
+    tiers: Vec<TierRecord>,
     /// The complete copy, and from where the log goes on from it; the catalog has the rest.
     backup: Option<(u8, u64)>,
     log_measured: Option<Measured>,
@@ -46,7 +46,7 @@ pub(super) struct Earlier {
     pub(super) next_transaction: u64,
     /// At the positions of their numbers.
     pub(super) partitions: Vec<Partition>,
-    pub(super) tiers: Vec<Record>,
+    pub(super) tiers: Vec<TierRecord>,
     pub(super) backup: Option<CurrentBackup>,
     pub(super) schemas: Vec<(u16, Schema)>,
     pub(super) log_measured: Option<Measured>,
@@ -83,7 +83,7 @@ pub(super) fn encode(generation: u64, superblock: &Superblock, catalog: Span) ->
         catalog,
     };
     let body = postcard::to_stdvec(&stored).expect("plain contents can always be stored");
-    if body.len() > STRETCH as usize - CONTENTS {
+    if body.len() > REGION as usize - CONTENTS {
         return Err(Error::Setting("the names of the log's and the tiers' devices are too long".into()));
     }
     let mut bytes = seal(FORMAT, generation, &body);

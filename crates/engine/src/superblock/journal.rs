@@ -1,6 +1,6 @@
 //! The catalog as the file keeps it: a journal of what became of each number, and now and then all of it anew.
 
-use super::mirror::{BLOCK, COPIES, Copy, Mirror, STRETCH};
+use super::mirror::{BLOCK, COPIES, Mirror, MirrorCopy, REGION};
 use crate::catalog::{Partition, Schema};
 use crate::{Error, Result};
 use driver::FaultKind;
@@ -45,7 +45,7 @@ pub(crate) enum CatalogChange {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum PartitionState {
     Begun,
     Live,
     Dropped,
@@ -75,7 +75,7 @@ impl Span {
 /// The journal.
 #[derive(Default)]
 pub(super) struct Journal {
-    numbers: BTreeMap<u16, (Rc<Partition>, State)>,
+    numbers: BTreeMap<u16, (Rc<Partition>, PartitionState)>,
     next: u32,
     segments: Vec<(u16, u32)>,
     /// Of those partitions whose backup is known, dropped ones among them until the next sweep.
@@ -110,15 +110,15 @@ impl Journal {
 
     /// Every partition of the database, by number.
     pub(super) fn live(&self) -> impl Iterator<Item = &Rc<Partition>> {
-        self.of_state(|state| state == State::Live)
+        self.of_state(|state| state == PartitionState::Live)
     }
 
     /// Those that have left files behind, perhaps: their creation was cut off, or they were dropped.
     pub(super) fn leftovers(&self) -> impl Iterator<Item = &Rc<Partition>> {
-        self.of_state(|state| state != State::Live)
+        self.of_state(|state| state != PartitionState::Live)
     }
 
-    fn of_state(&self, wanted: impl Fn(State) -> bool) -> impl Iterator<Item = &Rc<Partition>> {
+    fn of_state(&self, wanted: impl Fn(PartitionState) -> bool) -> impl Iterator<Item = &Rc<Partition>> {
         self.numbers.values().filter(move |(_, state)| wanted(*state)).map(|(partition, _)| partition)
     }
 
@@ -179,10 +179,10 @@ impl Journal {
                 partition.schema = schema;
                 self.next = self.next.max(u32::from(partition.id) + 1);
                 self.bytes += encoded(&begin(&partition)).len() as u64 + 8;
-                self.numbers.insert(partition.id, (Rc::new(*partition), State::Begun));
+                self.numbers.insert(partition.id, (Rc::new(*partition), PartitionState::Begun));
             }
-            CatalogChange::Enter(id) => self.set(id, State::Live),
-            CatalogChange::Drop(id) => self.set(id, State::Dropped),
+            CatalogChange::Enter(id) => self.set(id, PartitionState::Live),
+            CatalogChange::Drop(id) => self.set(id, PartitionState::Dropped),
             CatalogChange::Gone(id) => {
                 self.since.remove(&id);
                 if let Some((partition, _)) = self.numbers.remove(&id) {
@@ -203,7 +203,7 @@ impl Journal {
         }
     }
 
-    fn set(&mut self, id: u16, state: State) {
+    fn set(&mut self, id: u16, state: PartitionState) {
         if let Some(entry) = self.numbers.get_mut(&id) {
             entry.1 = state;
         }
@@ -215,9 +215,9 @@ impl Journal {
         for (id, (partition, state)) in &self.numbers {
             image.push(begin(partition));
             match state {
-                State::Begun => {}
-                State::Live => image.push(CatalogChange::Enter(*id)),
-                State::Dropped => image.push(CatalogChange::Drop(*id)),
+                PartitionState::Begun => {}
+                PartitionState::Live => image.push(CatalogChange::Enter(*id)),
+                PartitionState::Dropped => image.push(CatalogChange::Drop(*id)),
             }
         }
         image.extend(self.since.iter().map(|(id, since)| CatalogChange::Since(*id, *since)));
@@ -299,7 +299,7 @@ impl Journal {
         let mut number = self.span.first + self.span.entries + self.failed * NUMBERS_BETWEEN;
         for copy in COPIES {
             let to = mirror.capacity();
-            let Copy { bytes, .. } = mirror.read(executor, copy, (STRETCH, to)).await;
+            let MirrorCopy { bytes, .. } = mirror.read(executor, copy, (REGION, to)).await;
             let places = (0..bytes.len()).step_by(BLOCK as usize);
             let found = places.filter_map(|at| checked(&bytes[at..]).map(|(number, _)| number)).max();
             number = number.max(found.map_or(0, |found| found.saturating_add(1)));
@@ -320,14 +320,14 @@ impl Journal {
     /// A place where `length` bytes overwrite nothing that counts, with as much room behind them.
     fn free_place(&self, length: u64) -> u64 {
         if canary::is_planted(Canary::CatalogInPlace) {
-            return STRETCH;
+            return REGION;
         }
         let counting = || self.named.iter().chain([&self.span]);
         let is_free = |start: &u64| {
             let taken = (*start, start + 2 * length + RESERVE);
-            *start >= STRETCH && !counting().any(|span| span.overlaps(taken))
+            *start >= REGION && !counting().any(|span| span.overlaps(taken))
         };
-        let places = counting().map(Span::end).chain([STRETCH]);
+        let places = counting().map(Span::end).chain([REGION]);
         places.filter(is_free).min().expect("behind everything is room")
     }
 
@@ -351,7 +351,7 @@ impl Journal {
     pub(super) async fn load(executor: &Executor, mirror: &mut Mirror, span: Span) -> Result<Result<Journal, String>> {
         let ends = span.start.checked_add(span.length).filter(|end| *end <= mirror.capacity());
         let aligned = span.start.is_multiple_of(BLOCK) && span.length.is_multiple_of(BLOCK);
-        let (Some(end), true) = (ends, aligned && (span.length == 0 || span.start >= STRETCH)) else {
+        let (Some(end), true) = (ends, aligned && (span.length == 0 || span.start >= REGION)) else {
             return Ok(Err("its catalog lies outside of it".into()));
         };
         let mut copies = Vec::new();
@@ -363,7 +363,7 @@ impl Journal {
         let mut journal = Journal { span, named: vec![span], ..Journal::default() };
         let mut at = 0;
         for number in 0..span.entries {
-            let found = |copy: &Copy| opened(&copy.bytes[at..], span.first + number);
+            let found = |copy: &MirrorCopy| opened(&copy.bytes[at..], span.first + number);
             let both = [found(&copies[0]), found(&copies[1])];
             let Some((length, changes)) = both.iter().flatten().next() else {
                 return match copies.into_iter().find_map(|copy| copy.fault) {

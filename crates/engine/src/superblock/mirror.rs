@@ -1,12 +1,12 @@
-//! A file whose bytes are kept twice: stretches of 64 KiB, each followed by its mirror. So either copy of a stretch may be
+//! A file whose bytes are kept twice: regions of 64 KiB, each followed by its mirror. So either copy of a region may be
 //! torn, lost or unreadable, and the other one serves.
 
 use crate::{Error, Result};
 use driver::{Access, Fault, FileId, Frame, Op};
 use executor::Executor;
 
-/// The size of a stretch in bytes.
-pub(super) const STRETCH: u64 = 64 << 10;
+/// The size of a region in bytes.
+pub(super) const REGION: u64 = 64 << 10;
 /// What every device can read and write at once, in bytes.
 pub(super) const BLOCK: u64 = 4096;
 /// Both copies.
@@ -21,7 +21,7 @@ pub(super) struct Mirror {
 }
 
 /// Bytes of one copy; zeros where a block could not be read.
-pub(super) struct Copy {
+pub(super) struct MirrorCopy {
     pub(super) bytes: Vec<u8>,
     /// Why the first such block could not.
     pub(super) fault: Option<Fault>,
@@ -29,10 +29,10 @@ pub(super) struct Copy {
 
 /// Where byte `at` lies in a copy.
 fn place(copy: u64, at: u64) -> u64 {
-    (at / STRETCH * 2 + copy) * STRETCH + at % STRETCH
+    (at / REGION * 2 + copy) * REGION + at % REGION
 }
 
-/// What lies from `from` to `to`, cut where stretches end.
+/// What lies from `from` to `to`, cut where regions end.
 fn pieces(from: u64, to: u64, size: u64) -> impl Iterator<Item = (u64, usize)> {
     let mut at = from;
     std::iter::from_fn(move || {
@@ -46,12 +46,12 @@ fn pieces(from: u64, to: u64, size: u64) -> impl Iterator<Item = (u64, usize)> {
 impl Mirror {
     /// The open file, `length` bytes long.
     pub(super) fn new(executor: &Executor, file: FileId, length: u64) -> Result<Mirror> {
-        Ok(Mirror { file, length, frame: Some(executor.frame(STRETCH as usize)?) })
+        Ok(Mirror { file, length, frame: Some(executor.frame(REGION as usize)?) })
     }
 
     /// How many bytes each copy has room for.
     pub(super) fn capacity(&self) -> u64 {
-        self.length / (2 * STRETCH) * STRETCH
+        self.length / (2 * REGION) * REGION
     }
 
     /// Makes room for `capacity` bytes.
@@ -60,7 +60,7 @@ impl Mirror {
     /// The driver's; the file keeps its length.
     pub(super) async fn reserve(&mut self, executor: &Executor, capacity: u64) -> Result<()> {
         if capacity > self.capacity() {
-            let length = capacity.max(self.capacity() / 8 * 9).next_multiple_of(STRETCH) * 2;
+            let length = capacity.max(self.capacity() / 8 * 9).next_multiple_of(REGION) * 2;
             executor.perform(Op::Resize { file: self.file, length, prewrite: true }).await.result?;
             self.length = length;
         }
@@ -68,9 +68,9 @@ impl Mirror {
     }
 
     /// Reads a copy from one byte to another, multiples of a block.
-    pub(super) async fn read(&mut self, executor: &Executor, copy: u64, (from, to): (u64, u64)) -> Copy {
-        let mut read = Copy { bytes: vec![0; (to - from) as usize], fault: None };
-        for (at, length) in pieces(from, to, STRETCH) {
+    pub(super) async fn read(&mut self, executor: &Executor, copy: u64, (from, to): (u64, u64)) -> MirrorCopy {
+        let mut read = MirrorCopy { bytes: vec![0; (to - from) as usize], fault: None };
+        for (at, length) in pieces(from, to, REGION) {
             if self.read_piece(executor, copy, (at, length), (&mut read, from)).await.is_ok() {
                 continue;
             }
@@ -88,7 +88,7 @@ impl Mirror {
         executor: &Executor,
         copy: u64,
         (at, length): (u64, usize),
-        (read, from): (&mut Copy, u64),
+        (read, from): (&mut MirrorCopy, u64),
     ) -> Result<(), Fault> {
         let buffer = self.frame.take().expect("the frame comes back from each transfer");
         let access = Access::Asynchronous;
@@ -106,7 +106,7 @@ impl Mirror {
     /// # Errors
     /// The driver's; what these blocks hold then is unknown.
     pub(super) async fn write(&mut self, executor: &Executor, copy: u64, at: u64, bytes: &[u8]) -> Result<()> {
-        for (piece, length) in pieces(at, at + bytes.len() as u64, STRETCH) {
+        for (piece, length) in pieces(at, at + bytes.len() as u64, REGION) {
             let mut buffer = self.frame.take().expect("the frame comes back from each transfer");
             let from = (piece - at) as usize;
             buffer[..length].copy_from_slice(&bytes[from..from + length]);

@@ -99,10 +99,10 @@ fn a_file_of_an_earlier_format_becomes_one_of_this() {
     let media = Media::new();
     run(&media, async |executor, device| {
         let (file, _) = executor.open(device, SUPERBLOCK_FILE, true).await.expect("creates");
-        let mut mirror = Mirror::new(executor, file, 2 * STRETCH).expect("memory");
-        executor.perform(Op::Resize { file, length: 2 * STRETCH, prewrite: true }).await.result.expect("room");
+        let mut mirror = Mirror::new(executor, file, 2 * REGION).expect("memory");
+        executor.perform(Op::Resize { file, length: 2 * REGION, prewrite: true }).await.result.expect("room");
         let mut bytes = seal(6, 9, &earlier((0..300).map(partition).collect()));
-        bytes.resize(STRETCH as usize, 0);
+        bytes.resize(REGION as usize, 0);
         for copy in COPIES {
             mirror.write(executor, copy, 0, &bytes).await.expect("writes");
         }
@@ -176,8 +176,8 @@ fn the_catalog_is_what_was_written_last() {
             assert!(length < 16 << 20, "{length} bytes: what is written anew replaces what was");
             let copy = random.below(2);
             for _ in 0..random.below(20) {
-                let place = random.below(length / (2 * STRETCH)) * 2 + copy;
-                let at = place * STRETCH + random.below(STRETCH);
+                let place = random.below(length / (2 * REGION)) * 2 + copy;
+                let at = place * REGION + random.below(REGION);
                 if random.chance(0.5) {
                     media.flip_bit("disk", SUPERBLOCK_FILE, at, 3).expect("flips");
                 } else {
@@ -255,7 +255,7 @@ fn what_the_only_written_superblock_names_outlives_failures_however_many() {
                 superblock.clone()
             };
             let mut number = 0;
-            while superblock_file.journal.span.start <= STRETCH {
+            while superblock_file.journal.span.start <= REGION {
                 number += 1;
                 superblock_file.write(executor, &state(number)).await.expect("writes");
             }

@@ -1,4 +1,4 @@
-//! Frames of one operation's clusters: those in flight come home by themselves.
+//! Frames of one operation's clusters: those in flight come back by themselves.
 
 use crate::{Error, Result};
 use driver::{Completion, Frame};
@@ -8,9 +8,9 @@ use std::rc::Rc;
 
 /// A number of frames of a cluster each. Clones are handles to the same frames.
 #[derive(Clone)]
-pub(super) struct Frames(Rc<Pool>);
+pub(super) struct Frames(Rc<FramePool>);
 
-struct Pool {
+struct FramePool {
     executor: Executor,
     free: RefCell<Vec<Frame>>,
     in_flight: Cell<usize>,
@@ -21,7 +21,7 @@ struct Pool {
 }
 
 /// A frame's way to a device and back.
-pub(super) struct Departing(Rc<Pool>);
+pub(super) struct Departing(Rc<FramePool>);
 
 impl Frames {
     /// `count` frames of `size` bytes.
@@ -31,15 +31,15 @@ impl Frames {
     pub fn new(executor: &Executor, count: usize, size: usize) -> Result<Frames> {
         let free = RefCell::new(executor.frames(count, size)?);
         let (in_flight, failure, waiters) = (Cell::new(0), RefCell::default(), WaitQueue::new());
-        Ok(Frames(Rc::new(Pool { executor: executor.clone(), free, in_flight, failure, waiters })))
+        Ok(Frames(Rc::new(FramePool { executor: executor.clone(), free, in_flight, failure, waiters })))
     }
 
-    /// How many are at home.
+    /// How many are free.
     pub fn free_count(&self) -> usize {
         self.0.free.borrow().len()
     }
 
-    /// A frame, if one is at home.
+    /// A frame, if one is free.
     pub fn try_take(&self) -> Option<Frame> {
         self.0.free.borrow_mut().pop()
     }
@@ -58,7 +58,7 @@ impl Frames {
         }
     }
 
-    /// Brings a frame home.
+    /// Takes a frame back.
     pub fn put(&self, frame: Frame) {
         self.0.free.borrow_mut().push(frame);
         self.0.waiters.wake_all(&self.0.executor);
@@ -88,7 +88,7 @@ impl Frames {
         self.0.in_flight.get()
     }
 
-    /// Waits until something has come home or arrived. The caller looks again.
+    /// Waits until a frame has come back or arrived. The caller looks again.
     pub async fn changed(&self) {
         self.0.waiters.wait(&self.0.executor).await;
     }
@@ -106,13 +106,13 @@ impl Frames {
 }
 
 impl Departing {
-    /// The operation has ended: the frame is at home again.
+    /// The operation has ended: the frame is free again.
     pub fn arrive(self, completion: Completion) {
         let pool = Rc::clone(&self.0);
         self.deliver(completion, |frame| pool.free.borrow_mut().push(frame));
     }
 
-    /// The operation has ended: the frame goes on to `arrived`, or home if it failed.
+    /// The operation has ended: the frame goes on to `arrived`, or is free again if it failed.
     pub fn deliver(self, completion: Completion, arrived: impl FnOnce(Frame)) {
         let pool = &*self.0;
         pool.in_flight.set(pool.in_flight.get() - 1);

@@ -85,7 +85,7 @@ struct Pair {
 }
 
 /// Where right rows of a partition are.
-enum Partition {
+enum JoinPartition {
     Resident(Chunks, usize),
     Spilled(Spool),
 }
@@ -100,7 +100,7 @@ struct Pass<'a> {
     outputs: Frames,
     /// Frames of resident rows that are not in use.
     spare: Vec<Frame>,
-    partitions: Vec<Partition>,
+    partitions: Vec<JoinPartition>,
     /// How many partitions there are.
     count: usize,
     /// Bytes of rows that are looked for at once.
@@ -136,7 +136,7 @@ impl<'a> Pass<'a> {
     ) -> Result<(u64, u64)> {
         let (executor, cluster) = (self.space.executor(), self.space.cluster_size());
         (self.level, self.used) = (level, 0);
-        self.partitions = (0..self.count).map(|_| Partition::Resident(Chunks::default(), 0)).collect();
+        self.partitions = (0..self.count).map(|_| JoinPartition::Resident(Chunks::default(), 0)).collect();
         if self.spare.len() < self.limit / cluster {
             self.spare.clear();
             self.spare = executor.untouched_frames(self.limit / cluster, cluster)?;
@@ -146,12 +146,12 @@ impl<'a> Pass<'a> {
         let mut aside: Vec<Option<(Spooled, Spool)>> = Vec::new();
         for partition in std::mem::take(&mut self.partitions) {
             match partition {
-                Partition::Resident(rows, count) => {
+                JoinPartition::Resident(rows, count) => {
                     chunks.extend(rows);
                     resident += count;
                     aside.push(None);
                 }
-                Partition::Spilled(spool) => {
+                JoinPartition::Spilled(spool) => {
                     let spooled = spool.finish().await?;
                     aside.push(Some((spooled, Spool::new(self.space, &self.outputs))));
                 }
@@ -207,8 +207,8 @@ impl<'a> Pass<'a> {
         let size = HEAD_MAX + row.key.len() + row.value.len();
         loop {
             match &mut self.partitions[number] {
-                Partition::Spilled(spool) => return spool.add(row).await,
-                Partition::Resident(chunks, count) => {
+                JoinPartition::Spilled(spool) => return spool.add(row).await,
+                JoinPartition::Resident(chunks, count) => {
                     let cluster = self.space.cluster_size();
                     let new = if chunks.room() >= size { 0 } else { size.max(cluster) };
                     if self.used + new + ROW_SIZE <= self.limit {
@@ -230,13 +230,13 @@ impl<'a> Pass<'a> {
 
     /// Writes the last partition that is still in memory.
     async fn spill(&mut self) -> Result<()> {
-        let resident = |partition: &Partition| matches!(partition, Partition::Resident(..));
+        let resident = |partition: &JoinPartition| matches!(partition, JoinPartition::Resident(..));
         let last = self.partitions.iter().rposition(resident).expect("rows without a partition in memory need none");
-        let spilled = Partition::Spilled(Spool::new(self.space, &self.outputs));
-        let Partition::Resident(chunks, count) = std::mem::replace(&mut self.partitions[last], spilled) else {
+        let spilled = JoinPartition::Spilled(Spool::new(self.space, &self.outputs));
+        let JoinPartition::Resident(chunks, count) = std::mem::replace(&mut self.partitions[last], spilled) else {
             unreachable!("looked for above")
         };
-        let Partition::Spilled(spool) = &mut self.partitions[last] else { unreachable!("put there above") };
+        let JoinPartition::Spilled(spool) = &mut self.partitions[last] else { unreachable!("put there above") };
         for (_, _, row) in chunks.iter() {
             spool.add(row).await?;
         }

@@ -1,4 +1,4 @@
-//! Merging runs. The merge itself is a computation on whole clusters; the engine's thread brings the clusters that it lacks and
+//! Merging runs. The merge itself is a computation on whole clusters; the engine's thread reads the clusters that it lacks and
 //! takes those that it makes.
 
 use super::background::Background;
@@ -19,7 +19,7 @@ const STEP_CLUSTERS: usize = 8;
 
 /// The computation's part: rows of several runs in the order of their keys.
 struct Merger {
-    sources: Vec<Source>,
+    sources: Vec<MergeSource>,
     /// Built when every source has its first row.
     tree: Option<Losers>,
     packer: Packer,
@@ -29,7 +29,7 @@ struct Merger {
     is_packed: bool,
 }
 
-struct Source {
+struct MergeSource {
     stream: Stream,
     /// The present row's key as a number; the greatest at the end.
     prefix: u64,
@@ -38,7 +38,7 @@ struct Source {
 }
 
 /// What a computation came to.
-struct Step {
+struct MergeStep {
     merger: Box<Merger>,
     full: Vec<Frame>,
     spare: Vec<Frame>,
@@ -58,7 +58,7 @@ enum Stop {
     Damaged(usize, Damage),
 }
 
-impl Source {
+impl MergeSource {
     fn key(&self) -> &[u8] {
         self.stream.row().key
     }
@@ -77,7 +77,7 @@ impl Source {
 
 /// Whether source `one` goes before `other`: by key, among equal keys by number.
 #[inline]
-fn beats(sources: &[Source], one: u32, other: u32) -> bool {
+fn beats(sources: &[MergeSource], one: u32, other: u32) -> bool {
     let (left, right) = (&sources[one as usize], &sources[other as usize]);
     if left.prefix != right.prefix {
         return left.prefix < right.prefix;
@@ -89,14 +89,14 @@ fn beats(sources: &[Source], one: u32, other: u32) -> bool {
 }
 
 impl Merger {
-    fn step(mut self: Box<Self>, mut spare: Vec<Frame>) -> Step {
+    fn step(mut self: Box<Self>, mut spare: Vec<Frame>) -> MergeStep {
         let (mut full, mut rows) = (Vec::new(), 0);
         let stop = self.merge(&mut spare, &mut full, &mut rows);
         let mut spent = Vec::new();
         for (number, source) in self.sources.iter_mut().enumerate() {
             spent.extend(source.stream.spent().drain(..).map(|frame| (number, frame)));
         }
-        Step { merger: self, full, spare, spent, rows, stop }
+        MergeStep { merger: self, full, spare, spent, rows, stop }
     }
 
     fn merge(&mut self, spare: &mut Vec<Frame>, full: &mut Vec<Frame>, rows: &mut u64) -> Stop {
@@ -149,7 +149,7 @@ pub(super) struct Merge {
     /// Clusters that were made and not asked for.
     made: VecDeque<Frame>,
     merger: Option<Box<Merger>>,
-    step: Option<Background<Step>>,
+    step: Option<Background<MergeStep>>,
     /// The source without which there is no going on.
     lacks: Option<usize>,
     has_ended: bool,
@@ -168,8 +168,8 @@ impl Merge {
         outputs: &Frames,
         number: Option<u64>,
     ) -> Result<Merge> {
-        let source = |run: &Run| Source { stream: run.stream(), prefix: 0, has_ended: false, has_begun: false };
-        let sources: Vec<Source> = runs.iter().map(source).collect();
+        let source = |run: &Run| MergeSource { stream: run.stream(), prefix: 0, has_ended: false, has_begun: false };
+        let sources: Vec<MergeSource> = runs.iter().map(source).collect();
         let packer = number.map_or_else(Packer::unsealed, Packer::new);
         let merger = Some(Box::new(Merger { sources, tree: None, packer, done: 0, is_packed: false }));
         let (space, outputs) = (space.clone(), outputs.clone());
@@ -191,7 +191,7 @@ impl Merge {
             if self.has_ended {
                 return Ok(None);
             }
-            // A step, a read, a frame that comes home: all are announced at the reads or at the outputs.
+            // A step, a read, a frame that comes back: all are announced at the reads or at the outputs.
             match self.step {
                 None if self.lacks.is_none() && self.outputs.free_count() == 0 => self.outputs.changed().await,
                 _ => self.reads.changed().await,
@@ -239,7 +239,7 @@ impl Merge {
         Ok(())
     }
 
-    fn absorb(&mut self, step: Step) -> Result<()> {
+    fn absorb(&mut self, step: MergeStep) -> Result<()> {
         let executor = self.space.executor();
         let levels = u64::from(usize::BITS - step.merger.sources.len().leading_zeros());
         executor.charge_times(Work::KeyComparison, step.rows * levels);
@@ -261,7 +261,7 @@ impl Merge {
         Ok(())
     }
 
-    /// Brings an output cluster's frame home.
+    /// Takes an output cluster's frame back.
     pub fn recycle(&self, frame: Frame) {
         self.outputs.put(frame);
     }

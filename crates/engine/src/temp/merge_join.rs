@@ -71,7 +71,7 @@ impl<T: Taker> Answers<'_, T> {
 }
 
 /// The right rows of one key.
-struct Group {
+struct KeyGroup {
     key: Vec<u8>,
     values: Values,
     /// Those that memory did not hold.
@@ -103,7 +103,7 @@ pub(super) async fn join<T: Taker>(
     let mut join = MergeJoin {
         space,
         limit: ((budget.memory - frames) / 2) as usize,
-        group: Group { key: Vec::new(), values: Values::default(), rest: None },
+        group: KeyGroup { key: Vec::new(), values: Values::default(), rest: None },
         block: Values::default(),
         answers: Answers { space, taker, count: 0 },
         spilled_bytes: 0,
@@ -118,7 +118,7 @@ struct MergeJoin<'a, T> {
     space: &'a Space,
     /// Bytes of values of each side.
     limit: usize,
-    group: Group,
+    group: KeyGroup,
     block: Values,
     answers: Answers<'a, T>,
     spilled_bytes: u64,

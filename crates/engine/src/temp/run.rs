@@ -75,7 +75,7 @@ impl RunWriter {
         self.run.number
     }
 
-    /// Starts to write the next cluster. The frame comes home to the frames of this writer.
+    /// Starts to write the next cluster. The frame comes back to the frames of this writer.
     ///
     /// # Errors
     /// [`Error::TempFull`], or the driver's.

@@ -51,7 +51,7 @@ pub struct Sorted {
 
 enum Order {
     /// They fit the memory.
-    Memory(workspace::Sorted),
+    Memory(workspace::SortedWorkspace),
     /// The last merge is under way.
     Merged(Box<Merge>, Stream),
 }

@@ -51,9 +51,9 @@ pub struct TempStatistics {
 
 /// Temporary space on one device. Clones are handles to the same space.
 #[derive(Clone)]
-pub(crate) struct Space(Rc<Inner>);
+pub(crate) struct Space(Rc<SpaceState>);
 
-struct Inner {
+struct SpaceState {
     executor: Executor,
     name: &'static str,
     device: String,
@@ -101,7 +101,7 @@ impl Space {
     /// A space that has no file yet; it will have this name.
     pub fn new(executor: &Executor, name: &'static str, (device, settings): (&str, &TempSettings)) -> Space {
         let statistics = TempStatistics { cluster_size: settings.cluster_size as u64, ..TempStatistics::default() };
-        Space(Rc::new(Inner {
+        Space(Rc::new(SpaceState {
             executor: executor.clone(),
             name,
             file: Cell::new(None),
@@ -305,7 +305,7 @@ impl Space {
         Ok((completion.buffer.expect("a read gives its buffer back"), start))
     }
 
-    /// Starts to write cluster `index` of an extent. The frame goes home to `frames` when the write has ended, and its failure
+    /// Starts to write cluster `index` of an extent. The frame goes back to `frames` when the write has ended, and its failure
     /// is found there.
     pub(super) fn write(&self, extent: Rc<Extent>, index: u32, frames: &Frames, buffer: Frame, access: Access) {
         let (file, offset, length) = (self.opened().0, self.offset(extent.number, index), self.cluster_size() as u32);

@@ -69,7 +69,7 @@ impl Stream {
         }
     }
 
-    /// Brings the next cluster.
+    /// Reads the next cluster.
     pub fn supply(&mut self, frame: Frame) {
         self.supplied.push_back(frame);
     }

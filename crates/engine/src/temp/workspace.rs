@@ -12,13 +12,13 @@ use executor::Executor;
 
 /// A row's place in the arena.
 #[derive(Clone, Copy)]
-struct Entry {
+struct RowPlace {
     prefix: u64,
     offset: u32,
     length: u32,
 }
 
-const ENTRY: usize = size_of::<Entry>();
+const ENTRY: usize = size_of::<RowPlace>();
 /// The arena of a larger workspace would not be found with entries of sixteen bytes.
 pub(super) const WORKSPACE_MAX: usize = 2 << 30;
 /// How many rows ahead rows are prefetched into the processor's cache while rows are packed.
@@ -94,7 +94,7 @@ impl Workspace {
     }
 
     /// Sorts the rows. Long: a computation.
-    pub fn sort(mut self) -> Sorted {
+    pub fn sort(mut self) -> SortedWorkspace {
         self.touched = self.touched.max(self.used);
         let (bytes, skip) = (&self.arena[..self.used], self.common.len());
         let mut entries = Vec::with_capacity(self.rows);
@@ -103,10 +103,10 @@ impl Workspace {
             let shape = Shape::read(&bytes[offset..]).expect("the arena holds whole rows");
             let key = &bytes[offset..][shape.key()];
             let length = shape.total() as u32;
-            entries.push(Entry { prefix: row::prefix(key, skip), offset: offset as u32, length });
+            entries.push(RowPlace { prefix: row::prefix(key, skip), offset: offset as u32, length });
             offset += shape.total();
         }
-        let key = |entry: &Entry| {
+        let key = |entry: &RowPlace| {
             let row = &bytes[entry.offset as usize..];
             &row[Shape::read(row).expect("read above").key()]
         };
@@ -116,21 +116,21 @@ impl Workspace {
                 .then_with(|| key(one).cmp(key(other)))
                 .then_with(|| one.offset.cmp(&other.offset))
         });
-        Sorted { workspace: self, entries, next: 0, done: 0 }
+        SortedWorkspace { workspace: self, entries, next: 0, done: 0 }
     }
 }
 
 /// Rows in the order of their keys; those of equal keys as they came.
-pub(super) struct Sorted {
+pub(super) struct SortedWorkspace {
     workspace: Workspace,
-    entries: Vec<Entry>,
+    entries: Vec<RowPlace>,
     /// Rows that were packed or read.
     next: usize,
     /// Bytes of the next row that were packed.
     done: usize,
 }
 
-impl Sorted {
+impl SortedWorkspace {
     /// How many rows there are.
     pub fn rows(&self) -> usize {
         self.entries.len()
@@ -196,7 +196,7 @@ impl Sorted {
 
     /// Has a row brought into the processor's cache.
     #[inline]
-    fn fetch(&self, entry: &Entry) {
+    fn fetch(&self, entry: &RowPlace) {
         let (start, length) = (entry.offset as usize, (entry.length as usize).min(FETCHED));
         prefetch(&self.workspace.arena[start..start + length]);
     }

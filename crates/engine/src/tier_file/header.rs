@@ -50,7 +50,7 @@ impl Kind {
 
 /// What the superblock file says of a tier that survives power cuts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct TierRecord {
     /// What it is for.
     pub kind: Kind,
     /// Its device.
@@ -63,7 +63,7 @@ pub struct Record {
     pub in_use: bool,
 }
 
-impl Record {
+impl TierRecord {
     /// The error of a tier that is not there although it may hold what is nowhere else.
     pub fn missing(&self, detail: &str) -> Error {
         Error::TierMissing { tier: self.kind.name(), device: self.device.clone(), detail: detail.to_owned() }
@@ -110,7 +110,7 @@ pub fn file_length(slots: u64) -> u64 {
 pub async fn write_header(
     executor: &Executor,
     file: FileId,
-    record: &Record,
+    record: &TierRecord,
     (page_size, slots): (usize, u64),
 ) -> Result<()> {
     let bytes = record.bytes(page_size);
@@ -132,7 +132,7 @@ pub async fn write_header(
 pub async fn read_header(
     executor: &Executor,
     (file, length): (FileId, u64),
-    record: &Record,
+    record: &TierRecord,
     (page_size, slots): (usize, u64),
 ) -> Result<Result<(), String>> {
     let name = record.kind.file_name();

@@ -80,8 +80,8 @@ impl Transaction {
                 Err(need) => {
                     let engine = self.engine.clone();
                     let attempt = || self.try_append(partition, record, rules, &mut place);
-                    let (step, brought) = engine.core.resolve(need, Pattern::Random, attempt).await?;
-                    missed |= brought;
+                    let (step, fetched) = engine.core.resolve(need, Pattern::Random, attempt).await?;
+                    missed |= fetched;
                     step
                 }
             };

@@ -140,7 +140,7 @@ impl Cursor {
 }
 
 /// What a step through a leaf came to.
-enum Step {
+enum LeafStep {
     Read(Share),
     Blocked(Resource),
 }
@@ -310,28 +310,28 @@ impl Transaction {
                 engine.core.resolve_access_in_scan(cursor.partition, || self.read_leaf(cursor)).await?
             };
             match step {
-                Step::Read(share) => {
+                LeafStep::Read(share) => {
                     if let Some((key, _)) = share.records.front() {
                         self.trace_key_access(cursor.partition, key, false);
                     }
                     cursor.ready = share.records;
                     cursor.from = share.from;
                 }
-                Step::Blocked(resource) => self.lock(resource, Mode::Shared).await?,
+                LeafStep::Blocked(resource) => self.lock(resource, Mode::Shared).await?,
             }
         }
     }
 
     /// Reads what a view sees of the next leaf's share: no transaction waits for a long reader, so it yields first unless this
     /// is its first leaf.
-    async fn read_past_leaf(&mut self, cursor: &Cursor, is_first: bool) -> Result<Step> {
+    async fn read_past_leaf(&mut self, cursor: &Cursor, is_first: bool) -> Result<LeafStep> {
         let (engine, pace) = (self.engine.clone(), self.pace());
         if !is_first {
             rest(&engine, &pace).await;
         }
         let mut read = || match self.read_leaf(cursor)? {
-            Step::Read(share) => Ok(Step::Read(cursor.seen(&engine, share)?)),
-            blocked @ Step::Blocked(_) => Ok(blocked),
+            LeafStep::Read(share) => Ok(LeafStep::Read(cursor.seen(&engine, share)?)),
+            blocked @ LeafStep::Blocked(_) => Ok(blocked),
         };
         let read = || engine.versions.step_of(&pace, &mut read);
         if is_first {
@@ -358,7 +358,7 @@ impl Transaction {
     }
 
     /// Reads the next leaf's share, locking as it goes; stops at the first lock that has to be waited for.
-    fn read_leaf(&mut self, cursor: &Cursor) -> Result<Step, Need> {
+    fn read_leaf(&mut self, cursor: &Cursor) -> Result<LeafStep, Need> {
         let from = as_slice(cursor.from.as_ref().expect("the range is not at its end"));
         match cursor.direction {
             Direction::Forward => self.read_forward(cursor, from),
@@ -366,7 +366,7 @@ impl Transaction {
         }
     }
 
-    fn read_forward(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<Step, Need> {
+    fn read_forward(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<LeafStep, Need> {
         let engine = self.engine.clone();
         let pool = engine.core.buffer.pool().borrow();
         let position = b_tree::forward(&*pool, cursor.partition, from)?;
@@ -376,13 +376,13 @@ impl Transaction {
         for slot in position.slot..slotted::count(page) {
             slotted::key_into(page, slot, &mut key);
             if let Some(resource) = self.lock_seen(cursor, Some(&key))? {
-                return Ok(Step::Blocked(resource));
+                return Ok(LeafStep::Blocked(resource));
             }
             if !is_before(&key, &cursor.to) {
                 if self.may_vanish(cursor.partition, &key) {
                     continue;
                 }
-                return Ok(Step::Read(share));
+                return Ok(LeafStep::Read(share));
             }
             share.records.push_back((key.clone(), Reconstruction::present(slotted::value(page, slot))));
         }
@@ -396,24 +396,24 @@ impl Transaction {
                     key.extend_from_slice(lower);
                 }
                 if let Some(resource) = self.lock_above(cursor, Bound::Included(&key))? {
-                    return Ok(Step::Blocked(resource));
+                    return Ok(LeafStep::Blocked(resource));
                 }
                 share.from = Some(Bound::Included(fence));
             }
             None => {
                 if let Some(resource) = self.lock_seen(cursor, None)? {
-                    return Ok(Step::Blocked(resource));
+                    return Ok(LeafStep::Blocked(resource));
                 }
             }
         }
-        Ok(Step::Read(share))
+        Ok(LeafStep::Read(share))
     }
 
-    fn read_backward(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<Step, Need> {
+    fn read_backward(&mut self, cursor: &Cursor, from: Bound<&[u8]>) -> Result<LeafStep, Need> {
         let engine = self.engine.clone();
         // The gap above the range's greatest record is part of what was seen.
         if let Some(resource) = self.lock_above(cursor, from)? {
-            return Ok(Step::Blocked(resource));
+            return Ok(LeafStep::Blocked(resource));
         }
         let pool = engine.core.buffer.pool().borrow();
         let position = b_tree::backward(&*pool, cursor.partition, from)?;
@@ -423,10 +423,10 @@ impl Transaction {
         for slot in (0..position.slot).rev() {
             slotted::key_into(page, slot, &mut key);
             if !is_after(&key, &cursor.to) {
-                return Ok(Step::Read(share));
+                return Ok(LeafStep::Read(share));
             }
             if let Some(resource) = self.lock_seen(cursor, Some(&key))? {
-                return Ok(Step::Blocked(resource));
+                return Ok(LeafStep::Blocked(resource));
             }
             share.records.push_back((key.clone(), Reconstruction::present(slotted::value(page, slot))));
         }
@@ -435,7 +435,7 @@ impl Transaction {
             Bound::Unbounded => true,
         };
         share.from = position.fence.filter(goes_on).map(Bound::Excluded);
-        Ok(Step::Read(share))
+        Ok(LeafStep::Read(share))
     }
 
     /// Locks the gap in which a range that is read backward begins. One that excludes a present record begins in the gap

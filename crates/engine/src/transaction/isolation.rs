@@ -10,7 +10,7 @@ use super::Transaction;
 use super::commit::retire;
 use crate::engine::{Engine, Isolation, segments_returned};
 use crate::mvcc::{ReadView, enter_reader, enter_snapshot, read_at, rest};
-use crate::version::{Pace, View};
+use crate::version::{ReaderPace, View};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
 use std::rc::Rc;
@@ -60,13 +60,13 @@ impl Transaction {
     }
 
     /// How fast it reads the past.
-    pub(crate) fn pace(&self) -> Rc<Pace> {
+    pub(crate) fn pace(&self) -> Rc<ReaderPace> {
         Rc::clone(&self.state.pace)
     }
 
     /// Before a read of a single record of the past: one in a number of reads yields, and counts for all since the last. A
     /// transaction with locks does not pause: others may wait for them.
-    pub(super) async fn pace_single(&self) -> Option<&Pace> {
+    pub(super) async fn pace_single(&self) -> Option<&ReaderPace> {
         let pace = &*self.state.pace;
         if !pace.is_sample() || self.engine.core.locks.held(self.state.owner) > 0 {
             return None;

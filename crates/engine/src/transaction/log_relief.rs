@@ -11,7 +11,7 @@
 //! * Log that pages need is kept until the transactions have ended that changed them. If a whole checkpoint has left the log
 //!   too full, and there are such transactions, those that wait with locks give up, because the others may want these locks.
 
-use crate::engine::relief::{ReliefOutcome, Waiting};
+use crate::engine::relief::{ReliefOutcome, RoomWait};
 use crate::engine::{Engine, Policy};
 use crate::{Error, Result};
 
@@ -50,7 +50,7 @@ pub(super) async fn wait_for_log(engine: &Engine) -> Result<()> {
 pub(super) async fn wait_for_claim(engine: &Engine, fits: impl Fn() -> bool) -> Result<()> {
     let (log, failed) = (&engine.core.log, engine.checkpointer.failed.get());
     let _claim = log.claim();
-    let _waiting = Waiting::new(&engine.checkpointer.relief);
+    let _waiting = RoomWait::new(&engine.checkpointer.relief);
     while !fits() {
         check_failure(engine, failed)?;
         engine.checkpointer.relief.ask(&engine.core.executor);
@@ -67,7 +67,7 @@ pub(crate) async fn relieve(engine: &Engine, fits: impl Fn() -> bool) -> Result<
     let (log, checkpointer) = (&engine.core.log, &engine.checkpointer);
     let state = &checkpointer.relief;
     let (failed, stalls, first) = (checkpointer.failed.get(), state.stalls.get(), state.begun.get());
-    let _waiting = Waiting::new(state);
+    let _waiting = RoomWait::new(state);
     // The one under way may have begun too early.
     let mut awaited = first + 1;
     loop {

@@ -21,7 +21,7 @@ use structures::page::{Change, Edit, Pages, slotted};
 use structures::undo::Undo;
 
 /// What a look into a leaf found.
-enum Found {
+enum FoundRecord {
     Nothing,
     Here(Vec<u8>),
     Elsewhere(usize, u32),
@@ -129,9 +129,9 @@ impl Transaction {
         let found = engine.core.resolve_access(partition, || find(&engine.core, partition, key)).await?;
         self.trace_key_access(partition, key, false);
         match found {
-            Found::Nothing => Ok(None),
-            Found::Here(value) => Ok(Some(value)),
-            Found::Elsewhere(length, first) => self.engine.core.fetch(partition, length, first).await.map(Some),
+            FoundRecord::Nothing => Ok(None),
+            FoundRecord::Here(value) => Ok(Some(value)),
+            FoundRecord::Elsewhere(length, first) => self.engine.core.fetch(partition, length, first).await.map(Some),
         }
     }
 
@@ -269,7 +269,7 @@ impl Transaction {
         // A long value is not built in vain.
         if !replace
             && !self.fits_leaf(key, value)
-            && !matches!(engine.core.complete(|| find(&engine.core, partition, key)).await?, Found::Nothing)
+            && !matches!(engine.core.complete(|| find(&engine.core, partition, key)).await?, FoundRecord::Nothing)
         {
             return Ok(false);
         }
@@ -484,15 +484,15 @@ impl Transaction {
     }
 }
 
-fn find(core: &Core, partition: PartitionId, key: &[u8]) -> Result<Found, Need> {
+fn find(core: &Core, partition: PartitionId, key: &[u8]) -> Result<FoundRecord, Need> {
     let pool = core.buffer.pool().borrow();
     let (place, leaf) = b_tree::find(&*pool, partition, key)?;
     if !place.exact {
-        return Ok(Found::Nothing);
+        return Ok(FoundRecord::Nothing);
     }
     Ok(match stored::read(slotted::value(leaf, place.slot)) {
-        Stored::Here(value) => Found::Here(value.to_vec()),
-        Stored::Elsewhere(length, first) => Found::Elsewhere(length, first),
+        Stored::Here(value) => FoundRecord::Here(value.to_vec()),
+        Stored::Elsewhere(length, first) => FoundRecord::Elsewhere(length, first),
     })
 }
 

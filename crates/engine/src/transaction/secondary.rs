@@ -12,16 +12,13 @@ use crate::catalog::{Locking, Partition};
 use crate::engine::resolve_refusal;
 use crate::locks::Locks;
 use crate::mvcc::{ReadView, rest};
-use crate::version::Rest;
+use crate::version::{IndexEntry, Rest};
 use base::PartitionId;
 use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 use structures::key_hash;
 use structures::lock::{Mode, Owner, Resource};
 use structures::set::{FieldValue, Refusal, Sets};
-
-/// An entry of a secondary index: a secondary key, and the key of a record that has it.
-type Entry = (Vec<u8>, Vec<u8>);
 
 /// The name of the gap below an entry.
 fn gap_below(partition: PartitionId, secondary: usize, (of, key): (&[u8], &[u8])) -> Resource {
@@ -52,23 +49,23 @@ fn beyond(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
 type Locked = ControlFlow<(Resource, Mode)>;
 
 /// What a step came to that may meet a lock or a refusal of the set's.
-enum Step<T> {
+enum TypedStep<T> {
     Met(LockStep<T>),
     Refused(Refusal),
 }
 
 /// A range of secondary keys: from the first on, up to but without the second.
-struct Span {
+struct KeyRange {
     from: Vec<u8>,
     to: Option<Vec<u8>>,
 }
 
-impl Span {
+impl KeyRange {
     fn new(
         found: &Partition,
         secondary: usize,
         (from, to): (Bound<&[FieldValue<'_>]>, Bound<&[FieldValue<'_>]>),
-    ) -> Result<Span> {
+    ) -> Result<KeyRange> {
         let schema = found.typed()?;
         let fields = schema.secondaries.get(secondary).map(|index| index.fields.as_slice());
         let unknown = || structures::set::FieldError::NoSecondary(format!("number {secondary}"));
@@ -79,7 +76,7 @@ impl Span {
             Ok(bound)
         };
         // No secondary key is a beginning of another field's, so those that begin with a bound are those that have it.
-        let nothing = || Span { from: vec![0], to: Some(Vec::new()) };
+        let nothing = || KeyRange { from: vec![0], to: Some(Vec::new()) };
         let from = match from {
             Bound::Unbounded => Vec::new(),
             Bound::Included(values) => bytes(values)?,
@@ -93,7 +90,7 @@ impl Span {
             Bound::Included(values) => beyond(bytes(values)?),
             Bound::Excluded(values) => Some(bytes(values)?),
         };
-        Ok(Span { from, to })
+        Ok(KeyRange { from, to })
     }
 
     fn is_empty(&self) -> bool {
@@ -122,7 +119,7 @@ impl Transaction {
     ) -> Result<()> {
         self.check_active()?;
         let found = self.engine.catalog.describe(partition)?;
-        let span = Span::new(&found, secondary, bounds)?;
+        let span = KeyRange::new(&found, secondary, bounds)?;
         if span.is_empty() {
             return Ok(());
         }
@@ -139,10 +136,10 @@ impl Transaction {
                 self.delayed_reference().await?;
             }
             match self.read_entry(&found, secondary, &span, last.as_ref(), &mut value) {
-                Step::Refused(refusal) => self.resolve_refusal(partition, refusal).await?,
-                Step::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
-                Step::Met(LockStep::Done(None)) => return Ok(()),
-                Step::Met(LockStep::Done(Some(entry))) => {
+                TypedStep::Refused(refusal) => self.resolve_refusal(partition, refusal).await?,
+                TypedStep::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
+                TypedStep::Met(LockStep::Done(None)) => return Ok(()),
+                TypedStep::Met(LockStep::Done(Some(entry))) => {
                     self.engine.core.statistics.count_reference(usize::from(partition.0), true);
                     if !look(&entry.1, &value) {
                         return Ok(());
@@ -158,7 +155,7 @@ impl Transaction {
         &self,
         read_view: ReadView,
         partition: PartitionId,
-        (secondary, span): (usize, Span),
+        (secondary, span): (usize, KeyRange),
         mut look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
         let (engine, pace, view) = (&self.engine, self.pace(), read_view.view);
@@ -195,10 +192,10 @@ impl Transaction {
         &mut self,
         found: &Partition,
         secondary: usize,
-        span: &Span,
-        last: Option<&Entry>,
+        span: &KeyRange,
+        last: Option<&IndexEntry>,
         value: &mut Vec<u8>,
-    ) -> Step<Option<Entry>> {
+    ) -> TypedStep<Option<IndexEntry>> {
         let (engine, partition) = (self.engine.clone(), found.id());
         let sets = engine.sets.sets.borrow();
         let first = (span.from.as_slice(), &[][..]);
@@ -210,19 +207,19 @@ impl Transaction {
                 let gap = gap_above(partition, secondary, entry);
                 for resource in [Some(gap), record].into_iter().flatten() {
                     if !self.try_lock(resource, Mode::Shared) {
-                        return Step::Met(LockStep::Wait(resource, Mode::Shared));
+                        return TypedStep::Met(LockStep::Wait(resource, Mode::Shared));
                     }
                 }
             }
-            let Some((of, key)) = entry else { return Step::Met(LockStep::Done(None)) };
+            let Some((of, key)) = entry else { return TypedStep::Met(LockStep::Done(None)) };
             if span.contains(of) {
                 let entry = (of.to_vec(), key.to_vec());
                 return match sets.get(self.state.owner, partition, key, key_hash(key)) {
-                    Err(refusal) => Step::Refused(refusal),
+                    Err(refusal) => TypedStep::Refused(refusal),
                     Ok(stored) => {
                         value.clear();
                         value.extend_from_slice(stored.expect("an entry's record is there"));
-                        Step::Met(LockStep::Done(Some(entry)))
+                        TypedStep::Met(LockStep::Done(Some(entry)))
                     }
                 };
             }
@@ -230,7 +227,7 @@ impl Transaction {
             let mode = record.and_then(|record| engine.core.locks.holds(self.state.owner, record));
             let is_own = mode == Some(Mode::Exclusive);
             if !is_own {
-                return Step::Met(LockStep::Done(None));
+                return TypedStep::Met(LockStep::Done(None));
             }
             from = Bound::Excluded((of, key));
         }
@@ -250,9 +247,9 @@ impl Transaction {
         }
         loop {
             match self.try_write_typed(found, key, value, replace) {
-                Step::Refused(refusal) => self.resolve_refusal(found.id(), refusal).await?,
-                Step::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
-                Step::Met(LockStep::Done(written)) => {
+                TypedStep::Refused(refusal) => self.resolve_refusal(found.id(), refusal).await?,
+                TypedStep::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
+                TypedStep::Met(LockStep::Done(written)) => {
                     self.keep_set_changes();
                     self.engine.core.statistics.count_reference(usize::from(found.id), true);
                     return Ok(written);
@@ -261,18 +258,24 @@ impl Transaction {
         }
     }
 
-    fn try_write_typed(&mut self, found: &Partition, key: &[u8], value: Option<&[u8]>, replace: bool) -> Step<bool> {
+    fn try_write_typed(
+        &mut self,
+        found: &Partition,
+        key: &[u8],
+        value: Option<&[u8]>,
+        replace: bool,
+    ) -> TypedStep<bool> {
         let (engine, partition, owner, hash) = (self.engine.clone(), found.id(), self.state.owner, key_hash(key));
         let mut sets = engine.sets.sets.borrow_mut();
         let old = match sets.get(owner, partition, key, hash) {
             Ok(old) => old.map(<[u8]>::to_vec),
-            Err(refusal) => return Step::Refused(refusal),
+            Err(refusal) => return TypedStep::Refused(refusal),
         };
         if old.is_some() && !replace || old.is_none() && value.is_none() {
-            return Step::Met(LockStep::Done(false));
+            return TypedStep::Met(LockStep::Done(false));
         }
         if let ControlFlow::Break((resource, mode)) = self.lock_entries(&sets, found, key, (old.as_deref(), value)) {
-            return Step::Met(LockStep::Wait(resource, mode));
+            return TypedStep::Met(LockStep::Wait(resource, mode));
         }
         let done = match (old, value) {
             (Some(_), Some(value)) => sets.replace(owner, partition, key, hash, value),
@@ -280,12 +283,12 @@ impl Transaction {
             (_, None) => sets.delete(owner, partition, key, hash).map(|_| ()),
         };
         match done {
-            Ok(()) => Step::Met(LockStep::Done(true)),
-            Err(refusal) => Step::Refused(refusal),
+            Ok(()) => TypedStep::Met(LockStep::Done(true)),
+            Err(refusal) => TypedStep::Refused(refusal),
         }
     }
 
-    /// Brings what a set lacks for the transaction; a refusal for good may take all of it along.
+    /// Resolves what a set lacks for the transaction; a refusal for good may take all of it along.
     #[cold]
     pub(super) async fn resolve_refusal(&self, partition: PartitionId, refusal: Refusal) -> Result<()> {
         resolve_refusal(&self.engine, partition, refusal).await.map_err(|error| self.abort_by(error))
@@ -304,9 +307,9 @@ impl Transaction {
         schema.record.verify(value).map_err(|error| found.field_error(error))?;
         loop {
             match self.try_append_typed(found, value) {
-                Step::Refused(refusal) => self.resolve_refusal(found.id(), refusal).await?,
-                Step::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
-                Step::Met(LockStep::Done(number)) => {
+                TypedStep::Refused(refusal) => self.resolve_refusal(found.id(), refusal).await?,
+                TypedStep::Met(LockStep::Wait(resource, mode)) => self.lock(resource, mode).await?,
+                TypedStep::Met(LockStep::Done(number)) => {
                     self.keep_set_changes();
                     self.engine.core.statistics.count_reference(usize::from(found.id), true);
                     return Ok(number);
@@ -316,22 +319,22 @@ impl Transaction {
     }
 
     /// Locks the record that will have the next number in the step that adds it, before a reader sees it in an index.
-    fn try_append_typed(&mut self, found: &Partition, value: &[u8]) -> Step<u64> {
+    fn try_append_typed(&mut self, found: &Partition, value: &[u8]) -> TypedStep<u64> {
         let (engine, partition, owner) = (self.engine.clone(), found.id(), self.state.owner);
         let mut sets = engine.sets.sets.borrow_mut();
         let key = sets.next_arrival(partition).to_be_bytes();
         if found.locking == Locking::Record {
             let record = Resource::record(partition, key_hash(&key));
             if engine.core.locks.try_acquire(owner, record, Mode::Exclusive).is_none() {
-                return Step::Met(LockStep::Wait(record, Mode::Exclusive));
+                return TypedStep::Met(LockStep::Wait(record, Mode::Exclusive));
             }
         }
         if let ControlFlow::Break((resource, mode)) = self.lock_entries(&sets, found, &key, (None, Some(value))) {
-            return Step::Met(LockStep::Wait(resource, mode));
+            return TypedStep::Met(LockStep::Wait(resource, mode));
         }
         match sets.append(owner, partition, value) {
-            Ok(number) => Step::Met(LockStep::Done(number)),
-            Err(refusal) => Step::Refused(refusal),
+            Ok(number) => TypedStep::Met(LockStep::Done(number)),
+            Err(refusal) => TypedStep::Refused(refusal),
         }
     }
 

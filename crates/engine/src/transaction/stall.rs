@@ -108,7 +108,7 @@ mod tests {
             let rolled_back = tx.rollback().await;
             assert!(matches!(rolled_back, Err(Error::LogFailed(_))), "{rolled_back:?}");
             executor.sleep_ns(MILLISECOND_NS).await;
-            assert!(waiting.is_finished(), "who waits for a lock is not told");
+            assert!(waiting.is_finished(), "a task that waits for a lock is not told");
             // It is not tried again: only the next opening completes it.
             let told = waiting.join().await;
             assert!(matches!(told, Err(Error::LogFailed(_))), "{told:?}");

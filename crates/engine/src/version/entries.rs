@@ -16,14 +16,14 @@ use structures::set::Refusal;
 /// Entries, or ghosts, that a step looks at.
 const STEP_ENTRIES: usize = 128;
 
-/// An entry: a secondary key, and the key of its record.
-pub(crate) type Entry = (Vec<u8>, Vec<u8>);
+/// An entry of a secondary index: a secondary key, and the key of a record that has it.
+pub(crate) type IndexEntry = (Vec<u8>, Vec<u8>);
 
 /// The range that is left.
 #[derive(Clone, Debug)]
 pub(crate) struct Rest {
     /// The last entry that was looked at.
-    pub last: Option<Entry>,
+    pub last: Option<IndexEntry>,
     /// The first secondary key.
     pub from: Vec<u8>,
     /// What is beyond the last one.
@@ -31,7 +31,7 @@ pub(crate) struct Rest {
 }
 
 /// What a step has found: entries that a view may see, with their records on the way back to that.
-pub(crate) type Found = Vec<(Entry, Reconstruction)>;
+pub(crate) type FoundEntries = Vec<(IndexEntry, Reconstruction)>;
 
 impl VersionStore {
     /// The next entries of a range that a view may see, and what is left of the range then, if anything.
@@ -44,7 +44,7 @@ impl VersionStore {
         view: View,
         (partition, secondary): (PartitionId, usize),
         rest: &Rest,
-    ) -> Result<Result<(Found, Option<Rest>), Refusal>> {
+    ) -> Result<Result<(FoundEntries, Option<Rest>), Refusal>> {
         let (sets, versions) = (records.sets.borrow(), self.versions.borrow());
         versions.check(view)?;
         let from = match &rest.last {
@@ -53,13 +53,13 @@ impl VersionStore {
         };
         let is_within = |of: &[u8]| rest.to.as_ref().is_none_or(|to| of < to.as_slice());
         let present = sets.entries_beyond(partition, secondary, from).take_while(|(of, _)| is_within(of));
-        let mut entries: BTreeSet<Entry> =
+        let mut entries: BTreeSet<IndexEntry> =
             present.take(STEP_ENTRIES).map(|(of, key)| (of.to_vec(), key.to_vec())).collect();
         let mut end = entries.last().filter(|_| entries.len() == STEP_ENTRIES).cloned();
         let first = from.map(|(of, key)| [of, key].concat());
         let names = (first.as_ref().map(Vec::as_slice), rest.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded));
         let ghosts = versions.ghosts.range((partition, 1 + secondary), names).map(Ghost::split);
-        let ghosts: Vec<Entry> = ghosts.take(STEP_ENTRIES).map(|(of, key)| (of.to_vec(), key.to_vec())).collect();
+        let ghosts: Vec<IndexEntry> = ghosts.take(STEP_ENTRIES).map(|(of, key)| (of.to_vec(), key.to_vec())).collect();
         if ghosts.len() == STEP_ENTRIES {
             let last = ghosts.last().cloned();
             end = if end.is_none() { last } else { end.min(last) };

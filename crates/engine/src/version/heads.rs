@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! a bucket's lines, of eight words: 7 numbers of records, link to an overflow bucket
-//!                                   7 places (their complements; 0: nobody's), 4 partitions
+//!                                   7 places (their complements; 0: free), 4 partitions
 //!                                   7 commits, 3 partitions
 //! ```
 //!
@@ -49,7 +49,7 @@ enum Bucket {
 
 /// Where an entry is until the next one is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct EntryPlace {
     bucket: Bucket,
     position: usize,
 }
@@ -124,12 +124,12 @@ impl Heads {
     }
 
     /// The entries of a bucket.
-    fn slots(&self, bucket: Bucket) -> impl Iterator<Item = Slot> + use<> {
+    fn slots(&self, bucket: Bucket) -> impl Iterator<Item = EntryPlace> + use<> {
         let mut taken = which(self.line(bucket, PLACES), |place| place != 0);
         std::iter::from_fn(move || {
             let position = (taken != 0).then(|| lowest(taken))?;
             taken &= taken - 1;
-            Some(Slot { bucket, position })
+            Some(EntryPlace { bucket, position })
         })
     }
 
@@ -142,13 +142,13 @@ impl Heads {
 
     /// Where the record's entry is, if it has one.
     #[inline]
-    pub(super) fn find(&self, name: Resource) -> Option<Slot> {
+    pub(super) fn find(&self, name: Resource) -> Option<EntryPlace> {
         let (partition, number) = name.as_record();
         let mut bucket = Bucket::Primary(self.addressing.bucket(name.hash_bits()));
         loop {
             let mut candidates = which(self.line(bucket, NUMBERS), |found| found == number);
             while candidates != 0 {
-                let slot = Slot { bucket, position: lowest(candidates) };
+                let slot = EntryPlace { bucket, position: lowest(candidates) };
                 if self.line(bucket, PLACES)[slot.position] != 0 && self.partition(slot) == partition {
                     return Some(slot);
                 }
@@ -159,19 +159,19 @@ impl Heads {
     }
 
     #[inline]
-    fn partition(&self, slot: Slot) -> PartitionId {
+    fn partition(&self, slot: EntryPlace) -> PartitionId {
         let (line, lane) = lane(slot);
         PartitionId((self.line(slot.bucket, line)[PARTITIONS] >> (16 * lane)) as u16)
     }
 
-    fn name(&self, slot: Slot) -> Resource {
+    fn name(&self, slot: EntryPlace) -> Resource {
         Resource::record(self.partition(slot), self.line(slot.bucket, NUMBERS)[slot.position])
     }
 
     /// Where the chain begins whose entry is here.
     #[inline]
-    pub(super) fn at(&self, slot: Slot) -> Link {
-        let Slot { bucket, position } = slot;
+    pub(super) fn at(&self, slot: EntryPlace) -> Link {
+        let EntryPlace { bucket, position } = slot;
         Link::of_words([!self.line(bucket, PLACES)[position], self.line(bucket, COMMITS)[position]])
     }
 
@@ -182,7 +182,7 @@ impl Heads {
     }
 
     /// The record's entry, and where its chain begins; if it has none, it has one that begins with `link` from now on.
-    pub(super) fn find_or_add(&mut self, name: Resource, link: Link) -> (Slot, Link) {
+    pub(super) fn find_or_add(&mut self, name: Resource, link: Link) -> (EntryPlace, Link) {
         debug_assert_ne!(link.target(), Target::Nowhere, "a chain begins somewhere");
         if let Some(slot) = self.find(name) {
             return (slot, self.at(slot));
@@ -196,12 +196,12 @@ impl Heads {
     }
 
     /// Puts an entry into a bucket or its overflow.
-    fn put(&mut self, bucket: usize, name: Resource, link: Link) -> Slot {
+    fn put(&mut self, bucket: usize, name: Resource, link: Link) -> EntryPlace {
         let mut bucket = Bucket::Primary(bucket);
         loop {
             let free = which(self.line(bucket, PLACES), |place| place == 0);
             if free != 0 {
-                return self.write(Slot { bucket, position: lowest(free) }, name, link);
+                return self.write(EntryPlace { bucket, position: lowest(free) }, name, link);
             }
             match self.next(bucket) {
                 Some(next) => bucket = next,
@@ -210,10 +210,10 @@ impl Heads {
         }
         let added = self.take_overflow();
         self.line_mut(bucket, NUMBERS)[LINK] = added as u64 + 1;
-        self.write(Slot { bucket: Bucket::Overflow(added), position: 0 }, name, link)
+        self.write(EntryPlace { bucket: Bucket::Overflow(added), position: 0 }, name, link)
     }
 
-    fn write(&mut self, slot: Slot, name: Resource, link: Link) -> Slot {
+    fn write(&mut self, slot: EntryPlace, name: Resource, link: Link) -> EntryPlace {
         let ((partition, number), (line, lane)) = (name.as_record(), lane(slot));
         self.line_mut(slot.bucket, NUMBERS)[slot.position] = number;
         let partitions = &mut self.line_mut(slot.bucket, line)[PARTITIONS];
@@ -222,7 +222,7 @@ impl Heads {
         slot
     }
 
-    fn point(&mut self, Slot { bucket, position }: Slot, link: Link) {
+    fn point(&mut self, EntryPlace { bucket, position }: EntryPlace, link: Link) {
         let [place, commit] = link.words();
         self.line_mut(bucket, PLACES)[position] = !place;
         self.line_mut(bucket, COMMITS)[position] = commit;
@@ -241,8 +241,8 @@ impl Heads {
     }
 
     /// Has the chain whose entry is here begin with `link`; the record has none any more if that leads nowhere.
-    pub(super) fn set(&mut self, slot: Slot, link: Link) {
-        debug_assert_ne!(self.at(slot).target(), Target::Nowhere, "this is nobody's entry");
+    pub(super) fn set(&mut self, slot: EntryPlace, link: Link) {
+        debug_assert_ne!(self.at(slot).target(), Target::Nowhere, "this entry is free");
         self.point(slot, link);
         if link.target() == Target::Nowhere {
             self.count -= 1;
@@ -333,7 +333,7 @@ impl Heads {
 
 /// Where the partition of an entry is: the line, and which of its word's four.
 #[inline]
-fn lane(slot: Slot) -> (usize, usize) {
+fn lane(slot: EntryPlace) -> (usize, usize) {
     if slot.position < IN_WORD { (PLACES, slot.position) } else { (COMMITS, slot.position - IN_WORD) }
 }
 

@@ -23,7 +23,7 @@ enum Place {
 }
 
 /// Consecutive versions.
-struct Extent {
+struct VersionExtent {
     place: Place,
     /// Bytes of all of them.
     length: usize,
@@ -44,7 +44,7 @@ pub(super) struct History {
     spares: Spares,
     /// The number of the oldest.
     first: u32,
-    extents: VecDeque<Extent>,
+    extents: VecDeque<VersionExtent>,
     /// How many of the oldest are not in memory.
     spilled: usize,
     memory_bytes: u64,
@@ -53,7 +53,7 @@ pub(super) struct History {
 }
 
 /// A version that was looked for.
-pub(super) enum Found<'a> {
+pub(super) enum FoundVersion<'a> {
     Here(&'a [u8]),
     /// It begins there in the undo space.
     Spilled(Vec<Rc<temp::Extent>>),
@@ -84,12 +84,13 @@ impl History {
     /// makes it so. Returns its extent and its place.
     pub(super) fn add(&mut self, version: &[u8], (commit, since): (Lsn, Instant)) -> (u32, usize) {
         let extent_size = self.spares.capacity();
-        let is_full =
-            |extent: &Extent| extent.is_closed || extent.length > 0 && extent.length + version.len() > extent_size;
+        let is_full = |extent: &VersionExtent| {
+            extent.is_closed || extent.length > 0 && extent.length + version.len() > extent_size
+        };
         if self.extents.len() == self.spilled || self.extents.back().is_none_or(is_full) {
             let place = Place::Memory(self.memory_for(version.len()));
             let (ghosts, last_commit) = (BTreeSet::new(), commit);
-            let extent = Extent { place, length: 0, versions: 0, ghosts, last_commit, since, is_closed: false };
+            let extent = VersionExtent { place, length: 0, versions: 0, ghosts, last_commit, since, is_closed: false };
             self.extents.push_back(extent);
         }
         let number = self.first + self.extents.len() as u32 - 1;
@@ -113,14 +114,14 @@ impl History {
     }
 
     /// The version that begins at `at` in an extent.
-    pub(super) fn find(&self, extent: u32, at: usize) -> Found<'_> {
-        let Some(number) = extent.checked_sub(self.first) else { return Found::Gone };
+    pub(super) fn find(&self, extent: u32, at: usize) -> FoundVersion<'_> {
+        let Some(number) = extent.checked_sub(self.first) else { return FoundVersion::Gone };
         match &self.extents[number as usize].place {
             Place::Memory(bytes) => {
                 let bytes = &bytes[at..];
-                Found::Here(&bytes[..chain::length(bytes).expect("a link leads to a version")])
+                FoundVersion::Here(&bytes[..chain::length(bytes).expect("a link leads to a version")])
             }
-            Place::Space(extents) => Found::Spilled(extents.clone()),
+            Place::Space(extents) => FoundVersion::Spilled(extents.clone()),
         }
     }
 

@@ -55,7 +55,7 @@ impl VersionStore {
             unreachable!("a part of a value is changed by one edit")
         };
         let pool = records.buffer.pool().borrow();
-        let bytes = pool.peek(page).expect("whoever planned the change saw the page");
+        let bytes = pool.peek(page).expect("the plan of the change saw the page");
         let value = slotted::value(bytes, slot);
         let name = Resource::record(partition, key_hash(key));
         let from = usize::from(offset);

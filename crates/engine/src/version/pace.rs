@@ -21,7 +21,7 @@ use std::cell::Cell;
 /// A reader is long when its steps have taken this time, in nanoseconds. Shorter ones are answered without throttling.
 const LONG_NS: u64 = MILLISECOND_NS;
 /// What a long reader does between two rests at least, in nanoseconds: one timer serves several short steps.
-const STINT_NS: u64 = 50 * MICROSECOND_NS;
+const SLICE_NS: u64 = 50 * MICROSECOND_NS;
 /// One in this number of reads of single records is measured.
 const SAMPLE: u64 = 64;
 /// No read of a single record is taken to be longer than this, in nanoseconds, for those that were not looked at: what took the
@@ -33,7 +33,7 @@ const UNDO_READ_NS: u64 = 8 * MICROSECOND_NS;
 
 /// The pace of one reader.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct ReaderPace {
     /// The time of its steps, in nanoseconds.
     taken_ns: Cell<u64>,
     /// That since it last rested.
@@ -46,7 +46,7 @@ pub(crate) struct Pace {
     is_counted: Cell<bool>,
 }
 
-impl Pace {
+impl ReaderPace {
     /// Notes a read of a single record; whether that one counts for all since the last that did.
     #[inline]
     pub(crate) fn is_sample(&self) -> bool {
@@ -68,14 +68,14 @@ pub(crate) struct Readers {
 
 impl Readers {
     /// A read-only transaction begins, or a reader has become a long one.
-    pub(crate) fn enter(&self, pace: &Pace) {
+    pub(crate) fn enter(&self, pace: &ReaderPace) {
         if !pace.is_counted.replace(true) {
             self.count.set(self.count.get() + 1);
         }
     }
 
     /// The end of a reader, whose pace the next one begins with anew.
-    pub(crate) fn leave(&self, pace: &Pace) {
+    pub(crate) fn leave(&self, pace: &ReaderPace) {
         pace.taken_ns.set(0);
         pace.slice_ns.set(0);
         pace.single.set(0);
@@ -96,7 +96,7 @@ impl Readers {
 
 impl VersionStore {
     /// Makes a step of a reader's, and notes how long that took.
-    pub(crate) fn step_of<T>(&self, pace: &Pace, step: impl FnOnce() -> T) -> T {
+    pub(crate) fn step_of<T>(&self, pace: &ReaderPace, step: impl FnOnce() -> T) -> T {
         let began = self.executor.now();
         let done = step();
         pace.slice_ns.set(pace.slice_ns.get() + self.executor.now().since_ns(began));
@@ -105,7 +105,7 @@ impl VersionStore {
 
     /// Makes a step of a read of a single record. A `pace` is given to one that counts for all since the last that did.
     #[inline]
-    pub(crate) fn single_step_of<T>(&self, pace: Option<&Pace>, step: impl FnOnce() -> T) -> T {
+    pub(crate) fn single_step_of<T>(&self, pace: Option<&ReaderPace>, step: impl FnOnce() -> T) -> T {
         let Some(pace) = pace else { return step() };
         let before_ns = pace.slice_ns.get();
         let done = self.step_of(pace, step);
@@ -115,8 +115,8 @@ impl VersionStore {
     }
 
     /// Yields between two steps of a reader; a long reader also pauses if a transaction is active.
-    pub(crate) async fn pace(&self, pace: &Pace, active: impl Fn() -> usize) {
-        if pace.slice_ns.get() >= STINT_NS
+    pub(crate) async fn pace(&self, pace: &ReaderPace, active: impl Fn() -> usize) {
+        if pace.slice_ns.get() >= SLICE_NS
             && let Some(until) = self.end_slice(pace, active)
         {
             self.executor.sleep_until(until).await;
@@ -126,7 +126,7 @@ impl VersionStore {
 
     /// Until when a reader rests that has read for some time, if it does.
     #[cold]
-    fn end_slice(&self, pace: &Pace, active: impl Fn() -> usize) -> Option<Instant> {
+    fn end_slice(&self, pace: &ReaderPace, active: impl Fn() -> usize) -> Option<Instant> {
         let reader_percent = self.versions.borrow().settings.reader_percent;
         let readers = &self.readers;
         let undo_reads = self.space.statistics().reads;

@@ -1,7 +1,7 @@
 //! The undo space: where versions go that memory has no room for, or that are old, and how they are read there.
 
 use super::chain::{self, Target, Version};
-use super::history::{Found, is_whole};
+use super::history::{FoundVersion, is_whole};
 use super::{FILE, Reconstruction, VersionStore, Versions, View};
 use crate::temp::Extent;
 use crate::{Error, Result};
@@ -15,13 +15,13 @@ use std::rc::{Rc, Weak};
 const RETRY_NS_MIN: u64 = 50 * MILLISECOND_NS;
 
 /// The latest piece of the undo space that was read: consecutive versions of a record often lie near each other.
-struct Piece {
+struct ReadPart {
     extent: u32,
     start: usize,
     bytes: Vec<u8>,
 }
 
-impl Piece {
+impl ReadPart {
     fn version(&self, extent: u32, at: usize) -> Option<&[u8]> {
         let bytes = self.bytes.get(at.checked_sub(self.start).filter(|_| self.extent == extent)?..)?;
         bytes.get(..chain::length(bytes)?)
@@ -99,7 +99,7 @@ impl VersionStore {
         record: (PartitionId, &[u8]),
         mut past: Reconstruction,
     ) -> Result<Option<Vec<u8>>> {
-        let mut piece: Option<Piece> = None;
+        let mut piece: Option<ReadPart> = None;
         loop {
             let Some((extent, at, place)) = self.versions.borrow().leave_memory(view, record, &mut past)? else {
                 return Ok(past.state);
@@ -117,7 +117,7 @@ impl VersionStore {
     }
 
     /// Reads the piece that holds a version.
-    async fn load_version(&self, extent: u32, at: usize, place: &[Rc<Extent>]) -> Result<Piece> {
+    async fn load_version(&self, extent: u32, at: usize, place: &[Rc<Extent>]) -> Result<ReadPart> {
         let piece = self.load_piece(extent, at..at + chain::HEAD, place).await?;
         let length = piece.bytes.get(at - piece.start..).and_then(chain::length).ok_or_else(|| damaged(extent, at))?;
         if at + length > place.len() * self.space.extent_bytes() as usize {
@@ -131,7 +131,7 @@ impl VersionStore {
     }
 
     /// Reads the blocks that a range of an extent touches; they may lie in several extents of the undo space.
-    async fn load_piece(&self, extent: u32, range: Range<usize>, place: &[Rc<Extent>]) -> Result<Piece> {
+    async fn load_piece(&self, extent: u32, range: Range<usize>, place: &[Rc<Extent>]) -> Result<ReadPart> {
         let block_size = self.versions.borrow().settings.block_size();
         let each = self.space.extent_bytes() as usize;
         let (mut bytes, mut start) = (Vec::new(), range.start);
@@ -144,7 +144,7 @@ impl VersionStore {
             }
             bytes.extend_from_slice(&frame);
         }
-        Ok(Piece { extent, start, bytes })
+        Ok(ReadPart { extent, start, bytes })
     }
 }
 
@@ -209,8 +209,8 @@ impl Versions {
         while self.step_back(view, record, past) {}
         let Target::Extent(extent, at) = past.rest.target() else { return Ok(None) };
         Ok(match self.history.find(extent, at) {
-            Found::Spilled(place) => Some((extent, at, place)),
-            Found::Here(_) | Found::Gone => None,
+            FoundVersion::Spilled(place) => Some((extent, at, place)),
+            FoundVersion::Here(_) | FoundVersion::Gone => None,
         })
     }
 

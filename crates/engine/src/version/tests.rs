@@ -316,7 +316,7 @@ async fn history(executor: &Executor, seed: u64) -> Result<u64> {
     let mut last = database.snapshot().await?;
     model.compare(last.as_transaction(), &model.committed.clone(), &mut random).await?;
     drop(last);
-    assert_eq!(database.0.engine.versions.is_kept(), keeps_all, "nobody reads the past any more");
+    assert_eq!(database.0.engine.versions.is_kept(), keeps_all, "no view reads the past any more");
     let report = database.versions();
     assert_eq!((report.snapshots, report.given_up, &report.failure), (0, 0, &None));
     assert_eq!(report.versions > 0, keeps_all);
@@ -379,7 +379,7 @@ fn a_long_reader_costs_one_version_of_each_record() {
 }
 
 #[test]
-fn a_reader_for_whom_there_is_no_room_is_told_so_and_stops_nobody() {
+fn a_reader_for_which_there_is_no_room_is_told_so_and_stops_no_writer() {
     on_a_machine(async |executor| {
         let (database, notes) = spilling(executor, 8 << 10).await?;
         let mut old = database.snapshot().await?;

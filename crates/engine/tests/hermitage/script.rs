@@ -53,7 +53,7 @@ fn play(kept: Kept, level: Isolation, steps: &[&str]) -> Vec<String> {
         let mut players: Vec<Player> = Vec::new();
         let mut cells = Vec::new();
         for step in steps {
-            let (who, step) = step.split_once(' ').expect("who, and what he does");
+            let (who, step) = step.split_once(' ').expect("a player, and what it does");
             if who == "now" {
                 let rows = database.transaction(async |tx| table.all(tx).await).await.expect("reads");
                 cells.push(shown(&rows));

@@ -219,7 +219,7 @@ fn a_server_answers_no_only_when_that_can_be_told() {
 }
 
 #[test]
-fn an_abandoned_commit_keeps_nobody_waiting_who_has_read_it() {
+fn an_abandoned_commit_keeps_no_reader_of_it_waiting() {
     let text = "[cpu]\ncount = 1\nmips = 1\n[cpu.instructions]\nbegin_transaction = 0\nobject_reference = 0\nend_transaction = 0\n\
                 input_output = 0\nnvem_access = 0\nlog_page = 5000\n[device.disk]\nmedium.service = \"20 us\"\n";
     let hardware = Hardware::parse(text, "test").expect("a description");
@@ -256,7 +256,7 @@ fn an_abandoned_commit_keeps_nobody_waiting_who_has_read_it() {
                 std::task::Poll::Ready(read) => std::task::Poll::Ready(Some(read)),
                 std::task::Poll::Pending => patience.as_mut().poll(context).map(|()| None),
             });
-            assert!(read.await == Some(Ok(Some(vec![7; 1_000]))), "it waits for what nobody writes");
+            assert!(read.await == Some(Ok(Some(vec![7; 1_000]))), "it waits for a log write that does not come");
             Ok(())
         })
         .expect("the machine goes on");

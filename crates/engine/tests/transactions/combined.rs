@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use virtual_driver::Media;
 
-/// Whether a part was woken, and whom that concerns.
+/// Whether a part was woken, and the task to tell.
 struct Part {
     is_woken: AtomicBool,
     parent: Mutex<Option<Waker>>,

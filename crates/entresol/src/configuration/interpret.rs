@@ -387,7 +387,7 @@ fn check_partition(section: &Section<'_>, partition: &Partition, buffer_page_siz
         section.conflict(
             "blocking_factor",
             Problem::Conflict(conflict),
-            "as many records as fit; without this key so many",
+            "as many records as fit; without this key that number",
         );
     }
 }

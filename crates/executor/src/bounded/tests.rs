@@ -18,7 +18,7 @@ struct Model {
 }
 
 #[test]
-fn items_leave_in_the_order_of_arrival_whoever_gives_up() {
+fn items_leave_in_the_order_of_arrival_also_if_others_give_up() {
     for seed in 0..100 {
         let order = if seed % 2 == 0 { Order::FirstInFirstOut } else { Order::Seeded(seed) };
         let executor = executor(order);
@@ -63,7 +63,7 @@ fn items_leave_in_the_order_of_arrival_whoever_gives_up() {
                 }
                 executor.sleep_ns(random.between(1, 100)).await;
                 let left = model.borrow().left.len();
-                assert_eq!(queue.len(), left.min(capacity), "seed {seed}: who has room enters");
+                assert_eq!(queue.len(), left.min(capacity), "seed {seed}: an item that has room enters");
                 assert_eq!(queue.waiting(), left.saturating_sub(capacity), "seed {seed}");
             }
         });
@@ -73,7 +73,7 @@ fn items_leave_in_the_order_of_arrival_whoever_gives_up() {
 }
 
 #[test]
-fn nobody_overtakes_who_waits() {
+fn no_item_overtakes_a_waiting_one() {
     let executor = executor(Order::FirstInFirstOut);
     let queue = Rc::new(BoundedQueue::new(1));
     let (shared, clone) = (Rc::clone(&queue), executor.clone());

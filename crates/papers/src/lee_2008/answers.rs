@@ -51,7 +51,7 @@ fn early(results: &Results) -> Option<String> {
         parts.push(format!("{} on {device}", tpc_b::early_tps(results, number)?.with_unit("tps")));
     }
     Some(format!(
-        "TPC-B with 20 users does {} then: who waits for a branch waits for a processor and not for a device.",
+        "TPC-B with 20 users does {} then: a transaction that waits for a branch waits for a processor and not for a device.",
         parts.join(" and ")
     ))
 }

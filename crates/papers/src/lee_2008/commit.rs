@@ -8,18 +8,18 @@ const CORES: f64 = 2.0;
 
 /// A row of table 2: how many transactions at once, and on each device, the disk first, transactions per second and the
 /// processors' load in percent.
-struct Row {
+struct CommitRow {
     n: f64,
     tps: [f64; 2],
     busy: [f64; 2],
 }
 
-const fn row(n: u32, disk: (f64, f64), flash: (f64, f64)) -> Row {
-    Row { n: n as f64, tps: [disk.0, flash.0], busy: [disk.1, flash.1] }
+const fn row(n: u32, disk: (f64, f64), flash: (f64, f64)) -> CommitRow {
+    CommitRow { n: n as f64, tps: [disk.0, flash.0], busy: [disk.1, flash.1] }
 }
 
 /// Table 2. On the first row the machine's description was calibrated.
-const TABLE: [Row; 5] = [
+const TABLE: [CommitRow; 5] = [
     row(4, (178.0, 2.5), (2222.0, 28.0)),
     row(8, (358.0, 4.5), (4050.0, 47.0)),
     row(16, (711.0, 8.5), (6274.0, 77.0)),
@@ -48,7 +48,7 @@ pub(super) fn claims(results: &Results) -> Vec<Claim> {
 
 /// Table 2.
 pub(super) fn tables(results: &Results) -> Vec<Table> {
-    let row = |row: &Row| {
+    let row = |row: &CommitRow| {
         let mut cells = Vec::new();
         for (number, device) in DEVICES.into_iter().enumerate() {
             let paper = row.tps[number];
@@ -87,7 +87,7 @@ fn busy_percent(results: &Results, device: &str, n: f64) -> Option<f64> {
     Some(results.trial(TRIAL)?.figure(device, n, "utilization.cpu.utilization")?.mean * 100.0)
 }
 
-fn throughput(results: &Results, row: &Row, device: usize) -> Claim {
+fn throughput(results: &Results, row: &CommitRow, device: usize) -> Claim {
     let (name, paper) = (DEVICES[device], row.tps[device]);
     let is_first = row.n == TABLE[0].n;
     let how = if is_first { "the row that the forced write was calibrated on" } else { "predicted within 20 %" };

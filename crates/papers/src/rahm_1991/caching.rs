@@ -17,9 +17,9 @@ pub(super) const NVEM_500: &str = "NVEM cache 500";
 const MAIN: [f64; 4] = [200.0, 500.0, 1_000.0, 2_000.0];
 
 /// A row of the paper's tables: experiment, curve, and the hit ratios in % for [`MAIN`]. The main memory's come first.
-pub(super) type Row = (&'static str, &'static str, [f64; 4]);
+pub(super) type CachingRow = (&'static str, &'static str, [f64; 4]);
 
-pub(super) const TABLE: [Row; 9] = [
+pub(super) const TABLE: [CachingRow; 9] = [
     (NOFORCE, NONE, [53.7, 59.6, 66.7, 72.5]),
     (NOFORCE, VOLATILE, [12.8, 5.6, 0.0, 0.0]),
     (NOFORCE, NON_VOLATILE, [13.0, 7.4, 3.8, 0.8]),

@@ -12,7 +12,10 @@ const CHANGES: [(&str, &str); 5] = [
     ("MPL 24", "a multiprogramming level of 24 in place of 12"),
     ("MPL 48", "one of 48"),
     ("fixed disk service", "disks of fixed service"),
-    ("nobody waits for replaced pages", "a write buffer, so that nobody waits for replaced pages (at a level of 14)"),
+    (
+        "no waits for replaced pages",
+        "a write buffer, so that no transaction waits for replaced pages (at a level of 14)",
+    ),
     ("ten references each", "ten references in every transaction (at a level of 28)"),
 ];
 

@@ -64,7 +64,7 @@ fn cost(results: &Results) -> Claim {
         let reason = format!(
             "The median of five strategies counts (\"typically\"): {} tps. What a copy costs follows from the choice of 16 KiB \
              segments at 2.5 MB/s and their pace; a sweep that spools copies each segment it writes, one that copies on update \
-             only those that nobody changed.",
+             only those that were not changed.",
             parts.join(", ")
         );
         Some(claim.judged(format!("{:.1} tps", median.mean), median.within(1.0..=3.0), reason).with_interval(median))

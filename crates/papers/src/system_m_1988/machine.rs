@@ -146,8 +146,8 @@ fn crash(results: &Results) -> Claim {
         let trial = results.trial(CRASHES)?;
         let outcome = trial.outcomes.first().filter(|outcome| outcome.is_steady())?;
         let total = |path: &str| Some((outcome.estimate(path)?.mean * outcome.reports.len() as f64).round() as u64);
-        let [seeds, lives, transactions, failures] =
-            ["seeds", "lives", "transactions", "failures"].map(|name| total(&format!("torture.{name}")));
+        let [seeds, runs, transactions, failures] =
+            ["seeds", "runs", "transactions", "failures"].map(|name| total(&format!("torture.{name}")));
         let (mut pairs, mut stops, mut met) = (0, 0, 0);
         for pair in outcome.names("torture.stops") {
             pairs += 1;
@@ -159,7 +159,7 @@ fn crash(results: &Results) -> Claim {
         let ours = format!(
             "{} wrong in {} runs of {} seeds, {} transactions",
             grouped(failures?),
-            grouped(lives?),
+            grouped(runs?),
             grouped(seeds?),
             grouped(transactions?)
         );

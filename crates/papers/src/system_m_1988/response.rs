@@ -76,7 +76,7 @@ fn undisturbed(results: &Results) -> Claim {
         let reason = format!(
             "The mean response time of those that are never restarted is {:.2} times that of the other four rows; comparable is \
              taken as up to twice, because the full queue takes longer to pass at TCBW's throughput. By number of restarts \
-             (the last one: so many and more), with their share: {}.",
+             (the last one: that number and more), with their share: {}.",
             times.mean,
             parts.join(", ")
         );

@@ -20,7 +20,7 @@ fn trial(name: &str, report: impl Fn(&str, f64) -> Value) -> Trial {
 }
 
 /// What CALC might have: a little more than the best.
-const CALC: Row = row("CALC", 75.0, [9100.0, 450.0, 550.0, 2900.0]);
+const CALC: StrategyRow = row("CALC", 75.0, [9100.0, 450.0, 550.0, 2900.0]);
 
 /// Table 4.1 as it is, with CALC beside it, but for what `change` makes of a row's throughput.
 fn paper(change: impl Fn(&str, f64) -> f64) -> Results {
@@ -156,7 +156,7 @@ fn one_seed_that_fails_is_enough_and_stops_that_were_not_met_are_named() {
     let crashes = |failures: u64| {
         let report = move |_: &str, _: f64| {
             let stops = json!({"FUZZY/VALUE": {"superblock write": 3, "log scan": 0}, "TCBW/TOPER": {"superblock write": 1, "log scan": 2}});
-            json!({"torture": {"seeds": 500, "lives": 1_500, "transactions": 9_000, "failures": failures, "stops": stops}})
+            json!({"torture": {"seeds": 500, "runs": 1_500, "transactions": 9_000, "failures": failures, "stops": stops}})
         };
         let mut trial = trial("5-crashes", report);
         trial.outcomes[0].reports = vec![trial.outcomes[0].reports[0].clone(); 2];

@@ -1,6 +1,6 @@
 //! Section 4.1: true transactions per second, and CPU times by server (table 4.1).
 
-use super::{Row, SERVERS, TABLE, TRIAL, figure, only};
+use super::{SERVERS, StrategyRow, TABLE, TRIAL, figure, only};
 use crate::{Cell, Claim, Estimate, Results, Row as Cells, Table, Verdict};
 
 const BASE: &str = "4-1-base";
@@ -20,7 +20,7 @@ pub(super) fn claims(results: &Results) -> Vec<Claim> {
 
 /// Table 4.1, the throughput and the CPU times.
 pub(super) fn tables(results: &Results) -> Vec<Table> {
-    let row = |row: &Row| {
+    let row = |row: &StrategyRow| {
         let tps = figure(results, row.name, "throughput_per_s");
         let mut cells = vec![Cell { tolerance: Some(row.tps * TOLERANCE), ..Cell::new(tps, row.tps) }];
         let mut sum: Option<Estimate> = Some(Estimate::exact(0.0));
@@ -57,7 +57,7 @@ fn base(results: &Results) -> Claim {
 }
 
 /// The CPU times of a row's servers, ours beside the paper's.
-fn by_server(results: &Results, row: &Row) -> Option<String> {
+fn by_server(results: &Results, row: &StrategyRow) -> Option<String> {
     let mut parts = Vec::new();
     for (server, paper) in SERVERS.iter().zip(row.cpu_us) {
         let ours = figure(results, row.name, &format!("server.cpu_us_per_transaction.{server}"))?;
@@ -82,7 +82,7 @@ fn calibrated(results: &Results) -> Claim {
     })
 }
 
-fn predicted(results: &Results, row: &Row) -> Claim {
+fn predicted(results: &Results, row: &StrategyRow) -> Claim {
     let what = format!("{}, predicted within 15 %.", row.name);
     Claim::new(&format!("S-1 {}", row.name), &what, &format!("{} tps", row.tps)).judge(|claim| {
         let ours = figure(results, row.name, "throughput_per_s")?;

@@ -28,7 +28,7 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Violation::Incompatible(resource, a, b) => write!(f, "{resource}: owners {} and {} hold it", a.0, b.0),
-            Violation::NotBlocked(resource, owner) => write!(f, "{resource}: owner {} waits for nobody", owner.0),
+            Violation::NotBlocked(resource, owner) => write!(f, "{resource}: owner {} waits for no other", owner.0),
             Violation::Overtaken(resource, a, b) => write!(f, "{resource}: owner {} overtook owner {}", a.0, b.0),
             Violation::Cycle(owner) => write!(f, "owner {} waits for itself", owner.0),
             Violation::Resource(resource) => write!(f, "{resource}: its lists are inconsistent"),

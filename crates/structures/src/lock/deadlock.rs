@@ -31,7 +31,7 @@ pub(super) struct Search {
     neighbours: Vec<Owner>,
 }
 
-/// A way to enumerate whom an owner waits for.
+/// A way to enumerate the owners that an owner waits for.
 type Edges = fn(&LockTable, Owner, &mut Vec<Owner>);
 
 impl LockTable {
@@ -72,7 +72,7 @@ impl LockTable {
         youngest.expect("the requester lies on a cycle")
     }
 
-    /// Collects, breadth first, whom the requester waits for directly or by way of others, and returns whether it is among
+    /// Collects, breadth first, the owners that the requester waits for directly or by way of others, and returns whether it is among
     /// them.
     fn reach(&self, search: &mut Search, requester: Owner, edges: Edges) -> bool {
         let Search { reached, marked, neighbours } = search;
@@ -103,7 +103,7 @@ impl LockTable {
         found.contains(&other)
     }
 
-    /// Whom an owner waits for: the waits-for graph by definition.
+    /// The owners that an owner waits for: the waits-for graph by definition.
     pub(super) fn waited_for(&self, owner: Owner, out: &mut Vec<Owner>) {
         let Some((waiting, head)) = self.wait_of(owner) else { return };
         let Request { mode, upgrade, prev, .. } = self.requests[waiting];

@@ -148,7 +148,7 @@ impl Model {
         }
     }
 
-    /// Whom a waiting request waits for, by definition.
+    /// The owners that a waiting request waits for, by definition.
     fn blockers(&self, index: usize) -> Vec<Owner> {
         let request = self.requests[index];
         let in_the_way = |(at, other): &(usize, &Request)| {

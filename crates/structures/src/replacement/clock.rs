@@ -10,13 +10,13 @@ use std::cell::Cell;
 pub struct Clock {
     /// Counts references.
     clock: Cell<u64>,
-    frames: Vec<Entry>,
+    frames: Vec<FrameReferences>,
     /// The frame that the hand points to.
     hand: usize,
 }
 
 #[derive(Clone, Default)]
-struct Entry {
+struct FrameReferences {
     /// When the page was last referenced; [`OUT`] without a page.
     touched: Cell<u64>,
     /// When the hand last passed.
@@ -25,7 +25,7 @@ struct Entry {
 
 const OUT: u64 = 0;
 
-impl Entry {
+impl FrameReferences {
     fn is_resident(&self) -> bool {
         self.touched.get() != OUT
     }
@@ -38,7 +38,7 @@ impl Entry {
 impl Clock {
     /// No pages yet, in frames below `frames`.
     pub fn new(frames: usize) -> Clock {
-        Clock { clock: Cell::new(OUT), frames: vec![Entry::default(); frames], hand: 0 }
+        Clock { clock: Cell::new(OUT), frames: vec![FrameReferences::default(); frames], hand: 0 }
     }
 
     /// The frames in the order in which the hand meets them.

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 pub struct Lru2 {
     /// Counts references.
     clock: Cell<u64>,
-    frames: Vec<Entry>,
+    frames: Vec<FrameHistory>,
     order: RefCell<Order<Key>>,
     retained: Retained,
 }
@@ -28,7 +28,7 @@ const CORRELATED: u64 = 32;
 type Key = (u64, u64);
 
 #[derive(Clone)]
-struct Entry {
+struct FrameHistory {
     page: PageId,
     /// HIST(p, 2) and HIST(p, 1) of the paper; the latter is [`OUT`] without a page.
     history: Cell<Key>,
@@ -42,7 +42,7 @@ const NONE: PageId = PageId { partition: base::PartitionId(u16::MAX), number: u3
 impl Lru2 {
     /// No pages yet, in frames below `frames`.
     pub fn new(frames: usize) -> Lru2 {
-        let entry = Entry { page: NONE, history: Cell::new((OUT, OUT)), last: Cell::new(OUT) };
+        let entry = FrameHistory { page: NONE, history: Cell::new((OUT, OUT)), last: Cell::new(OUT) };
         Lru2 {
             clock: Cell::new(OUT),
             frames: vec![entry; frames],

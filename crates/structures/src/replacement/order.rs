@@ -11,17 +11,17 @@ use std::collections::{BinaryHeap, VecDeque};
 /// Invariant: no entry of `coldest` has a greater key than any of `rest`, and those of `coldest` ascend.
 pub struct Order<K> {
     /// The cold end, already taken out of `rest`; entries that were overtaken by a later reference become [`GONE`].
-    coldest: VecDeque<Entry<K>>,
+    coldest: VecDeque<OrderedFrame<K>>,
     /// How many of those are gone.
     gone: usize,
-    rest: BinaryHeap<Reverse<Entry<K>>>,
+    rest: BinaryHeap<Reverse<OrderedFrame<K>>>,
     /// How many pages each frame has held: entries of earlier ones are stale.
     generations: Vec<u32>,
 }
 
 /// A page in a frame, by the key that it had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry<K> {
+struct OrderedFrame<K> {
     key: K,
     frame: u32,
     generation: u32,
@@ -44,7 +44,7 @@ impl<K: Copy + Ord> Order<K> {
     pub fn insert(&mut self, frame: u32, key: K) {
         let generation = &mut self.generations[frame as usize];
         *generation = generation.wrapping_add(1);
-        let entry = Entry { key, frame, generation: *generation };
+        let entry = OrderedFrame { key, frame, generation: *generation };
         self.add(entry);
         if self.rest.len() > 2 * self.generations.len() {
             let generations = &self.generations;
@@ -52,7 +52,7 @@ impl<K: Copy + Ord> Order<K> {
         }
     }
 
-    fn add(&mut self, entry: Entry<K>) {
+    fn add(&mut self, entry: OrderedFrame<K>) {
         if self.coldest.back().is_some_and(|last| entry.key < last.key) {
             let place = self.coldest.partition_point(|earlier| earlier.key < entry.key);
             self.coldest.insert(place, entry);
@@ -92,7 +92,7 @@ impl<K: Copy + Ord> Order<K> {
     /// Moves the coldest of `rest` to the end of `coldest`; false if there is none. All of `coldest` has been confirmed.
     fn take_from_rest(&mut self, key: &impl Fn(u32) -> Option<K>) -> bool {
         while let Some(mut first) = self.rest.peek_mut() {
-            let Entry { key: then, frame, generation } = first.0;
+            let OrderedFrame { key: then, frame, generation } = first.0;
             match key(frame).filter(|_| generation == self.generations[frame as usize]) {
                 Some(now) if now == then => {
                     self.coldest.push_back(PeekMut::pop(first).0);
@@ -107,7 +107,7 @@ impl<K: Copy + Ord> Order<K> {
 
     /// The frame of an entry of `coldest` if its key is still the same; otherwise the entry is gone.
     fn confirm(&mut self, index: usize, key: &impl Fn(u32) -> Option<K>) -> Option<u32> {
-        let Entry { key: then, frame, generation } = self.coldest[index];
+        let OrderedFrame { key: then, frame, generation } = self.coldest[index];
         if frame == GONE {
             return None;
         }
@@ -118,7 +118,7 @@ impl<K: Copy + Ord> Order<K> {
         self.coldest[index].frame = GONE;
         self.gone += 1;
         if let Some(key) = now {
-            self.add(Entry { key, frame, generation });
+            self.add(OrderedFrame { key, frame, generation });
         }
         None
     }

@@ -8,7 +8,7 @@
 
 use super::redo::{Action, Redo};
 use super::segment::WHITE;
-use super::{Logging, Position, Refusal, Sets};
+use super::{ChangePosition, Logging, Refusal, Sets};
 use crate::lock::Owner;
 use base::PartitionId;
 use std::ops::Range;
@@ -106,7 +106,7 @@ impl Sets {
 
     /// Puts the whole part that was just changed, and still is in `scratch`, in the place of its redo.
     #[cold]
-    fn log_whole(&mut self, owner: Owner, before: Position, partition: PartitionId, key: &[u8], offset: usize) {
+    fn log_whole(&mut self, owner: Owner, before: ChangePosition, partition: PartitionId, key: &[u8], offset: usize) {
         let redo = &mut self.owners[owner.0 as usize].redo;
         redo.truncate(before.redo);
         Redo { partition, key, action: Action::Patch { offset, bytes: &self.scratch } }.encode(redo);

@@ -6,7 +6,7 @@
 
 /// A moment within a transaction's changes, to which they can be rolled back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub struct ChangePosition {
     pub(super) redo: usize,
     pub(super) shadows: usize,
 }
@@ -62,8 +62,8 @@ pub(super) struct Changes {
 
 impl Changes {
     #[inline]
-    pub(super) fn position(&self) -> Position {
-        Position { redo: self.redo.len(), shadows: self.shadows.len() }
+    pub(super) fn position(&self) -> ChangePosition {
+        ChangePosition { redo: self.redo.len(), shadows: self.shadows.len() }
     }
 
     /// Forgets all.

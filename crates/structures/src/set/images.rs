@@ -26,7 +26,7 @@ impl Sets {
         self.spare.iter().filter(|frame| frame.len() == size).count()
     }
 
-    /// How many frames to bring when a set has to grow: a sixteenth of what it has, at least one. Those that are not needed yet
+    /// How many frames to get when a set has to grow: a sixteenth of what it has, at least one. Those that are not needed yet
     /// are kept by [`Sets::reuse`].
     pub fn growth(&self, partition: PartitionId) -> usize {
         self.set(partition).growth()

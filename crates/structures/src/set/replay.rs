@@ -45,7 +45,7 @@ pub struct Malformed(pub usize);
 /// Where a replay stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayStop {
-    /// The change of this number needs a new segment: bring frames and go on with it.
+    /// The change of this number needs a new segment: get frames and go on with it.
     NoRoom(usize),
     /// A change is none.
     Malformed(Malformed),

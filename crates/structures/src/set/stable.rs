@@ -52,7 +52,7 @@ impl Segment {
         let PreservedState::Records(versions) = &mut preserved.state else {
             unreachable!("a sweep saves records or images")
         };
-        let bytes = self.frame.as_mut().expect("nobody changes a lent segment");
+        let bytes = self.frame.as_mut().expect("a lent segment is not changed");
         let head = item(bytes, at);
         set_item(bytes, at, head.with_saved(true));
         (&bytes[at..], versions)

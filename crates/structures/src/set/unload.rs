@@ -1,4 +1,4 @@
-//! Taking out what a bulk load has brought.
+//! Taking out what a bulk load has added.
 
 use super::{Sets, layout};
 use crate::key_hash;

@@ -40,7 +40,7 @@ impl Client {
                             return After::Retry;
                         }
                         match self.database.drop_partition(id).await {
-                            Err(Error::PartitionInUse(_)) if self.is_used_by_somebody() => {
+                            Err(Error::PartitionInUse(_)) if self.is_used_by_a_client() => {
                                 self.context.drop_refused();
                                 return After::Retry;
                             }
@@ -112,7 +112,7 @@ impl Client {
                 self.avoided.insert(name.to_owned());
                 After::Retry
             }
-            Error::PartitionInUse(_) if self.is_used_by_somebody() => {
+            Error::PartitionInUse(_) if self.is_used_by_a_client() => {
                 self.context.event(ClientEvent::DropRefused);
                 self.context.drop_refused();
                 with_known(&self.context, name, |known| known.is(Some(Rc::clone(shape))));
@@ -130,7 +130,7 @@ impl Client {
     }
 
     /// Whether a client may use partitions for longer than a drop waits: it holds a snapshot, or a device does not answer.
-    fn is_used_by_somebody(&self) -> bool {
+    fn is_used_by_a_client(&self) -> bool {
         let (context, observed) = (&self.context, &self.context.observed);
         let is_slow = observed.is_hung.get() || observed.jumped_ns.get() > 0 || context.is_crippled(&self.database);
         let others = context.configuration.partition_clients + usize::from(context.configuration.crowd > 0);

@@ -24,7 +24,7 @@ struct Changed {
 }
 
 /// What a transaction has done.
-struct Work {
+struct PartitionWork {
     changed: Vec<Changed>,
     /// Bytes of values written.
     written: u64,
@@ -62,7 +62,7 @@ impl Client {
         let is_large = capacity <= 1 << 20 && self.random.chance(0.1);
         let bytes_max = if is_large { self.random.between(capacity / 8, 5 * capacity / 4) } else { u64::MAX };
         let changes_max = if is_large { 300 } else { self.random.between(1, 8) };
-        let mut work = Work { changed, written: 0, is_large };
+        let mut work = PartitionWork { changed, written: 0, is_large };
         for _ in 0..changes_max {
             let polls = if self.random.chance(0.01) { self.random.between(1, 4) } else { u64::MAX };
             match at_most(polls, self.change(&mut tx, &mut work)).await {
@@ -86,11 +86,11 @@ impl Client {
     }
 
     /// The log may be too small only for a transaction that is large beside it; for others that error is a failure.
-    fn judge(&self, error: &Error, work: &Work, doing: &str) -> After {
+    fn judge(&self, error: &Error, work: &PartitionWork, doing: &str) -> After {
         if self.is_too_large(error, work) { After::Retry } else { self.context.judge(error, doing) }
     }
 
-    fn is_too_large(&self, error: &Error, work: &Work) -> bool {
+    fn is_too_large(&self, error: &Error, work: &PartitionWork) -> bool {
         let capacity = self.context.configuration.settings.log.capacity;
         let is_too_large = matches!(error, Error::LogFull { .. }) && work.is_large && work.written > capacity / 16;
         if is_too_large {
@@ -109,7 +109,7 @@ impl Client {
         with_known(&self.context, name, |known| known.is_used = true);
         let (shape, contents) = (Rc::clone(shape), shape.contents.clone());
         let changed = vec![Changed { name: name.to_owned(), id, shape, contents }];
-        let mut work = Work { changed, written: 0, is_large: false };
+        let mut work = PartitionWork { changed, written: 0, is_large: false };
         for _ in 0..self.random.between(1, 3) {
             self.change(tx, &mut work).await?;
         }
@@ -121,7 +121,7 @@ impl Client {
         if roll_back(&context, tx, &mut self.random).await { After::Retry } else { After::Reopen }
     }
 
-    async fn commit(&mut self, tx: Transaction, work: Work) -> After {
+    async fn commit(&mut self, tx: Transaction, work: PartitionWork) -> After {
         let failed = self.database.log().failure().is_some();
         let polls = if self.random.chance(0.08) { self.random.between(1, 4) } else { u64::MAX };
         for changed in &work.changed {
@@ -156,12 +156,12 @@ impl Client {
     }
 
     /// Whether the commit was made the next restart tells.
-    fn avoid(&mut self, work: Work) {
+    fn avoid(&mut self, work: PartitionWork) {
         self.avoided.extend(work.changed.into_iter().map(|changed| changed.name));
     }
 
     /// One call.
-    async fn change(&mut self, tx: &mut Transaction, work: &mut Work) -> Result<()> {
+    async fn change(&mut self, tx: &mut Transaction, work: &mut PartitionWork) -> Result<()> {
         let index = self.random.below(work.changed.len() as u64) as usize;
         let changed = &mut work.changed[index];
         let (kind, objects) = (changed.shape.kind, changed.shape.objects());

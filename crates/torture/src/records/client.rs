@@ -19,7 +19,7 @@ struct Client {
 }
 
 /// A transaction and what it has done.
-struct Work {
+struct RecordWork {
     tx: Transaction,
     version: u64,
     /// What the client's records are now, as this transaction sees them.
@@ -52,7 +52,7 @@ impl Client {
             let owner = &mut self.context.oracle.borrow_mut().owners[self.number];
             (owner.begin(), owner.committed.clone())
         };
-        let mut work = Work { tx, version, contents, savepoints: Vec::new(), shown: BTreeMap::new() };
+        let mut work = RecordWork { tx, version, contents, savepoints: Vec::new(), shown: BTreeMap::new() };
         let long = self.random.chance(self.context.configuration.long_transactions);
         for _ in 0..self.random.between(1, if long { 80 } else { 10 }) {
             if let Err(error) = self.change(&mut work).await {
@@ -73,8 +73,8 @@ impl Client {
         if roll_back(&context, tx, &mut self.random).await { After::Retry } else { After::Reopen }
     }
 
-    async fn commit(&mut self, work: Work) -> After {
-        let Work { tx, version, contents, shown, .. } = work;
+    async fn commit(&mut self, work: RecordWork) -> After {
+        let RecordWork { tx, version, contents, shown, .. } = work;
         let failed = self.database.log().failure().is_some();
         let changes = {
             let owner = &mut self.context.oracle.borrow_mut().owners[self.number];
@@ -148,7 +148,7 @@ impl Client {
     }
 
     /// One call, or a few that belong together.
-    async fn change(&mut self, work: &mut Work) -> Result<()> {
+    async fn change(&mut self, work: &mut RecordWork) -> Result<()> {
         match self.random.below(24) {
             0..=3 => self.delete(work).await,
             4..=6 => self.modify(work).await,
@@ -166,7 +166,7 @@ impl Client {
         }
     }
 
-    async fn put(&mut self, work: &mut Work) -> Result<()> {
+    async fn put(&mut self, work: &mut RecordWork) -> Result<()> {
         let (key, length) = (self.any_key(), self.any_length());
         let value = value(self.number, work.version, length, &mut self.random);
         work.tx.put(self.partition, &key, &value).await?;
@@ -174,7 +174,7 @@ impl Client {
         Ok(())
     }
 
-    async fn insert(&mut self, work: &mut Work) -> Result<()> {
+    async fn insert(&mut self, work: &mut RecordWork) -> Result<()> {
         let (key, length) = (self.any_key(), self.any_length());
         let value = value(self.number, work.version, length, &mut self.random);
         match work.tx.insert(self.partition, &key, &value).await {
@@ -187,7 +187,7 @@ impl Client {
         Ok(())
     }
 
-    async fn delete(&mut self, work: &mut Work) -> Result<()> {
+    async fn delete(&mut self, work: &mut RecordWork) -> Result<()> {
         let key = self.any_key();
         let deleted = work.tx.delete(self.partition, &key).await?;
         if deleted != work.contents.remove(&key).is_some() {
@@ -196,7 +196,7 @@ impl Client {
         Ok(())
     }
 
-    async fn modify(&mut self, work: &mut Work) -> Result<()> {
+    async fn modify(&mut self, work: &mut RecordWork) -> Result<()> {
         let key = self.any_key();
         let limit = b_tree::value_len_max(self.database.settings().buffer.page_size, key.len());
         let Some(old) = work.contents.get(&key).filter(|value| value.len() + 8 <= limit && !value.is_empty()) else {
@@ -211,7 +211,7 @@ impl Client {
         Ok(())
     }
 
-    async fn get(&mut self, work: &mut Work) -> Result<()> {
+    async fn get(&mut self, work: &mut RecordWork) -> Result<()> {
         let key = self.any_key();
         let found = work.tx.get(self.partition, &key).await?;
         if found.as_deref() != work.contents.get(&key).map(|value| &value[..]) {
@@ -220,7 +220,7 @@ impl Client {
         Ok(())
     }
 
-    async fn roll_back_to_savepoint(&mut self, work: &mut Work) -> Result<()> {
+    async fn roll_back_to_savepoint(&mut self, work: &mut RecordWork) -> Result<()> {
         if work.savepoints.is_empty() {
             return Ok(());
         }
@@ -233,7 +233,7 @@ impl Client {
     }
 
     /// A call that is dropped before it is done has happened or not.
-    async fn abandon(&mut self, work: &mut Work) -> Result<()> {
+    async fn abandon(&mut self, work: &mut RecordWork) -> Result<()> {
         let (key, length, polls) = (self.any_key(), self.any_length(), self.random.between(1, 5));
         let value = value(self.number, work.version, length, &mut self.random);
         let deletes = self.random.chance(0.3);
@@ -255,7 +255,7 @@ impl Client {
         Ok(())
     }
 
-    async fn scan_own(&mut self, work: &mut Work) -> Result<()> {
+    async fn scan_own(&mut self, work: &mut RecordWork) -> Result<()> {
         let (from, to) = (self.any_key(), self.any_key());
         let (from, to) = if from <= to { (from, to) } else { (to, from) };
         let bounds = match self.random.below(4) {
@@ -301,7 +301,7 @@ impl Client {
     }
 
     /// Reads all clients' records twice: both reads must agree and show nothing that was never committed.
-    async fn scan_all(&mut self, work: &mut Work) -> Result<()> {
+    async fn scan_all(&mut self, work: &mut RecordWork) -> Result<()> {
         let mut scans = Vec::new();
         for direction in [Direction::Forward, Direction::Backward] {
             let mut cursor = work.tx.cursor(self.partition, Bound::Unbounded, Bound::Unbounded, direction);
@@ -326,7 +326,7 @@ impl Client {
         Ok(())
     }
 
-    fn note_shown(&self, work: &mut Work, owner: usize, value: &[u8]) {
+    fn note_shown(&self, work: &mut RecordWork, owner: usize, value: &[u8]) {
         let Some(version) = version_of(value) else { return };
         let fair = self.context.oracle.borrow().owners.get(owner).is_some_and(|owner| owner.may_show(version));
         if !fair {

@@ -10,12 +10,12 @@ pub struct Input {
     /// Its type: a position in [`Model::types`].
     pub kind: usize,
     /// Its references, in order.
-    pub references: Vec<Reference>,
+    pub references: Vec<ObjectReference>,
 }
 
 /// One reference to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reference {
+pub struct ObjectReference {
     /// Its partition: a position in [`Model::partitions`].
     pub partition: usize,
     /// The object's number.
@@ -99,11 +99,11 @@ impl Laws {
             let partition = row.draw(random);
             let (first, objects) = (self.object(partition, random), model.partitions[partition].objects);
             let at = |index| (first + index) % objects;
-            (0..size).map(|index| Reference { partition, object: at(index), write: write(random) }).collect()
+            (0..size).map(|index| ObjectReference { partition, object: at(index), write: write(random) }).collect()
         } else {
             let one = |_| {
                 let partition = row.draw(random);
-                Reference { partition, object: self.object(partition, random), write: write(random) }
+                ObjectReference { partition, object: self.object(partition, random), write: write(random) }
             };
             (0..size).map(one).collect()
         };

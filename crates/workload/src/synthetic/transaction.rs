@@ -1,7 +1,7 @@
 //! Synthetic transactions as the engine runs them.
 
 use super::draw::{Input, Laws};
-use super::{Instructions, Model, Reference};
+use super::{Instructions, Model, ObjectReference};
 use crate::run::Workload;
 use base::{PartitionId, Random};
 use engine::catalog::Organization;
@@ -155,7 +155,7 @@ impl Workload for Synthetic {
             executor.charge_instructions(prices.begin);
             executor.pay_debt().await;
         }
-        for Reference { partition, object, write } in &input.references {
+        for ObjectReference { partition, object, write } in &input.references {
             if let Some(prices) = prices {
                 executor.charge_instructions(prices.reference);
             }

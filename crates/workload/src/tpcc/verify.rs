@@ -57,7 +57,7 @@ pub async fn verify(database: &Database, tables: &Tables) -> Result<Vec<Violatio
     database
         .transaction(async |tx| {
             let mut sums = Sums::default();
-            let mut wrong = Wrong(Vec::new());
+            let mut wrong = Violations(Vec::new());
             add_history(tx, tables, &mut sums).await?;
             add_orders(tx, tables, &mut sums, &mut wrong).await?;
             check_places(tx, tables, &sums, &mut wrong).await?;
@@ -67,9 +67,9 @@ pub async fn verify(database: &Database, tables: &Tables) -> Result<Vec<Violatio
         .await
 }
 
-struct Wrong(Vec<Violation>);
+struct Violations(Vec<Violation>);
 
-impl Wrong {
+impl Violations {
     fn unless(&mut self, holds: bool, condition: u8, found: impl FnOnce() -> String) {
         if !holds && self.0.len() < 100 {
             self.0.push(Violation { condition, found: found() });
@@ -102,7 +102,7 @@ async fn add_history(tx: &mut Transaction, tables: &Tables, sums: &mut Sums) -> 
 }
 
 /// Walks orders, their lines and the new orders side by side: conditions 5, 6, 7, and what 2, 3, 4, 10 and 12 need.
-async fn add_orders(tx: &mut Transaction, tables: &Tables, sums: &mut Sums, wrong: &mut Wrong) -> Result<()> {
+async fn add_orders(tx: &mut Transaction, tables: &Tables, sums: &mut Sums, wrong: &mut Violations) -> Result<()> {
     let (mut orders, mut lines) = (all(tx, tables.order), all(tx, tables.order_line));
     let mut new_orders = all(tx, tables.new_order);
     let mut line = tx.next(&mut lines).await?;
@@ -142,7 +142,7 @@ async fn add_orders(tx: &mut Transaction, tables: &Tables, sums: &mut Sums, wron
 }
 
 /// Conditions 1, 2, 3, 4, 8 and 9.
-async fn check_places(tx: &mut Transaction, tables: &Tables, sums: &Sums, wrong: &mut Wrong) -> Result<()> {
+async fn check_places(tx: &mut Transaction, tables: &Tables, sums: &Sums, wrong: &mut Violations) -> Result<()> {
     let mut of_districts: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
     let mut districts = all(tx, tables.district);
     while let Some((key, row)) = tx.next(&mut districts).await? {
@@ -173,7 +173,7 @@ async fn check_places(tx: &mut Transaction, tables: &Tables, sums: &Sums, wrong:
 }
 
 /// Conditions 10 and 12.
-async fn check_customers(tx: &mut Transaction, tables: &Tables, sums: &Sums, wrong: &mut Wrong) -> Result<()> {
+async fn check_customers(tx: &mut Transaction, tables: &Tables, sums: &Sums, wrong: &mut Violations) -> Result<()> {
     let mut customers = all(tx, tables.customer);
     while let Some((key, row)) = tx.next(&mut customers).await? {
         let (district, number) = (District::of(&key), keys::number(&key, 5));

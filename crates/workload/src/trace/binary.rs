@@ -87,14 +87,14 @@ impl Trace {
 struct Block {
     bytes: Vec<u8>,
     transactions: u64,
-    latest: Latest,
+    latest: LatestObjects,
 }
 
 /// The object that each partition's previous reference was to.
 #[derive(Default)]
-struct Latest(Vec<u64>);
+struct LatestObjects(Vec<u64>);
 
-impl Latest {
+impl LatestObjects {
     fn of(&mut self, partition: u16) -> &mut u64 {
         let index = usize::from(partition);
         if self.0.len() <= index {
@@ -146,7 +146,7 @@ pub(super) fn put_part(file: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
 /// # Errors
 /// [`TraceError`] with the byte and the record.
 pub fn read(file: &str, bytes: &[u8]) -> Result<Trace, TraceError> {
-    let mut reader = Reader { bytes, at: 0, part: "header", record: 1, trace: Trace::new() };
+    let mut reader = ByteReader { bytes, at: 0, part: "header", record: 1, trace: Trace::new() };
     match reader.read() {
         Ok(()) => Ok(reader.trace),
         Err(problem) => {
@@ -157,7 +157,7 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<Trace, TraceError> {
 }
 
 /// A place in the bytes, and which record it belongs to.
-struct Reader<'a> {
+struct ByteReader<'a> {
     bytes: &'a [u8],
     at: usize,
     part: &'static str,
@@ -167,7 +167,7 @@ struct Reader<'a> {
 
 type Read<T> = Result<T, Problem>;
 
-impl Reader<'_> {
+impl ByteReader<'_> {
     fn read(&mut self) -> Read<()> {
         if self.take(MAGIC.len())? != MAGIC {
             self.at = 0;
@@ -293,7 +293,7 @@ impl Reader<'_> {
 
     fn block(&mut self) -> Read<()> {
         let end = self.open(BLOCK, "block")?;
-        let mut latest = Latest::default();
+        let mut latest = LatestObjects::default();
         for _ in 0..self.number()? {
             self.enter("transaction", self.trace.len() as u64 + 1);
             let start = self.at;
@@ -311,7 +311,7 @@ impl Reader<'_> {
         self.close(end)
     }
 
-    fn reference(&mut self, latest: &mut Latest) -> Read<()> {
+    fn reference(&mut self, latest: &mut LatestObjects) -> Read<()> {
         let start = self.at;
         let head = self.number()?;
         let known = self.trace.partitions().len();

@@ -149,6 +149,9 @@ impl Problem {
     }
 }
 
+/// What is wrong in a line, and what is allowed there; empty if the problem says so itself.
+pub(super) type LineError = (Problem, &'static str);
+
 /// A trace that cannot be read.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{file}: {place}: {problem}{}", allowed_clause(.allowed))]

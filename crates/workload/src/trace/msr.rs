@@ -11,6 +11,7 @@
 //! without locks. A type's arrival rate is what the timestamps say. Such traces were taken below a buffer, so they are to be
 //! replayed with a main-memory buffer as small as can be; what is above it has had its hits already.
 
+use super::error::LineError;
 use super::{Partition, Place, Problem, Reference, Trace, TraceError, Type};
 use engine::catalog::Locking;
 
@@ -32,8 +33,6 @@ struct Request<'a> {
     offset: u64,
     size: u64,
 }
-
-type Wrong = (Problem, &'static str);
 
 /// A disk and its requests' greatest page so far.
 struct Disk {
@@ -69,7 +68,7 @@ pub fn import(file: &str, bytes: &[u8], page_size: u64) -> Result<Trace, TraceEr
     let mut number = 0;
     for line in super::without_mark(bytes).split(|byte| *byte == b'\n') {
         number += 1;
-        let fail = |(problem, allowed): Wrong| TraceError::new(file, Place::Line(number), problem, allowed);
+        let fail = |(problem, allowed): LineError| TraceError::new(file, Place::Line(number), problem, allowed);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() || (number == 1 && line.starts_with(b"Timestamp,")) {
             continue;
@@ -112,7 +111,7 @@ fn assemble(disks: &[Disk], requests: &[(u16, bool, u64, u32)], seconds: f64) ->
     Ok(trace)
 }
 
-fn disk_of(disks: &mut Vec<Disk>, request: &Request<'_>) -> Result<u16, Wrong> {
+fn disk_of(disks: &mut Vec<Disk>, request: &Request<'_>) -> Result<u16, LineError> {
     if let Some(known) = disks.iter().position(|disk| disk.number == request.disk && disk.host == request.host) {
         return Ok(known as u16);
     }
@@ -127,7 +126,7 @@ fn disk_of(disks: &mut Vec<Disk>, request: &Request<'_>) -> Result<u16, Wrong> {
     Ok((disks.len() - 1) as u16)
 }
 
-fn request(line: &[u8], page_size: u64) -> Result<Request<'_>, Wrong> {
+fn request(line: &[u8], page_size: u64) -> Result<Request<'_>, LineError> {
     let text = std::str::from_utf8(line).map_err(|_| {
         let found = String::from_utf8_lossy(line).chars().take(40).collect();
         (Problem::WrongField { what: "text in UTF-8", found }, FIELDS)

@@ -35,7 +35,7 @@ const FILES: [u64; 13] =
     [2_000, 6_000, 24_000, 48_000, 12_000, 30_000, 60_000, 90_000, 120_000, 150_000, 180_000, 200_000, 126_576];
 
 /// A type: name, transactions, mean references, whether it updates, the files that it references.
-struct Kind {
+struct TraceType {
     name: &'static str,
     transactions: usize,
     size: f64,
@@ -43,12 +43,12 @@ struct Kind {
     files: &'static [usize],
 }
 
-const fn kind(name: &'static str, transactions: usize, size: f64, updates: bool, files: &'static [usize]) -> Kind {
-    Kind { name, transactions, size, updates, files }
+const fn kind(name: &'static str, transactions: usize, size: f64, updates: bool, files: &'static [usize]) -> TraceType {
+    TraceType { name, transactions, size, updates, files }
 }
 
 /// Long readers keep out of the first four files, which the updates change.
-const KINDS: [Kind; 12] = [
+const KINDS: [TraceType; 12] = [
     kind("query-1", 5_000, 12.0, false, &[0, 4, 5]),
     kind("query-2", 3_500, 25.0, false, &[1, 4, 6]),
     kind("query-3", 2_200, 40.0, false, &[2, 5, 6, 7]),
@@ -113,14 +113,14 @@ pub fn generate(seed: u64) -> Trace {
 }
 
 /// A transaction to be generated.
-struct Plan {
+struct DrawnTransaction {
     kind: usize,
     size: usize,
     writes: usize,
 }
 
 /// All transactions in random order, with exactly as many references and writes as published.
-fn plans(seed: u64) -> Vec<Plan> {
+fn plans(seed: u64) -> Vec<DrawnTransaction> {
     let mut random = Random::stream(seed, "transactions");
     let mut plans = Vec::new();
     for (number, kind) in KINDS.iter().enumerate() {
@@ -128,7 +128,7 @@ fn plans(seed: u64) -> Vec<Plan> {
             let drawn = random.exponential(kind.size).round() as usize;
             // Nothing is larger than the largest, and an update has something to change.
             let size = drawn.clamp(1 + 3 * usize::from(kind.updates), LARGEST - 1);
-            plans.push(Plan { kind: number, size, writes: usize::from(kind.updates) });
+            plans.push(DrawnTransaction { kind: number, size, writes: usize::from(kind.updates) });
         }
     }
     let largest = plans.iter().position(|plan| KINDS[plan.kind].name == "ad-hoc").expect("there are such");
@@ -150,10 +150,10 @@ fn plans(seed: u64) -> Vec<Plan> {
 }
 
 /// Changes sizes of all but the largest so that they add up to [`REFERENCES`]: in proportion first, then one by one.
-fn level(plans: &mut [Plan], largest: usize, random: &mut Random) {
-    let sum = |plans: &[Plan]| plans.iter().map(|plan| plan.size).sum::<usize>();
+fn level(plans: &mut [DrawnTransaction], largest: usize, random: &mut Random) {
+    let sum = |plans: &[DrawnTransaction]| plans.iter().map(|plan| plan.size).sum::<usize>();
     let factor = (REFERENCES - LARGEST) as f64 / (sum(plans) - LARGEST) as f64;
-    let least = |plan: &Plan| 1 + 3 * plan.writes;
+    let least = |plan: &DrawnTransaction| 1 + 3 * plan.writes;
     for (_, plan) in plans.iter_mut().enumerate().filter(|(number, _)| *number != largest) {
         plan.size = ((plan.size as f64 * factor) as usize).clamp(least(plan), LARGEST - 1);
     }

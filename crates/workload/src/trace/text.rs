@@ -15,6 +15,7 @@
 //! A partition or type is named in a line of its own before it is used. Objects are numbered from 0; where the blocking factor
 //! is 1, they are pages. A transaction ends where the next begins.
 
+use super::error::LineError;
 use super::{Partition, Place, Problem, Reference, Trace, TraceError, Type, locks_of, locks_word};
 use std::fmt::Write;
 
@@ -27,10 +28,7 @@ const PARTITION: &str = "partition NAME objects N blocking-factor N locks page|o
 const TYPE: &str = "type NAME, type NAME rate TRANSACTIONS-PER-SECOND";
 const END: &str = "end transactions N references N";
 
-/// What is wrong in a line, and what is allowed there; empty if the problem says so itself.
-type Wrong = (Problem, &'static str);
-
-fn plain(problem: Problem) -> Wrong {
+fn plain(problem: Problem) -> LineError {
     (problem, "")
 }
 
@@ -43,7 +41,7 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<Trace, TraceError> {
     let mut number = 0;
     for line in bytes.split(|byte| *byte == b'\n') {
         number += 1;
-        let fail = |(problem, allowed): Wrong| TraceError::new(file, Place::Line(number), problem, allowed);
+        let fail = |(problem, allowed): LineError| TraceError::new(file, Place::Line(number), problem, allowed);
         let Ok(line) = std::str::from_utf8(line) else {
             let problem = if number == 1 { Problem::NotATrace } else { not_text(line) };
             return Err(fail(plain(problem)));
@@ -76,7 +74,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn line(&mut self, line: &str) -> Result<(), Wrong> {
+    fn line(&mut self, line: &str) -> Result<(), LineError> {
         let mut words = line.split_ascii_whitespace();
         let Some(first) = words.next().filter(|word| !word.starts_with('#')) else { return Ok(()) };
         if self.ended {
@@ -96,7 +94,7 @@ impl Reader {
         }
     }
 
-    fn header(&mut self, first: &str, version: Option<&str>, more: Option<&str>) -> Result<(), Wrong> {
+    fn header(&mut self, first: &str, version: Option<&str>, more: Option<&str>) -> Result<(), LineError> {
         match (first, version, more) {
             (FIRST, Some("1"), None) => {
                 self.began = true;
@@ -107,7 +105,7 @@ impl Reader {
         }
     }
 
-    fn reference<'a>(&mut self, write: bool, words: impl Iterator<Item = &'a str>) -> Result<(), Wrong> {
+    fn reference<'a>(&mut self, write: bool, words: impl Iterator<Item = &'a str>) -> Result<(), LineError> {
         let allowed = if write { "w PARTITION OBJECT" } else { "r PARTITION OBJECT" };
         let [name, object] = fields(words, allowed)?;
         let object = number(object, "number of an object").map_err(|problem| (problem, "a whole number"))?;
@@ -124,7 +122,7 @@ impl Reader {
         self.trace.refer(Reference { partition: self.latest as u16, write, object }).map_err(plain)
     }
 
-    fn begin<'a>(&mut self, words: impl Iterator<Item = &'a str>) -> Result<(), Wrong> {
+    fn begin<'a>(&mut self, words: impl Iterator<Item = &'a str>) -> Result<(), LineError> {
         let [name] = fields(words, "begin TYPE")?;
         let types = self.trace.types();
         let Some(kind) = types.iter().position(|kind| kind.name == name) else {
@@ -135,7 +133,7 @@ impl Reader {
         Ok(())
     }
 
-    fn partition<'a>(&mut self, words: impl Iterator<Item = &'a str>) -> Result<(), Wrong> {
+    fn partition<'a>(&mut self, words: impl Iterator<Item = &'a str>) -> Result<(), LineError> {
         let [name, objects_key, objects, factor_key, factor, locks_key, locks] = fields(words, PARTITION)?;
         for (found, key) in [(objects_key, "objects"), (factor_key, "blocking-factor"), (locks_key, "locks")] {
             expect(found, key, PARTITION)?;
@@ -150,7 +148,7 @@ impl Reader {
         self.trace.add_partition(partition).map(|_| ()).map_err(plain)
     }
 
-    fn kind<'a>(&mut self, words: impl Iterator<Item = &'a str>) -> Result<(), Wrong> {
+    fn kind<'a>(&mut self, words: impl Iterator<Item = &'a str>) -> Result<(), LineError> {
         let words: Vec<&str> = words.take(4).collect();
         let (name, rate_per_s) = match words[..] {
             [name] => (name, None),
@@ -164,7 +162,7 @@ impl Reader {
         self.trace.add_type(Type { name: name.to_owned(), rate_per_s }).map(|_| ()).map_err(plain)
     }
 
-    fn end<'a>(&mut self, words: impl Iterator<Item = &'a str>) -> Result<(), Wrong> {
+    fn end<'a>(&mut self, words: impl Iterator<Item = &'a str>) -> Result<(), LineError> {
         let [transactions_key, transactions, references_key, references] = fields(words, END)?;
         expect(transactions_key, "transactions", END)?;
         expect(references_key, "references", END)?;
@@ -185,7 +183,7 @@ impl Reader {
 fn fields<'a, const N: usize>(
     mut words: impl Iterator<Item = &'a str>,
     allowed: &'static str,
-) -> Result<[&'a str; N], Wrong> {
+) -> Result<[&'a str; N], LineError> {
     let mut found = [""; N];
     for (count, field) in found.iter_mut().enumerate() {
         let missing = || Problem::Fields(format!("the line has {} of {} words", count + 1, N + 1));
@@ -197,7 +195,7 @@ fn fields<'a, const N: usize>(
     }
 }
 
-fn expect(found: &str, key: &str, allowed: &'static str) -> Result<(), Wrong> {
+fn expect(found: &str, key: &str, allowed: &'static str) -> Result<(), LineError> {
     if found == key { Ok(()) } else { Err((Problem::UnexpectedWord(shortened(found)), allowed)) }
 }
 

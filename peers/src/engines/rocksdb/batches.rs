@@ -36,7 +36,7 @@ impl Peer for RocksdbBatches {
         tables.load(scale, |batch| self.database.write(batch))?;
         let families: Vec<_> = tables.all().collect();
         self.database.flush_cfs_opt(&families, &FlushOptions::default())?;
-        tables.settle(|family, name| self.database.property_int_value_cf(family, name))?;
+        tables.wait_for_compactions(|family, name| self.database.property_int_value_cf(family, name))?;
         Ok(())
     }
 

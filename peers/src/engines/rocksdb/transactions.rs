@@ -43,7 +43,7 @@ impl Peer for RocksdbTransactions {
             self.database.flush_cf(family)?;
         }
         // The binding asks for the default column family only, but what is running is counted for the whole database.
-        tables.settle(|_, name| self.database.property_int_value(name))?;
+        tables.wait_for_compactions(|_, name| self.database.property_int_value(name))?;
         Ok(())
     }
 

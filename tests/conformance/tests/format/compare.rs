@@ -132,9 +132,9 @@ fn encodings(document: &Document) -> Outcome {
 /// The superblock file: the numbers of partitions by name.
 fn superblock(document: &Document, files: &Files) -> Outcome<BTreeMap<String, u16>> {
     let file = files.get("disk", "entresol.home");
-    let stretch = document.constant("superblock_stretch") as usize;
+    let region = document.constant("superblock_region") as usize;
     let block = document.constant("superblock_block") as usize;
-    let copy = |copy: usize| file.chunks_exact(stretch).skip(copy).step_by(2).flatten().copied().collect::<Vec<u8>>();
+    let copy = |copy: usize| file.chunks_exact(region).skip(copy).step_by(2).flatten().copied().collect::<Vec<u8>>();
     let (first, second) = (copy(0), copy(1));
     let view = document.view("superblock", &first)?;
     let length = view.number("length")? as usize;

@@ -1,6 +1,6 @@
 //! What must always be true of slots.
 
-use super::{Slots, State};
+use super::{SlotState, Slots};
 
 impl Slots {
     /// Checks every invariant stated on this type.
@@ -9,17 +9,17 @@ impl Slots {
     /// Words that say which does not hold.
     pub fn check(&self) -> Result<(), String> {
         let free: usize = self.free.iter().map(Vec::len).sum();
-        if free != self.slots.iter().filter(|slot| slot.state == State::Free).count() {
+        if free != self.slots.iter().filter(|slot| slot.state == SlotState::Free).count() {
             return Err("the free lists and the slots disagree".into());
         }
         for slot in 0..self.slots.len() as u32 {
             let entry = &self.slots[slot as usize];
             let list = &self.free[self.place(slot).0 as usize];
-            if entry.state == State::Free && list.get(entry.free_at as usize) != Some(&slot) {
+            if entry.state == SlotState::Free && list.get(entry.free_at as usize) != Some(&slot) {
                 return Err(format!("slot {slot} is free and does not stand where it should"));
             }
         }
-        if self.dirty != self.slots.iter().filter(|slot| slot.state == State::Dirty).count() {
+        if self.dirty != self.slots.iter().filter(|slot| slot.state == SlotState::Dirty).count() {
             return Err("the count of dirty copies is off".into());
         }
         if self.pending != self.slots.iter().filter(|slot| slot.state.is_pending()).count() {
@@ -31,21 +31,21 @@ impl Slots {
         for (number, slot) in self.slots.iter().enumerate() {
             let number = number as u32;
             let newest = self.newest.get(slot.page) == Some(number);
-            let in_use = !matches!(slot.state, State::Free | State::Filling);
+            let in_use = !matches!(slot.state, SlotState::Free | SlotState::Filling);
             if in_use && !newest && slot.newer.is_none() {
                 return Err(format!("slot {number} holds {} and nothing leads to it", slot.page));
             }
             if slot.listed && !newest {
                 return Err(format!("slot {number} is listed and not in the directory"));
             }
-            if slot.state == State::Kept && !slot.listed && !slot.reading {
+            if slot.state == SlotState::Kept && !slot.listed && !slot.reading {
                 return Err(format!("slot {number} is kept for nothing"));
             }
-            let may_follow = matches!(slot.state, State::Waiting | State::Dirty);
-            if (slot.state == State::Waiting && slot.older.is_none()) || (slot.older.is_some() && !may_follow) {
+            let may_follow = matches!(slot.state, SlotState::Waiting | SlotState::Dirty);
+            if (slot.state == SlotState::Waiting && slot.older.is_none()) || (slot.older.is_some() && !may_follow) {
                 return Err(format!("slot {number} waits for no other, or another one is not waited for"));
             }
-            if slot.state == State::Dirty && number < self.cache && !slot.listed {
+            if slot.state == SlotState::Dirty && number < self.cache && !slot.listed {
                 return Err(format!("slot {number} is dirty, and no victim can be looked for there"));
             }
         }

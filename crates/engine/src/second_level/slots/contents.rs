@@ -1,6 +1,6 @@
 //! What a design sees of the cache.
 
-use super::{Slots, State};
+use super::{SlotState, Slots};
 use base::PageId;
 
 /// A cached copy that may make room for another.
@@ -53,10 +53,12 @@ impl Contents<'_> {
     /// What is in a slot.
     pub fn occupant(&self, slot: u32) -> Occupant {
         let entry = &self.0.slots[slot as usize];
-        let dirty = entry.state == State::Dirty;
+        let dirty = entry.state == SlotState::Dirty;
         match entry.state {
-            State::Free => Occupant::None,
-            State::Kept | State::Dirty if !entry.reading => Occupant::Idle(Candidate { slot, page: entry.page, dirty }),
+            SlotState::Free => Occupant::None,
+            SlotState::Kept | SlotState::Dirty if !entry.reading => {
+                Occupant::Idle(Candidate { slot, page: entry.page, dirty })
+            }
             _ => Occupant::Busy,
         }
     }

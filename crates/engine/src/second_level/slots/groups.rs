@@ -1,6 +1,6 @@
 //! Which dirty copies are cleaned together.
 
-use super::{Slots, State};
+use super::{SlotState, Slots};
 use base::PageId;
 
 impl Slots {
@@ -50,7 +50,7 @@ impl Slots {
     /// Whether a copy is dirty and nothing is under way for it.
     fn may_be_cleaned(&self, slot: u32) -> bool {
         let entry = &self.slots[slot as usize];
-        entry.state == State::Dirty && entry.older.is_none() && slot < self.cache
+        entry.state == SlotState::Dirty && entry.older.is_none() && slot < self.cache
     }
 }
 

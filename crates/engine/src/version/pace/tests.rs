@@ -1,6 +1,6 @@
 //! Long readers on a machine whose clock goes on between two looks at it.
 
-use super::{LONG_NS, STINT_NS, UNDO_READ_NS};
+use super::{LONG_NS, SLICE_NS, UNDO_READ_NS};
 use crate::catalog::{Locking, Organization};
 use crate::{Database, Direction, Isolation, PartitionSpec, Result, Settings, Transaction};
 use base::{Instant, PartitionId};
@@ -135,7 +135,7 @@ async fn read(database: &Database, partitions: [PartitionId; 4], which: usize) -
 /// The most that steps may take of some time beside others: what they take before a reader is long, and then its share.
 fn share_ns(elapsed_ns: u64) -> u64 {
     let percent = u64::from(Settings::default().undo.reader_percent);
-    LONG_NS + 2 * STINT_NS + elapsed_ns * percent / 100
+    LONG_NS + 2 * SLICE_NS + elapsed_ns * percent / 100
 }
 
 fn on_a_working_machine(work: impl AsyncFnOnce(&Executor) -> Result<()>) {
@@ -154,7 +154,7 @@ fn a_long_reader_rests_beside_others_and_alone_it_does_not() {
         for which in 0..WAYS {
             let idle = database.snapshot().await?;
             let (taken_ns, elapsed_ns) = read(&database, partitions, which).await?;
-            assert!(elapsed_ns < 20 * taken_ns / 3, "{taken_ns} of {elapsed_ns} with nobody else");
+            assert!(elapsed_ns < 20 * taken_ns / 3, "{taken_ns} of {elapsed_ns} with no other task");
             assert_eq!(database.0.engine.versions.readers.paid.get(), Instant::START, "it has not rested");
             drop(idle);
         }
@@ -182,7 +182,7 @@ fn long_readers_share_what_is_theirs() {
             Ok::<_, crate::Error>((one_ns + other_ns, executor.now().since_ns(began)))
         };
         let (taken_ns, elapsed_ns) = both().await?;
-        assert!(elapsed_ns < 20 * taken_ns / 3, "{taken_ns} of {elapsed_ns} with nobody else");
+        assert!(elapsed_ns < 20 * taken_ns / 3, "{taken_ns} of {elapsed_ns} with no other task");
         let finished = Rc::new(Cell::new(false));
         let (writer, over) = (database.clone(), Rc::clone(&finished));
         let writer = executor.spawn(async move {
@@ -194,7 +194,7 @@ fn long_readers_share_what_is_theirs() {
             Ok(())
         });
         let (taken_ns, elapsed_ns) = both().await?;
-        assert!(taken_ns <= share_ns(elapsed_ns) + LONG_NS + 2 * STINT_NS, "{taken_ns} of {elapsed_ns}");
+        assert!(taken_ns <= share_ns(elapsed_ns) + LONG_NS + 2 * SLICE_NS, "{taken_ns} of {elapsed_ns}");
         finished.set(true);
         writer.join().await
     });

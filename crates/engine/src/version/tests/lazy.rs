@@ -61,7 +61,7 @@ fn a_reader_that_begins_finds_again_what_was_left_out_and_nothing_else() {
         for key in 0..20_u8 {
             tx.modify(notes, &[key], |bytes| bytes[0] = 200).await?;
         }
-        assert_eq!(kept(), 0, "nobody reads");
+        assert_eq!(kept(), 0, "there are no readers");
         let mut snapshots = vec![database.snapshot().await?];
         assert_eq!(kept(), 20, "the first finds them in the undo list");
         for key in 50..60_u8 {

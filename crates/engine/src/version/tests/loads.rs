@@ -202,7 +202,7 @@ async fn history(executor: &Executor, seed: u64) -> Result<usize> {
         writer.tx.rollback().await?;
     }
     let is_noted = |id| database.0.engine.versions.versions.borrow().loads.first_after(id, Lsn::ZERO) > Lsn::ZERO;
-    assert!(keeps_all || !ids.into_iter().any(is_noted), "nobody reads the time before any more");
+    assert!(keeps_all || !ids.into_iter().any(is_noted), "no view reads the time before any more");
     Ok(loads.iter().filter(|commit| **commit > 0).count())
 }
 
@@ -217,7 +217,7 @@ fn no_reader_sees_a_load_that_ended_after_its_moment() {
 }
 
 #[test]
-fn a_load_under_way_is_seen_by_nobody_who_reads_a_moment() {
+fn a_load_under_way_is_seen_by_no_reader_of_a_moment() {
     on_a_machine(async |executor| {
         let database = Database::create(executor, Settings::default()).await?;
         let ids = create(&database).await?;

@@ -25,7 +25,7 @@ struct Open {
     lower: Vec<u8>,
     /// Keys and values, one after another.
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<EntryBounds>,
     /// What the next node's keys share if the node ends at the last of them; at least what they will share.
     prefix_len: usize,
     /// What the entries take with that prefix, in bytes.
@@ -34,7 +34,7 @@ struct Open {
 
 /// Where an entry's key begins, ends, and where its value ends in `Open::bytes`.
 #[derive(Clone, Copy)]
-struct Entry {
+struct EntryBounds {
     key: usize,
     value: usize,
     end: usize,
@@ -51,7 +51,7 @@ impl Open {
 
     /// The bytes that the first `count` entries take behind a prefix.
     fn size(&self, count: usize, prefix_len: usize) -> usize {
-        let sizes = |entry: &Entry| entry_size(prefix_len, entry.value - entry.key, entry.end - entry.value);
+        let sizes = |entry: &EntryBounds| entry_size(prefix_len, entry.value - entry.key, entry.end - entry.value);
         self.entries[..count].iter().map(sizes).sum()
     }
 
@@ -59,7 +59,7 @@ impl Open {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
-        self.entries.push(Entry { key: start, value: start + key.len(), end: self.bytes.len() });
+        self.entries.push(EntryBounds { key: start, value: start + key.len(), end: self.bytes.len() });
         let prefix_len = common_prefix_len(&self.lower, key);
         if prefix_len == self.prefix_len {
             self.size += entry_size(prefix_len, key.len(), value.len());
@@ -91,7 +91,7 @@ impl Open {
         self.bytes.drain(..cut);
         self.entries.drain(..count);
         for entry in &mut self.entries {
-            *entry = Entry { key: entry.key - cut, value: entry.value - cut, end: entry.end - cut };
+            *entry = EntryBounds { key: entry.key - cut, value: entry.value - cut, end: entry.end - cut };
         }
         self.lower = lower;
         self.prefix_len =

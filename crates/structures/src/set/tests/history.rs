@@ -22,7 +22,7 @@ struct Commit {
 #[derive(Default)]
 struct Open {
     changed: Changed,
-    savepoints: Vec<(Position, Changed)>,
+    savepoints: Vec<(ChangePosition, Changed)>,
 }
 
 /// The backup: two copies of each set's images, the position in the log where the sweep of each began, and which is whole.
@@ -236,7 +236,7 @@ impl World {
             self.sets.roll_back(id);
         }
         self.holders.retain(|_, holder| *holder != owner);
-        assert_eq!(self.sets.position(id), Position::default());
+        assert_eq!(self.sets.position(id), ChangePosition::default());
     }
 
     fn savepoint(&mut self, owner: usize) {

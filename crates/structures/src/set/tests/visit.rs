@@ -43,7 +43,7 @@ fn visit(sets: &mut Sets, mut meanwhile: impl FnMut(&mut Sets)) -> BTreeMap<u64,
 }
 
 #[test]
-fn whoever_stays_is_met_once_however_the_set_grows() {
+fn a_record_that_stays_is_met_once_however_the_set_grows() {
     let random = &mut Random::stream(1, "visits");
     for round in 0..20 {
         let (first, mut sets) = (200 + 400 * (round % 4), sets(Keys::Keyed));
@@ -62,7 +62,7 @@ fn whoever_stays_is_met_once_however_the_set_grows() {
         });
         let stayed = (0..first).filter(|key| key % 3 != 0);
         stayed.for_each(|key| assert_eq!(met.get(&key), Some(&1), "round {round}, key {key} of {last}"));
-        assert!(met.values().all(|times| *times <= 1), "nobody is met twice");
+        assert!(met.values().all(|times| *times <= 1), "no record is met twice");
     }
 }
 

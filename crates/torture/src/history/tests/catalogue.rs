@@ -65,7 +65,11 @@ fn real_time_is_kept() {
     };
     for level in [Level::ReadCommitted, Level::Snapshot, Level::Serializable] {
         assert_eq!(in_real_time("w1x1 c1 r2x- c2", level), Some((GSingle, true)), "{level:?}: a lost commit");
-        assert_eq!(in_real_time("b2 w1x1 c1 r2x- c2", Level::Serializable), None, "who began before may miss it");
+        assert_eq!(
+            in_real_time("b2 w1x1 c1 r2x- c2", Level::Serializable),
+            None,
+            "a transaction that began before may miss it"
+        );
         assert_eq!(in_real_time("w1x1 c1 d2x2 c2 r3x1 c3", level), Some((GSingle, true)), "a lost deletion");
         assert_eq!(in_real_time("w1x1 c1 d2x2 c2 r3x- c3", level), None);
         assert_eq!(in_real_time("w1x1 q1 r2x- c2 r3x- c3", level), None, "no transaction has seen the commit in doubt");
