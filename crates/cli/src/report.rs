@@ -215,7 +215,7 @@ impl RunReport {
             parts.push(References::table(&self.references, !self.hit_ratio_second_level.is_empty()));
         }
         if !self.tiers.is_empty() {
-            parts.push(TierUse::table(&self.tiers));
+            parts.extend(TierUse::tables(&self.tiers));
         }
         parts.extend(self.server.as_ref().map(ServerUse::to_text));
         if !self.io_per_transaction.is_empty() {
@@ -413,6 +413,14 @@ mod tests {
                 modified: 0.987,
                 fallbacks: 1_234_567,
                 damaged: 0,
+                bytes_written: 12_484_356_544_512,
+                bytes_written_per_transaction: 10_112_386.3,
+                written_over_per_day: 13_167.5,
+                years_of_life: Some(12.34),
+                write_budget_bytes_per_day: Some(1 << 40),
+                declined_writes: 1_234_567,
+                saved_ms: None,
+                saved_us_per_read: None,
             }],
             server: None,
             io_per_transaction: BTreeMap::from([("disk".to_owned(), Transfers { reads: 1.25, writes: 1_000.0 })]),
@@ -447,6 +455,32 @@ mod tests {
     }
 
     #[test]
+    fn text_says_what_the_cache_wears_and_brings() {
+        let cache = |saved_ms, saved_us_per_read| {
+            let report = report(Clock::Real);
+            let tier = TierUse {
+                name: "cache".to_owned(),
+                device: "nvem".to_owned(),
+                saved_ms,
+                saved_us_per_read,
+                ..report.tiers[0].clone()
+            };
+            RunReport { tiers: vec![tier], ..report }.to_text().replace('\n', " ")
+        };
+        let text = cache(Some(2_592_588.6), Some(4_200.0));
+        for part in ["11.4 TiB", "9.6 MiB", "13,167.5", "12.3", "1 TiB", "1,234,567"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(
+            text.contains("served 617,283 reads, each 4.20 ms sooner") && text.contains(": 2,592.59 s in all."),
+            "{text}"
+        );
+        let text = cache(Some(-61.7), Some(-100.0));
+        assert!(text.contains("each 100.00 us later") && text.contains(": 61.70 ms in all."), "{text}");
+        assert!(cache(None, None).contains("what that saved is not known"));
+    }
+
+    #[test]
     fn json_has_the_keys_that_are_promised() {
         let json: serde_json::Value = serde_json::from_str(&report(Clock::Real).to_json()).unwrap();
         assert_eq!(json["throughput_per_s"], 123_456.7);
@@ -459,6 +493,9 @@ mod tests {
         assert_eq!(json["references"]["account"]["misses"], 275);
         assert_eq!(json["hit_ratio_second_level"]["account"], 0.125);
         assert_eq!(json["tiers"][0]["fallbacks"], 1_234_567);
+        assert_eq!(json["tiers"][0]["bytes_written_per_transaction"], 10_112_386.3);
+        assert_eq!(json["tiers"][0]["years_of_life"], 12.34);
+        assert!(json["tiers"][0]["saved_ms"].is_null());
         assert_eq!(json["io_per_transaction"]["disk"]["reads"], 1.25);
         assert_eq!(json["composition_us"]["commit_wait"], 1_400.0);
         assert_eq!(json["utilization"][0]["name"], "cpu");

@@ -200,6 +200,7 @@ impl Buffer {
     pub fn restart_statistics(&self) {
         for space in self.spaces() {
             [&space.reads, &space.writes, &space.cache_hits].iter().for_each(|counter| counter.set(0));
+            space.read_times.restart();
         }
         if let Some(tiers) = self.tiers.get() {
             tiers.restart_statistics();
@@ -387,9 +388,12 @@ impl Buffer {
         drop(pool);
         self.in_flight.set(self.in_flight.get() + 1);
         space.reads.set(space.reads.get() + 1);
-        let (this, of) = (Rc::clone(self), Rc::clone(space));
+        let (this, of, start) = (Rc::clone(self), Rc::clone(space), self.executor.now());
         let transfer = Transfer { first: id, buffer, length: self.settings.page_size, access };
-        let then = Box::new(move |completion| this.finish_load(frame, id, &of, completion));
+        let then = Box::new(move |completion| {
+            of.read_times.record(this.executor.now().since_ns(start));
+            this.finish_load(frame, id, &of, completion);
+        });
         space.store().read(&self.executor, transfer, then);
         true
     }

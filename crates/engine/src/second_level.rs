@@ -32,11 +32,13 @@ mod entering;
 mod host;
 mod slots;
 mod tiers;
+mod write_budget;
 
 pub use design::{CachePolicy, DESIGNS, Design, Parameter, Parameters};
 pub use host::Host;
 pub(crate) use slots::Tier;
 pub use tiers::Tiers;
+pub use write_budget::WriteBudget;
 
 use crate::tier_file::WriteBufferSettings;
 use std::collections::BTreeMap;
@@ -101,13 +103,18 @@ pub struct CacheSettings {
     pub parameters: Parameters,
     /// Whether it loses its contents with the power; `None`: as its device says.
     pub volatile: Option<bool>,
+    /// How much may be written to it; `None`: as much as the design likes.
+    pub write_budget: Option<WriteBudget>,
+    /// How many bytes its device is rated to be written with in its life, for reports.
+    pub rated_bytes: Option<u64>,
 }
 
 impl CacheSettings {
     /// A cache of a number of pages on a device, of the usual design.
     pub fn new(device: impl Into<String>, pages: u32) -> CacheSettings {
         let (design, parameters) = (Design::default(), Parameters::default());
-        CacheSettings { device: device.into(), pages, design, parameters, volatile: None }
+        let (device, write_budget, rated_bytes) = (device.into(), None, None);
+        CacheSettings { device, pages, design, parameters, volatile: None, write_budget, rated_bytes }
     }
 }
 

@@ -21,6 +21,42 @@ impl References {
     }
 }
 
+/// How many times something was done, and how long it took in all.
+#[derive(Debug, Default)]
+pub struct Times {
+    count: Cell<u64>,
+    ns: Cell<u64>,
+}
+
+impl Times {
+    /// It was done once more, within so many nanoseconds.
+    pub fn record(&self, ns: u64) {
+        add(&self.count, 1);
+        add(&self.ns, ns);
+    }
+
+    /// How many times it was done.
+    pub fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    /// The sum, in nanoseconds.
+    pub fn sum_ns(&self) -> u64 {
+        self.ns.get()
+    }
+
+    /// The mean in nanoseconds; `None` if it was never done.
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.count.get() > 0).then(|| self.ns.get() as f64 / self.count.get() as f64)
+    }
+
+    /// Forgets everything: the end of a warm-up.
+    pub fn restart(&self) {
+        self.count.set(0);
+        self.ns.set(0);
+    }
+}
+
 /// What the restart that opened a database had to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {

@@ -52,7 +52,7 @@ pub struct TierFile {
     /// What it did.
     pub statistics: TierStatistics,
     traits: DeviceTraits,
-    page_size: usize,
+    pub(crate) page_size: usize,
     under_way: Cell<u32>,
 }
 
@@ -125,17 +125,25 @@ impl TierFile {
 
     /// What the tier is and did.
     pub fn report(&self) -> TierReport {
-        let TierStatistics { reads, writes, modified, fallbacks, damaged } = &self.statistics;
+        let TierStatistics { reads, read_times, writes, bytes_written, modified, fallbacks, declined, damaged } =
+            &self.statistics;
         TierReport {
             name: if self.kind == Kind::Cache { "cache" } else { "write-buffer" },
             device: self.device.clone(),
             pages: u64::from(self.pages),
+            size: u64::from(self.pages) * self.page_size as u64,
             volatile: self.volatile,
             reads: reads.get(),
+            read_ns_mean: read_times.mean_ns(),
+            saved_ns: None,
             writes: writes.get(),
+            bytes_written: bytes_written.get(),
             modified: modified.get(),
             fallbacks: fallbacks.get(),
+            declined: declined.get(),
             damaged: damaged.get(),
+            write_budget_bytes_per_day: None,
+            rated_bytes: None,
         }
     }
 }

@@ -128,6 +128,8 @@ fn hierarchy(configuration: &Configuration) -> second_level::Settings {
         design: cache.design,
         parameters: cache.parameters,
         volatile: cache.volatile,
+        write_budget: cache.write_budget,
+        rated_bytes: cache.rated_bytes,
     });
     let write_buffer = configuration.write_buffer.as_ref().map(|buffer| WriteBufferSettings {
         device: buffer.device.clone(),

@@ -38,6 +38,7 @@ mod schema;
 mod section;
 mod tiers;
 mod undo;
+mod wear;
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,8 @@ pub enum Canary {
     UncleanReuse,
     /// A page is written from the cache to its own place while an older version of it is being written there.
     OvertakenClean,
+    /// Pages enter the cache although its budget of writes is spent.
+    Overspent,
     /// The superblock file names a copy of the sets' backup that is not durable yet.
     UnsyncedBackup,
     /// A restart replays values and actions twice.

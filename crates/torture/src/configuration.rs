@@ -10,7 +10,7 @@ use engine::catalog::{Locking, Organization};
 use engine::lock::VictimPolicy;
 use engine::log::{Acknowledged, GroupCommit, Second, SyncMethod};
 use engine::replacement::{POLICIES, Policy};
-use engine::second_level::{self, CacheSettings, DESIGNS, Design, Parameters, Placement};
+use engine::second_level::{self, CacheSettings, DESIGNS, Design, Parameters, Placement, WriteBudget};
 use engine::tier_file::WriteBufferSettings;
 use engine::{PartitionSpec, Settings, buffer, checkpoint, log};
 use virtual_driver::Hardware;
@@ -293,6 +293,12 @@ fn design(seed: u64, cache: &mut CacheSettings) {
         group_pages: one_of(random, &[1, 3, 32]),
         throttle: one_of(random, &[0, 1, 4, 100]),
     };
+    if random.chance(0.3) {
+        cache.write_budget = Some(WriteBudget {
+            bytes_per_day: one_of(random, &[1 << 20, 1 << 33, 1 << 37]),
+            burst_bytes: one_of(random, &[16 << 10, 64 << 10]),
+        });
+    }
 }
 
 /// The tiers of a database, and whether their device is volatile.
@@ -312,6 +318,8 @@ fn hierarchy(random: &mut Random, tiny: bool) -> (second_level::Settings, bool) 
         design: one_of(random, &designs),
         parameters: Parameters::default(),
         volatile: None,
+        write_budget: None,
+        rated_bytes: None,
     });
     let write_buffer = (!volatile && random.chance(0.6)).then(|| WriteBufferSettings {
         device: device.clone(),

@@ -1,18 +1,23 @@
 //! Planted bugs of the second level's designs: torture that does not find them would find nothing.
 
 use engine::canary::{Canary, plant};
+use engine::second_level::CacheSettings;
 use entresol_torture::{Configuration, Options, run_seed};
 
 /// That this bug is found among the first `seeds` seeds with a cache of this design, and that without it the seed is sound.
 fn assert_found(canary: Canary, design: &str, seeds: usize) {
+    assert_found_with(canary, |cache| cache.design.name() == design, seeds);
+}
+
+fn assert_found_with(canary: Canary, suits: impl Fn(&CacheSettings) -> bool, seeds: usize) {
     let is_suitable = |seed: &u64| {
         let cache = Configuration::draw(*seed, Options::QUICK).settings.hierarchy.cache;
-        cache.is_some_and(|cache| cache.design.name() == design)
+        cache.is_some_and(|cache| suits(&cache))
     };
     plant(Some(canary));
     let found = (0..).filter(is_suitable).take(seeds).find_map(|seed| run_seed(seed, Options::QUICK).failure);
     plant(None);
-    let failure = found.unwrap_or_else(|| panic!("{canary:?} is not found with {design}"));
+    let failure = found.unwrap_or_else(|| panic!("{canary:?} is not found"));
     assert_eq!(run_seed(failure.seed, Options::QUICK).failure, None, "without the planted bug the seed is sound");
 }
 
@@ -34,4 +39,9 @@ fn a_slot_reused_before_it_is_cleaned_is_found() {
 #[test]
 fn an_older_version_written_over_a_newer_one_is_found() {
     assert_found(Canary::OvertakenClean, "lazy-cleaning", 200);
+}
+
+#[test]
+fn a_budget_of_writes_that_is_overspent_is_found() {
+    assert_found_with(Canary::Overspent, |cache| cache.write_budget.is_some(), 50);
 }

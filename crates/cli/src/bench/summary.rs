@@ -74,7 +74,7 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
             false => BTreeMap::new(),
         },
         references,
-        tiers: database.tiers().into_iter().map(|tier| TierUse::new(tier, count)).collect(),
+        tiers: database.tiers().into_iter().map(|tier| TierUse::new(tier, count, seconds.max(1e-9))).collect(),
         server: measured.server.as_ref().map(ServerUse::new),
         io_per_transaction: transfers(database, count),
         io_per_s: transfers(database, seconds.max(1e-9)),

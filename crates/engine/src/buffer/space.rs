@@ -3,6 +3,7 @@
 use super::overwriting::Overwriting;
 use crate::page_store::{Future, PageStore, Transfer};
 use crate::second_level::Placement;
+use crate::statistics::Times;
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
 use driver::{Access, Completion, Fault, FaultKind, Frame};
@@ -28,6 +29,8 @@ pub struct PageSpace {
     pub writes: Cell<u64>,
     /// Reads that the second-level cache served since the start.
     pub cache_hits: Cell<u64>,
+    /// How long reads of its pages' own places took since the start.
+    pub read_times: Times,
     placement: Cell<Placement>,
     /// Pages that were written once and are blank.
     lost: RefCell<BTreeSet<u32>>,
@@ -54,6 +57,7 @@ impl PageSpace {
             reads: Cell::new(0),
             writes: Cell::new(0),
             cache_hits: Cell::new(0),
+            read_times: Times::default(),
             placement: Cell::new(Placement::default()),
             lost: RefCell::default(),
             overwriting: Overwriting::default(),

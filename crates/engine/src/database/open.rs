@@ -94,6 +94,7 @@ impl Database {
     /// [`Setting`](crate::Error::Setting), or the driver's.
     pub async fn create(executor: &Executor, settings: Settings) -> Result<Database> {
         settings.check()?;
+        settings.check_cache()?;
         settings.check_second_log()?;
         let home_device = device(executor, &settings.home_device)?;
         device(executor, &settings.log_device)?;
@@ -156,6 +157,7 @@ impl Database {
         settings.buffer.page_size = superblock.page_size as usize;
         settings.log.page_size = superblock.log_page_size as usize;
         settings.log_device = superblock.log_device.clone();
+        settings.check_cache()?;
         settings.check_second_log()?;
         let stamp = stamp(executor, superblock.redo_start(), superblock.log_epoch, superblock_file.generation());
         let write_buffer = settings.hierarchy.write_buffer.as_ref();

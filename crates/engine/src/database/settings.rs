@@ -93,6 +93,12 @@ impl Settings {
         pair.map_err(|why| Error::Setting(format!("this log of sets does not go with these checkpoints: {why}")))
     }
 
+    /// Refuses a cache that no page of this database could enter.
+    pub(super) fn check_cache(&self) -> Result<()> {
+        let budget = self.hierarchy.cache.as_ref().and_then(|cache| cache.write_budget);
+        budget.map_or(Ok(()), |budget| budget.check(self.buffer.page_size))
+    }
+
     /// The undo space and the device that holds it.
     pub(super) fn undo_place(&self) -> (&str, temp::TempSettings) {
         (self.undo.device.as_ref().unwrap_or(&self.home_device), self.undo.space())

@@ -9,11 +9,11 @@ use super::page::{self, HEADER_SIZE};
 use crate::Result;
 use crate::io::{device, salvage};
 use crate::statistics::add;
-use crate::tier_file::{self, HEADER_BYTES, Kind, TierRecord, TierReport, WriteBufferSettings};
+use crate::tier_file::{self, HEADER_BYTES, Kind, TierRecord, TierReport, TierStatistics, WriteBufferSettings};
 use base::Lsn;
 use driver::{Access, DeviceId, DeviceTraits, FileId, Op};
 use executor::Executor;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 
 /// A piece of log in the ring.
@@ -32,9 +32,7 @@ pub struct WriteBuffer {
     capacity: u64,
     traits: DeviceTraits,
     pieces: RefCell<VecDeque<RingPart>>,
-    /// Writes that found room, and those that did not.
-    absorbed: Cell<u64>,
-    fallbacks: Cell<u64>,
+    statistics: TierStatistics,
 }
 
 impl WriteBuffer {
@@ -87,9 +85,8 @@ impl WriteBuffer {
             executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
             tier_file::write_header(executor, file, &record, (log.page_size, capacity)).await?;
         }
-        let pieces = RefCell::default();
-        let (absorbed, fallbacks) = (Cell::new(0), Cell::new(0));
-        Ok(Some((WriteBuffer { file, device: name, capacity, traits, pieces, absorbed, fallbacks }, record)))
+        let (pieces, statistics) = (RefCell::default(), TierStatistics::default());
+        Ok(Some((WriteBuffer { file, device: name, capacity, traits, pieces, statistics }, record)))
     }
 
     /// The file.
@@ -121,10 +118,10 @@ impl WriteBuffer {
     /// Takes room for a piece of the log and says where in the file.
     pub(super) fn take(&self, position: u64, length: u64) -> Option<u64> {
         let Some(offset) = self.place(length) else {
-            add(&self.fallbacks, 1);
+            add(&self.statistics.fallbacks, 1);
             return None;
         };
-        add(&self.absorbed, 1);
+        self.statistics.count_write(length);
         self.pieces.borrow_mut().push_back(RingPart { offset, length, position, drained: false });
         Some(HEADER_BYTES + offset)
     }
@@ -150,23 +147,24 @@ impl WriteBuffer {
 
     /// What the buffer is and did; sizes are in log writes.
     pub fn report(&self) -> TierReport {
+        let TierStatistics { writes, bytes_written, fallbacks, .. } = &self.statistics;
         TierReport {
             name: "log-buffer",
             device: self.device.clone(),
             pages: self.capacity / 4096,
+            size: self.capacity,
             volatile: false,
-            reads: 0,
-            writes: self.absorbed.get(),
-            modified: self.absorbed.get(),
-            fallbacks: self.fallbacks.get(),
-            damaged: 0,
+            writes: writes.get(),
+            bytes_written: bytes_written.get(),
+            modified: writes.get(),
+            fallbacks: fallbacks.get(),
+            ..TierReport::default()
         }
     }
 
     /// Forgets what was counted: the end of a warm-up.
     pub fn restart_statistics(&self) {
-        self.absorbed.set(0);
-        self.fallbacks.set(0);
+        self.statistics.restart();
     }
 }
 
@@ -235,9 +233,8 @@ mod tests {
 
     fn ring(capacity: u64) -> WriteBuffer {
         let traits = DeviceTraits { atomic_write: 512, alignment: 64, synchronous: true, durable: true };
-        let (pieces, device) = (RefCell::default(), String::new());
-        let (absorbed, fallbacks) = (Cell::new(0), Cell::new(0));
-        WriteBuffer { file: FileId(0), device, capacity, traits, pieces, absorbed, fallbacks }
+        let (pieces, device, statistics) = (RefCell::default(), String::new(), TierStatistics::default());
+        WriteBuffer { file: FileId(0), device, capacity, traits, pieces, statistics }
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl Tiers {
         let is_cached = placement.cache && self.cache.as_ref().is_some_and(|cache| !cache.volatile);
         if is_cached && !self.is_throttled() {
             let decision = self.policy.borrow_mut().on_eviction(leaving, &self.slots.borrow().contents());
-            if decision != Decision::Skip {
+            if decision != Decision::Skip && !self.is_spent() {
                 return Some((Tier::Cache, decision));
             }
         }
@@ -98,7 +98,8 @@ impl Tiers {
             return false;
         }
         let is_cached = placement.cache && self.cache.is_some() && !self.is_throttled();
-        is_cached && policy.on_eviction(leaving, &self.slots.borrow().contents()) != Decision::Skip
+        let mut decide = || policy.on_eviction(leaving, &self.slots.borrow().contents());
+        is_cached && decide() != Decision::Skip && !self.is_spent()
     }
 
     /// A slot of the cache for a page that leaves main memory unchanged, if one can be had.
@@ -124,7 +125,7 @@ impl Tiers {
     pub fn takes_read(&self, read: &Read, placement: Placement) -> bool {
         let is_cached = placement.cache && self.cache.is_some() && self.tier_of(read.page).is_none();
         let decide = || self.policy.borrow_mut().on_read(read, &self.slots.borrow().contents());
-        is_cached && decide() != Decision::Skip && !self.is_throttled()
+        is_cached && decide() != Decision::Skip && !self.is_throttled() && !self.is_spent()
     }
 
     /// Copies a page that was read from its own device to the cache, unless it is changed meanwhile.
@@ -165,17 +166,20 @@ impl Tiers {
         }
     }
 
-    /// Writes the copy into the slot. Returns the copy, and whether it is there.
+    /// Writes the copy into the slot, unless the budget of writes is spent. Returns the copy, and whether it is there.
     pub async fn write_slot(&self, slot: u32, bytes: Frame, durable: bool) -> (Frame, bool) {
         let (tier, number) = self.slots.borrow().place(slot);
         let file = self.file(tier);
         let access = file.access(&self.executor).await;
         let (offset, length) = (file.offset(number), bytes.len() as u32);
+        if !self.take_budget(tier, length.into()) {
+            return (bytes, false);
+        }
         let op = Op::Write { file: file.file, offset, length, buffer: bytes, durable, access };
         file.begin();
         let completion = self.executor.perform(op).await;
         file.end();
-        add(&file.statistics.writes, 1);
+        file.statistics.count_write(length.into());
         (completion.buffer.expect("a write gives its buffer back"), completion.result.is_ok())
     }
 
@@ -196,10 +200,11 @@ impl Tiers {
         }
         let (offset, length) = (file.offset(number), buffer.len() as u32);
         let op = Op::Read { file: file.file, offset, length, buffer, access };
-        let this = Rc::clone(self);
+        let (this, start) = (Rc::clone(self), self.executor.now());
         file.begin();
         self.executor.submit(op, move |completion: Completion| {
             this.file(tier).end();
+            this.file(tier).statistics.read_times.record(this.executor.now().since_ns(start));
             let bytes = completion.buffer.expect("a read gives its buffer back");
             let is_sound = completion.result.is_ok() && header::verify(&bytes, page) == Ok(true);
             let leaves = !is_sound || !this.policy.borrow().is_inclusive();

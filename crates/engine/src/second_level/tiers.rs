@@ -3,8 +3,10 @@
 use super::design::{CachePolicy, DirtyMaximum, Setting};
 use super::host::Host;
 use super::slots::{Discarded, Slots, Tier};
+use super::write_budget::Spending;
 use super::{Placement, Settings};
 use crate::Error;
+use crate::statistics::add;
 use crate::tier_file::{TierFile, TierReport};
 use base::{Lsn, PageId, PartitionId};
 use driver::Frame;
@@ -34,6 +36,10 @@ pub struct Tiers {
     pub(super) entering: RefCell<BTreeMap<PageId, bool>>,
     /// Told when a write to a page's own device ends.
     pub(super) destages_ended: WaitQueue,
+    /// What is left of the bytes that may be written to the cache, if they are limited.
+    spending: Option<RefCell<Spending>>,
+    /// How many bytes the cache's device is rated for.
+    rated_bytes: Option<u64>,
     /// How many operations of the cache may be under way before it is passed over where that is possible.
     throttle: Option<u32>,
     /// When dirty pages are cleaned that nothing else needs on their own devices.
@@ -74,9 +80,12 @@ impl Tiers {
         let dirty_max = policy.dirty_max(pages(&cache));
         let slots = Slots::new(pages(&cache), pages(&write_buffer), policy.order(pages(&cache) as usize));
         let copies = (0..pages(&cache) + pages(&write_buffer)).map(|_| None).collect();
+        let budget = settings.cache.as_ref().and_then(|cache| cache.write_budget);
         Tiers {
             cache,
             write_buffer,
+            spending: budget.map(|budget| RefCell::new(Spending::new(budget, executor.now()))),
+            rated_bytes: settings.cache.as_ref().and_then(|cache| cache.rated_bytes),
             executor: executor.clone(),
             host,
             slots: RefCell::new(slots),
@@ -104,6 +113,35 @@ impl Tiers {
     pub(super) fn is_throttled(&self) -> bool {
         let under_way = || self.cache.as_ref().map_or(0, TierFile::under_way);
         self.throttle.is_some_and(|throttle| under_way() > throttle)
+    }
+
+    /// Whether a page that is to enter the cache goes past it, because its budget of writes is spent. That is counted.
+    pub(super) fn is_spent(&self) -> bool {
+        let (Some(spending), Some(cache)) = (&self.spending, &self.cache) else { return false };
+        let is_spent = !spending.borrow_mut().has(self.executor.now(), cache.page_size as u64);
+        if is_spent {
+            add(&cache.statistics.declined, 1);
+        }
+        is_spent
+    }
+
+    /// Takes what a write of a page to this tier costs out of the budget, if that has so much left.
+    pub(super) fn take_budget(&self, tier: Tier, bytes: u64) -> bool {
+        let Some(spending) = self.spending.as_ref().filter(|_| tier == Tier::Cache) else { return true };
+        let is_taken = spending.borrow_mut().take(self.executor.now(), bytes);
+        if !is_taken {
+            add(&self.file(tier).statistics.declined, 1);
+        }
+        is_taken
+    }
+
+    /// Counts bytes that had to be written to the cache's device although they are no page that enters: pages wait the longer.
+    pub fn note_forced_write(&self, bytes: u64) {
+        let Some(cache) = &self.cache else { return };
+        add(&cache.statistics.bytes_written, bytes);
+        if let Some(spending) = &self.spending {
+            spending.borrow_mut().force(self.executor.now(), bytes);
+        }
     }
 
     /// What lies above.
@@ -184,7 +222,13 @@ impl Tiers {
 
     /// What the tiers are and did.
     pub fn reports(&self) -> Vec<TierReport> {
-        self.cache.iter().chain(&self.write_buffer).map(TierFile::report).collect()
+        let budget = self.spending.as_ref().map(|spending| spending.borrow().budget());
+        let cache = self.cache.iter().map(|cache| TierReport {
+            write_budget_bytes_per_day: budget.map(|budget| budget.bytes_per_day),
+            rated_bytes: self.rated_bytes,
+            ..cache.report()
+        });
+        cache.chain(self.write_buffer.iter().map(TierFile::report)).collect()
     }
 
     /// Forgets what was counted: the end of a warm-up.
@@ -192,13 +236,17 @@ impl Tiers {
         self.cache.iter().chain(&self.write_buffer).for_each(|file| file.statistics.restart());
     }
 
-    /// Checks the invariants of the slots, and that memory is kept only for copies whose writes to their own devices have begun.
+    /// Checks the invariants of the slots, that memory is kept only for copies whose writes to their own devices have begun, and
+    /// that no more was written to the cache than its budget allows.
     ///
     /// # Errors
     /// Words that say which does not hold.
     pub fn check(&self) -> Result<(), String> {
         let slots = self.slots.borrow();
         let copies = self.copies.borrow();
+        if let Some(spending) = &self.spending {
+            spending.borrow().check(self.executor.now())?;
+        }
         let kept = |slot: &u32| copies[*slot as usize].is_some() && !slots.may_be_kept(*slot);
         match (0..copies.len() as u32).find(kept) {
             Some(slot) => Err(format!("memory is kept for slot {slot}, which needs none")),

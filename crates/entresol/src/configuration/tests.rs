@@ -1,5 +1,5 @@
 use super::*;
-use engine::second_level::Parameters;
+use engine::second_level::{Parameters, WriteBudget};
 use proptest::prelude::*;
 
 mod described;
@@ -43,6 +43,9 @@ fn every_section_is_read() {
         device = "flash"
         size = "64 MiB"
         design = "migrate-modified"
+        write_budget = "5 MiB/s"
+        write_burst = "1 MiB"
+        rated_writes = "600 TiB"
         volatile = true
         [write_buffer]
         device = "flash"
@@ -113,6 +116,8 @@ fn every_section_is_read() {
             design: Design::named("migrate-modified").expect("it has this name"),
             parameters: Parameters::default(),
             volatile: Some(true),
+            write_budget: Some(WriteBudget { burst_bytes: 1 << 20, ..WriteBudget::bytes_per_second(5 << 20) }),
+            rated_bytes: Some(600 << 40),
         }),
         write_buffer: Some(WriteBuffer {
             device: "flash".to_owned(),
@@ -538,6 +543,30 @@ fn tiers_are_refused_by_line_and_reason() {
         ("[cache]\ndevice = \"disk\"\nsize = \"1 KiB\"", "that is 0 pages of 8192 bytes", "1 to 2,147"),
         ("[cache]\ndevice = \"dusk\"\nsize = \"4 MiB\"", "no device 'dusk'", "\"disk\""),
         ("[cache]\ndesign = \"migrate\"", "design", "\"migrate-all\""),
+        (
+            "[cache]\ndevice = \"disk\"\nsize = \"4 MiB\"\nwrite_budget = \"0 per day\"",
+            "a budget of zero",
+            "no [cache]",
+        ),
+        ("[cache]\ndevice = \"disk\"\nsize = \"4 MiB\"\nwrite_budget = \"0 MiB/s\"", "a budget of zero", "above zero"),
+        (
+            "[cache]\ndevice = \"disk\"\nsize = \"4 MiB\"\nwrite_budget = \"-1 per day\"",
+            "no rate of writes",
+            "3 per day",
+        ),
+        ("[cache]\ndevice = \"disk\"\nsize = \"4 MiB\"\nwrite_budget = \"20 MiB\"", "no rate of writes", "20 MiB/s"),
+        (
+            "[cache]\ndevice = \"disk\"\nsize = \"4 MiB\"\nwrite_burst = \"1 MiB\"",
+            "has no effect",
+            "beside write_budget",
+        ),
+        ("[cache]\nwrite_budget = \"1 per day\"", "it needs a device", "beside device"),
+        (
+            "[cache]\ndevice = \"disk\"\nsize = \"4 MiB\"\nwrite_budget = \"1 per day\"\nwrite_burst = \"4 KiB\"",
+            "no page of 8 KiB fits",
+            "at least one page",
+        ),
+        ("[cache]\ndevice = \"disk\"\nsize = \"4 MiB\"\nrated_writes = \"0\"", "may not be written", "600 TB"),
         ("[write_buffer]\npages = true", "it needs a device", "beside device"),
         ("[log]\nwrite_buffer = true", "there is no write buffer", "[write_buffer]"),
         ("[partition.a]\ncache = \"no\"", "cache", "true, false"),
@@ -545,4 +574,20 @@ fn tiers_are_refused_by_line_and_reason() {
         let message = message(text);
         assert!(message.contains(says) && message.contains(allowed), "{message}");
     }
+}
+
+#[test]
+fn budgets_of_writes_are_read() {
+    let read = |keys: &str| {
+        let text = format!("[cache]\ndevice = \"disk\"\nsize = \"4 MiB\"\n{keys}");
+        Configuration::parse(&text).expect("it is sound").cache.expect("there is one")
+    };
+    assert_eq!((read("").write_budget, read("").rated_bytes), (None, None));
+    let day = read("write_budget = \"0.5 per day\"\nrated_writes = \"600 TB\"");
+    let budget = day.write_budget.expect("there is one");
+    assert_eq!((budget.bytes_per_day, budget.burst_bytes), (2 << 20, 64 * 8192));
+    assert_eq!(day.rated_bytes, Some(600_000_000_000_000));
+    let rate = read("write_budget = \"20 MiB/s\"\nwrite_burst = \"1 GiB\"").write_budget.expect("there is one");
+    assert_eq!((rate.bytes_per_day, rate.burst_bytes), (86_400 * (20 << 20), 1 << 30));
+    assert_eq!(read("write_budget = \"3/day\"").write_budget.map(|budget| budget.bytes_per_day), Some(12 << 20));
 }

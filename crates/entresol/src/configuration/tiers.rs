@@ -3,8 +3,9 @@
 use super::error::Problem;
 use super::interpret::Context;
 use super::section::Section;
+use super::wear;
 use devices::CacheSize;
-use engine::second_level::{DESIGNS, Design, Parameter, Parameters};
+use engine::second_level::{DESIGNS, Design, Parameter, Parameters, WriteBudget};
 use std::str::FromStr;
 
 /// Bytes of a page of the log.
@@ -24,6 +25,10 @@ pub struct Cache {
     pub parameters: Parameters,
     /// `volatile`: whether it loses its contents with the power; `None`: as its device does.
     pub volatile: Option<bool>,
+    /// `write_budget`, `write_burst`: how much may be written to it; `None`: as much as the design likes.
+    pub write_budget: Option<WriteBudget>,
+    /// `rated_writes`: how many bytes its device is rated to be written with in its life; `None`: that is not known.
+    pub rated_bytes: Option<u64>,
 }
 
 /// `[write_buffer]`: where page and log writes are durable before they reach their own devices.
@@ -81,9 +86,12 @@ impl Cache {
         let named = design.or_else(|| (!section.has("design")).then(Design::default));
         let parameters = parameters(section, named);
         let design = design.unwrap_or_default();
-        let (device, size) =
-            place(section, context, &[&["design", "volatile"], &PARAMETERS.map(|(key, _)| key)[..]].concat())?;
-        Some(Cache { device, pages: pages(section, size, page_size.into()), design, parameters, volatile })
+        let wear = wear::read(section);
+        let others = [&["design", "volatile"], &PARAMETERS.map(|(key, _)| key)[..], &wear::KEYS].concat();
+        let (device, size) = place(section, context, &others)?;
+        let pages = pages(section, size, page_size.into());
+        let write_budget = wear.budget(section, pages, page_size);
+        Some(Cache { device, pages, design, parameters, volatile, write_budget, rated_bytes: wear.rated })
     }
 }
 
