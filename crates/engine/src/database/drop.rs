@@ -34,8 +34,9 @@ const LOOK_NS: [u64; 2] = [50 * MICROSECOND_NS, 5 * MILLISECOND_NS];
 impl Database {
     /// Drops a partition with all that is in it. It is gone for good when this returns; its number is never given again, its
     /// name may be: at once, unless a device that has pages or files of it does not answer. Callers that begin to use it meanwhile get
-    /// [`Error::NoPartition`]; every transaction, snapshot and load that is under way is waited for, up to ten seconds. For a
-    /// set, all sets are swept without rest. The drop goes on to its end even if its future is dropped.
+    /// [`Error::NoPartition`]; every transaction, snapshot and load that is under way is waited for, up to ten seconds, a
+    /// committed transaction whose long values are being freed among them. For a set, all sets are swept without rest. The drop
+    /// goes on to its end even if its future is dropped.
     ///
     /// # Errors
     /// [`Error::NoPartition`]; [`Error::PartitionInUse`] if some of those have not ended in ten seconds, one of the caller's own

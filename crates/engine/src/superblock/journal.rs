@@ -253,6 +253,11 @@ impl Journal {
             return self.rewrite(executor, mirror).await;
         }
         mirror.reserve(executor, to + RESERVE).await?;
+        if self.failed > 0 {
+            // What one of them has left here may have this entry's number; if the write of this one is lost, it would be taken
+            // for it.
+            self.write(executor, mirror, at, &[0; BLOCK as usize]).await?;
+        }
         self.write(executor, mirror, at, &entry).await?;
         self.span.length += length;
         self.span.entries += 1;

@@ -280,7 +280,6 @@ fn what_the_only_written_superblock_names_outlives_failures_however_many() {
     }
 }
 
-/// A superblock file whose catalog is written anew in two changes.
 /// Enters one partition after the other, while the writes with these numbers fail and one is acknowledged and lost. `reopened`
 /// has the next opening go on after a failure.
 fn outlives_a_lost_write(failing: &[u64], lost: u64, reopened: bool) {
@@ -389,6 +388,52 @@ fn what_several_openings_have_left_that_failed_is_never_taken_for_what_a_later_o
     }
 }
 
+/// An append that fails, then no room to write the catalog anew, so that the next one goes where the failed one was; and one
+/// of its writes is acknowledged and lost.
+#[test]
+fn what_an_append_has_left_is_not_taken_for_the_next_one_in_its_place() {
+    const FIRST: u16 = 1_200;
+    let prepared = Media::new();
+    run(&prepared, async |executor, device| {
+        let mut superblock_file = SuperblockFile::create(executor, device, &superblock()).await.expect("creates");
+        superblock_file.change((0..FIRST).flat_map(enter));
+        superblock_file.write(executor, &superblock()).await.expect("writes");
+        let span = superblock_file.journal.span;
+        assert!(span.length >= REGION / 2, "{span:?}: the same again needs a longer file");
+    });
+    for lost in 3..9 {
+        let media = prepared.copy();
+        let at = |kind, nth| ErrorAt { kind, device: None, nth };
+        let injuries = vec![(at(OpKind::Resize, 1), Injury::NoSpace), (at(OpKind::Write, lost), Injury::Lose)];
+        let faults = FaultPlan { errors: vec![at(OpKind::Write, 2)], injuries, ..FaultPlan::default() };
+        let driver = VirtualDriver::new(
+            Hardware::ideal(),
+            Options { faults: Some(faults), ..Options::default() },
+            media.clone(),
+        );
+        let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+        let device = executor.device("disk").expect("the ideal machine has a disk");
+        let ended = executor.run(async {
+            let (mut superblock_file, superblock) =
+                SuperblockFile::open(&executor, device, "here").await.expect("opens");
+            let start = superblock_file.journal.span.start;
+            superblock_file.change(enter(FIRST));
+            superblock_file.write(&executor, &superblock).await.expect_err("it fails");
+            superblock_file.change(enter(FIRST + 1));
+            superblock_file.write(&executor, &superblock).await.expect("writes, it seems");
+            assert_eq!(superblock_file.journal.span.start, start, "there is no room elsewhere");
+        });
+        assert_eq!(ended, Ok(()), "the machine goes on");
+        executor.stop();
+        run(&media, async |executor, device| {
+            let (superblock_file, _) = SuperblockFile::open(executor, device, "here").await.expect("opens");
+            let expected: Vec<String> = (0..FIRST + 2).map(|number| format!("tree-{number}")).collect();
+            assert_eq!(names(&superblock_file), expected, "write {lost} was lost");
+        });
+    }
+}
+
+/// A superblock file whose catalog is written anew in two changes.
 fn nearly_full() -> (u16, Media) {
     let media = Media::new();
     (fill(&media, fill(&Media::new(), u16::MAX) - 2), media)
