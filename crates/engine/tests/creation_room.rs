@@ -172,3 +172,16 @@ fn sweeps_and_loads_of_sets_leave_others_the_log_that_their_rollbacks_were_promi
         });
     }
 }
+
+#[cfg(feature = "canary")]
+mod planted {
+    use entresol_engine::canary::{Canary, plant};
+
+    #[test]
+    fn what_is_logged_whatever_room_there_is_is_found() {
+        plant(Some(Canary::UnadmittedCreation));
+        let found = std::panic::catch_unwind(super::many_partitions_are_created_with_a_small_log);
+        plant(None);
+        assert!(found.is_err(), "nothing notices it");
+    }
+}

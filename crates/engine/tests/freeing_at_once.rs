@@ -246,3 +246,16 @@ fn freeing_goes_on_as_soon_as_the_log_is_there() {
         });
     }
 }
+
+#[cfg(feature = "canary")]
+mod planted {
+    use entresol_engine::canary::{Canary, plant};
+
+    #[test]
+    fn room_that_is_kept_for_a_rollback_behind_the_commit_is_found() {
+        plant(Some(Canary::KeptRollbackRoom));
+        let found = std::panic::catch_unwind(super::one_that_was_promised_room_does_not_wait_for_itself);
+        plant(None);
+        assert!(found.is_err(), "nothing notices it");
+    }
+}

@@ -511,3 +511,16 @@ fn nothing_waits_for_one_that_was_promised_room_if_a_checkpoint_makes_some() {
         });
     }
 }
+
+#[cfg(feature = "canary")]
+mod planted {
+    use entresol_engine::canary::{Canary, plant};
+
+    #[test]
+    fn commits_that_free_whatever_room_there_is_are_found() {
+        plant(Some(Canary::UnadmittedFreeing));
+        let found = std::panic::catch_unwind(super::commits_with_long_values_to_free_leave_one_another_room);
+        plant(None);
+        assert!(found.is_err(), "nothing notices it");
+    }
+}

@@ -395,3 +395,16 @@ fn a_set_outlives_the_end_of_the_log_behind_which_it_was_created() {
         assert_eq!(found, Ok(Some(b"100".to_vec())), "its commit was acknowledged");
     });
 }
+
+#[cfg(feature = "canary")]
+mod planted {
+    use entresol_engine::canary::{Canary, plant};
+
+    #[test]
+    fn a_backup_that_begins_behind_the_log_is_found() {
+        plant(Some(Canary::LostBackupBegin));
+        let found = std::panic::catch_unwind(super::a_set_outlives_the_end_of_the_log_behind_which_it_was_created);
+        plant(None);
+        assert!(found.is_err(), "nothing notices it");
+    }
+}

@@ -1,9 +1,22 @@
 //! Planted bugs, by which torture shows that it would find such: compiled only with the feature `canary`, planted only by a
 //! test, for its own thread.
 
-/// A bug that can be planted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Canary {
+macro_rules! canaries {
+    ($($(#[$documentation:meta])* $name:ident,)+) => {
+        /// A bug that can be planted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Canary {
+            $($(#[$documentation])* $name,)+
+        }
+
+        impl Canary {
+            /// Every bug that can be planted.
+            pub const ALL: &[Canary] = &[$(Canary::$name,)+];
+        }
+    };
+}
+
+canaries! {
     /// Commits are acknowledged while their log write is still under way.
     CommitBeforeSync,
     /// A restart does not undo what was not committed.
@@ -61,6 +74,12 @@ pub enum Canary {
     UnverifiedCluster,
     /// Commits log whatever they have to log, room or not.
     UnadmittedCommit,
+    /// Commits that give up long values log whatever they have to log, room or not.
+    UnadmittedFreeing,
+    /// Creations of partitions, ends of loads and sweeps log whatever they have to log, room or not.
+    UnadmittedCreation,
+    /// A committed transaction that frees long values keeps the room in the log that its rollback would have needed.
+    KeptRollbackRoom,
     /// A bulk load of a set that fails leaves in memory what it has added.
     HalfLoad,
     /// A rollback that fails is not retried, and the tasks waiting for it are not told.
@@ -77,6 +96,8 @@ pub enum Canary {
     CatalogInPlace,
     /// A restart takes any sound image of a segment, also one that a later sweep has replaced.
     OlderImage,
+    /// A restart leaves the sets' backup beginning where the log has no longer anything.
+    LostBackupBegin,
 }
 
 #[cfg(feature = "canary")]

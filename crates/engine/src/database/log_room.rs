@@ -8,6 +8,7 @@ use crate::transaction::relieve;
 use crate::{Error, Need, Result};
 use base::TransactionId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
+use structures::canary::{self, Canary};
 use structures::page::Edit;
 
 /// How long transactions that hold the log are waited for, in nanoseconds: one of them may be the caller's own.
@@ -61,6 +62,9 @@ pub(super) async fn wait_for_log_beside(engine: &Engine, length: u64) -> Result<
 
 /// Whether the log has room for a record of `length` bytes beside what it has promised.
 pub(super) fn has_log_beside(engine: &Engine, length: u64) -> bool {
+    if canary::is_planted(Canary::UnadmittedCreation) {
+        return true;
+    }
     let log = &engine.core.log;
     // What the log could never hold beside anything else gets all of it.
     let all = log.capacity() - engine.core.rollback_room(0) - log.bytes_for(0);

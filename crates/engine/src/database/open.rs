@@ -20,6 +20,7 @@ use driver::Op;
 use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 use structures::set::Sets;
 
 /// Tells files made at this moment from all others.
@@ -210,7 +211,9 @@ impl Database {
         let unfinished = recovery::redo(&replaying, &settings.procedures, sets_begin, &mut scan).await?;
         let memory = (RefCell::new(replaying.sets.sets.take()), backup);
         superblock_file.limit_since(scan.end());
-        superblock.limit_backup(scan.end());
+        if !canary::is_planted(Canary::LostBackupBegin) {
+            superblock.limit_backup(scan.end());
+        }
         let log = scan.finish();
         // Nothing was acknowledged yet that only some of the log's files have.
         superblock_file.note_second_log(executor, &mut superblock, files.second).await?;

@@ -154,7 +154,7 @@ impl Transaction {
         loop {
             // Others may take the room during a copy, and readers may come while it waits for room.
             keep_long_values(&self.engine, self.state.owner).await;
-            if self.has_room_for_commit(self.kept_behind_commit()) {
+            if canary::is_planted(Canary::UnadmittedFreeing) || self.has_room_for_commit(self.kept_behind_commit()) {
                 return Ok(());
             }
             self.await_commit().await?;
