@@ -291,3 +291,53 @@ pub(crate) fn canned(
     let outcomes = points.map(|point| outcome(&experiment.lines[point.line], experiment.x.values[point.x].0)).collect();
     crate::outcome::Trial { experiment, outcomes }
 }
+
+/// The same results from two batches each whose figures are half and one and a half times what they were: each interval is more than
+/// three times its mean to either side, so that hardly anything can be told by them.
+#[cfg(test)]
+pub(crate) fn uncertain(mut results: Results) -> Results {
+    use serde_json::{Value, json};
+    fn scaled(value: &Value, factor: f64) -> Value {
+        match value {
+            Value::Number(number) => json!(number.as_f64().expect("a figure") * factor),
+            Value::Array(elements) => elements.iter().map(|element| scaled(element, factor)).collect(),
+            Value::Object(table) => table.iter().map(|(key, inner)| (key.clone(), scaled(inner, factor))).collect(),
+            other => other.clone(),
+        }
+    }
+    for outcome in results.trials.iter_mut().flat_map(|trial| &mut trial.outcomes) {
+        outcome.reports =
+            outcome.reports.iter().flat_map(|report| [0.5, 1.5].map(|factor| scaled(report, factor))).collect();
+    }
+    results
+}
+
+/// The names of the claims that such results show or refute all the same.
+#[cfg(test)]
+pub(crate) fn certain_all_the_same(study: &dyn Study, results: Results) -> Vec<String> {
+    let claims = study.claims(&uncertain(results)).into_iter();
+    claims
+        .filter(|claim| ![Verdict::Undecided, Verdict::NotRun].contains(&claim.verdict))
+        .map(|claim| claim.id)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::{Outcome, Trial};
+
+    #[test]
+    fn what_a_quick_run_leaves_out_is_not_called_a_failure() {
+        let study = named("lee-2008").expect("it is one of them");
+        let reason = |results: &Results, extent| {
+            let claims = judge(study, results, extent);
+            claims.into_iter().find(|claim| claim.id == "L-4 flash, this machine").expect("it is one of them").reason
+        };
+        assert_eq!(reason(&Results::default(), Extent::Quick), "not in the quick run");
+        assert_eq!(reason(&Results::default(), Extent::Full), "a run that it needs failed");
+        let failed = |_: &str, _: f64| Outcome { failure: Some("no space".to_owned()), ..Outcome::default() };
+        let trial: Trial = canned(study, &["throughput_per_s", "cpu_us_per_transaction"], "this-machine-tpc-b", failed);
+        assert_eq!(reason(&Results { trials: vec![trial] }, Extent::Quick), "a run that it needs failed");
+    }
+}

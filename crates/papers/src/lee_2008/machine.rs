@@ -122,7 +122,7 @@ fn bottleneck(results: &Results) -> Claim {
         let users: Vec<String> = trial.places().map(|users| users.to_string()).collect();
         let [us, rate] = ["cpu_us_per_transaction", "throughput_per_s"].map(|path| trial.figure(DEVICES[1], most, path));
         let (us, rate) = (us?, rate?);
-        let busy = Estimate { mean: us.mean * rate.mean * 1e-4, half_width: None };
+        let busy = us * rate * 1e-4;
         let [took, described] = write_ms(trial, DEVICES[1], most)?;
         let reason = format!(
             "Taken as 90 % or more of one core. With {} users {}. The engine runs in one thread, so it uses one core however \
@@ -136,7 +136,7 @@ fn bottleneck(results: &Results) -> Claim {
             grouped_decimal(BRANCHES / (2.0 * took) * 1e3, 0),
             us = us.with_unit("us"),
         );
-        Some(claim.judged(busy.with_unit("% of a core"), busy.at_least(90.0), reason))
+        Some(claim.judged(busy.with_unit("% of a core"), busy.at_least(90.0), reason).with_interval(busy))
     })
 }
 

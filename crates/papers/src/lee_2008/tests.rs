@@ -311,3 +311,17 @@ fn a_report_holds_the_rows_and_the_choices() {
         report::study(&report::head(Extent::Full), study::named("lee-2008").unwrap(), &claims, &answers, &results);
     assert!(page.contains("L-2 flash 16") && page.contains("<svg") && page.contains("36 us"));
 }
+
+#[test]
+fn figures_that_are_uncertain_decide_nothing() {
+    let mut trials = table_2(|_, _, tps| tps).trials;
+    trials.push(table_3(864.0, 3045.0));
+    for more in [figure_3(3_000.0), spills(0.2e-3, 40e6), snapshots(3.0, 299.0)] {
+        trials.extend(more.trials);
+    }
+    let tps = |line: &str, users: f64| users * if line == "disk" { 45.0 } else { 500.0 };
+    trials.push(on_this_machine(machine::COMMITS, tps, 10.0));
+    trials.push(on_this_machine(machine::TPC_B, tps, 60.0));
+    // That the scans were compared is no figure.
+    assert_eq!(study::certain_all_the_same(&Lee2008, Results { trials }), ["L-5 time travel"]);
+}

@@ -14,6 +14,8 @@ const BAR: f64 = 15.0;
 const ROW: f64 = 20.0;
 /// The room between two groups of bars.
 const GAP: f64 = 16.0;
+/// How many characters stand beside each other above bars.
+const HEADING: usize = 76;
 
 /// A bar for each curve at each category.
 pub(super) fn categories(experiment: &Experiment, output: &Output, curves: &[Curve]) -> String {
@@ -107,11 +109,14 @@ pub(super) fn composition(experiment: &Experiment, output: &Output, rows: &[Part
     }
     const HIGH: f64 = 28.0;
     let scale = Scale { values: [0.0, longest], pixels: [LEFT, RIGHT], is_logarithmic: false };
-    let mut svg = Svg::new(WIDTH, 36.0 + HIGH * rows.len() as f64);
-    let at = format!("{}, {}: {}", output.label, experiment.x.name, label_of(experiment, x));
-    svg.text("name", [LEFT, 12.0], Anchor::Start, &at);
+    let heading = broken(&format!("{}, {}: {}", output.label, experiment.x.name, label_of(experiment, x)), HEADING);
+    let below = 18.0 * heading.len() as f64;
+    let mut svg = Svg::new(WIDTH, below + 18.0 + HIGH * rows.len() as f64);
+    for (index, line) in heading.iter().enumerate() {
+        svg.text("name", [LEFT, 12.0 + 18.0 * index as f64], Anchor::Start, line);
+    }
     for (index, (name, parts)) in rows.iter().enumerate() {
-        let y = 40.0 + HIGH * index as f64;
+        let y = below + 22.0 + HIGH * index as f64;
         row_label(&mut svg, name, y);
         let mut from = 0.0;
         for (number, (part, figure)) in parts.iter().enumerate() {

@@ -31,24 +31,22 @@ fn hit_ratios(results: &Results) -> Claim {
             steady.map(|(line, rate)| Some(trial.figure(line, rate, path)? * 100.0)).collect()
         };
         let ratios = all("hit_ratio_all")?;
-        let mean = |values: &[Estimate]| values.iter().map(|value| value.mean).sum::<f64>() / values.len().max(1) as f64;
-        let spread = |values: &[Estimate]| {
-            let ends = values.iter().fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value.mean), high.max(value.mean)));
-            ends.1 - ends.0
-        };
+        let by_mean = |one: &&Estimate, other: &&Estimate| one.mean.total_cmp(&other.mean);
+        let spread = *ratios.iter().max_by(by_mean)? - *ratios.iter().min_by(by_mean)?;
         // The configurations and rates are runs of their own: their spread gives the interval.
-        let ours = Estimate::of(&ratios.iter().map(|ratio| ratio.mean).collect::<Vec<_>>());
+        let mean = |values: &[Estimate]| Estimate::of(&values.iter().map(|value| value.mean).collect::<Vec<_>>());
+        let ours = mean(&ratios);
         let (account, history) = (mean(&all("hit_ratio.account")?), mean(&all("hit_ratio.history")?));
         // BRANCH and TELLER share a partition; the second reference of a transaction to the page always hits.
-        let branch = mean(&all("hit_ratio.branch")?) * 2.0 - 100.0;
+        let branch = mean(&all("hit_ratio.branch")?) * 2.0 - Estimate::exact(100.0);
         let reason = format!(
-            "ACCOUNT {account:.1} %, HISTORY {history:.1}, the first of the two references to the page of BRANCH and TELLER \
-             {branch:.1}, the second 100. Over all rates and configurations the ratio spreads over {:.1} points.",
-            spread(&ratios)
+            "ACCOUNT {:.1} %, HISTORY {:.1}, the first of the two references to the page of BRANCH and TELLER \
+             {:.1}, the second 100. Over all rates and configurations the ratio spreads over {:.1} points.",
+            account.mean, history.mean, branch.mean, spread.mean
         );
-        let near = |ours: f64, paper: f64| (ours - paper).abs() <= 1.0;
-        let parts = near(account, 0.0) && near(history, 95.0) && near(branch, 95.0);
-        let verdict = Verdict::all([ours.within(71.5..=73.5), parts.into(), (spread(&ratios) <= 1.0).into()]);
+        let near = |ours: Estimate, paper: f64| ours.within(paper - 1.0..=paper + 1.0);
+        let parts = [near(account, 0.0), near(history, 95.0), near(branch, 95.0)];
+        let verdict = Verdict::all(parts.into_iter().chain([near(ours, 72.5), spread.at_most(1.0)]));
         Some(claim.judged(ours.with_unit("%"), verdict, reason).with_interval(ours))
     })
 }
@@ -90,8 +88,8 @@ fn write_buffers(results: &Results) -> Claim {
             cached.with_unit("ms"),
             buffered.with_unit("ms")
         );
-        let slightly = buffered.mean < cached.mean && buffered.mean > 0.8 * cached.mean;
-        let verdict = Verdict::all([factor.within(1.7..=2.3), slightly.into()]);
+        let slightly = [(buffered - cached).at_most(0.0), (buffered / cached).at_least(0.8)];
+        let verdict = Verdict::all(slightly.into_iter().chain([factor.within(1.7..=2.3)]));
         Some(claim.judged(format!("a factor of {}", factor.with_unit("")), verdict, reason).with_interval(factor))
     })
 }

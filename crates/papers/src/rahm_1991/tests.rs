@@ -255,3 +255,13 @@ fn force_on_a_trace_is_judged_by_its_farthest_storage() {
     assert!(found.verdict == Verdict::Holds && found.ours == "+4.0 %", "{found:?}");
     assert_eq!(claim(&force(0.12), "R-4.6f").verdict, Verdict::Differs);
 }
+
+#[test]
+fn figures_that_are_uncertain_decide_nothing() {
+    let mut trials = log_disk(180.0).trials;
+    trials.extend(allocation(33.0, 24.0).trials);
+    trials.extend(
+        figure(|line, size| if line == "main memory only" { 360.0 - size / 20.0 } else { 200.0 - size / 100.0 }).trials,
+    );
+    assert_eq!(study::certain_all_the_same(&Rahm1991, Results { trials }), [""; 0]);
+}

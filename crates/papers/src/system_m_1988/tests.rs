@@ -244,3 +244,17 @@ fn restarts_are_compared_by_log_and_by_interval_floor() {
     assert_eq!(verdict(&restarts(10.0, 0.2), "S-7 transactions"), Verdict::Differs);
     assert_eq!(verdict(&restarts(60.0, -0.1), "S-8"), Verdict::Differs);
 }
+
+#[test]
+fn figures_that_are_uncertain_decide_nothing() {
+    let mut results = paper(|_, tps| tps);
+    let queue =
+        |_: &str, length: f64| json!({"throughput_per_s": 72.0, "response_us": {"mean": (length + 1.0) / 72.0 * 1e6}});
+    results.trials.push(trial("4-3-queue", queue));
+    let retry =
+        |_: &str, interval: f64| json!({"throughput_per_s": 40.0 + interval / 10.0, "response_us": {"mean": 33e6}});
+    results.trials.push(trial("4-3-retry", retry));
+    results.trials.extend(machine(|_, tps| tps).trials);
+    // No queue is shown to be as fast as the longest.
+    assert_eq!(study::certain_all_the_same(&SystemM1988, results), ["S-4.3 queue"]);
+}

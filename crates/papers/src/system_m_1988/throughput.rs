@@ -141,7 +141,11 @@ fn order(results: &Results) -> Claim {
                        paper's follow each other as quickly as their disk permits.";
         }
         let found = format!("{} of {pairs} pairs reversed, {} not separated", reversed.len(), together.len());
-        Some(claim.judged(found, reversed.is_empty() && together.is_empty(), reason))
+        let verdict = match (pairs, reversed.is_empty() && together.is_empty()) {
+            (0, _) => Verdict::Undecided,
+            (_, holds) => holds.into(),
+        };
+        Some(claim.judged(found, verdict, reason))
     })
 }
 
@@ -152,16 +156,16 @@ fn cpu_only(results: &Results) -> Claim {
         let mut shares = Vec::new();
         for row in &TABLE {
             let tps = figure(results, row.name, "throughput_per_s")?;
-            let mut sum_us = 0.0;
+            let mut sum_us = Estimate::exact(0.0);
             for server in SERVERS {
-                sum_us += figure(results, row.name, &format!("server.cpu_us_per_transaction.{server}"))?.mean;
+                sum_us = sum_us + figure(results, row.name, &format!("server.cpu_us_per_transaction.{server}"))?;
             }
-            shares.push(tps.mean * sum_us * 1e-6);
+            shares.push(tps * sum_us * 1e-6);
         }
-        let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = shares.iter().copied().fold(0.0, f64::max);
-        let holds = least >= 0.97 && most <= 1.01;
-        let judged = claim.judged(format!("{least:.3} to {most:.3} s"), holds, "Taken as 0.97 to 1.01 s.");
+        let least = shares.iter().map(|share| share.mean).fold(f64::INFINITY, f64::min);
+        let most = shares.iter().map(|share| share.mean).fold(0.0, f64::max);
+        let verdict = Verdict::all(shares.into_iter().map(|share| share.within(0.97..=1.01)));
+        let judged = claim.judged(format!("{least:.3} to {most:.3} s"), verdict, "Taken as 0.97 to 1.01 s.");
         Some(judged.calibrated("One CPU that is always busy gives it by definition, here as there."))
     })
 }
