@@ -327,6 +327,8 @@ mod tests {
     use super::*;
     use crate::outcome::{Outcome, Trial};
 
+    const KEYS: [&str; 3] = ["throughput_per_s", "cpu_us_per_transaction", "response_us"];
+
     #[test]
     fn what_a_quick_run_leaves_out_is_not_called_a_failure() {
         let study = named("lee-2008").expect("it is one of them");
@@ -337,7 +339,7 @@ mod tests {
         assert_eq!(reason(&Results::default(), Extent::Quick), "not in the quick run");
         assert_eq!(reason(&Results::default(), Extent::Full), "a run that it needs failed");
         let failed = |_: &str, _: f64| Outcome { failure: Some("no space".to_owned()), ..Outcome::default() };
-        let trial: Trial = canned(study, &["throughput_per_s", "cpu_us_per_transaction"], "this-machine-tpc-b", failed);
+        let trial: Trial = canned(study, &KEYS, "this-machine-tpc-b", failed);
         assert_eq!(reason(&Results { trials: vec![trial] }, Extent::Quick), "a run that it needs failed");
     }
 }

@@ -255,6 +255,6 @@ fn figures_that_are_uncertain_decide_nothing() {
         |_: &str, interval: f64| json!({"throughput_per_s": 40.0 + interval / 10.0, "response_us": {"mean": 33e6}});
     results.trials.push(trial("4-3-retry", retry));
     results.trials.extend(machine(|_, tps| tps).trials);
-    // No queue is shown to be as fast as the longest.
-    assert_eq!(study::certain_all_the_same(&SystemM1988, results), ["S-4.3 queue"]);
+    // The few microseconds that recovery takes here are below 40 all the same.
+    assert_eq!(study::certain_all_the_same(&SystemM1988, results), ["S-6 today"]);
 }
