@@ -41,6 +41,14 @@ impl Outcome {
         Some(Estimate { half_width, ..estimate })
     }
 
+    /// What `derive` makes of the figures of each report, for figures that depend on each other: it is given what finds the figure at
+    /// a path of the report.
+    pub fn derived(&self, derive: impl Fn(&dyn Fn(&str) -> Option<f64>) -> Option<f64>) -> Option<Estimate> {
+        let of_report = |report: &Value| derive(&|path: &str| find(report, path)?.as_f64());
+        let values: Option<Vec<f64>> = self.reports.iter().map(of_report).collect();
+        values.filter(|values| !values.is_empty()).map(|values| Estimate::of(&values))
+    }
+
     /// By how much the figure at a path is above another run's, if both were steady. Replications of both that have the same seed are
     /// compared with each other (common random numbers), so the interval is that of their differences.
     pub fn above(&self, other: &Outcome, path: &str) -> Option<Estimate> {
@@ -216,5 +224,9 @@ mod tests {
         let cpu = two.estimate("utilization.cpu.busy").unwrap();
         assert!((cpu.mean - 0.5).abs() < 1e-12 && (cpu.half_width.unwrap() - 0.6314).abs() < 1e-9, "{cpu:?}");
         assert_eq!(Outcome::default().estimate("response_us.mean"), None);
+        // A figure less itself is nothing in each report, however wide its interval.
+        let nothing = two.derived(|figure| Some(figure("utilization.cpu.busy")? - figure("utilization.cpu.busy")?));
+        assert_eq!(nothing, Some(Estimate { mean: 0.0, half_width: Some(0.0) }));
+        assert_eq!(two.derived(|figure| figure("nothing")), None);
     }
 }

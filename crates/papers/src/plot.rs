@@ -33,6 +33,8 @@ struct Dot {
 
 /// What one curve shows of an output.
 struct Curve {
+    /// Its name in the experiment, which is empty if it has no series.
+    line: String,
     name: String,
     dots: Vec<Dot>,
     /// Where the arrivals were more than a station could serve, and which.
@@ -77,9 +79,9 @@ pub fn is_table(trial: &Trial, output: &Output) -> bool {
 }
 
 fn curve(trial: &Trial, output: &Output, number: usize) -> Curve {
-    let name = &trial.experiment.lines[number];
-    let name = if name.is_empty() { trial.experiment.title.clone() } else { name.clone() };
-    let mut curve = Curve { name, dots: Vec::new(), saturated: None };
+    let line = trial.experiment.lines[number].clone();
+    let name = if line.is_empty() { trial.experiment.title.clone() } else { line.clone() };
+    let mut curve = Curve { line, name, dots: Vec::new(), saturated: None };
     for (x, outcome) in trial.along(number) {
         if let Some(station) = &outcome.saturated {
             curve.saturated.get_or_insert((x, station.clone()));

@@ -120,9 +120,10 @@ fn bottleneck(results: &Results) -> Claim {
             curves.push(format!("{} tps on {device}", along.collect::<Option<Vec<_>>>()?.join(", ")));
         }
         let users: Vec<String> = trial.places().map(|users| users.to_string()).collect();
-        let [us, rate] = ["cpu_us_per_transaction", "throughput_per_s"].map(|path| trial.figure(DEVICES[1], most, path));
-        let (us, rate) = (us?, rate?);
-        let busy = us * rate * 1e-4;
+        let us = trial.figure(DEVICES[1], most, "cpu_us_per_transaction")?;
+        let busy = trial.at(DEVICES[1], most)?.derived(|figure| {
+            Some(figure("cpu_us_per_transaction")? * figure("throughput_per_s")? * 1e-4)
+        })?;
         let [took, described] = write_ms(trial, DEVICES[1], most)?;
         let reason = format!(
             "Taken as 90 % or more of one core. With {} users {}. The engine runs in one thread, so it uses one core however \

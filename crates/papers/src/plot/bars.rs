@@ -43,7 +43,7 @@ pub(super) fn categories(experiment: &Experiment, output: &Output, curves: &[Cur
             row_label(&mut svg, name, y);
             let dot = curve.dots.iter().find(|dot| dot.x == *x);
             let tip = format!("{}, {label}", curve.name);
-            let marks: Vec<_> = output.marks.iter().filter(|mark| mark.line == curve.name && mark.x == *x).collect();
+            let marks: Vec<_> = output.marks.iter().filter(|mark| mark.line == curve.line && mark.x == *x).collect();
             let marked: Vec<f64> = marks.iter().map(|mark| scale.at(mark.y.min(top))).collect();
             match dot {
                 Some(dot) => bar(&mut svg, &scale, number, dot, (y, &marked, &tip)),

@@ -169,7 +169,7 @@ impl Chart<'_> {
 
     /// The paper's values of this curve.
     fn paper(&mut self, number: usize, curve: &Curve) {
-        for mark in self.output.marks.iter().filter(|mark| mark.line == curve.name) {
+        for mark in self.output.marks.iter().filter(|mark| mark.line == curve.line) {
             let tip = format!(
                 "{}, {}: {} in the paper ({})",
                 curve.name,
@@ -214,7 +214,7 @@ mod tests {
     fn a_curve_is_cut_where_it_leaves_the_plot_and_comes_back() {
         let pieces = |ys: &[f64]| {
             let dots = ys.iter().zip(0_u8..).map(|(y, x)| Dot { x: x.into(), y: *y, half_width: 0.0 }).collect();
-            clipped(&Curve { name: String::new(), dots, saturated: None }, 10.0)
+            clipped(&Curve { line: String::new(), name: String::new(), dots, saturated: None }, 10.0)
         };
         assert_eq!(pieces(&[0.0, 5.0, 10.0]), [[[0.0, 0.0], [1.0, 5.0], [2.0, 10.0]]]);
         assert_eq!(pieces(&[5.0, 15.0, 20.0]), [[[0.0, 5.0], [0.5, 10.0]]]);

@@ -219,6 +219,13 @@ fn a_report_holds_the_rows_and_the_choices() {
 }
 
 #[test]
+fn the_papers_value_stands_beside_a_bar_without_series() {
+    let base = trial("4-1-base", |_, _| json!({"cpu_us_per_transaction": 8_050.0}));
+    let bar = plot::html(&base, &base.experiment.outputs[0]).expect("it was run");
+    assert!(bar.contains("8.00 in the paper (section 4.1, slightly over)"), "{bar}");
+}
+
+#[test]
 fn restarts_are_compared_by_log_and_by_interval_floor() {
     let restarts = |toper: f64, saved: f64| {
         let report = move |line: &str, floor: f64| {

@@ -1,6 +1,6 @@
 //! Section 4.1: true transactions per second, and CPU times by server (table 4.1).
 
-use super::{SERVERS, StrategyRow, TABLE, TRIAL, figure, only};
+use super::{NOT_SPOOLING, SERVERS, StrategyRow, TABLE, TRIAL, figure, only};
 use crate::{Cell, Claim, Estimate, Results, Row as Cells, Table, Verdict};
 
 const BASE: &str = "4-1-base";
@@ -155,12 +155,13 @@ fn cpu_only(results: &Results) -> Claim {
     Claim::new("S-1 CPU", what, "0.99 s in every row").judge(|claim| {
         let mut shares = Vec::new();
         for row in &TABLE {
-            let tps = figure(results, row.name, "throughput_per_s")?;
-            let mut sum_us = Estimate::exact(0.0);
-            for server in SERVERS {
-                sum_us = sum_us + figure(results, row.name, &format!("server.cpu_us_per_transaction.{server}"))?;
-            }
-            shares.push(tps * sum_us * 1e-6);
+            let run = results.trial(TRIAL)?.at(row.name, NOT_SPOOLING).filter(|run| run.is_steady())?;
+            let share = run.derived(|figure| {
+                let cpu_us = |server: &str| figure(&format!("server.cpu_us_per_transaction.{server}"));
+                let sum_us = SERVERS.into_iter().map(cpu_us).sum::<Option<f64>>()?;
+                Some(figure("throughput_per_s")? * sum_us * 1e-6)
+            });
+            shares.push(share?);
         }
         let least = shares.iter().map(|share| share.mean).fold(f64::INFINITY, f64::min);
         let most = shares.iter().map(|share| share.mean).fold(0.0, f64::max);
