@@ -109,10 +109,13 @@ impl Configuration {
             if contention.is_some() { (0, 0) } else { (debit_clients, record_clients) };
         let clients = debit_clients + record_clients + contention.as_ref().map_or(0, |contention| contention.clients);
         let checkpoint = if tiny { checkpoint::Policy::OFF } else { checkpoint(random) };
-        let capacity = if checkpoint == checkpoint::Policy::OFF {
-            16 << 20
+        let crowd = if contention.is_some() { 0 } else { partitions::crowd_count(seed) };
+        let (capacity, is_short) = if checkpoint == checkpoint::Policy::OFF {
+            (16 << 20, false)
         } else {
-            one_of(random, &[256 << 10, 512 << 10, 1 << 20, 4 << 20])
+            let capacity = one_of(random, &[256 << 10, 512 << 10, 1 << 20, 4 << 20]);
+            let is_short = contention.is_none() && has_short_log(seed, crowd);
+            (if is_short { SHORT_LOG } else { capacity }, is_short)
         };
         let (second, silence_ns_max) = second_log(seed);
         let temp = spill::settings(seed).filter(|_| contention.is_none());
@@ -154,7 +157,7 @@ impl Configuration {
                     replacement: replacement(seed),
                     cleaner: random.chance(0.6),
                 },
-                log: log::Settings { second, silence_ns_max, ..log(random, capacity) },
+                log: log::Settings { second, silence_ns_max, ..log(random, capacity, is_short) },
                 home_device: "disk".into(),
                 log_device: one_of(random, &LOG_DEVICES).into(),
                 hierarchy,
@@ -189,7 +192,7 @@ impl Configuration {
             debit_clients,
             record_clients,
             partition_clients: if contention.is_some() { 0 } else { partitions::clients(seed) },
-            crowd: if contention.is_some() { 0 } else { partitions::crowd_count(seed) },
+            crowd,
             keys: if tiny { 60 } else { random.between(5, 60) },
             value_max: if capacity < 1 << 20 { 4_000 } else { 20_000 },
             long_transactions: if tiny {
@@ -351,8 +354,18 @@ fn checkpoint(random: &mut Random) -> checkpoint::Policy {
     )
 }
 
-fn log(random: &mut Random, capacity: u64) -> log::Settings {
+/// The capacity of a log of few pages, in bytes.
+const SHORT_LOG: u64 = 256 << 10;
+
+/// Whether the log has so few pages that it fills up: often where many partitions are created, since each creation takes one.
+fn has_short_log(seed: u64, crowd: u64) -> bool {
+    let is_crowded = crowd > 0 && !partitions::is_large_crowd(crowd);
+    Random::stream(seed, "short log").chance(if is_crowded { 0.7 } else { 0.05 })
+}
+
+fn log(random: &mut Random, capacity: u64, is_short: bool) -> log::Settings {
     let page_size = one_of(random, &[512, 1024, 4096]);
+    let page_size = if is_short { 4096 } else { page_size };
     let delay_ns = random.between(10, 500) * MICROSECOND_NS;
     let transactions = random.between(1, 6) as u32;
     log::Settings {

@@ -124,13 +124,19 @@ fn target(random: &mut Random, kind: SeedKind, admitted: impl Fn(Step) -> bool) 
 }
 
 impl Plan {
-    /// The same with a cut or an error during a rewrite of the catalog of many partitions.
+    /// The same with a cut or an error during a rewrite of the catalog of many partitions, or with checkpoints that wait for a
+    /// file while partitions are created.
     pub fn with_many_partitions(mut self, random: &mut Random) -> Plan {
         let target = Target { step: Step::CatalogAnew, nth: random.between(1, 6) };
         match random.below(4) {
             0 | 1 => self.cut = Some(CutPoint::Target(target, random.below(4))),
             2 => self.injuries.push((target, Injury::Fail)),
-            _ => {}
+            _ => {
+                let step = if random.chance(0.5) { Step::PageWrite } else { Step::DataSync };
+                let target = Target { step, nth: 1 + random.exponential(2.0) as u64 };
+                let ns = Some(random.between(10, 1_000) * MILLISECOND_NS);
+                self.hang = Some(Hang { target, ns, paired: false });
+            }
         }
         self
     }
@@ -205,6 +211,38 @@ impl Plan {
             2 => self.injuries.push((target, Injury::Misdirect)),
             3 => self.injuries.push((target, Injury::Stale)),
             _ => {}
+        }
+        self
+    }
+
+    /// The same with a power cut while partitions are being created or dropped now and then: the superblock file says so already,
+    /// and the log's end is lost.
+    pub fn with_cut_creation(mut self, random: &mut Random) -> Plan {
+        if random.chance(0.15) {
+            let target = Target { step: Step::SuperblockWrite, nth: random.between(4, 30) };
+            (self.cut, self.kill) = (Some(CutPoint::Target(target, random.below(6))), false);
+        }
+        self
+    }
+
+    /// The same with a slow device of temporary space for most of the run: sorts and joins read back late.
+    pub fn with_slow_temporary(mut self, random: &mut Random, device: &str) -> Plan {
+        if random.chance(0.1) {
+            let until = Instant::from_ns(random.between(10, 1_000) * MILLISECOND_NS);
+            let factor = random.between(2, 20) as f64;
+            self.slow.push(Slow { device: device.to_owned(), from: Instant::from_ns(0), until, factor });
+        }
+        self
+    }
+
+    /// The same with a write that vanishes, lands elsewhere or shows late, at a step that few runs come by, and there at one
+    /// of its first operations.
+    pub fn with_seldom_vanishing(mut self, random: &mut Random) -> Plan {
+        if random.chance(0.15) {
+            let steps = [Step::Staging, Step::RedoWrite, Step::UndoWrite, Step::TierWrite, Step::LogBuffer];
+            let step = *random.choose(&steps).expect("five steps");
+            let injury = *random.choose(&[Injury::Lose, Injury::Misdirect, Injury::Stale]).expect("three injuries");
+            self.injuries.push((Target { step, nth: 1 + random.exponential(1.5) as u64 }, injury));
         }
         self
     }

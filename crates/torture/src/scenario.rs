@@ -150,41 +150,7 @@ impl Scenario {
         let kind = if contention.is_some() { SeedKind::Isolation } else { SeedKind::Durability };
         let flips = self.random.chance(0.5);
         for run in 0..runs {
-            let mut plan = Plan::draw(&mut self.random, kind, flips && run + 2 >= runs);
-            if self.world.configuration.settings.log.second.is_some() {
-                plan = plan.with_two_logs(&mut Random::stream(self.world.seed, &format!("hung {run}")));
-            }
-            if self.world.configuration.spills {
-                plan =
-                    plan.with_temporary(&mut Random::stream(self.world.seed, &format!("temporary space, life {run}")));
-            }
-            if self.more {
-                let random = &mut Random::stream(self.world.seed, &format!("more faults, life {run}"));
-                plan = plan.with_more(random, kind, run + 2 >= runs);
-                if self.world.configuration.spills {
-                    plan = plan.with_more_temporary(random);
-                }
-                plan =
-                    plan.with_cached_syncs(&mut Random::stream(self.world.seed, &format!("cached syncs, life {run}")));
-            }
-            plan =
-                plan.with_full_device(&mut Random::stream(self.world.seed, &format!("full device, life {run}")), kind);
-            if self.more {
-                let random = &mut Random::stream(self.world.seed, &format!("failing reads, life {run}"));
-                plan = plan.with_failing_reads(random);
-            }
-            if self.more && self.world.configuration.rows == Rows::Set && run + 2 >= runs {
-                plan =
-                    plan.with_lost_segments(&mut Random::stream(self.world.seed, &format!("lost segments, run {run}")));
-            }
-            if self.world.configuration.crowd > 0 {
-                let random = &mut Random::stream(self.world.seed, &format!("many partitions, life {run}"));
-                plan = plan.with_many_partitions(random);
-            }
-            if partitions::is_large_crowd(self.world.configuration.crowd) && run == 0 {
-                // The first run creates all partitions without faults, so that later runs meet them all.
-                plan = Plan::default();
-            }
+            let plan = self.plan(run, kind, flips);
             if !self.run(plan, Purpose::Work) {
                 return;
             }
@@ -200,6 +166,50 @@ impl Scenario {
             return;
         }
         let _ = self.run(Plan::default(), Purpose::Work) && self.run(Plan::default(), Purpose::Inspection);
+    }
+
+    /// What goes wrong in this run, one of those that end in a fault. Each kind of fault has random numbers of its own.
+    fn plan(&mut self, run: u64, kind: SeedKind, flips: bool) -> Plan {
+        let World { seed, ref configuration, .. } = self.world;
+        let random = |concern: &str| Random::stream(seed, &format!("{concern} {run}"));
+        // The last ones, behind which damage may show.
+        let is_late = run + 2 >= configuration.runs;
+        let mut plan = Plan::draw(&mut self.random, kind, flips && is_late);
+        if configuration.settings.log.second.is_some() {
+            plan = plan.with_two_logs(&mut random("hung"));
+        }
+        if configuration.spills {
+            plan = plan.with_temporary(&mut random("temporary space, life"));
+        }
+        if self.more {
+            let faults = &mut random("more faults, life");
+            plan = plan.with_more(faults, kind, is_late);
+            if configuration.spills {
+                plan = plan.with_more_temporary(faults);
+            }
+            plan = plan.with_cached_syncs(&mut random("cached syncs, life"));
+        }
+        plan = plan.with_full_device(&mut random("full device, life"), kind);
+        if self.more {
+            plan = plan.with_failing_reads(&mut random("failing reads, life"));
+            if configuration.rows == Rows::Set && is_late {
+                plan = plan.with_lost_segments(&mut random("lost segments, run"));
+            }
+            if let Some(device) = &configuration.settings.temp.device {
+                plan = plan.with_slow_temporary(&mut random("slow temporary space, run"), device);
+            }
+            if is_late {
+                plan = plan.with_seldom_vanishing(&mut random("seldom vanishing, run"));
+            }
+        }
+        if configuration.partition_clients > 0 {
+            plan = plan.with_cut_creation(&mut random("cut creation, run"));
+        }
+        if configuration.crowd > 0 {
+            plan = plan.with_many_partitions(&mut random("many partitions, life"));
+        }
+        // The first run creates all partitions without faults, so that later runs meet them all.
+        if partitions::is_large_crowd(configuration.crowd) && run == 0 { Plan::default() } else { plan }
     }
 
     /// Performs a run and treats the media according to its end; false if the scenario is over.

@@ -151,8 +151,8 @@ fn first_failure_of_long_runs(canary: Canary, seeds: std::ops::Range<u64>) -> Fa
 
 #[test]
 fn a_load_that_fails_and_leaves_half_of_it_is_found() {
-    let failure = first_failure_of_long_runs(Canary::HalfLoad, 436..440);
-    assert!(failure.wrong[0].contains("of 1024 records; it may be"), "{failure}");
+    let failure = first_failure_of_long_runs(Canary::HalfLoad, 705..708);
+    assert!(failure.wrong[0].contains(" of 1 records; it may be"), "{failure}");
 }
 
 #[test]
@@ -197,4 +197,10 @@ fn a_page_whose_read_a_failed_sync_has_overtaken_is_found() {
 #[test]
 fn a_rollback_that_fails_and_is_abandoned_is_found() {
     first_failure(Canary::AbandonedRollback, 200);
+}
+
+#[test]
+fn creations_and_loads_that_log_whatever_room_there_is_are_found() {
+    let failure = first_failure_of_long_runs(Canary::UnadmittedCreation, 238..240);
+    assert!(failure.wrong[0].contains("is full"), "{failure}");
 }

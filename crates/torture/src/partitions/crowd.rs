@@ -45,7 +45,7 @@ pub async fn crowd(context: Rc<RunContext>, database: Database) {
         let state = with_known(&client.context, &name, |known| known.state().cloned());
         let after = match state {
             Some(None) => {
-                let shape = Rc::new(ShapeKind::small(&name, number));
+                let shape = Rc::new(ShapeKind::small(&name, number, if is_large(crowd) { 8 } else { 2 }));
                 client.create_as(&name, shape).await
             }
             Some(Some(shape)) if client.random.chance(0.02) => client.drop_partition(&name, &shape).await,

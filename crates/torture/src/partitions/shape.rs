@@ -91,10 +91,10 @@ impl ShapeKind {
         Shape { kind, spec: PartitionSpec { device: device.into(), ..spec }, contents: RecordsByNumber::new() }
     }
 
-    /// A partition that takes next to nothing.
-    pub fn small(name: &str, number: u64) -> Shape {
+    /// A partition that takes next to nothing; one in `appended` is appended to, and so has a first page in the log.
+    pub fn small(name: &str, number: u64, appended: u64) -> Shape {
         let organization = Organization::Direct { objects: 1, blocking_factor: 1, record_size: 8 };
-        let (kind, spec) = match number % 8 {
+        let (kind, spec) = match number % appended {
             0 => (ShapeKind::Append, PartitionSpec::append(name)),
             _ => (ShapeKind::Direct, PartitionSpec::new(name, organization, Locking::Page)),
         };
