@@ -14,6 +14,9 @@ const BAR: f64 = 15.0;
 const ROW: f64 = 20.0;
 /// The room between two groups of bars.
 const GAP: f64 = 16.0;
+/// How many characters fit beside a bar, and how many small ones.
+const NAME: usize = 30;
+const SMALL_NAME: usize = 40;
 /// How many characters stand beside each other above bars.
 const HEADING: usize = 76;
 
@@ -27,7 +30,8 @@ pub(super) fn categories(experiment: &Experiment, output: &Output, curves: &[Cur
     let height = 30.0 + (group + heading) * places.len() as f64 - below;
     let highest = curves.iter().flat_map(|curve| &curve.dots).map(|dot| dot.y + dot.half_width);
     let highest = highest.chain(output.marks.iter().map(|mark| mark.y)).fold(0.0, f64::max);
-    let top = output.y_max.unwrap_or(if highest > 0.0 { highest } else { 1.0 });
+    let all = if highest > 0.0 { highest } else { 1.0 };
+    let top = output.y_max.map_or(all, |end| end.min(all));
     let scale = Scale { values: [0.0, top], pixels: [LEFT, RIGHT], is_logarithmic: false };
     let mut svg = Svg::new(WIDTH, height);
     svg.text("name", [LEFT, 12.0], Anchor::Start, &output.label);
@@ -35,7 +39,10 @@ pub(super) fn categories(experiment: &Experiment, output: &Output, curves: &[Cur
     for (x, label) in places {
         let label = &if experiment.x.named { label.clone() } else { format!("{}: {label}", experiment.x.name) };
         if !is_alone {
-            svg.text("group", [LEFT - 10.0, y], Anchor::End, label);
+            // What is too long for the room beside bars begins at the edge: no bar is in its row.
+            let (anchor, at) =
+                if label.chars().count() > NAME { (Anchor::Start, 0.0) } else { (Anchor::End, LEFT - 10.0) };
+            svg.text("group", [at, y], anchor, label);
             y += ROW;
         }
         for (number, curve) in curves.iter().enumerate() {
@@ -88,8 +95,8 @@ fn bar(svg: &mut Svg, scale: &Scale, number: usize, dot: &Dot, (y, marked, what)
 }
 
 fn row_label(svg: &mut Svg, name: &str, y: f64) {
-    let is_long = name.chars().count() > 34;
-    let lines = broken(name, if is_long { 44 } else { 34 });
+    let is_long = name.chars().count() > NAME;
+    let lines = broken(name, if is_long { SMALL_NAME } else { NAME });
     let class = if is_long { "row small" } else { "row" };
     for (index, line) in lines.iter().enumerate() {
         let offset = 10.0 * index as f64 - 5.0 * (lines.len() - 1) as f64;

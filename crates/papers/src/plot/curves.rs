@@ -49,11 +49,12 @@ fn ends(experiment: &Experiment, output: &Output) -> [f64; 2] {
     if experiment.x.is_logarithmic { [low / 1.06, high * 1.06] } else { [low.min(0.0), high * 1.03] }
 }
 
-/// The upper end of the ordinate.
+/// The upper end of the ordinate: where the experiment ends it, or below that, if nothing reaches so high.
 fn top(output: &Output, curves: &[Curve]) -> f64 {
     let dots = curves.iter().flat_map(|curve| &curve.dots).map(|dot| dot.y + dot.half_width);
     let highest = dots.chain(output.marks.iter().map(|mark| mark.y)).fold(0.0, f64::max);
-    output.y_max.unwrap_or(if highest > 0.0 { highest * 1.06 } else { 1.0 })
+    let all = if highest > 0.0 { highest * 1.06 } else { 1.0 };
+    output.y_max.map_or(all, |end| end.min(all))
 }
 
 impl Chart<'_> {
@@ -221,5 +222,15 @@ mod tests {
         assert_eq!(pieces(&[20.0, 15.0, 5.0, 6.0]), [[[1.5, 10.0], [2.0, 5.0], [3.0, 6.0]]]);
         assert_eq!(pieces(&[0.0, 20.0, 0.0]), [[[0.0, 0.0], [0.5, 10.0]], [[1.5, 10.0], [2.0, 0.0]]]);
         assert!(pieces(&[20.0, 30.0]).is_empty() && pieces(&[1.0]).is_empty());
+    }
+
+    #[test]
+    fn an_axis_ends_where_it_should_and_no_higher_than_its_curves() {
+        let end = |y_max: Option<f64>, y: f64| {
+            let dots = vec![Dot { x: 0.0, y, half_width: 1.0 }];
+            let curve = Curve { line: String::new(), name: String::new(), dots, saturated: None };
+            top(&Output { y_max, ..Output::of("response_us.mean") }, &[curve]).round()
+        };
+        assert_eq!((end(Some(180.0), 99.0), end(Some(180.0), 999.0), end(None, 999.0)), (106.0, 180.0, 1_060.0));
     }
 }
