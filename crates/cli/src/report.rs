@@ -421,6 +421,7 @@ mod tests {
                 declined_writes: 1_234_567,
                 saved_ms: None,
                 saved_us_per_read: None,
+                lost: None,
             }],
             server: None,
             io_per_transaction: BTreeMap::from([("disk".to_owned(), Transfers { reads: 1.25, writes: 1_000.0 })]),

@@ -23,6 +23,7 @@ use crate::engine::Engine;
 use crate::second_level::Tiers;
 use crate::statistics::add;
 use crate::superblock::{CatalogChange, CurrentBackup};
+use crate::tier_file::table::TablePosition;
 use base::Lsn;
 use executor::{Executor, Group, Members};
 use std::rc::Rc;
@@ -46,6 +47,8 @@ struct SuperblockChange {
     backup: Option<CurrentBackup>,
     /// A log device that was lost.
     lost_log: Option<u8>,
+    /// What is to be said of the cache's table.
+    cache_table: Option<Option<TablePosition>>,
 }
 
 /// Takes a checkpoint that writes back every page changed before this call.
@@ -55,7 +58,7 @@ struct SuperblockChange {
 pub(crate) async fn checkpoint(engine: &Rc<Engine>) -> Result<()> {
     let taken = {
         let engine = Rc::clone(engine);
-        async move { take_checkpoint(&engine, true).await }
+        async move { take_checkpoint(&engine, CheckpointExtent::All).await }
     };
     engine.core.executor.spawn_in(group(&engine.core.executor), 0, taken).join().await
 }
@@ -65,7 +68,7 @@ pub(crate) async fn checkpoint(engine: &Rc<Engine>) -> Result<()> {
 pub(crate) async fn checkpoint_restart(engine: &Rc<Engine>) -> Result<()> {
     let taken = {
         let engine = Rc::clone(engine);
-        async move { checkpoint_pages(&engine, true).await }
+        async move { checkpoint_pages(&engine, CheckpointExtent::Restart).await }
     };
     engine.core.executor.spawn_in(group(&engine.core.executor), 0, taken).join().await
 }
@@ -81,30 +84,41 @@ fn note_end(engine: &Engine, part: usize, result: &Result<()>) {
 }
 
 /// Runs in a task of its own, so that no write of the superblock file is abandoned.
-async fn take_checkpoint(engine: &Rc<Engine>, full: bool) -> Result<()> {
-    let pages = checkpoint_pages(engine, full).await;
+async fn take_checkpoint(engine: &Rc<Engine>, extent: CheckpointExtent) -> Result<()> {
+    let pages = checkpoint_pages(engine, extent).await;
     let _hurry = hurry(engine);
     let sets = checkpoint_sets(engine).await;
     pages.and(sets)
 }
 
-async fn checkpoint_pages(engine: &Engine, full: bool) -> Result<()> {
-    let result = write_pages_back(engine, full).await;
+/// Which pages a checkpoint writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CheckpointExtent {
+    /// Those that have been dirty since the checkpoint before.
+    Old,
+    /// All that are dirty.
+    All,
+    /// All that are dirty in main memory: what only the cache has waits for the next checkpoint.
+    Restart,
+}
+
+async fn checkpoint_pages(engine: &Engine, extent: CheckpointExtent) -> Result<()> {
+    let result = write_pages_back(engine, extent).await;
     note_end(engine, PAGES, &result);
     result
 }
 
-async fn write_pages_back(engine: &Engine, full: bool) -> Result<()> {
+async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<()> {
     let checkpointer = &engine.checkpointer;
     let _turn = checkpointer.paging.take(&engine.core.executor).await;
     let begin = engine.core.log.end();
     // The second checkpoint after a change finds its page old: hot pages are written once in two checkpoints. A log
     // that is nearly full cannot wait for that.
-    let everything = full || engine.core.log.is_crowded();
+    let everything = extent != CheckpointExtent::Old || engine.core.log.is_crowded();
     let old = if everything { begin } else { checkpointer.last_begin.get() };
     {
         let _checkpointing = engine.core.buffer.tiers().map(Tiers::begin_checkpoint);
-        engine.core.buffer.write_back_before(old).await?;
+        engine.core.buffer.write_back_before(old, extent != CheckpointExtent::Restart).await?;
     }
     let redo_start = redo_start(engine);
     // A transaction that has ended by now holds nothing back, so the records with which it ended must be durable, too: a
@@ -114,7 +128,8 @@ async fn write_pages_back(engine: &Engine, full: bool) -> Result<()> {
     engine.core.log.flush(ended).await?;
     {
         let _turn = checkpointer.turn.take(&engine.core.executor).await;
-        write_superblock(engine, redo_start, SuperblockChange::default()).await?;
+        let change = SuperblockChange { cache_table: Some(cache_table(engine).await), ..SuperblockChange::default() };
+        write_superblock(engine, redo_start, change).await?;
     }
     checkpointer.last_begin.set(begin);
     add(&engine.core.statistics.checkpoints, 1);
@@ -183,6 +198,28 @@ fn redo_start(engine: &Engine) -> Lsn {
     [dirty, active].into_iter().flatten().fold(engine.core.log.end(), Lsn::min)
 }
 
+/// Has the cache's table state what slots hold by now. What the superblock is to say of it.
+async fn cache_table(engine: &Engine) -> Option<TablePosition> {
+    match engine.core.buffer.tiers() {
+        Some(tiers) => tiers.state_table().await,
+        None => None,
+    }
+}
+
+/// What has left the cache up to now does not come back with the next opening, although no redo would come by it: a load past the
+/// log has written it anew.
+///
+/// # Errors
+/// Those of a write of the superblock file.
+pub(crate) async fn state_cache_table(engine: &Engine) -> Result<()> {
+    if engine.catalog.superblock.borrow().cache_table.is_none() {
+        return Ok(());
+    }
+    let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
+    let change = SuperblockChange { cache_table: Some(cache_table(engine).await), ..SuperblockChange::default() };
+    write_superblock(engine, pages_begin(engine), change).await
+}
+
 /// States in the superblock file that every tier could be lost without loss, if that is so.
 pub(crate) async fn retire_tiers(engine: &Engine) -> Result<()> {
     if engine.catalog.superblock.borrow().tiers.is_empty() {
@@ -246,6 +283,7 @@ async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockCh
     superblock.log_durable = if engine.core.is_durable() { engine.core.log.durable().0 } else { redo_start.0 };
     superblock.next_transaction = engine.transactions.registry.borrow().next();
     superblock.backup = change.backup.or(superblock.backup);
+    superblock.cache_table = change.cache_table.unwrap_or(superblock.cache_table);
     if let Some(second) = &mut superblock.second_log {
         second.lost = change.lost_log.or(second.lost);
     }

@@ -10,7 +10,7 @@ mod batch;
 mod sets;
 mod tiers;
 
-pub(crate) use tiers::reconcile;
+pub(crate) use tiers::{OpenedTiers, StatedTiers, TornPages, reconcile};
 
 use crate::buffer::{Buffer, LOADED, Pins, Presence};
 use crate::checkpoint::checkpoint_restart;
@@ -53,7 +53,7 @@ pub struct Remainder {
 }
 
 /// Redoes the log from the scan's beginning to its end: changes of pages that these lack, changes of sets that were committed
-/// after `sets_begin`. The engine has no log yet.
+/// after `sets_begin`. Whole copies of torn pages are in `torn`. The engine has no log yet.
 ///
 /// # Errors
 /// [`DamagedLog`](crate::Error::DamagedLog), [`DamagedPage`](crate::Error::DamagedPage),
@@ -61,7 +61,7 @@ pub struct Remainder {
 pub async fn redo(
     engine: &Rc<Engine>,
     procedures: &Procedures,
-    sets_begin: Lsn,
+    (sets_begin, torn): (Lsn, &TornPages),
     scan: &mut LogScan,
 ) -> Result<Remainder> {
     let (executor, buffer) = (&engine.core.executor, &engine.core.buffer);
@@ -78,7 +78,7 @@ pub async fn redo(
         }
         let Some(next) = ahead.pop_front() else { break };
         let decoded = next.join().await??;
-        redo_pages(engine, &decoded).await?;
+        redo_pages(engine, &decoded, torn).await?;
         remainder.note_all(&decoded)?;
         lanes.replay(decoded).await?;
     }
@@ -90,7 +90,7 @@ pub async fn redo(
 
 /// Redoes what a batch's records say of pages, piece by piece. The log may hold changes of partitions that were dropped, or whose
 /// creation was cut off: their numbers were given, and lead to nothing.
-async fn redo_pages(engine: &Engine, decoded: &DecodedBatch) -> Result<()> {
+async fn redo_pages(engine: &Engine, decoded: &DecodedBatch, torn: &TornPages) -> Result<()> {
     let buffer = &engine.core.buffer;
     let exists = |page: PageId| buffer.is_attached(page.partition);
     for piece in &decoded.pieces {
@@ -108,6 +108,7 @@ async fn redo_pages(engine: &Engine, decoded: &DecodedBatch) -> Result<()> {
                         Err(error) if begins_page(sequence, &edit) && error.is_unreadable() => {
                             buffer.make_anew(edit.page).await?;
                         }
+                        Err(error) if error.is_unreadable() => torn.restore(buffer, edit.page, error).await?,
                         fetched => drop(fetched?),
                     }
                 }

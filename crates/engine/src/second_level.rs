@@ -20,21 +20,33 @@
 //! needs the slot, wants it on its own device. If it cannot be read back it goes on counting as not yet written, so the log keeps what
 //! a restart makes it from; a newer version from main memory replaces it.
 //!
-//! A directory beside the slots could disagree with them. Without one an opening passes once over the slots and looks
-//! at each page's own place; in return the cache is warm afterwards. The log's write buffer is the exception to the
-//! rule that the log suffices when an idle tier is lost: what only the write buffer holds is nowhere else, so the
-//! superblock says which tiers are in use.
+//! A table beside the slots ([`table`](crate::tier_file::table)) says what they hold, so that an opening reads neither slots
+//! nor the pages' own places, and the cache is warm at once. It may disagree with the slots; so each slot is verified when it is
+//! read: the copy must be the version that the table states. What must not happen is that the table states a version, the slot
+//! holds it, and a later one exists that no redo would come by. Therefore every change of the slots up to then is stated
+//! before redo begins later. A version with changes behind the beginning of redo counts as missing on its page's own device.
+//!
+//! * While redo goes on, nothing is written into the slots: what a power cut has torn on its way from there is looked for in all
+//!   of them.
+//! * Where the table is missing, damaged or not kept, an opening passes once over the slots and looks at each page's own place.
+//!
+//! The log's write buffer is the exception to the rule that the log suffices when an idle tier is lost: what only the write
+//! buffer holds is nowhere else, so the superblock says which tiers are in use.
 
 mod cleaning;
 pub mod design;
 mod destage;
 mod entering;
+mod groups;
 mod host;
 mod slots;
+mod supervision;
+mod table;
 mod tiers;
 mod write_budget;
 
 pub use design::{CachePolicy, DESIGNS, Design, Parameter, Parameters};
+pub(crate) use entering::EnteredPage;
 pub use host::Host;
 pub(crate) use slots::Tier;
 pub use tiers::Tiers;
@@ -107,14 +119,28 @@ pub struct CacheSettings {
     pub write_budget: Option<WriteBudget>,
     /// How many bytes its device is rated to be written with in its life, for reports.
     pub rated_bytes: Option<u64>,
+    /// Whether a table beside the slots says what they hold, so that an opening need not look at them; `None`: unless its device
+    /// is accessed like memory, where looking costs little.
+    pub table: Option<bool>,
+    /// How long its device may take for an operation before the cache is switched off, in nanoseconds; 0 for any time. A device
+    /// that is accessed like memory has any time.
+    pub silence_ns_max: u64,
 }
 
 impl CacheSettings {
     /// A cache of a number of pages on a device, of the usual design.
     pub fn new(device: impl Into<String>, pages: u32) -> CacheSettings {
-        let (design, parameters) = (Design::default(), Parameters::default());
-        let (device, write_budget, rated_bytes) = (device.into(), None, None);
-        CacheSettings { device, pages, design, parameters, volatile: None, write_budget, rated_bytes }
+        CacheSettings {
+            device: device.into(),
+            pages,
+            design: Design::default(),
+            parameters: Parameters::default(),
+            volatile: None,
+            write_budget: None,
+            rated_bytes: None,
+            table: None,
+            silence_ns_max: 10 * base::time::SECOND_NS,
+        }
     }
 }
 

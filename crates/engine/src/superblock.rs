@@ -32,6 +32,7 @@ pub(crate) use journal::CatalogChange;
 use crate::catalog::{Partition, Partitions};
 use crate::log::Measured;
 use crate::tier_file::TierRecord;
+use crate::tier_file::table::TablePosition;
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
 use driver::{DeviceId, FaultKind, Op};
@@ -42,7 +43,7 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
 /// The format that this release writes and the newest that it reads.
-pub const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 9;
 /// The superblock file's name: a directory that holds it is a database.
 pub const SUPERBLOCK_FILE: &str = "entresol.home";
 
@@ -71,6 +72,8 @@ pub struct Superblock {
     pub log_measured: Option<Measured>,
     /// The log's second device, if it has one.
     pub second_log: Option<SecondLog>,
+    /// The table of the second-level cache, if it has one that can be believed.
+    pub cache_table: Option<TablePosition>,
 }
 
 /// What the superblock file says of a log on two devices.
@@ -276,7 +279,7 @@ impl SuperblockFile {
         self.journal.queue(changes);
     }
 
-    /// States which tiers there are, unless the file says so already.
+    /// States which tiers there are, and the cache's table, unless the file says so already.
     ///
     /// # Errors
     /// As [`SuperblockFile::write`].
@@ -284,12 +287,12 @@ impl SuperblockFile {
         &mut self,
         executor: &Executor,
         superblock: &mut Superblock,
-        tiers: Vec<TierRecord>,
+        (tiers, table): (Vec<TierRecord>, Option<TablePosition>),
     ) -> Result<()> {
-        if tiers == superblock.tiers {
+        if tiers == superblock.tiers && table == superblock.cache_table {
             return Ok(());
         }
-        superblock.tiers = tiers;
+        (superblock.tiers, superblock.cache_table) = (tiers, table);
         self.write(executor, superblock).await
     }
 

@@ -2,6 +2,7 @@
 
 mod header;
 mod statistics;
+pub mod table;
 
 pub use header::{HEADER_BYTES, Kind, TierRecord, file_length, open_file, read_header, write_header};
 pub use statistics::{TierReport, TierStatistics};
@@ -118,6 +119,11 @@ impl TierFile {
         self.under_way.get()
     }
 
+    /// Whether its device is accessed like memory.
+    pub fn is_memory(&self) -> bool {
+        self.traits.synchronous
+    }
+
     /// Pays for one access and says how it is made.
     pub async fn access(&self, executor: &Executor) -> Access {
         crate::io::access(executor, &self.traits).await
@@ -125,7 +131,7 @@ impl TierFile {
 
     /// What the tier is and did.
     pub fn report(&self) -> TierReport {
-        let TierStatistics { reads, read_times, writes, bytes_written, modified, fallbacks, declined, damaged } =
+        let TierStatistics { reads, read_times, writes, bytes_written, modified, fallbacks, declined, damaged, .. } =
             &self.statistics;
         TierReport {
             name: if self.kind == Kind::Cache { "cache" } else { "write-buffer" },
@@ -144,6 +150,7 @@ impl TierFile {
             damaged: damaged.get(),
             write_budget_bytes_per_day: None,
             rated_bytes: None,
+            lost: None,
         }
     }
 }

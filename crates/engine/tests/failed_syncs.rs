@@ -107,7 +107,7 @@ fn a_load_whose_sync_fails_lets_no_checkpoint_pass() {
         put.await.expect("commits");
         database.transaction(async |tx| tx.delete(notes, b"key").await).await.expect("commits");
         // What the buffer has written of the file so far goes with the load's pages.
-        database.buffer().write_back_before(database.log().end()).await.expect("writes");
+        database.buffer().write_back_before(database.log().end(), true).await.expect("writes");
         let records = (0..500_u32).map(|number| (number.to_be_bytes(), [0; 100]));
         let loaded = database.load_b_tree(notes, records, |_| {}).await;
         assert!(loaded.is_err_and(|error| is_device_fault(&error)));
@@ -140,7 +140,7 @@ fn a_page_whose_read_a_failed_sync_overtakes_is_not_used() {
         let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
         let notes = database.partition("notes").expect("it was created");
         database.transaction(async |tx| tx.put(notes, &first, b"new").await).await.expect("commits");
-        database.buffer().write_back_before(database.log().end()).await.expect("writes");
+        database.buffer().write_back_before(database.log().end(), true).await.expect("writes");
         let other = database.clone();
         let sync = executor.spawn(async move { other.buffer().sync().await });
         // The sync is under way before the read begins, and ends before the read does.

@@ -118,9 +118,48 @@ fn what_a_lasting_cache_holds_is_there_after_a_crash_and_warm() {
 }
 
 #[test]
-fn a_lasting_tier_that_is_gone_is_named_unless_the_database_was_closed() {
-    let tiers =
-        [(cache(false), "cache.tier"), (write_buffer(), "write-buffer.tier"), (write_buffer(), "log-buffer.tier")];
+fn a_cache_that_is_gone_costs_nothing_that_was_committed() {
+    for wanted in [cache(false), second_level::Settings::default()] {
+        let media = Media::new();
+        crashed(&media, cache(false));
+        run(&media, async |executor| {
+            remove(executor, "cache.tier").await;
+            let database = Database::open(executor, settings(wanted), "here").await.expect("opens");
+            assert_all(&database, 2).await;
+        });
+    }
+}
+
+#[test]
+fn a_cache_of_another_database_is_named_and_left_alone() {
+    let (media, other) = (Media::new(), Media::new());
+    crashed(&media, cache(false));
+    run(&other, async |executor| {
+        // Another moment, so that it is another one.
+        executor.sleep_ns(1_000_000).await;
+        let database = Database::create(executor, settings(cache(false))).await.expect("creates");
+        database.close().await.expect("closes");
+    });
+    let length = other.length("nvem", "cache.tier").expect("it is there");
+    let mut bytes = vec![0; length as usize];
+    other.read("nvem", "cache.tier", 0, &mut bytes).expect("it can be read");
+    run(&media, async |executor| {
+        let device = executor.device("nvem").expect("it exists");
+        let (file, _) = executor.open(device, "cache.tier", false).await.expect("opens");
+        let mut buffer = executor.frame(4096).expect("memory");
+        buffer.copy_from_slice(&bytes[..4096]);
+        let access = driver::Access::Asynchronous;
+        let op = Op::Write { file, offset: 0, length: 4096, buffer, durable: true, access };
+        executor.perform(op).await.result.expect("writes");
+        let error = Database::open(executor, settings(cache(false)), "here").await.err().expect("refused");
+        assert!(matches!(&error, Error::TierMissing { .. }), "{error}");
+        assert!(error.to_string().contains("of another database") && error.to_string().contains("take this one away"));
+    });
+}
+
+#[test]
+fn a_write_buffer_that_is_gone_is_named_unless_the_database_was_closed() {
+    let tiers = [(write_buffer(), "write-buffer.tier"), (write_buffer(), "log-buffer.tier")];
     for (hierarchy, file) in tiers {
         let media = Media::new();
         crashed(&media, hierarchy.clone());

@@ -57,7 +57,7 @@ fn crashed(media: &Media, settings: Settings, checkpointed: bool) -> u64 {
             database.checkpoint().await.expect("takes one");
         }
         put(&database, notes, 2).await;
-        database.buffer().write_back_before(database.log().end()).await.expect("writes");
+        database.buffer().write_back_before(database.log().end(), true).await.expect("writes");
         database.log().end().0
     })
 }
@@ -214,6 +214,11 @@ fn the_header_of_a_tier_has_a_copy() {
         crashed(&media, settings.clone(), true);
         make_unreadable(&media, file, 0, 4096);
         make_unreadable(&media, file, length - 4096, length);
+        if file == "cache.tier" {
+            // The log has what only the cache had.
+            assert_opens(&media, &settings, file);
+            continue;
+        }
         let opened = run(&media, async |executor| Database::open(executor, settings.clone(), "here").await.map(|_| ()));
         let Err(error @ Error::TierMissing { .. }) = opened else { panic!("{file}: {opened:?}") };
         let text = error.to_string();

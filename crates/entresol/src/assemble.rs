@@ -123,13 +123,12 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
 /// The tiers, and which partitions use them.
 fn hierarchy(configuration: &Configuration) -> second_level::Settings {
     let cache = configuration.cache.as_ref().map(|cache| CacheSettings {
-        device: cache.device.clone(),
-        pages: cache.pages,
         design: cache.design,
         parameters: cache.parameters,
         volatile: cache.volatile,
         write_budget: cache.write_budget,
         rated_bytes: cache.rated_bytes,
+        ..CacheSettings::new(&*cache.device, cache.pages)
     });
     let write_buffer = configuration.write_buffer.as_ref().map(|buffer| WriteBufferSettings {
         device: buffer.device.clone(),

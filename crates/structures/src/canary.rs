@@ -29,6 +29,10 @@ canaries! {
     StaleCopy,
     /// A slot of the cache is reused although only it has the latest version of its page.
     UncleanReuse,
+    /// The cache's table goes on to state what is in slots that were emptied.
+    UnstatedSlot,
+    /// A copy is used that is not the version which its slot should hold.
+    UncheckedVersion,
     /// A page is written from the cache to its own place while an older version of it is being written there.
     OvertakenClean,
     /// Pages enter the cache although its budget of writes is spent.

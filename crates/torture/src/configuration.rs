@@ -122,6 +122,7 @@ impl Configuration {
         let (mut hierarchy, volatile_tiers) = hierarchy(&mut Random::stream(seed, "hierarchy"), tiny);
         if let Some(cache) = &mut hierarchy.cache {
             design(seed, cache);
+            cache.table = Some(Random::stream(seed, "cache table").chance(0.7));
         }
         if let (Some(_), Some(buffer)) = (&second, &mut hierarchy.write_buffer) {
             buffer.log_bytes = 0;
@@ -323,6 +324,8 @@ fn hierarchy(random: &mut Random, tiny: bool) -> (second_level::Settings, bool) 
         volatile: None,
         write_budget: None,
         rated_bytes: None,
+        table: None,
+        silence_ns_max: 10 * SECOND_NS,
     });
     let write_buffer = (!volatile && random.chance(0.6)).then(|| WriteBufferSettings {
         device: device.clone(),

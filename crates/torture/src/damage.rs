@@ -10,7 +10,8 @@
 //!   how many changes it has seen, so a page of another place is found at once, and one that is too old as soon as redo meets
 //!   a later change of it. Between two checkpoints nothing remembers what a page that left the buffer had seen: a table of
 //!   that would have an entry for each page of the medium. So such a page may be taken for what it shows, and what depends on
-//!   it is not judged. The log's end is where nothing follows: pages lost there are not missed, those before are.
+//!   it is not judged. A tier's slots are of another kind: while the database is open, and by the cache's table beyond that, it is
+//!   known which version each holds, so nothing older is served from them. The log's end is where nothing follows: pages lost there are not missed, those before are.
 //!   Clusters of temporary space and versions name their place and their use, and the superblock file has a checksum over a backup's
 //!   images, so there every such write is found.
 //! * An *error* excuses the operation, what had to be given up for it, and nothing after the next opening.
@@ -57,14 +58,14 @@ impl Damage {
 
     /// Whether it was there for pages that a power cut has torn in their own places.
     fn serves_torn_pages(&self) -> bool {
-        let is_at_rest = matches!(self.kind, FaultKind::Decay | FaultKind::Rot);
-        self.step == Step::Staging || (self.step == Step::TierWrite && is_at_rest)
+        let is_gone = matches!(self.kind, FaultKind::Decay | FaultKind::Rot) || self.kind.is_silent();
+        self.step == Step::Staging || (self.step == Step::TierWrite && is_gone)
     }
 
     /// Whether something older may be taken for what was written.
     fn is_undetectable(&self) -> bool {
         let is_alone = self.is_of_pages() || self.is_of_log();
-        self.kind.is_silent() && (is_alone || self.step == Step::TierWrite)
+        self.kind.is_silent() && is_alone
     }
 
     fn explains(&self, error: &Error) -> bool {

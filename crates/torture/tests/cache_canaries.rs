@@ -24,7 +24,7 @@ fn assert_found_with(canary: Canary, suits: impl Fn(&CacheSettings) -> bool, see
 #[test]
 fn a_cached_copy_older_than_its_page_is_found() {
     // An exclusive cache has no copy of what is in main memory.
-    for design in ["clean-write", "dual-write", "lazy-cleaning", "tac", "rotating"] {
+    for design in ["clean-write", "dual-write", "lazy-cleaning", "tac", "rotating", "face"] {
         assert_found(Canary::StaleCopy, design, 100);
     }
 }
@@ -44,4 +44,14 @@ fn an_older_version_written_over_a_newer_one_is_found() {
 #[test]
 fn a_budget_of_writes_that_is_overspent_is_found() {
     assert_found_with(Canary::Overspent, |cache| cache.write_budget.is_some(), 200);
+}
+
+#[test]
+fn a_table_that_states_what_has_left_its_slots_is_found() {
+    assert_found_with(Canary::UnstatedSlot, |cache| cache.table == Some(true), 600);
+}
+
+#[test]
+fn a_copy_of_another_version_than_its_slot_should_hold_is_found() {
+    assert_found_with(Canary::UncheckedVersion, |cache| cache.table == Some(true), 600);
 }

@@ -54,6 +54,9 @@ pub struct TierUse {
     pub saved_ms: Option<f64>,
     /// The same per read, in microseconds.
     pub saved_us_per_read: Option<f64>,
+    /// Why it was switched off, if its device has failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
 }
 
 impl TierUse {
@@ -82,6 +85,7 @@ impl TierUse {
             declined_writes: tier.declined,
             saved_ms: tier.saved_ns.map(|saved| saved / 1e6),
             saved_us_per_read: tier.saved_ns.map(|saved| saved / 1e3 / tier.reads.max(1) as f64),
+            lost: tier.lost,
         }
     }
 
@@ -107,7 +111,8 @@ impl TierUse {
         });
         let transaction = "per transaction";
         let header = ["tier", "pages", "reads", transaction, "writes", transaction, "modified", "no room"];
-        table(&header, 1, rows)
+        let lost = tiers.iter().filter_map(|tier| tier.lost.as_ref()).map(|lost| format!("\n{lost}"));
+        table(&header, 1, rows) + &lost.collect::<String>()
     }
 
     fn wear(tiers: &[TierUse]) -> String {

@@ -8,12 +8,30 @@ use super::write_back::PageRun;
 use super::{Buffer, PageSpace, Presence};
 use crate::page_store::Future;
 use crate::second_level::design::{Leaving, Pattern, Read, Reason};
-use crate::second_level::{Host, Tier, Tiers};
+use crate::second_level::{EnteredPage, Host, Tier, Tiers};
 use crate::statistics::add;
+use crate::tier_file::table::PageVersion;
 use crate::{Error, Result};
 use base::{Lsn, PageId};
 use driver::{Access, Completion, Frame};
+use executor::JoinHandle;
 use std::rc::Rc;
+
+/// A copy on its way to the tiers.
+struct EnteringPages {
+    frames: Vec<u32>,
+    first: PageId,
+    write: TierWrite,
+}
+
+enum TierWrite {
+    /// Its partition has no tier.
+    Passes(Frame),
+    /// It is written once those before it are.
+    Next(Frame),
+    /// It is being written.
+    Begun(JoinHandle<std::result::Result<EnteredPage, Frame>>),
+}
 
 impl Host for Buffer {
     fn write_pages(&self, first: PageId, bytes: Frame, length: usize) -> Future<'_, Completion> {
@@ -66,37 +84,61 @@ impl Buffer {
         reason: Reason,
     ) -> std::result::Result<Vec<PageRun>, (Vec<PageRun>, Error)> {
         let Some(tiers) = self.tiers.get() else { return Ok(runs) };
-        let mut rest = Vec::new();
-        let mut runs = runs.into_iter();
-        while let Some(run) = runs.next() {
-            let placement = self.space(run.first.partition).placement();
-            if !tiers.serves(placement) {
-                rest.push(run);
-                continue;
-            }
-            let frame = run.frames[0];
-            let leaving = self.leaving(frame, true, reason);
-            let bytes = match tiers.write_dirty(&leaving, placement, run.bytes).await {
-                Ok(entry) => {
-                    let recovery_lsn = self.pool.borrow().writing_lsn(frame);
-                    self.finish_write(&run.frames, true);
-                    let left = reason == Reason::Replacement && self.leave(frame);
-                    tiers.enter_dirty(entry, recovery_lsn, left);
+        let (mut rest, mut failed) = (Vec::new(), None);
+        let started: Vec<EnteringPages> = runs.into_iter().map(|run| self.start_entering(tiers, run, reason)).collect();
+        for EnteringPages { frames, first, write } in started {
+            let outcome = match write {
+                TierWrite::Passes(bytes) => {
+                    rest.push(PageRun { frames, first, bytes });
                     continue;
                 }
-                Err(bytes) => bytes,
+                TierWrite::Next(bytes) if failed.is_some() => Err(bytes),
+                TierWrite::Next(bytes) => {
+                    let leaving = self.leaving(frames[0], true, reason);
+                    tiers.write_dirty(&leaving, self.space(first.partition).placement(), bytes).await
+                }
+                TierWrite::Begun(write) => write.join().await,
             };
-            rest.push(PageRun { bytes, ..run });
-            match tiers.make_way(leaving.page).await {
-                Ok(Some(lsn)) => self.pool.borrow_mut().extend_writing(frame, lsn),
-                Ok(None) => {}
-                Err(error) => {
-                    rest.extend(runs);
-                    return Err((rest, error));
+            match outcome {
+                Ok(entry) => {
+                    let recovery_lsn = self.pool.borrow().writing_lsn(frames[0]);
+                    self.finish_write(&frames, true);
+                    let left = reason == Reason::Replacement && self.leave(frames[0]);
+                    tiers.enter_dirty(entry, recovery_lsn, left);
+                }
+                Err(bytes) => {
+                    let frame = frames[0];
+                    rest.push(PageRun { frames, first, bytes });
+                    if failed.is_none() {
+                        match tiers.make_way(first).await {
+                            Ok(Some(lsn)) => self.pool.borrow_mut().extend_writing(frame, lsn),
+                            Ok(None) => {}
+                            Err(error) => failed = Some(error),
+                        }
+                    }
                 }
             }
         }
-        Ok(rest)
+        match failed {
+            None => Ok(rest),
+            Some(error) => Err((rest, error)),
+        }
+    }
+
+    /// A copy starts on its way to the tiers, if they serve its partition: with others if the cache is written in groups.
+    fn start_entering(&self, tiers: &Rc<Tiers>, run: PageRun, reason: Reason) -> EnteringPages {
+        let PageRun { frames, first, bytes } = run;
+        let placement = self.space(first.partition).placement();
+        let write = match (tiers.serves(placement), tiers.writes_groups()) {
+            (false, _) => TierWrite::Passes(bytes),
+            (true, false) => TierWrite::Next(bytes),
+            (true, true) => {
+                let (leaving, tiers) = (self.leaving(frames[0], true, reason), Rc::clone(tiers));
+                let write = async move { tiers.write_dirty(&leaving, placement, bytes).await };
+                TierWrite::Begun(self.executor.spawn(write))
+            }
+        };
+        EnteringPages { frames, first, write }
     }
 
     /// Empties the frame if nothing keeps its page.
@@ -163,11 +205,12 @@ impl Buffer {
         self.pool.borrow_mut().begin_migration(frame, &mut bytes);
         self.in_flight.set(self.in_flight.get() + 1);
         let (bytes, written) = tiers.write_slot(slot, bytes, false).await;
+        let version = PageVersion::of(&bytes);
         self.copies.borrow_mut().push(bytes);
         self.in_flight.set(self.in_flight.get() - 1);
         self.pool.borrow_mut().end_migration(frame);
         if self.leave(frame) && written {
-            tiers.enter_clean(slot, page);
+            tiers.enter_clean(slot, page, version);
         } else {
             tiers.give_back(slot);
         }

@@ -203,11 +203,12 @@ impl Buffer {
         self.wake_for_frames(frames.len());
     }
 
-    /// Writes every page back whose changes begin before `lsn`, in the order of the files.
+    /// Writes every page back whose changes begin before `lsn`, in the order of the files. `cleans`: also those that only the
+    /// cache has, if its design wants that.
     ///
     /// # Errors
     /// The first error.
-    pub async fn write_back_before(self: &Rc<Self>, lsn: Lsn) -> Result<()> {
+    pub async fn write_back_before(self: &Rc<Self>, lsn: Lsn, cleans: bool) -> Result<()> {
         let old = self.pool.borrow().dirty_before(lsn);
         for frames in old.chunks(self.batch_size()) {
             self.write_back(frames.to_vec()).await?;
@@ -224,7 +225,7 @@ impl Buffer {
         match self.tiers.get() {
             Some(tiers) => {
                 let is_scarce = self.log.get().is_some_and(|log| log.is_scarce());
-                tiers.drain_before(lsn, is_scarce).await
+                tiers.drain_before(lsn, cleans, is_scarce).await
             }
             None => Ok(()),
         }

@@ -1,7 +1,7 @@
 //! Background checkpoints: of pages by the policy, of sets by the policy or on a clock of their own.
 
 use super::relief::is_log_held;
-use super::{Policy, checkpoint_pages, checkpoint_sets, group};
+use super::{CheckpointExtent, Policy, checkpoint_pages, checkpoint_sets, group};
 use crate::engine::Engine;
 use base::{Instant, Lsn};
 use executor::Executor;
@@ -40,7 +40,7 @@ fn start_paging(engine: &Rc<Engine>) {
             let began = engine.checkpointer.last_begin.get();
             let is_needed = || engine.core.log.is_crowded() && !is_log_held(&engine);
             if is_due(&engine, began, last) || is_needed() {
-                let done = checkpoint_pages(&engine, false).await;
+                let done = checkpoint_pages(&engine, CheckpointExtent::Old).await;
                 rest_ns = if done.is_ok() { POLL_NS } else { (2 * rest_ns).min(REST_NS_MAX) };
                 last = executor.now();
             }

@@ -1,7 +1,7 @@
 //! Checkpoints that make room in a full log, when transactions ask for it (`transaction/log_relief.rs`).
 
 use super::sweeping::hurry;
-use super::{background, checkpoint_pages, checkpoint_sets, group};
+use super::{CheckpointExtent, background, checkpoint_pages, checkpoint_sets, group};
 use crate::engine::{Engine, Relief};
 use std::rc::Rc;
 
@@ -53,7 +53,7 @@ async fn relieve(engine: &Rc<Engine>, relief: &Relief) {
         if is_log_held(engine) {
             core.executor.sleep_ns(background::POLL_NS).await;
         } else {
-            let _noted_of_pages = checkpoint_pages(engine, true).await;
+            let _noted_of_pages = checkpoint_pages(engine, CheckpointExtent::All).await;
             relief.has_paged.set(true);
             note_load(engine);
             let hurry = hurry(engine);

@@ -6,6 +6,7 @@
 use super::Database;
 use super::log_room::{complete_logged, length_of};
 use crate::buffer::{LOADED, PageSpace};
+use crate::checkpoint::state_cache_table;
 use crate::engine::Visit;
 use crate::mvcc::LoadInProgress;
 use crate::second_level::design::Pattern;
@@ -98,6 +99,7 @@ impl Database {
         }
         self.write_loaded(&space, &mut run).await?;
         self.0.engine.core.buffer.sync_space(&space).await?;
+        state_cache_table(&self.0.engine).await?;
         let top: Vec<Edit<'_>> = top.iter().map(OwnedEdit::as_edit).collect();
         let log = || {
             self.check_empty_tree(partition)?;

@@ -10,7 +10,7 @@ use crate::io::device;
 use crate::locks::Locks;
 use crate::log::{Log, LogScan, WriteBuffer};
 use crate::mvcc::keep_moments;
-use crate::recovery::{self, reconcile};
+use crate::recovery::{self, OpenedTiers, StatedTiers, reconcile};
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::superblock::{Superblock, SuperblockFile};
 use crate::version::VersionStore;
@@ -113,11 +113,12 @@ impl Database {
             log.set_write_buffer(write_buffer);
             tiers.push(record);
         }
-        let reconciled = reconcile(executor, &buffer, &[], Lsn::ZERO).await?;
-        let (found, records) = reconciled.open(&buffer, executor, (&settings.hierarchy, settings.force, stamp)).await?;
-        tiers.extend(records);
-        if let Some(found) = found {
-            buffer.set_tiers(Rc::new(found));
+        let stated = StatedTiers { records: &[], table: None, redo_start: Lsn::ZERO };
+        let reconciled = reconcile(executor, &buffer, &settings.hierarchy, stated).await?;
+        let opened = reconciled.open(&buffer, executor, (&settings.hierarchy, settings.force, stamp)).await?;
+        tiers.extend(opened.records);
+        if let Some(found) = opened.tiers {
+            buffer.set_tiers(found);
         }
         let superblock = Superblock {
             page_size: settings.buffer.page_size as u32,
@@ -131,6 +132,7 @@ impl Database {
             backup: None,
             log_measured: log.measured()[0],
             second_log: log_files::second_log(&settings, log.measured().get(1).copied().flatten()),
+            cache_table: opened.table,
         };
         let superblock_file = SuperblockFile::create(executor, home_device, &superblock).await?;
         let memory = (RefCell::default(), Backup::default());
@@ -189,18 +191,20 @@ impl Database {
             buffer.attach(partition.id(), space);
         }
         buffer.repair(superblock.redo_start()).await?;
-        let reconciled = reconcile(executor, &buffer, &superblock.tiers, superblock.redo_start()).await?;
+        let (table, redo_start) = (superblock.cache_table, superblock.redo_start());
+        let stated = StatedTiers { records: &superblock.tiers, table, redo_start };
+        let reconciled = reconcile(executor, &buffer, &settings.hierarchy, stated).await?;
         let mut records = reconciled.kept(executor, &settings.hierarchy);
         records.extend(kept.clone());
-        superblock_file.note_tiers(executor, &mut superblock, records).await?;
+        superblock_file.note_tiers(executor, &mut superblock, (records, reconciled.kept_table())).await?;
         let wanted = (&settings.hierarchy, settings.force, stamp);
-        let (tiers, mut records) = reconciled.open(&buffer, executor, wanted).await?;
+        let OpenedTiers { tiers, mut records, table, torn } = reconciled.open(&buffer, executor, wanted).await?;
         let log_buffer = WriteBuffer::open(executor, &settings.log, write_buffer, kept, stamp).await?;
         records.extend(log_buffer.as_ref().map(|(_, record)| record.clone()));
         // What a tier is about to hold must be looked for by the next opening.
-        superblock_file.note_tiers(executor, &mut superblock, records).await?;
+        superblock_file.note_tiers(executor, &mut superblock, (records, table)).await?;
         if let Some(tiers) = tiers {
-            buffer.set_tiers(Rc::new(tiers));
+            buffer.set_tiers(tiers);
         }
         let sets_begin = superblock.backup.as_ref().map_or(Lsn::MAX, |backup| Lsn(backup.begin));
         let (sets, backup) = memory;
@@ -208,7 +212,10 @@ impl Database {
         let since = |id| superblock_file.since(id);
         let parts = (Rc::clone(&buffer), (sets, Backup::default()), partitions.clone().until(sets_begin, since));
         let replaying = assemble(executor, &settings, scan.idle_log(), parts, None, superblock.clone());
-        let unfinished = recovery::redo(&replaying, &settings.procedures, sets_begin, &mut scan).await?;
+        let unfinished = recovery::redo(&replaying, &settings.procedures, (sets_begin, &torn), &mut scan).await?;
+        if let Some(tiers) = buffer.tiers() {
+            tiers.end_replay();
+        }
         let memory = (RefCell::new(replaying.sets.sets.take()), backup);
         superblock_file.limit_since(scan.end());
         if !canary::is_planted(Canary::LostBackupBegin) {

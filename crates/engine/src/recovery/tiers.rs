@@ -1,28 +1,26 @@
-//! Opening the tiers: what they hold that is newer than on the pages' own devices goes there first.
+//! Opening the tiers. A cache that goes on as it was and whose table is sound is taken over by that, unread; of the others, what
+//! they hold that is newer than on the pages' own devices goes there first.
+
+mod scan;
+mod torn;
+
+pub use torn::TornPages;
 
 use crate::Result;
-use crate::buffer::{Buffer, PageSpace};
-use crate::io::{device, salvage};
+use crate::buffer::Buffer;
+use crate::io::device;
 use crate::second_level::{Settings, Tiers};
-use crate::tier_file::{HEADER_BYTES, Kind, TierFile, TierRecord, open_file, read_header};
+use crate::tier_file::table::{HeldVersion, SlotTable, TablePosition};
+use crate::tier_file::{Kind, TierFile, TierRecord, open_file, read_header};
 use base::{Lsn, PageId};
-use driver::{Access, DeviceId, FileId, Frame, Op};
+use driver::{DeviceId, FileId};
 use executor::Executor;
+use scan::{SlotCopy, bring_home, scan};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
-use structures::page::header;
 
 /// How many pages are compared at once.
 const AT_ONCE: usize = 32;
-
-/// A sound copy in some slot.
-#[derive(Clone, Copy)]
-struct SlotCopy {
-    tier: usize,
-    slot: u32,
-    sequence: u64,
-    lsn: Lsn,
-}
 
 /// A tier that an earlier opening left.
 struct EarlierTier {
@@ -31,41 +29,106 @@ struct EarlierTier {
     file: FileId,
 }
 
-/// What the tiers of an earlier opening held is on the pages' own devices.
+/// What the superblock says of the tiers of an earlier opening.
+#[derive(Clone, Copy)]
+pub struct StatedTiers<'a> {
+    /// The tiers.
+    pub records: &'a [TierRecord],
+    /// The cache's table.
+    pub table: Option<TablePosition>,
+    /// Log records from before this are not needed.
+    pub redo_start: Lsn,
+}
+
+/// What the tiers of an earlier opening held is on the pages' own devices, or is taken over by the table.
 pub struct Reconciled {
     found: Rc<Vec<EarlierTier>>,
     /// The copies that are the same there.
     current: Vec<(PageId, SlotCopy)>,
+    /// The table of the cache that goes on as it was, and what each slot holds.
+    table: Option<(SlotTable, Vec<Option<HeldVersion>>)>,
+    torn: TornPages,
+    redo_start: Lsn,
 }
 
-/// Brings up to date what stands on the pages' own devices. `records` is what the superblock file says of the tiers; log records
-/// from before `redo_start` are not needed.
+/// The tiers that were opened.
+pub struct OpenedTiers {
+    /// They, if there are any.
+    pub tiers: Option<Rc<Tiers>>,
+    /// What the superblock file is to say of them before they are used.
+    pub records: Vec<TierRecord>,
+    /// And of the cache's table.
+    pub table: Option<TablePosition>,
+    /// Where redo finds what a power cut has torn.
+    pub torn: TornPages,
+}
+
+/// Brings up to date what stands on the pages' own devices, as far as the table of a cache does not serve instead.
 ///
 /// # Errors
-/// [`Error::TierMissing`], or the driver's.
+/// [`Error::TierMissing`](crate::Error::TierMissing) for a write buffer, or the driver's.
 pub async fn reconcile(
     executor: &Executor,
     buffer: &Rc<Buffer>,
-    records: &[TierRecord],
-    redo_start: Lsn,
+    settings: &Settings,
+    stated: StatedTiers<'_>,
 ) -> Result<Reconciled> {
     let page_size = buffer.settings().page_size;
-    let mut found = Vec::new();
-    for record in records.iter().filter(|record| record.kind != Kind::LogBuffer) {
-        found.extend(find(executor, record, page_size).await?);
+    let (mut found, mut torn) = (Vec::new(), TornPages::none(executor));
+    for record in stated.records.iter().filter(|record| record.kind != Kind::LogBuffer) {
+        match find(executor, record, page_size).await? {
+            Ok(tier) => found.push(tier),
+            Err(_) if !record.in_use => {}
+            // The log has what only the cache had, unless the power cut has torn a page.
+            Err(detail) if record.kind == Kind::Cache => torn = TornPages::missing(executor, record.clone(), detail),
+            Err(detail) => return Err(record.missing(&detail)),
+        }
     }
+    let found = Rc::new(found);
+    let table = load_table(executor, &found, settings, stated.table).await?;
+    let is_tabled = |old: &EarlierTier| table.is_some() && old.record.kind == Kind::Cache;
     let mut newest: BTreeMap<PageId, SlotCopy> = BTreeMap::new();
     for (tier, old) in found.iter().enumerate() {
-        scan(executor, buffer, old, tier, &mut newest).await?;
+        if is_tabled(old) {
+            torn = TornPages::in_slots(executor, Rc::clone(&found), tier, stated.redo_start);
+        } else {
+            scan(executor, buffer, old, tier, &mut newest).await?;
+        }
     }
+    let current = bring_all_home(executor, buffer, &found, newest, stated.redo_start).await?;
+    Ok(Reconciled { found, current, table, torn, redo_start: stated.redo_start })
+}
+
+/// The table of a cache that goes on as it was.
+async fn load_table(
+    executor: &Executor,
+    found: &[EarlierTier],
+    settings: &Settings,
+    position: Option<TablePosition>,
+) -> Result<Option<(SlotTable, Vec<Option<HeldVersion>>)>> {
+    let suits = |old: &&EarlierTier| {
+        let [cache, _] = wanted(executor, settings);
+        old.record.kind == Kind::Cache && cache.is_some_and(|cache| cache.table && cache.suits(&old.record))
+    };
+    let (Some(position), Some(old)) = (position, found.iter().find(suits)) else { return Ok(None) };
+    Ok(SlotTable::load(executor, old.device, old.record.capacity as u32, position).await?.ok())
+}
+
+/// Writes copies to the pages' own places that are newer there. Returns those that are the same then.
+async fn bring_all_home(
+    executor: &Executor,
+    buffer: &Rc<Buffer>,
+    found: &Rc<Vec<EarlierTier>>,
+    newest: BTreeMap<PageId, SlotCopy>,
+    redo_start: Lsn,
+) -> Result<Vec<(PageId, SlotCopy)>> {
     let pages: Vec<(PageId, SlotCopy)> = newest.into_iter().collect();
     let mut current = Vec::new();
-    let found = Rc::new(found);
     for batch in pages.chunks(AT_ONCE) {
         let tasks: Vec<_> = batch
             .iter()
             .map(|&(page, copy)| {
-                let (executor, found) = (executor.clone(), Rc::clone(&found));
+                let (executor, found) = (executor.clone(), Rc::clone(found));
                 let space = buffer.space(page.partition);
                 executor
                     .clone()
@@ -78,7 +141,7 @@ pub async fn reconcile(
             }
         }
     }
-    Ok(Reconciled { found, current })
+    Ok(current)
 }
 
 impl Reconciled {
@@ -90,17 +153,21 @@ impl Reconciled {
         self.found.iter().filter(suits).map(|old| TierRecord { in_use: true, ..old.record.clone() }).collect()
     }
 
-    /// Opens the tiers that `settings` ask for: those kept, and new ones with this stamp. Returns them, if there are any, and
-    /// what the superblock file is to say of them before they are used.
+    /// The table that serves on.
+    pub fn kept_table(&self) -> Option<TablePosition> {
+        self.table.as_ref().map(|(table, _)| table.position())
+    }
+
+    /// Opens the tiers that `settings` ask for: those kept, and new ones with this stamp.
     ///
     /// # Errors
-    /// [`Error::Setting`], or the driver's.
+    /// [`Error::Setting`](crate::Error::Setting), or the driver's.
     pub async fn open(
         self,
         buffer: &Rc<Buffer>,
         executor: &Executor,
         (settings, force, stamp): (&Settings, bool, u64),
-    ) -> Result<(Option<Tiers>, Vec<TierRecord>)> {
+    ) -> Result<OpenedTiers> {
         if let Some(buffer) = &settings.write_buffer {
             buffer.check(executor.traits(device(executor, &buffer.device)?).durable)?;
         }
@@ -108,7 +175,7 @@ impl Reconciled {
         let (mut records, mut files) = (Vec::new(), [None, None]);
         let mut adopted = None;
         for (place, wanted) in files.iter_mut().zip(wanted(executor, settings)) {
-            let Some(WantedTier { kind, device: name, capacity, volatile }) = &wanted else { continue };
+            let Some(WantedTier { kind, device: name, capacity, volatile, .. }) = &wanted else { continue };
             let device = device(executor, name)?;
             let old = self.found.iter().position(|old| wanted.as_ref().is_some_and(|wanted| wanted.suits(&old.record)));
             let (kind, capacity, volatile) = (*kind, *capacity, *volatile);
@@ -130,18 +197,63 @@ impl Reconciled {
             records.extend((!volatile).then_some(record));
         }
         if files.iter().all(Option::is_none) {
-            return Ok((None, records));
+            return Ok(OpenedTiers { tiers: None, records, table: None, torn: self.torn });
         }
         let host: Weak<Buffer> = Rc::downgrade(buffer);
-        let tiers = Tiers::new(executor, (settings, force), files, host);
-        if let Some(cache) = adopted {
-            let mut current = self.current;
-            current.retain(|(page, copy)| copy.tier == cache && buffer.space(page.partition).placement().cache);
-            current.sort_by_key(|(_, copy)| copy.lsn);
-            tiers.adopt(current.into_iter().map(|(page, copy)| (copy.slot, page)));
+        let tiers = Rc::new(Tiers::new(executor, (settings, force), files, host));
+        let Reconciled { table, current, torn, redo_start, .. } = self;
+        if let Some(cache) = adopted.filter(|_| table.is_none()) {
+            adopt(buffer, &tiers, cache, current);
         }
-        Ok((Some(tiers), records))
+        let table = open_table(executor, buffer, &tiers, settings, (table, redo_start, stamp)).await?;
+        Ok(OpenedTiers { tiers: Some(tiers), records, table, torn })
     }
+}
+
+/// Takes over the copies in the cache that are the same on their pages' own devices.
+fn adopt(buffer: &Buffer, tiers: &Tiers, cache: usize, mut current: Vec<(PageId, SlotCopy)>) {
+    current.retain(|(page, copy)| copy.tier == cache && buffer.space(page.partition).placement().cache);
+    current.sort_by_key(|(_, copy)| copy.version.lsn);
+    tiers.adopt(current.into_iter().map(|(page, copy)| (copy.slot, page, copy.version)));
+}
+
+/// Goes on with the cache's table, or makes a new one if there is to be one. Returns what the superblock is to say of it.
+async fn open_table(
+    executor: &Executor,
+    buffer: &Buffer,
+    tiers: &Rc<Tiers>,
+    settings: &Settings,
+    (old, redo_start, stamp): (Option<(SlotTable, Vec<Option<HeldVersion>>)>, Lsn, u64),
+) -> Result<Option<TablePosition>> {
+    let [Some(WantedTier { device: name, table: true, capacity, .. }), _] = wanted(executor, settings) else {
+        return Ok(None);
+    };
+    if let Some((table, held)) = old {
+        let position = table.position();
+        let usable = usable(buffer, &held);
+        tiers.adopt_stated(table, (&held, usable), redo_start);
+        return Ok(Some(position));
+    }
+    let table = SlotTable::create(executor, device(executor, name)?, capacity as u32, stamp).await?;
+    tiers.set_table(table);
+    Ok(tiers.state_table().await)
+}
+
+/// What slots hold that may be used: of each page the newest version, the pages that were changed last at the end.
+fn usable(buffer: &Buffer, held: &[Option<HeldVersion>]) -> Vec<(u32, HeldVersion)> {
+    let is_usable = |page: PageId| {
+        buffer.is_attached(page.partition) && {
+            let space = buffer.space(page.partition);
+            space.placement().cache && page.number < space.capacity()
+        }
+    };
+    let stated = (0..).zip(held).filter_map(|(slot, held)| held.map(|held| (slot, held)));
+    let mut usable: Vec<(u32, HeldVersion)> = stated.filter(|(_, held)| is_usable(held.page)).collect();
+    usable.sort_unstable_by_key(|(slot, held)| (held.page, held.version, *slot));
+    usable.reverse();
+    usable.dedup_by_key(|(_, held)| held.page);
+    usable.sort_unstable_by_key(|(slot, held)| (held.version.lsn, *slot));
+    usable
 }
 
 /// A tier that the settings ask for.
@@ -150,6 +262,8 @@ struct WantedTier<'a> {
     device: &'a String,
     capacity: u64,
     volatile: bool,
+    /// Whether a table is to say what its slots hold.
+    table: bool,
 }
 
 impl WantedTier<'_> {
@@ -162,128 +276,33 @@ impl WantedTier<'_> {
 /// The cache and the write buffer that the settings ask for.
 fn wanted<'a>(executor: &Executor, settings: &'a Settings) -> [Option<WantedTier<'a>>; 2] {
     let loses = |name: &str| executor.device(name).is_none_or(|device| !executor.traits(device).durable);
-    let cache = settings.cache.as_ref().map(|cache| WantedTier {
-        kind: Kind::Cache,
-        device: &cache.device,
-        capacity: u64::from(cache.pages),
-        volatile: cache.volatile.unwrap_or_else(|| loses(&cache.device)),
+    let is_memory = |name: &str| executor.device(name).is_some_and(|device| executor.traits(device).synchronous);
+    let cache = settings.cache.as_ref().map(|cache| {
+        let volatile = cache.volatile.unwrap_or_else(|| loses(&cache.device));
+        let table = !volatile && cache.table.unwrap_or_else(|| !is_memory(&cache.device));
+        WantedTier { kind: Kind::Cache, device: &cache.device, capacity: u64::from(cache.pages), volatile, table }
     });
     let write_buffer = settings.write_buffer.as_ref().filter(|buffer| buffer.pages > 0).map(|buffer| WantedTier {
         kind: Kind::WriteBuffer,
         device: &buffer.device,
         capacity: u64::from(buffer.pages),
         volatile: false,
+        table: false,
     });
     [cache, write_buffer]
 }
 
-/// The file of a tier that the superblock file knows.
-async fn find(executor: &Executor, record: &TierRecord, page_size: usize) -> Result<Option<EarlierTier>> {
-    let missing = |detail: &str| if record.in_use { Err(record.missing(detail)) } else { Ok(None) };
-    let Some(device) = executor.device(&record.device) else { return missing("there is no such device") };
+/// The file of a tier that the superblock file knows, or words for why it is not there.
+async fn find(
+    executor: &Executor,
+    record: &TierRecord,
+    page_size: usize,
+) -> Result<std::result::Result<EarlierTier, String>> {
+    let Some(device) = executor.device(&record.device) else { return Ok(Err("there is no such device".into())) };
     let Some((file, length)) = open_file(executor, device, record.kind, false).await? else {
-        return missing(&format!("it holds no file '{}'", record.kind.file_name()));
+        return Ok(Err(format!("it holds no file '{}'", record.kind.file_name())));
     };
     let slots = record.capacity * page_size as u64;
-    if let Err(detail) = read_header(executor, (file, length), record, (page_size, slots)).await? {
-        return missing(&detail);
-    }
-    Ok(Some(EarlierTier { record: record.clone(), device, file }))
-}
-
-/// Notes the newest copy of each page.
-async fn scan(
-    executor: &Executor,
-    buffer: &Buffer,
-    found: &EarlierTier,
-    tier: usize,
-    newest: &mut BTreeMap<PageId, SlotCopy>,
-) -> Result<()> {
-    let page_size = buffer.settings().page_size;
-    let pages_at_once = ((1 << 20) / page_size).max(1) as u64;
-    let mut frame = executor.frames(1, pages_at_once as usize * page_size)?.pop();
-    for first in (0..found.record.capacity).step_by(pages_at_once as usize) {
-        let pages = pages_at_once.min(found.record.capacity - first) as usize;
-        let offset = HEADER_BYTES + first * page_size as u64;
-        let bytes = frame.take().expect("given back below");
-        // A slot that cannot be read is as good as an empty one: the log has what is only there.
-        let bytes = salvage::read(executor, found.file, (offset, pages * page_size), page_size, bytes).await?.frame;
-        for (index, copy) in bytes.chunks(page_size).take(pages).enumerate() {
-            let (id, slot) = (header::id(copy), first as u32 + index as u32);
-            if header::verify(copy, id) != Ok(true) {
-                continue;
-            }
-            if !buffer.is_attached(id.partition) {
-                // Of a partition that was dropped, or whose creation was cut off.
-                erase(executor, found.file, HEADER_BYTES + u64::from(slot) * page_size as u64, page_size).await?;
-                continue;
-            }
-            let this = SlotCopy { tier, slot, sequence: header::sequence(copy), lsn: header::lsn(copy) };
-            let entry = newest.entry(id).or_insert(this);
-            if entry.sequence < this.sequence {
-                *entry = this;
-            }
-        }
-        frame = Some(bytes);
-    }
-    Ok(())
-}
-
-async fn write(executor: &Executor, file: FileId, offset: u64, buffer: Frame, length: usize) -> Result<()> {
-    let (length, access) = (length as u32, Access::Asynchronous);
-    executor.perform(Op::Write { file, offset, length, buffer, durable: true, access }).await.result?;
-    Ok(())
-}
-
-async fn erase(executor: &Executor, file: FileId, offset: u64, page_size: usize) -> Result<()> {
-    let zeros = executor.frame(page_size)?;
-    write(executor, file, offset, zeros, page_size).await
-}
-
-/// Writes the copy to the page's own device if that is older. Returns whether both are the same version then.
-async fn bring_home(
-    executor: &Executor,
-    found: &[EarlierTier],
-    space: &PageSpace,
-    page: PageId,
-    copy: SlotCopy,
-    redo_start: Lsn,
-) -> Result<bool> {
-    let page_size = space.page_size();
-    if page.number >= space.capacity() {
-        return Ok(false);
-    }
-    // What cannot be read may be what the power cut tore.
-    let (bytes, fault) = space.salvage(executor, page).await?;
-    let in_file = fault.is_none().then_some(bytes);
-    let state = in_file.as_ref().map_or(Err(String::new()), |in_file| header::verify(in_file, page));
-    match (state, in_file.as_ref().map_or(0, |in_file| header::sequence(in_file))) {
-        // A page that was bulk-loaded again has the same number, and other contents.
-        (Ok(true), present) if present >= copy.sequence => {
-            return Ok(present == copy.sequence && in_file.is_some_and(|in_file| header::lsn(&in_file) == copy.lsn));
-        }
-        (Ok(false), _) if copy.sequence == 0 => return Ok(true),
-        // A page that was torn on its way from the tier has a copy from after the point where redo begins: all that the
-        // copy may lack is in the log. An older copy belongs to a page that something else has damaged; that is found and
-        // reported; so is a page that its file has lost, which may have been newer.
-        (state @ (Ok(false) | Err(_)), _) if copy.lsn <= redo_start => {
-            if state.is_ok() {
-                space.note_lost(page);
-            }
-            return Ok(false);
-        }
-        _ => {}
-    }
-    let from = &found[copy.tier];
-    let offset = HEADER_BYTES + u64::from(copy.slot) * page_size as u64;
-    let frame = match in_file {
-        Some(frame) => frame,
-        None => executor.frame(page_size)?,
-    };
-    let bytes = salvage::read(executor, from.file, (offset, page_size), page_size, frame).await?.frame;
-    if header::verify(&bytes, page) != Ok(true) {
-        return Ok(false);
-    }
-    space.restore(executor, page, bytes).await?;
-    Ok(true)
+    let header = read_header(executor, (file, length), record, (page_size, slots)).await?;
+    Ok(header.map(|()| EarlierTier { record: record.clone(), device, file }))
 }

@@ -5,6 +5,7 @@ mod admission;
 mod clean_write;
 mod dual_write;
 mod exclusive;
+mod face;
 mod lazy_cleaning;
 mod migrate;
 mod parameters;
@@ -19,9 +20,11 @@ use base::PageId;
 use clean_write::CleanWrite;
 use dual_write::DualWrite;
 use exclusive::Exclusive;
+use face::Face;
 use lazy_cleaning::LazyCleaning;
 use migrate::Migrate;
 use rotating::Rotating;
+use std::ops::Range;
 use structures::replacement::{Policy, Replacement};
 use tac::Tac;
 
@@ -41,6 +44,7 @@ pub const DESIGNS: &[Design] = &[
     Design::new("tac", |setting| Box::new(Tac::new(setting))).with(&[FillThreshold, Throttle]),
     Design::new("rotating", |_| Box::new(Rotating::default())),
     Design::new("exclusive", |_| Box::new(Exclusive)),
+    Design::new("face", |setting| Box::new(Face::new(setting))).with(&[GroupPages]),
 ];
 
 /// What a design decides. Each call is synchronous, and made when its event happens; the room around it does the work.
@@ -101,6 +105,28 @@ pub trait CachePolicy {
     /// Whether [`CachePolicy::victim`] names the slot of every page that enters, also while slots are free.
     fn is_circular(&self) -> bool {
         false
+    }
+
+    /// The slots of a cache for `capacity` that are to make room together once [`CachePolicy::victim`] finds none; `None` if the
+    /// design does not work in groups.
+    fn next_group(&self, _capacity: u32) -> Option<Range<u32>> {
+        None
+    }
+
+    /// The slots that [`CachePolicy::next_group`] has named have made room, as far as nothing was under way for them.
+    fn open_group(&mut self, _: Range<u32>) {}
+
+    /// Whether a page stays in the cache whose slot is to make room with its group.
+    fn second_chance(&mut self, _: PageId) -> bool {
+        false
+    }
+
+    /// The page that entered last before a restart is in this slot.
+    fn resume_behind(&mut self, _slot: u32) {}
+
+    /// The most pages that are written to slots which follow each other by one operation.
+    fn write_group(&self) -> u32 {
+        1
     }
 
     /// How many pages of a cache for `capacity` may be dirty; `None` if they wait for checkpoints and for pages that need

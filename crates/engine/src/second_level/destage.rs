@@ -2,7 +2,8 @@
 
 use super::Tiers;
 use super::host::Host;
-use super::slots::{DirtyWanted, PendingDestage};
+use super::slots::{DirtyWanted, PendingDestage, Tier};
+use crate::statistics::add;
 use crate::{Error, Result};
 use base::{Lsn, PageId};
 use driver::{Frame, Op};
@@ -35,7 +36,7 @@ impl Tiers {
 
     /// Writes the copy, which is read back if memory holds none. Returns the memory, with an error if memory held it.
     async fn destage(
-        &self,
+        self: &Rc<Self>,
         host: &dyn Host,
         slot: u32,
         copy: Option<Frame>,
@@ -60,7 +61,7 @@ impl Tiers {
     }
 
     /// Reads a copy that only its slot has.
-    pub(super) async fn read_back(&self, host: &dyn Host, slot: u32) -> Result<Frame> {
+    pub(super) async fn read_back(self: &Rc<Self>, host: &dyn Host, slot: u32) -> Result<Frame> {
         let ((tier, number), page) = {
             let slots = self.slots.borrow();
             (slots.place(slot), slots.page_of(slot))
@@ -69,20 +70,30 @@ impl Tiers {
         let access = file.access(&self.executor).await;
         let buffer = host.copy_buffer()?;
         let (offset, length) = (file.offset(number), buffer.len() as u32);
+        let (op, executor) = (Op::Read { file: file.file, offset, length, buffer, access }, self.executor.clone());
+        let read = async move { executor.perform(op).await };
         file.begin();
-        let completion = self.executor.perform(Op::Read { file: file.file, offset, length, buffer, access }).await;
+        let completion = if tier == Tier::Cache { self.answered(read).await } else { Ok(read.await) };
         file.end();
+        let completion = completion?;
+        if tier == Tier::Cache {
+            self.note_result(&completion);
+        }
         let bytes = completion.buffer.expect("a read gives its buffer back");
         let result = match completion.result {
             Ok(_) => match header::verify(&bytes, page) {
-                Ok(true) => return Ok(bytes),
+                Ok(true) if Tiers::is_version(&self.slots.borrow(), slot, &bytes) => {
+                    self.slots.borrow_mut().note_verified(slot);
+                    return Ok(bytes);
+                }
+                Ok(true) => Err(format!("it holds change {} of it", header::sequence(&bytes))),
                 Ok(false) => Err("it is blank".to_owned()),
                 Err(detail) => Err(detail),
             },
             Err(fault) => Err(fault.to_string()),
         };
         host.return_copy(bytes);
-        crate::statistics::add(&file.statistics.damaged, 1);
+        add(&file.statistics.damaged, 1);
         result.map_err(|detail| Error::DamagedPage {
             page,
             file: file.kind.file_name().to_owned(),
@@ -103,13 +114,22 @@ impl Tiers {
             Ok(copy) => (None, copy),
             Err((error, copy)) => (Some(error), copy),
         };
+        let is_given_up = error.is_some() && {
+            let mut slots = self.slots.borrow_mut();
+            let page = slots.page_of(slot);
+            slots.is_unverified(slot) && slots.drop_unverified(page)
+        };
         match error {
+            _ if is_given_up => copy.into_iter().for_each(|copy| host.return_copy(copy)),
             // A newer one may have taken its place meanwhile: then it is needed no more.
             Some(error) if self.slots.borrow().is_pending(slot) => {
                 self.failures.borrow_mut().insert(slot, error);
                 self.copies.borrow_mut()[slot as usize] = copy;
             }
             _ => copy.into_iter().for_each(|copy| host.return_copy(copy)),
+        }
+        if self.is_lost() {
+            self.slots.borrow_mut().vacate(slot);
         }
         if let Some(next) = next {
             self.start_destage(next);
@@ -150,13 +170,13 @@ impl Tiers {
         }
     }
 
-    /// Waits until every page's own device has its changes from before `lsn`, and all that the cache alone has if the design
-    /// cleans it at checkpoints. Otherwise dirty pages stay as they are, but for the old ones while the log `is_scarce`.
+    /// Waits until every page's own device has its changes from before `lsn`, and all that the cache alone has if this `cleans`
+    /// and the design wants it at checkpoints. Otherwise dirty pages stay as they are, but for the old ones while the log `is_scarce`.
     ///
     /// # Errors
     /// As [`Tiers::await_destage`].
-    pub async fn drain_before(self: &Rc<Self>, lsn: Lsn, is_scarce: bool) -> Result<()> {
-        let dirty = match self.policy.borrow().cleans_at_checkpoint() {
+    pub async fn drain_before(self: &Rc<Self>, lsn: Lsn, cleans: bool, is_scarce: bool) -> Result<()> {
+        let dirty = match cleans && self.policy.borrow().cleans_at_checkpoint() {
             true => DirtyWanted::All,
             false if is_scarce => DirtyWanted::Old,
             false => DirtyWanted::None,
@@ -178,6 +198,9 @@ impl Tiers {
     /// # Errors
     /// As [`Tiers::await_destage`].
     pub async fn drop_damaged(self: &Rc<Self>, page: PageId) -> Result<()> {
+        if self.slots.borrow_mut().drop_unverified(page) {
+            return Ok(());
+        }
         self.await_destage(page).await?;
         self.slots.borrow_mut().forget(page);
         Ok(())

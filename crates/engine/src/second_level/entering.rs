@@ -3,12 +3,20 @@
 use super::design::{Decision, Leaving, Outdated, Read};
 use super::slots::{Filled, Room, Tier};
 use super::{Placement, Tiers};
+use crate::Error;
 use crate::statistics::add;
-use base::{Lsn, PageId};
-use driver::{Access, Completion, Frame, Op};
+use crate::tier_file::table::PageVersion;
+use base::{Instant, Lsn, PageId};
+use driver::{Access, Completion, Fault, FaultKind, Frame, Op, Token};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::page::header;
+
+/// How many groups of slots a page has make room for it before it goes past the cache: others may take what they give.
+const GROUPS_MAX: usize = 4;
+
+/// How long a read that was given up waits for memory before it tries again, in nanoseconds.
+const MEMORY_NS: u64 = base::time::MILLISECOND_NS;
 
 /// A page that is newer than on its own device and stands durably in a slot, which is not in use yet.
 pub struct EnteredPage {
@@ -22,7 +30,7 @@ impl Tiers {
     /// Which tier a page that is newer than on its own device is written to, and how.
     fn tier_for(&self, leaving: &Leaving, placement: Placement) -> Option<(Tier, Decision)> {
         let is_cached = placement.cache && self.cache.as_ref().is_some_and(|cache| !cache.volatile);
-        if is_cached && !self.is_throttled() {
+        if is_cached && self.is_cache_open() && !self.is_throttled() {
             let decision = self.policy.borrow_mut().on_eviction(leaving, &self.slots.borrow().contents());
             if decision != Decision::Skip && !self.is_spent() {
                 return Some((Tier::Cache, decision));
@@ -60,12 +68,17 @@ impl Tiers {
 
     /// A slot for a copy of `page`, if one can be had.
     async fn take(self: &Rc<Self>, tier: Tier, page: PageId) -> Option<u32> {
+        let mut groups = 0;
         loop {
             let room = self.slots.borrow_mut().take(tier, page, &mut **self.policy.borrow_mut());
             match room {
                 Room::Slot(slot) => return Some(slot),
-                Room::None => return None,
                 Room::Dirty(victim) => self.await_destage(victim).await.ok()?,
+                Room::Group(group) if groups < GROUPS_MAX => {
+                    groups += 1;
+                    self.empty_group(group).await.ok()?;
+                }
+                Room::None | Room::Group(_) => return None,
             }
         }
     }
@@ -77,6 +90,7 @@ impl Tiers {
         let at_once = decision != Decision::WriteBack;
         let listed = left || !at_once || self.policy.borrow().is_inclusive();
         let filled = self.slots.borrow_mut().filled_dirty(slot, page, (recovery_lsn, listed), at_once);
+        self.slots.borrow_mut().set_version(slot, PageVersion::of(&bytes));
         let Filled { destage, superseded } = filled;
         superseded.into_iter().for_each(|slot| self.forget_copy(slot));
         if at_once {
@@ -88,6 +102,7 @@ impl Tiers {
         if destage {
             self.start_destage(slot);
         }
+        self.state_changes();
     }
 
     /// Whether a page that leaves main memory unchanged is to be copied to the cache. If its copy is there already it counts
@@ -97,7 +112,7 @@ impl Tiers {
         if self.slots.borrow_mut().refresh(leaving.page, policy.is_used_when_it_leaves()) {
             return false;
         }
-        let is_cached = placement.cache && self.cache.is_some() && !self.is_throttled();
+        let is_cached = placement.cache && self.is_cache_open() && !self.is_throttled();
         let mut decide = || policy.on_eviction(leaving, &self.slots.borrow().contents());
         is_cached && decide() != Decision::Skip && !self.is_spent()
     }
@@ -116,14 +131,19 @@ impl Tiers {
         self.slots.borrow_mut().give_back(slot);
     }
 
-    /// The slot holds a copy of a page that has left main memory unchanged.
-    pub fn enter_clean(&self, slot: u32, page: PageId) {
-        self.slots.borrow_mut().filled_clean(slot, page, true);
+    /// The slot holds this version of a page that has left main memory unchanged.
+    pub fn enter_clean(self: &Rc<Self>, slot: u32, page: PageId, version: PageVersion) {
+        {
+            let mut slots = self.slots.borrow_mut();
+            slots.filled_clean(slot, page, true);
+            slots.set_version(slot, version);
+        }
+        self.state_changes();
     }
 
     /// Whether a page that was read from its own device is to be copied to the cache.
     pub fn takes_read(&self, read: &Read, placement: Placement) -> bool {
-        let is_cached = placement.cache && self.cache.is_some() && self.tier_of(read.page).is_none();
+        let is_cached = placement.cache && self.is_cache_open() && self.tier_of(read.page).is_none();
         let decide = || self.policy.borrow_mut().on_read(read, &self.slots.borrow().contents());
         is_cached && decide() != Decision::Skip && !self.is_throttled() && !self.is_spent()
     }
@@ -144,7 +164,7 @@ impl Tiers {
                     (copy, is_written) = this.write_slot(slot, copy, false).await;
                 }
                 if is_written && !is_changed() && this.tier_of(page).is_none() {
-                    this.enter_clean(slot, page);
+                    this.enter_clean(slot, page, PageVersion::of(&copy));
                 } else {
                     this.give_back(slot);
                 }
@@ -167,20 +187,67 @@ impl Tiers {
     }
 
     /// Writes the copy into the slot, unless the budget of writes is spent. Returns the copy, and whether it is there.
-    pub async fn write_slot(&self, slot: u32, bytes: Frame, durable: bool) -> (Frame, bool) {
-        let (tier, number) = self.slots.borrow().place(slot);
-        let file = self.file(tier);
-        let access = file.access(&self.executor).await;
-        let (offset, length) = (file.offset(number), bytes.len() as u32);
-        if !self.take_budget(tier, length.into()) {
+    pub async fn write_slot(self: &Rc<Self>, slot: u32, bytes: Frame, durable: bool) -> (Frame, bool) {
+        let tier = self.slots.borrow().place(slot).0;
+        if !self.take_budget(tier, bytes.len() as u64) {
             return (bytes, false);
         }
+        match self.writes_groups() && tier == Tier::Cache {
+            true => self.write_with_others(slot, bytes, durable).await,
+            false => self.write_alone(slot, bytes, durable).await,
+        }
+    }
+
+    /// The same by an operation of its own; the budget has been asked.
+    pub(super) async fn write_alone(self: &Rc<Self>, slot: u32, bytes: Frame, durable: bool) -> (Frame, bool) {
+        let (tier, number) = self.slots.borrow().place(slot);
+        let file = self.file(tier);
+        if tier == Tier::Cache && self.is_timed() {
+            // What an operation carries may be lost with it.
+            let Ok(mut carried) = self.host().copy_buffer() else { return (bytes, false) };
+            carried.copy_from_slice(&bytes);
+            let (carried, written) = self.write_slots(slot, carried, bytes.len(), durable).await;
+            carried.into_iter().for_each(|carried| self.host().return_copy(carried));
+            file.statistics.count_write(bytes.len() as u64);
+            return (bytes, written);
+        }
+        let access = file.access(&self.executor).await;
+        let (offset, length) = (file.offset(number), bytes.len() as u32);
         let op = Op::Write { file: file.file, offset, length, buffer: bytes, durable, access };
         file.begin();
         let completion = self.executor.perform(op).await;
         file.end();
         file.statistics.count_write(length.into());
+        add(&file.statistics.write_operations, 1);
+        if tier == Tier::Cache {
+            self.note_result(&completion);
+        }
         (completion.buffer.expect("a write gives its buffer back"), completion.result.is_ok())
+    }
+
+    /// Writes the first `length` bytes to slots of the cache that follow each other. Returns the memory, unless it is lost with its
+    /// device, and whether they are there.
+    pub(super) async fn write_slots(
+        self: &Rc<Self>,
+        first: u32,
+        buffer: Frame,
+        length: usize,
+        durable: bool,
+    ) -> (Option<Frame>, bool) {
+        let file = self.file(Tier::Cache);
+        if self.is_lost() {
+            return (Some(buffer), false);
+        }
+        let access = file.access(&self.executor).await;
+        let (offset, length, executor) = (file.offset(first), length as u32, self.executor.clone());
+        let op = Op::Write { file: file.file, offset, length, buffer, durable, access };
+        file.begin();
+        let answer = self.answered(async move { executor.perform(op).await }).await;
+        file.end();
+        add(&file.statistics.write_operations, 1);
+        let Ok(completion) = answer else { return (None, false) };
+        self.note_result(&completion);
+        (completion.buffer, completion.result.is_ok() && !self.is_lost())
     }
 
     /// Starts to read the copy of a page that [`Tiers::tier_of`] has named into a buffer. `done` gets the buffer, and whether
@@ -202,17 +269,60 @@ impl Tiers {
         let op = Op::Read { file: file.file, offset, length, buffer, access };
         let (this, start) = (Rc::clone(self), self.executor.now());
         file.begin();
-        self.executor.submit(op, move |completion: Completion| {
-            this.file(tier).end();
-            this.file(tier).statistics.read_times.record(this.executor.now().since_ns(start));
-            let bytes = completion.buffer.expect("a read gives its buffer back");
-            let is_sound = completion.result.is_ok() && header::verify(&bytes, page) == Ok(true);
-            let leaves = !is_sound || !this.policy.borrow().is_inclusive();
-            this.slots.borrow_mut().end_read(slot, leaves);
-            if !is_sound {
-                add(&this.file(tier).statistics.damaged, 1);
+        if tier == Tier::Cache && self.is_timed() {
+            let executor = self.executor.clone();
+            self.executor.spawn(async move {
+                let answer = this.answered(async move { executor.perform(op).await }).await;
+                let completion = match answer {
+                    Ok(completion) => completion,
+                    Err(error) => this.unanswered(error).await,
+                };
+                this.end_read((slot, page, start), completion, done);
+            });
+            return;
+        }
+        self.executor.submit(op, move |completion: Completion| this.end_read((slot, page, start), completion, done));
+    }
+
+    /// A read of the cache that its device does not answer has failed, with other memory.
+    async fn unanswered(&self, error: Error) -> Completion {
+        let fault = match error {
+            Error::Input(fault) => fault,
+            error => Fault::new(FaultKind::Device, error.to_string()),
+        };
+        loop {
+            if let Ok(buffer) = self.host().copy_buffer() {
+                return Completion { token: Token(0), result: Err(fault), buffer: Some(buffer) };
             }
-            done(bytes, is_sound);
-        });
+            self.executor.sleep_ns(MEMORY_NS).await;
+        }
+    }
+
+    /// A read of a slot has ended.
+    fn end_read(
+        self: &Rc<Self>,
+        (slot, page, start): (u32, PageId, Instant),
+        completion: Completion,
+        done: impl FnOnce(Frame, bool) + 'static,
+    ) {
+        let tier = self.slots.borrow().place(slot).0;
+        self.file(tier).end();
+        self.file(tier).statistics.read_times.record(self.executor.now().since_ns(start));
+        if tier == Tier::Cache {
+            self.note_result(&completion);
+        }
+        let bytes = completion.buffer.expect("a read gives its buffer back");
+        let is_sound = completion.result.is_ok()
+            && header::verify(&bytes, page) == Ok(true)
+            && Tiers::is_version(&self.slots.borrow(), slot, &bytes);
+        let leaves = !is_sound || self.is_lost() || !self.policy.borrow().is_inclusive();
+        if is_sound {
+            self.slots.borrow_mut().note_verified(slot);
+        }
+        self.slots.borrow_mut().end_read(slot, leaves);
+        if !is_sound {
+            add(&self.file(tier).statistics.damaged, 1);
+        }
+        done(bytes, is_sound);
     }
 }

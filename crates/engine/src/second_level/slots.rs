@@ -1,13 +1,19 @@
 //! The slots of both tiers and what is in them: plain synchronous bookkeeping, no I/O.
 
+mod adopting;
+mod changes;
 mod check;
 mod contents;
 mod groups;
 
 pub use contents::{Candidate, Contents, Occupant};
 
+use changes::ChangedSlots;
+
 use super::design::CachePolicy;
+use crate::tier_file::table::PageVersion;
 use base::{Lsn, PageId, PartitionId};
+use std::ops::Range;
 use structures::PageTable;
 use structures::canary::{self, Canary};
 use structures::replacement::Replacement;
@@ -47,6 +53,10 @@ impl SlotState {
 struct Slot {
     page: PageId,
     state: SlotState,
+    /// Which version of the page it holds.
+    version: PageVersion,
+    /// Whether only the table of an earlier opening says so.
+    unverified: bool,
     /// Whether the copy counts as cached: it stands in the replacement order.
     listed: bool,
     reading: bool,
@@ -70,12 +80,14 @@ pub struct Filled {
 }
 
 /// Where a page finds room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Room {
     /// In this slot, which is taken.
     Slot(u32),
     /// In that of this page, once its own device has it.
     Dirty(PageId),
+    /// In one of these, once they have made room.
+    Group(Range<u32>),
     /// Nowhere.
     None,
 }
@@ -123,6 +135,8 @@ pub struct Slots {
     pending: usize,
     dirty: usize,
     checkpoints: usize,
+    /// Slots of the cache that its table is to state anew, if it has one.
+    changes: Option<ChangedSlots>,
 }
 
 const NO_PAGE: PageId = PageId::new(PartitionId(u16::MAX), u32::MAX);
@@ -133,6 +147,8 @@ impl Slots {
         let slot = || Slot {
             page: NO_PAGE,
             state: SlotState::Free,
+            version: PageVersion::default(),
+            unverified: false,
             listed: false,
             reading: false,
             recovery_lsn: Lsn::MAX,
@@ -150,6 +166,7 @@ impl Slots {
             pending: 0,
             dirty: 0,
             checkpoints: 0,
+            changes: None,
         };
         new.number_free();
         new
@@ -221,7 +238,7 @@ impl Slots {
             }
             Some((_, SlotState::Free)) => {}
             Some((slot, _)) => self.empty(slot),
-            None if is_circular => return Room::None,
+            None if is_circular => return policy.next_group(self.cache).map_or(Room::None, Room::Group),
             None => {}
         }
         let Some(taken) = self.take_free(tier, named) else { return Room::None };
@@ -280,6 +297,7 @@ impl Slots {
                 SlotState::Destaging if canary::is_planted(Canary::OvertakenClean) => self.newest.remove(page),
                 SlotState::Destaging => {
                     self.newest.remove(page);
+                    self.note_change(old);
                     self.slots[old as usize].newer = Some(slot);
                     older = Some(old);
                 }
@@ -310,6 +328,7 @@ impl Slots {
         self.slots[slot as usize].page = page;
         self.set_state(slot, state);
         self.newest.insert(page, slot);
+        self.note_change(slot);
         if listed {
             self.list(slot);
         }
@@ -337,10 +356,14 @@ impl Slots {
         let entry = &mut self.slots[slot as usize];
         let page = std::mem::replace(&mut entry.page, NO_PAGE);
         (entry.newer, entry.older, entry.recovery_lsn, entry.free_at) = (None, None, Lsn::MAX, free_at);
+        entry.unverified = false;
         if page != NO_PAGE && self.newest.get(page) == Some(slot) {
             self.newest.remove(page);
         }
         self.free[tier as usize].push(slot);
+        if page != NO_PAGE {
+            self.note_change(slot);
+        }
     }
 
     fn release_if_unneeded(&mut self, slot: u32) {
@@ -506,20 +529,6 @@ impl Slots {
     /// Whether the slot's copy is newer than on its page's own device.
     pub fn is_pending(&self, slot: u32) -> bool {
         self.slots[slot as usize].state.is_pending()
-    }
-
-    /// Takes over copies that an earlier opening left in these slots, the least recently used first, while all slots are
-    /// empty. The pages' own devices hold them, too.
-    pub fn adopt(&mut self, copies: impl Iterator<Item = (u32, PageId)>) {
-        let mut adopted = vec![false; self.slots.len()];
-        for (slot, page) in copies {
-            assert_eq!(self.slots[slot as usize].state, SlotState::Free, "nothing is in a slot that is adopted");
-            self.set_state(slot, SlotState::Filling);
-            self.fill(slot, page, SlotState::Kept, true);
-            adopted[slot as usize] = true;
-        }
-        self.free.iter_mut().for_each(|free| free.retain(|slot| !adopted[*slot as usize]));
-        self.number_free();
     }
 
     /// Whether the slot's copy may stay in memory, too: its write to its page's own device has begun, waits for another one, or

@@ -1,4 +1,5 @@
 mod designs;
+mod face;
 
 use super::design::{CachePolicy, Contents, Decision, Leaving, Pattern, Reason, Setting};
 use super::slots::{Filled, PendingDestage, Room, Slots};
@@ -308,7 +309,7 @@ fn no_copy_is_lost_while_its_write_is_under_way() {
                         }
                         cleaned += 1;
                     }
-                    Room::None => refused += 1,
+                    Room::None | Room::Group(_) => refused += 1,
                 }
             } else if !world.destaging.is_empty() {
                 let at = random.below(world.destaging.len() as u64) as usize;
@@ -391,7 +392,7 @@ fn what_is_dirty_makes_room_as_in_a_plain_list() {
                             assert_eq!(slots.destaged(slot, true), None);
                             cleaned += 1;
                         }
-                        Room::None => panic!("nothing is under way"),
+                        room => panic!("nothing is under way: {room:?}"),
                     }
                 };
                 if world.cached.len() == 6 && slots.listed_count() < 6 {

@@ -1,16 +1,20 @@
 //! The tiers of an open database: their slots, and the requests to them.
 
 use super::design::{CachePolicy, DirtyMaximum, Setting};
+use super::groups::GroupWriter;
 use super::host::Host;
 use super::slots::{Discarded, Slots, Tier};
+use super::supervision::Supervision;
+use super::table::StatedTable;
 use super::write_budget::Spending;
 use super::{Placement, Settings};
 use crate::Error;
 use crate::statistics::add;
+use crate::tier_file::table::PageVersion;
 use crate::tier_file::{TierFile, TierReport};
 use base::{Lsn, PageId, PartitionId};
 use driver::Frame;
-use executor::{Executor, WaitQueue};
+use executor::{Executor, Turn, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
@@ -52,6 +56,17 @@ pub struct Tiers {
     pub(super) is_cleaning: Cell<bool>,
     /// Memory for the copies of such groups.
     pub(super) group_copies: RefCell<Vec<Frame>>,
+    /// The most pages that are written to slots by one operation, and those that are on their way there.
+    pub(super) write_group: u32,
+    pub(super) groups: GroupWriter,
+    /// Only one task has a group of slots make room.
+    pub(super) emptying: Turn,
+    /// Whether the cache's device works.
+    pub(super) supervision: Supervision,
+    /// What says beside the cache's slots what they hold.
+    pub(super) table: RefCell<Option<Rc<StatedTable>>>,
+    /// Whether redo goes on, during which nothing is written into the cache's slots.
+    pub(super) is_replaying: Cell<bool>,
 }
 
 /// A checkpoint that is under way.
@@ -77,7 +92,11 @@ impl Tiers {
         let parameters = settings.cache.as_ref().map(|cache| cache.parameters).unwrap_or_default();
         let policy = design.build(&Setting { force, parameters });
         let (throttle, group_pages) = (policy.throttle(), policy.group_pages().max(1));
-        let dirty_max = policy.dirty_max(pages(&cache));
+        let (dirty_max, write_group) = (policy.dirty_max(pages(&cache)), policy.write_group());
+        let silence_ns_max = match (&settings.cache, &cache) {
+            (Some(settings), Some(cache)) if !cache.is_memory() => settings.silence_ns_max,
+            _ => 0,
+        };
         let slots = Slots::new(pages(&cache), pages(&write_buffer), policy.order(pages(&cache) as usize));
         let copies = (0..pages(&cache) + pages(&write_buffer)).map(|_| None).collect();
         let budget = settings.cache.as_ref().and_then(|cache| cache.write_budget);
@@ -100,7 +119,23 @@ impl Tiers {
             being_cleaned: Cell::new(0),
             is_cleaning: Cell::new(false),
             group_copies: RefCell::default(),
+            write_group,
+            groups: GroupWriter::default(),
+            supervision: Supervision::new(silence_ns_max),
+            emptying: Turn::new(),
+            table: RefCell::default(),
+            is_replaying: Cell::new(false),
         }
+    }
+
+    /// Redo is over: pages may enter a cache whose table was believed.
+    pub fn end_replay(&self) {
+        self.is_replaying.set(false);
+    }
+
+    /// Whether pages may enter the cache.
+    pub(super) fn is_cache_open(&self) -> bool {
+        self.cache.is_some() && !self.is_replaying.get() && !self.is_lost()
     }
 
     /// A checkpoint begins, and lasts until what this returns is dropped.
@@ -149,6 +184,11 @@ impl Tiers {
         self.host.upgrade().expect("only what lies above uses the tiers")
     }
 
+    /// The same, unless that is gone.
+    pub(super) fn host_if_there(&self) -> Option<Rc<dyn Host>> {
+        self.host.upgrade()
+    }
+
     /// The file of a tier that exists.
     pub fn file(&self, tier: Tier) -> &TierFile {
         let file = if tier == Tier::Cache { &self.cache } else { &self.write_buffer };
@@ -175,9 +215,12 @@ impl Tiers {
 
     /// Takes over sound copies that an earlier opening left in the slots of an empty cache, the least recently used first,
     /// as far as the design wants them. The pages' own devices hold them, too.
-    pub fn adopt(&self, copies: impl Iterator<Item = (u32, PageId)>) {
+    pub fn adopt(&self, copies: impl Iterator<Item = (u32, PageId, PageVersion)>) {
         let mut policy = self.policy.borrow_mut();
-        self.slots.borrow_mut().adopt(copies.filter(|(_, page)| policy.on_restart(*page)));
+        let mut last = None;
+        let adopted = copies.filter(|(_, page, _)| policy.on_restart(*page)).inspect(|(slot, ..)| last = Some(*slot));
+        self.slots.borrow_mut().adopt(adopted);
+        last.into_iter().for_each(|slot| policy.resume_behind(slot));
     }
 
     /// How many copies are newer than on their pages' own devices.
@@ -223,9 +266,11 @@ impl Tiers {
     /// What the tiers are and did.
     pub fn reports(&self) -> Vec<TierReport> {
         let budget = self.spending.as_ref().map(|spending| spending.borrow().budget());
+        let lost = self.lost_cache();
         let cache = self.cache.iter().map(|cache| TierReport {
             write_budget_bytes_per_day: budget.map(|budget| budget.bytes_per_day),
             rated_bytes: self.rated_bytes,
+            lost: lost.as_ref().map(ToString::to_string),
             ..cache.report()
         });
         cache.chain(self.write_buffer.iter().map(TierFile::report)).collect()

@@ -6,6 +6,7 @@ use super::{CurrentBackup, FORMAT, SUPERBLOCK_FILE, SecondLog, Superblock};
 use crate::catalog::{Partition, Schema};
 use crate::log::Measured;
 use crate::tier_file::TierRecord;
+use crate::tier_file::table::TablePosition;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use structures::checksum::checksum;
@@ -32,6 +33,7 @@ struct StoredSuperblock {
     log_measured: Option<Measured>,
     second_log: Option<SecondLog>,
     catalog: Span,
+    cache_table: Option<TablePosition>,
 }
 
 /// The same up to format 6, which had the partitions in it.
@@ -81,6 +83,7 @@ pub(super) fn encode(generation: u64, superblock: &Superblock, catalog: Span) ->
         log_measured: superblock.log_measured,
         second_log: superblock.second_log.clone(),
         catalog,
+        cache_table: superblock.cache_table,
     };
     let body = postcard::to_stdvec(&stored).expect("plain contents can always be stored");
     if body.len() > REGION as usize - CONTENTS {
@@ -146,6 +149,7 @@ fn present(format: u32, body: &[u8]) -> Option<Decoded> {
         backup: found.backup.map(|(copy, begin)| CurrentBackup { copy, begin, ..CurrentBackup::default() }),
         log_measured: found.log_measured,
         second_log: found.second_log,
+        cache_table: found.cache_table,
     };
     is_sound(&superblock).then_some(Decoded::Present(superblock, found.catalog))
 }
@@ -173,6 +177,7 @@ fn earlier(format: u32, body: &[u8]) -> Option<Decoded> {
         backup: found.backup,
         log_measured: found.log_measured,
         second_log: found.second_log,
+        cache_table: None,
     };
     (is_numbered && is_sound(&superblock)).then_some(Decoded::Earlier(superblock, partitions))
 }

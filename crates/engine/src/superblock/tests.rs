@@ -19,6 +19,7 @@ fn superblock() -> Superblock {
         backup: None,
         log_measured: None,
         second_log: None,
+        cache_table: None,
     }
 }
 

@@ -128,7 +128,7 @@ pub async fn write_header(
 /// Words for why the file, of `length` bytes, is not the tier that `record` describes, if it is not.
 ///
 /// # Errors
-/// The driver's, but for headers that cannot be read.
+/// [`Error::TierMissing`] if it is another tier; the driver's, but for headers that cannot be read.
 pub async fn read_header(
     executor: &Executor,
     (file, length): (FileId, u64),
@@ -136,14 +136,18 @@ pub async fn read_header(
     (page_size, slots): (usize, u64),
 ) -> Result<Result<(), String>> {
     let name = record.kind.file_name();
-    let other = || Ok(Err(format!("its file '{name}' is another tier's")));
-    if length < HEADER_BYTES + slots {
-        return other();
-    }
+    let other = || {
+        Err(record.missing(&format!(
+            "its file '{name}' is another tier's, of another database or of an earlier time of this one: put the right one in \
+             its place, or take this one away"
+        )))
+    };
+    let is_whole = length >= HEADER_BYTES + slots;
     let expected = record.bytes(page_size);
     let mut fault = None;
     let second = Some(HEADER_BYTES + slots).filter(|_| length >= file_length(slots));
-    for offset in [Some(0), second].into_iter().flatten() {
+    let first = Some(0).filter(|_| length >= HEADER_BYTES);
+    for offset in [first, second].into_iter().flatten() {
         let (length, access) = (HEADER_BYTES as u32, Access::Asynchronous);
         let op = Op::Read { file, offset, length, buffer: frame(executor)?, access };
         let completion = executor.perform(op).await;
@@ -154,7 +158,7 @@ pub async fn read_header(
                 if header != &expected[..] && is_sound(header) {
                     return other();
                 }
-                if header == &expected[..] {
+                if header == &expected[..] && is_whole {
                     if offset > 0 {
                         // If that fails, this one serves as before.
                         let op = Op::Write { file, offset: 0, length, buffer, durable: true, access };
@@ -166,6 +170,9 @@ pub async fn read_header(
             Err(found) if found.kind == FaultKind::Device => _ = fault.get_or_insert(found),
             Err(found) => return Err(Error::Input(found)),
         }
+    }
+    if !is_whole {
+        return Ok(Err(format!("its file '{name}' is too short")));
     }
     let detail = fault.map_or("is damaged".to_owned(), |fault| format!("cannot be read: {fault}"));
     Ok(Err(format!("the header of its file '{name}' {detail}")))

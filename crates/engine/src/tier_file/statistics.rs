@@ -12,6 +12,8 @@ pub struct TierStatistics {
     pub read_times: Times,
     /// Pages written into the tier.
     pub writes: Cell<u64>,
+    /// The operations that wrote them.
+    pub write_operations: Cell<u64>,
     /// Bytes written to its device, those included that are no pages.
     pub bytes_written: Cell<u64>,
     /// Of the pages written, those newer than on their own device: each is followed by a write there.
@@ -27,14 +29,24 @@ pub struct TierStatistics {
 impl TierStatistics {
     /// Forgets everything: the end of a warm-up.
     pub fn restart(&self) {
-        let TierStatistics { reads, read_times, writes, bytes_written, modified, fallbacks, declined, damaged } = self;
+        let TierStatistics {
+            reads,
+            read_times,
+            writes,
+            write_operations,
+            bytes_written,
+            modified,
+            fallbacks,
+            declined,
+            damaged,
+        } = self;
         read_times.restart();
-        for counter in [reads, writes, bytes_written, modified, fallbacks, declined, damaged] {
+        for counter in [reads, writes, write_operations, bytes_written, modified, fallbacks, declined, damaged] {
             counter.set(0);
         }
     }
 
-    /// Counts a page that was written, of so many bytes.
+    /// Counts a page of this many bytes that was written.
     pub fn count_write(&self, bytes: u64) {
         add(&self.writes, 1);
         add(&self.bytes_written, bytes);
@@ -77,4 +89,6 @@ pub struct TierReport {
     pub write_budget_bytes_per_day: Option<u64>,
     /// How many bytes its device is rated to be written with in its life, if that is known.
     pub rated_bytes: Option<u64>,
+    /// Why it was switched off, if its device has failed.
+    pub lost: Option<String>,
 }

@@ -46,6 +46,7 @@ fn constants(document: &Document) -> Outcome {
         ("log_record_head_size", log::record::Record::FIXED_SIZE as u64),
         ("superblock_format", engine::FORMAT.into()),
         ("tier_header_size", engine::tier_file::HEADER_BYTES),
+        ("table_block", engine::tier_file::table::BLOCK_BYTES as u64),
         ("segment_size_min", *set::SEGMENT_SIZES.start() as u64),
         ("segment_size_max", *set::SEGMENT_SIZES.end() as u64),
         ("segment_size_usual", set::SEGMENT_SIZE as u64),
@@ -162,6 +163,7 @@ fn superblock(document: &Document, files: &Files) -> Outcome<BTreeMap<String, u1
         same(name, found.get(name), Some(&value))?;
     }
     tier(document, files.get("nvem", "cache.tier"), &found)?;
+    table(document, files, &found)?;
     let number = |name: &str| found[name].parse::<u64>().map_err(|_| format!("{name} is no number"));
     let (start, end) =
         (number("catalog.start")? as usize, (number("catalog.start")? + number("catalog.length")?) as usize);
@@ -252,6 +254,53 @@ fn tier(document: &Document, file: &[u8], superblock: &Found) -> Outcome {
     same("the second header", &file[header + slots..header + slots + header], &file[..header])?;
     let sound = file[header..header + slots].chunks(PAGE).filter(|page| page_of(document, page, None).is_ok()).count();
     same("a tier has whole pages", sound > 0, true)
+}
+
+/// The size of a statement of a cache's table.
+const STATEMENT: usize = 24;
+
+/// The blocks of a cache's table up to the one that the superblock names: its statements are of what the slots hold.
+fn table(document: &Document, files: &Files, superblock: &Found) -> Outcome {
+    let (file, slots) = (files.get("nvem", "cache-table.tier"), files.get("nvem", "cache.tier"));
+    let size = document.constant("table_block") as usize;
+    same("blocks of a table", (file.len() / size) as u64, engine::tier_file::table::blocks_for(files::CACHE_PAGES))?;
+    let number = |name: &str| superblock.get(name).and_then(|word| word.parse::<u64>().ok()).ok_or("no table is named");
+    let (stamp, last) = (number("cache_table.stamp")?, number("cache_table.number")?);
+    same("the table has blocks, and has not gone round", last > 0 && last < (file.len() / size) as u64, true)?;
+    let (mut previous, mut held) = (0, BTreeMap::new());
+    for number in 1..=last {
+        let block = &file[number as usize * size..(number as usize + 1) * size];
+        let view = document.view("table-block", block)?;
+        same("table-block.stamp", view.number("stamp")?, stamp)?;
+        same("table-block.number", view.number("number")?, number)?;
+        same("table-block.previous", view.number("previous")?, previous)?;
+        previous = view.number("checksum")?;
+        same("table-block.checksum", previous, u64::from(checksum(&block[view.offset("magic")..])))?;
+        let statements = view.bytes("statements")?;
+        let length = STATEMENT;
+        let count = view.number("count")? as usize;
+        same("statements fit their block", count > 0 && count * length <= statements.len(), true)?;
+        for statement in statements.chunks(length).take(count) {
+            let view = document.view("table-statement", statement)?;
+            let words = ["page", "partition", "sequence", "lsn"].map(|name| view.number(name));
+            let [page, partition, sequence, lsn] = words;
+            held.insert(view.number("slot")?, (page?, partition?, sequence?, lsn?));
+        }
+        same("zeros behind the statements", statements[count * length..].iter().all(|byte| *byte == 0), true)?;
+    }
+    let header = document.constant("tier_header_size") as usize;
+    let mut found = 0;
+    for (slot, (page, partition, sequence, lsn)) in
+        held.into_iter().filter(|(_, (_, partition, ..))| *partition != 65535)
+    {
+        let place = header + slot as usize * PAGE;
+        let id = PageId::new(PartitionId(partition as u16), page as u32);
+        let (view, _) = page_of(document, &slots[place..place + PAGE], Some(id))?;
+        same("table-statement.sequence", view.number("sequence")?, sequence)?;
+        same("table-statement.lsn", view.number("lsn")?, lsn)?;
+        found += 1;
+    }
+    same("the table states slots that hold something", found > 0, true)
 }
 
 /// A page whose checksum is right, and which has this id.

@@ -80,7 +80,7 @@ fn on(media: &Media, work: impl AsyncFnOnce(&Executor) -> Result<()>) {
 }
 
 fn settings() -> Settings {
-    let cache = CacheSettings { volatile: Some(false), ..CacheSettings::new("nvem", CACHE_PAGES) };
+    let cache = CacheSettings { volatile: Some(false), table: Some(true), ..CacheSettings::new("nvem", CACHE_PAGES) };
     let second = log::Second { device: "flash".into(), acknowledged: log::Acknowledged::Both };
     Settings {
         buffer: buffer::Settings { frames: 24, page_size: PAGE, cleaner: false, ..buffer::Settings::default() },

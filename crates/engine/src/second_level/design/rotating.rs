@@ -29,11 +29,16 @@ impl CachePolicy for Rotating {
         true
     }
 
+    fn resume_behind(&mut self, slot: u32) {
+        self.next = slot + 1;
+    }
+
     /// The slot at the pointer; slots that are read or written just now are passed over. The pointer stays at a dirty page, which
     /// is asked for again once it is clean.
     fn victim(&mut self, contents: &Contents<'_>) -> Option<u32> {
         let capacity = contents.capacity();
-        let slots = (self.next..capacity).chain(0..self.next);
+        let next = if self.next < capacity { self.next } else { 0 };
+        let slots = (next..capacity).chain(0..next);
         let (slot, is_dirty) = slots.into_iter().find_map(|slot| match contents.occupant(slot) {
             Occupant::None => Some((slot, false)),
             Occupant::Idle(candidate) => Some((slot, candidate.dirty)),

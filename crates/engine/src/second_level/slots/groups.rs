@@ -1,6 +1,8 @@
-//! Which dirty copies are cleaned together.
+//! Which dirty copies are cleaned together, and slots that make room in groups.
 
 use super::{SlotState, Slots};
+use crate::second_level::design::CachePolicy;
+use crate::tier_file::table::PageVersion;
 use base::PageId;
 
 impl Slots {
@@ -45,6 +47,38 @@ impl Slots {
         }
         group.sort_unstable_by_key(|slot| self.page_of(*slot));
         group
+    }
+
+    /// Empties a slot whose copy its page's own device has, too, if nothing is under way for it.
+    pub fn vacate(&mut self, slot: u32) {
+        let entry = &self.slots[slot as usize];
+        if entry.state == SlotState::Kept && !entry.reading {
+            self.empty(slot);
+        }
+    }
+
+    /// A free slot that a circular design names, for a copy that moves there from another one.
+    pub fn take_for_move(&mut self, policy: &mut dyn CachePolicy) -> Option<u32> {
+        let named =
+            policy.victim(&self.contents()).filter(|slot| self.slots[*slot as usize].state == SlotState::Free)?;
+        let taken = self.take_free(super::Tier::Cache, Some(named))?;
+        self.set_state(taken, SlotState::Filling);
+        Some(taken)
+    }
+
+    /// A copy of what one slot holds, if that is still this version and nothing is under way for it, stands in another one,
+    /// which takes its place. False if it is not used any more.
+    pub fn relocate(&mut self, from: u32, to: u32, version: PageVersion) -> bool {
+        let entry = &self.slots[from as usize];
+        let (page, state, recovery_lsn) = (entry.page, entry.state, entry.recovery_lsn);
+        let is_idle = matches!(state, SlotState::Kept | SlotState::Dirty) && entry.older.is_none() && !entry.reading;
+        if !is_idle || !entry.listed || entry.version != version || self.newest.get(page) != Some(from) {
+            return false;
+        }
+        self.empty(from);
+        self.fill(to, page, state, true);
+        (self.slots[to as usize].recovery_lsn, self.slots[to as usize].version) = (recovery_lsn, version);
+        true
     }
 
     /// Whether a copy is dirty and nothing is under way for it.

@@ -259,7 +259,7 @@ impl Pair {
                     }
                     self.clean(vec![self.slots.lookup(victim).expect("it is cached")]);
                 }
-                Room::None => panic!("nothing is under way"),
+                room => panic!("nothing is under way, and there are no groups: {room:?}"),
             }
         }
     }
@@ -363,7 +363,9 @@ fn designs_keep_their_rules() {
 #[test]
 fn every_design_has_its_rules() {
     let has = |design: &Design| {
-        design.name().starts_with("migrate-") || RULES.iter().any(|rules| rules.name == design.name())
+        // Those with tests of their own.
+        let is_other = design.name().starts_with("migrate-") || design.name() == "face";
+        is_other || RULES.iter().any(|rules| rules.name == design.name())
     };
     assert!(DESIGNS.iter().all(has), "a design of the list is not tested against plain lists");
 }

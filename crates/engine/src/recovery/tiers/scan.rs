@@ -1,0 +1,133 @@
+//! Looking at every slot of a tier, and at the pages' own places.
+
+use super::EarlierTier;
+use crate::Result;
+use crate::buffer::{Buffer, PageSpace};
+use crate::io::salvage;
+use crate::tier_file::HEADER_BYTES;
+use crate::tier_file::table::PageVersion;
+use base::{Lsn, PageId};
+use driver::{Access, FileId, Frame, Op};
+use executor::Executor;
+use std::collections::BTreeMap;
+use structures::page::header;
+
+/// A sound copy in some slot.
+#[derive(Clone, Copy)]
+pub struct SlotCopy {
+    /// Which of the tiers that were found has it.
+    pub tier: usize,
+    /// Its slot.
+    pub slot: u32,
+    /// Which version it is.
+    pub version: PageVersion,
+}
+
+/// Notes the newest copy of each page.
+pub async fn scan(
+    executor: &Executor,
+    buffer: &Buffer,
+    found: &EarlierTier,
+    tier: usize,
+    newest: &mut BTreeMap<PageId, SlotCopy>,
+) -> Result<()> {
+    let page_size = buffer.settings().page_size;
+    let pages_at_once = ((1 << 20) / page_size).max(1) as u64;
+    let mut frame = executor.frames(1, pages_at_once as usize * page_size)?.pop();
+    for first in (0..found.record.capacity).step_by(pages_at_once as usize) {
+        let pages = pages_at_once.min(found.record.capacity - first) as usize;
+        let offset = HEADER_BYTES + first * page_size as u64;
+        let bytes = frame.take().expect("given back below");
+        // A slot that cannot be read is as good as an empty one: the log has what is only there.
+        let bytes = salvage::read(executor, found.file, (offset, pages * page_size), page_size, bytes).await?.frame;
+        for (index, copy) in bytes.chunks(page_size).take(pages).enumerate() {
+            let (id, slot) = (header::id(copy), first as u32 + index as u32);
+            if header::verify(copy, id) != Ok(true) {
+                continue;
+            }
+            if !buffer.is_attached(id.partition) {
+                // Of a partition that was dropped, or whose creation was cut off.
+                erase(executor, found.file, HEADER_BYTES + u64::from(slot) * page_size as u64, page_size).await?;
+                continue;
+            }
+            let this = SlotCopy { tier, slot, version: PageVersion::of(copy) };
+            let entry = newest.entry(id).or_insert(this);
+            if entry.version.sequence < this.version.sequence {
+                *entry = this;
+            }
+        }
+        frame = Some(bytes);
+    }
+    Ok(())
+}
+
+async fn write(executor: &Executor, file: FileId, offset: u64, buffer: Frame, length: usize) -> Result<()> {
+    let (length, access) = (length as u32, Access::Asynchronous);
+    executor.perform(Op::Write { file, offset, length, buffer, durable: true, access }).await.result?;
+    Ok(())
+}
+
+async fn erase(executor: &Executor, file: FileId, offset: u64, page_size: usize) -> Result<()> {
+    let zeros = executor.frame(page_size)?;
+    write(executor, file, offset, zeros, page_size).await
+}
+
+/// Writes the copy to the page's own device if that is older. Returns whether both are the same version then.
+pub async fn bring_home(
+    executor: &Executor,
+    found: &[EarlierTier],
+    space: &PageSpace,
+    page: PageId,
+    copy: SlotCopy,
+    redo_start: Lsn,
+) -> Result<bool> {
+    let page_size = space.page_size();
+    if page.number >= space.capacity() {
+        return Ok(false);
+    }
+    // What cannot be read may be what the power cut tore.
+    let (bytes, fault) = space.salvage(executor, page).await?;
+    let in_file = fault.is_none().then_some(bytes);
+    let state = in_file.as_ref().map_or(Err(String::new()), |in_file| header::verify(in_file, page));
+    match (state, in_file.as_ref().map_or(0, |in_file| header::sequence(in_file))) {
+        // A page that was bulk-loaded again has the same number, and other contents.
+        (Ok(true), present) if present >= copy.version.sequence => {
+            return Ok(present == copy.version.sequence
+                && in_file.is_some_and(|in_file| header::lsn(&in_file) == copy.version.lsn));
+        }
+        (Ok(false), _) if copy.version.sequence == 0 => return Ok(true),
+        // A page that was torn on its way from the tier has a copy from after the point where redo begins: all that the
+        // copy may lack is in the log. An older copy belongs to a page that something else has damaged; that is found and
+        // reported; so is a page that its file has lost, which may have been newer.
+        (state @ (Ok(false) | Err(_)), _) if copy.version.lsn <= redo_start => {
+            if state.is_ok() {
+                space.note_lost(page);
+            }
+            return Ok(false);
+        }
+        _ => {}
+    }
+    let frame = match in_file {
+        Some(frame) => frame,
+        None => executor.frame(page_size)?,
+    };
+    restore(executor, &found[copy.tier], space, (page, copy.slot), frame).await
+}
+
+/// Writes the copy in a slot to its page's own place. Whether there still is a sound one.
+pub async fn restore(
+    executor: &Executor,
+    from: &EarlierTier,
+    space: &PageSpace,
+    (page, slot): (PageId, u32),
+    frame: Frame,
+) -> Result<bool> {
+    let page_size = space.page_size();
+    let offset = HEADER_BYTES + u64::from(slot) * page_size as u64;
+    let bytes = salvage::read(executor, from.file, (offset, page_size), page_size, frame).await?.frame;
+    if header::verify(&bytes, page) != Ok(true) {
+        return Ok(false);
+    }
+    space.restore(executor, page, bytes).await?;
+    Ok(true)
+}

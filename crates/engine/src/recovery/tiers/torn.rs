@@ -1,0 +1,83 @@
+//! Pages that a power cut has torn on their way from a slot of a cache whose table was believed: the slot has the whole copy,
+//! and perhaps the table does not say so yet.
+
+use super::EarlierTier;
+use super::scan::{SlotCopy, restore, scan};
+use crate::buffer::Buffer;
+use crate::tier_file::TierRecord;
+use crate::{Error, Result};
+use base::{Lsn, PageId};
+use executor::Executor;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Where copies of torn pages are looked for while redo goes on.
+pub struct TornPages {
+    executor: Executor,
+    source: CopySource,
+}
+
+enum CopySource {
+    /// Nowhere: what slots held is on the pages' own devices.
+    None,
+    /// In all slots of this cache, once; redo begins behind the position.
+    Slots {
+        found: Rc<Vec<EarlierTier>>,
+        tier: usize,
+        redo_start: Lsn,
+        copies: RefCell<Option<BTreeMap<PageId, SlotCopy>>>,
+    },
+    /// In a cache that is not there, for this reason.
+    Missing(TierRecord, String),
+}
+
+impl TornPages {
+    /// No page can be torn for whose copy this would be needed.
+    pub(super) fn none(executor: &Executor) -> TornPages {
+        TornPages { executor: executor.clone(), source: CopySource::None }
+    }
+
+    /// Copies are in the slots of one of these tiers.
+    pub(super) fn in_slots(
+        executor: &Executor,
+        found: Rc<Vec<EarlierTier>>,
+        tier: usize,
+        redo_start: Lsn,
+    ) -> TornPages {
+        let source = CopySource::Slots { found, tier, redo_start, copies: RefCell::default() };
+        TornPages { executor: executor.clone(), source }
+    }
+
+    /// Copies may have been in this cache, which is not there.
+    pub(super) fn missing(executor: &Executor, record: TierRecord, detail: String) -> TornPages {
+        TornPages { executor: executor.clone(), source: CopySource::Missing(record, detail) }
+    }
+
+    /// Brings the copy of a page to its own place that cannot be read there, for the reason that `error` says.
+    ///
+    /// # Errors
+    /// The same error if there is none; [`Error::TierMissing`] if a cache that is not there may have one; or the driver's.
+    pub async fn restore(&self, buffer: &Buffer, page: PageId, error: Error) -> Result<()> {
+        let (found, tier, redo_start, copies) = match &self.source {
+            CopySource::None => return Err(error),
+            CopySource::Missing(record, detail) => {
+                let detail = format!("{detail}, and it may have the whole copy of a page: {error}");
+                return Err(record.missing(&detail));
+            }
+            CopySource::Slots { found, tier, redo_start, copies } => (found, *tier, *redo_start, copies),
+        };
+        if copies.borrow().is_none() {
+            let mut newest = BTreeMap::new();
+            scan(&self.executor, buffer, &found[tier], tier, &mut newest).await?;
+            copies.replace(Some(newest));
+        }
+        // Each copy serves once: what cannot be read afterwards is damaged.
+        let copy = copies.borrow_mut().as_mut().and_then(|copies| copies.remove(&page));
+        let Some(copy) = copy.filter(|copy| copy.version.lsn > redo_start) else { return Err(error) };
+        let space = buffer.space(page.partition);
+        let frame = self.executor.frame(space.page_size())?;
+        let is_restored = restore(&self.executor, &found[tier], &space, (page, copy.slot), frame).await?;
+        if is_restored { Ok(()) } else { Err(error) }
+    }
+}

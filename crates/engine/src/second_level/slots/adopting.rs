@@ -1,0 +1,86 @@
+//! What an earlier opening has left in the slots.
+
+use super::{SlotState, Slots};
+use crate::tier_file::table::{HeldVersion, PageVersion};
+use base::{Lsn, PageId};
+
+impl Slots {
+    /// Takes over copies that are in these slots, the least recently used first, while all slots are empty. The pages' own
+    /// devices hold them, too.
+    pub fn adopt(&mut self, copies: impl Iterator<Item = (u32, PageId, PageVersion)>) {
+        let adopted: Vec<u32> =
+            copies.map(|(slot, page, version)| self.take_over(slot, page, version, SlotState::Kept)).collect();
+        self.remove_free(&adopted);
+    }
+
+    /// The same by what the cache's table says. A page's own device may lack what was changed at or behind `redo_start`.
+    pub fn adopt_stated(&mut self, stated: impl Iterator<Item = (u32, HeldVersion)>, redo_start: Lsn) {
+        let mut adopted = Vec::new();
+        for (slot, HeldVersion { page, version }) in stated {
+            let is_old = version.lsn <= redo_start;
+            let state = if is_old { SlotState::Kept } else { SlotState::Dirty };
+            adopted.push(self.take_over(slot, page, version, state));
+            let entry = &mut self.slots[slot as usize];
+            entry.unverified = true;
+            entry.recovery_lsn = if is_old { Lsn::MAX } else { redo_start };
+        }
+        self.remove_free(&adopted);
+    }
+
+    fn take_over(&mut self, slot: u32, page: PageId, version: PageVersion, state: SlotState) -> u32 {
+        assert_eq!(self.slots[slot as usize].state, SlotState::Free, "nothing is in a slot that is adopted");
+        self.set_state(slot, SlotState::Filling);
+        self.fill(slot, page, state, true);
+        self.slots[slot as usize].version = version;
+        slot
+    }
+
+    fn remove_free(&mut self, adopted: &[u32]) {
+        let slots = &self.slots;
+        self.free.iter_mut().for_each(|free| free.retain(|slot| slots[*slot as usize].state == SlotState::Free));
+        debug_assert!(adopted.iter().all(|slot| self.slots[*slot as usize].state != SlotState::Free));
+        self.number_free();
+    }
+
+    /// Empties every slot of the cache that is not needed, as far as nothing is under way for it. Returns the pages that only the
+    /// cache has.
+    pub fn drop_clean(&mut self) -> Vec<PageId> {
+        let mut dirty = Vec::new();
+        for slot in 0..self.cache {
+            let entry = &self.slots[slot as usize];
+            let page = entry.page;
+            match entry.state {
+                SlotState::Free | SlotState::Filling => {}
+                SlotState::Dirty if !entry.unverified => dirty.push(page),
+                _ if entry.unverified => _ = self.drop_unverified(page),
+                _ => self.vacate(slot),
+            }
+        }
+        dirty
+    }
+
+    /// The slot's copy was read and is what it should be.
+    pub fn note_verified(&mut self, slot: u32) {
+        self.slots[slot as usize].unverified = false;
+    }
+
+    /// Whether only the table of an earlier opening says what is in the slot.
+    pub fn is_unverified(&self, slot: u32) -> bool {
+        self.slots[slot as usize].unverified
+    }
+
+    /// The slot does not hold what the table of an earlier opening says: it is emptied, once nothing is under way for it. Until
+    /// redo is over the log makes up for that; what redo did not need to look at the page's own device has. False if the slot
+    /// is not one of these.
+    pub fn drop_unverified(&mut self, page: PageId) -> bool {
+        let Some(slot) = self.newest.get(page) else { return false };
+        let entry = &self.slots[slot as usize];
+        let is_idle =
+            matches!(entry.state, SlotState::Kept | SlotState::Dirty | SlotState::Failed) && entry.older.is_none();
+        let is_dropped = entry.unverified && is_idle && !entry.reading;
+        if is_dropped {
+            self.empty(slot);
+        }
+        is_dropped
+    }
+}

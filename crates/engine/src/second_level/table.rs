@@ -1,0 +1,126 @@
+//! The cache's table, stated on the device while the cache is in use.
+//!
+//! Statements gather in memory and are written in groups, beside everything else; a kill costs the cache what had gathered.
+//! One thing must wait for them: before the superblock says that redo begins later, every change of the slots up to then is
+//! stated ([`Tiers::state_table`]). So a copy that the table names and no redo looks at is the newest version of its page.
+
+use super::Tiers;
+use super::slots::Slots;
+use crate::tier_file::table::{
+    BLOCK_BYTES, BLOCKS_AT_ONCE, CHANGES_MAX, HeldVersion, PageVersion, SlotTable, TablePosition,
+};
+use base::Lsn;
+use executor::Turn;
+use std::cell::Cell;
+use std::rc::Rc;
+use structures::canary::{self, Canary};
+
+/// How many blocks' worth of changes are written together, if nothing waits for them; at most an eighth of the slots.
+const GROUP_BLOCKS: usize = 8;
+
+/// The table of an open cache.
+pub struct StatedTable {
+    table: SlotTable,
+    turn: Turn,
+    /// Whether a write has begun that nothing waits for.
+    is_writing: Cell<bool>,
+    /// Whether a write has failed: what the file says is unknown since.
+    is_failed: Cell<bool>,
+    /// How many changes are written together.
+    group: usize,
+}
+
+impl StatedTable {
+    fn new(table: SlotTable, slots: u32) -> StatedTable {
+        let group = (slots as usize / 8).clamp(1, GROUP_BLOCKS * CHANGES_MAX);
+        StatedTable { table, turn: Turn::new(), is_writing: Cell::new(false), is_failed: Cell::new(false), group }
+    }
+}
+
+impl Tiers {
+    /// The cache has this table from now on, which states nothing yet.
+    pub fn set_table(&self, table: SlotTable) {
+        let mut slots = self.slots.borrow_mut();
+        slots.note_changes();
+        let capacity = slots.contents().capacity();
+        let held: Vec<u32> = (0..capacity).filter(|slot| slots.held(*slot).is_some()).collect();
+        held.into_iter().for_each(|slot| slots.note_change(slot));
+        self.table.replace(Some(Rc::new(StatedTable::new(table, capacity))));
+    }
+
+    /// Takes an empty cache over as this table states it: what slots hold, and which of them are usable, the least recently used
+    /// first. That is verified when they are read. Pages' own devices may lack what was changed behind `redo_start`; such a
+    /// copy stays whatever the design wants. Until redo is over nothing enters the cache.
+    pub fn adopt_stated(
+        &self,
+        table: SlotTable,
+        (stated, usable): (&[Option<HeldVersion>], Vec<(u32, HeldVersion)>),
+        redo_start: Lsn,
+    ) {
+        let mut slots = self.slots.borrow_mut();
+        let mut policy = self.policy.borrow_mut();
+        let last = usable.last().map(|(slot, _)| *slot);
+        let mut stays = |held: &HeldVersion| held.version.lsn > redo_start || policy.on_restart(held.page);
+        slots.adopt_stated(usable.into_iter().filter(|(_, held)| stays(held)), redo_start);
+        last.into_iter().for_each(|slot| policy.resume_behind(slot));
+        slots.note_changes();
+        let capacity = slots.contents().capacity();
+        // What is not taken over must not come back with the next opening.
+        let is_left = |(slot, held): &(u32, &Option<HeldVersion>)| held.is_some() && slots.held(*slot).is_none();
+        let left: Vec<u32> = (0..).zip(stated).filter(is_left).map(|(slot, _)| slot).collect();
+        left.into_iter().for_each(|slot| slots.note_change(slot));
+        self.table.replace(Some(Rc::new(StatedTable::new(table, capacity))));
+        self.is_replaying.set(true);
+    }
+
+    /// Starts to write what has gathered, if that is enough.
+    pub(super) fn state_changes(self: &Rc<Self>) {
+        let Some(table) = self.table.borrow().clone() else { return };
+        if self.slots.borrow().changed_count() < table.group || table.is_writing.replace(true) {
+            return;
+        }
+        let this = Rc::clone(self);
+        self.executor.spawn(async move {
+            this.write_changes(&table).await;
+            table.is_writing.set(false);
+        });
+    }
+
+    /// Waits until the table states every change of the slots up to this call. Where it ends then; `None` if there is no table,
+    /// or what it says is unknown.
+    pub async fn state_table(self: &Rc<Self>) -> Option<TablePosition> {
+        let table = self.table.borrow().clone()?;
+        let (this, written) = (Rc::clone(self), Rc::clone(&table));
+        // Goes on to the end even if the caller is given up.
+        self.executor.spawn(async move { this.write_changes(&written).await }).join().await;
+        (!table.is_failed.get() && !self.is_lost()).then(|| table.table.position())
+    }
+
+    async fn write_changes(self: &Rc<Self>, table: &Rc<StatedTable>) {
+        let _turn = table.turn.take(&self.executor).await;
+        let mut left = self.slots.borrow().changed_count();
+        while left > 0 && !table.is_failed.get() && !self.is_lost() {
+            let changed = self.slots.borrow_mut().take_changed(left.min(BLOCKS_AT_ONCE * CHANGES_MAX));
+            left -= changed.len();
+            let is_empty = |slot: &u32| self.slots.borrow().held(*slot).is_none();
+            if canary::is_planted(Canary::UnstatedSlot) && changed.iter().any(is_empty) {
+                continue;
+            }
+            let changed_blocks = changed.len().div_ceil(CHANGES_MAX) as u64;
+            let (this, stating) = (Rc::clone(self), Rc::clone(table));
+            let write = async move {
+                let held = |slot: u32| this.slots.borrow().held(slot);
+                stating.table.state(&this.executor, &changed, held).await
+            };
+            // Whatever the budget says.
+            self.note_forced_write(changed_blocks * BLOCK_BYTES as u64);
+            let is_stated = self.answered(write).await.is_ok_and(|stated| stated.is_ok());
+            table.is_failed.set(!is_stated);
+        }
+    }
+
+    /// Whether a slot's bytes are the version that it is known to hold.
+    pub(super) fn is_version(slots: &Slots, slot: u32, bytes: &[u8]) -> bool {
+        canary::is_planted(Canary::UncheckedVersion) || PageVersion::of(bytes) == slots.version(slot)
+    }
+}

@@ -1,0 +1,346 @@
+//! The table of a cache: which version of which page each slot holds, in a file beside the slots.
+//!
+//! The file is a ring of blocks. A block states some slots that have changed and, in what room is left, others in turn. So
+//! each slot is stated anew while the ring goes round once, the file is written sequentially and never as a whole, and what
+//! it takes is a hundredth of what the slots take.
+//!
+//! ```text
+//!  0 CRC-32C of the bytes from 4 u32   4 magic "CTAB"   8 stamp u64   16 number u64   24 previous u32   28 count u32
+//! 32 statements: slot u32, page u32, partition u16 (65535: the slot is empty), sequence 6 bytes, LSN u64
+//! ```
+//!
+//! Rules:
+//! 1. Block `n`, counted from 1, stands at `n` modulo the number of blocks, and names the checksum of block `n - 1`: what a
+//!    lost write or another life of the database has left in a place does not fit in.
+//! 2. The latest statement of a slot counts. Blocks count up to a gap in their numbers, and only if that is behind the one which
+//!    the superblock names, the last one at a checkpoint; without every slot stated, nothing counts.
+//! 3. What the table leaves out is missing from the cache, and that is all. What it states is verified when it is read.
+
+use crate::io::salvage;
+use crate::{Error, Result};
+use base::{Lsn, PageId, PartitionId};
+use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op};
+use executor::Executor;
+use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
+use structures::checksum::checksum;
+use structures::page::header;
+
+/// The name of the table's file, on the cache's device.
+pub const TABLE_FILE: &str = "cache-table.tier";
+/// The size of a block.
+pub const BLOCK_BYTES: usize = 4096;
+const HEAD_BYTES: usize = 32;
+const STATEMENT_BYTES: usize = 24;
+const MAGIC: &[u8; 4] = b"CTAB";
+/// How many statements a block has room for.
+const STATEMENTS: usize = (BLOCK_BYTES - HEAD_BYTES) / STATEMENT_BYTES;
+/// The most statements of a block that are of slots which have changed: the others go round.
+pub const CHANGES_MAX: usize = STATEMENTS / 2;
+/// The most blocks that are written at once.
+pub const BLOCKS_AT_ONCE: usize = 32;
+/// Stands for an empty slot.
+const EMPTY: u16 = u16::MAX;
+
+/// A version of a page, by what tells it from all others of the page: loads past the log have their own positions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PageVersion {
+    /// The number of its changes.
+    pub sequence: u64,
+    /// The end of the log record of the latest.
+    pub lsn: Lsn,
+}
+
+impl PageVersion {
+    /// That of these bytes of a page.
+    pub fn of(page: &[u8]) -> PageVersion {
+        PageVersion { sequence: header::sequence(page), lsn: header::lsn(page) }
+    }
+}
+
+/// What a slot holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldVersion {
+    /// The page.
+    pub page: PageId,
+    /// Which version of it.
+    pub version: PageVersion,
+}
+
+/// What the superblock says of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TablePosition {
+    /// Tells the table from any other in a file of that name.
+    pub stamp: u64,
+    /// The last block at the time of the latest checkpoint, from 1; 0 before the first.
+    pub number: u64,
+}
+
+/// How many blocks the table of `slots` slots has: a round of statements of every slot, and a quarter more.
+pub fn blocks_for(slots: u32) -> u64 {
+    let round = u64::from(slots).div_ceil((STATEMENTS - CHANGES_MAX) as u64);
+    round + (round / 4).max(16)
+}
+
+/// The table of an open cache.
+pub struct SlotTable {
+    file: FileId,
+    stamp: u64,
+    blocks: u64,
+    slots: u32,
+    /// The number of the last block and its checksum.
+    last: Cell<(u64, u32)>,
+    /// The slot that is stated next in turn.
+    turn: Cell<u32>,
+    frame: RefCell<Option<Frame>>,
+}
+
+impl SlotTable {
+    /// Creates the file, in place of any of that name; every slot is empty.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn create(executor: &Executor, device: DeviceId, slots: u32, stamp: u64) -> Result<SlotTable> {
+        executor.perform(Op::Remove { device, name: TABLE_FILE.to_owned() }).await.result?;
+        let (file, _) = executor.open(device, TABLE_FILE, true).await?;
+        let length = blocks_for(slots) * BLOCK_BYTES as u64;
+        executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
+        Ok(SlotTable::of(file, stamp, slots, (0, 0)))
+    }
+
+    fn of(file: FileId, stamp: u64, slots: u32, last: (u64, u32)) -> SlotTable {
+        let (last, turn, frame) = (Cell::new(last), Cell::new(0), RefCell::default());
+        SlotTable { file, stamp, blocks: blocks_for(slots), slots, last, turn, frame }
+    }
+
+    /// What the superblock is to say of the table as it is now.
+    pub fn position(&self) -> TablePosition {
+        TablePosition { stamp: self.stamp, number: self.last.get().0 }
+    }
+
+    /// States durably what the slots in `changed` hold, and some of the others: at most [`BLOCKS_AT_ONCE`] times
+    /// [`CHANGES_MAX`] at once. Calls must not overlap.
+    ///
+    /// # Errors
+    /// The driver's: what the file says is unknown then, and this must not be called again.
+    pub async fn state(
+        &self,
+        executor: &Executor,
+        changed: &[u32],
+        held: impl Fn(u32) -> Option<HeldVersion>,
+    ) -> Result<()> {
+        let spare = self.frame.take();
+        let mut frame = match spare {
+            Some(frame) => frame,
+            None => executor.frame(BLOCKS_AT_ONCE * BLOCK_BYTES)?,
+        };
+        let first = self.last.get().0 + 1;
+        let mut count = 0;
+        for (changes, bytes) in changed.chunks(CHANGES_MAX).zip(frame.chunks_mut(BLOCK_BYTES)) {
+            self.fill(bytes, changes, &held);
+            count += 1;
+        }
+        // The end of the ring parts them.
+        let before_end = (self.blocks - first % self.blocks).min(count) as usize;
+        let (offset, length) = (first % self.blocks * BLOCK_BYTES as u64, before_end * BLOCK_BYTES);
+        frame = self.write(executor, offset, frame, length).await?;
+        if before_end < count as usize {
+            frame.copy_within(length..count as usize * BLOCK_BYTES, 0);
+            frame = self.write(executor, 0, frame, count as usize * BLOCK_BYTES - length).await?;
+        }
+        self.frame.replace(Some(frame));
+        Ok(())
+    }
+
+    async fn write(&self, executor: &Executor, offset: u64, buffer: Frame, length: usize) -> Result<Frame> {
+        let (file, length, access) = (self.file, length as u32, Access::Asynchronous);
+        let completion = executor.perform(Op::Write { file, offset, length, buffer, durable: true, access }).await;
+        completion.result?;
+        Ok(completion.buffer.expect("a write gives its buffer back"))
+    }
+
+    /// Makes the next block.
+    fn fill(&self, bytes: &mut [u8], changes: &[u32], held: impl Fn(u32) -> Option<HeldVersion>) {
+        let (number, previous) = self.last.get();
+        let in_turn = (STATEMENTS - changes.len()).min(self.slots as usize);
+        let from = self.turn.get();
+        let turn = (0..in_turn as u32).map(|step| (u64::from(from) + u64::from(step)) % u64::from(self.slots));
+        let stated = changes.iter().copied().chain(turn.map(|slot| slot as u32));
+        bytes.fill(0);
+        for (slot, place) in stated.zip(bytes[HEAD_BYTES..].chunks_exact_mut(STATEMENT_BYTES)) {
+            encode(slot, held(slot), place);
+        }
+        self.turn.set(((u64::from(from) + in_turn as u64) % u64::from(self.slots)) as u32);
+        bytes[4..8].copy_from_slice(MAGIC);
+        bytes[8..16].copy_from_slice(&self.stamp.to_le_bytes());
+        bytes[16..24].copy_from_slice(&(number + 1).to_le_bytes());
+        bytes[24..28].copy_from_slice(&previous.to_le_bytes());
+        bytes[28..32].copy_from_slice(&((changes.len() + in_turn) as u32).to_le_bytes());
+        let sum = checksum(&bytes[4..]);
+        bytes[..4].copy_from_slice(&sum.to_le_bytes());
+        self.last.set((number + 1, sum));
+    }
+
+    /// Opens the table of a cache of `slots` slots. What they hold; words for why that is not to be had.
+    ///
+    /// # Errors
+    /// The driver's, but for [`FaultKind::Device`].
+    pub async fn load(
+        executor: &Executor,
+        device: DeviceId,
+        slots: u32,
+        position: TablePosition,
+    ) -> Result<std::result::Result<(SlotTable, Vec<Option<HeldVersion>>), String>> {
+        let (file, length) = match executor.open(device, TABLE_FILE, false).await {
+            Ok(opened) => opened,
+            Err(fault) if fault.kind == FaultKind::NotFound => return Ok(Err("there is none".to_owned())),
+            Err(fault) => return Err(Error::Input(fault)),
+        };
+        let blocks = blocks_for(slots);
+        if length < blocks * BLOCK_BYTES as u64 {
+            return Ok(Err("it is too short".to_owned()));
+        }
+        let mut ring = TableRing::new(slots, position.stamp);
+        read(executor, file, blocks, |bytes| ring.note(bytes)).await?;
+        let run = match ring.run(position.number) {
+            Ok(run) => run,
+            Err(detail) => return Ok(Err(detail)),
+        };
+        if run.end < ring.number_max {
+            // What is behind a gap does not count, and may have taken the place of what does.
+            ring.forget_statements();
+            read(executor, file, blocks, |bytes| ring.note_until(bytes, run.end)).await?;
+        }
+        if run.begin > 1 && ring.latest.iter().any(|latest| *latest < run.begin) {
+            return Ok(Err("it does not state every slot".to_owned()));
+        }
+        Ok(Ok((SlotTable::of(file, position.stamp, slots, (run.end, run.checksum)), ring.held)))
+    }
+}
+
+/// Reads every block. One that cannot be read is as good as a damaged one.
+async fn read(executor: &Executor, file: FileId, blocks: u64, mut note: impl FnMut(&[u8])) -> Result<()> {
+    const AT_ONCE: u64 = 256;
+    let mut frame = Some(executor.frame(AT_ONCE.min(blocks) as usize * BLOCK_BYTES)?);
+    for first in (0..blocks).step_by(AT_ONCE as usize) {
+        let length = AT_ONCE.min(blocks - first) as usize * BLOCK_BYTES;
+        let bytes = frame.take().expect("given back below");
+        let read = salvage::read(executor, file, (first * BLOCK_BYTES as u64, length), BLOCK_BYTES, bytes).await?;
+        read.frame[..length].chunks(BLOCK_BYTES).for_each(&mut note);
+        frame = Some(read.frame);
+    }
+    Ok(())
+}
+
+fn encode(slot: u32, held: Option<HeldVersion>, place: &mut [u8]) {
+    place[..4].copy_from_slice(&slot.to_le_bytes());
+    let Some(HeldVersion { page, version }) = held else {
+        place[8..10].copy_from_slice(&EMPTY.to_le_bytes());
+        return;
+    };
+    place[4..8].copy_from_slice(&page.number.to_le_bytes());
+    place[8..10].copy_from_slice(&page.partition.0.to_le_bytes());
+    place[10..16].copy_from_slice(&version.sequence.to_le_bytes()[..6]);
+    place[16..24].copy_from_slice(&version.lsn.0.to_le_bytes());
+}
+
+fn decode(place: &[u8]) -> (u32, Option<HeldVersion>) {
+    let number = |range: std::ops::Range<usize>| {
+        let mut bytes = [0; 8];
+        bytes[..range.len()].copy_from_slice(&place[range]);
+        u64::from_le_bytes(bytes)
+    };
+    let partition = PartitionId(number(8..10) as u16);
+    let page = PageId::new(partition, number(4..8) as u32);
+    let version = PageVersion { sequence: number(10..16), lsn: Lsn(number(16..24)) };
+    (number(0..4) as u32, (partition.0 != EMPTY).then_some(HeldVersion { page, version }))
+}
+
+/// Blocks that follow each other without a gap.
+struct BlockRun {
+    begin: u64,
+    end: u64,
+    /// Of the last block.
+    checksum: u32,
+}
+
+/// What was read of the ring.
+struct TableRing {
+    stamp: u64,
+    /// By place: the number of the block there, its checksum and that of the block before it; 0 if there is no sound one.
+    blocks: Vec<(u64, u32, u32)>,
+    number_max: u64,
+    /// By slot: the block with its latest statement, and what that says.
+    latest: Vec<u64>,
+    held: Vec<Option<HeldVersion>>,
+}
+
+impl TableRing {
+    fn new(slots: u32, stamp: u64) -> TableRing {
+        let blocks = vec![(0, 0, 0); blocks_for(slots) as usize];
+        TableRing { stamp, blocks, number_max: 0, latest: vec![0; slots as usize], held: vec![None; slots as usize] }
+    }
+
+    fn forget_statements(&mut self) {
+        self.latest.fill(0);
+        self.held.fill(None);
+    }
+
+    fn note(&mut self, bytes: &[u8]) {
+        self.note_until(bytes, u64::MAX);
+    }
+
+    /// Notes a block, unless its number is above `end`.
+    fn note_until(&mut self, bytes: &[u8], end: u64) {
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let (number, count) = (long(16), word(28) as usize);
+        let is_ours = &bytes[4..8] == MAGIC && long(8) == self.stamp && count <= STATEMENTS;
+        if !is_ours || number == 0 || number > end || word(0) != checksum(&bytes[4..]) {
+            return;
+        }
+        let place = (number % self.blocks.len() as u64) as usize;
+        self.blocks[place] = (number, word(0), word(24));
+        self.number_max = self.number_max.max(number);
+        for statement in bytes[HEAD_BYTES..].chunks_exact(STATEMENT_BYTES).take(count) {
+            let (slot, held) = decode(statement);
+            if let Some(latest) = self.latest.get_mut(slot as usize).filter(|latest| **latest <= number) {
+                *latest = number;
+                self.held[slot as usize] = held;
+            }
+        }
+    }
+
+    fn block(&self, number: u64) -> Option<(u32, u32)> {
+        let (found, checksum, previous) = self.blocks[(number % self.blocks.len() as u64) as usize];
+        (found == number && number > 0).then_some((checksum, previous))
+    }
+
+    /// Whether a block names the one before it.
+    fn follows(&self, number: u64) -> bool {
+        let before = self.block(number - 1).map(|(checksum, _)| checksum);
+        self.block(number).is_some_and(|(_, previous)| Some(previous) == before)
+    }
+
+    /// The blocks without a gap around the one that the superblock names; if that was overwritten, the longest behind it: any
+    /// would do that states every slot.
+    fn run(&self, named: u64) -> std::result::Result<BlockRun, String> {
+        if self.number_max == 0 && named == 0 {
+            return Ok(BlockRun { begin: 1, end: 0, checksum: 0 });
+        }
+        let mut numbers: Vec<u64> =
+            self.blocks.iter().map(|(number, ..)| *number).filter(|number| *number > 0).collect();
+        numbers.sort_unstable();
+        let runs = numbers.chunk_by(|before, number| before + 1 == *number && self.follows(*number));
+        let ends_late = |run: &&[u64]| run.last().is_some_and(|end| *end >= named);
+        let Some(run) = runs.filter(ends_late).max_by_key(|run| (run.contains(&named.max(1)), run.len())) else {
+            return Err(format!("its block {named} is missing"));
+        };
+        let (begin, end) = (run[0], run[run.len() - 1]);
+        let checksum = self.block(end).map_or(0, |(checksum, _)| checksum);
+        Ok(BlockRun { begin, end, checksum })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+use super::*;
+use base::Random;
+use executor::Order;
+use std::collections::BTreeMap;
+use virtual_driver::{FaultPlan, Hardware, Media, Options, PowerCut, VirtualDriver};
+
+const STAMP: u64 = 77;
+
+fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor, DeviceId) -> T) -> T {
+    let options = Options { faults: Some(FaultPlan::default()), ..Options::default() };
+    let driver = VirtualDriver::new(Hardware::ideal(), options, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let device = executor.device("flash").expect("the ideal machine has one");
+    let result = executor.run(work(&executor, device));
+    executor.stop();
+    result.expect("the machine goes on")
+}
+
+fn held(word: u64) -> Option<HeldVersion> {
+    let version = PageVersion { sequence: word % 1000, lsn: Lsn(word) };
+    (word % 5 > 0).then(|| HeldVersion { page: PageId::new(PartitionId((word % 7) as u16), word as u32), version })
+}
+
+/// A table, and what its slots should hold.
+struct Model {
+    slots: Vec<Option<HeldVersion>>,
+    random: Random,
+}
+
+impl Model {
+    fn new(slots: u32, name: &str) -> Model {
+        Model { slots: vec![None; slots as usize], random: Random::stream(u64::from(slots), name) }
+    }
+
+    /// ChangedSlots some slots and states them.
+    async fn change(&mut self, executor: &Executor, table: &SlotTable) {
+        let count = self.random.between(1, 3 * CHANGES_MAX as u64).min(self.slots.len() as u64);
+        let changed: Vec<u32> = (0..count).map(|_| self.random.below(self.slots.len() as u64) as u32).collect();
+        for slot in &changed {
+            self.slots[*slot as usize] = held(self.random.word() >> 20);
+        }
+        table.state(executor, &changed, |slot| self.slots[slot as usize]).await.expect("the device works");
+    }
+}
+
+async fn load(
+    executor: &Executor,
+    device: DeviceId,
+    slots: usize,
+    position: TablePosition,
+) -> std::result::Result<(SlotTable, Vec<Option<HeldVersion>>), String> {
+    SlotTable::load(executor, device, slots as u32, position).await.expect("the device works")
+}
+
+#[test]
+fn what_was_stated_is_read_back_however_often_the_ring_went_round() {
+    for slots in [1, 7, 84, 85, 500, 3_000] {
+        let media = Media::new();
+        let mut model = Model::new(slots, "table");
+        run(&media, async |executor, device| {
+            let table = SlotTable::create(executor, device, slots, STAMP).await.expect("room");
+            for round in 0..300 {
+                model.change(executor, &table).await;
+                if round % 20 == 0 {
+                    let (again, found) =
+                        load(executor, device, slots as usize, table.position()).await.expect("it is whole");
+                    assert_eq!(again.position(), table.position(), "{slots} slots, round {round}");
+                    assert_eq!(found, model.slots, "{slots} slots, round {round}");
+                }
+            }
+            assert!(table.position().number > table.blocks, "it went round");
+        });
+    }
+}
+
+/// Whatever a power cut leaves of the statements behind the position that the superblock names: those before hold, and of the
+/// others as many as follow without a gap, in their order.
+#[test]
+fn a_power_cut_leaves_a_state_from_the_named_position_on() {
+    let mut ends = BTreeMap::new();
+    for seed in 0..60 {
+        let (media, slots) = (Media::new(), 400);
+        let mut model = Model::new(slots, &format!("cut {seed}"));
+        let mut states = vec![model.slots.clone()];
+        let named = run(&media, async |executor, device| {
+            let table = SlotTable::create(executor, device, slots, STAMP).await.expect("room");
+            let mut named = table.position();
+            let rounds = model.random.between(1, 60);
+            for round in 0..rounds {
+                // One change at a time, so that every block has a state of its own.
+                let slot = model.random.below(u64::from(slots)) as u32;
+                model.slots[slot as usize] = held(model.random.word() >> 20);
+                table.state(executor, &[slot], |slot| model.slots[slot as usize]).await.expect("the device works");
+                states.push(model.slots.clone());
+                if round == rounds / 2 {
+                    named = table.position();
+                }
+            }
+            // Two blocks that no write has acknowledged when the power goes.
+            let changed: Vec<u32> = (0..2 * CHANGES_MAX as u32).collect();
+            for changes in changed.chunks(CHANGES_MAX) {
+                let mut buffer = executor.frame(BLOCK_BYTES).expect("memory");
+                model.slots[changes[0] as usize] = held(model.random.word() >> 20);
+                table.fill(&mut buffer, changes, |slot| model.slots[slot as usize]);
+                states.push(model.slots.clone());
+                let offset = table.position().number % table.blocks * BLOCK_BYTES as u64;
+                let (file, length, access) = (table.file, BLOCK_BYTES as u32, Access::Asynchronous);
+                let op = Op::Write { file, offset, length, buffer, durable: false, access };
+                executor.perform(op).await.result.expect("the device works");
+            }
+            named
+        });
+        media.power_cut(&mut Random::stream(seed, "power cut"), &PowerCut { lost: 0.4, torn: 0.4 });
+        run(&media, async |executor, device| {
+            let (table, found) = load(executor, device, slots as usize, named).await.expect("it is whole");
+            let end = table.position().number;
+            assert!(end >= named.number, "seed {seed}");
+            assert_eq!(found, states[end as usize], "seed {seed}");
+            *ends.entry(states.len() as u64 - 1 - end).or_insert(0) += 1;
+        });
+    }
+    assert_eq!(ends.keys().copied().collect::<Vec<_>>(), [0, 1, 2], "{ends:?}");
+}
+
+/// A lost write before the named position is found, and one behind it ends what counts. Blocks that were behind a gap do not
+/// follow what is stated in its place.
+#[test]
+fn a_lost_write_is_found_or_ends_what_counts() {
+    for lost in [1_u64, 5, 40, 70] {
+        let (media, slots) = (Media::new(), 200);
+        let mut model = Model::new(slots, "lost");
+        let mut states = Vec::new();
+        let (blocks, last) = run(&media, async |executor, device| {
+            let table = SlotTable::create(executor, device, slots, STAMP).await.expect("room");
+            while table.position().number < 90 {
+                states.push((table.position().number, model.slots.clone()));
+                model.change(executor, &table).await;
+            }
+            (table.blocks, table.position())
+        });
+        let number = last.number - last.number.min(lost) % blocks;
+        let (offset, length) = (number % blocks * BLOCK_BYTES as u64, BLOCK_BYTES as u64);
+        media.punch("flash", TABLE_FILE, offset, length).expect("the file is there");
+        run(&media, async |executor, device| {
+            let named = TablePosition { number, ..last };
+            // Those behind the lost one may state every slot.
+            let found = load(executor, device, slots as usize, named).await;
+            assert!(found.is_ok_and(|(_, found)| found == model.slots) == (lost > 2), "{lost} blocks before the end");
+            let named = TablePosition { number: number - 1, ..last };
+            if let Ok((table, found)) = load(executor, device, slots as usize, named).await {
+                assert_eq!(table.position().number, number - 1);
+                let state = states.iter().find(|(end, _)| *end == number - 1);
+                assert!(state.is_none_or(|(_, state)| *state == found));
+                // What follows does not fit the blocks that were behind the lost one.
+                table.state(executor, &[0], |_| None).await.expect("the device works");
+                let (again, _) = load(executor, device, slots as usize, named).await.expect("it goes on");
+                assert_eq!(again.position(), table.position(), "the old blocks behind it do not count");
+            }
+            let other = TablePosition { stamp: STAMP + 1, ..last };
+            assert!(load(executor, device, slots as usize, other).await.is_err(), "it is another table's");
+        });
+    }
+}

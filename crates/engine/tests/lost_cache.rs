@@ -1,0 +1,119 @@
+//! A cache whose device fails or does not answer is switched off while the database goes on.
+
+#[path = "ground/machine.rs"]
+mod machine;
+
+use base::Instant;
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design};
+use entresol_engine::{Database, PartitionSpec, Result, Settings, buffer, checkpoint, log};
+use executor::{Executor, Order};
+use machine::run;
+use std::cell::Cell;
+use virtual_driver::{FaultPlan, Hardware, Media, Options, Slow, VirtualDriver};
+
+const PAGES: u64 = 120;
+const SILENCE_NS_MAX: u64 = 80 * MILLISECOND_NS;
+
+fn settings(design: Design) -> Settings {
+    let new = CacheSettings::new("flash", 150);
+    let cache = CacheSettings { design, volatile: Some(false), silence_ns_max: SILENCE_NS_MAX, ..new };
+    Settings {
+        buffer: buffer::Settings { frames: 20, page_size: 1024, cleaner: false, ..buffer::Settings::default() },
+        log: log::Settings { capacity: 4 << 20, ..log::Settings::default() },
+        hierarchy: second_level::Settings { cache: Some(cache), ..second_level::Settings::default() },
+        checkpoint: checkpoint::Policy::OFF,
+        ..Settings::default()
+    }
+}
+
+async fn change(database: &Database, number: u64, value: u8) -> Result<()> {
+    let partition = database.partition("objects")?;
+    database.transaction(async |tx| tx.modify_object(partition, number, |bytes| bytes[0] = value).await).await
+}
+
+async fn read(database: &Database, number: u64) -> Result<u8> {
+    let partition = database.partition("objects")?;
+    database.transaction(async |tx| tx.read_object(partition, number, |bytes| bytes[0]).await).await
+}
+
+async fn filled(executor: &Executor, settings: Settings) -> Result<Database> {
+    let database = Database::create(executor, settings).await?;
+    let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 100 };
+    database.create_partition(PartitionSpec::new("objects", organization, Locking::Page)).await?;
+    for value in 1..3 {
+        for number in 0..PAGES {
+            change(&database, number, value).await?;
+        }
+    }
+    Ok(database)
+}
+
+/// From half a second on the cache's device answers nothing, or its files fail.
+fn on_a_bad_device<T>(media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
+    let from = Instant::from_ns(SECOND_NS / 2);
+    let slow = Slow { device: "flash".into(), from, until: Instant::NEVER, factor: Slow::HUNG };
+    let faults = Some(FaultPlan { slow: vec![slow], ..FaultPlan::default() });
+    let options = Options { faults, ..Options::default() };
+    let driver = VirtualDriver::new(Hardware::ideal(), options, media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let result = executor.run(work(&executor));
+    executor.stop();
+    result.expect("the machine goes on")
+}
+
+#[test]
+fn a_device_that_never_answers_is_switched_off() {
+    let switched_off = Cell::new(0);
+    for design in DESIGNS {
+        let media = Media::new();
+        let only_there = on_a_bad_device(&media, async |executor| {
+            let database = filled(executor, settings(*design)).await.expect("works");
+            executor.sleep_ns(SECOND_NS).await;
+            let mut only_there = 0;
+            for number in 0..PAGES {
+                match read(&database, number).await {
+                    Ok(value) => assert_eq!(value, 2, "{design:?}, page {number}"),
+                    Err(error) => {
+                        let is_named = matches!(
+                            &error,
+                            entresol_engine::Error::DamagedPage { .. } | entresol_engine::Error::Input(_)
+                        );
+                        assert!(is_named, "{error}");
+                        only_there += 1;
+                    }
+                }
+            }
+            // What some designs have there nothing asks for.
+            if let Some(lost) = &database.tiers()[0].lost {
+                assert!(lost.contains("'flash'") && lost.contains("80.00 ms"), "{lost}");
+                switched_off.set(switched_off.get() + 1);
+            }
+            // What is in reach can be changed, and leaves main memory.
+            for number in 0..PAGES {
+                match change(&database, number, 3).await {
+                    Ok(()) => {}
+                    Err(_) if only_there > 0 => {}
+                    Err(error) => panic!("{design:?}, page {number}: {error}"),
+                }
+            }
+            if only_there == 0 {
+                database.checkpoint().await.expect("succeeds without the cache");
+            }
+            database.buffer().tiers().expect("there is one").check().expect("consistent");
+            only_there
+        });
+        let stays_dirty = ["lazy-cleaning", "rotating", "exclusive", "face"].contains(&design.name());
+        assert!(only_there == 0 || stays_dirty, "{design:?} has {only_there} pages alone");
+        // A restart has everything, from the log and the pages' own device.
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings(*design), "here").await.expect("opens");
+            for number in 0..PAGES {
+                let value = read(&database, number).await.expect("is there");
+                assert!(value == 3 || only_there > 0 && value == 2, "{design:?}, page {number}: {value}");
+            }
+        });
+    }
+    assert!(switched_off.get() >= 6, "{} of the caches were switched off", switched_off.get());
+}

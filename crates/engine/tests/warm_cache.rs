@@ -1,0 +1,253 @@
+//! A cache is warm after a restart by its table: an opening looks at no slot, and what a slot holds is verified when it is read.
+
+#[path = "ground/machine.rs"]
+mod machine;
+
+use driver::{Access, Op};
+use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design};
+use entresol_engine::{Database, PartitionSpec, Settings, buffer, checkpoint, log};
+use executor::Executor;
+use machine::run;
+use virtual_driver::Media;
+
+const PAGES: u64 = 120;
+const PAGE_SIZE: usize = 1024;
+const SLOTS: u32 = 150;
+
+fn settings(design: Design, table: bool) -> Settings {
+    let cache =
+        CacheSettings { design, volatile: Some(false), table: Some(table), ..CacheSettings::new("nvem", SLOTS) };
+    Settings {
+        buffer: buffer::Settings { frames: 20, page_size: PAGE_SIZE, cleaner: false, ..buffer::Settings::default() },
+        log: log::Settings { capacity: 4 << 20, ..log::Settings::default() },
+        hierarchy: second_level::Settings { cache: Some(cache), ..second_level::Settings::default() },
+        checkpoint: checkpoint::Policy::OFF,
+        ..Settings::default()
+    }
+}
+
+fn design(name: &str) -> Design {
+    Design::named(name).expect("it has this name")
+}
+
+async fn change(database: &Database, value: u8) {
+    let partition = database.partition("objects").expect("it exists");
+    for number in 0..PAGES {
+        let changed = async |tx: &mut entresol_engine::Transaction| {
+            tx.modify_object(partition, number, |bytes| bytes[0] = value).await
+        };
+        database.transaction(changed).await.expect("commits");
+    }
+}
+
+async fn assert_all(database: &Database, value: u8) {
+    let partition = database.partition("objects").expect("it exists");
+    for number in 0..PAGES {
+        let read =
+            async |tx: &mut entresol_engine::Transaction| tx.read_object(partition, number, |bytes| bytes[0]).await;
+        assert_eq!(database.transaction(read).await, Ok(value), "page {number}");
+    }
+    database.buffer().tiers().expect("there is a cache").check().expect("consistent");
+}
+
+/// Fills the cache: everything was changed, then read.
+async fn filled(executor: &Executor, settings: Settings, value: u8) -> Database {
+    let database = Database::create(executor, settings).await.expect("creates");
+    let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 100 };
+    database.create_partition(PartitionSpec::new("objects", organization, Locking::Page)).await.expect("creates");
+    change(&database, 1).await;
+    database.checkpoint().await.expect("succeeds");
+    change(&database, value).await;
+    database.checkpoint().await.expect("succeeds");
+    assert_all(&database, value).await;
+    assert_all(&database, value).await;
+    executor.sleep_ns(1_000_000_000).await;
+    database
+}
+
+fn home_reads(database: &Database) -> u64 {
+    database.buffer().spaces().iter().map(|space| space.reads.get()).sum()
+}
+
+fn damaged(database: &Database) -> u64 {
+    database.tiers()[0].damaged
+}
+
+/// Reads everything after a restart. How many reads the cache served, how many the pages' own device, and how many copies were
+/// not what they should be.
+fn reopened(media: &Media, settings: Settings, value: u8) -> (u64, u64, u64) {
+    run(media, async |executor| {
+        let database = Database::open(executor, settings, "here").await.expect("opens");
+        let before = home_reads(&database);
+        assert_all(&database, value).await;
+        (database.tiers()[0].reads, home_reads(&database) - before, damaged(&database))
+    })
+}
+
+async fn overwrite(executor: &Executor, name: &str, offset: u64, bytes: &[u8]) {
+    let device = executor.device("nvem").expect("it exists");
+    let (file, _) = executor.open(device, name, false).await.expect("opens");
+    let mut buffer = executor.frame(bytes.len()).expect("memory");
+    buffer.copy_from_slice(bytes);
+    let (length, access) = (bytes.len() as u32, Access::Asynchronous);
+    let op = Op::Write { file, offset, length, buffer, durable: true, access };
+    executor.perform(op).await.result.expect("writes");
+}
+
+fn slots(media: &Media) -> Vec<u8> {
+    let mut bytes = vec![0; SLOTS as usize * PAGE_SIZE];
+    media.read("nvem", "cache.tier", 4096, &mut bytes).expect("it can be read");
+    bytes
+}
+
+#[test]
+fn every_design_is_warm_after_a_close_and_after_a_kill() {
+    for design in DESIGNS.iter().copied().filter(|design| design.name() != "migrate-modified") {
+        for is_closed in [true, false] {
+            let media = Media::new();
+            run(&media, async |executor| {
+                let database = filled(executor, settings(design, true), 2).await;
+                if is_closed {
+                    database.close().await.expect("closes");
+                }
+            });
+            let (served, home, damaged) = reopened(&media, settings(design, true), 2);
+            let what = format!("{design:?}, closed: {is_closed}: {served} served, {home} read at home");
+            assert!(served >= 60 && served + home >= PAGES - 20, "{what}");
+            // A kill loses what had gathered for the table.
+            let lost_max = if is_closed { 0 } else { u64::from(SLOTS) / 8 };
+            assert!(damaged <= lost_max, "{what}, {damaged} are something else");
+        }
+    }
+}
+
+/// So no slot was looked at by the opening, and none is believed.
+#[test]
+fn slots_that_hold_something_else_are_found_when_they_are_read() {
+    for design in DESIGNS.iter().copied().filter(|design| design.name() != "migrate-modified") {
+        let media = Media::new();
+        run(&media, async |executor| {
+            filled(executor, settings(design, true), 2).await;
+        });
+        run(&media, async |executor| overwrite(executor, "cache.tier", 4096, &vec![0xee; 150 * PAGE_SIZE]).await);
+        let (_, home, damaged) = reopened(&media, settings(design, true), 2);
+        assert!(damaged >= 60 && home >= 60, "{design:?}: {damaged} damaged, {home} read at home");
+    }
+}
+
+#[test]
+fn an_older_version_in_a_slot_is_not_used_whether_the_database_was_closed_or_killed() {
+    for name in ["clean-write", "dual-write", "lazy-cleaning", "tac", "rotating", "face"] {
+        for is_closed in [true, false] {
+            let media = Media::new();
+            let older = run(&media, async |executor| {
+                let database = filled(executor, settings(design(name), true), 2).await;
+                let older = slots(&media);
+                change(&database, 3).await;
+                if is_closed {
+                    assert_all(&database, 3).await;
+                    database.close().await.expect("closes");
+                }
+                older
+            });
+            // The device has lost all writes since.
+            run(&media, async |executor| overwrite(executor, "cache.tier", 4096, &older).await);
+            reopened(&media, settings(design(name), true), 3);
+        }
+    }
+}
+
+#[test]
+fn a_device_that_loses_writes_is_found_out_while_the_database_is_open() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let database = filled(executor, settings(design("dual-write"), true), 2).await;
+        let older = slots(&media);
+        change(&database, 3).await;
+        database.checkpoint().await.expect("succeeds");
+        assert_all(&database, 3).await;
+        overwrite(executor, "cache.tier", 4096, &older).await;
+        assert_all(&database, 3).await;
+        assert!(damaged(&database) > 20, "{:?}", database.tiers());
+    });
+}
+
+#[test]
+fn a_table_that_is_damaged_gone_or_new_is_replaced_by_a_look_at_the_slots() {
+    for how in ["gone", "damaged", "new"] {
+        let media = Media::new();
+        run(&media, async |executor| {
+            let database = filled(executor, settings(design("lazy-cleaning"), how != "new"), 2).await;
+            if how != "new" {
+                return;
+            }
+            database.close().await.expect("closes");
+        });
+        run(&media, async |executor| {
+            let device = executor.device("nvem").expect("it exists");
+            let name = "cache-table.tier".to_owned();
+            match how {
+                "gone" => _ = executor.perform(Op::Remove { device, name }).await.result.expect("removes"),
+                "damaged" => overwrite(executor, &name, 4096, &[0xee; 4096]).await,
+                _ => {}
+            }
+        });
+        for _ in 0..2 {
+            let (served, _, damaged) = reopened(&media, settings(design("lazy-cleaning"), true), 2);
+            assert!(served >= 60 && damaged <= u64::from(SLOTS) / 8, "{how}: {served} served, {damaged} damaged");
+        }
+    }
+}
+
+/// With any bit of the table flipped the opening succeeds, and everything is as it was.
+#[test]
+fn no_bit_of_the_table_matters() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        filled(executor, settings(design("face"), true), 2).await;
+    });
+    let length = media.length("nvem", "cache-table.tier").expect("it is there");
+    for offset in (0..length).step_by(1_023) {
+        let media = media.copy();
+        media.flip_bit("nvem", "cache-table.tier", offset, (offset % 8) as u8).expect("it is there");
+        reopened(&media, settings(design("face"), true), 2);
+    }
+}
+
+#[test]
+fn a_cache_that_was_replaced_by_an_empty_one_costs_nothing_that_was_committed() {
+    for design in DESIGNS {
+        for name in ["cache.tier", "cache-table.tier"] {
+            let media = Media::new();
+            run(&media, async |executor| {
+                let database = filled(executor, settings(*design, true), 2).await;
+                change(&database, 3).await;
+            });
+            run(&media, async |executor| {
+                let device = executor.device("nvem").expect("it exists");
+                executor.perform(Op::Remove { device, name: name.into() }).await.result.expect("removes");
+            });
+            reopened(&media, settings(*design, true), 3);
+            reopened(&media, settings(*design, true), 3);
+        }
+    }
+}
+
+/// A page that leaves the cache's partition does not come back with it.
+#[test]
+fn what_a_configuration_keeps_out_of_the_cache_is_forgotten_there() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        filled(executor, settings(design("lazy-cleaning"), true), 2).await.close().await.expect("closes");
+    });
+    let mut without = settings(design("lazy-cleaning"), true);
+    let placement = second_level::Placement { cache: false, ..second_level::Placement::default() };
+    without.hierarchy.placements.insert("objects".into(), placement);
+    run(&media, async |executor| {
+        let database = Database::open(executor, without, "here").await.expect("opens");
+        change(&database, 3).await;
+        database.close().await.expect("closes");
+    });
+    reopened(&media, settings(design("lazy-cleaning"), true), 3);
+}
