@@ -1,5 +1,5 @@
-//! Range reads of b-trees, both ways. A cursor reads one leaf's share at a time and locks what it shows, and the gaps
-//! between, so that a repeated read shows the same.
+//! Range reads of b-trees, both ways. A cursor locks what it shows, and the gaps between, so that a repeated read shows the same.
+//! It reads a share of the range at a time: first a few records, since it may not be asked for more, then ever more of a leaf.
 
 use super::Transaction;
 use crate::engine::Engine;
@@ -56,12 +56,34 @@ pub struct Cursor {
     to: Bound<Vec<u8>>,
     /// Records read and locked, not yet shown.
     ready: VecDeque<(Vec<u8>, Reconstruction)>,
+    /// How many records of a leaf its next share has at most.
+    share_max: usize,
+    /// Whether its next share is of the same leaf as the one before.
+    is_within_leaf: bool,
 }
 
-/// A leaf's share of a range: its records, and where to go on.
+/// How many records the first share of a cursor has at most, and how many times more each next one.
+const FIRST_SHARE: usize = 4;
+const SHARE_GROWTH: usize = 4;
+
+/// A share of a range, within one leaf: its records, and where to go on.
+#[derive(Default)]
 struct Share {
     records: VecDeque<(Vec<u8>, Reconstruction)>,
     from: Option<Bound<Vec<u8>>>,
+    /// Whether more of the leaf is to come.
+    is_within_leaf: bool,
+}
+
+impl Share {
+    /// Whether it has so many records. Then it goes on behind the last one of them.
+    fn is_full(&mut self, records_max: usize) -> bool {
+        self.is_within_leaf = self.records.len() >= records_max;
+        if let Some((last, _)) = self.records.back().filter(|_| self.is_within_leaf) {
+            self.from = Some(Bound::Excluded(last.clone()));
+        }
+        self.is_within_leaf
+    }
 }
 
 impl Cursor {
@@ -89,6 +111,7 @@ impl Cursor {
     fn read_again(&mut self) {
         self.ready.clear();
         self.from = Some(self.behind.clone());
+        self.is_within_leaf = false;
     }
 
     /// The record of this key is shown.
@@ -219,6 +242,8 @@ impl Transaction {
             ended: false,
             to,
             ready: VecDeque::new(),
+            share_max: FIRST_SHARE,
+            is_within_leaf: false,
         }
     }
 
@@ -297,13 +322,16 @@ impl Transaction {
             if !cursor.locks && cursor.read_view.is_none() {
                 self.state.depend_on(self.engine.versions.present());
             }
-            if self.reference() {
+            let is_within_leaf = cursor.is_within_leaf;
+            if !is_within_leaf && self.reference() {
                 self.delayed_reference().await?;
             }
             let engine = self.engine.clone();
             let is_first = !std::mem::replace(&mut cursor.began, true);
             let step = if cursor.read_view.is_some() {
                 self.read_past_leaf(cursor, is_first).await?
+            } else if is_within_leaf {
+                engine.core.complete(|| self.read_leaf(cursor)).await?
             } else if is_first {
                 engine.core.resolve_access(cursor.partition, || self.read_leaf(cursor)).await?
             } else {
@@ -311,11 +339,13 @@ impl Transaction {
             };
             match step {
                 LeafStep::Read(share) => {
-                    if let Some((key, _)) = share.records.front() {
+                    if let Some((key, _)) = share.records.front().filter(|_| !is_within_leaf) {
                         self.trace_key_access(cursor.partition, key, false);
                     }
+                    cursor.share_max = cursor.share_max.saturating_mul(SHARE_GROWTH);
                     cursor.ready = share.records;
                     cursor.from = share.from;
+                    cursor.is_within_leaf = share.is_within_leaf;
                 }
                 LeafStep::Blocked(resource) => self.lock(resource, Mode::Shared).await?,
             }
@@ -334,6 +364,9 @@ impl Transaction {
             blocked @ LeafStep::Blocked(_) => Ok(blocked),
         };
         let read = || engine.versions.step_of(&pace, &mut read);
+        if cursor.is_within_leaf {
+            return engine.core.complete(read).await;
+        }
         if is_first {
             return engine.core.resolve_access(cursor.partition, read).await;
         }
@@ -347,9 +380,12 @@ impl Transaction {
             Some(read_view) => engine.versions.reconstruct(read_view.view, partition, key, past).await?,
             None => past.state,
         };
-        let Some(stored) = stored else { return Ok(None) };
+        let Some(mut stored) = stored else { return Ok(None) };
         match (stored::read(&stored), &cursor.read_view) {
-            (Stored::Here(value), _) => Ok(Some(value.to_vec())),
+            (Stored::Here(_), _) => {
+                stored.drain(..stored::VERSION_SIZE);
+                Ok(Some(stored))
+            }
             (Stored::Elsewhere(length, first), None) => engine.core.fetch(partition, length, first).await.map(Some),
             (Stored::Elsewhere(..), Some(read_view)) => {
                 read_at(engine, read_view.view, (partition, false), key, None).await
@@ -357,7 +393,7 @@ impl Transaction {
         }
     }
 
-    /// Reads the next leaf's share, locking as it goes; stops at the first lock that has to be waited for.
+    /// Reads the next share, locking as it goes; stops at the first lock that has to be waited for.
     fn read_leaf(&mut self, cursor: &Cursor) -> Result<LeafStep, Need> {
         let from = as_slice(cursor.from.as_ref().expect("the range is not at its end"));
         match cursor.direction {
@@ -371,9 +407,12 @@ impl Transaction {
         let pool = engine.core.buffer.pool().borrow();
         let position = b_tree::forward(&*pool, cursor.partition, from)?;
         let page = pool.page(position.page)?;
-        let mut share = Share { records: VecDeque::new(), from: None };
+        let mut share = Share::default();
         let mut key = Vec::new();
         for slot in position.slot..slotted::count(page) {
+            if share.is_full(cursor.share_max) {
+                return Ok(LeafStep::Read(share));
+            }
             slotted::key_into(page, slot, &mut key);
             if let Some(resource) = self.lock_seen(cursor, Some(&key))? {
                 return Ok(LeafStep::Blocked(resource));
@@ -418,9 +457,12 @@ impl Transaction {
         let pool = engine.core.buffer.pool().borrow();
         let position = b_tree::backward(&*pool, cursor.partition, from)?;
         let page = pool.page(position.page)?;
-        let mut share = Share { records: VecDeque::new(), from: None };
+        let mut share = Share::default();
         let mut key = Vec::new();
         for slot in (0..position.slot).rev() {
+            if share.is_full(cursor.share_max) {
+                return Ok(LeafStep::Read(share));
+            }
             slotted::key_into(page, slot, &mut key);
             if !is_after(&key, &cursor.to) {
                 return Ok(LeafStep::Read(share));
