@@ -16,6 +16,10 @@ use std::time::Duration;
 const ENTRIES: u32 = 512;
 /// More requests than completions fit the ring are never in flight, so the kernel need not keep an overflow list.
 const COMPLETIONS: u32 = 8 * ENTRIES;
+/// One wait is for the ends of this share of what is in flight, for so many at most, and for so long.
+const ENDS_SHARE: usize = 8;
+const ENDS_MAX: usize = 16;
+const GATHERING: Duration = Duration::from_micros(100);
 const FILES: u32 = 1024;
 const BUFFERS: u32 = 1024;
 /// Completions of the ring's own requests carry these instead of a slot.
@@ -100,7 +104,8 @@ impl Ring {
     }
 
     /// Hands over everything queued and, if `wait` is not zero, waits that long for a completion or the bell; `None` waits
-    /// without limit. Appends what is done: slots, and bytes or negated error numbers.
+    /// without limit. While much is in flight it waits for several completions, up to 100 us. Appends what is done: slots, and
+    /// bytes or negated error numbers.
     pub(crate) fn wait(&mut self, wait: Option<Duration>, done: &mut Vec<(u32, i32)>) {
         let may_wait = wait != Some(Duration::ZERO) && self.ring.completion().is_empty();
         // A kick after this announcement completes the eventfd's read.
@@ -108,7 +113,10 @@ impl Ring {
         loop {
             self.refill();
             let more = !self.backlog.is_empty() && self.in_flight < COMPLETIONS as usize;
-            self.enter(announced && !more, wait);
+            match announced && !more {
+                true => self.enter_and_wait(wait),
+                false => self.enter(false, wait),
+            }
             if !more || self.ring.submission().is_full() {
                 break;
             }
@@ -129,26 +137,42 @@ impl Ring {
         }
     }
 
+    /// Waits for several ends at first, if so many are to be expected soon, then for one.
+    fn enter_and_wait(&mut self, limit: Option<Duration>) {
+        let ends = self.ends_wanted(limit);
+        if ends == 1 {
+            return self.enter(true, limit);
+        }
+        accept(self.hand_over(ends, GATHERING));
+        if self.ring.completion().is_empty() {
+            self.enter(true, limit.map(|limit| limit - GATHERING));
+        }
+    }
+
     fn enter(&mut self, wait: bool, limit: Option<Duration>) {
         let submission = self.ring.submission();
         let idle = submission.is_empty() && !submission.taskrun() && !submission.cq_overflow();
         drop(submission);
         let result = match limit {
             _ if !wait && idle => return,
-            Some(limit) if wait => {
-                let limit = Timespec::from(limit);
-                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&limit))
-            }
+            Some(limit) if wait => self.hand_over(1, limit),
             _ => self.ring.submitter().submit_and_wait(usize::from(wait)),
         };
-        match result.map_err(|error| error.raw_os_error()) {
-            // Time over, a signal, or a kernel that wants its completions collected before it accepts more.
-            Ok(_) | Err(Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
-            Err(errno) => panic!(
-                "io_uring_enter failed: {}; a real driver is used only by the thread that opened it",
-                io::Error::from_raw_os_error(errno.unwrap_or(0))
-            ),
+        accept(result);
+    }
+
+    /// How many ends a wait is for at first. While much is in flight its ends follow closely on each other, and a system call and
+    /// a turn of the executor for each would cost more than they: several are waited for, though not for long.
+    fn ends_wanted(&self, limit: Option<Duration>) -> usize {
+        match limit {
+            Some(limit) if limit <= GATHERING => 1,
+            _ => (self.in_flight / ENDS_SHARE).clamp(1, ENDS_MAX),
         }
+    }
+
+    fn hand_over(&self, ends: usize, limit: Duration) -> io::Result<usize> {
+        let limit = Timespec::from(limit);
+        self.ring.submitter().submit_with_args(ends, &SubmitArgs::new().timespec(&limit))
     }
 
     fn reap(&mut self, done: &mut Vec<(u32, i32)>) {
@@ -227,6 +251,18 @@ impl BufferTable for Ring {
         // A place that cannot be cleared only keeps memory for longer.
         // SAFETY: empty pieces refer to no memory.
         let _ = unsafe { self.ring.submitter().register_buffers_update(first as u32, &nothing, None) };
+    }
+}
+
+/// Panics at results of the kernel that a ring in use cannot have.
+fn accept(result: io::Result<usize>) {
+    match result.map_err(|error| error.raw_os_error()) {
+        // Time over, a signal, or a kernel that wants its completions collected before it accepts more.
+        Ok(_) | Err(Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+        Err(errno) => panic!(
+            "io_uring_enter failed: {}; a real driver is used only by the thread that opened it",
+            io::Error::from_raw_os_error(errno.unwrap_or(0))
+        ),
     }
 }
 
@@ -309,5 +345,31 @@ mod tests {
         assert_eq!(done, [(7, 4)]);
         assert!(ring.drain(Duration::from_secs(10)));
         assert_eq!(&bytes, b"four");
+    }
+
+    #[test]
+    fn one_end_among_many_transfers_in_flight_is_not_waited_for_in_vain() {
+        let Ok((kernel, flags)) = build() else { return println!("skipped: io_uring is refused") };
+        let bell = Arc::new(Bell::new(Waker::Eventfd(Waker::eventfd().expect("a descriptor"))));
+        let mut ring = Ring::over(kernel, flags, Arc::clone(&bell)).expect("the kernel is new enough");
+        let mut pipes: Vec<_> = (0..40).map(|_| io::pipe().expect("two descriptors")).collect();
+        let mut bytes = [[0u8; 4]; 40];
+        for (slot, ((reader, _), bytes)) in pipes.iter().zip(&mut bytes).enumerate() {
+            let (fd, address) = (reader.as_raw_fd(), bytes.as_mut_ptr());
+            let (registered_file, registered_buffer) = (None, None);
+            let slot = slot as u32;
+            let (call, offset) = (Call::Read, u64::MAX);
+            ring.start(&Request { slot, call, fd, registered_file, registered_buffer, address, length: 4, offset });
+        }
+        let mut done = Vec::new();
+        ring.wait(Some(Duration::from_millis(1)), &mut done);
+        assert!(done.is_empty() && ring.ends_wanted(None) > 1, "many are in flight");
+        for (slot, (_, writer)) in pipes.iter_mut().enumerate().rev() {
+            writer.write_all(b"four").expect("a pipe has room");
+            ring.wait(None, &mut done);
+            assert_eq!(std::mem::take(&mut done), [(slot as u32, 4)]);
+        }
+        assert!(ring.drain(Duration::from_secs(10)));
+        assert_eq!(bytes, [*b"four"; 40]);
     }
 }
