@@ -30,6 +30,7 @@ use crate::second_level::Tiers;
 use crate::second_level::design::{Pattern, Reason};
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
+use cleaner::Cleaner;
 use driver::{Access, Completion, FaultKind, Frame};
 use executor::{Executor, WaitQueue};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -51,12 +52,23 @@ pub struct Settings {
     /// Whether dirty pages are written before they must leave. Without it a victim is the coldest page, and if that is
     /// dirty the transaction that needs the frame waits for its write (Rahm 1991, section 3.2).
     pub cleaner: bool,
+    /// How many pages the cleaner writes together, and one write of the double-write area stages, at most.
+    pub batch: usize,
 }
 
 impl Default for Settings {
     /// 8 MiB in pages of 8 KiB, with a cleaner.
     fn default() -> Settings {
-        Settings { frames: 1024, page_size: 8192, replacement: Policy::default(), cleaner: true }
+        Settings { frames: 1024, page_size: 8192, replacement: Policy::default(), cleaner: true, batch: 64 }
+    }
+}
+
+impl Settings {
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.batch {
+            1..=BATCH_MAX => Ok(()),
+            batch => Err(Error::Setting(format!("{batch} pages are no batch of the buffer's: 1 to {BATCH_MAX} are"))),
+        }
     }
 }
 
@@ -88,13 +100,15 @@ pub struct Buffer {
     written: WaitQueue,
     /// Tasks waiting for the permission to write a page.
     permitted: WaitQueue,
-    clean: WaitQueue,
+    cleaner: Cleaner,
 }
 
 /// How often a task lets others run before it concludes that no frame will become available.
 const PATIENCE: u32 = 64;
 /// How many frames are allocated at once for pages that stay for good.
 const LASTING_FRAMES: usize = 64;
+/// The most pages of a batch.
+const BATCH_MAX: usize = 1024;
 /// How far from the cold end a clean victim is looked for before a dirty one is written.
 const CLEAN_WITHIN: usize = 128;
 
@@ -123,7 +137,7 @@ impl Buffer {
             freed: WaitQueue::new(),
             written: WaitQueue::new(),
             permitted: WaitQueue::new(),
-            clean: WaitQueue::new(),
+            cleaner: Cleaner::new(settings.frames, settings.batch),
         });
         if settings.cleaner {
             executor.spawn(cleaner::run(Rc::downgrade(&buffer), executor.clone()));
@@ -495,7 +509,7 @@ impl Buffer {
     async fn acquire(self: &Rc<Self>) -> Result<u32> {
         let mut patience = PATIENCE;
         loop {
-            let (victim, dirty) = {
+            let victim = {
                 let mut pool = self.pool.borrow_mut();
                 if let Some(frame) = pool.take_free() {
                     return Ok(frame);
@@ -504,26 +518,34 @@ impl Buffer {
                 match victim {
                     Some(frame) if !pool.is_dirty(frame) && self.tiers.get().is_none() => {
                         pool.evict(frame);
-                        if self.settings.cleaner && pool.dirty_count() > 0 {
-                            self.clean.wake_one(&self.executor);
+                        if pool.dirty_count() > 0 {
+                            self.cleaner.note_eviction(&self.executor);
                         }
                         return Ok(frame);
                     }
-                    victim => (victim, pool.dirty_count()),
+                    victim => victim,
                 }
             };
             match victim {
-                Some(frame) if !self.pool.borrow().is_dirty(frame) => self.displace(frame).await?,
-                Some(frame) => self.write_back_for(vec![frame], Reason::Replacement).await?,
+                Some(frame) if !self.pool.borrow().is_dirty(frame) => {
+                    self.displace(frame).await?;
+                    self.cleaner.note_eviction(&self.executor);
+                }
+                // Its batches make more frames clean than a write of this one page would.
+                Some(_) if self.cleaner.is_at_work() && self.tiers.get().is_none() => {
+                    self.cleaner.press(&self.executor);
+                    self.freed.wait(&self.executor).await;
+                }
+                Some(frame) => {
+                    self.cleaner.press(&self.executor);
+                    self.write_back_for(vec![frame], Reason::Replacement).await?;
+                }
                 None if self.in_flight.get() > 0 => self.freed.wait(&self.executor).await,
                 None if patience > 0 => {
                     patience -= 1;
                     self.executor.yield_now().await;
                 }
                 None => return Err(pool::exhausted(&self.pool.borrow())),
-            }
-            if dirty > 0 {
-                self.clean.wake_one(&self.executor);
             }
         }
     }

@@ -61,6 +61,7 @@ pub fn settings(configuration: &Configuration, procedures: Procedures) -> Settin
             page_size,
             replacement: configuration.buffer.replacement,
             cleaner: configuration.buffer.cleaner,
+            ..buffer::Settings::default()
         },
         log: log::Settings {
             page_size: log_page_size,

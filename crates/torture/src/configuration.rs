@@ -157,6 +157,7 @@ impl Configuration {
                     page_size,
                     replacement: replacement(seed),
                     cleaner: random.chance(0.6),
+                    batch: one_of(&mut Random::stream(seed, "batch"), &[2, 8, 64]),
                 },
                 log: log::Settings { second, silence_ns_max, ..log(random, capacity, is_short) },
                 home_device: "disk".into(),

@@ -92,7 +92,13 @@ impl Driver for Hashed {
 /// could affect.
 fn settings(device: &str) -> Settings {
     Settings {
-        buffer: buffer::Settings { frames: 64, page_size: 4096, replacement: Policy::default(), cleaner: true },
+        buffer: buffer::Settings {
+            frames: 64,
+            page_size: 4096,
+            replacement: Policy::default(),
+            cleaner: true,
+            batch: 64,
+        },
         log: log::Settings {
             capacity: 2 << 20,
             group_commit: log::GroupCommit::Size { transactions: 4, delay_ns_max: 50_000 },

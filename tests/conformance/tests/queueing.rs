@@ -55,7 +55,13 @@ impl Watch for Unwatched {
 
 fn settings() -> Settings {
     Settings {
-        buffer: buffer::Settings { frames: 1_024, page_size: 256, replacement: Policy::default(), cleaner: false },
+        buffer: buffer::Settings {
+            frames: 1_024,
+            page_size: 256,
+            replacement: Policy::default(),
+            cleaner: false,
+            batch: 64,
+        },
         log: log::Settings { capacity: 1 << 40, group_commit: log::GroupCommit::None, ..log::Settings::default() },
         home_device: "home".into(),
         log_device: "log".into(),

@@ -62,6 +62,7 @@ fn settings(variant: Variant) -> Settings {
             page_size: PAGE_SIZE,
             replacement: Policy::default(),
             cleaner: variant.cleaner,
+            ..buffer::Settings::default()
         },
         log: log::Settings {
             capacity: 8 << 20,

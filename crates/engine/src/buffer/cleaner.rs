@@ -1,21 +1,127 @@
 //! The cleaner: writes cold dirty pages before they must leave, so that a miss finds a clean victim.
+//!
+//! It keeps the coldest pages clean, as far from the cold end as [`Cleaner::new`] says, and follows the misses: once so many
+//! frames were emptied as make a batch worth its writes, it looks for what has become cold since. Several batches may be under
+//! way, so that one is gathered and staged while those before are written in place. A miss that finds no clean frame presses:
+//! then any batch is worth it.
 
 use super::Buffer;
-use executor::Executor;
-use std::rc::Weak;
+use crate::second_level::design::Reason;
+use executor::{Executor, WaitQueue};
+use std::cell::Cell;
+use std::rc::{Rc, Weak};
 
-/// Works while the buffer lives; woken by misses.
-pub async fn run(buffer: Weak<Buffer>, executor: Executor) {
+/// How much of the buffer is kept clean: the coldest eighth, within limits.
+const SHARE: usize = 8;
+const AHEAD_MIN: usize = 16;
+const AHEAD_MAX: usize = 1024;
+/// How many batches, and at most which part of what is kept clean, make one that is worth its writes.
+const BATCH_PARTS: usize = 2;
+const AHEAD_PARTS: usize = 8;
+/// The most batches under way.
+const BATCHES_MAX: usize = 4;
+
+/// How the cleaner stands.
+pub(super) struct Cleaner {
+    /// How many of the coldest pages are kept clean.
+    ahead: usize,
+    /// Frames emptied since it last looked.
+    emptied: Cell<usize>,
+    /// How many make it look again.
+    worth: usize,
+    /// Whether a miss found no clean page.
+    pressed: Cell<bool>,
+    /// Batches under way, and the pages in them.
+    batches: Cell<usize>,
+    pages: Cell<usize>,
+    woken: WaitQueue,
+}
+
+impl Cleaner {
+    /// The cleaner of a buffer of `frames` frames, which writes at most `batch` pages together.
+    pub fn new(frames: usize, batch: usize) -> Cleaner {
+        let ahead = (frames / SHARE).clamp(AHEAD_MIN, AHEAD_MAX);
+        Cleaner {
+            ahead,
+            emptied: Cell::new(0),
+            worth: (batch / BATCH_PARTS).min(ahead / AHEAD_PARTS).max(1),
+            pressed: Cell::new(false),
+            batches: Cell::new(0),
+            pages: Cell::new(0),
+            woken: WaitQueue::new(),
+        }
+    }
+
+    /// Whether pages are being cleaned, so that a frame is going to be clean.
+    pub fn is_at_work(&self) -> bool {
+        self.batches.get() > 0
+    }
+
+    fn begin(&self, pages: usize) {
+        self.batches.set(self.batches.get() + 1);
+        self.pages.set(self.pages.get() + pages);
+    }
+
+    fn end(&self, pages: usize) {
+        self.batches.set(self.batches.get() - 1);
+        self.pages.set(self.pages.get() - pages);
+    }
+
+    /// A clean frame was emptied for a miss.
+    pub fn note_eviction(&self, executor: &Executor) {
+        self.emptied.set(self.emptied.get() + 1);
+        if self.emptied.get() >= self.worth {
+            self.woken.wake_one(executor);
+        }
+    }
+
+    /// A miss found no clean page.
+    pub fn press(&self, executor: &Executor) {
+        self.pressed.set(true);
+        self.woken.wake_one(executor);
+    }
+}
+
+/// Works while the buffer lives.
+pub(super) async fn run(buffer: Weak<Buffer>, executor: Executor) {
     while let Some(buffer) = buffer.upgrade() {
-        let within = (buffer.settings().frames / 8).max(16);
-        let mut cold = buffer.pool().borrow().coldest_dirty(within, buffer.batch_size());
-        if let Some(durable) = buffer.log_to_spare() {
-            cold.retain(|frame| buffer.pool().borrow().is_logged(*frame, durable));
+        buffer.cleaner.emptied.set(0);
+        if !buffer.clean_batch() {
+            buffer.cleaner.woken.wait(&executor).await;
         }
-        let written = !cold.is_empty() && buffer.write_back(cold).await.is_ok();
-        if !written {
-            // Nothing to do, or a write failed and will fail again: the next miss wakes the cleaner.
-            buffer.clean.wait(&executor).await;
+    }
+}
+
+impl Buffer {
+    /// Begins to write the coldest dirty pages back, beside earlier batches. False if there are not enough, or enough are under way.
+    fn clean_batch(self: &Rc<Self>) -> bool {
+        let cleaner = &self.cleaner;
+        let room = cleaner.ahead.saturating_sub(cleaner.pages.get()).min(self.settings.batch);
+        if room == 0 || cleaner.batches.get() >= BATCHES_MAX {
+            return false;
         }
+        let mut cold = self.pool.borrow().coldest_dirty(cleaner.ahead, room);
+        if let Some(durable) = self.log_to_spare() {
+            cold.retain(|frame| self.pool.borrow().is_logged(*frame, durable));
+        }
+        let worth = if cleaner.pressed.take() { 1 } else { cleaner.worth };
+        if cold.len() < worth {
+            return false;
+        }
+        let Ok(runs) = self.begin_write_back(&cold) else { return false };
+        cleaner.begin(cold.len());
+        let this = Rc::clone(self);
+        self.executor.spawn(async move {
+            let result = Rc::clone(&this).write_runs(runs, Reason::Background).await;
+            this.cleaner.end(cold.len());
+            if result.is_ok() {
+                this.cleaner.woken.wake_one(&this.executor);
+            }
+            if !this.cleaner.is_at_work() {
+                // Nothing will wake those that wait for more. If it failed they learn why from a write of their own.
+                this.freed.wake_all(&this.executor);
+            }
+        });
+        true
     }
 }

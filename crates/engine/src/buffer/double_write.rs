@@ -1,8 +1,12 @@
 //! The double-write area (InnoDB's remedy): a page that a power cut may tear is first written here and made durable, so that
 //! one whole copy exists at any moment.
 //!
-//! The area is one file of regions. A region is filled by one write, and used again once the pages staged in it are durable
-//! in place.
+//! The area is one file of regions. A region is filled by one write after another, and used again once all pages staged in it
+//! are durable in place, so that small batches cost a sync of the data files no more often than large ones.
+//!
+//! One write is under way at a time. Pages that come meanwhile, from any task, are gathered and staged together by
+//! the next: the area keeps pace with the device by larger batches, as group commit does. Regions are freed before the last
+//! one is used, so that a batch seldom waits for a sync.
 //!
 //! Full page images in the log would multiply the log of uniform updates by twenty. Where the device's `atomic_write`
 //! covers the page size the area is skipped. On real devices it never is, because no write asks for `RWF_ATOMIC`.
@@ -10,38 +14,48 @@
 //! Neighbouring pages are written by one operation only if they are staged here: a device that writes one page
 //! atomically promises nothing about a longer write.
 
-use super::Buffer;
+use super::{Buffer, Settings};
 use crate::io::salvage;
 use crate::{Error, Result};
 use base::{Lsn, PageId};
 use driver::{Access, DeviceId, Fault, FaultKind, FileId, Frame, Op};
-use executor::{Executor, WaitQueue};
-use std::cell::RefCell;
+use executor::{Executor, Turn, WaitQueue};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use structures::page::header;
 
-const REGIONS: usize = 8;
-const PAGES_PER_REGION: usize = 32;
+mod regions;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Region {
-    Free,
-    /// Staged pages are being written in place.
-    Busy,
-    /// They are written, not yet durable.
-    Written,
-    /// At least one could not be written and may be torn in place: these copies are kept until the database is opened again.
-    Kept,
-    /// They are being made durable.
-    Syncing,
+use regions::{REGIONS, Regions};
+
+/// Pages that one write stages, perhaps of several callers.
+struct Gathering {
+    /// The copies, side by side at the front. Absent while they are being written.
+    frame: RefCell<Option<Frame>>,
+    pages: Cell<usize>,
+    /// How many calls brought them.
+    callers: Cell<u32>,
+    /// The region that has them, once the write has ended.
+    staged: RefCell<Option<Result<usize>>>,
+    ended: WaitQueue,
 }
 
 /// The area's file and the state of its regions.
 pub struct DoubleWrite {
     file: FileId,
     page_size: usize,
-    regions: RefCell<Vec<Region>>,
+    /// The most pages that one write stages, and that a region holds.
+    batch: usize,
+    /// The file's length in bytes: it may have been larger.
+    length: u64,
+    regions: RefCell<Regions>,
     frames: RefCell<Vec<Frame>>,
+    /// What the next write stages, as far as it has not begun.
+    gathering: RefCell<Option<Rc<Gathering>>>,
+    /// The turn to write.
+    writing: Turn,
+    /// Tasks waiting for a region.
     freed: WaitQueue,
     /// Why the first region is kept.
     failure: RefCell<Option<Error>>,
@@ -51,60 +65,143 @@ impl DoubleWrite {
     /// The area's file name.
     pub const NAME: &'static str = "double-write";
 
-    /// Opens the area, creating its file if it is missing.
+    /// Opens the area, creating its file if it is missing and extending it if its regions were smaller.
     ///
     /// # Errors
     /// The driver's.
-    pub async fn open(executor: &Executor, device: DeviceId, page_size: usize) -> Result<DoubleWrite> {
+    pub async fn open(executor: &Executor, device: DeviceId, settings: &Settings) -> Result<DoubleWrite> {
+        let Settings { page_size, batch, .. } = *settings;
         let (file, length) = executor.open(device, Self::NAME, true).await?;
-        let size = (REGIONS * PAGES_PER_REGION * page_size) as u64;
+        let size = (REGIONS * batch * page_size) as u64;
         if length < size {
             executor.perform(Op::Resize { file, length: size, prewrite: true }).await.result?;
         }
-        let (regions, frames) = (RefCell::new(vec![Region::Free; REGIONS]), RefCell::default());
-        Ok(DoubleWrite { file, page_size, regions, frames, freed: WaitQueue::new(), failure: RefCell::default() })
+        Ok(DoubleWrite {
+            file,
+            page_size,
+            batch,
+            length: length.max(size),
+            regions: RefCell::new(Regions::new(batch)),
+            frames: RefCell::default(),
+            gathering: RefCell::default(),
+            writing: Turn::new(),
+            freed: WaitQueue::new(),
+            failure: RefCell::default(),
+        })
     }
 
-    /// How many pages are staged by one write.
-    pub fn pages_per_region(&self) -> usize {
-        PAGES_PER_REGION
-    }
-
-    /// Writes the pages (at most [`DoubleWrite::pages_per_region`]) into a free region and makes them durable.
+    /// Stages `count` pages (at most [`Settings::batch`]): returns when whole copies of them are durable, and the
+    /// region that has these, for [`DoubleWrite::finish`].
     ///
     /// # Errors
     /// The driver's; nothing was staged.
-    pub async fn stage<'a>(&self, buffer: &Buffer, pages: impl Iterator<Item = &'a [u8]>) -> Result<usize> {
-        let executor = &buffer.executor;
-        let region = self.take_region(buffer).await?;
-        let mut frame = self.frame(executor)?;
-        let mut length = 0;
-        for page in pages {
-            frame[length..length + page.len()].copy_from_slice(page);
-            length += page.len();
+    pub async fn stage<'a>(
+        &self,
+        buffer: &Rc<Buffer>,
+        count: usize,
+        pages: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<usize> {
+        let gathering = self.gather(buffer, count, pages)?;
+        loop {
+            let staged = gathering.staged.borrow().clone();
+            if let Some(staged) = staged {
+                return staged;
+            }
+            gathering.ended.wait(&buffer.executor).await;
         }
-        let offset = (region * PAGES_PER_REGION * self.page_size) as u64;
+    }
+
+    /// Adds pages to those that the next write stages. The first of them see to that write.
+    fn gather<'a>(
+        &self,
+        buffer: &Rc<Buffer>,
+        count: usize,
+        pages: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<Rc<Gathering>> {
+        let waiting = self.gathering.borrow().clone().filter(|waiting| waiting.pages.get() + count <= self.batch);
+        let gathering = match waiting {
+            Some(waiting) => waiting,
+            None => self.begin_gathering(buffer)?,
+        };
+        let mut frame = gathering.frame.borrow_mut();
+        let bytes = frame.as_mut().expect("nothing is added to what is being written");
+        for page in pages {
+            let begin = gathering.pages.replace(gathering.pages.get() + 1) * self.page_size;
+            bytes[begin..begin + page.len()].copy_from_slice(page);
+        }
+        drop(frame);
+        gathering.callers.set(gathering.callers.get() + 1);
+        Ok(gathering)
+    }
+
+    /// A write that is to be: those that have begun to wait for their turn before it go first.
+    fn begin_gathering(&self, buffer: &Rc<Buffer>) -> Result<Rc<Gathering>> {
+        let gathering = Rc::new(Gathering {
+            frame: RefCell::new(Some(self.frame(&buffer.executor)?)),
+            pages: Cell::new(0),
+            callers: Cell::new(0),
+            staged: RefCell::default(),
+            ended: WaitQueue::new(),
+        });
+        self.gathering.replace(Some(Rc::clone(&gathering)));
+        let (buffer, begun) = (Rc::clone(buffer), Rc::clone(&gathering));
+        buffer.executor.clone().spawn(async move {
+            let area = buffer.double_write.as_ref().expect("pages are staged in an area");
+            let turn = area.writing.take(&buffer.executor).await;
+            let staged = area.write(&buffer, &begun).await;
+            drop(turn);
+            begun.staged.replace(Some(staged));
+            begun.ended.wake_all(&buffer.executor);
+        });
+        Ok(gathering)
+    }
+
+    /// Writes what has gathered into a region and makes it durable.
+    async fn write(&self, buffer: &Rc<Buffer>, gathering: &Rc<Gathering>) -> Result<usize> {
+        let executor = &buffer.executor;
+        let taken = self.take_place(buffer, gathering).await;
+        // Nothing is added from here on, also if there is no place.
+        self.gathering.borrow_mut().take_if(|waiting| Rc::ptr_eq(waiting, gathering));
+        let frame = gathering.frame.borrow_mut().take().expect("written once");
+        let (region, page) = match taken {
+            Ok(place) => place,
+            Err(error) => {
+                self.frames.borrow_mut().push(frame);
+                return Err(error);
+            }
+        };
+        let offset = ((region * self.batch + page) * self.page_size) as u64;
+        let length = (gathering.pages.get() * self.page_size) as u32;
         let access = Access::Asynchronous;
-        let op = Op::Write { file: self.file, offset, length: length as u32, buffer: frame, durable: true, access };
+        let op = Op::Write { file: self.file, offset, length, buffer: frame, durable: true, access };
         let completion = executor.perform(op).await;
         self.frames.borrow_mut().extend(completion.buffer);
         if let Err(fault) = completion.result {
-            self.set(executor, region, Region::Free);
+            let callers = gathering.callers.get();
+            self.with_regions(executor, |regions| (0..callers).for_each(|_| regions.finish(region, true)));
             return Err(Error::Input(fault));
         }
         Ok(region)
     }
 
-    /// The region's pages were written in place, or at least one failed to be.
-    pub fn finish(&self, executor: &Executor, region: usize, result: &Result<()>) {
+    /// A caller's pages were written in place, or at least one failed to be.
+    pub fn finish(&self, buffer: &Rc<Buffer>, region: usize, result: &Result<()>) {
         if let Err(error) = result {
             self.failure.borrow_mut().get_or_insert_with(|| error.clone());
         }
-        self.set(executor, region, if result.is_ok() { Region::Written } else { Region::Kept });
+        self.with_regions(&buffer.executor, |regions| regions.finish(region, result.is_ok()));
+        if self.regions.borrow().are_scarce() {
+            let buffer = Rc::clone(buffer);
+            buffer.executor.clone().spawn(async move {
+                let area = buffer.double_write.as_ref().expect("pages were staged in an area");
+                // Should it fail, the buffer knows, and the next batch learns of it.
+                let _failed = area.free_written(&buffer).await;
+            });
+        }
     }
 
-    fn set(&self, executor: &Executor, region: usize, state: Region) {
-        self.regions.borrow_mut()[region] = state;
+    fn with_regions(&self, executor: &Executor, change: impl FnOnce(&mut Regions)) {
+        change(&mut self.regions.borrow_mut());
         self.freed.wake_all(executor);
     }
 
@@ -112,37 +209,40 @@ impl DoubleWrite {
         if let Some(frame) = self.frames.borrow_mut().pop() {
             return Ok(frame);
         }
-        Ok(executor.frame(PAGES_PER_REGION * self.page_size)?)
+        Ok(executor.frame(self.batch * self.page_size)?)
     }
 
-    async fn take_region(&self, buffer: &Buffer) -> Result<usize> {
-        let executor = &buffer.executor;
+    /// Room for all that has gathered by then: a region and the first page in it.
+    async fn take_place(&self, buffer: &Buffer, gathering: &Gathering) -> Result<(usize, usize)> {
         loop {
-            let free = self.regions.borrow().iter().position(|region| *region == Region::Free);
-            if let Some(region) = free {
-                self.regions.borrow_mut()[region] = Region::Busy;
-                return Ok(region);
+            let (pages, callers) = (gathering.pages.get(), gathering.callers.get());
+            let place = self.regions.borrow_mut().take(pages, callers);
+            if let Some(place) = place {
+                return Ok(place);
             }
-            let written: Vec<usize> =
-                (0..REGIONS).filter(|region| self.regions.borrow()[*region] == Region::Written).collect();
-            if self.regions.borrow().iter().all(|region| *region == Region::Kept) {
+            if self.regions.borrow().are_all_kept() {
                 let first = self.failure.borrow().as_ref().map_or_else(String::new, Error::to_string);
                 let message = format!("{first}; now too many pages are not in their places: open the database again");
                 return Err(Error::Input(Fault::new(FaultKind::Device, message)));
             }
-            if written.is_empty() {
-                self.freed.wait(executor).await;
-                continue;
+            if !self.free_written(buffer).await? {
+                self.freed.wait(&buffer.executor).await;
             }
-            for region in &written {
-                self.regions.borrow_mut()[*region] = Region::Syncing;
-            }
-            let result = buffer.sync().await;
-            for region in written {
-                self.set(executor, region, if result.is_ok() { Region::Free } else { Region::Written });
-            }
-            result?;
         }
+    }
+
+    /// Makes durable in place what the written regions stage, and frees them. False if there are none.
+    ///
+    /// # Errors
+    /// Those of [`Buffer::sync`]; the regions stay as they are.
+    async fn free_written(&self, buffer: &Buffer) -> Result<bool> {
+        let written = self.regions.borrow_mut().begin_sync();
+        if written.is_empty() {
+            return Ok(false);
+        }
+        let result = buffer.sync().await;
+        self.with_regions(&buffer.executor, |regions| regions.end_sync(&written, result.is_ok()));
+        result.map(|()| true)
     }
 
     /// Writes whole copies over pages that a power cut has torn, or that cannot be read, before anything is staged again. A torn page was being
@@ -179,12 +279,13 @@ impl DoubleWrite {
     /// The driver's.
     async fn copies(&self, executor: &Executor) -> Result<Vec<(PageId, Vec<u8>)>> {
         let mut found: BTreeMap<PageId, Vec<u8>> = BTreeMap::new();
-        for region in 0..REGIONS {
-            let (buffer, length) = (self.frame(executor)?, PAGES_PER_REGION * self.page_size);
-            let place = ((region * length) as u64, length);
+        let piece = (self.batch * self.page_size) as u64;
+        for offset in (0..self.length).step_by(piece as usize) {
+            let buffer = self.frame(executor)?;
+            let place = (offset, piece.min(self.length - offset) as usize);
             // What cannot be read has no copies; only a page that is torn in its place lacks them.
             let buffer = salvage::read(executor, self.file, place, self.page_size, buffer).await?.frame;
-            for page in buffer.chunks(self.page_size) {
+            for page in buffer[..place.1].chunks_exact(self.page_size) {
                 let id = header::id(page);
                 let newer = found.get(&id).is_none_or(|old| header::sequence(old) < header::sequence(page));
                 if header::verify(page, id) == Ok(true) && newer {

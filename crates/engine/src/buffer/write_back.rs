@@ -16,6 +16,12 @@ use structures::page::header;
 /// device that writes one page atomically promises nothing of a longer write.
 const RUN_PAGES_MAX: usize = 16;
 
+/// How many writes of one batch are under way in place at once: more would only let reads wait behind them.
+const WRITES_MAX: usize = 16;
+
+/// How many pages a checkpoint writes together.
+const CHECKPOINT_PAGES: usize = 32;
+
 /// Copies of pages that lie side by side in a file, on their way to the medium.
 pub(super) struct PageRun {
     /// The frames that they were copied from, in the order of the file.
@@ -36,9 +42,14 @@ impl PageRun {
     }
 }
 
+/// How many pages these are.
+fn pages(runs: &[PageRun]) -> usize {
+    runs.iter().map(|run| run.frames.len()).sum()
+}
+
 /// What the writes of one batch share.
 struct BatchProgress {
-    left: Cell<usize>,
+    under_way: Cell<usize>,
     error: RefCell<Option<Error>>,
     finished: WaitQueue,
 }
@@ -55,7 +66,7 @@ impl Buffer {
 
     /// As [`Buffer::write_back`]; the reason decides which tiers take the pages.
     pub(super) async fn write_back_for(self: &Rc<Self>, frames: Vec<u32>, reason: Reason) -> Result<()> {
-        let runs = self.copy_out(&frames)?;
+        let runs = self.begin_write_back(&frames)?;
         if runs.is_empty() {
             // Another task writes these pages; the caller waits for the end of its write.
             if frames.iter().any(|frame| self.pool.borrow().is_writing(*frame)) {
@@ -63,10 +74,15 @@ impl Buffer {
             }
             return Ok(());
         }
-        let pages: usize = runs.iter().map(|run| run.frames.len()).sum();
-        self.in_flight.set(self.in_flight.get() + pages);
         let this = Rc::clone(self);
         self.executor.spawn(async move { this.write_runs(runs, reason).await }).join().await
+    }
+
+    /// Copies the dirty ones among these frames; [`Buffer::write_runs`] must follow.
+    pub(super) fn begin_write_back(&self, frames: &[u32]) -> Result<Vec<PageRun>> {
+        let runs = self.copy_out(frames)?;
+        self.in_flight.set(self.in_flight.get() + pages(&runs));
+        Ok(runs)
     }
 
     /// Copies the dirty ones among these frames, neighbours side by side.
@@ -119,7 +135,7 @@ impl Buffer {
         Ok(spare.pop().expect("just allocated"))
     }
 
-    async fn write_runs(self: Rc<Self>, runs: Vec<PageRun>, reason: Reason) -> Result<()> {
+    pub(super) async fn write_runs(self: Rc<Self>, runs: Vec<PageRun>, reason: Reason) -> Result<()> {
         let copies = runs.iter().flat_map(|run| run.copies(self.settings.page_size));
         let lsn = copies.map(header::lsn).max().unwrap_or(Lsn::ZERO);
         if let Some(log) = self.log.get()
@@ -136,7 +152,7 @@ impl Buffer {
         let tearable = runs.iter().any(|run| self.is_staged(run.first.partition));
         let region = match &self.double_write {
             Some(area) if tearable && !canary::is_planted(Canary::NoDoubleWrite) => {
-                match area.stage(&self, copies()).await {
+                match area.stage(&self, pages(&runs), copies()).await {
                     Ok(region) => Some(region),
                     Err(error) => return self.give_up(runs, error),
                 }
@@ -145,7 +161,7 @@ impl Buffer {
         };
         let result = self.write_in_place(runs).await;
         if let (Some(area), Some(region)) = (&self.double_write, region) {
-            area.finish(&self.executor, region, &result);
+            area.finish(&self, region, &result);
         }
         result
     }
@@ -158,12 +174,13 @@ impl Buffer {
     }
 
     async fn write_in_place(self: &Rc<Self>, runs: Vec<PageRun>) -> Result<()> {
-        let batch = Rc::new(BatchProgress {
-            left: Cell::new(runs.len()),
-            error: RefCell::new(None),
-            finished: WaitQueue::new(),
-        });
+        let batch =
+            Rc::new(BatchProgress { under_way: Cell::new(0), error: RefCell::new(None), finished: WaitQueue::new() });
         for run in runs {
+            while batch.under_way.get() >= WRITES_MAX {
+                batch.finished.wait(&self.executor).await;
+            }
+            batch.under_way.set(batch.under_way.get() + 1);
             let space = self.space(run.first.partition);
             let access = space.access(&self.executor).await;
             space.note_write(run.last());
@@ -176,12 +193,12 @@ impl Buffer {
                 if let Err(fault) = completion.result {
                     batch.error.borrow_mut().get_or_insert(Error::Input(fault));
                 }
-                batch.left.set(batch.left.get() - 1);
+                batch.under_way.set(batch.under_way.get() - 1);
                 batch.finished.wake_all(&this.executor);
             };
             space.store().write(&self.executor, transfer, false, Box::new(then));
         }
-        while batch.left.get() > 0 {
+        while batch.under_way.get() > 0 {
             batch.finished.wait(&self.executor).await;
         }
         batch.error.take().map_or(Ok(()), Err)
@@ -210,7 +227,7 @@ impl Buffer {
     /// The first error.
     pub async fn write_back_before(self: &Rc<Self>, lsn: Lsn, cleans: bool) -> Result<()> {
         let old = self.pool.borrow().dirty_before(lsn);
-        for frames in old.chunks(self.batch_size()) {
+        for frames in old.chunks(self.checkpoint_batch()) {
             self.write_back(frames.to_vec()).await?;
         }
         while self.pool.borrow().recovery_lsn().is_some_and(|oldest| oldest < lsn) {
@@ -219,7 +236,7 @@ impl Buffer {
                 // The last of them are being written by others.
                 self.written.wait(&self.executor).await;
             } else {
-                self.write_back(old.into_iter().take(self.batch_size()).collect()).await?;
+                self.write_back(old.into_iter().take(self.checkpoint_batch()).collect()).await?;
             }
         }
         match self.tiers.get() {
@@ -229,6 +246,10 @@ impl Buffer {
             }
             None => Ok(()),
         }
+    }
+
+    fn checkpoint_batch(&self) -> usize {
+        CHECKPOINT_PAGES.min(self.settings.batch)
     }
 
     /// Writes these pages back as they are now (FORCE): all that can be at once, then those of which an older copy was being
@@ -244,8 +265,7 @@ impl Buffer {
         let (older, ready): (Vec<u32>, Vec<u32>) =
             pages.iter().filter_map(resident).partition(|frame| self.pool.borrow().is_writing(*frame));
         // Side by side, as far as the double-write area stages them by one write.
-        let batch = self.double_write.as_ref().map_or(usize::MAX, |area| area.pages_per_region());
-        for frames in ready.chunks(batch) {
+        for frames in ready.chunks(self.settings.batch) {
             self.write_back_for(frames.to_vec(), Reason::Force).await?;
         }
         for frame in older {
@@ -255,11 +275,6 @@ impl Buffer {
             self.write_back_for(vec![frame], Reason::Force).await?;
         }
         Ok(())
-    }
-
-    /// How many pages are written together.
-    pub fn batch_size(&self) -> usize {
-        self.double_write.as_ref().map_or(32, |area| area.pages_per_region())
     }
 
     /// Makes everything durable that was written before this call.

@@ -101,7 +101,7 @@ impl Database {
         device(executor, &settings.log_device)?;
         settings.clear_spaces(executor).await?;
         let log = Log::create(executor, &settings.log_device, &settings.log).await?;
-        let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
+        let double_write = DoubleWrite::open(executor, home_device, &settings.buffer).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
         buffer.set_log(Rc::clone(&log));
         let stamp = stamp(executor, log.end(), 0, 0);
@@ -176,7 +176,7 @@ impl Database {
         let span = (superblock.scan_start(), Lsn(superblock.log_durable));
         let scan = LogScan::over(executor, files.copies, &settings.log, files.capacity, span);
         let mut scan = scan.since_opening(superblock.log_epoch);
-        let double_write = DoubleWrite::open(executor, home_device, settings.buffer.page_size).await?;
+        let double_write = DoubleWrite::open(executor, home_device, &settings.buffer).await?;
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
         let began = executor.now();
         let partitions = superblock_file.partitions();

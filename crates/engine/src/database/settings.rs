@@ -89,6 +89,7 @@ impl Settings {
     pub(super) fn check(&self) -> Result<()> {
         self.undo.check()?;
         self.sweep.check()?;
+        self.buffer.check()?;
         let pair = self.sweep.strategy.check(self.logging);
         pair.map_err(|why| Error::Setting(format!("this log of sets does not go with these checkpoints: {why}")))
     }

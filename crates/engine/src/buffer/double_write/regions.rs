@@ -1,0 +1,232 @@
+//! Which regions of the double-write area hold copies that are still needed: plain bookkeeping.
+
+/// How many regions the area has.
+pub(super) const REGIONS: usize = 4;
+
+/// So many are in use when those whose pages are written are made free again: the last one takes what comes meanwhile.
+const IN_USE_MAX: usize = REGIONS - 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    /// Staged pages are being written in place, or more are staged here.
+    Busy,
+    /// All are written, not yet durable.
+    Written,
+    /// At least one could not be written and may be torn in place: these copies are kept until the database is opened again.
+    Kept,
+    /// They are being made durable.
+    Syncing,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    state: State,
+    /// Calls whose pages are not all written in place.
+    writers: u32,
+    /// Whether one of them failed.
+    has_failed: bool,
+}
+
+/// The regions, and how far the present one is filled. A place that was taken is not taken again before its region was free.
+#[derive(Debug)]
+pub(super) struct Regions {
+    regions: [Region; REGIONS],
+    /// The region that is being filled, and how many of its pages are taken.
+    present: Option<(usize, usize)>,
+    /// How many pages a region holds.
+    pages: usize,
+}
+
+impl Regions {
+    /// Free regions of so many pages.
+    pub(super) fn new(pages: usize) -> Regions {
+        let free = Region { state: State::Free, writers: 0, has_failed: false };
+        Regions { regions: [free; REGIONS], present: None, pages }
+    }
+
+    /// Takes room for `pages` pages side by side, which `writers` calls are going to write in place: a region and the first page in
+    /// it. `None` if no region is free.
+    pub(super) fn take(&mut self, pages: usize, writers: u32) -> Option<(usize, usize)> {
+        assert!(pages <= self.pages, "{pages} pages do not fit a region of {}", self.pages);
+        let (region, first) = match self.present {
+            Some((region, filled)) if filled + pages <= self.pages => (region, filled),
+            _ => (self.begin_region()?, 0),
+        };
+        self.present = Some((region, first + pages));
+        self.regions[region].writers += writers;
+        Some((region, first))
+    }
+
+    /// The present region is full, another one becomes it.
+    fn begin_region(&mut self) -> Option<usize> {
+        if let Some((full, _)) = self.present.take() {
+            self.settle(full);
+        }
+        let free = self.regions.iter().position(|region| region.state == State::Free)?;
+        self.regions[free] = Region { state: State::Busy, writers: 0, has_failed: false };
+        Some(free)
+    }
+
+    /// One call's pages were written in place, or at least one failed to be.
+    pub(super) fn finish(&mut self, region: usize, written: bool) {
+        let this = &mut self.regions[region];
+        debug_assert_eq!(this.state, State::Busy);
+        this.writers = this.writers.checked_sub(1).expect("each call finishes once");
+        this.has_failed |= !written;
+        if self.present.is_none_or(|(present, _)| present != region) {
+            self.settle(region);
+        }
+    }
+
+    /// Nothing more is staged in a region: it counts as written, or is kept, once the last call has finished.
+    fn settle(&mut self, region: usize) {
+        let this = &mut self.regions[region];
+        if this.writers == 0 {
+            this.state = if this.has_failed { State::Kept } else { State::Written };
+        }
+    }
+
+    /// Whether the written ones should become free before they are missed.
+    pub(super) fn are_scarce(&self) -> bool {
+        let count = |state| self.regions.iter().filter(|region| region.state == state).count();
+        count(State::Written) > 0 && count(State::Syncing) == 0 && REGIONS - count(State::Free) >= IN_USE_MAX
+    }
+
+    /// Whether none will ever become free.
+    pub(super) fn are_all_kept(&self) -> bool {
+        self.regions.iter().all(|region| region.state == State::Kept)
+    }
+
+    /// The regions whose pages are written, from now on being made durable.
+    pub(super) fn begin_sync(&mut self) -> Vec<usize> {
+        let written: Vec<usize> = (0..REGIONS).filter(|region| self.regions[*region].state == State::Written).collect();
+        written.iter().for_each(|region| self.regions[*region].state = State::Syncing);
+        written
+    }
+
+    /// They are durable and free, or that failed.
+    pub(super) fn end_sync(&mut self, regions: &[usize], durable: bool) {
+        let state = if durable { State::Free } else { State::Written };
+        regions.iter().for_each(|region| self.regions[*region].state = state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PAGES: usize = 8;
+
+    /// What one write has staged, as a list of the pages would have it.
+    struct Staged {
+        region: usize,
+        pages: std::ops::Range<usize>,
+        writers: u32,
+        has_failed: bool,
+        is_durable: bool,
+    }
+
+    impl Staged {
+        fn is_needed(&self) -> bool {
+            self.has_failed || !self.is_durable
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Take { pages: usize, writers: u32 },
+        Finish { nth: usize, written: bool },
+        BeginSync,
+        EndSync { durable: bool },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (1..=PAGES, 1..4u32).prop_map(|(pages, writers)| Step::Take { pages, writers }),
+            8 => (0..64usize, prop::bool::weighted(0.98)).prop_map(|(nth, written)| Step::Finish { nth, written }),
+            2 => Just(Step::BeginSync),
+            2 => prop::bool::weighted(0.9).prop_map(|durable| Step::EndSync { durable }),
+        ]
+    }
+
+    proptest! {
+        /// No copy is overwritten before its page is durable in place, and room is refused only where it is needed.
+        #[test]
+        fn regions_are_used_as_a_list_of_needed_copies_allows(steps in prop::collection::vec(step(), 1..400)) {
+            let mut regions = Regions::new(PAGES);
+            let mut staged: Vec<Staged> = Vec::new();
+            let mut syncing: Option<Vec<usize>> = None;
+            for step in steps {
+                match step {
+                    Step::Take { pages, writers } => match regions.take(pages, writers) {
+                        Some((region, first)) => {
+                            let taken = first..first + pages;
+                            prop_assert!(taken.end <= PAGES);
+                            let overlaps = |other: &Staged| {
+                                other.region == region && other.pages.start < taken.end && taken.start < other.pages.end
+                            };
+                            prop_assert!(!staged.iter().any(|other| other.is_needed() && overlaps(other)));
+                            staged.retain(|other| other.is_needed());
+                            staged.push(Staged { region, pages: taken, writers, has_failed: false, is_durable: false });
+                        }
+                        None => {
+                            let is_in_use = |region| staged.iter().any(|one| one.region == region && one.is_needed());
+                            prop_assert!((0..REGIONS).all(is_in_use));
+                        }
+                    },
+                    Step::Finish { nth, written } => {
+                        let mut open: Vec<_> = staged.iter_mut().filter(|one| one.writers > 0).collect();
+                        if !open.is_empty() {
+                            let count = open.len();
+                            let one = &mut open[nth % count];
+                            one.writers -= 1;
+                            one.has_failed |= !written;
+                            regions.finish(one.region, written);
+                        }
+                    }
+                    Step::BeginSync => if syncing.is_none() {
+                        let begun = regions.begin_sync();
+                        let all_written = |one: &Staged| !begun.contains(&one.region) || one.writers == 0 && !one.has_failed;
+                        prop_assert!(staged.iter().all(all_written));
+                        syncing = Some(begun);
+                    },
+                    Step::EndSync { durable } => if let Some(begun) = syncing.take() {
+                        regions.end_sync(&begun, durable);
+                        let covered = staged.iter_mut().filter(|one| begun.contains(&one.region));
+                        covered.for_each(|one| one.is_durable |= durable);
+                    },
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn small_batches_share_a_region_and_a_sync() {
+        let mut regions = Regions::new(PAGES);
+        for batch in 0..PAGES * (IN_USE_MAX - 1) {
+            assert!(!regions.are_scarce(), "after {batch} batches of one page");
+            let (region, page) = regions.take(1, 1).expect("there is room");
+            assert_eq!((region, page), (batch / PAGES, batch % PAGES));
+            regions.finish(region, true);
+        }
+        regions.take(1, 1).expect("there is room");
+        assert!(regions.are_scarce());
+        assert_eq!(regions.begin_sync().len(), IN_USE_MAX - 1);
+    }
+
+    #[test]
+    fn a_page_that_was_not_written_keeps_its_region() {
+        let mut regions = Regions::new(PAGES);
+        for _ in 0..REGIONS {
+            let (region, _) = regions.take(PAGES, 2).expect("there is room");
+            regions.finish(region, false);
+            regions.finish(region, true);
+        }
+        assert!(!regions.are_all_kept(), "the last may be filled further");
+        assert_eq!(regions.take(1, 1), None);
+        assert!(regions.are_all_kept());
+        assert!(regions.begin_sync().is_empty());
+    }
+}
