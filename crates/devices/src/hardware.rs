@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use thiserror::Error as ThisError;
 
 /// The descriptions that come with this crate.
-const EMBEDDED: [(&str, &str); 6] = [
+const EMBEDDED: [(&str, &str); 7] = [
     ("ideal", include_str!("../hardware/ideal.toml")),
     ("rahm-1991", include_str!("../hardware/rahm-1991.toml")),
     ("nvme-2026", include_str!("../hardware/nvme-2026.toml")),
     ("hdd-7200", include_str!("../hardware/hdd-7200.toml")),
     ("vax-11-785", include_str!("../hardware/vax-11-785.toml")),
     ("lee-2008", include_str!("../hardware/lee-2008.toml")),
+    ("do-2011", include_str!("../hardware/do-2011.toml")),
 ];
 
 /// Why there is no such hardware.

@@ -62,6 +62,7 @@ fn embedded(name: &str) -> &'static str {
         "rahm-1991" => include_str!("../hardware/rahm-1991.toml"),
         "hdd-7200" => include_str!("../hardware/hdd-7200.toml"),
         "vax-11-785" => include_str!("../hardware/vax-11-785.toml"),
+        "do-2011" => include_str!("../hardware/do-2011.toml"),
         "lee-2008" => include_str!("../hardware/lee-2008.toml"),
         "nvme-2026" => include_str!("../hardware/nvme-2026.toml"),
         "cached" => CACHED,

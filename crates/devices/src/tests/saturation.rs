@@ -131,6 +131,38 @@ fn lee_2008() {
 }
 
 #[test]
+fn do_2011() {
+    let hardware = embedded("do-2011");
+    let block = |direction| move |number: u64| Transfer { direction, file: 0, offset: number << 13, length: 8_192 };
+    let random = |direction| {
+        let mut random = Random::stream(13, "blocks");
+        move |_| block(direction)(random.below(1 << 30))
+    };
+    // Table 1, in operations of 8 KB per second. Of eight disks some are idle for a moment unless much is under way.
+    for (device, direction, per_second, tolerance) in [
+        ("disk", Direction::Read, 1_015.0, 0.03),
+        ("disk", WRITE, 895.0, 0.03),
+        ("ssd", Direction::Read, 12_182.0, 0.005),
+        ("ssd", WRITE, 12_374.0, 0.005),
+    ] {
+        close(load(&hardware, device, 400, random(direction)).per_second, per_second, tolerance);
+    }
+    for (device, direction, per_second) in [
+        ("disk", Direction::Read, 26_370.0),
+        ("disk", WRITE, 12_246.0),
+        ("ssd", Direction::Read, 15_980.0),
+        ("ssd", WRITE, 14_965.0),
+    ] {
+        close(load(&hardware, device, 128, block(direction)).per_second, per_second, 0.01);
+    }
+    // Eight of these disks do 946 writes in sequence, one at a time on each.
+    close(8.0 * load(&hardware, "log-disk", 1, block(DURABLE)).per_second, 946.0, 0.01);
+    let queue = load(&hardware, "disk", 400, random(Direction::Read));
+    let arms = queue.stations.iter().find(|station| station.name == "disk.medium").expect("described");
+    assert!(arms.utilization > 0.95 && (arms.population_mean - 400.0).abs() < 4.0, "{arms:?}");
+}
+
+#[test]
 fn ideal_devices_never_queue() {
     let hardware = Hardware::ideal();
     for (name, ns) in [("disk", 10e3), ("flash", 5e3), ("nvem", 1e3)] {
