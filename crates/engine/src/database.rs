@@ -26,6 +26,7 @@ use crate::catalog::Partition;
 use crate::engine::{Catalog, Engine};
 use crate::locks::Locks;
 use crate::log::{Log, Measured, WriteBuffer};
+use crate::second_level::CacheContents;
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::superblock::SecondLog;
 use crate::tier_file::TierReport;
@@ -138,6 +139,14 @@ impl Database {
         let compared = devices.values().filter(|(hits, reads, _)| *hits > 0 && *reads > 0);
         let saved = compared.map(|&(hits, reads, ns)| hits as f64 * (ns as f64 / reads as f64 - read_ns));
         saved.reduce(|all, of_device| all + of_device)
+    }
+
+    /// What the second-level cache holds now; `None` without one. It looks at every slot.
+    pub fn cache_contents(&self) -> Option<CacheContents> {
+        let buffer = &self.0.engine.core.buffer;
+        let pool = buffer.pool().borrow();
+        let is_changed = |page| pool.frame_of(page).is_some_and(|frame| pool.is_dirty(frame));
+        buffer.tiers()?.cache_contents(is_changed)
     }
 
     /// What was measured of the log's device when the database was created, if anything was.

@@ -48,6 +48,7 @@ mod write_budget;
 pub use design::{CachePolicy, DESIGNS, Design, Parameter, Parameters};
 pub(crate) use entering::EnteredPage;
 pub use host::Host;
+pub use slots::CacheContents;
 pub(crate) use slots::Tier;
 pub use tiers::Tiers;
 pub use write_budget::WriteBudget;

@@ -131,8 +131,18 @@ impl TierFile {
 
     /// What the tier is and did.
     pub fn report(&self) -> TierReport {
-        let TierStatistics { reads, read_times, writes, bytes_written, modified, fallbacks, declined, damaged, .. } =
-            &self.statistics;
+        let TierStatistics {
+            reads,
+            dirty_reads,
+            read_times,
+            writes,
+            bytes_written,
+            modified,
+            fallbacks,
+            declined,
+            damaged,
+            ..
+        } = &self.statistics;
         TierReport {
             name: if self.kind == Kind::Cache { "cache" } else { "write-buffer" },
             device: self.device.clone(),
@@ -142,6 +152,7 @@ impl TierFile {
             reads: reads.get(),
             read_ns_mean: read_times.mean_ns(),
             saved_ns: None,
+            dirty_reads: dirty_reads.get(),
             writes: writes.get(),
             bytes_written: bytes_written.get(),
             modified: modified.get(),

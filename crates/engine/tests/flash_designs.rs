@@ -346,6 +346,50 @@ fn tac_takes_what_is_read_and_keeps_the_slots_of_what_is_changed() {
 }
 
 #[test]
+fn tac_takes_described_pages_that_were_never_written() {
+    run(&Media::new(), async |executor| {
+        let database = Database::create(executor, settings("tac", 64, Parameters::default())).await.expect("creates");
+        let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 100 };
+        let spec = PartitionSpec { assumed: true, ..PartitionSpec::new("objects", organization, Locking::Page) };
+        database.create_partition(spec).await.expect("creates");
+        assert_all(&database, 0).await;
+        let_all_end(executor).await;
+        assert_eq!(cache(&database).1, PAGES, "each enters when it was read");
+        let served = cache(&database).0;
+        assert_all(&database, 0).await;
+        assert!(cache(&database).0 - served >= PAGES - FRAMES, "and is sound there");
+    });
+}
+
+#[test]
+fn frequency_takes_what_is_missed_more_often_than_what_it_holds() {
+    run(&Media::new(), async |executor| {
+        let database = create(executor, settings("frequency", 10, Parameters::default())).await;
+        change(&database, 0..PAGES, 1).await;
+        database.checkpoint().await.expect("succeeds");
+        // Ten pages are missed again and again, for the others come in between.
+        for first in 0..6 {
+            read(&database, 0..10).await;
+            read(&database, (10..30).map(|number| number + first)).await;
+        }
+        let_all_end(executor).await;
+        let (served, entered, _) = cache(&database);
+        read(&database, 30..PAGES).await;
+        let_all_end(executor).await;
+        assert!(cache(&database).1 - entered <= 2, "what is read once does not replace what is read often");
+        read(&database, 0..10).await;
+        assert!(cache(&database).0 - served >= 8, "{} of ten were kept", cache(&database).0 - served);
+        change(&database, 0..10, 2).await;
+        read(&database, 30..PAGES).await;
+        let_all_end(executor).await;
+        assert!(tiers(&database).pending_count() > 0, "what was changed is the cache's alone for now");
+        database.checkpoint().await.expect("succeeds");
+        assert_eq!(tiers(&database).pending_count(), 0);
+        assert_eq!(read(&database, 0..10).await, vec![2; 10]);
+    });
+}
+
+#[test]
 fn tac_leaves_a_cold_extent_out_once_it_is_full() {
     run(&Media::new(), async |executor| {
         let database = create(executor, settings("tac", 10, Parameters::default())).await;
@@ -454,4 +498,39 @@ fn no_design_loses_or_shows_again_what_was_committed() {
             }
         }
     }
+}
+
+#[test]
+fn a_scan_reads_cached_pages_between_others_from_their_own_device() {
+    run(&Media::new(), async |executor| {
+        let database = create(executor, settings("clean-write", 64, STRICT)).await;
+        change(&database, 0..PAGES, 1).await;
+        database.checkpoint().await.expect("succeeds");
+        // Pages 0, 5 and 9 are cached, and none of them in main memory.
+        read(&database, [0, 5, 9].into_iter()).await;
+        read(&database, 30..30 + FRAMES).await;
+        let_all_end(executor).await;
+        let held = [0, 5, 9].map(|number| base::PageId::new(database.partition("objects").expect("exists"), number));
+        assert!(held.iter().all(|page| tiers(&database).tier_of(*page).is_some()), "they are cached");
+        let (served, before) = (cache(&database).0, home(&database).0);
+        let partition = database.partition("objects").expect("it exists");
+        let mut tx = database.begin().await.expect("begins");
+        let mut seen = Vec::new();
+        tx.scan_objects(partition, 0..10, |number, bytes| seen.push((number, bytes[0]))).await.expect("scans");
+        tx.commit().await.expect("commits");
+        assert_eq!(seen, (0..10).map(|number| (number, 1)).collect::<Vec<_>>());
+        assert_eq!(cache(&database).0 - served, 2, "the first and the last come from the cache");
+        assert_eq!(home(&database).0 - before, 8, "all others in one go from their own device");
+        // What only the cache has is read from there.
+        let database = create(executor, settings("lazy-cleaning", 64, STRICT)).await;
+        change(&database, [5].into_iter(), 3).await;
+        read(&database, 30..30 + FRAMES).await;
+        let_all_end(executor).await;
+        assert_eq!(tiers(&database).pending_count(), 1);
+        let mut tx = database.begin().await.expect("begins");
+        let mut seen = Vec::new();
+        tx.scan_objects(partition, 0..10, |_, bytes| seen.push(bytes[0])).await.expect("scans");
+        tx.commit().await.expect("commits");
+        assert_eq!(seen, [0, 0, 0, 0, 0, 3, 0, 0, 0, 0]);
+    });
 }

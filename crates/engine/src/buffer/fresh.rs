@@ -85,6 +85,10 @@ impl Buffer {
                         // Should what a load has left be read by a restart, what is logged from now on comes after it.
                         header::set_sequence(&mut bytes, LOADED);
                     }
+                    if is_blank && space.is_direct() {
+                        header::seal(&mut bytes);
+                        this.offer(frame, space, &bytes);
+                    }
                     Ok(())
                 }
                 Ok(false) => Err(error.unwrap_or_else(|| space.missing(id))),

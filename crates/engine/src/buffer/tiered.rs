@@ -15,6 +15,7 @@ use crate::{Error, Result};
 use base::{Lsn, PageId};
 use driver::{Access, Completion, Frame};
 use executor::JoinHandle;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// A copy on its way to the tiers.
@@ -237,6 +238,28 @@ impl Buffer {
     /// The tier that this page is to be read from, if one has a copy.
     pub(super) fn tier_of(&self, id: PageId) -> Option<Tier> {
         self.tiers.get()?.source_of(id)
+    }
+
+    /// The tier that a page is to be read from by the task that has the turn to fetch it.
+    pub(super) fn source_of(&self, turn: &Fetching) -> Option<Tier> {
+        let tier = self.tier_of(turn.page())?;
+        let is_passed = || tier == Tier::Cache && turn.is_past_cache() && !self.is_pending(turn.page());
+        if is_passed() { None } else { Some(tier) }
+    }
+
+    fn is_pending(&self, page: PageId) -> bool {
+        self.tiers.get().is_some_and(|tiers| tiers.is_pending(page))
+    }
+
+    /// Which of these pages, in sequence, lie between the first and the last that no tier has.
+    pub(super) fn between_cached_ends(&self, pages: &[PageId]) -> Range<usize> {
+        if self.tiers.get().is_none() {
+            return 0..0;
+        }
+        let is_missing = |page: &PageId| self.tier_of(*page).is_none();
+        let first = pages.iter().position(is_missing);
+        let last = pages.iter().rposition(is_missing);
+        first.zip(last).map_or(0..0, |(first, last)| first..last + 1)
     }
 
     /// Starts to read a missed page from the tier that holds it. It has been read before a frame is emptied for it, so the page that

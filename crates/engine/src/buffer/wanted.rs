@@ -21,6 +21,7 @@ pub(super) struct Fetching {
     buffer: Rc<Buffer>,
     page: PageId,
     pattern: Pattern,
+    past_cache: bool,
 }
 
 impl Buffer {
@@ -30,7 +31,7 @@ impl Buffer {
             return None;
         }
         self.wanted.0.borrow_mut().insert(page, Vec::new());
-        Some(Fetching { buffer: Rc::clone(self), page, pattern })
+        Some(Fetching { buffer: Rc::clone(self), page, pattern, past_cache: false })
     }
 
     /// Whether some task has the turn to fetch this page.
@@ -66,6 +67,17 @@ impl Fetching {
     /// The page.
     pub(super) fn page(&self) -> PageId {
         self.page
+    }
+
+    /// The same; the page is read from its own device if that has the version of the cache.
+    pub(super) fn past_cache(mut self, past_cache: bool) -> Fetching {
+        self.past_cache = past_cache;
+        self
+    }
+
+    /// Whether it is read from its own device if that has the version of the cache.
+    pub(super) fn is_past_cache(&self) -> bool {
+        self.past_cache
     }
 
     /// How it came to be wanted.

@@ -6,10 +6,12 @@ mod clean_write;
 mod dual_write;
 mod exclusive;
 mod face;
+mod frequency;
 mod lazy_cleaning;
 mod migrate;
 mod parameters;
 mod rotating;
+pub(super) mod sketch;
 mod tac;
 
 pub use super::slots::{Candidate, Contents, Occupant};
@@ -21,6 +23,7 @@ use clean_write::CleanWrite;
 use dual_write::DualWrite;
 use exclusive::Exclusive;
 use face::Face;
+use frequency::Frequency;
 use lazy_cleaning::LazyCleaning;
 use migrate::Migrate;
 use rotating::Rotating;
@@ -45,6 +48,12 @@ pub const DESIGNS: &[Design] = &[
     Design::new("rotating", |_| Box::new(Rotating::default())),
     Design::new("exclusive", |_| Box::new(Exclusive)),
     Design::new("face", |setting| Box::new(Face::new(setting))).with(&[GroupPages]),
+    Design::new("frequency", |setting| Box::new(Frequency::new(setting))).with(&[
+        FillThreshold,
+        DirtyMax,
+        GroupPages,
+        Throttle,
+    ]),
 ];
 
 /// What a design decides. Each call is synchronous, and made when its event happens; the room around it does the work.

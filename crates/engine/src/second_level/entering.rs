@@ -262,6 +262,7 @@ impl Tiers {
         };
         let file = self.file(tier);
         add(&file.statistics.reads, 1);
+        add(&file.statistics.dirty_reads, u64::from(self.slots.borrow().is_pending(slot)));
         if tier == Tier::Cache {
             self.policy.borrow_mut().on_hit(read);
         }

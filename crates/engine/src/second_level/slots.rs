@@ -6,7 +6,7 @@ mod check;
 mod contents;
 mod groups;
 
-pub use contents::{Candidate, Contents, Occupant};
+pub use contents::{CacheContents, Candidate, Contents, Occupant};
 
 use changes::ChangedSlots;
 

@@ -3,7 +3,7 @@
 use super::design::{CachePolicy, DirtyMaximum, Setting};
 use super::groups::GroupWriter;
 use super::host::Host;
-use super::slots::{Discarded, Slots, Tier};
+use super::slots::{CacheContents, Discarded, Slots, Tier};
 use super::supervision::Supervision;
 use super::table::StatedTable;
 use super::write_budget::Spending;
@@ -274,6 +274,12 @@ impl Tiers {
             ..cache.report()
         });
         cache.chain(self.write_buffer.iter().map(TierFile::report)).collect()
+    }
+
+    /// What is in the cache now, if there is one; `is_changed` says of a page whether main memory has a newer version.
+    pub fn cache_contents(&self, is_changed: impl Fn(PageId) -> bool) -> Option<CacheContents> {
+        self.cache.as_ref()?;
+        Some(self.slots.borrow().cache_contents(is_changed))
     }
 
     /// Forgets what was counted: the end of a warm-up.

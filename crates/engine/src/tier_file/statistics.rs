@@ -8,6 +8,8 @@ use std::cell::Cell;
 pub struct TierStatistics {
     /// Pages that misses in main memory were served with.
     pub reads: Cell<u64>,
+    /// Of those, pages newer than on their own device.
+    pub dirty_reads: Cell<u64>,
     /// How long these reads took.
     pub read_times: Times,
     /// Pages written into the tier.
@@ -31,6 +33,7 @@ impl TierStatistics {
     pub fn restart(&self) {
         let TierStatistics {
             reads,
+            dirty_reads,
             read_times,
             writes,
             write_operations,
@@ -41,7 +44,9 @@ impl TierStatistics {
             damaged,
         } = self;
         read_times.restart();
-        for counter in [reads, writes, write_operations, bytes_written, modified, fallbacks, declined, damaged] {
+        for counter in
+            [reads, dirty_reads, writes, write_operations, bytes_written, modified, fallbacks, declined, damaged]
+        {
             counter.set(0);
         }
     }
@@ -68,6 +73,8 @@ pub struct TierReport {
     pub volatile: bool,
     /// Pages that misses in main memory were served with.
     pub reads: u64,
+    /// Of those, how many were newer than on their own device.
+    pub dirty_reads: u64,
     /// How long these reads took on average, in nanoseconds; `None` if there were none.
     pub read_ns_mean: Option<f64>,
     /// By how much the cache's reads were shorter than as many reads of the pages' own devices, in nanoseconds: below zero if

@@ -5,12 +5,18 @@ use super::log_room::admit_change;
 use super::update::update;
 use crate::catalog::{Locking, Organization};
 use crate::mvcc::object_at;
+use crate::second_level::design::Pattern;
+use crate::statistics::add;
 use crate::{Error, Result};
-use base::PartitionId;
+use base::{PageId, PartitionId};
+use std::ops::Range;
 use structures::lock::{Mode, Resource};
 use structures::organization::direct::{self, Place};
 use structures::page::{Change, Edit, Pages};
 use structures::undo::Undo;
+
+/// How many pages a scan reads ahead of itself at once.
+const READ_AHEAD_PAGES: u32 = 64;
 
 impl Transaction {
     /// Shows object `number` to `look`.
@@ -48,6 +54,66 @@ impl Transaction {
             .await?;
         self.trace_access(place.page, place.slot(length), false);
         Ok(seen)
+    }
+
+    /// Shows the objects with these numbers to `look`, in their order. Their pages are read ahead, many at a time, and count as read
+    /// in sequence; a page that has left memory again before its turn is read once more.
+    ///
+    /// # Errors
+    /// As [`Transaction::read_object`]; those of the last numbers, if there are no such objects, before any is shown.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # use entresol_engine::catalog::{Locking, Organization};
+    /// # with_database(async |database| {
+    /// let organization = Organization::Direct { objects: 1_000, blocking_factor: 10, record_size: 8 };
+    /// let counters = database.create_partition(PartitionSpec::new("counters", organization, Locking::Record)).await?;
+    /// database
+    ///     .transaction(async |tx| {
+    ///         tx.modify_object(counters, 500, |bytes| bytes[0] = 7).await?;
+    ///         let mut sum = 0;
+    ///         tx.scan_objects(counters, 250..750, |_, bytes| sum += u64::from(bytes[0])).await?;
+    ///         assert_eq!(sum, 7);
+    ///         let beyond = tx.scan_objects(counters, 900..1_001, |_, _| ()).await;
+    ///         assert!(matches!(beyond, Err(Error::NoRecord(_))));
+    ///         Ok(())
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn scan_objects(
+        &mut self,
+        partition: PartitionId,
+        numbers: Range<u64>,
+        mut look: impl FnMut(u64, &[u8]),
+    ) -> Result<()> {
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        self.find_object(partition, numbers.end - 1)?;
+        let mut next = numbers.start;
+        while next < numbers.end {
+            let first = self.find_object(partition, next)?.0.page;
+            let last = self.find_object(partition, numbers.end - 1)?.0.page;
+            let end = last.number.min(first.number + READ_AHEAD_PAGES - 1);
+            self.read_ahead((first.number..=end).map(|number| PageId { number, ..first })).await?;
+            while next < numbers.end && self.find_object(partition, next)?.0.page.number <= end {
+                self.read_object(partition, next, |bytes| look(next, bytes)).await?;
+                next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads pages that are about to be used in sequence.
+    async fn read_ahead(&self, pages: impl Iterator<Item = PageId>) -> Result<()> {
+        let core = &self.engine.core;
+        let began = core.executor.now();
+        let result = core.buffer.prefetch(pages, Pattern::Sequential).await;
+        add(&core.statistics.read_wait_ns, core.executor.now().since_ns(began));
+        result
     }
 
     /// Changes object `number` in place.

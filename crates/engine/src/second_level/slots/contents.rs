@@ -25,6 +25,32 @@ pub enum Occupant {
     Busy,
 }
 
+/// What the slots of the cache hold at a moment, for reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheContents {
+    /// How many there are.
+    pub slots: u64,
+    /// How many hold something.
+    pub used: u64,
+    /// Of those, how many hold a page that is newer than on its own device.
+    pub dirty: u64,
+    /// Of those, how many hold an old version of a page that has been changed in main memory.
+    pub outdated: u64,
+}
+
+impl Slots {
+    /// What the cache holds now; `is_changed` says of a page whether main memory has a newer version.
+    pub fn cache_contents(&self, is_changed: impl Fn(PageId) -> bool) -> CacheContents {
+        let used = || self.slots.iter().take(self.cache as usize).filter(|slot| slot.state != SlotState::Free);
+        CacheContents {
+            slots: self.cache.into(),
+            used: used().count() as u64,
+            dirty: used().filter(|slot| slot.state.is_pending()).count() as u64,
+            outdated: used().filter(|slot| slot.state == SlotState::Kept && is_changed(slot.page)).count() as u64,
+        }
+    }
+}
+
 /// The cache as it is when its design decides.
 #[derive(Clone, Copy)]
 pub struct Contents<'a>(pub(super) &'a Slots);

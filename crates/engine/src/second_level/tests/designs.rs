@@ -2,6 +2,7 @@
 //! the slots; that order is tested where it is made.
 
 use super::page;
+use crate::second_level::design::sketch::Sketch;
 use crate::second_level::design::{CachePolicy, Decision, Leaving, Outdated, Pattern, Read, Reason, Setting};
 use crate::second_level::slots::{Room, Slots};
 use crate::second_level::{DESIGNS, Design, Parameters, Tier};
@@ -42,6 +43,8 @@ struct Rules {
     is_inclusive: bool,
     /// Whether it takes only what was read at random once it was filled.
     is_choosy: bool,
+    /// Whether it takes nothing that was read in sequence, and once it is filled what is missed more often than what leaves.
+    is_by_frequency: bool,
     /// Whether a page enters that was changed in main memory.
     takes_changed: bool,
     /// Whether it stays dirty then, and what a checkpoint writes goes past the cache.
@@ -54,15 +57,17 @@ const USUAL: Rules = Rules {
     name: "clean-write",
     is_inclusive: true,
     is_choosy: true,
+    is_by_frequency: false,
     takes_changed: false,
     stays_dirty: false,
     leaves: Leaves::Clean,
 };
 
-const RULES: [Rules; 6] = [
+const RULES: [Rules; 7] = [
     USUAL,
     Rules { name: "dual-write", takes_changed: true, ..USUAL },
     Rules { name: "lazy-cleaning", takes_changed: true, stays_dirty: true, ..USUAL },
+    Rules { name: "frequency", is_by_frequency: true, takes_changed: true, stays_dirty: true, ..USUAL },
     Rules { name: "tac", leaves: Leaves::Extent, ..USUAL },
     Rules { name: "rotating", is_choosy: false, takes_changed: true, stays_dirty: true, leaves: Leaves::Next, ..USUAL },
     Rules { name: "exclusive", is_inclusive: false, is_choosy: false, takes_changed: true, stays_dirty: true, ..USUAL },
@@ -82,6 +87,8 @@ struct Pair {
     cleaned: usize,
     /// The temperatures of extents, in tenths of a millisecond.
     heat: BTreeMap<u32, u64>,
+    /// How often pages were missed; it is tested for itself.
+    misses: Sketch,
     /// The slot that a circular design writes next.
     next: u32,
     /// Pages in main memory that only the cache had when they were read.
@@ -105,6 +112,7 @@ impl Pair {
             served: 0,
             cleaned: 0,
             heat: BTreeMap::new(),
+            misses: Sketch::default(),
             next: 0,
             both: BTreeSet::new(),
         }
@@ -126,6 +134,11 @@ impl Pair {
     fn miss(&mut self, number: u32, pattern: Pattern) {
         let read = Read { page: page(number), pattern };
         *self.heat.entry(number / 32).or_default() += if pattern == Pattern::Random { 7_800 } else { 240 };
+        let is_cached = self.slots.lookup(page(number)).is_some();
+        if is_cached || pattern == Pattern::Random {
+            self.misses.reserve(self.slots.contents().capacity());
+            self.misses.add(page(number));
+        }
         let Some(slot) = self.slots.lookup(page(number)) else {
             assert_eq!(self.find(number), None, "page {number} is cached and not served");
             self.is_filled |= self.cached.len() >= self.threshold;
@@ -190,6 +203,7 @@ impl Pair {
         self.is_filled |= self.cached.len() >= self.threshold;
         let is_wanted = match self.is_tac() {
             true => dirty && self.find(number).is_some(),
+            false if self.rules.is_by_frequency => pattern == Pattern::Random && self.is_worth_a_place(number),
             false => !self.is_filled || pattern == Pattern::Random || !self.rules.is_choosy,
         };
         let is_fit = self.rules.takes_changed || !modified || self.is_tac();
@@ -215,6 +229,12 @@ impl Pair {
             self.slots.filled_clean(slot, page(number), true);
         }
         self.cached.insert(Cached { page: number, dirty: stays_dirty });
+    }
+
+    /// Whether there is room, or the page is missed more often than the first that may leave.
+    fn is_worth_a_place(&self, number: u32) -> bool {
+        let first = self.slots.listed().first().map(|first| self.misses.estimate(*first));
+        self.cached.len() < self.threshold || first.is_none_or(|first| self.misses.estimate(page(number)) > first)
     }
 
     fn take(&mut self, number: u32) -> u32 {
