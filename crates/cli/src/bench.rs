@@ -8,6 +8,7 @@ mod credit_card;
 pub mod debit_credit;
 pub mod join;
 pub mod meter;
+pub mod page_stream;
 mod point_reads;
 mod ratio;
 mod recovery;
@@ -42,6 +43,7 @@ enum Workload {
     CreditCard(credit_card::Arguments),
     DebitCredit(debit_credit::Arguments),
     Join(join::Arguments),
+    PageStream(page_stream::Arguments),
     PointReads(point_reads::Arguments),
     Recovery(recovery::Arguments),
     SnapshotReader(snapshot_reader::Arguments),
@@ -87,6 +89,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         Workload::Join(arguments) => {
             let report = watched("join", |progress| join::run(arguments, progress))?;
+            print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
+        }
+        Workload::PageStream(arguments) => {
+            let report = watched("page-stream", |progress| page_stream::run(arguments, None, progress))?;
             print(&if arguments.terms.setup.json { report.to_json() } else { report.to_text() })
         }
         Workload::PointReads(arguments) => {

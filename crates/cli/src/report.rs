@@ -406,6 +406,7 @@ mod tests {
                 pages: 1_000_000,
                 volatile: false,
                 reads: 617_283,
+                dirty_reads: 0.83,
                 writes: 1_524_066_961,
                 modified_writes: 1_504_254_090,
                 reads_per_transaction: 0.5,

@@ -5,6 +5,8 @@
 //! `workload` and `run` say what is run. A `[[series]]` lays its own tables over them; a `[[vary]]` gives one parameter, a
 //! dotted path into these tables, several values. Several of them make a product. The first is the abscissa of the plots.
 //!
+//! `run.time` in place of a parameter makes the abscissa the time of one run: its batches are the places, named by `values`.
+//!
 //! A parameter is any key of the configuration, the hardware or the workload. None is listed anywhere: each run's
 //! tables are written out as TOML and read by the code that reads such a file, and what that refuses is shown at its
 //! origin. An experiment on the real machine names "this machine" as its hardware; its runs follow the described ones,
@@ -82,6 +84,8 @@ pub struct Experiment {
     pub about: String,
     /// The abscissa: what is varied along it.
     pub x: Axis,
+    /// Whether the abscissa is the time of one run for each curve: its places are the run's batches.
+    pub over_time: bool,
     /// The curves, each with its name: every series with every combination of the other parameters.
     pub lines: Vec<String>,
     /// `outputs`: what is plotted.
@@ -112,6 +116,8 @@ pub struct Output {
     pub label: String,
     /// What a value is multiplied with to be in that unit.
     pub factor: f64,
+    /// Whose figure at the same place it is divided by; `None`: it is shown as it is.
+    pub relative_to: Option<String>,
     /// The upper end of the axis; `None`: as the values need it.
     pub y_max: Option<f64>,
     /// Of an output that is a table: at which place of the abscissa its composition is shown; `None`: in the middle.
@@ -187,6 +193,15 @@ impl Output {
             _ => (1.0, ""),
         };
         let label = named.unwrap_or_else(|| format!("{}{unit}", path.replace(['_', '.'], " ")));
-        Output { path: path.to_owned(), label, factor, y_max: None, at: None, figure: None, marks: Vec::new() }
+        Output {
+            path: path.to_owned(),
+            label,
+            factor,
+            relative_to: None,
+            y_max: None,
+            at: None,
+            figure: None,
+            marks: Vec::new(),
+        }
     }
 }

@@ -23,10 +23,11 @@ pub use outcome::{Outcome, Results};
 pub use study::{Answer, Cell, Claim, Row, STUDIES, Study, Table, Verdict};
 
 /// The configurations that an experiment may name as its `base`, besides files.
-const BASES: [(&str, &str); 3] = [
+const BASES: [(&str, &str); 4] = [
     ("rahm-1991", include_str!("../rahm-1991/base.toml")),
     ("vax-11-785", include_str!("../system-m-1988/base.toml")),
     ("lee-2008", include_str!("../lee-2008/base.toml")),
+    ("do-2011", include_str!("../do-2011/base.toml")),
 ];
 
 /// The text of the base configuration of this name.

@@ -1,5 +1,6 @@
 //! What the runs of experiments gave.
 
+use crate::experiment::Output;
 use crate::{Estimate, Experiment};
 use serde_json::Value;
 
@@ -137,6 +138,18 @@ impl Trial {
     /// The figure at a path of what the curve gave at `x`, if the run was steady.
     pub fn figure(&self, line: &str, x: f64, path: &str) -> Option<Estimate> {
         self.at(line, x).filter(|outcome| outcome.is_steady())?.estimate(path)
+    }
+
+    /// What an output shows of the outcome at `x`: in its unit, or relative to another curve.
+    pub fn shown(&self, outcome: &Outcome, x: f64, output: &Output) -> Option<Estimate> {
+        let own = outcome.estimate(&output.path)?;
+        match &output.relative_to {
+            None => Some(own * output.factor),
+            Some(line) => match self.at(line, x)? {
+                base if std::ptr::eq(base, outcome) => Some(Estimate::exact(output.factor)),
+                base => Some(own / base.estimate(&output.path)? * output.factor),
+            },
+        }
     }
 
     /// By how much the figure of one curve is above another's at `x`; see [`Outcome::above`].

@@ -85,7 +85,7 @@ fn curve(trial: &Trial, output: &Output, number: usize) -> Curve {
     for (x, outcome) in trial.along(number) {
         if let Some(station) = &outcome.saturated {
             curve.saturated.get_or_insert((x, station.clone()));
-        } else if let Some(estimate) = outcome.estimate(&output.path).map(|estimate| estimate * output.factor) {
+        } else if let Some(estimate) = trial.shown(outcome, x, output) {
             curve.dots.push(Dot { x, y: estimate.mean, half_width: estimate.half_width.unwrap_or(0.0) });
         }
     }

@@ -52,6 +52,9 @@ pub struct Arguments {
     /// The trace was taken below a buffer: 16 pages of memory, FORCE
     #[arg(long)]
     pub below_buffer: bool,
+    /// Consecutive pages, 32 and more, are scanned with read-ahead
+    #[arg(long)]
+    pub read_ahead: bool,
     #[command(flatten)]
     pub terms: Terms,
 }
@@ -151,6 +154,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     let run = Run { name, plan, recording: None };
     let report = session::measure(&store, run, progress, async |database| {
         let prepared = Replay::prepare(database, trace, |partition| terms::placed(&store, &partition.name)).await?;
+        let prepared = if arguments.read_ahead { prepared.with_read_ahead() } else { prepared };
         match &rates {
             Some(rates) => prepared.by_type(rates).map_err(unfit),
             None => Ok(prepared),

@@ -7,6 +7,7 @@ use crate::files::{self, Directory};
 use crate::progress::Progress;
 use crate::report::{Clock, Station};
 use base::PartitionId;
+use engine::catalog::Locking;
 use entresol::configuration::Choice;
 use entresol::temp::JoinMethod;
 use entresol::{Database, Opening, Store};
@@ -19,6 +20,7 @@ use std::rc::Rc;
 use virtual_driver::Media;
 use workload::credit_card::{self, CreditCard};
 use workload::debit_credit::{DebitCredit, Tables};
+use workload::page_stream::{self, PAGES, PageStream};
 use workload::run::Workload;
 use workload::snapshot_readers::{Readers, Reading};
 use workload::synthetic::Synthetic;
@@ -27,7 +29,7 @@ use workload::trace::replay::{self, Replay};
 use workload::{Measured, Plan};
 
 /// What a run's report has at its top, and so may be plotted.
-pub const KEYS: [&str; 24] = [
+pub const KEYS: [&str; 26] = [
     "response_us",
     "throughput_per_s",
     "transactions",
@@ -45,6 +47,8 @@ pub const KEYS: [&str; 24] = [
     "hit_ratio_second_level_all",
     "io_per_transaction",
     "io_per_s",
+    "tiers",
+    "cache",
     "utilization",
     "seconds",
     "wall_seconds",
@@ -142,6 +146,13 @@ fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces)
                 0 => measured(&store, workload, plan, batches),
                 _ => beside_readers(&store, workload, (plan, batches), (*readers, first)),
             }
+        }
+        Work::PageStream { stream, pages } => {
+            terms::place(&mut configuration, PAGES, page_stream::organization(*pages), Some(Locking::None));
+            let store = open(configuration)?;
+            let spec = || terms::placed(&store, PAGES);
+            let workload = store.run(async |database| PageStream::prepare(database, *stream, *pages, spec).await)?;
+            measured(&store, workload, plan, batches)
         }
         Work::Trace { trace } => {
             let trace = Rc::new(traces.get(&source(trace, replication)).ok_or("the trace was not loaded")?.clone());
@@ -290,6 +301,10 @@ fn report(database: &Database, (plan, clock): (&Plan, Clock), measured: &Measure
     let mut report = serde_json::to_value(&report).expect("a report holds nothing that JSON cannot");
     let (first, second) = hit_ratios(database, measured);
     (report["hit_ratio_all"], report["hit_ratio_second_level_all"]) = (json!(first), json!(second));
+    report["cache"] = database.cache_contents().map_or(Value::Null, |cache| {
+        let share = |slots: u64| slots as f64 / cache.slots.max(1) as f64;
+        json!({ "used": share(cache.used), "dirty": share(cache.dirty), "outdated": share(cache.outdated) })
+    });
     report
 }
 

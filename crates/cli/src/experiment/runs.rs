@@ -59,7 +59,9 @@ pub fn run_all(experiments: Vec<Experiment>, progress: &Progress) -> Result<Resu
     }
     let mut jobs = Vec::new();
     for (trial, experiment) in experiments.iter().enumerate() {
-        for (index, point) in experiment.points.iter().enumerate() {
+        // One run shows all places of an abscissa that is its time.
+        let is_run = |point: &Point| !experiment.over_time || point.x == 0;
+        for (index, point) in experiment.points.iter().enumerate().filter(|(_, point)| is_run(point)) {
             let weight = weight(point);
             let replications = 0..point.setting.replications;
             jobs.extend(replications.map(|replication| Job { trial, index, replication, point, weight }));
@@ -86,7 +88,14 @@ pub fn run_all(experiments: Vec<Experiment>, progress: &Progress) -> Result<Resu
     };
     let mut trials: Vec<Trial> = experiments.into_iter().map(empty).collect();
     for (trial, index, _, answer) in answers {
-        let outcome = &mut trials[trial].outcomes[index];
+        let trial = &mut trials[trial];
+        if let (true, Ok(run)) = (trial.experiment.over_time, &answer) {
+            for (outcome, report) in trial.outcomes[index..].iter_mut().zip(&run.reports) {
+                outcome.reports.push(report.clone());
+            }
+            continue;
+        }
+        let outcome = &mut trial.outcomes[index];
         match answer {
             Ok(run) => {
                 outcome.saturated = outcome.saturated.take().or(run.saturated);
@@ -191,6 +200,23 @@ mod tests {
         for key in point::KEYS.iter().filter(|key| !others.contains(key)) {
             assert!(report.get(*key).is_some(), "the report has no {key}");
         }
+    }
+
+    #[test]
+    fn the_course_of_a_run_is_shown_by_its_batches() {
+        let text = "base = \"do-2011\"\noutputs = [\"throughput_per_s\"]\n\
+                    workload = { kind = \"page-stream\", stream = \"uniform\", pages = 3_000, clients = 8 }\n\
+                    run = { seconds = 6, warm_up = 0.001, batches = 3, replications = 2 }\n\
+                    [[vary]]\nparameter = \"run.time\"\nvalues = [2, 4, 6]";
+        let found = results(text);
+        let trial = &found.trials[0];
+        let course: Vec<_> = [2.0, 4.0, 6.0].map(|time| trial.figure("", time, "hit_ratio_all").unwrap().mean).into();
+        assert!(course.is_sorted() && course[2] > course[0] + 0.1, "the buffer fills: {course:?}");
+        assert!(trial.outcomes.iter().all(|outcome| outcome.reports.len() == 2), "one of each replication");
+        let nothing = |_: &str| Err(std::io::Error::other("nothing"));
+        let text = text.replace("batches = 3", "batches = 4");
+        let error = Experiment::parse("e.toml", &text, Extent::Full, &point::KEYS, &nothing).unwrap_err();
+        assert!(error.to_string().contains("4 batches is shown at 3 times"), "{error}");
     }
 
     #[test]

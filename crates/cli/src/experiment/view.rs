@@ -49,7 +49,7 @@ fn figures(trial: &Trial, output: &Output) -> String {
             let mut row = vec![label.clone()];
             row.extend(group.iter().map(|number| {
                 let outcome = trial.along(*number).find(|(place, _)| place == x).map(|(_, outcome)| outcome);
-                outcome.map_or_else(String::new, |outcome| cell(outcome, output))
+                outcome.map_or_else(String::new, |outcome| cell(trial, (outcome, *x), output))
             }));
             row
         });
@@ -58,11 +58,11 @@ fn figures(trial: &Trial, output: &Output) -> String {
     format!("{}\n{}", output.label, tables.collect::<Vec<_>>().join("\n\n"))
 }
 
-fn cell(outcome: &Outcome, output: &Output) -> String {
-    match outcome.estimate(&output.path) {
+fn cell(trial: &Trial, (outcome, x): (&Outcome, f64), output: &Output) -> String {
+    match trial.shown(outcome, x, output) {
         _ if outcome.failure.is_some() => "failed".to_owned(),
         _ if outcome.saturated.is_some() => "saturated".to_owned(),
-        Some(estimate) => shown(estimate * output.factor),
+        Some(estimate) => shown(estimate),
         None => "-".to_owned(),
     }
 }

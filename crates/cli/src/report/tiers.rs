@@ -23,6 +23,8 @@ pub struct TierUse {
     pub volatile: bool,
     /// Pages that misses in main memory were served with.
     pub reads: u64,
+    /// Of those, how many were newer than on their own device, as a share; 0 if there were none.
+    pub dirty_reads: f64,
     /// Writes that it took in, of pages or of pieces of the log.
     pub writes: u64,
     /// Of those, how many were newer than on their own device.
@@ -70,6 +72,7 @@ impl TierUse {
             pages: tier.pages,
             volatile: tier.volatile,
             reads: tier.reads,
+            dirty_reads: tier.dirty_reads as f64 / tier.reads.max(1) as f64,
             writes: tier.writes,
             modified_writes: tier.modified,
             reads_per_transaction: tier.reads as f64 / transactions,

@@ -1,7 +1,7 @@
 //! `entresol trace record`: a benchmark whose references are written down.
 
 use super::write;
-use crate::bench::{self, debit_credit, synthetic, tpcc, ycsb};
+use crate::bench::{self, debit_credit, page_stream, synthetic, tpcc, ycsb};
 use crate::{Failure, files, print};
 use clap::{Args, Subcommand};
 use entresol::Database;
@@ -32,6 +32,7 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum RecordedWorkload {
     DebitCredit(debit_credit::Arguments),
+    PageStream(page_stream::Arguments),
     Synthetic(synthetic::Arguments),
     Tpcc(tpcc::Arguments),
     Ycsb(ycsb::Arguments),
@@ -67,6 +68,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
             let run = |progress: &_| debit_credit::run(arguments, Some(&recording), progress);
             (bench::watched("debit-credit", run)?, arguments.terms.setup.json)
+        }
+        RecordedWorkload::PageStream(arguments) => {
+            let run = |progress: &_| page_stream::run(arguments, Some(&recording), progress);
+            (bench::watched("page-stream", run)?, arguments.terms.setup.json)
         }
         RecordedWorkload::Synthetic(arguments) => {
             let run = |progress: &_| synthetic::run(arguments, Some(&recording), progress);

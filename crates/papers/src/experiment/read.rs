@@ -10,6 +10,9 @@ use toml::{Table, Value};
 /// The tables that say what is run, which series and parameters change.
 pub(super) const TREES: [&str; 4] = ["configuration", "hardware", "workload", "run"];
 
+/// What an experiment names in place of a parameter to show a run's course.
+const TIME: &str = "run.time";
+
 /// More runs than an experiment needs.
 const POINTS_MAX: usize = 10_000;
 
@@ -50,6 +53,7 @@ pub(super) fn experiment(
     }
     let mut varies = varies.into_iter();
     let x = varies.next().ok_or_else(|| ExperimentError::Whole(format!("{file}: there is no [[vary]]")))?;
+    let over_time = x.parameters.iter().all(|parameter| parameter == TIME);
     let others: Vec<Vary> = varies.collect();
     let combinations = combinations(&others);
     if series.len() * combinations.len() * x.steps.len() > POINTS_MAX {
@@ -71,8 +75,13 @@ pub(super) fn experiment(
                 Sources { document: &document, series: number, varies: parameters(&x, &others, number), read_file };
             for (place, step) in x.steps.iter().enumerate() {
                 let mut run = changed.clone();
-                set(&mut run, &x.parameters[number], step.value.clone());
+                if !over_time {
+                    set(&mut run, &x.parameters[number], step.value.clone());
+                }
                 let setting = setting::setting(&run, &sources)?;
+                if over_time && setting.batches as usize != x.steps.len() {
+                    return Err(batches_differ(&document, setting.batches, x.steps.len()));
+                }
                 points.push(Point { line: lines.len(), x: place, setting });
             }
             lines.push(label.join(", "));
@@ -82,10 +91,15 @@ pub(super) fn experiment(
     let name = stem.strip_suffix(".toml").unwrap_or(stem).to_owned();
     let title = text_at(&document, "title")?.unwrap_or_else(|| name.clone());
     let about = text_at(&document, "about")?.unwrap_or_default();
-    let mut outputs = read_outputs(&document, outputs)?;
+    let mut outputs = read_outputs(&document, outputs, &lines)?;
     let x = axis(&document, x)?;
     paper(&document, &x, &lines, &mut outputs)?;
-    Ok(Experiment { name, title, about, x, lines, outputs, points })
+    Ok(Experiment { name, title, about, x, over_time, lines, outputs, points })
+}
+
+fn batches_differ(document: &Document, batches: u32, places: usize) -> ExperimentError {
+    let problem = Problem::Conflict(format!("a run of {batches} batches is shown at {places} times"));
+    document.at_value("vary.0.values", problem, "a value for each of the 'batches' of [run]", None)
 }
 
 /// What every run begins with: the base configuration under the experiment's own tables.
@@ -368,7 +382,7 @@ fn points(document: &Document, path: &str, x: &Axis) -> Result<Vec<(f64, f64)>, 
     Ok(found)
 }
 
-fn read_outputs(document: &Document, known: &[&str]) -> Result<Vec<Output>, ExperimentError> {
+fn read_outputs(document: &Document, known: &[&str], lines: &[String]) -> Result<Vec<Output>, ExperimentError> {
     let count = elements(document, "outputs")?;
     if count == 0 {
         return Ok(vec![Output::of("response_us.mean"), Output::of("throughput_per_s")]);
@@ -379,7 +393,7 @@ fn read_outputs(document: &Document, known: &[&str]) -> Result<Vec<Output>, Expe
         let (path, place) = match document.value(&at) {
             Some(Value::String(path)) => (path.clone(), at.clone()),
             Some(Value::Table(_)) => {
-                only(document, &at, "an output", &["path", "label", "factor", "y_max", "at", "figure"])?;
+                only(document, &at, "an output", &["path", "label", "factor", "relative_to", "y_max", "at", "figure"])?;
                 let place = format!("{at}.path");
                 (text_at(document, &place)?.unwrap_or_default(), place)
             }
@@ -398,6 +412,12 @@ fn read_outputs(document: &Document, known: &[&str]) -> Result<Vec<Output>, Expe
         let option = |key: &str| document.value(&format!("{at}.{key}")).and_then(number);
         output.factor = option("factor").unwrap_or(output.factor);
         (output.y_max, output.at) = (option("y_max"), option("at"));
+        output.relative_to = text_at(document, &format!("{at}.relative_to"))?;
+        if let Some(line) = output.relative_to.as_ref().filter(|line| !lines.contains(line)) {
+            let near = entresol::configuration::nearest(line, lines.iter().map(String::as_str)).map(str::to_owned);
+            let problem = Problem::Conflict(format!("there is no curve '{line}'"));
+            return Err(document.at_value(&format!("{at}.relative_to"), problem, &lines.join(", "), near));
+        }
         output.figure = text_at(document, &format!("{at}.figure"))?;
         outputs.push(output);
     }

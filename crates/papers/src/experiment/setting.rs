@@ -7,6 +7,7 @@ use base::units::{parse_duration_ns, parse_size};
 use devices::{Hardware, HardwareError};
 use entresol::configuration::{Configuration, ConfigurationError, Finding, Problem, nearest};
 use toml::{Table, Value};
+use workload::page_stream::Stream;
 use workload::snapshot_readers::Readers;
 use workload::synthetic::Model;
 use workload::{Length, Load, Plan};
@@ -61,6 +62,13 @@ pub enum Work {
     Trace {
         /// `trace`: the name of a trace that can be generated, or a file's path.
         trace: String,
+    },
+    /// `"page-stream"`: references to pages.
+    PageStream {
+        /// `stream`: their law.
+        stream: Stream,
+        /// `pages`: how many there are.
+        pages: u64,
     },
     /// `"sort"` or `"join"`: one operation on rows that its memory does not hold, verified; a run is one of them.
     Spill {
@@ -211,7 +219,7 @@ fn said_by_serde(message: &str) -> (Problem, String, Option<String>) {
 }
 
 fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
-    let kinds = ["debit-credit", "credit-card", "synthetic", "trace", "sort", "join", "torture"];
+    let kinds = ["debit-credit", "credit-card", "synthetic", "trace", "page-stream", "sort", "join", "torture"];
     let kind = table.get("kind").and_then(Value::as_str).unwrap_or("debit-credit");
     let only = |own: &[&str]| {
         let loads: &[&str] =
@@ -261,6 +269,17 @@ fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, ExperimentError> {
                 return Err(missing("trace", "trace = \"rahm-1991\" or the path of a trace"));
             };
             Ok(Work::Trace { trace: trace.clone() })
+        }
+        "page-stream" => {
+            only(&["stream", "pages"])?;
+            let name = table.get("stream").and_then(Value::as_str).unwrap_or("tpc-c");
+            let Some(stream) = Stream::named(name) else {
+                let problem = Problem::UnknownWord { key: "stream".to_owned(), value: name.to_owned() };
+                let near = nearest(name, Stream::names().into_iter()).map(str::to_owned);
+                return Err(sources.error("workload.stream", problem, &Stream::names().join(", "), near));
+            };
+            let pages = whole(table, "workload", "pages", 1, 1 << 32, sources)?.unwrap_or(100_000);
+            Ok(Work::PageStream { stream, pages })
         }
         "sort" => {
             only(&["rows", "row_size", "memory"])?;

@@ -68,7 +68,11 @@ pub struct Replay {
     trace: Rc<Trace>,
     tables: Vec<PartitionId>,
     order: Order,
+    reads_ahead: bool,
 }
+
+/// The least number of references to consecutive objects that counts as a scan.
+const SCAN_MIN: usize = 32;
 
 /// Which transaction comes next.
 #[derive(Debug)]
@@ -108,7 +112,7 @@ impl Replay {
                 Err(_) => database.create_partition(spec(partition)?).await?,
             });
         }
-        Ok(Replay { trace, tables, order: Order::Common(Cell::new(0)) })
+        Ok(Replay { trace, tables, order: Order::Common(Cell::new(0)), reads_ahead: false })
     }
 
     /// Lets each type's transactions come in their own order, at these rates per second in the order of the trace's types;
@@ -137,6 +141,22 @@ impl Replay {
         }
         self.order = Order::ByType(shares);
         Ok(self)
+    }
+
+    /// Has references to many consecutive objects replayed as a scan, which reads ahead: a trace does not say how its pages
+    /// came to be read.
+    pub fn with_read_ahead(self) -> Replay {
+        Replay { reads_ahead: true, ..self }
+    }
+
+    /// How many of these references to begin with are a scan; fewer than two if it is none.
+    fn scan_length(&self, references: &[Reference]) -> usize {
+        let goes_on = |pair: &[Reference]| {
+            let next = Reference { object: pair[0].object + 1, ..pair[0] };
+            !next.write && pair[1] == next
+        };
+        let length = 1 + references.windows(2).take_while(|pair| goes_on(pair)).count();
+        if self.reads_ahead && length >= SCAN_MIN { length } else { 0 }
     }
 
     /// The trace.
@@ -197,13 +217,18 @@ impl Workload for Replay {
     }
 
     async fn run(&self, tx: &mut Transaction, position: &usize) -> Result<()> {
-        for Reference { partition, write, object } in self.trace.transaction(*position).references {
-            let table = self.tables[usize::from(*partition)];
-            if *write {
-                tx.modify_object(table, *object, synthetic::touch).await?;
+        let mut rest = self.trace.transaction(*position).references;
+        while let [Reference { partition, write, object }, ..] = *rest {
+            let table = self.tables[usize::from(partition)];
+            let length = self.scan_length(rest);
+            if length > 1 {
+                tx.scan_objects(table, object..object + length as u64, |_, _| ()).await?;
+            } else if write {
+                tx.modify_object(table, object, synthetic::touch).await?;
             } else {
-                tx.read_object(table, *object, |_| ()).await?;
+                tx.read_object(table, object, |_| ()).await?;
             }
+            rest = &rest[length.max(1)..];
         }
         Ok(())
     }
