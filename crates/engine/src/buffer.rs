@@ -311,20 +311,14 @@ impl Buffer {
     }
 
     /// Starts to read the given pages that are absent, all at once, and waits until each was read or failed. Recovery and
-    /// scans read ahead with it; failures show when a page is used. Pages in sequence are read from their own devices, but for
-    /// those at both ends which a cache has: in between, a device that has to leave some out is slower than one that reads them
-    /// all (Do et al. 2011, section 3.3.3).
+    /// scans read ahead with it; failures show when a page is used.
     pub async fn prefetch(self: &Rc<Self>, ids: impl IntoIterator<Item = PageId>, pattern: Pattern) -> Result<()> {
         let is_absent = |id: &PageId| self.pool.borrow().presence(*id) == Presence::Absent;
-        let absent: Vec<PageId> = ids.into_iter().filter(is_absent).collect();
-        let middle = if pattern == Pattern::Sequential { self.between_cached_ends(&absent) } else { 0..0 };
-        let mut started = Vec::new();
-        for (index, id) in absent.into_iter().enumerate() {
-            if is_absent(&id) {
-                if let Some(turn) = self.want(id, pattern) {
-                    self.start_load(id, turn.past_cache(middle.contains(&index))).await?;
-                }
-                started.push(id);
+        let started: Vec<PageId> = ids.into_iter().filter(is_absent).collect();
+        let past_cache = self.past_cache(&started, pattern);
+        for (index, id) in started.iter().enumerate().filter(|(_, id)| is_absent(*id)) {
+            if let Some(turn) = self.want(*id, pattern) {
+                self.start_load(*id, turn.past_cache(past_cache.contains(&index))).await?;
             }
         }
         for id in started {

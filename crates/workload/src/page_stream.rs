@@ -39,7 +39,7 @@ pub enum Stream {
     TpcE,
     /// Like TPC-H: scans of an eighth of the pages, and queries of look-ups at random; nothing is changed.
     TpcH,
-    /// One scan after the other over all pages, a stretch of them a transaction.
+    /// One scan after the other over all pages, 256 of them in each transaction.
     Scan,
     /// Reads of all pages equally often.
     Uniform,
@@ -81,7 +81,7 @@ impl Stream {
         if self == Stream::TpcH { &["scan", "look-ups"] } else { &[] }
     }
 
-    /// Draws a transaction on so many pages, `before` of which were drawn before it.
+    /// Draws a transaction on this number of pages, `before` of which were drawn before it.
     ///
     /// # Panics
     /// If there are no pages.
@@ -132,7 +132,7 @@ impl PageStream {
     }
 }
 
-/// The organization of so many pages: each is one object.
+/// The organization of this number of pages: each is one object.
 pub fn organization(pages: u64) -> Organization {
     Organization::Direct { objects: pages, blocking_factor: 1, record_size: 8 }
 }

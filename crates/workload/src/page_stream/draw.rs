@@ -38,9 +38,9 @@ impl Place {
 
 /// Pages that a transaction visits.
 const VISITS: u64 = 10;
-/// TPC-C: the pages of a block are the numbers of so many bits. The more of them are set in the bitwise or of two uniform
-/// numbers, as the benchmark makes its non-uniform ones (clause 2.1.6), the more popular is the page. With nine bits, 20 % of
-/// the pages have 75 % of the accesses.
+/// TPC-C: the pages of a block are the numbers of nine bits. The more of them are set in the bitwise or of two uniform
+/// numbers, as the benchmark makes its non-uniform ones (clause 2.1.6), the more popular is the page. Then 20 % of the
+/// pages have 75 % of the accesses.
 const TPC_C_BLOCK_PAGES: u64 = 1 << 9;
 /// How much further a block's numbers begin than those of the block before: coprime to every block's size, and to any number
 /// of disks in use.
@@ -53,12 +53,12 @@ const TPC_E_READS_PER_WRITE: f64 = 9.7;
 const TPC_E_WORKING_SET: f64 = 2.0 / 3.0;
 /// TPC-E: as for TPC-C, with three bits.
 const TPC_E_BLOCK_PAGES: u64 = 1 << 3;
-/// TPC-H: one of this number of queries does look-ups, one for so many pages; the others scan this part of the pages.
+/// TPC-H: one of this number of queries does look-ups, one for each 480 pages; the others scan this part of the pages.
 const TPC_H_QUERIES_PER_LOOK_UPS: u64 = 4;
 const TPC_H_PAGES_PER_LOOK_UP: u64 = 480;
 const TPC_H_PART: u64 = 8;
 /// Pages of one transaction of a scan.
-const STRETCH_PAGES: u64 = 256;
+const SCAN_PAGES: u64 = 256;
 /// The hot set is this part of the pages, and moves on after this number of visits for each page.
 const HOT_PART: u64 = 10;
 const VISITS_PER_PAGE: u64 = 4;
@@ -77,8 +77,8 @@ pub(super) fn transaction(stream: Stream, pages: u64, before: u64, random: &mut 
         }),
         Stream::TpcH => query(pages, random),
         Stream::Scan => {
-            let start = before * STRETCH_PAGES % pages;
-            Input { kind: 0, steps: vec![Step::Scan(start..(start + STRETCH_PAGES).min(pages))] }
+            let start = before * SCAN_PAGES % pages;
+            Input { kind: 0, steps: vec![Step::Scan(start..(start + SCAN_PAGES).min(pages))] }
         }
         Stream::Uniform => visits(&mut |_| Step::Read(random.below(pages))),
         Stream::WriteOnly => visits(&mut |_| Step::Update(random.below(pages))),

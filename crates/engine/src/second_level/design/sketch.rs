@@ -21,7 +21,7 @@ pub struct Sketch {
 }
 
 impl Sketch {
-    /// Makes room for a cache of so many pages; what was counted for another size is forgotten.
+    /// Makes room for a cache of this number of pages; what was counted for another size is forgotten.
     pub fn reserve(&mut self, pages: u32) {
         let counters = (pages as usize * COUNTERS_PER_PAGE).next_power_of_two();
         if self.counters.len() != counters {
