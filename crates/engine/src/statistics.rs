@@ -29,7 +29,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// It was done once more, within so many nanoseconds.
+    /// It was done once more, within this number of nanoseconds.
     pub fn record(&self, ns: u64) {
         add(&self.count, 1);
         add(&self.ns, ns);

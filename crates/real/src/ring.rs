@@ -16,7 +16,7 @@ use std::time::Duration;
 const ENTRIES: u32 = 512;
 /// More requests than completions fit the ring are never in flight, so the kernel need not keep an overflow list.
 const COMPLETIONS: u32 = 8 * ENTRIES;
-/// One wait is for the ends of this share of what is in flight, for so many at most, and for so long.
+/// One wait is for the ends of this share of what is in flight, for a number of them and a time at most.
 const ENDS_SHARE: usize = 8;
 const ENDS_MAX: usize = 16;
 const GATHERING: Duration = Duration::from_micros(100);
@@ -137,7 +137,7 @@ impl Ring {
         }
     }
 
-    /// Waits for several ends at first, if so many are to be expected soon, then for one.
+    /// Waits for several ends at first, if several are to be expected soon, then for one.
     fn enter_and_wait(&mut self, limit: Option<Duration>) {
         let ends = self.ends_wanted(limit);
         if ends == 1 {

@@ -1,6 +1,6 @@
 //! The cleaner: writes cold dirty pages before they must leave, so that a miss finds a clean victim.
 //!
-//! It keeps the coldest pages clean, as far from the cold end as [`Cleaner::new`] says, and follows the misses: once so many
+//! It keeps the coldest pages clean, as far from the cold end as [`Cleaner::new`] says, and follows the misses: once as many
 //! frames were emptied as make a batch worth its writes, it looks for what has become cold since. Several batches may be under
 //! way, so that one is gathered and staged while those before are written in place. A miss that finds no clean frame presses:
 //! then any batch is worth it.

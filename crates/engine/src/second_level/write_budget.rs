@@ -33,12 +33,12 @@ pub struct WriteBudget {
 }
 
 impl WriteBudget {
-    /// So many bytes a second, and bursts of a minute's.
+    /// This number of bytes a second, and bursts of a minute's.
     pub const fn bytes_per_second(bytes: u64) -> WriteBudget {
         WriteBudget::of(bytes.saturating_mul(86_400))
     }
 
-    /// A cache of `size` bytes is written over so many times a day, in bursts of a minute's.
+    /// A cache of `size` bytes is written over this often in a day, in bursts of a minute's.
     pub fn cache_writes_per_day(times: f64, size: u64) -> WriteBudget {
         WriteBudget::of((times * size as f64) as u64)
     }
@@ -88,13 +88,13 @@ impl TokenBucket {
         self.filled_at = now;
     }
 
-    /// Whether there are tokens for so many bytes.
+    /// Whether there are tokens for this number of bytes.
     fn has(&mut self, now: Instant, bytes: u64) -> bool {
         self.fill(now);
         self.level >= i128::from(bytes) * DAY_NS
     }
 
-    /// Takes tokens for so many bytes that are about to be written, if there are enough.
+    /// Takes tokens for bytes that are about to be written, if there are enough.
     fn take(&mut self, now: Instant, bytes: u64) -> bool {
         let is_enough = self.has(now, bytes);
         if is_enough {
@@ -103,7 +103,7 @@ impl TokenBucket {
         is_enough
     }
 
-    /// Takes tokens for so many bytes that have to be written, whether there are enough or not.
+    /// Takes tokens for bytes that have to be written, whether there are enough or not.
     fn spend(&mut self, now: Instant, bytes: u64) {
         self.fill(now);
         self.level -= i128::from(bytes) * DAY_NS;
@@ -129,19 +129,19 @@ impl Spending {
         self.bucket.budget
     }
 
-    /// Whether so many bytes may be written.
+    /// Whether this number of bytes may be written.
     pub fn has(&mut self, now: Instant, bytes: u64) -> bool {
         self.bucket.has(now, bytes)
     }
 
-    /// Whether so many bytes may be written; they are, then.
+    /// Whether this number of bytes may be written; they are, then.
     pub fn take(&mut self, now: Instant, bytes: u64) -> bool {
         let is_taken = canary::is_planted(Canary::Overspent) || self.bucket.take(now, bytes);
         self.written[0] += u64::from(is_taken) * bytes;
         is_taken
     }
 
-    /// So many bytes have to be written.
+    /// These bytes have to be written.
     pub fn force(&mut self, now: Instant, bytes: u64) {
         self.bucket.spend(now, bytes);
         self.written[1] += bytes;

@@ -76,7 +76,7 @@ struct Share {
 }
 
 impl Share {
-    /// Whether it has so many records. Then it goes on behind the last one of them.
+    /// Whether it has this number of records. Then it goes on behind the last one of them.
     fn is_full(&mut self, records_max: usize) -> bool {
         self.is_within_leaf = self.records.len() >= records_max;
         if let Some((last, _)) = self.records.back().filter(|_| self.is_within_leaf) {

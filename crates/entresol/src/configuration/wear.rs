@@ -15,9 +15,9 @@ const BUDGET: &str =
 /// `write_budget`: how much may be written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rate {
-    /// So many times the size of the cache in a day.
+    /// This number of times the size of the cache in a day.
     CachesPerDay(f64),
-    /// So many bytes in a second.
+    /// This number of bytes in a second.
     BytesPerSecond(u64),
 }
 
@@ -76,7 +76,7 @@ pub struct Wear {
 }
 
 impl Wear {
-    /// The budget of a cache for so many pages of `page_size` bytes.
+    /// The budget of a cache for this number of pages of `page_size` bytes.
     pub fn budget(&self, section: &Section<'_>, pages: u32, page_size: u32) -> Option<WriteBudget> {
         let mut budget = match self.rate? {
             Rate::CachesPerDay(times) => {

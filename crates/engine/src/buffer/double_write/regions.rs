@@ -3,7 +3,7 @@
 /// How many regions the area has.
 pub(super) const REGIONS: usize = 4;
 
-/// So many are in use when those whose pages are written are made free again: the last one takes what comes meanwhile.
+/// This number is in use when those whose pages are written are made free again: the last one takes what comes meanwhile.
 const IN_USE_MAX: usize = REGIONS - 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) struct Regions {
 }
 
 impl Regions {
-    /// Free regions of so many pages.
+    /// Free regions of this number of pages.
     pub(super) fn new(pages: usize) -> Regions {
         let free = Region { state: State::Free, writers: 0, has_failed: false };
         Regions { regions: [free; REGIONS], present: None, pages }
