@@ -29,6 +29,9 @@ struct EarlierTier {
     file: FileId,
 }
 
+/// The table of a cache, and what each slot holds.
+type LoadedTable = (SlotTable, Vec<Option<HeldVersion>>);
+
 /// What the superblock says of the tiers of an earlier opening.
 #[derive(Clone, Copy)]
 pub struct StatedTiers<'a> {
@@ -46,7 +49,7 @@ pub struct Reconciled {
     /// The copies that are the same there.
     current: Vec<(PageId, SlotCopy)>,
     /// The table of the cache that goes on as it was, and what each slot holds.
-    table: Option<(SlotTable, Vec<Option<HeldVersion>>)>,
+    table: Option<LoadedTable>,
     torn: TornPages,
     redo_start: Lsn,
 }
@@ -105,7 +108,7 @@ async fn load_table(
     found: &[EarlierTier],
     settings: &Settings,
     position: Option<TablePosition>,
-) -> Result<Option<(SlotTable, Vec<Option<HeldVersion>>)>> {
+) -> Result<Option<LoadedTable>> {
     let suits = |old: &&EarlierTier| {
         let [cache, _] = wanted(executor, settings);
         old.record.kind == Kind::Cache && cache.is_some_and(|cache| cache.table && cache.suits(&old.record))
@@ -223,7 +226,7 @@ async fn open_table(
     buffer: &Buffer,
     tiers: &Rc<Tiers>,
     settings: &Settings,
-    (old, redo_start, stamp): (Option<(SlotTable, Vec<Option<HeldVersion>>)>, Lsn, u64),
+    (old, redo_start, stamp): (Option<LoadedTable>, Lsn, u64),
 ) -> Result<Option<TablePosition>> {
     let [Some(WantedTier { device: name, table: true, capacity, .. }), _] = wanted(executor, settings) else {
         return Ok(None);

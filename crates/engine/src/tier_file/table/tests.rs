@@ -18,7 +18,8 @@ fn run<T>(media: &Media, work: impl AsyncFnOnce(&Executor, DeviceId) -> T) -> T 
 
 fn held(word: u64) -> Option<HeldVersion> {
     let version = PageVersion { sequence: word % 1000, lsn: Lsn(word) };
-    (word % 5 > 0).then(|| HeldVersion { page: PageId::new(PartitionId((word % 7) as u16), word as u32), version })
+    (!word.is_multiple_of(5))
+        .then(|| HeldVersion { page: PageId::new(PartitionId((word % 7) as u16), word as u32), version })
 }
 
 /// A table, and what its slots should hold.
