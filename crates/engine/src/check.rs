@@ -67,7 +67,7 @@ pub(crate) async fn check(engine: &Rc<Engine>, mut progress: impl FnMut(Progress
     let _visit = Visit::new(engine);
     let partitions: Vec<Rc<Partition>> = engine.catalog.partitions.borrow().iter().cloned().collect();
     let paged = partitions.iter().filter(|partition| partition.set_settings().is_none());
-    let total = paged.map(|partition| u64::from(medium::page_count(engine, partition.id()))).sum();
+    let total = paged.map(|partition| u64::from(medium::page_count(&engine.core.buffer, partition.id()))).sum();
     let mut report = CheckReport::default();
     for partition in &partitions {
         let mut examiner = Examiner { engine, partition, report: &mut report };

@@ -19,7 +19,7 @@ pub(crate) use sweeping::{SweepGuard, back_up_load, begin_sweeping_load, sweep_s
 
 use crate::Result;
 use crate::catalog::Partition;
-use crate::engine::Engine;
+use crate::engine::{Catalog, Engine};
 use crate::second_level::Tiers;
 use crate::statistics::add;
 use crate::superblock::{CatalogChange, CurrentBackup};
@@ -86,7 +86,7 @@ fn note_end(engine: &Engine, part: usize, result: &Result<()>) {
 /// Runs in a task of its own, so that no write of the superblock file is abandoned.
 async fn take_checkpoint(engine: &Rc<Engine>, extent: CheckpointExtent) -> Result<()> {
     let pages = checkpoint_pages(engine, extent).await;
-    let _hurry = hurry(engine);
+    let _hurry = hurry(&engine.checkpointer);
     let sets = checkpoint_sets(engine).await;
     pages.and(sets)
 }
@@ -160,15 +160,19 @@ async fn write_backup_in_turn(engine: &Rc<Engine>, unlogged: bool) -> Result<()>
     if checkpointer.superblock_unsure.get() {
         // The superblock file may name the copy that this sweep is about to write.
         let _turn = checkpointer.turn.take(&engine.core.executor).await;
-        write_superblock(engine, pages_begin(engine), SuperblockChange::default()).await?;
+        write_superblock(engine, pages_begin(&engine.catalog), SuperblockChange::default()).await?;
     }
     let began = engine.core.executor.now();
     let backup = sweep::sweep(engine, unlogged).await?;
     let begin = backup.as_ref().map(|backup| Lsn(backup.begin));
     {
         let _turn = checkpointer.turn.take(&engine.core.executor).await;
-        write_superblock(engine, pages_begin(engine), SuperblockChange { backup, ..SuperblockChange::default() })
-            .await?;
+        write_superblock(
+            engine,
+            pages_begin(&engine.catalog),
+            SuperblockChange { backup, ..SuperblockChange::default() },
+        )
+        .await?;
     }
     begin.into_iter().for_each(|begin| checkpointer.swept.set(begin));
     add(&engine.core.statistics.sweep_ns, engine.core.executor.now().since_ns(began));
@@ -176,8 +180,8 @@ async fn write_backup_in_turn(engine: &Rc<Engine>, unlogged: bool) -> Result<()>
 }
 
 /// Where the recovery of pages begins, as the superblock file says.
-fn pages_begin(engine: &Engine) -> Lsn {
-    engine.catalog.superblock.borrow().redo_start()
+fn pages_begin(catalog: &Catalog) -> Lsn {
+    catalog.superblock.borrow().redo_start()
 }
 
 /// Gives up the log as far as neither pages nor sets need it.
@@ -232,7 +236,7 @@ pub(crate) async fn retire_tiers(engine: &Engine) -> Result<()> {
         return Ok(());
     }
     engine.catalog.superblock.borrow_mut().tiers.iter_mut().for_each(|record| record.in_use = false);
-    write_superblock(engine, pages_begin(engine), SuperblockChange::default()).await
+    write_superblock(engine, pages_begin(&engine.catalog), SuperblockChange::default()).await
 }
 
 /// States in the superblock file that one of two log devices was lost, after which the log goes on with the other one; where
@@ -243,7 +247,7 @@ pub(crate) async fn state_lost_log_device(engine: &Engine) {
     let Some(lost) = log.device_lost().await else { return };
     match write_superblock(
         engine,
-        pages_begin(engine),
+        pages_begin(&engine.catalog),
         SuperblockChange { lost_log: Some(lost), ..SuperblockChange::default() },
     )
     .await
@@ -260,7 +264,7 @@ pub(crate) async fn state_lost_log_device(engine: &Engine) {
 pub(crate) async fn state_catalog(engine: &Engine, changes: Vec<CatalogChange>) -> Result<()> {
     engine.catalog.note_change(changes);
     let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
-    write_superblock(engine, pages_begin(engine), SuperblockChange::default()).await
+    write_superblock(engine, pages_begin(&engine.catalog), SuperblockChange::default()).await
 }
 
 /// Makes a new partition one of the database's: durable first, then visible. Calls that the log has from `since` on find it.

@@ -14,7 +14,7 @@ pub(crate) use tiers::{OpenedTiers, StatedTiers, TornPages, reconcile};
 
 use crate::buffer::{Buffer, LOADED, Pins, Presence};
 use crate::checkpoint::checkpoint_restart;
-use crate::engine::{Engine, TransactionState};
+use crate::engine::{Catalog, Engine, TransactionState};
 use crate::log::LogScan;
 use crate::log::record::{Body, Record};
 use crate::procedure::Procedures;
@@ -99,7 +99,7 @@ async fn redo_pages(engine: &Engine, decoded: &DecodedBatch, torn: &TornPages) -
             let (start, end, record) = decoded.batch.record(number)?;
             for (sequence, edit) in record.edits() {
                 if !exists(edit.page) {
-                    check_given(engine, edit.page.partition, start)?;
+                    check_given(&engine.catalog, edit.page.partition, start)?;
                     continue;
                 }
                 while let Err(need) = redo_edit(buffer, sequence, &edit, start, end) {
@@ -142,8 +142,8 @@ fn begins_page(sequence: u64, edit: &Edit<'_>) -> bool {
 }
 
 /// Tells a change of a partition that is no more from damage.
-fn check_given(engine: &Engine, partition: PartitionId, lsn: Lsn) -> Result<()> {
-    if engine.catalog.partitions.borrow().was_given(partition) {
+fn check_given(catalog: &Catalog, partition: PartitionId, lsn: Lsn) -> Result<()> {
+    if catalog.partitions.borrow().was_given(partition) {
         return Ok(());
     }
     let detail = format!("a record changes partition {}, which was never created", partition.0);

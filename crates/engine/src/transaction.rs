@@ -176,7 +176,7 @@ impl Transaction {
 
     /// Waits until every segment of sets can be read.
     pub async fn segments_returned(&self) {
-        segments_returned(&self.engine).await;
+        segments_returned(&self.engine.core.executor, &self.engine.sets).await;
     }
 
     /// How many records a set has, those of transactions under way included: no answer that a procedure may
@@ -258,7 +258,11 @@ impl Transaction {
             }
         }
         let began = engine.core.executor.now();
-        let granted = engine.core.locks.wait(owner, ungranted, || stalled_before(engine, owner)).await;
+        let granted = engine
+            .core
+            .locks
+            .wait(owner, ungranted, || stalled_before(&engine.core.locks, &engine.transactions, owner))
+            .await;
         add(&engine.core.statistics.lock_wait_ns, engine.core.executor.now().since_ns(began));
         self.state.depend_on(engine.core.locks.dependency(resource));
         granted.map_err(|denied| self.abort_by(denied))

@@ -32,6 +32,9 @@ const FLOORS: &[&str] = &[
     "server",
 ];
 
+/// What a glob at the root of the crate names: the top room with all others.
+const EVERYTHING: &str = "server";
+
 /// One use of another room: from which room and file, and to which room.
 type Use = (String, PathBuf, String);
 
@@ -72,9 +75,13 @@ fn modules(path: &Path) -> Vec<String> {
     path.with_extension("").components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect()
 }
 
-/// The first names of the paths in a list of them, or of the one path, that stand at the front of `text`.
+/// The first names of the paths in a list of them, or of the one path, that stand at the front of `text`; [`EVERYTHING`] for a
+/// glob.
 fn heads(text: &str) -> Vec<String> {
-    let name = |text: &str| text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    let name = |text: &str| match text.trim_start() {
+        glob if glob.starts_with('*') => EVERYTHING.to_owned(),
+        path => path.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect(),
+    };
     let Some(list) = text.strip_prefix('{') else { return vec![name(text)] };
     let (mut heads, mut depth, mut begin) = (Vec::new(), 0, 0);
     for (at, c) in list.char_indices() {
@@ -211,6 +218,8 @@ fn a_planted_upward_use_is_found() {
         ("log/record.rs", "use crate::{Error, buffer::{self, Pool}, io};"),
         ("buffer/pool.rs", "fn planted(database: &crate::Database) {}"),
         ("io.rs", "use super::{error, tier_file};"),
+        ("log.rs", "use crate::*;"),
+        ("buffer/pool.rs", "use crate::{io::*, *};"),
         ("buffer/pool.rs", "use super::super::temp::Space;"),
         ("transaction/commit.rs", "use crate::checkpoint::give_up_log;"),
         ("mvcc/read.rs", "fn planted(transaction: &crate::Transaction) {}"),
@@ -218,5 +227,47 @@ fn a_planted_upward_use_is_found() {
         let mut files = files();
         files.get_mut(Path::new(path)).expect("it is there").push_str(&format!("\n{line}\n"));
         assert_eq!(upward(&files).len(), 1, "{line} in {path}");
+    }
+}
+
+/// The rooms in which the steps of a walk in ARCHITECTURE.md are made, in their order: those of the engine's files that it names.
+fn steps(document: &str, heading: &str) -> Vec<String> {
+    let walk = document.split(heading).nth(1).and_then(|rest| rest.split("\n## ").next()).expect("the walk is there");
+    let files = walk.split('`').skip(1).step_by(2).filter(|span| span.ends_with(".rs") && !span.starts_with("crates/"));
+    files.map(|file| modules(Path::new(file))[0].clone()).collect()
+}
+
+/// The first step that is neither made in the room of an earlier one that was not left, nor in a room that such a room uses.
+fn astray(steps: &[String], uses: &BTreeSet<(String, String)>) -> Option<String> {
+    let mut way: Vec<&String> = Vec::new();
+    for step in steps {
+        let leads = |room: &&String| *room == step || uses.contains(&((*room).clone(), step.clone()));
+        while way.last().is_some_and(|room| !leads(room)) {
+            way.pop();
+            if way.is_empty() {
+                return Some(step.clone());
+            }
+        }
+        if way.last() != Some(&step) {
+            way.push(step);
+        }
+    }
+    None
+}
+
+#[test]
+fn walks_go_down_and_come_back_the_same_way() {
+    let document = std::fs::read_to_string(source().ancestors().nth(3).expect("the root").join("ARCHITECTURE.md"));
+    let document = document.expect("text");
+    let uses: BTreeSet<(String, String)> = uses(&files()).into_iter().map(|(from, _, to)| (from, to)).collect();
+    let [get, commit] = ["## A page id from `Transaction::get`", "## A commit from `Transaction::commit`"];
+    for (heading, top, bottom) in [(get, "transaction", "page_store"), (commit, "server", "log")] {
+        let mut steps = steps(&document, heading);
+        assert_eq!(steps.first().map(String::as_str), Some(top), "{heading}");
+        assert!(steps.iter().any(|step| step == bottom), "{heading} comes to {bottom}");
+        assert_eq!(astray(&steps, &uses), None, "{heading}");
+        // A step into a room that none on the way uses.
+        steps.insert(1, "check".to_owned());
+        assert_eq!(astray(&steps, &uses), Some("check".to_owned()), "{heading}");
     }
 }

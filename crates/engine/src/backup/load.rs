@@ -52,7 +52,8 @@ impl Backup {
         sets.borrow_mut().expect_segments(partition, count);
         let (images, shares) = (VecDeque::new(), VecDeque::new());
         let mut load = Load { executor, sets, partition, images, shares };
-        let mut memory = Regions { executor, size, left: count as usize, regions: VecDeque::new(), frames: Vec::new() };
+        let mut memory =
+            MemoryRegions { executor, size, left: count as usize, regions: VecDeque::new(), frames: Vec::new() };
         let mut next = 0;
         while next < count || !load.images.is_empty() {
             while next < count && load.images.len() < DEPTH {
@@ -82,7 +83,7 @@ impl Backup {
 }
 
 /// Memory for segments, touched ahead.
-struct Regions<'a> {
+struct MemoryRegions<'a> {
     executor: &'a Executor,
     size: usize,
     /// Frames that are not asked for yet.
@@ -91,7 +92,7 @@ struct Regions<'a> {
     frames: Vec<Frame>,
 }
 
-impl Regions<'_> {
+impl MemoryRegions<'_> {
     async fn frame(&mut self) -> Result<Frame> {
         while self.left > 0 && self.regions.len() < REGIONS {
             let count = (REGION_SIZE / self.size).clamp(1, self.left);

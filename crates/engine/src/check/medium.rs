@@ -2,7 +2,7 @@
 
 use super::Examiner;
 use crate::Result;
-use crate::engine::Engine;
+use crate::buffer::Buffer;
 use crate::page_store::Transfer;
 use base::PartitionId;
 use driver::{Access, Frame};
@@ -13,8 +13,8 @@ use structures::page::{PageKind, header, slotted};
 const READ_SIZE: usize = 1 << 20;
 
 /// How many pages of the partition's file may have been written.
-pub fn page_count(engine: &Engine, partition: PartitionId) -> u32 {
-    let space = engine.core.buffer.space(partition);
+pub fn page_count(buffer: &Buffer, partition: PartitionId) -> u32 {
+    let space = buffer.space(partition);
     space.capacity().min(space.written())
 }
 
@@ -23,7 +23,7 @@ impl Examiner<'_> {
     pub(super) async fn check_medium(&mut self, count: u32, kind: PageKind, progress: &mut dyn FnMut(u64)) {
         let page_size = self.engine.core.page_size();
         let step = (READ_SIZE / page_size).max(1);
-        let end = page_count(self.engine, self.partition.id());
+        let end = page_count(&self.engine.core.buffer, self.partition.id());
         let capacity = self.engine.core.buffer.space(self.partition.id()).capacity();
         if count > capacity {
             self.report(capacity, format!("the file was cut off: it ends here, of {count} pages"));

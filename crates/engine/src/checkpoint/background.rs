@@ -2,7 +2,7 @@
 
 use super::relief::is_log_held;
 use super::{CheckpointExtent, Policy, checkpoint_pages, checkpoint_sets, group};
-use crate::engine::Engine;
+use crate::engine::{Core, Engine};
 use base::{Instant, Lsn};
 use executor::Executor;
 use std::rc::Rc;
@@ -38,8 +38,8 @@ fn start_paging(engine: &Rc<Engine>) {
                 return;
             }
             let began = engine.checkpointer.last_begin.get();
-            let is_needed = || engine.core.log.is_crowded() && !is_log_held(&engine);
-            if is_due(&engine, began, last) || is_needed() {
+            let is_needed = || engine.core.log.is_crowded() && !is_log_held(&engine.core.log, &engine.transactions);
+            if is_due(&engine.core, engine.checkpointer.policy, began, last) || is_needed() {
                 let done = checkpoint_pages(&engine, CheckpointExtent::Old).await;
                 rest_ns = if done.is_ok() { POLL_NS } else { (2 * rest_ns).min(REST_NS_MAX) };
                 last = executor.now();
@@ -82,11 +82,10 @@ pub(super) fn start_sweeping(engine: &Rc<Engine>) {
 }
 
 /// Whether the policy asks for a checkpoint after one that began at `begin` in the log and ended at `last`.
-fn is_due(engine: &Engine, begin: Lsn, last: Instant) -> bool {
-    let policy = engine.checkpointer.policy;
-    let grown = engine.core.log.end().0 - begin.0;
+fn is_due(core: &Core, policy: Policy, begin: Lsn, last: Instant) -> bool {
+    let grown = core.log.end().0 - begin.0;
     let by_size = policy.log_bytes.is_some_and(|bytes| grown >= bytes);
-    let by_time = policy.interval_ns.is_some_and(|ns| engine.core.executor.now().since_ns(last) >= ns);
+    let by_time = policy.interval_ns.is_some_and(|ns| core.executor.now().since_ns(last) >= ns);
     by_size || (by_time && grown > 0)
 }
 
@@ -102,7 +101,7 @@ fn wants_sweep(engine: &Engine, began: Instant) -> bool {
     let swept = engine.checkpointer.swept.get();
     match engine.checkpointer.sweep.interval_ns {
         Some(_) => engine.core.log.end() > swept,
-        None => is_due(engine, swept, began) || holds_full_log(engine),
+        None => is_due(&engine.core, engine.checkpointer.policy, swept, began) || holds_full_log(engine),
     }
 }
 
@@ -110,7 +109,9 @@ fn wants_sweep(engine: &Engine, began: Instant) -> bool {
 fn holds_full_log(engine: &Engine) -> bool {
     let superblock = engine.catalog.superblock.borrow();
     let sets_begin = superblock.backup.as_ref().map_or(u64::MAX, |backup| backup.begin);
-    engine.core.log.is_full() && sets_begin <= superblock.redo_start().0 && !is_log_held(engine)
+    engine.core.log.is_full()
+        && sets_begin <= superblock.redo_start().0
+        && !is_log_held(&engine.core.log, &engine.transactions)
 }
 
 #[cfg(test)]

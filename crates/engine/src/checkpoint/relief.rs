@@ -2,29 +2,28 @@
 
 use super::sweeping::hurry;
 use super::{CheckpointExtent, background, checkpoint_pages, checkpoint_sets, group};
-use crate::engine::{Engine, Relief};
+use crate::engine::{Checkpointer, Engine, Relief, Transactions};
+use crate::log::Log;
 use std::rc::Rc;
 
 /// Notes that the sweep can go on only when transactions end. Those that wait for it give up.
-pub(super) fn note_stall(engine: &Engine) {
-    let state = &engine.checkpointer.relief;
-    if state.is_awaited() {
-        state.stalls.set(state.stalls.get() + 1);
-        engine.core.log.wake_for_room();
+pub(super) fn note_stall(log: &Log, relief: &Relief) {
+    if relief.is_awaited() {
+        relief.stalls.set(relief.stalls.get() + 1);
+        log.wake_for_room();
     }
 }
 
 /// Whether the log begins with what an unfinished transaction needs: then no checkpoint makes room, and each would take some
 /// pages of it, perhaps while that transaction takes itself back.
-pub(super) fn is_log_held(engine: &Engine) -> bool {
-    engine.transactions.registry.borrow().first_lsn().is_some_and(|first| engine.core.log.is_kept_for(first))
+pub(super) fn is_log_held(log: &Log, transactions: &Transactions) -> bool {
+    transactions.registry.borrow().first_lsn().is_some_and(|first| log.is_kept_for(first))
 }
 
 /// Notes that no sweep begins before the end of a load. Tasks waiting for a sweep give up.
-pub(super) fn note_load(engine: &Engine) {
-    let checkpointer = &engine.checkpointer;
+pub(super) fn note_load(log: &Log, checkpointer: &Checkpointer) {
     if checkpointer.is_loading.get() && checkpointer.relief.is_awaited() {
-        engine.core.log.wake_for_room();
+        log.wake_for_room();
     }
 }
 
@@ -50,13 +49,13 @@ async fn relieve(engine: &Rc<Engine>, relief: &Relief) {
     let is_wanted = || relief.is_awaited() || is_short() && !core.closing.get();
     while is_wanted() && core.log.failure().is_none() {
         relief.begun.set(relief.begun.get() + 1);
-        if is_log_held(engine) {
+        if is_log_held(&core.log, &engine.transactions) {
             core.executor.sleep_ns(background::POLL_NS).await;
         } else {
             let _noted_of_pages = checkpoint_pages(engine, CheckpointExtent::All).await;
             relief.has_paged.set(true);
-            note_load(engine);
-            let hurry = hurry(engine);
+            note_load(&core.log, &engine.checkpointer);
+            let hurry = hurry(&engine.checkpointer);
             let _noted_of_sets = checkpoint_sets(engine).await;
             drop(hurry);
             relief.has_paged.set(false);

@@ -172,7 +172,7 @@ impl Sweep<'_> {
             if busy.len() == before {
                 // The transaction that keeps a segment from being taken may itself wait for one that is lent.
                 if self.under_way.is_empty() {
-                    note_stall(self.engine);
+                    note_stall(&self.engine.core.log, &self.engine.checkpointer.relief);
                     engine.core.executor.sleep_ns(BUSY_WAIT_NS).await;
                 } else {
                     let ended = self.end_first().await;

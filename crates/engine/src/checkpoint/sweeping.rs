@@ -33,8 +33,7 @@ impl Drop for Hurry<'_> {
 }
 
 /// A task waits for a sweep to end.
-pub(super) fn hurry(engine: &Engine) -> Hurry<'_> {
-    let checkpointer = &engine.checkpointer;
+pub(super) fn hurry(checkpointer: &Checkpointer) -> Hurry<'_> {
     checkpointer.urgent.set(checkpointer.urgent.get() + 1);
     Hurry(checkpointer)
 }
@@ -44,7 +43,7 @@ async fn acquire_sweep(engine: &Rc<Engine>, loads: bool) -> SweepGuard {
     checkpointer.sweeping.take(&engine.core.executor).await.keep();
     if loads {
         checkpointer.is_loading.set(true);
-        note_load(engine);
+        note_load(&engine.core.log, checkpointer);
     }
     SweepGuard { engine: Rc::clone(engine), loads }
 }
@@ -57,7 +56,7 @@ pub(crate) async fn begin_sweeping_load(engine: &Rc<Engine>) -> SweepGuard {
 /// Has the backup begin no earlier than `begin` in the log, by a sweep if need be, and keeps the turn. To be run in a task of
 /// its own, so that no write of the superblock file is abandoned.
 pub(crate) async fn sweep_since(engine: &Rc<Engine>, begin: Lsn) -> Result<SweepGuard> {
-    let hurry = hurry(engine);
+    let hurry = hurry(&engine.checkpointer);
     let sweeping = acquire_sweep(engine, false).await;
     let swept = engine.catalog.superblock.borrow().backup.as_ref().map(|backup| Lsn(backup.begin));
     if swept.is_some_and(|swept| swept < begin) {
@@ -74,7 +73,7 @@ pub(crate) async fn sweep_since(engine: &Rc<Engine>, begin: Lsn) -> Result<Sweep
 /// it.
 pub(crate) async fn back_up_load(engine: &Rc<Engine>) -> Result<()> {
     let checkpointer = &engine.checkpointer;
-    let hurry = hurry(engine);
+    let hurry = hurry(&engine.checkpointer);
     let result = write_backup_in_turn(engine, true).await;
     drop(hurry);
     note_end(engine, SETS, &result);
@@ -84,7 +83,7 @@ pub(crate) async fn back_up_load(engine: &Rc<Engine>) -> Result<()> {
             if !checkpointer.superblock_unsure.get() {
                 return Ok(());
             }
-            write_superblock(engine, pages_begin(engine), SuperblockChange::default()).await
+            write_superblock(engine, pages_begin(&engine.catalog), SuperblockChange::default()).await
         });
         if let Err(error) = restated.await {
             // What is acknowledged from now on would rest on a backup that may be another at the next opening.

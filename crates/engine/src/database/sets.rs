@@ -7,7 +7,7 @@ use base::PartitionId;
 impl Database {
     /// Waits for a moment at which no sweep is writing a segment itself. None is until the caller waits again.
     pub async fn segments_returned(&self) {
-        engine::segments_returned(&self.0.engine).await;
+        engine::segments_returned(&self.0.engine.core.executor, &self.0.engine.sets).await;
     }
 
     /// How many records a set has; `None` if the partition is no set.

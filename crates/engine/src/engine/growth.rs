@@ -1,12 +1,12 @@
 //! Memory of growing sets. The system fills new pages with zeros when they are first touched, which takes longer than all the
 //! transactions that fill them afterwards; so the next region is touched ahead, beside the engine's thread.
 
-use super::Engine;
+use super::{Engine, SetStore};
 use crate::Result;
 use crate::io::memory::touched;
 use base::PartitionId;
 use driver::Frame;
-use executor::WaitQueue;
+use executor::{Executor, WaitQueue};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -28,7 +28,7 @@ pub(crate) async fn add_segment(engine: &Rc<Engine>, partition: PartitionId) -> 
             engine.sets.growth.ended.wait(&engine.core.executor).await;
             return Ok(());
         }
-        None => first_of_region(engine, partition, size)?,
+        None => first_of_region(&engine.core.executor, &engine.sets, partition, size)?,
     };
     engine.sets.sets.borrow_mut().add_segment(partition, frame);
     grow_ahead(engine, partition, size);
@@ -36,9 +36,9 @@ pub(crate) async fn add_segment(engine: &Rc<Engine>, partition: PartitionId) -> 
 }
 
 /// A region that was not prepared; all but its first frame are kept.
-fn first_of_region(engine: &Engine, partition: PartitionId, size: usize) -> Result<Frame> {
-    let mut sets = engine.sets.sets.borrow_mut();
-    let mut frames = engine.core.executor.frames(sets.growth(partition), size)?;
+fn first_of_region(executor: &Executor, sets: &SetStore, partition: PartitionId, size: usize) -> Result<Frame> {
+    let mut sets = sets.sets.borrow_mut();
+    let mut frames = executor.frames(sets.growth(partition), size)?;
     let first = frames.pop().expect("at least one was asked for");
     frames.into_iter().for_each(|frame| sets.reuse(frame));
     Ok(first)

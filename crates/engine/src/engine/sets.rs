@@ -6,7 +6,7 @@ use crate::backup::Backup;
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::{Lsn, PartitionId, TransactionId};
-use executor::WaitQueue;
+use executor::{Executor, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use structures::set::{Refusal, Sets};
@@ -67,8 +67,8 @@ pub(crate) async fn resolve_refusal(engine: &Rc<Engine>, partition: PartitionId,
 }
 
 /// Waits for a moment at which no sweep is writing a segment itself. None is until the caller waits again.
-pub(crate) async fn segments_returned(engine: &Engine) {
-    while engine.sets.sets.borrow().is_any_lent() {
-        engine.sets.segment_returned.wait(&engine.core.executor).await;
+pub(crate) async fn segments_returned(executor: &Executor, sets: &SetStore) {
+    while sets.sets.borrow().is_any_lent() {
+        sets.segment_returned.wait(executor).await;
     }
 }

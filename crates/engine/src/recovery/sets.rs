@@ -156,7 +156,7 @@ async fn replay_set(engine: &Engine, partition: PartitionId, work: Work, beside:
     let found = sets.borrow_mut().detach_for_replay(partition);
     let Some(mut detached) = found else {
         // The set was dropped.
-        return check_given(engine, partition, batch.start_of(changes[0]));
+        return check_given(&engine.catalog, partition, batch.start_of(changes[0]));
     };
     if beside && detached.may_shard(changes.len()) {
         changes = replay_sharded(executor, &mut detached, &batch, changes).await?;

@@ -331,7 +331,7 @@ pub(super) fn retire(engine: &Engine, state: Active) {
     }
     engine.transactions.registry.borrow_mut().end(state);
     if isolation != Isolation::Serializable {
-        end_views(engine, isolation, at);
+        end_views(&engine.versions, isolation, at);
     }
     engine.transactions.active.set(engine.transactions.active.get() - 1);
     engine.transactions.admission.wake_one(&engine.core.executor);

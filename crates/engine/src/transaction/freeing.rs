@@ -94,7 +94,7 @@ impl Ending {
     fn go_on_freeing(mut self, cause: Option<Error>) {
         let engine = self.engine.clone();
         engine.core.locks.release_all(self.state.owner, self.lsn);
-        leave_active(&engine);
+        leave_active(&engine.core.executor, &engine.transactions);
         self.is_beside = true;
         self.note_failure(cause);
         let executor = engine.core.executor.clone();
@@ -129,7 +129,7 @@ impl Ending {
         }
         self.is_stalled = cause.is_some();
         if let Some(cause) = cause {
-            report_stall(&self.engine, self.state.owner, cause);
+            report_stall(&self.engine.core, &self.engine.transactions, self.state.owner, cause);
         }
     }
 

@@ -10,7 +10,7 @@ use super::Transaction;
 use super::commit::retire;
 use crate::engine::{Engine, Isolation, segments_returned};
 use crate::mvcc::{ReadView, enter_reader, enter_snapshot, read_at, rest};
-use crate::version::{ReaderPace, View};
+use crate::version::{ReaderPace, VersionStore, View};
 use crate::{Error, Result};
 use base::{Lsn, PartitionId};
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use structures::lock::{Mode, Resource};
 /// Before the first reader of the past: waits until every segment can be looked at.
 pub(crate) async fn await_segments(engine: &Engine) {
     if !engine.versions.is_kept() || engine.versions.is_lazy() {
-        segments_returned(engine).await;
+        segments_returned(&engine.core.executor, &engine.sets).await;
     }
 }
 
@@ -156,10 +156,10 @@ impl Transaction {
 
 /// The end of what a transaction has read without locks.
 #[cold]
-pub(super) fn end_views(engine: &Engine, isolation: Isolation, at: Lsn) {
+pub(super) fn end_views(versions: &VersionStore, isolation: Isolation, at: Lsn) {
     match isolation {
         Isolation::Serializable => {}
-        Isolation::Snapshot => engine.versions.leave_snapshot(at),
-        Isolation::ReadCommitted => engine.versions.leave_reader(),
+        Isolation::Snapshot => versions.leave_snapshot(at),
+        Isolation::ReadCommitted => versions.leave_reader(),
     }
 }

@@ -5,8 +5,10 @@
 use super::rollback::end_rollback;
 use super::{Active, undo};
 use crate::Error;
-use crate::engine::Engine;
+use crate::engine::{Core, Engine, Transactions};
+use crate::locks::Locks;
 use base::time::{MILLISECOND_NS, SECOND_NS};
+use executor::Executor;
 use std::rc::Rc;
 use structures::lock::Owner;
 
@@ -29,7 +31,7 @@ pub(super) fn stall(engine: &Rc<Engine>, mut state: Active, cause: Error) {
             }
             match undo(&engine.core, &mut state, 0).await {
                 Ok(()) => {
-                    end_stall(&engine, state.owner);
+                    end_stall(&engine.transactions, state.owner);
                     return end_rollback(&engine, state).await;
                 }
                 Err(cause) => renew_stall(&engine, state.owner, cause),
@@ -41,42 +43,42 @@ pub(super) fn stall(engine: &Rc<Engine>, mut state: Active, cause: Error) {
 /// Notes that the end of a transaction fails and is tried again, and tells the tasks waiting for it. It counts no more among
 /// those that may be active: a task that waits for its end is told.
 pub(super) fn begin_stall(engine: &Engine, owner: Owner, cause: Error) {
-    report_stall(engine, owner, cause);
-    leave_active(engine);
+    report_stall(&engine.core, &engine.transactions, owner, cause);
+    leave_active(&engine.core.executor, &engine.transactions);
 }
 
 /// The end of a transaction goes on in the background and counts no more among those that may be active.
-pub(super) fn leave_active(engine: &Engine) {
-    engine.transactions.active.set(engine.transactions.active.get() - 1);
-    engine.transactions.admission.wake_one(&engine.core.executor);
+pub(super) fn leave_active(executor: &Executor, transactions: &Transactions) {
+    transactions.active.set(transactions.active.get() - 1);
+    transactions.admission.wake_one(executor);
 }
 
 /// Notes that it has failed again.
 pub(super) fn renew_stall(engine: &Engine, owner: Owner, cause: Error) {
     engine.transactions.registry.borrow_mut().end_stall(owner);
-    report_stall(engine, owner, cause);
+    report_stall(&engine.core, &engine.transactions, owner, cause);
 }
 
 /// Notes that it fails no more: the transaction ends as any other, and counts until it has.
-pub(super) fn end_stall(engine: &Engine, owner: Owner) {
-    engine.transactions.registry.borrow_mut().end_stall(owner);
-    engine.transactions.active.set(engine.transactions.active.get() + 1);
+pub(super) fn end_stall(transactions: &Transactions, owner: Owner) {
+    transactions.registry.borrow_mut().end_stall(owner);
+    transactions.active.set(transactions.active.get() + 1);
 }
 
 /// Lets all that wait, for locks or for log, look whether it is for this transaction.
-pub(super) fn report_stall(engine: &Engine, owner: Owner, cause: Error) {
-    engine.transactions.registry.borrow_mut().stall(owner, cause);
-    engine.core.locks.wake_waiters();
-    engine.core.log.wake_for_room();
+pub(super) fn report_stall(core: &Core, transactions: &Transactions, owner: Owner, cause: Error) {
+    transactions.registry.borrow_mut().stall(owner, cause);
+    core.locks.wake_waiters();
+    core.log.wake_for_room();
 }
 
 /// Why an owner that waits for a lock waits for a rollback that fails, if it does.
-pub(super) fn stalled_before(engine: &Engine, owner: Owner) -> Option<Error> {
-    let registry = engine.transactions.registry.borrow();
+pub(super) fn stalled_before(locks: &Locks, transactions: &Transactions, owner: Owner) -> Option<Error> {
+    let registry = transactions.registry.borrow();
     if registry.stalled().is_empty() {
         return None;
     }
-    let found = registry.stalled().iter().find(|(stalled, _)| engine.core.locks.waits_for(owner, *stalled));
+    let found = registry.stalled().iter().find(|(stalled, _)| locks.waits_for(owner, *stalled));
     found.map(|(_, cause)| Error::stalled(cause.clone()))
 }
 
