@@ -221,7 +221,7 @@ pub(crate) async fn state_cache_table(engine: &Engine) -> Result<()> {
     }
     let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
     let change = SuperblockChange { cache_table: Some(cache_table(engine).await), ..SuperblockChange::default() };
-    write_superblock(engine, pages_begin(engine), change).await
+    write_superblock(engine, pages_begin(&engine.catalog), change).await
 }
 
 /// States in the superblock file that every tier could be lost without loss, if that is so.
