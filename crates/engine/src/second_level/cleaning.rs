@@ -35,8 +35,9 @@ impl Tiers {
                 self.destages_ended.wait(&self.executor).await;
                 continue;
             }
-            let Some(group) = self.next_group() else { return };
-            self.clean_group(group);
+            // The database may be gone: a restart does the rest.
+            let (Some(host), Some(group)) = (self.host.upgrade(), self.next_group()) else { return };
+            self.clean_group(host, group);
         }
     }
 
@@ -49,7 +50,7 @@ impl Tiers {
 
     /// Starts to write the copies in these slots to their pages' own devices. They are dirty and idle, and their pages lie side
     /// by side.
-    pub(super) fn clean_group(self: &Rc<Self>, group: Vec<u32>) {
+    pub(super) fn clean_group(self: &Rc<Self>, host: Rc<dyn Host>, group: Vec<u32>) {
         for slot in &group {
             let is_first = self.slots.borrow_mut().begin_destage(*slot);
             assert!(is_first, "nothing is under way for an idle copy");
@@ -57,11 +58,10 @@ impl Tiers {
         }
         self.being_cleaned.set(self.being_cleaned.get() + group.len());
         let this = Rc::clone(self);
-        self.executor.spawn(async move { this.write_group(group).await });
+        self.executor.spawn(async move { this.write_group(host, group).await });
     }
 
-    async fn write_group(self: &Rc<Self>, group: Vec<u32>) {
-        let host = self.host();
+    async fn write_group(self: &Rc<Self>, host: Rc<dyn Host>, group: Vec<u32>) {
         let pages: Vec<PageId> = group.iter().map(|slot| self.slots.borrow().page_of(*slot)).collect();
         let reads: Vec<_> = group
             .iter()

@@ -185,7 +185,7 @@ impl Tiers {
         pending.sort_unstable();
         for pages in pending.chunks(CLEANED_AT_ONCE.max(self.group_pages as usize)) {
             let groups = self.slots.borrow().groups(pages, self.group_pages);
-            groups.into_iter().for_each(|group| self.clean_group(group));
+            groups.into_iter().for_each(|group| self.clean_group(self.host(), group));
             for page in pages {
                 self.await_destage(*page).await?;
             }

@@ -181,7 +181,7 @@ impl Tiers {
         let mut first_error = Ok(());
         for pages in pages.chunks(CLEANED_AT_ONCE.max(self.group_pages as usize)) {
             let groups = self.slots.borrow().groups(pages, self.group_pages);
-            groups.into_iter().for_each(|group| self.clean_group(group));
+            groups.into_iter().for_each(|group| self.clean_group(self.host(), group));
             for page in pages {
                 let cleaned = self.await_destage(*page).await;
                 first_error = first_error.and(cleaned);

@@ -26,7 +26,7 @@ pub struct Tiers {
     /// The write buffer.
     pub write_buffer: Option<TierFile>,
     pub(super) executor: Executor,
-    host: Weak<dyn Host>,
+    pub(super) host: Weak<dyn Host>,
     /// What is where.
     pub(super) slots: RefCell<Slots>,
     /// What the cache's design decides.
