@@ -61,7 +61,7 @@ impl Regions {
     /// The present region is full, another one becomes it.
     fn begin_region(&mut self) -> Option<usize> {
         if let Some((full, _)) = self.present.take() {
-            self.settle(full);
+            self.end_staging(full);
         }
         let free = self.regions.iter().position(|region| region.state == State::Free)?;
         self.regions[free] = Region { state: State::Busy, writers: 0, has_failed: false };
@@ -75,12 +75,12 @@ impl Regions {
         this.writers = this.writers.checked_sub(1).expect("each call finishes once");
         this.has_failed |= !written;
         if self.present.is_none_or(|(present, _)| present != region) {
-            self.settle(region);
+            self.end_staging(region);
         }
     }
 
     /// Nothing more is staged in a region: it counts as written, or is kept, once the last call has finished.
-    fn settle(&mut self, region: usize) {
+    fn end_staging(&mut self, region: usize) {
         let this = &mut self.regions[region];
         if this.writers == 0 {
             this.state = if this.has_failed { State::Kept } else { State::Written };
