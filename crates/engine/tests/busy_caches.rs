@@ -13,7 +13,7 @@ use virtual_driver::{Media, Options, VirtualDriver};
 
 const PAGES: u64 = 60;
 
-/// Runs `work` on a machine whose cache takes so many microseconds for each operation.
+/// Runs `work` on a machine whose cache takes `cache_us` microseconds for each operation.
 fn on(media: &Media, cache_us: u64, work: impl AsyncFnOnce(&Executor)) {
     let text =
         format!("[device.disk]\nmedium.service = \"20 us\"\n[device.nvem]\nmedium.service = \"{cache_us} us\"\n");

@@ -12,7 +12,7 @@ pub use draw::{Input, Step};
 use crate::run::Workload;
 use crate::synthetic::touch;
 use base::{PartitionId, Random};
-use draw::Place;
+use draw::StreamPlace;
 use engine::catalog::Organization;
 use engine::{Database, Error, PartitionSpec, Result, Transaction};
 
@@ -97,7 +97,7 @@ pub struct PageStream {
     stream: Stream,
     pages: u64,
     table: PartitionId,
-    place: Place,
+    place: StreamPlace,
 }
 
 impl PageStream {
@@ -122,7 +122,7 @@ impl PageStream {
         };
         match database.describe(table)?.organization {
             Organization::Direct { objects, blocking_factor: 1, .. } if objects == pages => {
-                Ok(PageStream { stream, pages, table, place: Place::default() })
+                Ok(PageStream { stream, pages, table, place: StreamPlace::default() })
             }
             _ => Err(Error::Unsuitable(format!(
                 "the database has another partition '{PAGES}' than one of {pages} pages; name another directory or the same \

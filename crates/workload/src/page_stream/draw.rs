@@ -27,9 +27,9 @@ pub enum Step {
 
 /// How many transactions were drawn.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Place(Cell<u64>);
+pub(super) struct StreamPlace(Cell<u64>);
 
-impl Place {
+impl StreamPlace {
     /// The number of the next transaction.
     pub fn next(&self) -> u64 {
         self.0.replace(self.0.get() + 1)
