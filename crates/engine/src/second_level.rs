@@ -28,6 +28,8 @@
 //!
 //! * While redo goes on, nothing is written into the slots: what a power cut has torn on its way from there is looked for in all
 //!   of them.
+//! * Redo does not look at the own place of a page that it finds in a slot, and a power cut may have torn it there. So that slot is
+//!   not given up before the page's own device has the copy, or another slot a newer one.
 //! * Where the table is missing, damaged or not kept, an opening passes once over the slots and looks at each page's own place.
 //!
 //! The log's write buffer is the exception to the rule that the log suffices when an idle tier is lost: what only the write

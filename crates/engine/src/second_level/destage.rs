@@ -216,7 +216,8 @@ impl Tiers {
         loop {
             let pending_destage = self.slots.borrow().pending_destage(page);
             let is_idle = match pending_destage {
-                Some((_, PendingDestage::Dirty)) => true,
+                // The slot may have the only whole copy until the page's own device has it.
+                Some((slot, PendingDestage::Dirty)) => !self.slots.borrow().is_home_unsure(slot),
                 // What memory has is tried again; what cannot be read back is not needed any more.
                 Some((slot, PendingDestage::Failed)) => self.copies.borrow()[slot as usize].is_none(),
                 _ => false,

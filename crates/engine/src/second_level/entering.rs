@@ -179,6 +179,11 @@ impl Tiers {
     pub fn note_update(&self, page: PageId) -> Option<Lsn> {
         self.entering.borrow_mut().entry(page).and_modify(|is_changed| *is_changed = true);
         self.tier_of(page)?;
+        if let Some(redo_start) = self.replaying_from.get()
+            && self.slots.borrow_mut().keep_for_redo(page, redo_start)
+        {
+            return None;
+        }
         match self.policy.borrow_mut().on_update(page) {
             Outdated::Kept => None,
             Outdated::Freed if canary::is_planted(Canary::StaleCopy) => None,
@@ -316,7 +321,9 @@ impl Tiers {
         let is_sound = completion.result.is_ok()
             && header::verify(&bytes, page) == Ok(true)
             && Tiers::is_version(&self.slots.borrow(), slot, &bytes);
-        let leaves = !is_sound || self.is_lost() || !self.policy.borrow().is_inclusive();
+        // Redo may need the copy in its slot.
+        let is_inclusive = self.policy.borrow().is_inclusive() || self.replaying_from.get().is_some();
+        let leaves = !is_sound || self.is_lost() || !is_inclusive;
         if is_sound {
             self.slots.borrow_mut().note_verified(slot);
         }

@@ -7,13 +7,14 @@ use super::Tiers;
 use super::destage::CLEANED_AT_ONCE;
 use super::slots::{Occupant, Tier};
 use crate::Result;
-use crate::tier_file::table::PageVersion;
+use crate::tier_file::table::{HeldVersion, PageVersion};
 use base::PageId;
 use driver::Frame;
 use executor::WaitQueue;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
+use structures::page::header;
 
 /// How a write of a slot ended: its memory, and whether it is there.
 type SlotWritten = Rc<RefCell<Option<(Frame, bool)>>>;
@@ -202,10 +203,10 @@ impl Tiers {
             };
             let this = Rc::clone(self);
             moves.push(self.executor.spawn(async move {
-                let version = PageVersion::of(&bytes);
+                let held = HeldVersion { page: header::id(&bytes), version: PageVersion::of(&bytes) };
                 let (bytes, written) = this.write_slot(to, bytes, true).await;
                 this.host().return_copy(bytes);
-                if !written || !this.slots.borrow_mut().relocate(from, to, version) {
+                if !written || !this.slots.borrow_mut().relocate(from, to, held) {
                     this.slots.borrow_mut().give_back(to);
                 }
             }));

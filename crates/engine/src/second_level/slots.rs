@@ -57,6 +57,8 @@ struct Slot {
     version: PageVersion,
     /// Whether only the table of an earlier opening says so.
     unverified: bool,
+    /// Whether a power cut may have torn the page in its own place, so that the slot is needed until a newer copy is whole.
+    home_unsure: bool,
     /// Whether the copy counts as cached: it stands in the replacement order.
     listed: bool,
     reading: bool,
@@ -149,6 +151,7 @@ impl Slots {
             state: SlotState::Free,
             version: PageVersion::default(),
             unverified: false,
+            home_unsure: false,
             listed: false,
             reading: false,
             recovery_lsn: Lsn::MAX,
@@ -289,6 +292,7 @@ impl Slots {
     ) -> Filled {
         let old = self.newest.get(page);
         let (mut older, mut superseded, mut lsn) = (None, None, recovery_lsn);
+        let mut home_unsure = false;
         if let Some(old) = old {
             lsn = lsn.min(self.slots[old as usize].recovery_lsn);
             self.unlist(old);
@@ -305,6 +309,7 @@ impl Slots {
                     older = self.slots[old as usize].older.take();
                     older.into_iter().for_each(|first| self.slots[first as usize].newer = Some(slot));
                     superseded = Some(old);
+                    home_unsure = self.slots[old as usize].home_unsure;
                     self.empty(old);
                 }
                 SlotState::Kept => self.empty(old),
@@ -319,7 +324,7 @@ impl Slots {
         };
         self.fill(slot, page, state, listed);
         let filled = &mut self.slots[slot as usize];
-        (filled.older, filled.recovery_lsn) = (older, lsn);
+        (filled.older, filled.recovery_lsn, filled.home_unsure) = (older, lsn, home_unsure);
         Filled { destage, superseded }
     }
 
@@ -356,7 +361,7 @@ impl Slots {
         let entry = &mut self.slots[slot as usize];
         let page = std::mem::replace(&mut entry.page, NO_PAGE);
         (entry.newer, entry.older, entry.recovery_lsn, entry.free_at) = (None, None, Lsn::MAX, free_at);
-        entry.unverified = false;
+        (entry.unverified, entry.home_unsure) = (false, false);
         if page != NO_PAGE && self.newest.get(page) == Some(slot) {
             self.newest.remove(page);
         }
@@ -381,6 +386,7 @@ impl Slots {
             self.empty(slot);
             let newer_entry = &mut self.slots[newer as usize];
             newer_entry.older = None;
+            newer_entry.home_unsure &= !written;
             if newer_entry.state == SlotState::Dirty {
                 return None;
             }
@@ -391,7 +397,7 @@ impl Slots {
             self.set_state(slot, SlotState::Failed);
             return None;
         }
-        entry.recovery_lsn = Lsn::MAX;
+        (entry.recovery_lsn, entry.home_unsure) = (Lsn::MAX, false);
         self.set_state(slot, SlotState::Kept);
         self.release_if_unneeded(slot);
         None
@@ -419,6 +425,7 @@ impl Slots {
         let entry = &self.slots[slot as usize];
         match entry.state {
             SlotState::Kept if !entry.reading => self.empty(slot),
+            SlotState::Dirty if entry.home_unsure => {}
             SlotState::Dirty if !entry.reading && entry.older.is_none() => return Some(self.supersede(slot)),
             SlotState::Waiting | SlotState::Destaging => self.unlist(slot),
             _ => {}

@@ -70,7 +70,7 @@ impl Tiers {
         let left: Vec<u32> = (0..).zip(stated).filter(is_left).map(|(slot, _)| slot).collect();
         left.into_iter().for_each(|slot| slots.note_change(slot));
         self.table.replace(Some(Rc::new(StatedTable::new(table, capacity))));
-        self.is_replaying.set(true);
+        self.replaying_from.set(Some(redo_start));
     }
 
     /// Starts to write what has gathered, if that is enough.

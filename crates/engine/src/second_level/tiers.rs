@@ -65,8 +65,8 @@ pub struct Tiers {
     pub(super) supervision: Supervision,
     /// What says beside the cache's slots what they hold.
     pub(super) table: RefCell<Option<Rc<StatedTable>>>,
-    /// Whether redo goes on, during which nothing is written into the cache's slots.
-    pub(super) is_replaying: Cell<bool>,
+    /// Where redo began, while it goes on over a cache whose table was believed: nothing is written into the slots meanwhile.
+    pub(super) replaying_from: Cell<Option<Lsn>>,
 }
 
 /// A checkpoint that is under way.
@@ -124,18 +124,18 @@ impl Tiers {
             supervision: Supervision::new(silence_ns_max),
             emptying: Turn::new(),
             table: RefCell::default(),
-            is_replaying: Cell::new(false),
+            replaying_from: Cell::new(None),
         }
     }
 
     /// Redo is over: pages may enter a cache whose table was believed.
     pub fn end_replay(&self) {
-        self.is_replaying.set(false);
+        self.replaying_from.set(None);
     }
 
     /// Whether pages may enter the cache.
     pub(super) fn is_cache_open(&self) -> bool {
-        self.cache.is_some() && !self.is_replaying.get() && !self.is_lost()
+        self.cache.is_some() && self.replaying_from.get().is_none() && !self.is_lost()
     }
 
     /// A checkpoint begins, and lasts until what this returns is dropped.

@@ -12,8 +12,8 @@
 //! Rules:
 //! 1. Block `n`, counted from 1, stands at `n` modulo the number of blocks, and names the checksum of block `n - 1`: what a
 //!    lost write or another life of the database has left in a place does not fit in.
-//! 2. The latest statement of a slot counts. Blocks count up to a gap in their numbers, and only if that is behind the one which
-//!    the superblock names, the last one at a checkpoint; without every slot stated, nothing counts.
+//! 2. The latest statement of a slot counts. Blocks count up to a gap in their numbers behind the one which the superblock names,
+//!    the last one at a checkpoint, or behind the one in its place; without every slot stated, nothing counts.
 //! 3. What the table leaves out is missing from the cache, and that is all. What it states is verified when it is read.
 
 use crate::io::salvage;
@@ -322,8 +322,8 @@ impl TableRing {
         self.block(number).is_some_and(|(_, previous)| Some(previous) == before)
     }
 
-    /// The blocks without a gap around the one that the superblock names; if that was overwritten, the longest behind it: any
-    /// would do that states every slot.
+    /// The blocks without a gap around the one that the superblock names, or around the one that has taken its place. Any other
+    /// may be left from another life of the database.
     fn run(&self, named: u64) -> std::result::Result<BlockRun, String> {
         if self.number_max == 0 && named == 0 {
             return Ok(BlockRun { begin: 1, end: 0, checksum: 0 });
@@ -331,9 +331,10 @@ impl TableRing {
         let mut numbers: Vec<u64> =
             self.blocks.iter().map(|(number, ..)| *number).filter(|number| *number > 0).collect();
         numbers.sort_unstable();
-        let runs = numbers.chunk_by(|before, number| before + 1 == *number && self.follows(*number));
-        let ends_late = |run: &&[u64]| run.last().is_some_and(|end| *end >= named);
-        let Some(run) = runs.filter(ends_late).max_by_key(|run| (run.contains(&named.max(1)), run.len())) else {
+        let mut runs = numbers.chunk_by(|before, number| before + 1 == *number && self.follows(*number));
+        let in_place = self.blocks[(named % self.blocks.len() as u64) as usize].0;
+        let within = in_place.max(named).max(1);
+        let Some(run) = runs.find(|run| run.contains(&within)) else {
             return Err(format!("its block {named} is missing"));
         };
         let (begin, end) = (run[0], run[run.len() - 1]);

@@ -21,7 +21,7 @@ impl Slots {
             let state = if is_old { SlotState::Kept } else { SlotState::Dirty };
             adopted.push(self.take_over(slot, page, version, state));
             let entry = &mut self.slots[slot as usize];
-            entry.unverified = true;
+            (entry.unverified, entry.home_unsure) = (true, !is_old);
             entry.recovery_lsn = if is_old { Lsn::MAX } else { redo_start };
         }
         self.remove_free(&adopted);
@@ -57,6 +57,28 @@ impl Slots {
             }
         }
         dirty
+    }
+
+    /// Redo changes a page that it has found in the cache, and did not look at its own place, where a power cut may have torn it.
+    /// The copy stays until the page's own device has it, or the cache a newer one. False if the cache has none that is idle.
+    pub fn keep_for_redo(&mut self, page: PageId, redo_start: Lsn) -> bool {
+        let Some(slot) = self.newest.get(page).filter(|slot| *slot < self.cache) else { return false };
+        let state = self.slots[slot as usize].state;
+        if !matches!(state, SlotState::Kept | SlotState::Dirty) {
+            return false;
+        }
+        if state == SlotState::Kept {
+            self.set_state(slot, SlotState::Dirty);
+            self.slots[slot as usize].recovery_lsn = redo_start;
+            self.list(slot);
+        }
+        self.slots[slot as usize].home_unsure = true;
+        true
+    }
+
+    /// Whether a power cut may have torn the page of this slot in its own place.
+    pub fn is_home_unsure(&self, slot: u32) -> bool {
+        self.slots[slot as usize].home_unsure
     }
 
     /// The slot's copy was read and is what it should be.

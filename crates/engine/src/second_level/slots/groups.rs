@@ -2,7 +2,7 @@
 
 use super::{SlotState, Slots};
 use crate::second_level::design::CachePolicy;
-use crate::tier_file::table::PageVersion;
+use crate::tier_file::table::HeldVersion;
 use base::PageId;
 
 impl Slots {
@@ -68,16 +68,18 @@ impl Slots {
 
     /// A copy of what one slot holds, if that is still this version and nothing is under way for it, stands in another one,
     /// which takes its place. False if it is not used any more.
-    pub fn relocate(&mut self, from: u32, to: u32, version: PageVersion) -> bool {
+    pub fn relocate(&mut self, from: u32, to: u32, held: HeldVersion) -> bool {
         let entry = &self.slots[from as usize];
-        let (page, state, recovery_lsn) = (entry.page, entry.state, entry.recovery_lsn);
+        let (state, recovery_lsn, home_unsure) = (entry.state, entry.recovery_lsn, entry.home_unsure);
+        let HeldVersion { page, version } = held;
         let is_idle = matches!(state, SlotState::Kept | SlotState::Dirty) && entry.older.is_none() && !entry.reading;
         if !is_idle || !entry.listed || entry.version != version || self.newest.get(page) != Some(from) {
             return false;
         }
         self.empty(from);
         self.fill(to, page, state, true);
-        (self.slots[to as usize].recovery_lsn, self.slots[to as usize].version) = (recovery_lsn, version);
+        let moved = &mut self.slots[to as usize];
+        (moved.recovery_lsn, moved.version, moved.home_unsure) = (recovery_lsn, version, home_unsure);
         true
     }
 

@@ -4,8 +4,8 @@ use super::page;
 use crate::second_level::design::{CachePolicy, Decision, Leaving, Outdated, Pattern, Read, Reason, Setting};
 use crate::second_level::slots::{Room, Slots};
 use crate::second_level::{Design, Parameters, Tier};
-use crate::tier_file::table::PageVersion;
-use base::{Lsn, Random};
+use crate::tier_file::table::{HeldVersion, PageVersion};
+use base::{Lsn, PageId, Random};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -166,8 +166,13 @@ impl Pair {
             let Some(to) = to else { continue };
             self.open.start = to + 1;
             let version = PageVersion { sequence: entry.version, lsn: Lsn(entry.version) };
-            assert!(!self.slots.relocate(from, to, PageVersion { sequence: entry.version + 1, ..version }));
-            assert!(self.slots.relocate(from, to, version));
+            let page = self.slots.page_of(from);
+            let other = PageVersion { sequence: entry.version + 1, ..version };
+            let beside = PageId::new(page.partition, page.number + 1);
+            for (page, version) in [(page, other), (beside, version)] {
+                assert!(!self.slots.relocate(from, to, HeldVersion { page, version }));
+            }
+            assert!(self.slots.relocate(from, to, HeldVersion { page, version }));
             self.plain[from as usize] = None;
             self.plain[to as usize] = Some(Entry { referenced: false, ..entry });
             self.moved += 1;
