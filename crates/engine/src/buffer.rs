@@ -316,7 +316,7 @@ impl Buffer {
         let is_absent = |id: &PageId| self.pool.borrow().presence(*id) == Presence::Absent;
         let started: Vec<PageId> = ids.into_iter().filter(is_absent).collect();
         let past_cache = self.past_cache(&started, pattern);
-        for (index, id) in started.iter().enumerate().filter(|(_, id)| is_absent(*id)) {
+        for (index, id) in started.iter().enumerate().filter(|(_, id)| is_absent(id)) {
             if let Some(turn) = self.want(*id, pattern) {
                 self.start_load(*id, turn.past_cache(past_cache.contains(&index))).await?;
             }
