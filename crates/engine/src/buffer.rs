@@ -538,6 +538,7 @@ impl Buffer {
                 Some(frame) => {
                     self.cleaner.press(&self.executor);
                     self.write_back_for(vec![frame], Reason::Replacement).await?;
+                    self.cleaner.recover();
                 }
                 None if self.in_flight.get() > 0 => self.freed.wait(&self.executor).await,
                 None if patience > 0 => {

@@ -215,13 +215,18 @@ async fn cache_table(engine: &Engine) -> Option<TablePosition> {
 ///
 /// # Errors
 /// Those of a write of the superblock file.
-pub(crate) async fn state_cache_table(engine: &Engine) -> Result<()> {
+pub(crate) async fn state_cache_table(engine: &Rc<Engine>) -> Result<()> {
     if engine.catalog.superblock.borrow().cache_table.is_none() {
         return Ok(());
     }
-    let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
-    let change = SuperblockChange { cache_table: Some(cache_table(engine).await), ..SuperblockChange::default() };
-    write_superblock(engine, pages_begin(&engine.catalog), change).await
+    let this = Rc::clone(engine);
+    // In a task of its own, because a load may be dropped, and the write of the superblock file must not be.
+    let stated = async move {
+        let _turn = this.checkpointer.turn.take(&this.core.executor).await;
+        let change = SuperblockChange { cache_table: Some(cache_table(&this).await), ..SuperblockChange::default() };
+        write_superblock(&this, pages_begin(&this.catalog), change).await
+    };
+    engine.core.executor.spawn(stated).join().await
 }
 
 /// States in the superblock file that every tier could be lost without loss, if that is so.

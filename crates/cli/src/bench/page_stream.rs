@@ -27,7 +27,7 @@ use workload::page_stream::{self, PAGES, PageStream, Stream};
     entresol bench page-stream --stream tpc-e --hardware do-2011 --json"
 )]
 pub struct Arguments {
-    /// Which one: tpc-c, tpc-e, tpc-h, scan, uniform, write-only or moving-hot-set
+    /// Which one; --help describes them
     #[arg(long, value_name = "NAME", default_value = "tpc-c", value_parser = stream)]
     pub stream: Stream,
     /// Pages that are referenced

@@ -31,6 +31,8 @@ pub(super) struct Cleaner {
     worth: usize,
     /// Whether a miss found no clean page.
     pressed: Cell<bool>,
+    /// Whether a batch could not be written. Until a write succeeds misses write their own victims, so that each learns why.
+    failed: Cell<bool>,
     /// Batches under way, and the pages in them.
     batches: Cell<usize>,
     pages: Cell<usize>,
@@ -46,6 +48,7 @@ impl Cleaner {
             emptied: Cell::new(0),
             worth: (batch / BATCH_PARTS).min(ahead / AHEAD_PARTS).max(1),
             pressed: Cell::new(false),
+            failed: Cell::new(false),
             batches: Cell::new(0),
             pages: Cell::new(0),
             woken: WaitQueue::new(),
@@ -54,7 +57,12 @@ impl Cleaner {
 
     /// Whether pages are being cleaned, so that a frame is going to be clean.
     pub fn is_at_work(&self) -> bool {
-        self.batches.get() > 0
+        self.batches.get() > 0 && !self.failed.get()
+    }
+
+    /// A write of a miss's own victim succeeded.
+    pub fn recover(&self) {
+        self.failed.set(false);
     }
 
     fn begin(&self, pages: usize) {
@@ -71,6 +79,7 @@ impl Cleaner {
     pub fn note_eviction(&self, executor: &Executor) {
         self.emptied.set(self.emptied.get() + 1);
         if self.emptied.get() >= self.worth {
+            self.failed.set(false);
             self.woken.wake_one(executor);
         }
     }
@@ -97,7 +106,7 @@ impl Buffer {
     fn clean_batch(self: &Rc<Self>) -> bool {
         let cleaner = &self.cleaner;
         let room = cleaner.ahead.saturating_sub(cleaner.pages.get()).min(self.settings.batch);
-        if room == 0 || cleaner.batches.get() >= BATCHES_MAX {
+        if room == 0 || cleaner.failed.get() || cleaner.batches.get() >= BATCHES_MAX {
             return false;
         }
         let mut cold = self.pool.borrow().coldest_dirty(cleaner.ahead, room);
@@ -116,9 +125,11 @@ impl Buffer {
             this.cleaner.end(cold.len());
             if result.is_ok() {
                 this.cleaner.woken.wake_one(&this.executor);
+            } else {
+                this.cleaner.failed.set(true);
             }
             if !this.cleaner.is_at_work() {
-                // Nothing will wake those that wait for more. If it failed they learn why from a write of their own.
+                // Nothing will wake the misses that wait for more. After a failure they learn why from writes of their own.
                 this.freed.wake_all(&this.executor);
             }
         });
