@@ -190,7 +190,8 @@ impl DoubleWrite {
             self.failure.borrow_mut().get_or_insert_with(|| error.clone());
         }
         self.with_regions(&buffer.executor, |regions| regions.finish(region, result.is_ok()));
-        if self.regions.borrow().are_scarce() {
+        // Where nothing is written in the background, nothing is synced there: what misses a region waits for its sync.
+        if buffer.settings.cleaner && self.regions.borrow().are_scarce() {
             let buffer = Rc::clone(buffer);
             buffer.executor.clone().spawn(async move {
                 let area = buffer.double_write.as_ref().expect("pages were staged in an area");
