@@ -163,7 +163,7 @@ fn a_rollback_beside_readers_has_the_room_that_it_was_promised() {
                         let database = database.clone();
                         executor.spawn(async move { note(&database, notes, number).await })
                     };
-                    executor.sleep_ns(10 * MILLISECOND_NS).await;
+                    executor.sleep_ns(60 * MILLISECOND_NS).await;
                     assert!(client.is_finished(), "{frames} {readers}: it waits");
                     number += 1;
                 }
