@@ -13,6 +13,7 @@ pub mod plot;
 pub mod report;
 pub mod study;
 
+mod do_2011;
 mod lee_2008;
 mod rahm_1991;
 mod system_m_1988;
