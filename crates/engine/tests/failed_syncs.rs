@@ -61,6 +61,39 @@ fn syncs_beside_or_after_a_failure_report_it() {
     });
 }
 
+/// Runs `work` where the second write to the device `flash` fails.
+fn failing_write<T>(work: impl AsyncFnOnce(&Executor) -> T) -> T {
+    let errors = vec![ErrorAt { kind: OpKind::Write, device: Some("flash".into()), nth: 2 }];
+    let faults = Some(FaultPlan { errors, ..FaultPlan::default() });
+    let driver = VirtualDriver::new(Hardware::ideal(), Options { faults, ..Options::default() }, Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let result = executor.run(work(&executor)).expect("the machine goes on");
+    executor.stop();
+    result
+}
+
+/// The system reports once that it could not write back what was written before: to a sync, or to a durable write.
+#[test]
+fn a_durable_write_that_fails_is_taken_for_a_failed_sync_of_what_was_written_before() {
+    for (is_durable, is_synced) in [(true, false), (true, true), (false, false)] {
+        failing_write(async |executor| {
+            let file = open(executor).await;
+            write(executor, &*file).await;
+            if is_synced {
+                file.sync(executor).await.expect("syncs");
+            }
+            let buffer = executor.frame(1024).expect("memory");
+            let first = PageId::new(PartitionId(0), 1);
+            let transfer = Transfer { first, buffer, length: 1024, access: Access::Asynchronous };
+            file.write_now(executor, transfer, is_durable).await.result.expect_err("it fails");
+            let may_be_lost = is_durable && !is_synced;
+            assert_eq!(file.failure().is_some(), may_be_lost);
+            let synced = file.sync(executor).await;
+            assert_eq!(synced.is_err_and(|error| is_device_fault(&error)), may_be_lost);
+        });
+    }
+}
+
 #[test]
 fn an_abandoned_sync_that_fails_is_reported_to_the_next() {
     failing(&Media::new(), &[1], async |executor| {

@@ -104,7 +104,7 @@ fn a_device_that_never_answers_is_switched_off() {
             database.buffer().tiers().expect("there is one").check().expect("consistent");
             only_there
         });
-        let stays_dirty = ["lazy-cleaning", "rotating", "exclusive", "face"].contains(&design.name());
+        let stays_dirty = ["lazy-cleaning", "frequency", "rotating", "exclusive", "face"].contains(&design.name());
         assert!(only_there == 0 || stays_dirty, "{design:?} has {only_there} pages alone");
         // A restart has everything, from the log and the pages' own device.
         run(&media, async |executor| {

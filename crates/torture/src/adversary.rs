@@ -37,7 +37,7 @@ pub struct Observed {
     pub coverage: RefCell<Coverage>,
     /// Operations failed on purpose.
     pub errors: Cell<u64>,
-    /// Whether a sync was among them. Its data may be lost, so the engine stops relying on the file.
+    /// Whether a sync was among them, or a durable write of pages. Data may be lost, so the engine stops relying on the file.
     pub sync_failed: Cell<bool>,
     /// What was damaged on the media, in this run and earlier ones.
     pub damages: RefCell<Vec<Damage>>,
@@ -64,6 +64,7 @@ struct Flight {
     file: Option<u32>,
     opens: Option<(DeviceId, String)>,
     injury: Option<Injury>,
+    is_durable: bool,
     /// Device, file, offset and length of a write that is to be damaged.
     write: Option<DamagedWrite>,
     damage: Option<SectorDamage>,
@@ -353,7 +354,10 @@ impl Adversary {
         match &completion.result {
             Err(fault) if matches!(fault.kind, Refusal::Device | Refusal::NoSpace) && flight.injury.is_some() => {
                 self.observed.errors.set(self.observed.errors.get() + 1);
-                self.observed.sync_failed.set(self.observed.sync_failed.get() || flight.kind == OpKind::Sync);
+                // A durable write that fails may have lost what was written before it.
+                let is_like_sync =
+                    flight.kind == OpKind::Sync || flight.is_durable && step.writes_pages() && step != Step::TierWrite;
+                self.observed.sync_failed.set(self.observed.sync_failed.get() || is_like_sync);
                 let kind = match flight.injury {
                     Some(Injury::NoSpace) => FaultKind::NoSpace,
                     Some(Injury::Forget { .. }) => FaultKind::LostSync,
@@ -455,11 +459,12 @@ impl Driver for Adversary {
         if let Some(step) = step {
             self.note_slowness(&op, step);
         }
+        let is_durable = matches!(op, Op::Write { durable: true, .. });
         let grown = match op {
             Op::Resize { file, .. } => Some(file),
             _ => None,
         };
-        let mut flight = Flight { step, kind: op.kind(), file, opens, injury: None, write, damage: None };
+        let mut flight = Flight { step, kind: op.kind(), file, opens, injury: None, is_durable, write, damage: None };
         if self.is_overtaken(&op, step) {
             self.observed.coverage.borrow_mut().event(ClientEvent::ReadOvertaken);
             self.overtaken.push((token, op));

@@ -240,8 +240,7 @@ impl Step {
     /// Whether the step writes what a flipped bit would damage detectably. The log's last pages are no such place: a page
     /// that no later one vouches for may be missing after any power cut.
     pub fn flips(self) -> bool {
-        let pages = matches!(self, Step::RedoWrite | Step::UndoWrite | Step::PageWrite | Step::TierWrite);
-        pages
+        self.writes_pages()
             || matches!(
                 self,
                 Step::SuperblockWrite | Step::Staging | Step::SegmentWrite | Step::UndoSpaceWrite | Step::TempWrite
@@ -260,6 +259,11 @@ impl Step {
     /// Whether the step reads, writes or syncs, and so can be slow.
     pub fn transfers(self) -> bool {
         !matches!(self, Step::Open | Step::Resize | Step::Memory)
+    }
+
+    /// Whether the step writes pages to their own places or to a tier.
+    pub fn writes_pages(self) -> bool {
+        matches!(self, Step::RedoWrite | Step::UndoWrite | Step::PageWrite | Step::TierWrite)
     }
 
     /// Whether the step writes the superblock file.

@@ -1,10 +1,11 @@
 //! Syncs of one file: one at a time, and none that succeeds after one has failed.
 //!
 //! After a sync that fails, what was written before it may be gone for good, and the system says so once, to one caller; the
-//! next sync succeeds. So a failure is kept with the file and reported to every task whose writes it may have taken.
+//! next sync succeeds. A durable write is such a caller, too. So a failure is kept with the file and reported to every task
+//! whose writes it may have taken.
 
 use crate::{Error, Result};
-use driver::{FileId, Op};
+use driver::{Fault, FileId, Op};
 use executor::{Executor, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,6 +17,8 @@ pub struct Syncs {
     /// Writes that completed, and how many of them are known durable.
     completed: Cell<u64>,
     synced: Cell<u64>,
+    /// The latest of them that was not durable when it completed.
+    buffered: Cell<u64>,
     /// Whether a sync is under way.
     under_way: Cell<bool>,
     /// The error of a failed sync: what the medium holds is unknown since.
@@ -26,12 +29,23 @@ pub struct Syncs {
 impl Syncs {
     /// Of a file that has `completed` writes which may not be durable.
     pub fn after(completed: u64) -> Rc<Syncs> {
-        Rc::new(Syncs { completed: Cell::new(completed), ..Syncs::default() })
+        Rc::new(Syncs { completed: Cell::new(completed), buffered: Cell::new(completed), ..Syncs::default() })
     }
 
-    /// Notes that a write completed.
-    pub fn note_written(&self) {
+    /// Notes that a write completed, and whether it was to be durable.
+    pub fn note_written(&self, is_durable: bool) {
         self.completed.set(self.completed.get() + 1);
+        if !is_durable {
+            self.buffered.set(self.completed.get());
+        }
+    }
+
+    /// Notes that a durable write failed. Its failure may be that of writing back what was written before, of which no sync will
+    /// tell any more.
+    pub fn note_failed(&self, fault: &Fault) {
+        if self.buffered.get() > self.synced.get() && !canary::is_planted(Canary::SyncTriedAgain) {
+            self.failure.borrow_mut().get_or_insert_with(|| Error::Input(fault.clone()));
+        }
     }
 
     /// Why the file's contents cannot be relied on, if a sync has failed.

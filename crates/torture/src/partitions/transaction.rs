@@ -26,11 +26,22 @@ struct Changed {
 /// What a transaction has done.
 struct PartitionWork {
     changed: Vec<Changed>,
-    /// Bytes of values written.
+    /// Bytes of values written, and of what a scan's changes log at least.
     written: u64,
     /// Whether it writes as much as it may.
     is_large: bool,
+    /// Whether it may be large beside the log: it is meant to be, or changes what a scan meets.
+    may_be_large: bool,
 }
+
+impl PartitionWork {
+    fn new(changed: Vec<Changed>, is_large: bool) -> PartitionWork {
+        PartitionWork { changed, written: 0, is_large, may_be_large: is_large }
+    }
+}
+
+/// About what the log has of a small record's deletion on the smallest pages, with its share of the merges, in bytes.
+const LOGGED_BY_DELETE: u64 = 256;
 
 const LEVELS: [Isolation; 4] =
     [Isolation::Serializable, Isolation::Serializable, Isolation::Snapshot, Isolation::ReadCommitted];
@@ -62,7 +73,7 @@ impl Client {
         let is_large = capacity <= 1 << 20 && self.random.chance(0.1);
         let bytes_max = if is_large { self.random.between(capacity / 8, 5 * capacity / 4) } else { u64::MAX };
         let changes_max = if is_large { 300 } else { self.random.between(1, 8) };
-        let mut work = PartitionWork { changed, written: 0, is_large };
+        let mut work = PartitionWork::new(changed, is_large);
         for _ in 0..changes_max {
             let polls = if self.random.chance(0.01) { self.random.between(1, 4) } else { u64::MAX };
             match at_most(polls, self.change(&mut tx, &mut work)).await {
@@ -92,7 +103,7 @@ impl Client {
 
     fn is_too_large(&self, error: &Error, work: &PartitionWork) -> bool {
         let capacity = self.context.configuration.settings.log.capacity;
-        let is_too_large = matches!(error, Error::LogFull { .. }) && work.is_large && work.written > capacity / 16;
+        let is_too_large = matches!(error, Error::LogFull { .. }) && work.may_be_large && work.written > capacity / 16;
         if is_too_large {
             self.context.event(ClientEvent::LogFull);
         }
@@ -109,7 +120,7 @@ impl Client {
         with_known(&self.context, name, |known| known.is_used = true);
         let (shape, contents) = (Rc::clone(shape), shape.contents.clone());
         let changed = vec![Changed { name: name.to_owned(), id, shape, contents }];
-        let mut work = PartitionWork { changed, written: 0, is_large: false };
+        let mut work = PartitionWork::new(changed, false);
         for _ in 0..self.random.between(1, 3) {
             self.change(tx, &mut work).await?;
         }
@@ -175,7 +186,8 @@ impl Client {
             return Ok(());
         }
         if kind == ShapeKind::Tree && !work.is_large && self.random.chance(0.08) {
-            return self.scan(tx, changed).await;
+            work.may_be_large = true;
+            return self.scan(tx, changed, &mut work.written).await;
         }
         let number = match kind {
             ShapeKind::Direct => self.random.below(objects),
@@ -226,7 +238,7 @@ impl Client {
     }
 
     /// A cursor meets what its own transaction changes before it comes there.
-    async fn scan(&mut self, tx: &mut Transaction, changed: &mut Changed) -> Result<()> {
+    async fn scan(&mut self, tx: &mut Transaction, changed: &mut Changed, written: &mut u64) -> Result<()> {
         let direction = if self.random.chance(0.5) { Direction::Forward } else { Direction::Backward };
         let mut cursor = tx.cursor(changed.id, Bound::Unbounded, Bound::Unbounded, direction);
         let mut last: Option<u64> = None;
@@ -253,6 +265,7 @@ impl Client {
             if self.random.chance(0.3) {
                 let near = (number + self.random.below(7)).saturating_sub(3);
                 let value = changed.shape.value(near, 10, &mut self.random);
+                *written += LOGGED_BY_DELETE + changed.contents.get(&near).map_or(0, |old| old.len() as u64);
                 if self.random.chance(0.5) {
                     tx.delete(changed.id, &stored_key(near)).await?;
                     changed.contents.remove(&near);
