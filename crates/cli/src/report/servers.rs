@@ -110,7 +110,7 @@ fn by_restarts(report: &ServerReport, figure: impl Fn(&Answered) -> f64) -> BTre
 /// What happened at locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Locks {
-    /// Requests for locks.
+    /// Requests for locks: of transactions' records, pages and gaps, and of the segments of sets.
     pub requests: u64,
     /// How many of them had to wait, for another transaction or for a sweep that was writing the segment.
     pub waits: u64,
@@ -125,10 +125,14 @@ impl Locks {
     pub fn new(database: &Database) -> Locks {
         let counted = database.locks().statistics();
         let waits = counted.waits + database.statistics().segment_waits.get();
+        let references = database.statistics().references();
+        let sets = database.partitions().into_iter().filter(|partition| partition.set_settings().is_some());
+        let segments: u64 = sets.map(|set| references[usize::from(set.id)].hits).sum();
+        let requests = counted.requests + segments;
         Locks {
-            requests: counted.requests,
+            requests,
             waits,
-            conflicts: waits as f64 / counted.requests.max(1) as f64,
+            conflicts: waits as f64 / requests.max(1) as f64,
             restarts_by_colour: database.statistics().restarts_by_colour.get(),
         }
     }

@@ -5,6 +5,7 @@ use super::Transaction;
 use crate::mvcc::scan_set_at;
 use crate::{Error, Result};
 use base::PartitionId;
+use driver::Work;
 use structures::key_hash;
 use structures::lock::{Mode, Owner, Resource};
 use structures::set::{Refusal, Sets};
@@ -139,7 +140,8 @@ impl Transaction {
         }
     }
 
-    /// Asks the sets for something once. Counts one reference to the partition if they do not lack anything for it.
+    /// Asks the sets for something once. If they do not lack anything for it, this counts one reference to the partition and
+    /// is charged with the lock of the segment (System M, 1988, section 2.7), which is lent if a sweep holds that.
     #[inline]
     pub(super) fn ask_sets<T>(
         &mut self,
@@ -148,6 +150,8 @@ impl Transaction {
     ) -> Result<T, Refusal> {
         let answer = attempt(&mut self.engine.sets.sets.borrow_mut(), self.state.owner)?;
         self.keep_set_changes();
+        // Nobody comes between the steps of an answer, so that this lock is looked at and not entered anywhere.
+        self.engine.core.executor.charge(Work::LockPair);
         self.engine.core.statistics.count_reference(usize::from(partition.0), true);
         Ok(answer)
     }
