@@ -48,7 +48,7 @@ mod tiers;
 mod write_budget;
 
 pub use design::{CachePolicy, DESIGNS, Design, Parameter, Parameters};
-pub(crate) use entering::EnteredPage;
+pub(crate) use entering::DirtyWrite;
 pub use host::Host;
 pub use slots::CacheContents;
 pub(crate) use slots::Tier;

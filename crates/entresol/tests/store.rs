@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "the tests look at and damage the files below")]
 
 use entresol::configuration::Configuration;
-use entresol::{Database, Direction, Error, OpenError, Opening, PartitionSpec, Store};
+use entresol::{Database, Direction, Error, OpenError, Opening, PartitionSpec, Store, Transaction};
 use std::cell::Cell;
 use std::ops::Bound;
 use std::path::Path;
@@ -329,4 +329,46 @@ fn a_set_is_loaded_while_others_are_swept() {
     });
     assert_eq!(loaded.expect("no transaction is refused"), Some(60_000));
     store.close().expect("closes");
+}
+
+#[test]
+fn every_replacement_policy_serves_a_database_larger_than_memory() {
+    let value = |key: u64, round: u8| [vec![round; 700], key.to_be_bytes().to_vec()].concat();
+    for policy in engine::replacement::POLICIES.iter().map(|policy| policy.name()) {
+        let directory = scratch();
+        let text = format!("[buffer]\nsize = \"1 MiB\"\nreplacement = \"{policy}\"\n[log]\nsize = \"4 MiB\"\n");
+        let open =
+            || Opening::new(directory.path(), Configuration::parse(&text).expect("right")).open().expect("opens");
+        let store = open();
+        let made = store.run(async |database| database.create_partition(PartitionSpec::b_tree("notes")).await);
+        made.expect("creates");
+        for round in 0..2 {
+            for first in (0..4_000_u64).step_by(100) {
+                let write = store.run(async |database| {
+                    let notes = database.partition("notes")?;
+                    let batch = async |tx: &mut Transaction| {
+                        for key in first..first + 100 {
+                            tx.put(notes, &key.to_be_bytes(), &value(key, round)).await?;
+                        }
+                        Ok(())
+                    };
+                    database.transaction(batch).await
+                });
+                write.expect("writes");
+            }
+        }
+        drop(store);
+        let read = open().run(async |database| {
+            let notes = database.partition("notes")?;
+            let mut wrong = Vec::new();
+            for key in 0..4_000_u64 {
+                let found = database.transaction(async |tx| tx.get(notes, &key.to_be_bytes()).await).await?;
+                if found != Some(value(key, 1)) {
+                    wrong.push(key);
+                }
+            }
+            Ok::<_, Error>(wrong)
+        });
+        assert_eq!(read.expect("reads"), [0_u64; 0], "{policy}");
+    }
 }

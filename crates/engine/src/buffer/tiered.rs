@@ -8,7 +8,7 @@ use super::write_back::PageRun;
 use super::{Buffer, PageSpace, Presence};
 use crate::page_store::Future;
 use crate::second_level::design::{Leaving, Pattern, Read, Reason};
-use crate::second_level::{EnteredPage, Host, Tier, Tiers};
+use crate::second_level::{DirtyWrite, Host, Tier, Tiers};
 use crate::statistics::add;
 use crate::tier_file::table::PageVersion;
 use crate::{Error, Result};
@@ -31,7 +31,7 @@ enum TierWrite {
     /// It is written once those before it are.
     Next(Frame),
     /// It is being written.
-    Begun(JoinHandle<std::result::Result<EnteredPage, Frame>>),
+    Begun(JoinHandle<DirtyWrite>),
 }
 
 impl Host for Buffer {
@@ -93,7 +93,7 @@ impl Buffer {
                     rest.push(PageRun { frames, first, bytes });
                     continue;
                 }
-                TierWrite::Next(bytes) if failed.is_some() => Err(bytes),
+                TierWrite::Next(bytes) if failed.is_some() => DirtyWrite::Declined(bytes),
                 TierWrite::Next(bytes) => {
                     let leaving = self.leaving(frames[0], true, reason);
                     tiers.write_dirty(&leaving, self.space(first.partition).placement(), bytes).await
@@ -101,13 +101,13 @@ impl Buffer {
                 TierWrite::Begun(write) => write.join().await,
             };
             match outcome {
-                Ok(entry) => {
+                DirtyWrite::Entered(entry) => {
                     let recovery_lsn = self.pool.borrow().writing_lsn(frames[0]);
                     self.finish_write(&frames, true);
                     let left = reason == Reason::Replacement && self.leave(frames[0]);
                     tiers.enter_dirty(entry, recovery_lsn, left);
                 }
-                Err(bytes) => {
+                DirtyWrite::Declined(bytes) => {
                     let frame = frames[0];
                     rest.push(PageRun { frames, first, bytes });
                     if failed.is_none() {

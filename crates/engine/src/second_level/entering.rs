@@ -26,6 +26,14 @@ pub struct EnteredPage {
     bytes: Frame,
 }
 
+/// What came of writing a copy to its tier.
+pub enum DirtyWrite {
+    /// It is in a slot.
+    Entered(EnteredPage),
+    /// It has no tier with room, or that fails: its own device has to take it.
+    Declined(Frame),
+}
+
 impl Tiers {
     /// Which tier a page that is newer than on its own device is written to, and how.
     fn tier_for(&self, leaving: &Leaving, placement: Placement) -> Option<(Tier, Decision)> {
@@ -41,29 +49,21 @@ impl Tiers {
     }
 
     /// Writes a copy that is newer than on its page's own device to its tier, after the log has it.
-    ///
-    /// # Errors
-    /// The copy, if it has no tier with room, or that fails.
-    pub async fn write_dirty(
-        self: &Rc<Self>,
-        leaving: &Leaving,
-        placement: Placement,
-        bytes: Frame,
-    ) -> Result<EnteredPage, Frame> {
-        let Some((tier, decision)) = self.tier_for(leaving, placement) else { return Err(bytes) };
+    pub async fn write_dirty(self: &Rc<Self>, leaving: &Leaving, placement: Placement, bytes: Frame) -> DirtyWrite {
+        let Some((tier, decision)) = self.tier_for(leaving, placement) else { return DirtyWrite::Declined(bytes) };
         let (page, statistics) = (leaving.page, &self.file(tier).statistics);
         let Some(slot) = self.take(tier, page).await else {
             add(&statistics.fallbacks, 1);
-            return Err(bytes);
+            return DirtyWrite::Declined(bytes);
         };
         let (bytes, written) = self.write_slot(slot, bytes, true).await;
         if !written {
             self.slots.borrow_mut().give_back(slot);
             add(&statistics.fallbacks, 1);
-            return Err(bytes);
+            return DirtyWrite::Declined(bytes);
         }
         add(&statistics.modified, 1);
-        Ok(EnteredPage { slot, page, decision, bytes })
+        DirtyWrite::Entered(EnteredPage { slot, page, decision, bytes })
     }
 
     /// A slot for a copy of `page`, if one can be had.
