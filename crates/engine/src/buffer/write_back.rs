@@ -241,7 +241,7 @@ impl Buffer {
         }
         match self.tiers.get() {
             Some(tiers) => {
-                let is_scarce = self.log.get().is_some_and(|log| log.is_scarce());
+                let is_scarce = self.log.get().is_some_and(|log| log.is_scarce() || log.is_claimed());
                 tiers.drain_before(lsn, cleans, is_scarce).await
             }
             None => Ok(()),

@@ -244,9 +244,12 @@ fn refuse_change(engine: &Engine, state: &TransactionState) -> Result<(), Need> 
 mod tests {
     use super::*;
     use crate::Database;
+    use crate::catalog::{Locking, Organization};
     use crate::engine::Call;
+    use crate::second_level::{self, CacheSettings, DESIGNS};
     use crate::version::tests::on_a_machine;
-    use crate::{PartitionSpec, Settings, log};
+    use crate::{PartitionSpec, Settings, buffer, log};
+    use base::time::SECOND_NS;
 
     #[test]
     fn a_small_transaction_that_others_keep_the_log_from_is_not_called_too_large() {
@@ -265,6 +268,40 @@ mod tests {
             database.transaction(async |tx| tx.put(rows, b"key", b"value").await).await
         });
         assert_eq!(done, Ok(()));
+    }
+
+    /// Pages that a cache alone has keep the log back, however little of it they need.
+    #[test]
+    fn a_claim_of_nearly_all_of_the_log_is_granted_with_every_cache() {
+        for design in DESIGNS {
+            let cache = CacheSettings { design: *design, volatile: Some(false), ..CacheSettings::new("flash", 150) };
+            let settings = Settings {
+                buffer: buffer::Settings { frames: 20, page_size: 1024, ..buffer::Settings::default() },
+                log: log::Settings { capacity: 512 << 10, ..log::Settings::default() },
+                hierarchy: second_level::Settings { cache: Some(cache), ..second_level::Settings::default() },
+                ..Settings::default()
+            };
+            let done = on_a_machine(async |executor| {
+                let database = Database::create(executor, settings).await?;
+                let organization = Organization::Direct { objects: 100, blocking_factor: 1, record_size: 100 };
+                let objects = PartitionSpec::new("objects", organization, Locking::Page);
+                let objects = database.create_partition(objects).await?;
+                for number in 0..100 {
+                    let change =
+                        async |tx: &mut Transaction| tx.modify_object(objects, number, |bytes| bytes[0] = 1).await;
+                    database.transaction(change).await?;
+                }
+                let mut large = database.begin().await?;
+                let claim = executor.spawn(async move {
+                    large.claim_log(u64::MAX).await?;
+                    large.rollback().await
+                });
+                executor.sleep_ns(60 * SECOND_NS).await;
+                assert!(claim.is_finished(), "{design:?}: the claim waits for ever");
+                claim.join().await
+            });
+            assert_eq!(done, Ok(()));
+        }
     }
 
     #[test]
