@@ -1,6 +1,7 @@
 //! `entresol shell`: the interactive message server (Garcia-Molina and Salem 1988, section 2.2: "interactive message servers
 //! prompt a user for transaction requests"). This thread reads and prints; the transaction server works on its own.
 
+mod cache;
 mod procedures;
 mod request;
 
@@ -8,6 +9,7 @@ use crate::progress::Progress;
 use crate::{Failure, bench, opening, print};
 use clap::Args;
 use entresol::configuration::Configuration;
+use entresol::second_level::CacheSettings;
 use entresol::{Handle, Opening, Procedures, Server};
 use request::{Request, ShellCommand};
 use std::io::{BufRead, IsTerminal, Write};
@@ -68,6 +70,7 @@ fn start(arguments: &Arguments) -> Result<(Handle, Server), Failure> {
 /// Answers requests until the end of the input. Returns how many failed.
 fn converse(handle: &Handle, input: &mut impl BufRead, interactive: bool) -> Result<u64, Failure> {
     let (mut failures, mut line, mut number) = (0, Vec::new(), 0);
+    let mut before = None;
     loop {
         if interactive {
             print!("> ");
@@ -79,7 +82,7 @@ fn converse(handle: &Handle, input: &mut impl BufRead, interactive: bool) -> Res
         }
         number += 1;
         let answer = match std::str::from_utf8(&line) {
-            Ok(text) => answer(handle, text.trim()),
+            Ok(text) => answer(handle, &mut before, text.trim()),
             Err(_) => Err("the line is not UTF-8 text".into()),
         };
         match answer {
@@ -95,13 +98,15 @@ fn converse(handle: &Handle, input: &mut impl BufRead, interactive: bool) -> Res
     }
 }
 
-/// The answer to one line; `None` to the last.
-fn answer(handle: &Handle, line: &str) -> Result<Option<String>, Failure> {
+/// The answer to one line; `None` to the last. `before` is the cache that was turned off.
+fn answer(handle: &Handle, before: &mut Option<CacheSettings>, line: &str) -> Result<Option<String>, Failure> {
     let Some(command) = ShellCommand::parse(line)? else { return Ok(Some(String::new())) };
     Ok(Some(match command {
         ShellCommand::Quit => return Ok(None),
         ShellCommand::Help => request::HELP.trim_end().to_owned(),
         ShellCommand::Partitions => handle.with_database(async |database| Ok(procedures::list(database)))?,
+        ShellCommand::Statistics => handle.with_database(async |database| Ok(cache::statistics(database)))?,
+        ShellCommand::Cache(command) => command.run(handle, before)?,
         ShellCommand::Checkpoint => {
             handle.with_database(async |database| database.checkpoint().await)?;
             "done".to_owned()

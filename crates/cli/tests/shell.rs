@@ -97,3 +97,57 @@ fn nothing_is_created_where_no_database_is() {
     assert!(mistakes.contains("'bank' is not an Entresol database"), "{mistakes}");
     assert_eq!(directory.path().read_dir().expect("it is there").count(), 0);
 }
+
+#[test]
+fn the_cache_is_changed_while_the_database_runs() {
+    let bank = bank();
+    let file = bank.path().join("bank/entresol.toml");
+    let text = std::fs::read_to_string(&file).expect("it is there");
+    let cache = "\n[cache]\ndevice = \"disk\"\nsize = \"64 pages\"\ndesign = \"dual-write\"\n";
+    std::fs::write(&file, text + cache).expect("writes");
+    let lines = "cache\ncache design lazy-cleaning\nput account 100001 new\ncache resize 1MiB\nget account 100001\ncache off\ncache\n\
+                 get account 100001\ncache on\ncache admit account no\ncache on disk \"32 pages\"\nstatistics\n\
+                 get account 100001\n";
+    let (answers, mistakes, output) = shell(bank.path(), lines);
+    // An opening says that such a cache is no faster.
+    assert!(output.status.success() && !mistakes.contains("error"), "{mistakes}");
+    let answers: Vec<&str> = answers.lines().collect();
+    let expected = [
+        "dual-write on device 'disk': 64 pages, 512 KiB",
+        "lazy-cleaning on device 'disk': 64 pages, 512 KiB",
+        "done",
+        "lazy-cleaning on device 'disk': 128 pages, 1 MiB",
+        "\"new\"",
+        "there is no cache",
+        "there is no cache",
+        "\"new\"",
+        "lazy-cleaning on device 'disk': 128 pages, 1 MiB",
+        "done",
+        "lazy-cleaning on device 'disk': 32 pages, 256 KiB",
+    ];
+    assert_eq!(answers[..expected.len()], expected);
+    assert!(answers.iter().any(|line| line.starts_with("cache on disk")), "{answers:?}");
+    assert_eq!(answers.last(), Some(&"\"new\""));
+    // The configuration says what holds after the next opening.
+    let (answers, ..) = shell(bank.path(), "cache\nget account 100001\n");
+    assert_eq!(answers.lines().collect::<Vec<_>>(), [expected[0], "\"new\""]);
+
+    let lines = "cache design magic\ncache resize 0\ncache of\ncache on\ncache on nowhere 1MiB\ncache admit nobody no\n\
+                 cache off\ncache resize 1MiB\n";
+    let (_, mistakes, output) = shell(bank.path(), lines);
+    assert_eq!(output.status.code(), Some(1));
+    let expected = [
+        "line 1: error: there is no design 'magic'; there are migrate-all,",
+        "line 2: error: '0' is not the size of a cache",
+        "line 3: error: the forms are:",
+        "line 4: error: the cache is on",
+        "line 5: error: there is no device 'nowhere'",
+        "line 6: error: there is no partition 'nobody'",
+        "line 8: error: there is no cache; 'cache on' turns one on",
+        "error: 7 requests failed",
+    ];
+    let mut rest = mistakes.lines();
+    for expected in expected {
+        assert!(rest.any(|line| line.starts_with(expected)), "{expected} in order in {mistakes}");
+    }
+}

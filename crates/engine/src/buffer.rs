@@ -82,7 +82,7 @@ pub struct Buffer {
     spaces: RefCell<Vec<Option<Rc<PageSpace>>>>,
     double_write: Option<DoubleWrite>,
     /// What lies between main memory and the partitions' own devices.
-    tiers: OnceCell<Rc<Tiers>>,
+    tiers: RefCell<Option<Rc<Tiers>>>,
     /// Memory that copies are written from: of single pages, and of several side by side.
     copies: RefCell<Vec<Frame>>,
     run_copies: RefCell<Vec<Frame>>,
@@ -127,7 +127,7 @@ impl Buffer {
             pool: RefCell::new(pool),
             spaces: RefCell::default(),
             double_write,
-            tiers: OnceCell::new(),
+            tiers: RefCell::default(),
             copies: RefCell::default(),
             run_copies: RefCell::default(),
             failures: RefCell::default(),
@@ -216,7 +216,7 @@ impl Buffer {
             [&space.reads, &space.writes, &space.cache_hits].iter().for_each(|counter| counter.set(0));
             space.read_times.restart();
         }
-        if let Some(tiers) = self.tiers.get() {
+        if let Some(tiers) = self.tiers() {
             tiers.restart_statistics();
         }
     }
@@ -515,7 +515,7 @@ impl Buffer {
                 }
                 let victim = self.victim(&pool);
                 match victim {
-                    Some(frame) if !pool.is_dirty(frame) && self.tiers.get().is_none() => {
+                    Some(frame) if !pool.is_dirty(frame) && self.tiers.borrow().is_none() => {
                         pool.evict(frame);
                         if pool.dirty_count() > 0 {
                             self.cleaner.note_eviction(&self.executor);
@@ -531,7 +531,7 @@ impl Buffer {
                     self.cleaner.note_eviction(&self.executor);
                 }
                 // Its batches make more frames clean than a write of this one page would.
-                Some(_) if self.cleaner.is_at_work() && self.tiers.get().is_none() => {
+                Some(_) if self.cleaner.is_at_work() && self.tiers.borrow().is_none() => {
                     self.cleaner.press(&self.executor);
                     self.freed.wait(&self.executor).await;
                 }

@@ -20,9 +20,9 @@ pub(crate) use sweeping::{SweepGuard, back_up_load, begin_sweeping_load, sweep_s
 use crate::Result;
 use crate::catalog::Partition;
 use crate::engine::{Catalog, Engine};
-use crate::second_level::Tiers;
 use crate::statistics::add;
 use crate::superblock::{CatalogChange, CurrentBackup};
+use crate::tier_file::TierRecord;
 use crate::tier_file::table::TablePosition;
 use base::Lsn;
 use executor::{Executor, Group, Members};
@@ -117,7 +117,7 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<(
     let everything = extent != CheckpointExtent::Old || engine.core.log.is_crowded();
     let old = if everything { begin } else { checkpointer.last_begin.get() };
     {
-        let _checkpointing = engine.core.buffer.tiers().map(Tiers::begin_checkpoint);
+        let _checkpointing = engine.core.buffer.tiers().map(|tiers| tiers.begin_checkpoint());
         engine.core.buffer.write_back_before(old, extent != CheckpointExtent::Restart).await?;
     }
     let redo_start = redo_start(engine);
@@ -227,6 +227,21 @@ pub(crate) async fn state_cache_table(engine: &Rc<Engine>) -> Result<()> {
         write_superblock(&this, pages_begin(&this.catalog), change).await
     };
     engine.core.executor.spawn(stated).join().await
+}
+
+/// States in the superblock file which tiers there are, and where the cache's table is. The caller has the turn to write that. If
+/// it fails, the next write of the superblock file states it.
+///
+/// # Errors
+/// Those of a write of the superblock file: an opening may find one state or the other.
+pub(crate) async fn state_tiers(
+    engine: &Engine,
+    (records, table): (Vec<TierRecord>, Option<TablePosition>),
+) -> Result<()> {
+    engine.catalog.superblock.borrow_mut().tiers = records;
+    // Until that has succeeded an opening may believe the table of before, so loads past the log go on to state what has become of it.
+    let change = SuperblockChange { cache_table: Some(table), ..SuperblockChange::default() };
+    write_superblock(engine, pages_begin(&engine.catalog), change).await
 }
 
 /// States in the superblock file that every tier could be lost without loss, if that is so.

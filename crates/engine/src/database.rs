@@ -1,5 +1,6 @@
 //! The database: opening and closing one, its partitions, bulk loads, sorts, and what transactions and checkpoints are begun by.
 
+mod cache;
 mod catalog_change;
 mod drop;
 #[cfg(test)]
@@ -26,14 +27,15 @@ use crate::catalog::Partition;
 use crate::engine::{Catalog, Engine};
 use crate::locks::Locks;
 use crate::log::{Log, Measured, WriteBuffer};
-use crate::second_level::CacheContents;
+use crate::second_level::{CacheContents, CacheSettings};
 use crate::statistics::{RecoveryReport, Statistics};
 use crate::superblock::SecondLog;
 use crate::tier_file::TierReport;
 use crate::version::VersionReport;
 use crate::{Error, Result};
 use base::PartitionId;
-use executor::Executor;
+use executor::{Executor, Turn};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -79,6 +81,10 @@ pub(crate) struct OpenDatabase {
     pub settings: Settings,
     /// What the restart did that opened this database.
     recovery: RecoveryReport,
+    /// The cache as it is.
+    cache: RefCell<Option<CacheSettings>>,
+    /// The change of the cache that is under way.
+    cache_turn: Turn,
 }
 
 impl Database {

@@ -297,6 +297,9 @@ pub enum Error {
         /// What is wrong with it.
         detail: String,
     },
+    /// The cache cannot be changed now: what is under way in it does not end. It is as it was.
+    #[error("the cache stays as it is: what was under way in it has not ended for a minute; its device may hang")]
+    CacheBusy,
     /// Temporary space has no room for what a sort or a join has to put there.
     #[error(
         "temporary space on device '{device}' is full with {}: {advice} give the operation more memory, or run fewer at once",

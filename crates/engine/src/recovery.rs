@@ -10,7 +10,7 @@ mod batch;
 mod sets;
 mod tiers;
 
-pub(crate) use tiers::{OpenedTiers, StatedTiers, TornPages, reconcile};
+pub(crate) use tiers::{NewCache, OpenedTiers, StatedTiers, TornPages, create_cache, reconcile};
 
 use crate::buffer::{Buffer, LOADED, Pins, Presence};
 use crate::checkpoint::checkpoint_restart;

@@ -41,6 +41,7 @@ mod destage;
 mod entering;
 mod groups;
 mod host;
+mod online;
 mod slots;
 mod supervision;
 mod table;
@@ -56,6 +57,7 @@ pub use tiers::Tiers;
 pub use write_budget::WriteBudget;
 
 use crate::tier_file::WriteBufferSettings;
+use crate::{Error, Result};
 use std::collections::BTreeMap;
 
 /// Which tiers a database has, and which partitions use them.
@@ -144,6 +146,19 @@ impl CacheSettings {
             table: None,
             silence_ns_max: 10 * base::time::SECOND_NS,
         }
+    }
+}
+
+impl CacheSettings {
+    /// Refuses a cache that no page of this size could enter.
+    pub(crate) fn check(&self, page_size: usize) -> Result<()> {
+        if self.pages == 0 || self.pages >= 1 << 31 {
+            return Err(Error::Setting(format!(
+                "the cache on device '{}' has {} pages; one has 1 to 2,147,483,647",
+                self.device, self.pages
+            )));
+        }
+        self.write_budget.map_or(Ok(()), |budget| budget.check(page_size))
     }
 }
 

@@ -22,7 +22,7 @@ impl References {
 }
 
 /// How many times something was done, and how long it took in all.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Times {
     count: Cell<u64>,
     ns: Cell<u64>,

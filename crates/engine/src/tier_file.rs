@@ -8,7 +8,8 @@ pub use header::{HEADER_BYTES, Kind, TierRecord, file_length, open_file, read_he
 pub use statistics::{TierReport, TierStatistics};
 
 use crate::{Error, Result};
-use driver::{Access, DeviceId, DeviceTraits, FileId, Op};
+use base::units::format_size;
+use driver::{Access, DeviceId, DeviceTraits, Fault, FaultKind, FileId, Op};
 use executor::Executor;
 use std::cell::Cell;
 
@@ -38,7 +39,19 @@ impl WriteBufferSettings {
     }
 }
 
+/// Where a tier's device has no room for it: which setting asks for that.
+fn too_large(fault: Fault, kind: Kind, bytes: u64) -> Error {
+    if fault.kind != FaultKind::NoSpace {
+        return Error::Input(fault);
+    }
+    let (tier, size) = (kind.name(), format_size(bytes));
+    let setting = if kind == Kind::Cache { "[cache]" } else { "[write_buffer]" };
+    let message = format!("{}; make room for the {tier} of {size}, or give {setting} a smaller size", fault.message);
+    Error::Input(Fault::new(fault.kind, message))
+}
+
 /// A tier's file.
+#[derive(Clone)]
 pub struct TierFile {
     /// What it is for.
     pub kind: Kind,
@@ -72,7 +85,12 @@ impl TierFile {
         executor.perform(Op::Remove { device, name: record.kind.file_name().to_owned() }).await.result?;
         let (file, _) = open_file(executor, device, record.kind, true).await?.expect("created if it is missing");
         let slots = record.capacity * page_size as u64;
-        executor.perform(Op::Resize { file, length: file_length(slots), prewrite: true }).await.result?;
+        let resized = executor.perform(Op::Resize { file, length: file_length(slots), prewrite: true }).await;
+        if let Err(fault) = resized.result {
+            // What there was of it fills the device. If that cannot be removed, the next creation does it.
+            let _tried = executor.perform(Op::Remove { device, name: record.kind.file_name().to_owned() }).await;
+            return Err(too_large(fault, record.kind, slots));
+        }
         write_header(executor, file, record, (page_size, slots)).await?;
         Ok(TierFile::adopt(executor, device, record, file, page_size, volatile))
     }

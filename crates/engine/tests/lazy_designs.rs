@@ -93,7 +93,7 @@ async fn assert_all(database: &Database, value: impl Fn(u64) -> u8) {
 }
 
 fn tiers(database: &Database) -> Rc<Tiers> {
-    let tiers = Rc::clone(database.buffer().tiers().expect("there is a cache"));
+    let tiers = database.buffer().tiers().expect("there is a cache");
     tiers.check().expect("consistent");
     tiers
 }

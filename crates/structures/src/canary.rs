@@ -37,6 +37,8 @@ canaries! {
     OvertakenClean,
     /// Pages enter the cache although its budget of writes is spent.
     Overspent,
+    /// A cache that is changed or turned off is given up with pages that only it has.
+    UndrainedCache,
     /// The superblock file names a copy of the sets' backup that is not durable yet.
     UnsyncedBackup,
     /// A restart replays values and actions twice.

@@ -1,5 +1,6 @@
 //! What a line asks for.
 
+use super::cache::CacheCommand;
 use entresol::configuration::nearest;
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +12,13 @@ delete PARTITION KEY                deletes a record
 call PROCEDURE [PARAMETERS]         runs a registered procedure
 partitions                          lists the partitions and their fields
 checkpoint                          takes a checkpoint
+statistics                          shows what was counted since the database was opened
+cache                               shows the second-level cache
+cache design NAME                   gives it another design, until the next opening like all of these
+cache resize SIZE                   gives it another size, such as 2GiB or "1,000 pages"
+cache off                           writes what only it has to the partitions' own devices and turns it off
+cache on [DEVICE SIZE]              turns it on again, or on another device
+cache admit PARTITION yes|no        lets pages of a partition enter it, or not
 help, quit
 
 A KEY is a number (eight bytes, the greatest first), "text" in quotes, or bytes as 0x and hexadecimal digits;
@@ -24,6 +32,8 @@ pub enum ShellCommand {
     Quit,
     Partitions,
     Checkpoint,
+    Statistics,
+    Cache(CacheCommand),
     Call { procedure: String, parameters: Vec<u8> },
     Request(Request),
 }
@@ -69,7 +79,8 @@ impl Request {
     }
 }
 
-const WORDS: [&str; 10] = ["get", "put", "set", "add", "delete", "call", "partitions", "checkpoint", "help", "quit"];
+const WORDS: [&str; 12] =
+    ["get", "put", "set", "add", "delete", "call", "partitions", "checkpoint", "statistics", "cache", "help", "quit"];
 
 /// A word of a line.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,8 +140,12 @@ impl ShellCommand {
         let words = words(line)?;
         let Some((first, rest)) = words.split_first() else { return Ok(None) };
         let usage = || {
-            let line = HELP.lines().find(|line| line.split(' ').next() == Some(first.text()));
-            line.map_or_else(|| format!("'{}' stands alone", first.text()), |line| format!("the form is: {line}"))
+            let lines = HELP.lines().filter(|line| line.split(' ').next() == Some(first.text()));
+            match lines.collect::<Vec<_>>().as_slice() {
+                [] => format!("'{}' stands alone", first.text()),
+                [line] => format!("the form is: {line}"),
+                lines => format!("the forms are:\n{}", lines.join("\n")),
+            }
         };
         let request = |partition: &Word, key: &Word, verb| -> Result<ShellCommand, String> {
             Ok(ShellCommand::Request(Request { partition: partition.text().to_owned(), key: key.key()?, verb }))
@@ -161,6 +176,11 @@ impl ShellCommand {
             }
             ("partitions", []) => ShellCommand::Partitions,
             ("checkpoint", []) => ShellCommand::Checkpoint,
+            ("statistics", []) => ShellCommand::Statistics,
+            ("cache", rest) => {
+                let rest: Vec<&str> = rest.iter().map(Word::text).collect();
+                ShellCommand::Cache(CacheCommand::parse(&rest)?.ok_or_else(usage)?)
+            }
             ("help", []) => ShellCommand::Help,
             ("quit", []) => ShellCommand::Quit,
             (word, _) if WORDS.contains(&word) => return Err(usage()),

@@ -26,7 +26,7 @@ impl Buffer {
     /// Empties the frames and slots of a partition that nothing keeps; whether all are empty.
     fn discard(self: &Rc<Self>, partition: PartitionId) -> bool {
         let mut is_done = self.pool.borrow_mut().discard(partition);
-        if let Some(tiers) = self.tiers.get() {
+        if let Some(tiers) = self.tiers() {
             is_done &= tiers.discard(partition);
         }
         self.freed.wake_all(&self.executor);

@@ -40,7 +40,7 @@ impl Buffer {
         }
         let is_done = numbers.into_iter().all(|number| {
             let id = PageId::new(partition, number);
-            let tiers = self.tiers.get();
+            let tiers = self.tiers();
             self.pool.borrow_mut().discard_page(id) && tiers.is_none_or(|tiers| tiers.discard_page(id))
         });
         self.freed.wake_all(&self.executor);

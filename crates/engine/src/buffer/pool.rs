@@ -106,8 +106,8 @@ impl Pool {
     }
 
     /// From now on changes of pages are told to these tiers.
-    pub fn set_tiers(&mut self, tiers: Rc<Tiers>) {
-        self.tiers = Some(tiers);
+    pub fn set_tiers(&mut self, tiers: Option<Rc<Tiers>>) {
+        self.tiers = tiers;
     }
 
     /// Adds frames for pages that stay for good.

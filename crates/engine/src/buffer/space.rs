@@ -32,6 +32,8 @@ pub struct PageSpace {
     /// How long reads of its pages' own places took since the start.
     pub read_times: Times,
     placement: Cell<Placement>,
+    /// Whether its pages may enter the cache at present.
+    is_admitted: Cell<bool>,
     /// Pages that were written once and are blank.
     lost: RefCell<BTreeSet<u32>>,
     /// What a bulk load writes.
@@ -59,6 +61,7 @@ impl PageSpace {
             cache_hits: Cell::new(0),
             read_times: Times::default(),
             placement: Cell::new(Placement::default()),
+            is_admitted: Cell::new(true),
             lost: RefCell::default(),
             overwriting: Overwriting::default(),
             is_dropped: Cell::new(false),
@@ -89,6 +92,20 @@ impl PageSpace {
     /// States how its pages use the storage hierarchy, before they are in use.
     pub fn place(&self, placement: Placement) {
         self.placement.set(placement);
+    }
+
+    /// Which tiers its pages may enter at present.
+    pub fn admission(&self) -> Placement {
+        let placement = self.placement();
+        Placement { cache: placement.cache && self.is_admitted.get(), ..placement }
+    }
+
+    /// From now on its pages may enter the cache, or may not. Those that are there stay until they leave by themselves.
+    pub fn admit(&self, is_admitted: bool) {
+        self.is_admitted.set(is_admitted);
+        if is_admitted {
+            self.placement.set(Placement { cache: true, ..self.placement() });
+        }
     }
 
     /// How many pages there is room for.

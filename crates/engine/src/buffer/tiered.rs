@@ -8,15 +8,16 @@ use super::write_back::PageRun;
 use super::{Buffer, PageSpace, Presence};
 use crate::page_store::Future;
 use crate::second_level::design::{Leaving, Pattern, Read, Reason};
-use crate::second_level::{DirtyWrite, Host, Tier, Tiers};
+use crate::second_level::{DirtyWrite, Host, Placement, Settings, Tier, Tiers};
 use crate::statistics::add;
+use crate::tier_file::TierFile;
 use crate::tier_file::table::PageVersion;
 use crate::{Error, Result};
 use base::{Lsn, PageId};
 use driver::{Access, Completion, Frame};
 use executor::JoinHandle;
 use std::ops::Range;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// A copy on its way to the tiers.
 struct EnteringPages {
@@ -54,20 +55,28 @@ impl Host for Buffer {
 }
 
 impl Buffer {
-    /// From now on there are tiers below this buffer.
-    pub fn set_tiers(&self, tiers: Rc<Tiers>) {
-        self.pool.borrow_mut().set_tiers(Rc::clone(&tiers));
-        assert!(self.tiers.set(tiers).is_ok(), "a buffer's tiers are made once");
+    /// Tiers below this buffer: a cache in this file alone, and nothing in it.
+    pub fn new_tiers(self: &Rc<Self>, settings: (&Settings, bool), cache: TierFile) -> Rc<Tiers> {
+        let host: Weak<Buffer> = Rc::downgrade(self);
+        Rc::new(Tiers::new(&self.executor, settings, [Some(cache), None], host))
+    }
+
+    /// From now on there are these tiers below this buffer, or none. Those before are at rest.
+    pub fn set_tiers(&self, tiers: Option<Rc<Tiers>>) {
+        self.pool.borrow_mut().set_tiers(tiers.clone());
+        if let Some(before) = self.tiers.replace(tiers) {
+            before.retire();
+        }
     }
 
     /// The tiers below this buffer.
-    pub fn tiers(&self) -> Option<&Rc<Tiers>> {
-        self.tiers.get()
+    pub fn tiers(&self) -> Option<Rc<Tiers>> {
+        self.tiers.borrow().clone()
     }
 
     /// Whether pages of this file may be in a tier.
     pub(super) fn is_tiered(&self, space: &PageSpace) -> bool {
-        self.tiers.get().is_some_and(|tiers| tiers.serves(space.placement()))
+        self.tiers.borrow().as_ref().is_some_and(|tiers| tiers.serves(space.placement()))
     }
 
     /// What the tiers learn of a frame's page that leaves, or is written.
@@ -77,6 +86,11 @@ impl Buffer {
         Leaving { page, dirty, modified, reason, pattern }
     }
 
+    /// Which tiers a page may enter.
+    fn admission(&self, leaving: &Leaving) -> Placement {
+        self.space(leaving.page.partition).admission()
+    }
+
     /// Writes to the tiers what they take of these copies, and returns the rest. Of that no older version is on its way to its
     /// own device any more, and none is in a tier. If it fails, all that was not written is given back with the error.
     pub(super) async fn absorb(
@@ -84,9 +98,10 @@ impl Buffer {
         runs: Vec<PageRun>,
         reason: Reason,
     ) -> std::result::Result<Vec<PageRun>, (Vec<PageRun>, Error)> {
-        let Some(tiers) = self.tiers.get() else { return Ok(runs) };
+        let Some(tiers) = self.tiers() else { return Ok(runs) };
         let (mut rest, mut failed) = (Vec::new(), None);
-        let started: Vec<EnteringPages> = runs.into_iter().map(|run| self.start_entering(tiers, run, reason)).collect();
+        let started: Vec<EnteringPages> =
+            runs.into_iter().map(|run| self.start_entering(&tiers, run, reason)).collect();
         for EnteringPages { frames, first, write } in started {
             let outcome = match write {
                 TierWrite::Passes(bytes) => {
@@ -96,7 +111,7 @@ impl Buffer {
                 TierWrite::Next(bytes) if failed.is_some() => DirtyWrite::Declined(bytes),
                 TierWrite::Next(bytes) => {
                     let leaving = self.leaving(frames[0], true, reason);
-                    tiers.write_dirty(&leaving, self.space(first.partition).placement(), bytes).await
+                    tiers.write_dirty(&leaving, self.admission(&leaving), bytes).await
                 }
                 TierWrite::Begun(write) => write.join().await,
             };
@@ -130,12 +145,14 @@ impl Buffer {
     fn start_entering(&self, tiers: &Rc<Tiers>, run: PageRun, reason: Reason) -> EnteringPages {
         let PageRun { frames, first, bytes } = run;
         let placement = self.space(first.partition).placement();
-        let write = match (tiers.serves(placement), tiers.writes_groups()) {
+        let write = match (tiers.serves(placement) && frames.len() == 1, tiers.writes_groups()) {
+            // Several pages were copied side by side before there were tiers for them, which have no copies of them.
             (false, _) => TierWrite::Passes(bytes),
             (true, false) => TierWrite::Next(bytes),
             (true, true) => {
                 let (leaving, tiers) = (self.leaving(frames[0], true, reason), Rc::clone(tiers));
-                let write = async move { tiers.write_dirty(&leaving, placement, bytes).await };
+                let admission = self.admission(&leaving);
+                let write = async move { tiers.write_dirty(&leaving, admission, bytes).await };
                 TierWrite::Begun(self.executor.spawn(write))
             }
         };
@@ -157,23 +174,23 @@ impl Buffer {
 
     /// From where redo has to begin so that no page on its own device lacks a change; `None` if none does.
     pub fn recovery_lsn(&self) -> Option<Lsn> {
-        let pending = self.tiers.get().and_then(|tiers| tiers.recovery_lsn());
+        let pending = self.tiers.borrow().as_ref().and_then(|tiers| tiers.recovery_lsn());
         [self.pool.borrow().recovery_lsn(), pending].into_iter().flatten().min()
     }
 
     /// A clean page leaves main memory: to the cache, if that takes it. The frame is free afterwards unless another task began
     /// to use the page meanwhile.
     pub(super) async fn displace(self: &Rc<Self>, frame: u32) -> Result<()> {
-        let Some(tiers) = self.tiers.get() else {
+        let Some(tiers) = self.tiers() else {
             self.leave(frame);
             return Ok(());
         };
         let leaving = self.leaving(frame, false, Reason::Replacement);
-        if !tiers.takes_clean(&leaving, self.space(leaving.page.partition).placement()) {
+        if !tiers.takes_clean(&leaving, self.admission(&leaving)) {
             self.leave(frame);
             return Ok(());
         }
-        let (this, tiers) = (Rc::clone(self), Rc::clone(tiers));
+        let this = Rc::clone(self);
         self.executor.spawn(async move { this.migrate(&tiers, frame, leaving).await }).join().await
     }
 
@@ -222,12 +239,12 @@ impl Buffer {
 
     /// A page was read from its own device into a frame's memory: the cache gets a copy if it takes one.
     pub(super) fn offer(&self, frame: u32, space: &PageSpace, bytes: &[u8]) {
-        let Some(tiers) = self.tiers.get() else { return };
+        let Some(tiers) = self.tiers() else { return };
         let read = {
             let pool = self.pool.borrow();
             Read { page: pool.page_of(frame), pattern: pool.pattern(frame) }
         };
-        if tiers.takes_read(&read, space.placement())
+        if tiers.takes_read(&read, space.admission())
             && let Ok(mut copy) = self.copy_buffer(1)
         {
             copy.copy_from_slice(bytes);
@@ -237,7 +254,7 @@ impl Buffer {
 
     /// The tier that this page is to be read from, if one has a copy.
     pub(super) fn tier_of(&self, id: PageId) -> Option<Tier> {
-        self.tiers.get()?.source_of(id)
+        self.tiers.borrow().as_ref()?.source_of(id)
     }
 
     /// The tier that a page is to be read from by the task that has the turn to fetch it.
@@ -248,14 +265,14 @@ impl Buffer {
     }
 
     fn is_pending(&self, page: PageId) -> bool {
-        self.tiers.get().is_some_and(|tiers| tiers.is_pending(page))
+        self.tiers.borrow().as_ref().is_some_and(|tiers| tiers.is_pending(page))
     }
 
     /// Which of these pages are read from their own device even if a cache has them. Of pages in sequence that are those
     /// between the first and the last that no tier has: a device that has to leave some out is slower than one that reads them
     /// all (Do et al. 2011, section 3.3.3).
     pub(super) fn past_cache(&self, pages: &[PageId], pattern: Pattern) -> Range<usize> {
-        if self.tiers.get().is_none() || pattern != Pattern::Sequential {
+        if self.tiers.borrow().is_none() || pattern != Pattern::Sequential {
             return 0..0;
         }
         let is_missing = |page: &PageId| self.tier_of(*page).is_none();
@@ -277,7 +294,7 @@ impl Buffer {
         if self.pool.borrow().presence(id) != Presence::Absent || self.tier_of(id) != Some(tier) {
             return Ok(false);
         }
-        let tiers = self.tiers.get().expect("only tiers have slots");
+        let tiers = self.tiers().expect("only tiers have slots");
         let buffer = self.copy_buffer(1)?;
         self.failures.borrow_mut().retain(|(page, _)| *page != id);
         self.in_flight.set(self.in_flight.get() + 1);
@@ -336,7 +353,7 @@ impl Buffer {
     async fn load_instead(self: &Rc<Self>, space: &Rc<PageSpace>, bytes: Frame, turn: Fetching) -> Result<()> {
         let id = turn.page();
         self.copies.borrow_mut().push(bytes);
-        if let Some(tiers) = self.tiers.get() {
+        if let Some(tiers) = self.tiers() {
             tiers.drop_damaged(id).await?;
         }
         let spare = self.frame_for(space).await?;
@@ -354,9 +371,9 @@ impl Buffer {
         space: &Rc<PageSpace>,
         (bytes, error): (Frame, Option<Error>),
     ) -> std::result::Result<(), (Frame, Option<Error>)> {
-        let tiers = self.tiers.get().and_then(|tiers| Some((tiers, tiers.tier_of(id)?)));
+        let tiers = self.tiers().and_then(|tiers| tiers.tier_of(id).map(|tier| (tiers, tier)));
         let Some((tiers, tier)) = tiers else { return Err((bytes, error)) };
-        let (this, tiers, space) = (Rc::clone(self), Rc::clone(tiers), Rc::clone(space));
+        let (this, tiers, space) = (Rc::clone(self), tiers, Rc::clone(space));
         self.executor.spawn(async move {
             let access = tiers.file(tier).access(&this.executor).await;
             if tiers.tier_of(id) != Some(tier) {

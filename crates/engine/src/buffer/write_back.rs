@@ -239,7 +239,7 @@ impl Buffer {
                 self.write_back(old.into_iter().take(self.checkpoint_batch()).collect()).await?;
             }
         }
-        match self.tiers.get() {
+        match self.tiers() {
             Some(tiers) => {
                 let is_scarce = self.log.get().is_some_and(|log| log.is_scarce() || log.is_claimed());
                 tiers.drain_before(lsn, cleans, is_scarce).await

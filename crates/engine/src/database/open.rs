@@ -17,7 +17,7 @@ use crate::version::VersionStore;
 use crate::{Result, temp};
 use base::Lsn;
 use driver::Op;
-use executor::Executor;
+use executor::{Executor, Turn};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
@@ -28,6 +28,13 @@ fn stamp(executor: &Executor, position: Lsn, epoch: u32, generation: u64) -> u64
     let place = position.0.rotate_left(24) ^ u64::from(epoch).rotate_left(52);
     let mixed = executor.now().ns() ^ place ^ generation.rotate_left(40);
     mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+}
+
+/// Tells files made now by an open database from all others.
+pub(super) fn new_stamp(engine: &Engine) -> u64 {
+    let superblock_file = engine.catalog.superblock_file.borrow();
+    let generation = superblock_file.as_ref().map_or(0, SuperblockFile::generation);
+    stamp(&engine.core.executor, engine.core.log.end(), engine.core.log.epoch(), generation)
 }
 
 /// The memory-resident sets and their backup.
@@ -118,7 +125,7 @@ impl Database {
         let opened = reconciled.open(&buffer, executor, (&settings.hierarchy, settings.force, stamp)).await?;
         tiers.extend(opened.records);
         if let Some(found) = opened.tiers {
-            buffer.set_tiers(found);
+            buffer.set_tiers(Some(found));
         }
         let superblock = Superblock {
             page_size: settings.buffer.page_size as u32,
@@ -204,7 +211,7 @@ impl Database {
         // What a tier is about to hold must be looked for by the next opening.
         superblock_file.note_tiers(executor, &mut superblock, (records, table)).await?;
         if let Some(tiers) = tiers {
-            buffer.set_tiers(tiers);
+            buffer.set_tiers(Some(tiers));
         }
         let sets_begin = superblock.backup.as_ref().map_or(Lsn::MAX, |backup| Lsn(backup.begin));
         let (sets, backup) = memory;
@@ -246,7 +253,8 @@ impl Database {
     }
 
     fn of(engine: Rc<Engine>, settings: Settings, recovery: RecoveryReport) -> Database {
-        Database(Rc::new(OpenDatabase { engine, settings, recovery }))
+        let cache = RefCell::new(settings.hierarchy.cache.clone());
+        Database(Rc::new(OpenDatabase { engine, settings, recovery, cache, cache_turn: Turn::new() }))
     }
 
     /// Takes a full checkpoint, so that the next opening has nothing to redo, and ends the background tasks.
@@ -255,6 +263,8 @@ impl Database {
     /// Those of [`Database::checkpoint`].
     pub async fn close(self) -> Result<()> {
         let engine = &self.0.engine;
+        // A change of the cache ends before.
+        let _change = self.0.cache_turn.take(self.executor()).await;
         engine.core.closing.set(true);
         engine.versions.stop();
         engine.temp.remove().await?;

@@ -96,8 +96,7 @@ impl Settings {
 
     /// Refuses a cache that no page of this database could enter.
     pub(super) fn check_cache(&self) -> Result<()> {
-        let budget = self.hierarchy.cache.as_ref().and_then(|cache| cache.write_budget);
-        budget.map_or(Ok(()), |budget| budget.check(self.buffer.page_size))
+        self.hierarchy.cache.as_ref().map_or(Ok(()), |cache| cache.check(self.buffer.page_size))
     }
 
     /// The undo space and the device that holds it.

@@ -9,11 +9,11 @@ pub use torn::TornPages;
 use crate::Result;
 use crate::buffer::Buffer;
 use crate::io::device;
-use crate::second_level::{Settings, Tiers};
+use crate::second_level::{CacheSettings, Settings, Tiers};
 use crate::tier_file::table::{HeldVersion, SlotTable, TablePosition};
 use crate::tier_file::{Kind, TierFile, TierRecord, open_file, read_header};
 use base::{Lsn, PageId};
-use driver::{DeviceId, FileId};
+use driver::{DeviceId, FileId, Op};
 use executor::Executor;
 use scan::{SlotCopy, bring_home, scan};
 use std::collections::BTreeMap;
@@ -220,6 +220,41 @@ fn adopt(buffer: &Buffer, tiers: &Tiers, cache: usize, mut current: Vec<(PageId,
     tiers.adopt(current.into_iter().map(|(page, copy)| (copy.slot, page, copy.version)));
 }
 
+/// A cache that was created while its database runs; nothing is in it.
+pub struct NewCache {
+    /// Its slots.
+    pub file: TierFile,
+    /// What the superblock is to say of it before it is used, if it survives power cuts.
+    pub record: Option<TierRecord>,
+    /// The table that says what the slots hold, if it has one.
+    pub table: Option<SlotTable>,
+}
+
+/// Creates the files of a cache, in place of any of these names.
+///
+/// # Errors
+/// [`Error::NoDevice`](crate::Error::NoDevice), or the driver's.
+pub async fn create_cache(
+    executor: &Executor,
+    cache: &CacheSettings,
+    (page_size, stamp): (usize, u64),
+) -> Result<NewCache> {
+    let WantedTier { kind, device: name, capacity, volatile, table } = wanted_cache(executor, cache);
+    let device = device(executor, name)?;
+    let record = TierRecord { kind, device: name.clone(), stamp, capacity, in_use: true };
+    let file = TierFile::create(executor, device, &record, page_size, volatile).await?;
+    let table = match table {
+        true => SlotTable::create(executor, device, capacity as u32, stamp).await.map(Some),
+        false => Ok(None),
+    };
+    if table.is_err() {
+        // The slots are not to fill a device without room for both.
+        let _tried = executor.perform(Op::Remove { device, name: kind.file_name().to_owned() }).await;
+    }
+    let table = table?;
+    Ok(NewCache { file, record: (!volatile).then_some(record), table })
+}
+
 /// Goes on with the cache's table, or makes a new one if there is to be one. Returns what the superblock is to say of it.
 async fn open_table(
     executor: &Executor,
@@ -276,15 +311,17 @@ impl WantedTier<'_> {
     }
 }
 
+fn wanted_cache<'a>(executor: &Executor, cache: &'a CacheSettings) -> WantedTier<'a> {
+    let traits = executor.device(&cache.device).map(|device| executor.traits(device));
+    let is_memory = traits.is_some_and(|traits| traits.synchronous);
+    let volatile = cache.volatile.unwrap_or(!traits.is_some_and(|traits| traits.durable));
+    let table = !volatile && cache.table.unwrap_or(!is_memory);
+    WantedTier { kind: Kind::Cache, device: &cache.device, capacity: u64::from(cache.pages), volatile, table }
+}
+
 /// The cache and the write buffer that the settings ask for.
 fn wanted<'a>(executor: &Executor, settings: &'a Settings) -> [Option<WantedTier<'a>>; 2] {
-    let loses = |name: &str| executor.device(name).is_none_or(|device| !executor.traits(device).durable);
-    let is_memory = |name: &str| executor.device(name).is_some_and(|device| executor.traits(device).synchronous);
-    let cache = settings.cache.as_ref().map(|cache| {
-        let volatile = cache.volatile.unwrap_or_else(|| loses(&cache.device));
-        let table = !volatile && cache.table.unwrap_or_else(|| !is_memory(&cache.device));
-        WantedTier { kind: Kind::Cache, device: &cache.device, capacity: u64::from(cache.pages), volatile, table }
-    });
+    let cache = settings.cache.as_ref().map(|cache| wanted_cache(executor, cache));
     let write_buffer = settings.write_buffer.as_ref().filter(|buffer| buffer.pages > 0).map(|buffer| WantedTier {
         kind: Kind::WriteBuffer,
         device: &buffer.device,

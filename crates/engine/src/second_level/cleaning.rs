@@ -18,7 +18,7 @@ struct ReadBack {
 impl Tiers {
     /// Starts the cleaner if more pages are dirty than the design wants, unless it is at work.
     pub(super) fn clean_excess(self: &Rc<Self>) {
-        let is_excess = self.dirty_max.is_some_and(|max| self.slots.borrow().dirty_count() > max.above as usize);
+        let is_excess = self.dirty_max.get().is_some_and(|max| self.slots.borrow().dirty_count() > max.above as usize);
         if !is_excess || self.is_cleaning.replace(true) {
             return;
         }
@@ -44,8 +44,8 @@ impl Tiers {
     /// The slots that the cleaner writes next, if it is not done.
     fn next_group(&self) -> Option<Vec<u32>> {
         let slots = self.slots.borrow();
-        let is_excess = self.dirty_max.is_some_and(|max| slots.dirty_count() > max.down_to as usize);
-        if is_excess { slots.coldest_group(self.group_pages) } else { None }
+        let is_excess = self.dirty_max.get().is_some_and(|max| slots.dirty_count() > max.down_to as usize);
+        if is_excess { slots.coldest_group(self.group_pages.get()) } else { None }
     }
 
     /// Starts to write the copies in these slots to their pages' own devices. They are dirty and idle, and their pages lie side
@@ -114,7 +114,7 @@ impl Tiers {
     /// Memory for the copies of a group; without any its pages are written one by one.
     fn group_copy(&self, page_size: usize) -> Option<Frame> {
         let spare = self.group_copies.borrow_mut().pop();
-        let size = page_size * self.group_pages.max(CLEANED_AT_ONCE as u32) as usize;
+        let size = page_size * self.group_pages.get().max(CLEANED_AT_ONCE as u32) as usize;
         spare.or_else(|| self.executor.frame(size).ok())
     }
 

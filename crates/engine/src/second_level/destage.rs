@@ -181,10 +181,16 @@ impl Tiers {
             false if is_scarce => DirtyWanted::Old,
             false => DirtyWanted::None,
         };
-        let mut pending = self.slots.borrow().pending_before(lsn, dirty);
-        pending.sort_unstable();
-        for pages in pending.chunks(CLEANED_AT_ONCE.max(self.group_pages as usize)) {
-            let groups = self.slots.borrow().groups(pages, self.group_pages);
+        let pending = self.slots.borrow().pending_before(lsn, dirty);
+        self.drain_pages(pending).await
+    }
+
+    /// Waits until the pages' own devices have them, pages that lie side by side together.
+    pub(super) async fn drain_pages(self: &Rc<Self>, mut pages: Vec<PageId>) -> Result<()> {
+        pages.sort_unstable();
+        let group_pages = self.group_pages.get();
+        for pages in pages.chunks(CLEANED_AT_ONCE.max(group_pages as usize)) {
+            let groups = self.slots.borrow().groups(pages, group_pages);
             groups.into_iter().for_each(|group| self.clean_group(self.host(), group));
             for page in pages {
                 self.await_destage(*page).await?;

@@ -37,6 +37,9 @@ pub enum DirtyWrite {
 impl Tiers {
     /// Which tier a page that is newer than on its own device is written to, and how.
     fn tier_for(&self, leaving: &Leaving, placement: Placement) -> Option<(Tier, Decision)> {
+        if self.is_closed.get() {
+            return None;
+        }
         let is_cached = placement.cache && self.cache.as_ref().is_some_and(|cache| !cache.volatile);
         if is_cached && self.is_cache_open() && !self.is_throttled() {
             let decision = self.policy.borrow_mut().on_eviction(leaving, &self.slots.borrow().contents());
@@ -70,6 +73,9 @@ impl Tiers {
     async fn take(self: &Rc<Self>, tier: Tier, page: PageId) -> Option<u32> {
         let mut groups = 0;
         loop {
+            if self.is_closed.get() {
+                return None;
+            }
             let room = self.slots.borrow_mut().take(tier, page, &mut **self.policy.borrow_mut());
             match room {
                 Room::Slot(slot) => return Some(slot),

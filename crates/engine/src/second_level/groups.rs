@@ -36,10 +36,17 @@ pub struct GroupWriter {
     spare: RefCell<Vec<Frame>>,
 }
 
+impl GroupWriter {
+    /// Gives up memory for groups: they may have another size from now on.
+    pub(super) fn forget_memory(&self) {
+        self.spare.take();
+    }
+}
+
 impl Tiers {
     /// Whether pages are written to the cache in groups.
     pub fn writes_groups(&self) -> bool {
-        self.write_group > 1
+        self.write_group.get() > 1
     }
 
     /// Writes a copy into its slot of the cache, with others that are on their way to slots beside it. Returns the copy, and
@@ -74,8 +81,8 @@ impl Tiers {
             let mut writes = Vec::new();
             while !requests.is_empty() {
                 let follows = |count: usize| requests[count].slot == requests[0].slot + count as u32;
-                let count = (1..requests.len().min(self.write_group as usize)).find(|count| !follows(*count));
-                let rest = requests.split_off(count.unwrap_or(requests.len().min(self.write_group as usize)));
+                let count = (1..requests.len().min(self.write_group.get() as usize)).find(|count| !follows(*count));
+                let rest = requests.split_off(count.unwrap_or(requests.len().min(self.write_group.get() as usize)));
                 let (this, group) = (Rc::clone(self), std::mem::replace(&mut requests, rest));
                 writes.push(self.executor.spawn(async move { this.write_one_group(group).await }));
             }
@@ -113,7 +120,7 @@ impl Tiers {
 
     fn group_memory(&self, page_size: usize) -> Option<Frame> {
         let spare = self.groups.spare.borrow_mut().pop();
-        spare.or_else(|| self.executor.frame(page_size * self.write_group as usize).ok())
+        spare.or_else(|| self.executor.frame(page_size * self.write_group.get() as usize).ok())
     }
 
     /// Has a group of slots make room: what was used goes to the end of the queue, what is dirty to its own place. Only one
@@ -124,7 +131,7 @@ impl Tiers {
     pub(super) async fn empty_group(self: &Rc<Self>, group: Range<u32>) -> Result<()> {
         let _turn = self.emptying.take(&self.executor).await;
         let capacity = self.slots.borrow().contents().capacity();
-        if self.policy.borrow().next_group(capacity) != Some(group.clone()) {
+        if self.is_closed.get() || self.policy.borrow().next_group(capacity) != Some(group.clone()) {
             return Ok(());
         }
         let kept = self.second_chances(group.clone());
@@ -180,8 +187,8 @@ impl Tiers {
         let mut pages: Vec<PageId> = group.filter_map(|slot| dirty(&slot)).collect();
         pages.sort_unstable();
         let mut first_error = Ok(());
-        for pages in pages.chunks(CLEANED_AT_ONCE.max(self.group_pages as usize)) {
-            let groups = self.slots.borrow().groups(pages, self.group_pages);
+        for pages in pages.chunks(CLEANED_AT_ONCE.max(self.group_pages.get() as usize)) {
+            let groups = self.slots.borrow().groups(pages, self.group_pages.get());
             groups.into_iter().for_each(|group| self.clean_group(self.host(), group));
             for page in pages {
                 let cleaned = self.await_destage(*page).await;

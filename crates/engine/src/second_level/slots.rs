@@ -5,6 +5,7 @@ mod changes;
 mod check;
 mod contents;
 mod groups;
+mod online;
 
 pub use contents::{CacheContents, Candidate, Contents, Occupant};
 

@@ -30,7 +30,7 @@ struct CacheLoss {
 #[derive(Default)]
 pub struct Supervision {
     /// How long an operation may take, in nanoseconds; 0 for any time.
-    silence_ns_max: u64,
+    silence_ns_max: Cell<u64>,
     /// Operations that are under way: since when, and what the task waiting for each is woken by.
     under_way: RefCell<BTreeMap<u64, (Instant, Rc<WaitQueue>)>>,
     next: Cell<u64>,
@@ -41,9 +41,9 @@ pub struct Supervision {
 }
 
 impl Supervision {
-    /// Of a device that may take this long for an operation, in nanoseconds; 0 for any time.
-    pub fn new(silence_ns_max: u64) -> Supervision {
-        Supervision { silence_ns_max, ..Supervision::default() }
+    /// From now on an operation may take this long; none is under way.
+    pub(super) fn set_silence(&self, silence_ns_max: u64) {
+        self.silence_ns_max.set(silence_ns_max);
     }
 }
 
@@ -54,13 +54,13 @@ impl Tiers {
     }
 
     /// Whether the cache was switched off.
-    pub(super) fn is_lost(&self) -> bool {
+    pub fn is_lost(&self) -> bool {
         self.supervision.loss.borrow().is_some()
     }
 
     /// Whether operations of the cache have a time limit.
     pub(super) fn is_timed(&self) -> bool {
-        self.supervision.silence_ns_max > 0
+        self.supervision.silence_ns_max.get() > 0
     }
 
     /// Waits for an operation of the cache. An error if its device does not answer: what the operation carried is lost then, and
@@ -109,7 +109,7 @@ impl Tiers {
         }
         let this = Rc::clone(self);
         self.executor.spawn(async move {
-            let limit_ns = this.supervision.silence_ns_max;
+            let limit_ns = this.supervision.silence_ns_max.get();
             loop {
                 this.executor.sleep_ns((limit_ns / WATCHES).max(1)).await;
                 let oldest = this.supervision.under_way.borrow().values().map(|(since, _)| *since).min();

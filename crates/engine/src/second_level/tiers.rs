@@ -7,7 +7,7 @@ use super::slots::{CacheContents, Discarded, Slots, Tier};
 use super::supervision::Supervision;
 use super::table::StatedTable;
 use super::write_budget::Spending;
-use super::{Placement, Settings};
+use super::{CacheSettings, Placement, Settings};
 use crate::Error;
 use crate::statistics::add;
 use crate::tier_file::table::PageVersion;
@@ -41,15 +41,17 @@ pub struct Tiers {
     /// Told when a write to a page's own device ends.
     pub(super) destages_ended: WaitQueue,
     /// What is left of the bytes that may be written to the cache, if they are limited.
-    spending: Option<RefCell<Spending>>,
+    pub(super) spending: RefCell<Option<Spending>>,
     /// How many bytes the cache's device is rated for.
-    rated_bytes: Option<u64>,
+    rated_bytes: Cell<Option<u64>>,
+    /// Whether nothing enters any more, because the cache is being changed.
+    pub(super) is_closed: Cell<bool>,
     /// How many operations of the cache may be under way before it is passed over where that is possible.
-    throttle: Option<u32>,
+    throttle: Cell<Option<u32>>,
     /// When dirty pages are cleaned that nothing else needs on their own devices.
-    pub(super) dirty_max: Option<DirtyMaximum>,
+    pub(super) dirty_max: Cell<Option<DirtyMaximum>>,
     /// The most pages that are written to their own places together.
-    pub(super) group_pages: u32,
+    pub(super) group_pages: Cell<u32>,
     /// How many pages are on their way there, read back and written in groups.
     pub(super) being_cleaned: Cell<usize>,
     /// Whether the cleaner is at work.
@@ -57,7 +59,7 @@ pub struct Tiers {
     /// Memory for the copies of such groups.
     pub(super) group_copies: RefCell<Vec<Frame>>,
     /// The most pages that are written to slots by one operation, and those that are on their way there.
-    pub(super) write_group: u32,
+    pub(super) write_group: Cell<u32>,
     pub(super) groups: GroupWriter,
     /// Only one task has a group of slots make room.
     pub(super) emptying: Turn,
@@ -91,20 +93,15 @@ impl Tiers {
         let design = settings.cache.as_ref().map(|cache| cache.design).unwrap_or_default();
         let parameters = settings.cache.as_ref().map(|cache| cache.parameters).unwrap_or_default();
         let policy = design.build(&Setting { force, parameters });
-        let (throttle, group_pages) = (policy.throttle(), policy.group_pages().max(1));
-        let (dirty_max, write_group) = (policy.dirty_max(pages(&cache)), policy.write_group());
-        let silence_ns_max = match (&settings.cache, &cache) {
-            (Some(settings), Some(cache)) if !cache.is_memory() => settings.silence_ns_max,
-            _ => 0,
-        };
+        let capacity = pages(&cache);
         let slots = Slots::new(pages(&cache), pages(&write_buffer), policy.order(pages(&cache) as usize));
         let copies = (0..pages(&cache) + pages(&write_buffer)).map(|_| None).collect();
-        let budget = settings.cache.as_ref().and_then(|cache| cache.write_budget);
-        Tiers {
+        let tiers = Tiers {
             cache,
             write_buffer,
-            spending: budget.map(|budget| RefCell::new(Spending::new(budget, executor.now()))),
-            rated_bytes: settings.cache.as_ref().and_then(|cache| cache.rated_bytes),
+            spending: RefCell::default(),
+            rated_bytes: Cell::default(),
+            is_closed: Cell::new(false),
             executor: executor.clone(),
             host,
             slots: RefCell::new(slots),
@@ -113,18 +110,48 @@ impl Tiers {
             failures: RefCell::default(),
             entering: RefCell::default(),
             destages_ended: WaitQueue::new(),
-            throttle,
-            dirty_max,
-            group_pages,
+            throttle: Cell::default(),
+            dirty_max: Cell::default(),
+            group_pages: Cell::new(1),
             being_cleaned: Cell::new(0),
             is_cleaning: Cell::new(false),
             group_copies: RefCell::default(),
-            write_group,
+            write_group: Cell::new(1),
             groups: GroupWriter::default(),
-            supervision: Supervision::new(silence_ns_max),
+            supervision: Supervision::default(),
             emptying: Turn::new(),
             table: RefCell::default(),
             replaying_from: Cell::new(None),
+        };
+        tiers.go_by(&**tiers.policy.borrow(), capacity);
+        if let Some(cache) = &settings.cache {
+            tiers.limit(cache);
+            tiers.supervision.set_silence(tiers.silence_ns_max(cache));
+        }
+        tiers
+    }
+
+    /// Takes what a design of a cache for so many pages says once and for all.
+    pub(super) fn go_by(&self, policy: &dyn CachePolicy, capacity: u32) {
+        self.throttle.set(policy.throttle());
+        self.dirty_max.set(policy.dirty_max(capacity));
+        self.group_pages.set(policy.group_pages().max(1));
+        self.write_group.set(policy.write_group());
+        self.group_copies.take();
+        self.groups.forget_memory();
+    }
+
+    /// How long an operation of the cache may take, in nanoseconds; 0 for any time.
+    pub(super) fn silence_ns_max(&self, settings: &CacheSettings) -> u64 {
+        if self.cache.as_ref().is_some_and(TierFile::is_memory) { 0 } else { settings.silence_ns_max }
+    }
+
+    /// Takes the cache's budget of writes from its settings. One that stays as it was is not filled again.
+    pub(super) fn limit(&self, settings: &CacheSettings) {
+        self.rated_bytes.set(settings.rated_bytes);
+        let mut spending = self.spending.borrow_mut();
+        if spending.as_ref().map(Spending::budget) != settings.write_budget {
+            *spending = settings.write_budget.map(|budget| Spending::new(budget, self.executor.now()));
         }
     }
 
@@ -135,7 +162,7 @@ impl Tiers {
 
     /// Whether pages may enter the cache.
     pub(super) fn is_cache_open(&self) -> bool {
-        self.cache.is_some() && self.replaying_from.get().is_none() && !self.is_lost()
+        self.cache.is_some() && !self.is_closed.get() && self.replaying_from.get().is_none() && !self.is_lost()
     }
 
     /// A checkpoint begins, and lasts until what this returns is dropped.
@@ -147,13 +174,14 @@ impl Tiers {
     /// Whether so much is under way in the cache that pages which need not go through it go past it.
     pub(super) fn is_throttled(&self) -> bool {
         let under_way = || self.cache.as_ref().map_or(0, TierFile::under_way);
-        self.throttle.is_some_and(|throttle| under_way() > throttle)
+        self.throttle.get().is_some_and(|throttle| under_way() > throttle)
     }
 
     /// Whether a page that is to enter the cache goes past it, because its budget of writes is spent. That is counted.
     pub(super) fn is_spent(&self) -> bool {
-        let (Some(spending), Some(cache)) = (&self.spending, &self.cache) else { return false };
-        let is_spent = !spending.borrow_mut().has(self.executor.now(), cache.page_size as u64);
+        let mut spending = self.spending.borrow_mut();
+        let (Some(spending), Some(cache)) = (&mut *spending, &self.cache) else { return false };
+        let is_spent = !spending.has(self.executor.now(), cache.page_size as u64);
         if is_spent {
             add(&cache.statistics.declined, 1);
         }
@@ -162,8 +190,9 @@ impl Tiers {
 
     /// Takes what a write of a page to this tier costs out of the budget, if that has so much left.
     pub(super) fn take_budget(&self, tier: Tier, bytes: u64) -> bool {
-        let Some(spending) = self.spending.as_ref().filter(|_| tier == Tier::Cache) else { return true };
-        let is_taken = spending.borrow_mut().take(self.executor.now(), bytes);
+        let mut spending = self.spending.borrow_mut();
+        let Some(spending) = spending.as_mut().filter(|_| tier == Tier::Cache) else { return true };
+        let is_taken = spending.take(self.executor.now(), bytes);
         if !is_taken {
             add(&self.file(tier).statistics.declined, 1);
         }
@@ -174,8 +203,8 @@ impl Tiers {
     pub fn note_forced_write(&self, bytes: u64) {
         let Some(cache) = &self.cache else { return };
         add(&cache.statistics.bytes_written, bytes);
-        if let Some(spending) = &self.spending {
-            spending.borrow_mut().force(self.executor.now(), bytes);
+        if let Some(spending) = &mut *self.spending.borrow_mut() {
+            spending.force(self.executor.now(), bytes);
         }
     }
 
@@ -203,7 +232,8 @@ impl Tiers {
     /// The tier that this page is to be read from: one that has a copy, unless that is the cache, which is busy, and the page's
     /// own device has the same version.
     pub fn source_of(&self, page: PageId) -> Option<Tier> {
-        let is_passed = |tier: &Tier| *tier == Tier::Cache && self.is_throttled() && !self.is_pending(page);
+        let is_avoided = |tier: Tier| self.is_closed.get() || (tier == Tier::Cache && self.is_throttled());
+        let is_passed = |tier: &Tier| is_avoided(*tier) && !self.is_pending(page);
         self.tier_of(page).filter(|tier| !is_passed(tier))
     }
 
@@ -265,11 +295,11 @@ impl Tiers {
 
     /// What the tiers are and did.
     pub fn reports(&self) -> Vec<TierReport> {
-        let budget = self.spending.as_ref().map(|spending| spending.borrow().budget());
+        let budget = self.spending.borrow().as_ref().map(Spending::budget);
         let lost = self.lost_cache();
         let cache = self.cache.iter().map(|cache| TierReport {
             write_budget_bytes_per_day: budget.map(|budget| budget.bytes_per_day),
-            rated_bytes: self.rated_bytes,
+            rated_bytes: self.rated_bytes.get(),
             lost: lost.as_ref().map(ToString::to_string),
             ..cache.report()
         });
@@ -295,8 +325,8 @@ impl Tiers {
     pub fn check(&self) -> Result<(), String> {
         let slots = self.slots.borrow();
         let copies = self.copies.borrow();
-        if let Some(spending) = &self.spending {
-            spending.borrow().check(self.executor.now())?;
+        if let Some(spending) = &*self.spending.borrow() {
+            spending.check(self.executor.now())?;
         }
         let kept = |slot: &u32| copies[*slot as usize].is_some() && !slots.may_be_kept(*slot);
         match (0..copies.len() as u32).find(kept) {

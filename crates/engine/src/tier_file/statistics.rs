@@ -4,7 +4,7 @@ use crate::statistics::{Times, add};
 use std::cell::Cell;
 
 /// Counters of one tier, since the last restart of the statistics.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct TierStatistics {
     /// Pages that misses in main memory were served with.
     pub reads: Cell<u64>,

@@ -16,6 +16,7 @@
 //!    the last one at a checkpoint, or behind the one in its place; without every slot stated, nothing counts.
 //! 3. What the table leaves out is missing from the cache, and that is all. What it states is verified when it is read.
 
+use super::Kind;
 use crate::io::salvage;
 use crate::{Error, Result};
 use base::{Lsn, PageId, PartitionId};
@@ -104,7 +105,11 @@ impl SlotTable {
         executor.perform(Op::Remove { device, name: TABLE_FILE.to_owned() }).await.result?;
         let (file, _) = executor.open(device, TABLE_FILE, true).await?;
         let length = blocks_for(slots) * BLOCK_BYTES as u64;
-        executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
+        if let Err(fault) = executor.perform(Op::Resize { file, length, prewrite: true }).await.result {
+            // As for the slots.
+            let _tried = executor.perform(Op::Remove { device, name: TABLE_FILE.to_owned() }).await;
+            return Err(super::too_large(fault, Kind::Cache, length));
+        }
         Ok(SlotTable::of(file, stamp, slots, (0, 0)))
     }
 

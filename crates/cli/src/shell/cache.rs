@@ -1,0 +1,143 @@
+//! What the shell asks of the second-level cache while the database runs.
+
+use crate::Failure;
+use crate::report::TierUse;
+use base::units::{format_size, grouped};
+use devices::CacheSize;
+use entresol::second_level::{CacheSettings, DESIGNS, Design};
+use entresol::{Database, Handle};
+
+/// A request about the cache.
+#[derive(Debug, PartialEq)]
+pub enum CacheCommand {
+    Show,
+    /// As it was before it was turned off, or on this device and of this size.
+    On(Option<(String, CacheSize)>),
+    Off,
+    Design(Design),
+    Resize(CacheSize),
+    Admit {
+        partition: String,
+        is_admitted: bool,
+    },
+}
+
+impl CacheCommand {
+    /// Reads the words behind `cache`; `None` if they have no such form.
+    pub fn parse(words: &[&str]) -> Result<Option<CacheCommand>, String> {
+        let size = |words: &[&str]| words.join(" ").parse::<CacheSize>();
+        Ok(Some(match words {
+            [] => CacheCommand::Show,
+            ["on"] => CacheCommand::On(None),
+            ["on", device, rest @ ..] if !rest.is_empty() => {
+                CacheCommand::On(Some(((*device).to_owned(), size(rest)?)))
+            }
+            ["off"] => CacheCommand::Off,
+            ["design", name] => {
+                let names = || DESIGNS.iter().map(|design| design.name()).collect::<Vec<_>>().join(", ");
+                CacheCommand::Design(
+                    Design::named(name).ok_or_else(|| format!("there is no design '{name}'; there are {}", names()))?,
+                )
+            }
+            ["resize", rest @ ..] if !rest.is_empty() => CacheCommand::Resize(size(rest)?),
+            ["admit", partition, word @ ("yes" | "no")] => {
+                CacheCommand::Admit { partition: (*partition).to_owned(), is_admitted: *word == "yes" }
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Does it. `before` is the cache that was there last, while there is none.
+    pub fn run(self, handle: &Handle, before: &mut Option<CacheSettings>) -> Result<String, Failure> {
+        let present = handle.with_database(async |database| Ok(database.cache()))?;
+        let page_size = handle.with_database(async |database| Ok(database.settings().buffer.page_size as u64))?;
+        let there = || present.clone().ok_or("there is no cache; 'cache on' turns one on");
+        let new = match self {
+            CacheCommand::Show => return Ok(handle.with_database(async |database| Ok(described(database)))?),
+            CacheCommand::Admit { partition, is_admitted } => {
+                handle.with_database(async move |database| {
+                    database.admit_to_cache(database.partition(&partition)?, is_admitted)
+                })?;
+                return Ok("done".to_owned());
+            }
+            CacheCommand::On(None) if present.is_some() => return Err("the cache is on".into()),
+            CacheCommand::On(None) => {
+                let configured =
+                    handle.with_database(async |database| Ok(database.settings().hierarchy.cache.clone()))?;
+                Some(before.clone().or(configured).ok_or("no cache is configured; 'cache on DEVICE SIZE' makes one")?)
+            }
+            CacheCommand::On(Some((device, size))) => {
+                let like = present.clone().or(before.clone());
+                let pages = pages(size, page_size)?;
+                let new = CacheSettings::new(device.clone(), pages);
+                Some(like.map_or(new, |like| CacheSettings { device, pages, volatile: None, ..like }))
+            }
+            CacheCommand::Off => None,
+            CacheCommand::Design(design) => Some(CacheSettings { design, ..there()? }),
+            CacheCommand::Resize(size) => Some(CacheSettings { pages: pages(size, page_size)?, ..there()? }),
+        };
+        let changed = handle.with_database(async move |database| database.set_cache(new).await);
+        // A change that fails may leave none.
+        let is_on = handle.with_database(async |database| Ok(database.cache().is_some()))?;
+        *before = if is_on { None } else { present.or(before.take()) };
+        changed?;
+        Ok(handle.with_database(async |database| Ok(described(database)))?)
+    }
+}
+
+fn pages(size: CacheSize, page_size: u64) -> Result<u32, String> {
+    let pages = match size {
+        CacheSize::Pages(pages) => pages,
+        CacheSize::Bytes(bytes) => bytes / page_size,
+    };
+    let wrong = || format!("that is {} pages of {page_size} bytes; a cache has 1 to 2,147,483,647", grouped(pages));
+    u32::try_from(pages).ok().filter(|pages| (1..1 << 31).contains(pages)).ok_or_else(wrong)
+}
+
+/// The cache, for people.
+fn described(database: &Database) -> String {
+    let Some(cache) = database.cache() else { return "there is no cache".to_owned() };
+    let size = u64::from(cache.pages) * database.settings().buffer.page_size as u64;
+    let budget = cache.write_budget.map_or_else(String::new, |budget| {
+        format!(", at most {} a day are written", format_size(budget.bytes_per_day))
+    });
+    let pages = grouped(cache.pages.into());
+    format!("{} on device '{}': {pages} pages, {}{budget}", cache.design.name(), cache.device, format_size(size))
+}
+
+/// What the database has counted since it was opened, for people.
+pub fn statistics(database: &Database) -> String {
+    let statistics = database.statistics();
+    let (commits, rollbacks) = (statistics.commits.get(), statistics.rollbacks.get());
+    let mut parts = vec![format!("{} commits, {} rollbacks", grouped(commits), grouped(rollbacks))];
+    let seconds = database.executor().now().seconds().max(1e-9);
+    let tiers: Vec<TierUse> =
+        database.tiers().into_iter().map(|tier| TierUse::new(tier, commits.max(1) as f64, seconds)).collect();
+    if !tiers.is_empty() {
+        parts.extend(TierUse::tables(&tiers));
+    }
+    parts.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_about_the_cache_are_read() {
+        let parse = |line: &str| CacheCommand::parse(&line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(parse(""), Ok(Some(CacheCommand::Show)));
+        assert_eq!(parse("resize 2GiB"), Ok(Some(CacheCommand::Resize(CacheSize::Bytes(2 << 30)))));
+        assert_eq!(parse("resize 1,000 pages"), Ok(Some(CacheCommand::Resize(CacheSize::Pages(1_000)))));
+        let on = Some(("flash".to_owned(), CacheSize::Bytes(4 << 20)));
+        assert_eq!(parse("on flash 4 MiB"), Ok(Some(CacheCommand::On(on))));
+        let admit = CacheCommand::Admit { partition: "account".to_owned(), is_admitted: false };
+        assert_eq!(parse("admit account no"), Ok(Some(admit)));
+        for wrong in ["of", "on flash", "resize", "admit account", "admit account perhaps"] {
+            assert_eq!(parse(wrong), Ok(None), "{wrong}");
+        }
+        for wrong in ["resize much", "resize 0", "design magic"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The second-level cache while the database runs: its design and size, off and on, and which partitions may enter.
+
+use super::Database;
+use super::open::new_stamp;
+use crate::checkpoint::state_tiers;
+use crate::io::device;
+use crate::recovery::{NewCache, create_cache};
+use crate::second_level::{self, CacheSettings, Tiers};
+use crate::tier_file::table::SlotTable;
+use crate::tier_file::{Kind, TierRecord};
+use crate::{Error, Result};
+use base::PartitionId;
+use base::units::format_duration_ns;
+use driver::{Fault, FaultKind};
+use executor::Executor;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// How long the device of a new cache may take for a byte of its file, in nanoseconds, beside the time that it has for an answer:
+/// a megabyte a second.
+const BYTE_NS_MAX: u64 = 1_000;
+
+impl Database {
+    /// The cache as it is, be it that it was changed since the database was opened; `None` if there is none.
+    pub fn cache(&self) -> Option<CacheSettings> {
+        self.0.cache.borrow().clone()
+    }
+
+    /// Changes the cache while the database runs: another design, size or device, other parameters or another budget of writes;
+    /// `None` turns it off. That holds until the next change or opening: the configuration is as it was.
+    ///
+    /// Pages go past the cache meanwhile, and what only it has is written to the pages' own devices. A cache of another design
+    /// keeps its contents; one of another size or on another device begins empty, and is a new file. The change goes on to its end
+    /// even if the caller is given up.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// use entresol_engine::second_level::{CacheSettings, Design};
+    /// # with_database(async |database| {
+    ///
+    /// let lazy = Design::named("lazy-cleaning").expect("it has this name");
+    /// database.set_cache(Some(CacheSettings { design: lazy, ..CacheSettings::new("disk", 200) })).await?;
+    /// assert_eq!(database.cache().map(|cache| cache.pages), Some(200));
+    /// database.set_cache(None).await?;
+    /// assert!(database.tiers().is_empty());
+    /// # Ok(())
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Setting`] or [`Error::NoDevice`] if there cannot be such a cache; the driver's, [`Error::DamagedPage`] or
+    /// [`Error::CacheBusy`] if what only the cache has cannot be written to the pages' own devices: then the cache is as it was. The
+    /// driver's if a file of the new size cannot be had or the superblock cannot be written: then no cache is in use.
+    pub async fn set_cache(&self, cache: Option<CacheSettings>) -> Result<()> {
+        if let Some(cache) = &cache {
+            device(self.executor(), &cache.device)?;
+            cache.check(self.settings().buffer.page_size)?;
+        }
+        let this = self.clone();
+        let executor = self.executor().clone();
+        executor.spawn(async move { this.change_cache(cache).await }).join().await
+    }
+
+    /// Whether pages of a partition may enter the cache from now on. Those that are there stay until they leave by themselves.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`]; [`Error::WrongOrganization`] if it is kept in main memory as a whole.
+    pub fn admit_to_cache(&self, partition: PartitionId, is_admitted: bool) -> Result<()> {
+        let described = self.describe(partition)?;
+        if described.set_settings().is_some() {
+            return Err(described.wrong_organization("a set is in main memory as a whole"));
+        }
+        self.buffer().find_space(partition)?.admit(is_admitted);
+        Ok(())
+    }
+
+    async fn change_cache(&self, cache: Option<CacheSettings>) -> Result<()> {
+        let engine = &self.0.engine;
+        let _change = self.0.cache_turn.take(self.executor()).await;
+        let before = engine.core.buffer.tiers();
+        // A first time beside checkpoints, so that the log has room while much is written.
+        close(before.as_ref()).await?;
+        let paging = engine.checkpointer.paging.take(self.executor()).await;
+        close(before.as_ref()).await?;
+        if let (Some(tiers), Some(cache)) = (&before, &cache)
+            && self.cache().is_some_and(|present| has_same_slots(&present, cache))
+            && !tiers.is_lost()
+        {
+            tiers.redesign(cache, self.settings().force);
+            tiers.reopen();
+            self.0.cache.replace(Some(cache.clone()));
+            return Ok(());
+        }
+        self.turn_off(before.as_deref()).await?;
+        drop(paging);
+        match cache {
+            Some(cache) => self.turn_on(cache, before.as_deref()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Goes on without the cache, which is at rest. From then on an opening does not look for it. The caller has the turn to
+    /// take a checkpoint.
+    async fn turn_off(&self, before: Option<&Tiers>) -> Result<()> {
+        let engine = &self.0.engine;
+        let _turn = engine.checkpointer.turn.take(self.executor()).await;
+        let records = self.records_without_cache();
+        let before_change = engine.catalog.superblock.borrow().tiers.clone();
+        self.0.cache.replace(None);
+        // Also where the superblock says so already: a write of it that failed may have said something else.
+        if let Err(error) = state_tiers(engine, (records, None)).await {
+            // An opening may find either. So the tiers stay, closed, and their table goes on to state what leaves them.
+            engine.catalog.superblock.borrow_mut().tiers = before_change;
+            return Err(error);
+        }
+        let without = second_level::Settings { cache: None, ..self.settings().hierarchy.clone() };
+        self.buffer().set_tiers(before.and_then(|tiers| tiers.successor((&without, self.settings().force), None)));
+        Ok(())
+    }
+
+    /// Creates a cache where there is none, and has pages enter it. If that fails there is none.
+    async fn turn_on(&self, cache: CacheSettings, before: Option<&Tiers>) -> Result<()> {
+        let engine = &self.0.engine;
+        // No turn is held meanwhile: a large file takes long.
+        let NewCache { file, record, table } = self.create_cache(&cache).await?;
+        let present = self.buffer().tiers();
+        close(present.as_ref()).await?;
+        let _paging = engine.checkpointer.paging.take(self.executor()).await;
+        close(present.as_ref()).await?;
+        let with = second_level::Settings { cache: Some(cache.clone()), ..self.settings().hierarchy.clone() };
+        let wanted = (&with, self.settings().force);
+        let tiers = match &present {
+            Some(present) => present.successor(wanted, Some(file)),
+            None => Some(self.buffer().new_tiers(wanted, file)),
+        };
+        let position = table.as_ref().map(SlotTable::position);
+        let tiers = tiers.inspect(|tiers| {
+            table.into_iter().for_each(|table| tiers.set_table(table));
+            before.into_iter().for_each(|before| tiers.inherit_budget(before));
+        });
+        let _turn = engine.checkpointer.turn.take(self.executor()).await;
+        let without = self.records_without_cache();
+        // What a cache is about to hold must be looked for by the next opening.
+        let records = without.iter().cloned().chain(record).collect();
+        if let Err(error) = state_tiers(engine, (records, position)).await {
+            engine.catalog.superblock.borrow_mut().tiers = without;
+            present.iter().for_each(|present| present.reopen());
+            return Err(error);
+        }
+        self.buffer().set_tiers(tiers);
+        self.0.cache.replace(Some(cache));
+        Ok(())
+    }
+
+    /// Creates the files of a cache, unless its device does not answer.
+    async fn create_cache(&self, cache: &CacheSettings) -> Result<NewCache> {
+        let executor = self.executor();
+        let page_size = self.settings().buffer.page_size;
+        let created = create_cache(executor, cache, (page_size, new_stamp(&self.0.engine)));
+        let is_memory = executor.traits(device(executor, &cache.device)?).synchronous;
+        if is_memory || cache.silence_ns_max == 0 {
+            return created.await;
+        }
+        let size = u64::from(cache.pages) * page_size as u64;
+        let limit_ns = cache.silence_ns_max.saturating_add(size.saturating_mul(BYTE_NS_MAX));
+        within(executor, limit_ns, created).await.unwrap_or_else(|| {
+            let (device, limit) = (&cache.device, format_duration_ns(limit_ns as f64));
+            let message = format!("the file of the cache was not created within {limit}: device '{device}' may hang");
+            Err(Error::Input(Fault::new(FaultKind::Device, message)))
+        })
+    }
+
+    /// What the superblock says of the other tiers.
+    fn records_without_cache(&self) -> Vec<TierRecord> {
+        let stated = &self.0.engine.catalog.superblock.borrow().tiers;
+        stated.iter().filter(|record| record.kind != Kind::Cache).cloned().collect()
+    }
+}
+
+/// Closes the tiers, if there are any; they are drained and at rest then.
+async fn close(tiers: Option<&Rc<Tiers>>) -> Result<()> {
+    match tiers {
+        Some(tiers) => tiers.close().await,
+        None => Ok(()),
+    }
+}
+
+/// Whether a cache by these settings uses the slots of another.
+fn has_same_slots(present: &CacheSettings, cache: &CacheSettings) -> bool {
+    let place = |cache: &CacheSettings| (cache.device.clone(), cache.pages, cache.volatile, cache.table);
+    place(present) == place(cache)
+}
+
+/// Waits this many nanoseconds for a future and then drops it: `None` if it was not ready by then.
+async fn within<F: Future>(executor: &Executor, ns: u64, future: F) -> Option<F::Output> {
+    let (mut future, mut end) = (pin!(future), pin!(executor.sleep_ns(ns)));
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => end.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}

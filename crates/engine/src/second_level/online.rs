@@ -1,0 +1,114 @@
+//! Changing the cache while the database runs.
+//!
+//! The tiers close first: nothing enters them any more, and what is read from them is only what nothing else has. Then what is
+//! newer than on the pages' own devices goes there, and what is under way ends. From then on others can take their place, or
+//! they go on by another design. If something fails before that they open again, and are what they were.
+
+use super::design::Setting;
+use super::slots::DirtyWanted;
+use super::write_budget::Spending;
+use super::{CacheSettings, Settings, Tiers};
+use crate::tier_file::TierFile;
+use crate::{Error, Result};
+use base::Lsn;
+use base::time::SECOND_NS;
+use std::rc::Rc;
+use structures::canary::{self, Canary};
+
+/// How long operations that are under way may take to end, and how often that is looked at, in nanoseconds.
+const PATIENCE_NS: u64 = 60 * SECOND_NS;
+const LOOK_NS: u64 = SECOND_NS / 2_000;
+
+impl Tiers {
+    /// Closes the tiers, and returns when every page's own device has what they have and nothing is under way in them.
+    ///
+    /// # Errors
+    /// As [`Tiers::await_destage`], for the first page that cannot be written to its own device; [`Error::CacheBusy`] if what is
+    /// under way does not end for a minute. Then they are open again.
+    pub async fn close(self: &Rc<Self>) -> Result<()> {
+        self.is_closed.set(true);
+        let result = self.come_to_rest().await;
+        if result.is_err() {
+            self.reopen();
+        }
+        result
+    }
+
+    /// Pages may enter again.
+    pub fn reopen(&self) {
+        self.is_closed.set(false);
+    }
+
+    async fn come_to_rest(self: &Rc<Self>) -> Result<()> {
+        let began = self.executor.now();
+        loop {
+            // What was on its way into a slot when the tiers closed may have arrived since.
+            self.drain().await?;
+            // A group of slots that makes room ends with that; the next one sees that the tiers are closed.
+            drop(self.emptying.take(&self.executor).await);
+            self.state_table().await;
+            if self.is_drained() && !self.is_busy() {
+                return Ok(());
+            }
+            if self.executor.now().since_ns(began) > PATIENCE_NS {
+                return Err(Error::CacheBusy);
+            }
+            self.executor.sleep_ns(LOOK_NS).await;
+        }
+    }
+
+    /// Waits until every page's own device has what the tiers have.
+    async fn drain(self: &Rc<Self>) -> Result<()> {
+        while !self.is_drained() {
+            let pending = self.slots.borrow().pending_before(Lsn::MAX, DirtyWanted::All);
+            self.drain_pages(pending).await?;
+        }
+        Ok(())
+    }
+
+    fn is_drained(&self) -> bool {
+        self.pending_count() == 0 || canary::is_planted(Canary::UndrainedCache)
+    }
+
+    fn is_busy(&self) -> bool {
+        let files = self.cache.iter().chain(&self.write_buffer);
+        let under_way: u32 = files.map(TierFile::under_way).sum();
+        let cleans = self.is_cleaning.get() || self.being_cleaned.get() > 0;
+        under_way > 0 || cleans || !self.entering.borrow().is_empty() || self.slots.borrow().is_busy()
+    }
+
+    /// The cache, which is at rest, goes on by these settings in the slots that it has. Its contents stay.
+    pub fn redesign(&self, settings: &CacheSettings, force: bool) {
+        let policy = settings.design.build(&Setting { force, parameters: settings.parameters });
+        let capacity = self.slots.borrow().contents().capacity();
+        self.slots.borrow_mut().reorder(policy.order(capacity as usize));
+        self.go_by(&*policy, capacity);
+        self.limit(settings);
+        self.policy.replace(policy);
+        self.supervision.set_silence(self.silence_ns_max(settings));
+    }
+
+    /// What is to take the place of these tiers, which are at rest: their write buffer, and this cache.
+    pub fn successor(&self, (settings, force): (&Settings, bool), cache: Option<TierFile>) -> Option<Rc<Tiers>> {
+        let write_buffer = self.write_buffer.clone();
+        (cache.is_some() || write_buffer.is_some()).then(|| {
+            let tiers = Tiers::new(&self.executor, (settings, force), [cache, write_buffer], self.host.clone());
+            Rc::new(tiers)
+        })
+    }
+
+    /// What is left of the budget of writes is what these tiers had left, if theirs was the same.
+    pub fn inherit_budget(&self, before: &Tiers) {
+        let mut spending = self.spending.borrow_mut();
+        let budget = |spending: &Option<Spending>| spending.as_ref().map(Spending::budget);
+        let is_same = budget(&spending) == budget(&before.spending.borrow());
+        if is_same {
+            *spending = before.spending.take();
+        }
+    }
+
+    /// Nothing uses these tiers any more, which are at rest and stay closed.
+    pub fn retire(&self) {
+        self.slots.borrow_mut().retire();
+    }
+}

@@ -1,0 +1,28 @@
+//! What a change of the cache asks of its slots.
+
+use super::{SlotState, Slots};
+use structures::replacement::Replacement;
+
+impl Slots {
+    /// Empties the slots, which are at rest: they are not used any more.
+    pub fn retire(&mut self) {
+        self.changes = None;
+        (0..self.slots.len() as u32).for_each(|slot| self.vacate(slot));
+    }
+
+    /// Whether something is under way for a slot.
+    pub fn is_busy(&self) -> bool {
+        let is_under_way = |state| matches!(state, SlotState::Filling | SlotState::Waiting | SlotState::Destaging);
+        self.slots.iter().any(|slot| slot.reading || is_under_way(slot.state))
+    }
+
+    /// The cached pages leave in another order from now on, which begins as the present one is.
+    pub fn reorder(&mut self, order: Box<dyn Replacement>) {
+        let before = std::mem::replace(&mut self.order, order);
+        let (slots, order) = (&self.slots, &mut self.order);
+        before.coldest(&mut |slot| {
+            order.insert(slot, slots[slot as usize].page);
+            true
+        });
+    }
+}
