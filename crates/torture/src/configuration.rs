@@ -288,9 +288,13 @@ const MIGRATING: usize = 3;
 /// Every other cache is of a design that is not one of Rahm's.
 fn design(seed: u64, cache: &mut CacheSettings) {
     let random = &mut Random::stream(seed, "cache design");
-    if random.chance(0.5) {
-        return;
+    if !random.chance(0.5) {
+        draw_design(random, cache);
     }
+}
+
+/// A design that is not one of Rahm's, with parameters and perhaps a budget of writes.
+pub fn draw_design(random: &mut Random, cache: &mut CacheSettings) {
     cache.design = one_of(random, &DESIGNS[MIGRATING..]);
     cache.parameters = Parameters {
         fill_threshold_percent: one_of(random, &[0, 50, 95]),
@@ -298,12 +302,10 @@ fn design(seed: u64, cache: &mut CacheSettings) {
         group_pages: one_of(random, &[1, 3, 32]),
         throttle: one_of(random, &[0, 1, 4, 100]),
     };
-    if random.chance(0.3) {
-        cache.write_budget = Some(WriteBudget {
-            bytes_per_day: one_of(random, &[1 << 20, 1 << 33, 1 << 37]),
-            burst_bytes: one_of(random, &[16 << 10, 64 << 10]),
-        });
-    }
+    cache.write_budget = random.chance(0.3).then(|| WriteBudget {
+        bytes_per_day: one_of(random, &[1 << 20, 1 << 33, 1 << 37]),
+        burst_bytes: one_of(random, &[16 << 10, 64 << 10]),
+    });
 }
 
 /// The tiers of a database, and whether their device is volatile.

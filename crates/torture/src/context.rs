@@ -84,6 +84,11 @@ impl RunContext {
         self.observed.is_deaf.get() || self.observed.sync_failed.get() || database.log().failure().is_some()
     }
 
+    /// Whether a request may not have been answered for as long as anything waits.
+    pub fn may_requests_hang(&self) -> bool {
+        self.observed.is_hung.get() || self.observed.is_deaf.get() || self.observed.jumped_ns.get() > 0
+    }
+
     /// Whether no device of the log may have answered for long: one of two hangs and the other one was made to fail, or the
     /// clock jumped.
     fn may_log_be_silent(&self) -> bool {

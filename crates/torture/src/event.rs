@@ -32,11 +32,15 @@ pub enum ClientEvent {
     ReadOvertaken,
     /// All reads of a file failed for a while.
     Outage,
+    /// The cache was changed while clients worked.
+    CacheChanged,
+    /// A change of the cache failed.
+    CacheChangeFailed,
 }
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 14] = [
+    pub const ALL: [ClientEvent; 16] = [
         ClientEvent::Created,
         ClientEvent::CreationFailed,
         ClientEvent::CreatedAnew,
@@ -51,6 +55,8 @@ impl ClientEvent {
         ClientEvent::UndoFull,
         ClientEvent::ReadOvertaken,
         ClientEvent::Outage,
+        ClientEvent::CacheChanged,
+        ClientEvent::CacheChangeFailed,
     ];
 
     /// The event in a few words.
@@ -70,13 +76,18 @@ impl ClientEvent {
             ClientEvent::UndoFull => "undo space full",
             ClientEvent::ReadOvertaken => "read overtaken",
             ClientEvent::Outage => "no read succeeds",
+            ClientEvent::CacheChanged => "cache changed",
+            ClientEvent::CacheChangeFailed => "cache change failed",
         }
     }
 
     /// Whether seeds of this kind come by it.
     pub fn is_met_by(self, kind: SeedKind) -> bool {
         match self {
-            ClientEvent::ReadOvertaken | ClientEvent::Outage => true,
+            ClientEvent::ReadOvertaken
+            | ClientEvent::Outage
+            | ClientEvent::CacheChanged
+            | ClientEvent::CacheChangeFailed => true,
             _ => (self == ClientEvent::UndoFull) == (kind == SeedKind::Isolation),
         }
     }
@@ -87,7 +98,11 @@ impl ClientEvent {
         failed
             || matches!(
                 self,
-                ClientEvent::DropRefused | ClientEvent::Crowded | ClientEvent::ReadOvertaken | ClientEvent::Outage
+                ClientEvent::DropRefused
+                    | ClientEvent::Crowded
+                    | ClientEvent::ReadOvertaken
+                    | ClientEvent::Outage
+                    | ClientEvent::CacheChangeFailed
             )
     }
 }

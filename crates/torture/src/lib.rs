@@ -26,6 +26,7 @@
 
 mod abandon;
 mod adversary;
+mod cache_change;
 mod configuration;
 mod context;
 mod coverage;

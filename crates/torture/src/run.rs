@@ -2,6 +2,7 @@
 
 use crate::abandon::{at_most, within};
 use crate::adversary::{Adversary, Observed, Phase};
+use crate::cache_change::CacheChanges;
 use crate::context::{After, RunContext};
 use crate::coverage::pairs;
 use crate::damage::{self, Damage};
@@ -343,6 +344,7 @@ async fn work(context: &Rc<RunContext>, database: &Database, random: &mut Random
     if configuration.spills {
         spawn_client(context, spill::client(Rc::clone(context), database.clone()));
     }
+    let mut cache_changes = CacheChanges::new(context);
     let began = context.executor.now();
     let deadline = || began.plus_ns(WORK_MAX_NS + context.observed.jumped_ns.get() + context.refused_ns.get());
     while context.working.get() > 0 && !context.over.get() {
@@ -357,6 +359,7 @@ async fn work(context: &Rc<RunContext>, database: &Database, random: &mut Random
         if random.chance(0.05) {
             checkpoint_and_verify(context, database, random).await;
         }
+        cache_changes.look(context, database).await;
     }
 }
 

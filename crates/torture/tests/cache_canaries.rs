@@ -55,3 +55,8 @@ fn a_table_that_states_what_has_left_its_slots_is_found() {
 fn a_copy_of_another_version_than_its_slot_should_hold_is_found() {
     assert_found_with(Canary::UncheckedVersion, |cache| cache.table == Some(true), 600);
 }
+
+#[test]
+fn a_cache_given_up_before_it_is_drained_is_found() {
+    assert_found(Canary::UndrainedCache, "lazy-cleaning", 200);
+}
