@@ -150,7 +150,7 @@ impl Transaction {
     ) -> Result<T, Refusal> {
         let answer = attempt(&mut self.engine.sets.sets.borrow_mut(), self.state.owner)?;
         self.keep_set_changes();
-        // Nobody comes between the steps of an answer, so that this lock is looked at and not entered anywhere.
+        // No task comes between the steps of an answer, so that this lock is in no table.
         self.engine.core.executor.charge(Work::LockPair);
         self.engine.core.statistics.count_reference(usize::from(partition.0), true);
         Ok(answer)
