@@ -230,9 +230,11 @@ impl Tiers {
     }
 
     /// The tier that this page is to be read from: one that has a copy, unless that is the cache, which is busy, and the page's
-    /// own device has the same version.
+    /// own device has the same version. During redo it may have a newer one, of which the cache's table did not hear; so redo
+    /// looks at every copy that it finds stated there.
     pub fn source_of(&self, page: PageId) -> Option<Tier> {
-        let is_avoided = |tier: Tier| self.is_closed.get() || (tier == Tier::Cache && self.is_throttled());
+        let is_busy = || self.is_throttled() && self.replaying_from.get().is_none();
+        let is_avoided = |tier: Tier| self.is_closed.get() || (tier == Tier::Cache && is_busy());
         let is_passed = |tier: &Tier| is_avoided(*tier) && !self.is_pending(page);
         self.tier_of(page).filter(|tier| !is_passed(tier))
     }
