@@ -132,7 +132,7 @@ fn the_cache_is_changed_while_the_database_runs() {
     let (answers, ..) = shell(bank.path(), "cache\nget account 100001\n");
     assert_eq!(answers.lines().collect::<Vec<_>>(), [expected[0], "\"new\""]);
 
-    let lines = "cache design magic\ncache resize 0\ncache of\ncache on\ncache on nowhere 1MiB\ncache admit nobody no\n\
+    let lines = "cache design magic\ncache resize 0\ncache of\ncache on\ncache on nowhere 1MiB\ncache admit missing no\n\
                  cache off\ncache resize 1MiB\n";
     let (_, mistakes, output) = shell(bank.path(), lines);
     assert_eq!(output.status.code(), Some(1));
@@ -142,7 +142,7 @@ fn the_cache_is_changed_while_the_database_runs() {
         "line 3: error: the forms are:",
         "line 4: error: the cache is on",
         "line 5: error: there is no device 'nowhere'",
-        "line 6: error: there is no partition 'nobody'",
+        "line 6: error: there is no partition 'missing'",
         "line 8: error: there is no cache; 'cache on' turns one on",
         "error: 7 requests failed",
     ];

@@ -131,7 +131,7 @@ impl Tiers {
         tiers
     }
 
-    /// Takes what a design of a cache for so many pages says once and for all.
+    /// Takes what a design of a cache of this many pages says when it is chosen.
     pub(super) fn go_by(&self, policy: &dyn CachePolicy, capacity: u32) {
         self.throttle.set(policy.throttle());
         self.dirty_max.set(policy.dirty_max(capacity));
