@@ -88,7 +88,7 @@ fn first_failure_with_sets(canary: Canary, seeds: usize, suits: impl Fn(&Configu
 
 #[test]
 fn an_image_older_than_the_backup_is_found() {
-    first_failure_among(Canary::OlderImage, 490..495);
+    first_failure_among(Canary::OlderImage, 992..997);
 }
 
 /// The same, among seeds whose clients have partitions of their own and that satisfy `suits`.
