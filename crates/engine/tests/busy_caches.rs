@@ -6,9 +6,6 @@ use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, Design, Parameters};
 use entresol_engine::{Database, PartitionSpec, Settings, buffer, checkpoint, log};
 use executor::{Executor, Order};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
 use virtual_driver::{Media, Options, VirtualDriver};
 
 const PAGES: u64 = 60;
@@ -60,16 +57,6 @@ async fn read(database: &Database, number: u64) -> u8 {
     found
 }
 
-/// Waits so long for `future` and then gives it up.
-async fn within<F: Future>(executor: &Executor, ns: u64, future: F) -> Option<F::Output> {
-    let (mut future, mut end) = (pin!(future), pin!(executor.sleep_ns(ns)));
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => end.as_mut().poll(context).map(|()| None),
-    })
-    .await
-}
-
 #[test]
 fn a_database_may_be_given_up_whatever_its_cache_is_doing() {
     let parameters = Parameters { dirty_max_percent: 5, group_pages: 1, ..Parameters::default() };
@@ -84,7 +71,7 @@ fn a_database_may_be_given_up_whatever_its_cache_is_doing() {
                     read(&database, number).await;
                 }
             };
-            within(executor, after_us * MICROSECOND_NS, reads).await;
+            executor.within(after_us * MICROSECOND_NS, reads).await;
             drop(database);
             executor.sleep_ns(SECOND_NS).await;
         });

@@ -429,6 +429,16 @@ impl Executor {
         self.sleep_until(self.now().plus_ns(ns)).await;
     }
 
+    /// Waits `ns` nanoseconds for `future` and then drops it: `None` if it was not ready by then.
+    pub async fn within<F: Future>(&self, ns: u64, future: F) -> Option<F::Output> {
+        let (mut future, mut end) = (pin!(future), pin!(self.sleep_ns(ns)));
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => end.as_mut().poll(context).map(|()| None),
+        })
+        .await
+    }
+
     /// Performs an operation and waits for its completion.
     ///
     /// ```

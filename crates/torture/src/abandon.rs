@@ -1,4 +1,3 @@
-use executor::Executor;
 use std::future::Future;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,16 +14,6 @@ pub async fn at_most<F: Future>(polls: u64, future: F) -> Option<F::Output> {
             Poll::Pending if left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
-    })
-    .await
-}
-
-/// Waits `ns` virtual nanoseconds for `future` and then drops it: `None` if it was not ready by then.
-pub async fn within<F: Future>(executor: &Executor, ns: u64, future: F) -> Option<F::Output> {
-    let (mut future, mut end) = (pin!(future), pin!(executor.sleep_ns(ns)));
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => end.as_mut().poll(context).map(|()| None),
     })
     .await
 }

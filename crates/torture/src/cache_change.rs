@@ -1,7 +1,7 @@
 //! The cache changes while clients work: its design, its size, off and on, and who may enter.
 
 use crate::ClientEvent;
-use crate::abandon::{at_most, within};
+use crate::abandon::at_most;
 use crate::configuration::draw_design;
 use crate::context::RunContext;
 use base::Random;
@@ -40,7 +40,7 @@ impl CacheChanges {
         }
         let cache = self.draw(database);
         let polls = if self.random.chance(0.3) { self.random.between(1, 6) } else { u64::MAX };
-        let change = within(&context.executor, PATIENCE_NS, database.set_cache(cache));
+        let change = context.executor.within(PATIENCE_NS, database.set_cache(cache));
         match at_most(polls, change).await.flatten() {
             Some(Ok(())) => context.event(ClientEvent::CacheChanged),
             Some(Err(error)) => {

@@ -1,6 +1,6 @@
 //! One run of an instance: the database is opened, compared with the oracle, used, and ended in some way.
 
-use crate::abandon::{at_most, within};
+use crate::abandon::at_most;
 use crate::adversary::{Adversary, Observed, Phase};
 use crate::cache_change::CacheChanges;
 use crate::context::{After, RunContext};
@@ -140,7 +140,7 @@ async fn use_database(context: &Rc<RunContext>, purpose: Purpose) {
             && verify::contents(context, &database).await
             && partitions::contents(context, &database).await
     };
-    match within(&context.executor, WORK_MAX_NS, known).await {
+    match context.executor.within(WORK_MAX_NS, known).await {
         Some(true) => {}
         Some(false) => return,
         None => {

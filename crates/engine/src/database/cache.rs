@@ -12,11 +12,7 @@ use crate::{Error, Result};
 use base::PartitionId;
 use base::units::format_duration_ns;
 use driver::{Fault, FaultKind};
-use executor::Executor;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 /// How long the device of a new cache may take for a byte of its file, in nanoseconds, beside the time that it has for an answer:
 /// a megabyte a second.
@@ -166,7 +162,7 @@ impl Database {
         }
         let size = u64::from(cache.pages) * page_size as u64;
         let limit_ns = cache.silence_ns_max.saturating_add(size.saturating_mul(BYTE_NS_MAX));
-        within(executor, limit_ns, created).await.unwrap_or_else(|| {
+        executor.within(limit_ns, created).await.unwrap_or_else(|| {
             let (device, limit) = (&cache.device, format_duration_ns(limit_ns as f64));
             let message = format!("the file of the cache was not created within {limit}: device '{device}' may hang");
             Err(Error::Input(Fault::new(FaultKind::Device, message)))
@@ -192,14 +188,4 @@ async fn close(tiers: Option<&Rc<Tiers>>) -> Result<()> {
 fn has_same_slots(present: &CacheSettings, cache: &CacheSettings) -> bool {
     let place = |cache: &CacheSettings| (cache.device.clone(), cache.pages, cache.volatile, cache.table);
     place(present) == place(cache)
-}
-
-/// Waits this many nanoseconds for a future and then drops it: `None` if it was not ready by then.
-async fn within<F: Future>(executor: &Executor, ns: u64, future: F) -> Option<F::Output> {
-    let (mut future, mut end) = (pin!(future), pin!(executor.sleep_ns(ns)));
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => end.as_mut().poll(context).map(|()| None),
-    })
-    .await
 }
