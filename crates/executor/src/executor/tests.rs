@@ -294,3 +294,16 @@ fn a_stopped_executor_has_no_driver_any_more_though_others_still_have_it() {
     drop(executor);
     assert!(inner.upgrade().is_none(), "no task that was spawned later keeps it");
 }
+
+#[test]
+fn a_wait_with_an_end_gives_what_is_ready_by_then_and_drops_the_rest() {
+    let executor = Bench::executor(Order::FirstInFirstOut);
+    let (early, late) = executor
+        .run(async {
+            let early = executor.within(2_000, executor.sleep_ns(1_000)).await;
+            (early, executor.within(2_000, executor.sleep_ns(3_000)).await)
+        })
+        .expect("the machine goes on");
+    assert_eq!((early, late), (Some(()), None));
+    assert_eq!(executor.now(), Instant::from_ns(3_000));
+}
