@@ -85,6 +85,16 @@ fn list() -> String {
             .cpu
             .as_ref()
             .map_or("no cost".to_owned(), |cpu| format!("{} x {} MIPS", cpu.count, grouped_decimal(cpu.mips, 0)));
+        if hardware.devices.is_empty() {
+            rows.push(vec![
+                hardware.name.clone(),
+                cpus.clone(),
+                "none".to_owned(),
+                String::new(),
+                String::new(),
+                String::new(),
+            ]);
+        }
         for (index, (name, device)) in hardware.devices.iter().enumerate() {
             let [machine, cpus] = if index == 0 { [hardware.name.clone(), cpus.clone()] } else { Default::default() };
             let directions = [Direction::Read, Direction::Write { durable: false }, Direction::Write { durable: true }];

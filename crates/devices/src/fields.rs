@@ -166,6 +166,13 @@ pub(crate) fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
     size(deserializer).map(Some)
 }
 
+/// A size above zero and below 1 GiB.
+pub(crate) fn extent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let bytes = size(deserializer)?;
+    let fits = u32::try_from(bytes).ok().filter(|bytes| (1..=1 << 30).contains(bytes));
+    fits.ok_or_else(|| D::Error::custom(format!("a piece of a message has 1 byte to 1 GiB, not {bytes}")))
+}
+
 /// A power of two that fits 32 bits.
 pub(crate) fn alignment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let bytes = size(deserializer)?;

@@ -1,13 +1,14 @@
 use crate::cache::{Cache, CacheKind};
 use crate::fields::{self, Assignment, Bandwidth, Discipline, ReadWrite, Servers, WriteCache};
 use crate::law::Law;
+use crate::network::Network;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use std::collections::BTreeMap;
 use thiserror::Error as ThisError;
 
 /// The descriptions that come with this crate.
-const EMBEDDED: [(&str, &str); 7] = [
+const EMBEDDED: [(&str, &str); 9] = [
     ("ideal", include_str!("../hardware/ideal.toml")),
     ("rahm-1991", include_str!("../hardware/rahm-1991.toml")),
     ("nvme-2026", include_str!("../hardware/nvme-2026.toml")),
@@ -15,6 +16,8 @@ const EMBEDDED: [(&str, &str); 7] = [
     ("vax-11-785", include_str!("../hardware/vax-11-785.toml")),
     ("lee-2008", include_str!("../hardware/lee-2008.toml")),
     ("do-2011", include_str!("../hardware/do-2011.toml")),
+    ("franklin-1992-client", include_str!("../hardware/franklin-1992-client.toml")),
+    ("franklin-1992-server", include_str!("../hardware/franklin-1992-server.toml")),
 ];
 
 /// Why there is no such hardware.
@@ -66,6 +69,9 @@ pub struct Hardware {
     /// The devices by name, in ascending order.
     #[serde(default, rename = "device")]
     pub devices: BTreeMap<String, Device>,
+    /// The networks that machines like this one are joined by, by name.
+    #[serde(default, rename = "network")]
+    pub networks: BTreeMap<String, Network>,
 }
 
 /// Described processors.
@@ -127,6 +133,15 @@ pub struct Instructions {
     /// One row copied.
     #[serde(default)]
     pub row_copy: u64,
+    /// One message to or from another machine, at each end, whatever its length.
+    #[serde(default)]
+    pub network_message: u64,
+    /// Each 256 bytes of such a message, at each end.
+    #[serde(default)]
+    pub network_bytes: u64,
+    /// One look at, entry into or removal from the directory of the copies of pages that other machines have.
+    #[serde(default)]
+    pub copy_registration: u64,
     /// Whether actual numbers are exponentially distributed about these means; otherwise they are exactly these.
     #[serde(default)]
     pub exponential: bool,

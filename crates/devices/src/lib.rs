@@ -1,5 +1,5 @@
 //! Described hardware and the queueing models that stand for it: CPUs, disks, solid-state disks, non-volatile extended
-//! memory.
+//! memory, networks.
 //!
 //! A [`Hardware`] is a description, read from TOML; a [`Machine`] is the running model of one, a discrete-event simulation of
 //! queues under a virtual clock. The models know neither the meaning of the transferred bytes nor the requester.
@@ -11,6 +11,7 @@ mod fields;
 mod hardware;
 mod law;
 mod machine;
+mod network;
 mod sharing;
 mod station;
 pub mod theory;
@@ -24,6 +25,7 @@ pub use fields::{Assignment, Bandwidth, Discipline, ReadWrite, Servers, WriteCac
 pub use hardware::{Cpu, Device, Hardware, HardwareError, Instructions, Stage};
 pub use law::Law;
 pub use machine::{EventCounts, JobId, Machine};
+pub use network::{Medium, Network, PacketId, Wires};
 pub use unit::{Direction, Transfer};
 
 #[cfg(test)]

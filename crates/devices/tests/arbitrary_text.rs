@@ -1,7 +1,8 @@
 //! A description of hardware is refused with a line number, or a machine of it can be built and used.
 
+use base::Instant;
 use base::Random;
-use entresol_devices::{Direction, Hardware, Machine, Transfer};
+use entresol_devices::{Direction, Hardware, Machine, Transfer, Wires};
 
 const CACHED: &str = "[device.disk]\nmedium.service = \"15 ms\"\n[device.disk.cache]\nkind = \"non-volatile\"\n\
                       size = \"3 pages\"\npage_size = \"4 KiB\"\nread_misses = false\n";
@@ -16,9 +17,17 @@ fn use_it(hardware: &Hardware) {
     }
     for _ in 0..200 {
         if machine.next().is_none() {
-            return;
+            break;
         }
         machine.step();
+    }
+    for (name, network) in &hardware.networks {
+        let mut wires = Wires::new(name, network, 1, true);
+        let (packet, mut hop) = wires.send(Instant::START, (0, 1), network.packet);
+        while let Some(next) = wires.hop(hop, packet) {
+            assert!(next >= hop);
+            hop = next;
+        }
     }
 }
 
@@ -58,15 +67,5 @@ fn mutated_descriptions_are_refused_or_make_machines() {
 }
 
 fn embedded(name: &str) -> &'static str {
-    match name {
-        "rahm-1991" => include_str!("../hardware/rahm-1991.toml"),
-        "hdd-7200" => include_str!("../hardware/hdd-7200.toml"),
-        "vax-11-785" => include_str!("../hardware/vax-11-785.toml"),
-        "do-2011" => include_str!("../hardware/do-2011.toml"),
-        "lee-2008" => include_str!("../hardware/lee-2008.toml"),
-        "nvme-2026" => include_str!("../hardware/nvme-2026.toml"),
-        "cached" => CACHED,
-        "ideal" => include_str!("../hardware/ideal.toml"),
-        other => panic!("the description '{other}' is not known to this test"),
-    }
+    if name == "cached" { CACHED } else { Hardware::text(name).expect("the description is embedded") }
 }

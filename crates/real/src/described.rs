@@ -19,7 +19,7 @@ impl Model {
     /// A model of this description under this name; `seed` draws its service times.
     pub(crate) fn new(name: &str, description: &Device, seed: u64) -> Model {
         let devices = BTreeMap::from([(name.to_owned(), description.clone())]);
-        let hardware = Hardware { name: name.to_owned(), cpu: None, devices };
+        let hardware = Hardware { name: name.to_owned(), cpu: None, devices, networks: BTreeMap::new() };
         Model { machine: Machine::new(&hardware, seed, false), waiting: Vec::new() }
     }
 

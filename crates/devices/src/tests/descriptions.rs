@@ -1,4 +1,4 @@
-use crate::{Hardware, HardwareError, Law, Servers};
+use crate::{Hardware, HardwareError, Law, Medium, Servers};
 
 fn error(text: &str) -> (Option<usize>, String) {
     match Hardware::parse(text, "mine.toml") {
@@ -74,6 +74,26 @@ fn rahm_1991_says_what_the_paper_says() {
     assert_eq!((costs.input_output, costs.nvem_access, costs.exponential), (3_000, 300, true));
     assert_eq!(hardware.devices.keys().collect::<Vec<_>>(), ["disk", "log-disk", "nvem", "ssd"]);
     assert!(hardware.devices.values().all(|device| device.atomic_write == u32::MAX));
+}
+
+#[test]
+fn a_network_is_described_and_its_mistakes_are_named() {
+    let hardware = Hardware::parse("[network.lan]\nbandwidth = \"1 MB/s\"\nwindow = \"8 KiB\"", "mine").expect("valid");
+    let lan = &hardware.networks["lan"];
+    assert_eq!((lan.medium, lan.packet, lan.window, lan.latency), (Medium::Switched, 16 << 10, 8 << 10, Law::NONE));
+    let cases = [
+        ("medium = \"ether\"", "`shared` or `switched`"),
+        ("bandwidth = \"8 Mbit\"", "\"150 MB/s\""),
+        ("packet = \"0 B\"", "1 byte to 1 GiB"),
+        ("window = \"2 GiB\"", "1 byte to 1 GiB"),
+        ("latency = \"far\"", "\"1.4 ms\""),
+        ("speed = 3", "unknown field `speed`"),
+    ];
+    for (line, allowed) in cases {
+        let (number, message) = error(&format!("[network.lan]\n{line}\n"));
+        assert_eq!(number, Some(2), "{message}");
+        assert!(message.contains(line) && message.contains(allowed), "{allowed} in {message}");
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Every description, saturated, recovers its stated rates, bandwidth and queueing.
 
 use super::{embedded, next_completion, page};
-use crate::{Assignment, Direction, Hardware, Machine, Servers, StationReport, Transfer};
+use crate::{Assignment, Class, Direction, Hardware, Machine, Servers, StationReport, Transfer};
 use base::Random;
+
+mod networks;
 
 /// What a device does with a constant number of requests under way.
 struct Load {
@@ -160,6 +162,55 @@ fn do_2011() {
     let queue = load(&hardware, "disk", 400, random(Direction::Read));
     let arms = queue.stations.iter().find(|station| station.name == "disk.medium").expect("described");
     assert!(arms.utilization > 0.95 && (arms.population_mean - 400.0).abs() < 4.0, "{arms:?}");
+}
+
+#[test]
+fn franklin_1992_disks() {
+    let hardware = embedded("franklin-1992-server");
+    close(load(&hardware, "disk", 1, scattered(Direction::Read)).response_ns, 20e6, 0.01);
+    let queue = load(&hardware, "disk", 200, scattered(WRITE));
+    close(queue.per_second, 100.0, 0.03);
+    let arms = queue.stations.iter().find(|station| station.name == "disk.medium").expect("described");
+    assert!(arms.utilization > 0.97 && (arms.population_mean - 200.0).abs() < 2.0, "{arms:?}");
+    assert!(load(&hardware, "log", 64, scattered(DURABLE)).per_second.is_infinite(), "no time has passed");
+}
+
+/// Messages of `bytes` bytes that a machine's CPU does in a second, when it does nothing else.
+fn messages_per_second(hardware: &Hardware, bytes: u64) -> f64 {
+    const MESSAGES: u64 = 1_000;
+    let costs = &hardware.cpu.as_ref().expect("described").instructions;
+    let mut machine = Machine::new(hardware, 11, false);
+    let instructions = costs.network_message + costs.network_bytes * bytes.div_ceil(256);
+    for _ in 0..MESSAGES {
+        machine.compute(instructions, Class::System);
+    }
+    for _ in 0..MESSAGES {
+        next_completion(&mut machine);
+    }
+    MESSAGES as f64 / machine.now().seconds()
+}
+
+/// Table 4: 20,000 instructions a message and 10,000 for 4 KiB; 15 and 30 MIPS; 5,000 for an access to a disk.
+#[test]
+fn franklin_1992_processors() {
+    for (name, mips) in [("franklin-1992-client", 15e6), ("franklin-1992-server", 30e6)] {
+        let hardware = embedded(name);
+        close(messages_per_second(&hardware, 4_096), mips / 30_000.0, 1e-6);
+        close(messages_per_second(&hardware, 256), mips / 20_625.0, 1e-6);
+        let costs = &hardware.cpu.as_ref().expect("described").instructions;
+        assert_eq!((costs.input_output, costs.lock_pair, costs.copy_registration), (5_000, 300, 300));
+
+        // Two transactions share the CPU, and a message goes before both.
+        let mut machine = Machine::new(&hardware, 11, false);
+        let [first, second] = [30_000, 30_000].map(|instructions| machine.compute(instructions, Class::User));
+        let message = machine.compute(30_000, Class::System);
+        let mut ends = Vec::new();
+        for _ in 0..3 {
+            let job = next_completion(&mut machine);
+            ends.push((job, (machine.now().seconds() * mips / 30_000.0).round() as u32));
+        }
+        assert_eq!(ends, [(message, 1), (first, 3), (second, 3)]);
+    }
 }
 
 #[test]
