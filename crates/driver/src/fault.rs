@@ -25,6 +25,18 @@ pub enum FaultKind {
     Cancelled,
     /// The driver or file system does not know the operation.
     Unsupported,
+    /// Nothing listens at the address.
+    Refused,
+    /// The connection is gone: its peer died, or closed it without receiving everything.
+    Reset,
+    /// No way leads to the address, or it is none of this machine's.
+    Unreachable,
+    /// Something listens at the address already.
+    AddressInUse,
+    /// The peer has not answered for long.
+    TimedOut,
+    /// The socket was closed on this side, or never was open.
+    Closed,
 }
 
 /// A failed operation: the sort, and words that name the file or device and what the system said.

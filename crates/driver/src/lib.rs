@@ -1,8 +1,8 @@
 //! The seam between the engine and the world: what can be asked of a driver, and what comes back. No behaviour.
 //!
-//! The engine never names the world outside; it asks a [`Driver`]. The real driver performs operations on this machine's
-//! wall clock, the virtual driver simulates them on described hardware under a virtual clock. Everything that both would
-//! have to do alike (operations in flight, wakers, timers) lives above the seam, in the executor.
+//! The engine never names the world outside; it asks a [`Driver`], for files and for sockets. The real driver performs
+//! operations on this machine's wall clock, the virtual driver simulates them on described hardware under a virtual clock.
+//! Everything that both would have to do alike (operations in flight, wakers, timers) lives above the seam, in the executor.
 
 mod fault;
 mod frame;
@@ -13,7 +13,7 @@ mod work;
 pub use base::statistics::StationReport;
 pub use fault::{Fault, FaultKind};
 pub use frame::{Frame, FrameArray, Memory, prefetch};
-pub use operation::{Access, Class, Completion, DeviceId, FileId, Op, OpKind, Output, Token};
+pub use operation::{Access, Class, Completion, DeviceId, FileId, Op, OpKind, Output, SocketId, Token};
 pub use report::{CacheReport, CachedFile, DeviceTraits, EventCount};
 pub use work::{Prices, Work};
 
@@ -79,6 +79,12 @@ pub trait Driver {
     /// As [`Driver::frames`].
     fn untouched_frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
         self.frames(count, size)
+    }
+
+    /// When the simulation goes on by itself, if anything is to happen; absent on a real machine. Several simulated machines
+    /// take turns by it.
+    fn next_event(&self) -> Option<Instant> {
+        None
     }
 
     /// The device of this name, if there is one.

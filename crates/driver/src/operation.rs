@@ -1,5 +1,6 @@
 use crate::{Fault, Frame};
 use std::fmt;
+use std::net::SocketAddr;
 
 /// Names an operation in flight; chosen by the executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,6 +18,10 @@ pub struct DeviceId(pub u16);
 /// Names an open file on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u32);
+
+/// Names an open socket of the driver: a listener or a connection. A driver gives each name once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SocketId(pub u32);
 
 /// Whether a CPU is given up while the device works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +128,57 @@ pub enum Op {
         /// Its described cost, in instructions.
         instructions: u64,
     },
+    /// Listens for connections. Completes with [`Output::Listening`].
+    Listen {
+        /// Where; port 0 lets the driver choose one.
+        address: SocketAddr,
+    },
+    /// Waits for the next connection to a listener, of whose accepts one may be under way at a time. Completes with
+    /// [`Output::Connected`].
+    Accept {
+        /// The listener.
+        listener: SocketId,
+    },
+    /// Connects to a listener. Completes with [`Output::Connected`].
+    Connect {
+        /// Where it listens.
+        address: SocketAddr,
+    },
+    /// Sends the first `length` bytes of `buffer`, behind all that was sent before: connections are streams of bytes. Completes
+    /// when the network has taken them, which says nothing of their arrival. A send that fails may have sent some of them, and
+    /// then the connection sends no more. One send or shutdown of a connection may be under way at a time.
+    Send {
+        /// The connection.
+        connection: SocketId,
+        /// How many bytes.
+        length: u32,
+        /// Holds them; at least `length` long.
+        buffer: Frame,
+    },
+    /// Receives what has arrived, or waits for something to arrive. One receive of a connection may be under way at a time.
+    /// Completes with [`Output::Received`].
+    Receive {
+        /// The connection.
+        connection: SocketId,
+        /// How many bytes at most; above zero.
+        length: u32,
+        /// Receives them at its front; at least `length` long.
+        buffer: Frame,
+    },
+    /// Sends nothing more: when the peer has received everything, it is told that this is the end. Receiving goes on.
+    Shutdown {
+        /// The connection.
+        connection: SocketId,
+    },
+    /// Closes a listener or a connection. What is under way on it ends with [`FaultKind::Closed`] first. What the network has taken
+    /// is still delivered, unless something that was received has not been asked for: then the peer is told that the
+    /// connection was reset, and may lose what is on its way.
+    ///
+    /// [`FaultKind::Closed`]: crate::FaultKind::Closed
+    Close {
+        /// The listener or connection; one that is not open is no error.
+        socket: SocketId,
+    },
 }
 
 impl Op {
@@ -138,6 +194,22 @@ impl Op {
             Op::List { .. } => OpKind::List,
             Op::Cpu { .. } => OpKind::Cpu,
             Op::Compute { .. } => OpKind::Compute,
+            Op::Listen { .. } => OpKind::Listen,
+            Op::Accept { .. } => OpKind::Accept,
+            Op::Connect { .. } => OpKind::Connect,
+            Op::Send { .. } => OpKind::Send,
+            Op::Receive { .. } => OpKind::Receive,
+            Op::Shutdown { .. } => OpKind::Shutdown,
+            Op::Close { .. } => OpKind::Close,
+        }
+    }
+
+    /// The buffer that it owns, for an operation that will not be performed.
+    pub fn into_buffer(self) -> Option<Frame> {
+        match self {
+            Op::Read { buffer, .. } | Op::Write { buffer, .. } => Some(buffer),
+            Op::Send { buffer, .. } | Op::Receive { buffer, .. } => Some(buffer),
+            _ => None,
         }
     }
 
@@ -176,6 +248,13 @@ impl fmt::Debug for Op {
             Op::List { device } => write!(f, "List({})", device.0),
             Op::Cpu { .. } => write!(f, "Cpu"),
             Op::Compute { .. } => write!(f, "Compute"),
+            Op::Listen { address } => write!(f, "Listen({address})"),
+            Op::Accept { listener } => write!(f, "Accept({})", listener.0),
+            Op::Connect { address } => write!(f, "Connect({address})"),
+            Op::Send { connection, length, .. } => write!(f, "Send({}, {length})", connection.0),
+            Op::Receive { connection, length, .. } => write!(f, "Receive({}, {length})", connection.0),
+            Op::Shutdown { connection } => write!(f, "Shutdown({})", connection.0),
+            Op::Close { socket } => write!(f, "Close({})", socket.0),
         }
     }
 }
@@ -201,6 +280,27 @@ pub enum OpKind {
     Cpu,
     /// [`Op::Compute`].
     Compute,
+    /// [`Op::Listen`].
+    Listen,
+    /// [`Op::Accept`].
+    Accept,
+    /// [`Op::Connect`].
+    Connect,
+    /// [`Op::Send`].
+    Send,
+    /// [`Op::Receive`].
+    Receive,
+    /// [`Op::Shutdown`].
+    Shutdown,
+    /// [`Op::Close`].
+    Close,
+}
+
+impl OpKind {
+    /// Whether it concerns the network and no device.
+    pub fn is_network(self) -> bool {
+        self >= OpKind::Listen
+    }
 }
 
 /// What a successful operation gives.
@@ -217,6 +317,25 @@ pub enum Output {
     },
     /// The answer to [`Op::List`].
     Names(Vec<String>),
+    /// The answer to [`Op::Listen`].
+    Listening {
+        /// The listener.
+        listener: SocketId,
+        /// Where it listens, with the port that was chosen.
+        address: SocketAddr,
+    },
+    /// The answer to [`Op::Accept`] and [`Op::Connect`].
+    Connected {
+        /// The connection.
+        connection: SocketId,
+        /// The address of its other end.
+        peer: SocketAddr,
+    },
+    /// The answer to [`Op::Receive`].
+    Received {
+        /// How many bytes stand at the front of the buffer; zero if the peer has ended sending and everything was received.
+        length: u32,
+    },
 }
 
 /// The end of an operation.
@@ -226,6 +345,6 @@ pub struct Completion {
     pub token: Token,
     /// How it ended.
     pub result: Result<Output, Fault>,
-    /// The buffer that a read or write carried, whatever the result.
+    /// The buffer that a read, write, send or receive carried, whatever the result.
     pub buffer: Option<Frame>,
 }

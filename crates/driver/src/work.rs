@@ -30,11 +30,18 @@ pub enum Work {
     KeyComparison,
     /// One row copied from one place in memory to another.
     RowCopy,
+    /// One message to or from another machine, at each end, whatever its length (Franklin 1992, table 4: 'fixed no. of
+    /// instructions per message').
+    NetworkMessage,
+    /// 256 bytes of such a message, or the rest of it, at each end.
+    NetworkBytes,
+    /// One look at, entry into or removal from the directory of the copies of pages that other machines have ('register copy').
+    CopyRegistration,
 }
 
 impl Work {
     /// Every kind of work, in the order of their declaration.
-    pub const ALL: [Work; 14] = [
+    pub const ALL: [Work; 17] = [
         Work::BeginTransaction,
         Work::ObjectReference,
         Work::EndTransaction,
@@ -49,6 +56,9 @@ impl Work {
         Work::Message,
         Work::KeyComparison,
         Work::RowCopy,
+        Work::NetworkMessage,
+        Work::NetworkBytes,
+        Work::CopyRegistration,
     ];
 }
 

@@ -1,4 +1,6 @@
+pub(crate) mod cluster;
 pub(crate) mod groups;
+mod machine;
 mod stop;
 mod work;
 
@@ -10,17 +12,13 @@ use crate::tasks::{Taken, Tasks, Wake};
 use crate::timers::Timers;
 use crate::{JoinHandle, Mailbox, Perform, Relay, TaskId, WaitQueue};
 use base::{Instant, Random};
-use driver::{
-    CacheReport, Completion, DeviceId, DeviceTraits, Doorbell, Driver, EventCount, Fault, FileId, Frame, Halt,
-};
-use driver::{Op, OpKind, Output, StationReport, Token, Work};
+use driver::{Completion, DeviceId, Driver, Fault, FileId, Frame, Halt, Op, OpKind, Output, Token, Work};
 use groups::{Groups, Membership};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::task::{Context, Poll, Waker};
 
@@ -291,6 +289,16 @@ impl Executor {
                 self.react(completion);
             }
         }
+        self.wake_due();
+        if is_waited_for {
+            self.wake_first_yielded();
+        }
+        Ok(())
+    }
+
+    /// Wakes the tasks whose deadlines have come.
+    #[inline]
+    fn wake_due(&self) {
         let next = self.0.timers.borrow().next();
         if next.is_some() {
             let now = self.now();
@@ -298,10 +306,6 @@ impl Executor {
                 self.wake(task);
             }
         }
-        if is_waited_for {
-            self.wake_first_yielded();
-        }
-        Ok(())
     }
 
     fn react(&self, completion: Completion) {
@@ -311,7 +315,7 @@ impl Executor {
         }
         let reaction = self.0.operations.borrow_mut().complete(completion);
         match reaction {
-            Reaction::Nothing => {}
+            Reaction::Discard(completion) => self.close_unwanted(completion),
             Reaction::Wake(task) => self.wake(task),
             Reaction::Run(handler, completion) => handler(completion),
         }
@@ -551,47 +555,6 @@ impl Executor {
             Output::Opened { file, length } => Ok((file, length)),
             other => unreachable!("opening a file answers with the file, not {other:?}"),
         }
-    }
-
-    /// The device of this name.
-    pub fn device(&self, name: &str) -> Option<DeviceId> {
-        self.0.driver.borrow().device(name)
-    }
-
-    /// What is known of a device.
-    pub fn traits(&self, device: DeviceId) -> DeviceTraits {
-        self.0.driver.borrow().traits(device)
-    }
-
-    /// The driver's doorbell.
-    pub fn doorbell(&self) -> Arc<dyn Doorbell> {
-        self.0.driver.borrow().doorbell()
-    }
-
-    /// One line about the driver.
-    pub fn description(&self) -> String {
-        self.0.driver.borrow().description()
-    }
-
-    /// Load and queueing of every station.
-    pub fn stations(&self) -> Vec<StationReport> {
-        self.0.driver.borrow().stations()
-    }
-
-    /// The caches inside devices; see [`Driver::caches`].
-    pub fn caches(&self) -> Vec<CacheReport> {
-        self.0.driver.borrow().caches()
-    }
-
-    /// The simulation's events by sort; see [`Driver::events`].
-    pub fn events(&self) -> Vec<EventCount> {
-        self.0.driver.borrow().events()
-    }
-
-    /// Forgets what stations and groups did so far.
-    pub fn restart_statistics(&self) {
-        self.0.groups.borrow_mut().restart(self.now());
-        self.0.driver.borrow_mut().restart_statistics();
     }
 }
 

@@ -1,4 +1,5 @@
-//! Single-threaded asynchronous execution above one driver: tasks, timers, operations in flight, the price of CPU steps.
+//! Single-threaded asynchronous execution above one driver: tasks, timers, operations in flight, connections to other machines,
+//! the price of CPU steps. A [`Cluster`] runs several executors on simulated machines that share a network and a clock.
 //!
 //! There is one copy of this for the real and the virtual driver. Leaf futures need no wakers: they register the current
 //! task's id, and waking only enqueues it. They tolerate being polled without cause. Other futures get wakers that may be
@@ -6,6 +7,7 @@
 
 mod bounded;
 mod compute;
+mod connection;
 mod executor;
 mod join;
 mod mailbox;
@@ -19,6 +21,8 @@ mod wait;
 mod wakers;
 
 pub use bounded::{BoundedQueue, Push};
+pub use connection::{CONNECTION_BUFFER, Connection, Listener};
+pub use executor::cluster::{Cluster, Stop};
 pub use executor::groups::{Group, Members};
 pub use executor::{Executor, Order, Step};
 pub use join::JoinHandle;

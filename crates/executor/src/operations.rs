@@ -18,7 +18,7 @@ pub(crate) enum State {
     Completed(Completion),
     /// The engine reacts synchronously.
     Handled(Handler),
-    /// The future that awaited it was dropped; the completion, with its buffer, is dropped too.
+    /// The future that awaited it was dropped; the completion, with its buffer, is dropped too. A socket that it opens is closed.
     Orphaned,
 }
 
@@ -93,7 +93,7 @@ impl Operations {
             }
             State::Orphaned => {
                 self.release(token);
-                Reaction::Nothing
+                Reaction::Discard(completion)
             }
             State::Completed(_) | State::Free { .. } => panic!("a driver completes each operation exactly once"),
         }
@@ -113,14 +113,17 @@ impl Operations {
         }
     }
 
-    fn abandon(&mut self, token: Token) -> bool {
+    /// No task awaits the operation any more. Returns its completion if it has ended.
+    fn abandon(&mut self, token: Token) -> Option<Completion> {
         let slot = self.slot(token);
-        if matches!(slot.state, State::Completed(_)) {
-            self.release(token);
-            return false;
+        if !matches!(slot.state, State::Completed(_)) {
+            slot.state = State::Orphaned;
+            return None;
         }
-        slot.state = State::Orphaned;
-        true
+        match self.release(token) {
+            State::Completed(completion) => Some(completion),
+            _ => unreachable!("matched above"),
+        }
     }
 
     pub fn drain(&mut self) -> Vec<State> {
@@ -129,7 +132,8 @@ impl Operations {
 }
 
 pub(crate) enum Reaction {
-    Nothing,
+    /// No task awaits this.
+    Discard(Completion),
     Wake(TaskId),
     Run(Handler, Completion),
 }
@@ -198,9 +202,10 @@ impl Future for Perform<'_> {
 impl Drop for Perform<'_> {
     fn drop(&mut self) {
         if let Progress::Submitted { token, .. } = self.state {
-            let pending = self.executor.operations().abandon(token);
-            if pending {
-                self.executor.cancel(token);
+            let ended = self.executor.operations().abandon(token);
+            match ended {
+                Some(completion) => self.executor.close_unwanted(completion),
+                None => self.executor.cancel(token),
             }
         }
     }

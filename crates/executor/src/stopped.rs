@@ -31,11 +31,7 @@ impl Driver for Stopped {
     }
 
     fn submit(&mut self, token: Token, op: Op) {
-        let buffer = match op {
-            Op::Read { buffer, .. } | Op::Write { buffer, .. } => Some(buffer),
-            _ => None,
-        };
-        self.refused.push(Completion { token, result: Err(refusal()), buffer });
+        self.refused.push(Completion { token, result: Err(refusal()), buffer: op.into_buffer() });
     }
 
     fn cancel(&mut self, _: Token) {}

@@ -13,7 +13,13 @@ pub(crate) fn kind_of(errno: i32) -> FaultKind {
         libc::ENOMEM => FaultKind::NoMemory,
         libc::EMFILE | libc::ENFILE => FaultKind::TooManyFiles,
         libc::ECANCELED => FaultKind::Cancelled,
-        libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS => FaultKind::Unsupported,
+        libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS | libc::EAFNOSUPPORT => FaultKind::Unsupported,
+        libc::ECONNREFUSED => FaultKind::Refused,
+        libc::ECONNRESET | libc::ECONNABORTED | libc::EPIPE => FaultKind::Reset,
+        libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN | libc::EADDRNOTAVAIL => FaultKind::Unreachable,
+        libc::EADDRINUSE => FaultKind::AddressInUse,
+        libc::ETIMEDOUT => FaultKind::TimedOut,
+        libc::ENOTCONN => FaultKind::Closed,
         _ => FaultKind::Device,
     }
 }

@@ -1,5 +1,6 @@
 use crate::fault::{fault_of, kind_of};
 use crate::request::{Call, Request};
+use crate::sockets::Exchange;
 use base::Instant;
 use driver::{DeviceId, Fault, FaultKind, FileId, Frame, Output, Token};
 use std::io;
@@ -25,6 +26,8 @@ pub(crate) struct Transfer {
 pub(crate) enum Flight {
     /// A transfer.
     Transfer(Transfer),
+    /// An operation of a socket.
+    Exchange(Exchange),
     /// A file of this device and name is being opened.
     Open(DeviceId, String),
     /// A file of this device and name is being removed.
@@ -102,8 +105,8 @@ impl Transfer {
         let Transfer { offset, length, .. } = self;
         match self.call {
             Call::Read => format!("reading {length} bytes at {offset} of '{path}'"),
-            Call::Write | Call::WriteDurable => format!("writing {length} bytes at {offset} of '{path}'"),
             Call::Sync => format!("making '{path}' durable"),
+            _ => format!("writing {length} bytes at {offset} of '{path}'"),
         }
     }
 
@@ -152,6 +155,27 @@ impl FlightTable {
             Some((_, Flight::Transfer(transfer))) => transfer,
             _ => unreachable!("slot {slot} holds no transfer"),
         }
+    }
+
+    /// The exchange of a slot.
+    ///
+    /// # Panics
+    /// If something else or nothing is in flight under the slot.
+    pub(crate) fn exchange(&mut self, slot: u32) -> &mut Exchange {
+        match &mut self.slots[slot as usize] {
+            Some((_, Flight::Exchange(exchange))) => exchange,
+            _ => unreachable!("slot {slot} holds no exchange"),
+        }
+    }
+
+    /// Whether the operation of a slot is one of a socket.
+    pub(crate) fn is_exchange(&self, slot: u32) -> bool {
+        matches!(self.slots[slot as usize], Some((_, Flight::Exchange(_))))
+    }
+
+    /// The slots of all exchanges.
+    pub(crate) fn exchanges(&self) -> Vec<u32> {
+        (0..self.slots.len() as u32).filter(|slot| self.is_exchange(*slot)).collect()
     }
 
     /// Where an operation is.

@@ -33,7 +33,7 @@ impl RealDriver {
         let result = match call {
             Call::Read => mapping.read(transfer.offset, bytes, what),
             Call::Write | Call::WriteDurable => mapping.write(transfer.offset, bytes, call == Call::WriteDurable, what),
-            Call::Sync => mapping.sync(&file.file, what),
+            _ => mapping.sync(&file.file, what),
         };
         transfer.buffer = buffer;
         let now = self.now();
@@ -72,7 +72,7 @@ impl RealDriver {
             Call::Read => Direction::Read,
             Call::Write => Direction::Write { durable: false },
             Call::WriteDurable => Direction::Write { durable: true },
-            Call::Sync => Direction::Sync,
+            _ => Direction::Sync,
         };
         let file = index_of(transfer.file) as u32;
         let described = devices::Transfer { direction, file, offset: transfer.offset, length: transfer.length };

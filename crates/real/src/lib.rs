@@ -23,6 +23,9 @@
 //!   writes end with `msync`.
 //! * **Described devices** ([`Behaviour::described`]): a transfer completes when the device and the queueing model of its
 //!   description both have it done, on the wall clock. Work on whole files is not delayed.
+//! * **Sockets** ([`driver::Op::Listen`] and those after it) are TCP, without a delay for small messages. With io_uring the ring
+//!   serves them, and what waits for other machines does not make it wait for several ends at once. Without it one thread
+//!   polls all of them. At most 1,024 are open at once; a driver that is dropped closes them.
 //! * **Synchronous accesses** copy within `submit`: meant for memory file systems and DAX mounts, where an access is a copy.
 
 mod bell;
@@ -43,10 +46,12 @@ mod mechanism;
 mod medium;
 mod memory;
 mod options;
+mod poller;
 mod pool;
 mod real_driver;
 mod request;
 mod ring;
+mod sockets;
 mod station;
 mod usage;
 mod workers;

@@ -1,7 +1,13 @@
+use crate::bell::{Bell, Waker};
+use crate::fault::fault_of;
+use crate::mailbox::Mailbox;
+use crate::options::Backend;
 use crate::pool::Pool;
-use crate::request::Request;
+use crate::request::{Call, Request};
 use crate::ring::Ring;
+use driver::Fault;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The only part in which the two backends differ: how a request gets to the kernel and how its end is learnt.
@@ -11,6 +17,36 @@ pub(crate) enum Mechanism {
 }
 
 impl Mechanism {
+    /// The mechanism with its bell and mailbox, and the reason why it is this one.
+    ///
+    /// # Errors
+    /// The fault of io_uring that was asked for and is refused.
+    pub(crate) fn open(
+        backend: Backend,
+        pool_threads: usize,
+    ) -> Result<(Mechanism, Arc<Bell>, Arc<Mailbox>, String), Fault> {
+        let ring = || {
+            let bell = Arc::new(Bell::new(Waker::Eventfd(Waker::eventfd()?)));
+            Ring::new(Arc::clone(&bell)).map(|ring| (ring, bell))
+        };
+        let reason = match backend {
+            Backend::ThreadPool => "as asked for".to_owned(),
+            Backend::Automatic | Backend::IoUring => match ring() {
+                Ok((ring, bell)) => {
+                    let mailbox = Arc::new(Mailbox::new(Arc::clone(&bell)));
+                    let reason = if backend == Backend::IoUring { "as asked for" } else { "the kernel grants it" };
+                    return Ok((Mechanism::Ring(Box::new(ring)), bell, mailbox, reason.to_owned()));
+                }
+                Err(error) if backend == Backend::IoUring => return Err(fault_of("setting up io_uring", &error)),
+                Err(error) => format!("io_uring is refused: {error}"),
+            },
+        };
+        let bell = Arc::new(Bell::new(Waker::Thread(std::thread::current())));
+        let mailbox = Arc::new(Mailbox::new(Arc::clone(&bell)));
+        let pool = Pool::new(pool_threads, Arc::clone(&bell), Arc::clone(&mailbox));
+        Ok((Mechanism::Pool(pool), bell, mailbox, reason))
+    }
+
     #[inline]
     pub(crate) fn start(&mut self, request: Request) {
         match self {
@@ -24,6 +60,17 @@ impl Mechanism {
         match self {
             Mechanism::Ring(ring) => ring.cancel(slot),
             Mechanism::Pool(pool) => pool.cancel(slot),
+        }
+    }
+
+    /// The same for such a request of a socket.
+    pub(crate) fn cancel_exchange(&mut self, call: Call, slot: u32) -> bool {
+        match self {
+            Mechanism::Ring(ring) => ring.cancel_exchange(call, slot),
+            Mechanism::Pool(pool) => {
+                pool.cancel_exchange(slot);
+                false
+            }
         }
     }
 

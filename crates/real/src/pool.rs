@@ -2,6 +2,7 @@
 
 use crate::bell::Bell;
 use crate::mailbox::{JobResult, Mailbox};
+use crate::poller::Poller;
 use crate::request::Request;
 use crate::workers::Workers;
 use std::sync::Arc;
@@ -10,17 +11,22 @@ use std::time::Duration;
 pub(crate) struct Pool {
     workers: Workers<Request>,
     queued: Vec<Request>,
+    poller: Poller,
     bell: Arc<Bell>,
 }
 
 impl Pool {
     pub(crate) fn new(threads: usize, bell: Arc<Bell>, mailbox: Arc<Mailbox>) -> Pool {
+        let poller = Poller::new(Arc::clone(&mailbox));
         let work = move |request: Request| mailbox.post(request.slot, JobResult::Transferred(request.perform()));
-        Pool { workers: Workers::new("entresol-io", threads, work), queued: Vec::new(), bell }
+        Pool { workers: Workers::new("entresol-io", threads, work), queued: Vec::new(), poller, bell }
     }
 
     /// Queues a request. Threads see it in [`Pool::wait`].
     pub(crate) fn start(&mut self, request: Request) {
+        if request.call.is_network() {
+            return self.poller.start(request);
+        }
         self.queued.push(request);
     }
 
@@ -31,6 +37,11 @@ impl Pool {
             return true;
         }
         self.workers.take_back(|request| request.slot == slot).is_some()
+    }
+
+    /// Asks that a request of a socket be given up; it completes all the same.
+    pub(crate) fn cancel_exchange(&mut self, slot: u32) {
+        self.poller.cancel(slot);
     }
 
     /// Hands over everything queued and waits until the bell is rung, at most for `wait`; `None` waits without limit. Completed
@@ -50,6 +61,7 @@ impl Pool {
 
     /// Waits for the requests that threads have begun, at most for `patience`, and forgets the others. False if some go on.
     pub(crate) fn stop_within(&mut self, patience: Duration) -> bool {
+        self.poller.stop();
         self.workers.stop_within(patience)
     }
 

@@ -1,10 +1,10 @@
 mod end;
+mod network;
 
 use crate::DirectoryLocks;
-use crate::bell::{Bell, Doorbell, Waker};
+use crate::bell::{Bell, Doorbell};
 use crate::described::Model;
 use crate::descriptors;
-use crate::fault::fault_of;
 use crate::files::{Device, FileTable, OpenFile, index_of};
 use crate::flight::{AttemptEnd, Flight, FlightTable, Transfer};
 use crate::job::Job;
@@ -13,10 +13,9 @@ use crate::mapped::{MapMode, Mapping};
 use crate::mechanism::Mechanism;
 use crate::medium::{Medium, nameless_file};
 use crate::memory::{BufferTable, Regions};
-use crate::options::{Backend, Options};
-use crate::pool::Pool;
+use crate::options::Options;
 use crate::request::{Call, Request};
-use crate::ring::Ring;
+use crate::sockets::SocketTable;
 use crate::station::Station;
 use crate::usage::wall_ns;
 use crate::workers::Workers;
@@ -64,6 +63,7 @@ pub struct RealDriver {
     start_ns: u64,
     pub(crate) devices: Vec<Device>,
     pub(crate) files: FileTable,
+    sockets: SocketTable,
     pub(crate) flights: FlightTable,
     /// What ended without the kernel; delivered by the next park.
     pub(crate) ready: Vec<Completion>,
@@ -113,7 +113,7 @@ impl RealDriver {
             let model = behaviour.described.map(|description| Model::new(&name, &description, devices.len() as u64));
             devices.push(Device { name, directory, medium, station: Station::new(Instant::START), mapped, model });
         }
-        let opened = open_mechanism(options.backend, options.pool_threads)?;
+        let opened = Mechanism::open(options.backend, options.pool_threads)?;
         let (mechanism, bell, mailbox, reason) = opened;
         let post = Arc::clone(&mailbox);
         let file_workers = Workers::new("entresol-files", FILE_THREADS, move |(slot, job): (u32, Job)| {
@@ -134,6 +134,7 @@ impl RealDriver {
             start_ns,
             devices,
             files: FileTable::default(),
+            sockets: SocketTable::default(),
             flights: FlightTable::default(),
             ready: Vec::new(),
             results: Vec::new(),
@@ -276,6 +277,9 @@ impl RealDriver {
 
     /// Takes the result of an attempt: the transfer completes or its rest is queued.
     fn transferred(&mut self, slot: u32, result: i32, now: Instant, done: &mut Vec<Completion>) {
+        if self.flights.is_exchange(slot) {
+            return self.exchanged(slot, result, done);
+        }
         match self.advance(slot, result) {
             AttemptEnd::Finished(result) => done.extend(self.end_transfer(slot, result, now)),
             AttemptEnd::Again => {
@@ -425,33 +429,6 @@ fn not_open(file: FileId) -> Fault {
     Fault::new(FaultKind::NotFound, format!("file {} is not open; it was removed or never opened", file.0))
 }
 
-/// The mechanism with its bell and mailbox, and the reason why it is this one.
-fn open_mechanism(
-    backend: Backend,
-    pool_threads: usize,
-) -> Result<(Mechanism, Arc<Bell>, Arc<Mailbox>, String), Fault> {
-    let ring = || {
-        let bell = Arc::new(Bell::new(Waker::Eventfd(Waker::eventfd()?)));
-        Ring::new(Arc::clone(&bell)).map(|ring| (ring, bell))
-    };
-    let reason = match backend {
-        Backend::ThreadPool => "as asked for".to_owned(),
-        Backend::Automatic | Backend::IoUring => match ring() {
-            Ok((ring, bell)) => {
-                let mailbox = Arc::new(Mailbox::new(Arc::clone(&bell)));
-                let reason = if backend == Backend::IoUring { "as asked for" } else { "the kernel grants it" };
-                return Ok((Mechanism::Ring(Box::new(ring)), bell, mailbox, reason.to_owned()));
-            }
-            Err(error) if backend == Backend::IoUring => return Err(fault_of("setting up io_uring", &error)),
-            Err(error) => format!("io_uring is refused: {error}"),
-        },
-    };
-    let bell = Arc::new(Bell::new(Waker::Thread(std::thread::current())));
-    let mailbox = Arc::new(Mailbox::new(Arc::clone(&bell)));
-    let pool = Pool::new(pool_threads, Arc::clone(&bell), Arc::clone(&mailbox));
-    Ok((Mechanism::Pool(pool), bell, mailbox, reason))
-}
-
 impl Driver for RealDriver {
     #[inline]
     fn now(&self) -> Instant {
@@ -486,6 +463,7 @@ impl Driver for RealDriver {
                 let slot = self.flights.insert(token, Flight::Other);
                 self.computers.push([(slot, run)]);
             }
+            network => self.submit_to_network(token, network),
         }
     }
 
@@ -500,6 +478,8 @@ impl Driver for RealDriver {
                 let completion = self.end_transfer(slot, cancelled(), now);
                 self.ready.extend(completion);
             }
+        } else if self.flights.is_exchange(slot) {
+            self.cancel_exchange(slot);
         } else if self.file_workers.take_back(|job| job.0 == slot).is_some()
             || self.computers.take_back(|job| job.0 == slot).is_some()
         {

@@ -11,9 +11,20 @@ pub(crate) enum Call {
     Write,
     WriteDurable,
     Sync,
+    Accept,
+    Connect,
+    Send,
+    Receive,
 }
 
-/// One attempt to transfer (the rest of) an operation's bytes. The flight table owns the buffer and the file until the
+impl Call {
+    /// Whether it waits for another machine, however long that takes.
+    pub(crate) fn is_network(self) -> bool {
+        matches!(self, Call::Accept | Call::Connect | Call::Send | Call::Receive)
+    }
+}
+
+/// One attempt to transfer (the rest of) an operation's bytes, or to reach another machine: then `address` points to its address. The flight table owns the buffer and the file until the
 /// attempt has ended, which keeps `address` and `fd` good.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
@@ -50,6 +61,13 @@ impl Request {
                     libc::pwritev2(self.fd, &vector, 1, offset, libc::RWF_DSYNC)
                 }
                 Call::Sync => libc::fdatasync(self.fd) as isize,
+                Call::Accept => {
+                    let (nothing, flags) = (std::ptr::null_mut(), libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
+                    libc::accept4(self.fd, nothing, std::ptr::null_mut(), flags) as isize
+                }
+                Call::Connect => libc::connect(self.fd, self.address.cast(), self.length) as isize,
+                Call::Send => libc::send(self.fd, self.address.cast(), length, libc::MSG_NOSIGNAL),
+                Call::Receive => libc::recv(self.fd, self.address.cast(), length, 0),
             }
         };
         if result < 0 { -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) } else { result as i32 }

@@ -6,10 +6,10 @@ use crate::memory::BufferTable;
 use crate::request::{Call, Request};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
-use io_uring::{IoUring, opcode};
+use io_uring::{IoUring, cqueue, opcode};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,11 +25,36 @@ const BUFFERS: u32 = 1024;
 /// Completions of the ring's own requests carry these instead of a slot.
 const BELL: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
+/// Marks the slots of requests of sockets, and among them of accepts.
+const EXCHANGE: u64 = 1 << 32;
+const ACCEPT: u64 = 3 << 32;
+
+fn mark(call: Call, slot: u32) -> u64 {
+    let mark = match call {
+        Call::Accept => ACCEPT,
+        _ if call.is_network() => EXCHANGE,
+        _ => 0,
+    };
+    mark | u64::from(slot)
+}
+
+fn is_exchange(mark: u64) -> bool {
+    matches!(mark & !u64::from(u32::MAX), EXCHANGE | ACCEPT)
+}
+
+/// The connection that a completed accept has made.
+fn accepted(completion: &cqueue::Entry) -> Option<OwnedFd> {
+    let is_accept = completion.user_data() & !u64::from(u32::MAX) == ACCEPT;
+    // SAFETY: the kernel has made this descriptor for the accept, and it has no other owner.
+    (is_accept && completion.result() >= 0).then(|| unsafe { OwnedFd::from_raw_fd(completion.result()) })
+}
 
 pub(crate) struct Ring {
     ring: IoUring,
     backlog: VecDeque<Entry>,
     in_flight: usize,
+    /// Those of them that wait for other machines, which may take for ever.
+    exchanges: usize,
     bell: Arc<Bell>,
     /// Where the kernel puts the eventfd's count; only the ring refers to it while a read is in flight.
     bell_count: *mut u64,
@@ -55,7 +80,17 @@ impl Ring {
         let files = if ring.submitter().register_files_sparse(FILES).is_ok() { FILES } else { 0 };
         let buffers = if ring.submitter().register_buffers_sparse(BUFFERS).is_ok() { BUFFERS } else { 0 };
         let bell_count = Box::into_raw(Box::new(0u64));
-        let mut ring = Ring { ring, backlog: VecDeque::new(), in_flight: 0, bell, bell_count, files, buffers, flags };
+        let mut ring = Ring {
+            ring,
+            backlog: VecDeque::new(),
+            in_flight: 0,
+            exchanges: 0,
+            bell,
+            bell_count,
+            files,
+            buffers,
+            flags,
+        };
         ring.listen();
         Ok(ring)
     }
@@ -66,7 +101,7 @@ impl Ring {
         if request.registered_file.is_some() {
             entry = entry.flags(Flags::FIXED_FILE);
         }
-        self.queue(entry.user_data(u64::from(request.slot)));
+        self.queue(entry.user_data(mark(request.call, request.slot)));
     }
 
     fn queue(&mut self, entry: Entry) {
@@ -83,6 +118,7 @@ impl Ring {
         // lives until the ring has no request in flight.
         let pushed = unsafe { self.ring.submission().push(entry) };
         self.in_flight += usize::from(pushed.is_ok());
+        self.exchanges += usize::from(pushed.is_ok() && is_exchange(entry.get_user_data()));
         pushed.is_ok()
     }
 
@@ -94,12 +130,20 @@ impl Ring {
 
     /// Asks the kernel to give a request up. True if it never reached the kernel and will therefore not complete.
     pub(crate) fn cancel(&mut self, slot: u32) -> bool {
-        let slot = u64::from(slot);
-        if let Some(position) = self.backlog.iter().position(|entry| entry.get_user_data() == slot) {
+        self.cancel_marked(u64::from(slot))
+    }
+
+    /// The same for such a request of a socket.
+    pub(crate) fn cancel_exchange(&mut self, call: Call, slot: u32) -> bool {
+        self.cancel_marked(mark(call, slot))
+    }
+
+    fn cancel_marked(&mut self, mark: u64) -> bool {
+        if let Some(position) = self.backlog.iter().position(|entry| entry.get_user_data() == mark) {
             self.backlog.remove(position);
             return true;
         }
-        self.queue(opcode::AsyncCancel::new(slot).build().user_data(CANCEL));
+        self.queue(opcode::AsyncCancel::new(mark).build().user_data(CANCEL));
         false
     }
 
@@ -161,12 +205,12 @@ impl Ring {
         accept(result);
     }
 
-    /// How many ends a wait is for at first. While much is in flight its ends follow closely on each other, and a system call and
+    /// How many ends a wait is for at first. While much is in flight on devices its ends follow closely on each other, and a system call and
     /// a turn of the executor for each would cost more than they: several are waited for, though not for long.
     fn ends_wanted(&self, limit: Option<Duration>) -> usize {
         match limit {
             Some(limit) if limit <= GATHERING => 1,
-            _ => (self.in_flight / ENDS_SHARE).clamp(1, ENDS_MAX),
+            _ => ((self.in_flight - self.exchanges) / ENDS_SHARE).clamp(1, ENDS_MAX),
         }
     }
 
@@ -177,16 +221,20 @@ impl Ring {
 
     fn reap(&mut self, done: &mut Vec<(u32, i32)>) {
         let mut heard = false;
-        let mut ended = 0;
+        let (mut ended, mut exchanged) = (0, 0);
         for completion in self.ring.completion() {
             ended += 1;
             match completion.user_data() {
                 BELL => heard = true,
                 CANCEL => {}
-                slot => done.push((slot as u32, completion.result())),
+                slot => {
+                    exchanged += usize::from(is_exchange(slot));
+                    done.push((slot as u32, completion.result()));
+                }
             }
         }
         self.in_flight -= ended;
+        self.exchanges -= exchanged;
         if heard {
             self.listen();
         }
@@ -207,9 +255,10 @@ impl Ring {
     /// kernel refuses, or something does not end.
     pub(crate) fn drain(&mut self, patience: Duration) -> bool {
         let start = crate::real_driver::wall_clock();
-        self.backlog.clear();
+        self.backlog.retain(|entry| entry.get_user_data() == CANCEL);
         self.bell.kick();
         while self.in_flight > 0 {
+            self.refill();
             let left = patience.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return false;
@@ -220,7 +269,8 @@ impl Ring {
                 Ok(_) | Err(Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
                 Err(_) => return false,
             }
-            self.in_flight -= self.ring.completion().count();
+            // A connection that is accepted only now has no owner any more, and is closed.
+            self.in_flight -= self.ring.completion().map(|ended| drop(accepted(&ended))).count();
         }
         // SAFETY: the pointer came from a box; the read that used it has ended.
         drop(unsafe { Box::from_raw(self.bell_count) });
@@ -281,6 +331,13 @@ fn entry(request: &Request) -> Entry {
             opcode::Write::new(file, address, length).offset(offset).rw_flags(flags).build()
         }
         (Call::Sync, _) => opcode::Fsync::new(file).flags(FsyncFlags::DATASYNC).build(),
+        (Call::Accept, _) => {
+            let (nothing, length) = (std::ptr::null_mut(), std::ptr::null_mut());
+            opcode::Accept::new(file, nothing, length).flags(libc::SOCK_CLOEXEC).build()
+        }
+        (Call::Connect, _) => opcode::Connect::new(file, address.cast(), length).build(),
+        (Call::Send, _) => opcode::Send::new(file, address, length).flags(libc::MSG_NOSIGNAL).build(),
+        (Call::Receive, _) => opcode::Recv::new(file, address, length).build(),
     }
 }
 
@@ -312,6 +369,7 @@ mod tests {
     use crate::bell::Waker;
     use std::io::Write;
     use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
 
     /// Kernels before 6.1 do not know the flags; the ring must do without them.
     #[test]
@@ -371,5 +429,31 @@ mod tests {
         }
         assert!(ring.drain(Duration::from_secs(10)));
         assert_eq!(bytes, [*b"four"; 40]);
+    }
+
+    /// Sockets wait for other machines, which may never answer: what they have in flight says nothing of ends that are near.
+    #[test]
+    fn idle_sockets_do_not_make_it_wait_for_several_ends() {
+        let Ok((kernel, flags)) = build() else { return println!("skipped: io_uring is refused") };
+        let bell = Arc::new(Bell::new(Waker::Eventfd(Waker::eventfd().expect("a descriptor"))));
+        let mut ring = Ring::over(kernel, flags, Arc::clone(&bell)).expect("the kernel is new enough");
+        let mut pairs: Vec<_> = (0..60).map(|_| UnixStream::pair().expect("two descriptors")).collect();
+        let mut bytes = [[0u8; 4]; 60];
+        for (slot, ((receiver, _), bytes)) in pairs.iter().zip(&mut bytes).enumerate() {
+            let (fd, address, slot) = (receiver.as_raw_fd(), bytes.as_mut_ptr(), slot as u32);
+            let (registered_file, registered_buffer) = (None, None);
+            let call = Call::Receive;
+            ring.start(&Request { slot, call, fd, registered_file, registered_buffer, address, length: 4, offset: 0 });
+        }
+        let mut done = Vec::new();
+        ring.wait(Some(Duration::from_millis(1)), &mut done);
+        assert!(done.is_empty() && ring.exchanges == 60 && ring.ends_wanted(None) == 1);
+        pairs[7].1.write_all(b"four").expect("a socket has room");
+        ring.wait(None, &mut done);
+        assert_eq!((std::mem::take(&mut done), ring.exchanges), (vec![(7, 4)], 59));
+        for slot in (0..60).filter(|slot| *slot != 7) {
+            assert!(!ring.cancel_exchange(Call::Receive, slot), "the kernel has it");
+        }
+        assert!(ring.drain(Duration::from_secs(10)));
     }
 }

@@ -148,7 +148,7 @@ impl Adversary {
 
     fn step(&mut self, op: &Op) -> Option<Step> {
         let kind = op.kind();
-        if matches!(kind, OpKind::Cpu | OpKind::Compute) {
+        if matches!(kind, OpKind::Cpu | OpKind::Compute) || kind.is_network() {
             return None;
         }
         let phase = self.observed.phase.get();

@@ -97,6 +97,13 @@ impl Disks {
                 (known.map(|known| Output::Names(self.media.0.borrow().names(known))), None)
             }
             Op::Cpu { .. } => (Ok(Output::Done), None),
+            Op::Listen { .. }
+            | Op::Accept { .. }
+            | Op::Connect { .. }
+            | Op::Send { .. }
+            | Op::Receive { .. }
+            | Op::Shutdown { .. }
+            | Op::Close { .. } => unreachable!("no device is concerned"),
             Op::Compute { run, .. } => {
                 run();
                 (Ok(Output::Done), None)

@@ -1,5 +1,7 @@
 //! The virtual driver: the seam's operations as a discrete-event simulation on described hardware.
 //!
+//! A [`Network`] joins several machines, and cuts, delays and breaks their connections where it is told to.
+//!
 //! A [`VirtualDriver`] times operations by the queueing models of the devices crate and keeps what is written in a
 //! [`Media`], which outlives the driver, so that a machine can lose its power and start again on the same contents. A
 //! [`FaultPlan`] makes the world hostile: power cuts, failed operations, flipped bits, slow devices. Everything is seeded;
@@ -22,12 +24,14 @@ mod effects;
 mod faults;
 mod file;
 mod media;
+mod network;
 mod simulation;
 mod sparse;
 mod unsynced;
 
 pub use faults::{BitFlip, ErrorAt, FaultPlan, Injected, Injury, Slow};
 pub use media::{Media, PowerCut, Survival};
+pub use network::{Network, NetworkFaults, NetworkInjected, NetworkOptions, Partition, Port};
 pub use simulation::{Options, VirtualDriver};
 
 pub use devices::Hardware;

@@ -1,6 +1,8 @@
+mod networked;
+
 use crate::effects::{Disks, Opened};
 use crate::faults::Faults;
-use crate::{FaultPlan, Injected, Injury, Media};
+use crate::{FaultPlan, Injected, Injury, Media, Port};
 use base::Instant;
 use devices::{Class, Direction, Hardware, JobId, Machine, Transfer};
 use driver::{
@@ -65,6 +67,8 @@ pub struct VirtualDriver {
     flights: Vec<Option<Flight>>,
     in_flight: usize,
     faults: Option<Faults>,
+    /// The machine's place on a network; absent until it is used.
+    port: Option<Port>,
     halted: bool,
     bell: Arc<Bell>,
     hash: u64,
@@ -101,6 +105,9 @@ impl VirtualDriver {
                 Work::Message => cpu.instructions.message,
                 Work::KeyComparison => cpu.instructions.key_comparison,
                 Work::RowCopy => cpu.instructions.row_copy,
+                Work::NetworkMessage => cpu.instructions.network_message,
+                Work::NetworkBytes => cpu.instructions.network_bytes,
+                Work::CopyRegistration => cpu.instructions.copy_registration,
             };
             Prices {
                 instructions: Work::ALL.map(price),
@@ -116,11 +123,21 @@ impl VirtualDriver {
             flights: Vec::new(),
             in_flight: 0,
             faults: options.faults.map(|plan| Faults::new(plan, options.seed)),
+            port: None,
             halted: false,
             bell: Arc::default(),
             hash: 0xcbf2_9ce4_8422_2325,
             description,
         }
+    }
+
+    /// The same at a place on a network, from the moment that the network has come to. Without this a machine is alone, and
+    /// reaches itself only.
+    pub fn on_network(hardware: Hardware, options: Options, media: Media, port: Port) -> VirtualDriver {
+        let mut driver = VirtualDriver::new(hardware, options, media);
+        driver.machine.pass(port.now());
+        driver.port = Some(port);
+        driver
     }
 
     /// A hash of all completions so far: when, which token, which kind. Equal seeds give equal hashes.
@@ -130,7 +147,7 @@ impl VirtualDriver {
 
     /// How many events the simulation has had; a power cut can be placed at any.
     pub fn events(&self) -> u64 {
-        self.machine.events()
+        self.machine.events() + self.port.as_ref().map_or(0, Port::events)
     }
 
     /// What the fault plan has done so far; nothing without one.
@@ -159,7 +176,7 @@ impl VirtualDriver {
     /// # Panics
     /// If the driver has no fault plan.
     pub fn cut_power_after(&mut self, events: u64) {
-        let event = self.machine.events() + 1 + events;
+        let event = VirtualDriver::events(self) + 1 + events;
         self.faults.as_mut().expect("faults need a plan, if only an empty one").cut_power_at(event);
     }
 
@@ -189,6 +206,7 @@ impl VirtualDriver {
                 let transfer = Transfer { direction: Direction::Sync, file: u32::MAX, offset: 0, length: 0 };
                 self.request(op.kind(), device, Access::Asynchronous, transfer)
             }
+            _ => unreachable!("{op:?} goes to the network"),
         }
     }
 
@@ -260,6 +278,9 @@ impl VirtualDriver {
             if let Some(faults) = &mut self.faults {
                 faults.injected.power_cuts += 1;
             }
+            if let Some(mut port) = self.port.take() {
+                port.cut();
+            }
         }
         Halt::PowerCut
     }
@@ -274,14 +295,19 @@ impl Driver for VirtualDriver {
         if self.halted {
             return;
         }
+        if op.kind().is_network() {
+            return self.submit_to_network(token, op);
+        }
         let limit = if let Op::Sync { file } = op { self.disks.write_limit(file) } else { 0 };
         let (job, slow) = self.start(&op);
         self.board(job, Flight { token, op, limit, slow, cancelled: false, injury: None });
     }
 
-    /// Faults count events and may cut them off, so with them every burst takes the long way.
+    /// Faults count events and may cut them off, and on a network other machines disturb, so with them every burst takes the
+    /// long way.
     fn compute_alone(&mut self, instructions: u64, until: Option<Instant>) -> bool {
-        let undisturbed = !self.halted && self.faults.is_none() && !self.bell.0.load(Ordering::Acquire);
+        let is_alone = self.faults.is_none() && self.port.is_none();
+        let undisturbed = !self.halted && is_alone && !self.bell.0.load(Ordering::Acquire);
         let alone = undisturbed && self.machine.compute_alone(instructions, until);
         if alone {
             self.fold(self.machine.now().ns());
@@ -294,7 +320,9 @@ impl Driver for VirtualDriver {
     fn cancel(&mut self, token: Token) {
         let mut slow =
             self.flights.iter_mut().filter(|flight| flight.as_ref().is_some_and(|f| f.slow && f.token == token));
-        let Some(flight) = slow.next().and_then(Option::take) else { return };
+        let Some(flight) = slow.next().and_then(Option::take) else {
+            return self.cancel_on_network(token);
+        };
         self.in_flight -= 1;
         let job = self.machine.delay(0);
         self.board(job, Flight { slow: false, cancelled: true, ..flight });
@@ -307,6 +335,9 @@ impl Driver for VirtualDriver {
         if self.bell.0.swap(false, Ordering::Acquire) {
             done.push(Completion { token: Token::DOORBELL, result: Ok(Output::Done), buffer: None });
             return Ok(());
+        }
+        if self.port.is_some() {
+            return self.park_on_network(until, done);
         }
         if until.is_none() && self.in_flight == 0 {
             return Err(Halt::Idle);
@@ -343,6 +374,11 @@ impl Driver for VirtualDriver {
         }
     }
 
+    fn next_event(&self) -> Option<Instant> {
+        let network = self.port.as_ref().and_then(Port::next);
+        self.machine.next().into_iter().chain(network).min()
+    }
+
     fn device(&self, name: &str) -> Option<DeviceId> {
         self.disks.device(name)
     }
@@ -364,7 +400,8 @@ impl Driver for VirtualDriver {
     }
 
     fn stations(&self) -> Vec<StationReport> {
-        self.machine.stations()
+        let network = self.port.iter().flat_map(|port| port.stations(self.machine.now()));
+        self.machine.stations().into_iter().chain(network).collect()
     }
 
     fn caches(&self) -> Vec<CacheReport> {
@@ -400,5 +437,8 @@ impl Driver for VirtualDriver {
 
     fn restart_statistics(&mut self) {
         self.machine.restart_statistics();
+        if let Some(port) = &self.port {
+            port.restart_statistics(self.machine.now());
+        }
     }
 }

@@ -6,12 +6,15 @@
 mod clock;
 mod files;
 mod flight;
+mod network;
+mod peers;
+mod streams;
 mod subject;
 mod transfers;
 
 use std::panic::AssertUnwindSafe;
 
-pub use subject::{DEVICE, PAGE, Subject};
+pub use subject::{DEVICE, PAGE, Peer, Subject};
 
 /// One promise of the seam: its name and the test.
 pub type Promise = (&'static str, fn(Subject));
@@ -40,6 +43,21 @@ pub const PROMISES: &[Promise] = &[
     ("frames_are_zeroed_aligned_and_separate", clock::frames_are_zeroed_aligned_and_separate),
     ("a_device_is_known_by_its_name", clock::a_device_is_known_by_its_name),
     ("statistics_count_and_restart", clock::statistics_count_and_restart),
+    ("bytes_go_there_and_back", network::bytes_go_there_and_back),
+    ("many_connections_are_kept_apart", network::many_connections_are_kept_apart),
+    ("large_transfers_arrive_in_pieces_and_in_order", streams::large_transfers_arrive_in_pieces_and_in_order),
+    ("a_receiver_that_rests_stops_its_sender", streams::a_receiver_that_rests_stops_its_sender),
+    ("one_half_can_be_closed", network::one_half_can_be_closed),
+    ("a_closed_listener_refuses", network::a_closed_listener_refuses),
+    ("addresses_that_cannot_be_used_are_named", network::addresses_that_cannot_be_used_are_named),
+    ("a_close_ends_what_is_under_way", network::a_close_ends_what_is_under_way),
+    ("bytes_that_were_not_received_make_a_close_a_reset", network::bytes_not_received_make_a_close_a_reset),
+    ("cancelled_waits_end_and_lose_nothing", network::cancelled_waits_end_and_lose_nothing),
+    ("a_second_wait_on_a_socket_is_refused", network::a_second_wait_on_a_socket_is_refused),
+    ("sockets_that_are_not_open_say_so", network::sockets_that_are_not_open_say_so),
+    ("a_driver_dropped_while_sockets_wait_is_sound", network::a_driver_dropped_while_sockets_wait_is_sound),
+    ("a_peer_that_dies_ends_its_connections", peers::a_peer_that_dies_ends_its_connections),
+    ("a_peer_that_dies_with_bytes_unread_resets", peers::a_peer_that_dies_with_bytes_unread_resets),
 ];
 
 /// Makes one test of every promise for the driver that `$make` makes. `$make: fn() -> Option<Subject>` prints the reason and

@@ -1,6 +1,7 @@
 use driver::{Access, Completion, DeviceId, Driver, Fault, FileId, Frame, Op, Output, Token};
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// The device that every subject has.
 pub const DEVICE: &str = "disk";
@@ -14,13 +15,28 @@ pub struct Subject {
     pub driver: Box<dyn Driver>,
     /// What must outlive the driver, such as the directory of its files.
     pub ground: Option<Box<dyn Any>>,
+    /// Another machine, or another program of the same one, that can reach it.
+    pub peer: Option<Peer>,
     next: u64,
+}
+
+/// A driver beside the one under test.
+pub struct Peer {
+    /// The other driver.
+    pub driver: Box<dyn Driver>,
+    /// Where it finds the one under test.
+    pub address: IpAddr,
 }
 
 impl Subject {
     /// A driver and what must outlive it.
     pub fn new(driver: Box<dyn Driver>, ground: Option<Box<dyn Any>>) -> Subject {
-        Subject { driver, ground, next: 0 }
+        Subject { driver, ground, peer: None, next: 0 }
+    }
+
+    /// The same beside another driver.
+    pub fn beside(self, peer: Peer) -> Subject {
+        Subject { peer: Some(peer), ..self }
     }
 
     /// The device under test.
@@ -34,6 +50,15 @@ impl Subject {
         self.next += 1;
         self.driver.submit(token, op);
         token
+    }
+
+    /// Parks for so long and returns what has completed.
+    pub fn rest_ns(&mut self, ns: u64) -> Vec<Completion> {
+        let (mut done, until) = (Vec::new(), self.driver.now().plus_ns(ns));
+        while self.driver.now() < until {
+            self.driver.park(Some(until), &mut done).expect("a set timer is no reason to stop");
+        }
+        done
     }
 
     /// Parks until these operations have completed. Nothing else may complete, and nothing twice.

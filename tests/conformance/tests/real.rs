@@ -1,6 +1,6 @@
 //! The real driver keeps the promises of the seam, with each backend and on each sort of file system.
 
-use conformance::{DEVICE, Subject};
+use conformance::{DEVICE, Peer, Subject};
 use real_driver::{Backend, Behaviour, Options, RealDriver};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,8 +21,12 @@ fn behaving(root: &Path, options: Options, behaviour: Behaviour) -> Option<Subje
     };
     let devices = vec![(DEVICE.to_owned(), directory.path().to_owned())];
     let options = Options { devices, behaviour: BTreeMap::from([(DEVICE.to_owned(), behaviour)]), ..options };
-    match RealDriver::open(options) {
-        Ok(driver) => Some(Subject::new(Box::new(driver), Some(Box::new(directory)))),
+    let other = Options { backend: options.backend, ..Options::default() };
+    match RealDriver::open(options).and_then(|driver| Ok((driver, RealDriver::open(other)?))) {
+        Ok((driver, peer)) => {
+            let peer = Peer { driver: Box::new(peer), address: std::net::Ipv4Addr::LOCALHOST.into() };
+            Some(Subject::new(Box::new(driver), Some(Box::new(directory))).beside(peer))
+        }
         Err(fault) => {
             println!("skipped: {fault}");
             None

@@ -1,6 +1,8 @@
 use super::*;
 use driver::{Class, Output, Prices};
+use driver::{DeviceTraits, Doorbell, StationReport};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A driver whose operations take one microsecond each and whose clock jumps.
 struct Bench {

@@ -4,6 +4,9 @@ use super::{Executor, Step};
 use crate::executor::groups::Membership;
 use driver::{Class, Op, Work};
 
+/// How many bytes one [`Work::NetworkBytes`] is for.
+const MESSAGE_PIECE: usize = 256;
+
 impl Executor {
     /// Marks a step of the engine. On described hardware its price joins the current task's debt.
     #[inline]
@@ -35,6 +38,22 @@ impl Executor {
         let count = &self.0.work_counts[work as usize];
         count.set(count.get() + times);
         if self.0.priced { self.0.pricing.borrow_mut().price(work, times) } else { 0 }
+    }
+
+    /// Pays for one message of this many bytes to or from another machine, at this end: what it costs whatever its length, and
+    /// what its bytes cost. This is system work, which goes before all transactions (Franklin 1992, section 3.2). Ready at once
+    /// on a real machine. [`Connection::send`](crate::Connection::send) pays for what it sends; who takes a whole message out of
+    /// what was received pays for that.
+    pub async fn pay_message(&self, bytes: usize) {
+        let pieces = bytes.div_ceil(MESSAGE_PIECE) as u64;
+        if self.0.recording.get() {
+            self.record(Step::Work(Work::NetworkMessage));
+            self.record(Step::Work(Work::NetworkBytes));
+        }
+        let instructions = self.price(Work::NetworkMessage, 1) + self.price(Work::NetworkBytes, pieces);
+        if instructions > 0 && !self.compute_alone(instructions) {
+            self.perform(Op::Cpu { instructions, class: Class::System }).await;
+        }
     }
 
     /// Takes the current task's debt without paying it: a synchronous access pays it together with the device's service.

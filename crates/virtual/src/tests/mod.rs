@@ -7,6 +7,7 @@ mod caches;
 mod damage;
 mod faults;
 mod injuries;
+mod network;
 mod power;
 mod timing;
 

@@ -1,0 +1,179 @@
+//! Several simulated machines, each with an executor of its own, under one clock.
+//!
+//! Machines take turns: the one to which something happens next, or whose next deadline comes first, has its clock set to that
+//! moment and runs its tasks until all of them wait. So no machine's clock is ever ahead of what another could still do to it,
+//! and the same seeds give the same run. Ties go to the machine that joined first.
+
+use super::groups::Membership;
+use super::{Executor, ROUND_MAX};
+use crate::{JoinHandle, TaskId};
+use base::Instant;
+use driver::{Completion, Halt};
+
+/// Executors above drivers that one simulated network joins.
+///
+/// ```
+/// use entresol_executor::{Cluster, Executor, Order};
+/// use virtual_driver::{Hardware, Media, Network, NetworkOptions, Options, VirtualDriver};
+///
+/// let network = Network::new(NetworkOptions::default());
+/// let machine = |number| {
+///     let port = network.attach(number);
+///     let driver = VirtualDriver::on_network(Hardware::ideal(), Options::default(), Media::new(), port);
+///     Executor::new(Box::new(driver), Order::FirstInFirstOut)
+/// };
+/// let (server, client) = (machine(0), machine(1));
+/// let mut cluster = Cluster::new([server.clone(), client.clone()]);
+/// let address = (network.address(0), 7000).into();
+/// server.clone().spawn(async move {
+///     let listener = server.listen(address).await.expect("the port is free");
+///     let connection = listener.accept().await.expect("a client comes");
+///     connection.send(b"greeting").await.expect("it listens");
+///     connection.close().await
+/// });
+/// let greeting = client.clone().spawn(async move {
+///     client.sleep_ns(1).await;
+///     let connection = client.connect(address).await?;
+///     let mut greeting = Vec::new();
+///     while connection.receive(&mut greeting).await? > 0 {}
+///     Ok::<_, driver::Fault>(greeting)
+/// });
+/// assert_eq!(cluster.run(greeting).expect("no machine stops")?, b"greeting");
+/// # Ok::<(), driver::Fault>(())
+/// ```
+#[derive(Default)]
+pub struct Cluster {
+    machines: Vec<Executor>,
+    now: Instant,
+    done: Vec<Completion>,
+}
+
+/// Why a cluster does not go on. A machine that has stopped does so again at each turn, until its executor is stopped
+/// ([`Executor::stop`]) or replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// The machine that stopped, by its place; absent if all of them wait for ever.
+    pub machine: Option<usize>,
+    /// Why.
+    pub halt: Halt,
+}
+
+impl Cluster {
+    /// These machines, in this order.
+    pub fn new(machines: impl IntoIterator<Item = Executor>) -> Cluster {
+        Cluster { machines: machines.into_iter().collect(), ..Cluster::default() }
+    }
+
+    /// One more machine. Returns its place.
+    pub fn add(&mut self, machine: Executor) -> usize {
+        self.machines.push(machine);
+        self.machines.len() - 1
+    }
+
+    /// Another executor takes the place of this one: the machine has started again. Returns the old one.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn replace(&mut self, place: usize, machine: Executor) -> Executor {
+        std::mem::replace(&mut self.machines[place], machine)
+    }
+
+    /// The moment that the machine which had the latest turn has come to.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Lets all machines go on until this task has ended.
+    ///
+    /// # Errors
+    /// [`Stop`] if a machine stops before, or all of them wait for ever. The others can go on.
+    pub fn run<T>(&mut self, task: JoinHandle<T>) -> Result<T, Stop> {
+        loop {
+            if let Some(value) = task.outcome.value.borrow_mut().take() {
+                return Ok(value);
+            }
+            self.step(Instant::NEVER)?;
+        }
+    }
+
+    /// Lets all machines go on until this moment.
+    ///
+    /// # Errors
+    /// As [`Cluster::run`].
+    pub fn run_until(&mut self, end: Instant) -> Result<(), Stop> {
+        while self.step(end)? {}
+        self.now = self.now.max(end);
+        Ok(())
+    }
+
+    /// The next turn, if it comes before `end`; false otherwise.
+    fn step(&mut self, end: Instant) -> Result<bool, Stop> {
+        let moments = self.machines.iter().enumerate();
+        let moments = moments.filter_map(|(place, machine)| Some((machine.next_moment()?.max(self.now), place)));
+        match moments.min() {
+            None if end == Instant::NEVER => Err(Stop { machine: None, halt: Halt::Idle }),
+            Some((moment, place)) if moment < end => {
+                self.now = moment;
+                let turn = self.machines[place].turn(moment, &mut self.done);
+                turn.map(|()| true).map_err(|halt| Stop { machine: Some(place), halt })
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+impl Executor {
+    /// When this machine has something to do, if it has. A moment in the past is at once.
+    fn next_moment(&self) -> Option<Instant> {
+        let inner = &*self.0;
+        if inner.stopped.get() {
+            return None;
+        }
+        let is_ready = !inner.ready.borrow().is_empty() || !inner.yielded_tasks.borrow().is_empty();
+        if is_ready || inner.called.has_items() {
+            return Some(Instant::START);
+        }
+        let (timer, event) = (inner.timers.borrow().next(), inner.driver.borrow().next_event());
+        timer.into_iter().chain(event).min()
+    }
+
+    /// This machine's clock comes to `moment`, and its tasks run until all of them wait.
+    fn turn(&self, moment: Instant, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        self.look(moment, done)?;
+        loop {
+            let round = self.0.ready.borrow().len().min(ROUND_MAX);
+            for _ in 0..round {
+                match self.next_ready() {
+                    // Left over from `Executor::run`, which has no future here.
+                    Some(TaskId::MAIN) => drop(self.0.tasks.borrow_mut().take_main_debt()),
+                    Some(task) => self.poll_task(task),
+                    None => break,
+                }
+            }
+            self.look(Instant::START, done)?;
+            if self.0.ready.borrow().is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reacts to what has happened by `moment`.
+    fn look(&self, moment: Instant, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        self.0.round.set(None);
+        if self.0.account.get() != Membership::NONE.group {
+            self.switch_account(Membership::NONE.group);
+        }
+        if self.0.called.has_items() {
+            self.wake_called();
+        }
+        self.0.driver.borrow_mut().park(Some(moment), done)?;
+        for completion in done.drain(..) {
+            self.react(completion);
+        }
+        self.wake_due();
+        if !self.0.yielded_tasks.borrow().is_empty() {
+            self.wake_first_yielded();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! What an executor says of the machine below its driver.
+
+use super::Executor;
+use driver::{CacheReport, DeviceId, DeviceTraits, Doorbell, EventCount, StationReport};
+use std::sync::Arc;
+
+impl Executor {
+    /// The device of this name.
+    pub fn device(&self, name: &str) -> Option<DeviceId> {
+        self.0.driver.borrow().device(name)
+    }
+
+    /// What is known of a device.
+    pub fn traits(&self, device: DeviceId) -> DeviceTraits {
+        self.0.driver.borrow().traits(device)
+    }
+
+    /// The driver's doorbell.
+    pub fn doorbell(&self) -> Arc<dyn Doorbell> {
+        self.0.driver.borrow().doorbell()
+    }
+
+    /// One line about the driver.
+    pub fn description(&self) -> String {
+        self.0.driver.borrow().description()
+    }
+
+    /// Load and queueing of every station.
+    pub fn stations(&self) -> Vec<StationReport> {
+        self.0.driver.borrow().stations()
+    }
+
+    /// The caches inside devices; see [`Driver::caches`].
+    pub fn caches(&self) -> Vec<CacheReport> {
+        self.0.driver.borrow().caches()
+    }
+
+    /// The simulation's events by sort; see [`Driver::events`].
+    pub fn events(&self) -> Vec<EventCount> {
+        self.0.driver.borrow().events()
+    }
+
+    /// Forgets what stations and groups did so far.
+    pub fn restart_statistics(&self) {
+        self.0.groups.borrow_mut().restart(self.now());
+        self.0.driver.borrow_mut().restart_statistics();
+    }
+}

@@ -1,0 +1,234 @@
+//! A network that joins simulated machines: sockets as the kernel of each machine has them, and parcels on the wires between.
+//!
+//! * **Time**: every event belongs to the machine that it happens to, and happens in that machine's park. The wires are the
+//!   queueing model of the devices crate. A machine of which no program runs leaves its events to the other end.
+//! * **Streams**: the bytes of one direction of a connection arrive in the order in which they were sent, whatever happens to the
+//!   parcels. At most a window of them is under way or unread. What a receiver takes makes room for its peer at once:
+//!   acknowledgements cost nothing and take no time.
+//! * **Death**: a driver that is dropped is a program that ended: the kernel closes its sockets. One whose power was cut says
+//!   nothing; its peers learn of it when it is attached again and has forgotten their connections.
+
+mod cable;
+mod faults;
+mod host;
+mod link;
+mod operations;
+
+pub use faults::{NetworkFaults, NetworkInjected, Partition};
+
+use base::Instant;
+use cable::Event;
+use devices::{Network as Description, Wires};
+use driver::{Completion, Op, OpKind, StationReport, Token};
+use faults::Chance;
+use host::{Host, State};
+use link::Link;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+
+/// How a simulated network runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkOptions {
+    /// The description's name, for reports.
+    pub name: String,
+    /// What carries the bytes.
+    pub description: Description,
+    /// Seeds every stream of random numbers.
+    pub seed: u64,
+    /// Whether all times are random, so that parcels arrive in a seeded random order (torture).
+    pub jitter: bool,
+    /// What goes wrong.
+    pub faults: NetworkFaults,
+}
+
+impl Default for NetworkOptions {
+    /// A network that takes no time and does no harm.
+    fn default() -> NetworkOptions {
+        let (description, faults) = (Description::no_delay(), NetworkFaults::default());
+        NetworkOptions { name: "ideal".to_owned(), description, seed: 0, jitter: false, faults }
+    }
+}
+
+/// A network of simulated machines. Clones are handles to the same one.
+///
+/// ```
+/// use driver::{Driver, Op, Output, Token};
+/// use entresol_virtual::{Hardware, Media, Network, NetworkOptions, Options, VirtualDriver};
+///
+/// let network = Network::new(NetworkOptions::default());
+/// let mut server = VirtualDriver::on_network(Hardware::ideal(), Options::default(), Media::new(), network.attach(0));
+/// server.submit(Token(1), Op::Listen { address: (network.address(0), 80).into() });
+/// let mut done = Vec::new();
+/// server.park(None, &mut done).expect("it listens at once");
+/// assert!(matches!(done[0].result, Ok(Output::Listening { address, .. }) if address.to_string() == "10.0.0.1:80"));
+/// ```
+#[derive(Clone)]
+pub struct Network(Rc<RefCell<Net>>);
+
+/// A machine's place on a network. Dropped with its driver.
+pub struct Port {
+    network: Network,
+    machine: u32,
+    /// Whether the power is gone, so that nothing is told to peers.
+    is_cut: bool,
+}
+
+pub(crate) struct Net {
+    wires: Wires,
+    hosts: Vec<Host>,
+    links: BTreeMap<u64, Link>,
+    next_link: u64,
+    chance: Chance,
+    now: Instant,
+}
+
+impl Network {
+    /// A network without machines.
+    pub fn new(options: NetworkOptions) -> Network {
+        let NetworkOptions { name, description, seed, jitter, faults } = options;
+        Network(Rc::new(RefCell::new(Net {
+            wires: Wires::new(&name, &description, seed, jitter),
+            hosts: Vec::new(),
+            links: BTreeMap::new(),
+            next_link: 0,
+            chance: Chance::new(faults, seed),
+            now: Instant::START,
+        })))
+    }
+
+    /// Joins a machine to the network, by its number, for the driver that will simulate it. A machine that was there before
+    /// keeps its address; peers that still believe in its old connections will learn better.
+    ///
+    /// # Panics
+    /// If a driver simulates that machine already.
+    pub fn attach(&self, machine: u32) -> Port {
+        let net = &mut *self.0.borrow_mut();
+        for number in net.hosts.len() as u32..=machine {
+            net.hosts.push(Host::new(address(number)));
+        }
+        let host = &mut net.hosts[machine as usize];
+        assert!(host.state != State::Running, "machine {machine} is simulated already");
+        host.state = State::Running;
+        Port { network: self.clone(), machine, is_cut: false }
+    }
+
+    /// The address of a machine.
+    pub fn address(&self, machine: u32) -> IpAddr {
+        address(machine)
+    }
+
+    /// Adds to what goes wrong from now on.
+    pub fn partition(&self, partition: Partition) {
+        self.0.borrow_mut().chance.partition(partition);
+    }
+
+    /// What has gone wrong so far.
+    pub fn injected(&self) -> NetworkInjected {
+        self.0.borrow().chance.injected
+    }
+
+    /// How many connections exist at present, counting what is left of those that one end has closed.
+    pub fn connections(&self) -> usize {
+        self.0.borrow().links.len()
+    }
+}
+
+fn address(machine: u32) -> IpAddr {
+    let [_, high, middle, low] = (machine + 1).to_be_bytes();
+    IpAddr::V4(Ipv4Addr::new(10, high, middle, low))
+}
+
+impl Port {
+    /// The moment up to which the network has come.
+    pub(crate) fn now(&self) -> Instant {
+        self.network.0.borrow().now
+    }
+
+    /// When something happens to this machine, or is found to have not happened. A moment in the past is at once.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        let net = self.network.0.borrow();
+        let host = &net.hosts[self.machine as usize];
+        if !host.inbox.is_empty() {
+            return Some(Instant::START);
+        }
+        let patience = host.patience().map(|(until, _)| until);
+        host.calendar.next().into_iter().chain(patience).min()
+    }
+
+    /// How many events have happened to this machine.
+    pub(crate) fn events(&self) -> u64 {
+        self.network.0.borrow().hosts[self.machine as usize].happened
+    }
+
+    pub(crate) fn submit(&self, now: Instant, token: Token, op: Op) {
+        self.net(now, |net, machine| net.submit(machine, token, op));
+    }
+
+    pub(crate) fn cancel(&self, now: Instant, token: Token) {
+        self.net(now, |net, machine| net.cancel(machine, token));
+    }
+
+    /// The next event of this machine happens.
+    pub(crate) fn step(&self, now: Instant) {
+        self.net(now, |net, machine| {
+            let host = &mut net.hosts[machine as usize];
+            let event = host.calendar.next();
+            let is_patient = host.patience().is_none_or(|(until, _)| event.is_some_and(|event| event <= until));
+            match host.take_event_if(is_patient) {
+                Some(event) => net.happen(machine, event),
+                None => net.give_up_connect(machine),
+            }
+        });
+    }
+
+    /// What has completed since this was last asked.
+    pub(crate) fn collect(&self) -> Vec<(OpKind, Completion)> {
+        std::mem::take(&mut self.network.0.borrow_mut().hosts[self.machine as usize].inbox)
+    }
+
+    /// The power goes: nothing is told to peers.
+    pub(crate) fn cut(&mut self) {
+        self.is_cut = true;
+    }
+
+    pub(crate) fn stations(&self, now: Instant) -> Vec<StationReport> {
+        self.network.0.borrow().wires.stations(now)
+    }
+
+    pub(crate) fn restart_statistics(&self, now: Instant) {
+        self.network.0.borrow_mut().wires.restart_statistics(now);
+    }
+
+    fn net(&self, now: Instant, act: impl FnOnce(&mut Net, u32)) {
+        let net = &mut *self.network.0.borrow_mut();
+        net.now = net.now.max(now);
+        act(net, self.machine);
+        net.tidy();
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let net = &mut *self.network.0.borrow_mut();
+        if self.is_cut {
+            net.darken(self.machine)
+        } else {
+            net.end_program(self.machine)
+        }
+        net.tidy();
+    }
+}
+
+impl Net {
+    /// Forgets connections of which nothing is left.
+    fn tidy(&mut self) {
+        self.links.retain(|_, link| !link.is_over());
+    }
+
+    fn schedule(&mut self, machine: u32, at: Instant, event: Event) {
+        let at = at.max(self.now);
+        self.hosts[machine as usize].schedule(at, event);
+    }
+}

@@ -1,0 +1,133 @@
+//! What one machine has of a network: its sockets, what happens to it, what has completed.
+
+use super::cable::Event;
+use base::Instant;
+use devices::Calendar;
+use driver::{Completion, Fault, Frame, OpKind, Output, SocketId, Token};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+/// Ports that the system chooses begin here.
+const CHOSEN_PORTS: u16 = 49_152;
+
+/// Whether a program runs on a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// A driver simulates it.
+    Running,
+    /// It is up, and no program runs.
+    Vacant,
+    /// Its power is gone.
+    Dark,
+}
+
+pub(crate) struct Listener {
+    pub(crate) address: SocketAddr,
+    /// The accept under way.
+    pub(crate) accept: Option<Token>,
+    /// Connections that no accept has asked for yet.
+    pub(crate) queue: VecDeque<u64>,
+}
+
+pub(crate) struct Host {
+    pub(crate) address: IpAddr,
+    pub(crate) state: State,
+    pub(crate) calendar: Calendar,
+    events: Vec<Option<Event>>,
+    free: Vec<u32>,
+    pub(crate) happened: u64,
+    pub(crate) inbox: Vec<(OpKind, Completion)>,
+    pub(crate) listeners: BTreeMap<SocketId, Listener>,
+    /// Connections, and the side of each that is this machine's.
+    pub(crate) sockets: BTreeMap<SocketId, (u64, usize)>,
+    /// Connects under way, and when each is given up.
+    pub(crate) connecting: BTreeMap<Token, (u64, Instant)>,
+    sockets_given: u32,
+    ports_chosen: u16,
+}
+
+impl Host {
+    pub(crate) fn new(address: IpAddr) -> Host {
+        Host {
+            address,
+            state: State::Vacant,
+            calendar: Calendar::new(),
+            events: Vec::new(),
+            free: Vec::new(),
+            happened: 0,
+            inbox: Vec::new(),
+            listeners: BTreeMap::new(),
+            sockets: BTreeMap::new(),
+            connecting: BTreeMap::new(),
+            sockets_given: 0,
+            ports_chosen: 0,
+        }
+    }
+
+    pub(crate) fn schedule(&mut self, at: Instant, event: Event) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.events.push(None);
+            self.events.len() as u32 - 1
+        });
+        self.events[place as usize] = Some(event);
+        self.calendar.schedule(at, place);
+    }
+
+    /// The next event, which happens now if `is_its_time`.
+    pub(crate) fn take_event_if(&mut self, is_its_time: bool) -> Option<Event> {
+        self.happened += 1;
+        let event = is_its_time.then(|| self.withdraw_event()).flatten();
+        event.map(|(_, event)| event)
+    }
+
+    /// Takes the next event out without letting it happen.
+    pub(crate) fn withdraw_event(&mut self) -> Option<(Instant, Event)> {
+        let (at, place) = self.calendar.take()?;
+        self.free.push(place);
+        self.events[place as usize].take().map(|event| (at, event))
+    }
+
+    pub(crate) fn complete(
+        &mut self,
+        (token, kind): (Token, OpKind),
+        result: Result<Output, Fault>,
+        buffer: Option<Frame>,
+    ) {
+        self.inbox.push((kind, Completion { token, result, buffer }));
+    }
+
+    /// A name for a socket.
+    pub(crate) fn new_socket(&mut self) -> SocketId {
+        self.sockets_given += 1;
+        SocketId(self.sockets_given)
+    }
+
+    /// A port that nothing uses.
+    pub(crate) fn choose_port(&mut self) -> u16 {
+        loop {
+            let port = CHOSEN_PORTS + self.ports_chosen;
+            self.ports_chosen = (self.ports_chosen + 1) % (u16::MAX - CHOSEN_PORTS);
+            if self.listener_at(port).is_none() {
+                return port;
+            }
+        }
+    }
+
+    /// Whether an address is this machine's.
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        address.is_unspecified() || address.is_loopback() || address == self.address
+    }
+
+    /// The listener at a port.
+    pub(crate) fn listener_at(&mut self, port: u16) -> Option<&mut Listener> {
+        self.listeners.values_mut().find(|listener| listener.address.port() == port)
+    }
+
+    /// Forgets sockets and completions: the program is gone.
+    pub(crate) fn forget_program(&mut self) {
+        self.inbox.clear();
+        self.listeners.clear();
+        self.sockets.clear();
+        self.connecting.clear();
+    }
+}

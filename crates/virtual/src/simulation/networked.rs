@@ -1,0 +1,76 @@
+//! A machine on a network: its own events and those of the network, in the order of their moments.
+
+use super::VirtualDriver;
+use crate::{Network, NetworkOptions, Port};
+use base::Instant;
+use driver::{Completion, Halt, Op, Token};
+
+impl VirtualDriver {
+    pub(super) fn submit_to_network(&mut self, token: Token, op: Op) {
+        let now = self.machine.now();
+        let alone = || Network::new(NetworkOptions::default()).attach(0);
+        self.port.get_or_insert_with(alone).submit(now, token, op);
+    }
+
+    pub(super) fn cancel_on_network(&mut self, token: Token) {
+        if let Some(port) = &self.port {
+            port.cancel(self.machine.now(), token);
+        }
+    }
+
+    pub(super) fn park_on_network(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        let before = done.len();
+        loop {
+            self.collect_from_network(done);
+            let is_done = done.len() > before;
+            let limit = if is_done { Some(self.machine.now()) } else { until };
+            let Some(next) = driver::Driver::next_event(self) else {
+                if limit.is_none() {
+                    return Err(Halt::Idle);
+                }
+                break;
+            };
+            if limit.is_some_and(|limit| next > limit.max(self.machine.now())) {
+                break;
+            }
+            if self.faults.as_ref().is_some_and(|faults| faults.power_goes(VirtualDriver::events(self))) {
+                return Err(self.cut_power());
+            }
+            self.next_of_both(next, done);
+        }
+        if let (Some(until), true) = (until, done.len() == before) {
+            self.machine.pass(until);
+        }
+        Ok(())
+    }
+
+    /// The next event happens, of the network's and the machine's own.
+    fn next_of_both(&mut self, next: Instant, done: &mut Vec<Completion>) {
+        let network = self.port.as_ref().and_then(Port::next);
+        if network.is_some_and(|network| self.machine.next().is_none_or(|own| network <= own)) {
+            self.machine.pass(next);
+            let now = self.machine.now();
+            return self.port.iter().for_each(|port| port.step(now));
+        }
+        let completed = self.machine.step().and_then(|job| self.flights[job.0 as usize].take());
+        if let Some(flight) = completed {
+            let completion = self.land(flight);
+            done.push(completion);
+        }
+    }
+
+    /// What another machine has caused may be ahead of this one's clock.
+    fn collect_from_network(&mut self, done: &mut Vec<Completion>) {
+        let Some(port) = &self.port else { return };
+        let (completed, now) = (port.collect(), port.now());
+        if !completed.is_empty() {
+            self.machine.pass(now);
+        }
+        for (kind, completion) in completed {
+            self.fold(self.machine.now().ns());
+            self.fold(completion.token.0);
+            self.fold(kind as u64);
+            done.push(completion);
+        }
+    }
+}
