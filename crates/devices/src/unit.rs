@@ -127,7 +127,7 @@ impl Unit {
             service_ns = (service_ns as f64 * self.slowdown) as u64;
         }
         if self.jitter {
-            service_ns = random.exponential(service_ns as f64) as u64 + random.below(1_000);
+            service_ns = (random.exponential(service_ns as f64) as u64).saturating_add(random.below(1_000));
         }
         queue.fifo.arrive(now, server, service_ns)
     }

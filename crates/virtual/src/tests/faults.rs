@@ -128,3 +128,19 @@ fn slow_devices_are_slow_for_a_while_and_hung_operations_can_be_cancelled() {
     assert_eq!(bench.driver.injected().slowed[&OpKind::Write], 2);
     assert_eq!(bench.driver.park(None, &mut done), Err(driver::Halt::Idle), "nothing is under way");
 }
+
+#[test]
+fn a_hung_device_does_not_answer_whatever_the_jitter() {
+    let from = Instant::from_ns(1_000_000);
+    for seed in 0..40 {
+        let slow = Slow { device: "disk".to_owned(), from, until: Instant::NEVER, factor: Slow::HUNG };
+        let options = planned(seed, FaultPlan { slow: vec![slow], ..FaultPlan::default() });
+        let mut bench = Bench::new(Hardware::ideal(), Options { jitter: true, ..options }, &Media::new());
+        let file = bench.open("disk", "data");
+        let mut done = Vec::new();
+        bench.driver.park(Some(from), &mut done).expect("time passes");
+        bench.submit(write(file, 0, 2, 512, true));
+        bench.driver.park(Some(from.plus_ns(3_600_000_000_000)), &mut done).expect("time passes");
+        assert!(done.is_empty(), "seed {seed}: it answers");
+    }
+}
