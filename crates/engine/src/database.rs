@@ -34,7 +34,8 @@ use crate::tier_file::TierReport;
 use crate::version::VersionReport;
 use crate::{Error, Result};
 use base::PartitionId;
-use executor::{Executor, Turn};
+use cache::CacheChanges;
+use executor::Executor;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -83,8 +84,7 @@ pub(crate) struct OpenDatabase {
     recovery: RecoveryReport,
     /// The cache as it is.
     cache: RefCell<Option<CacheSettings>>,
-    /// The change of the cache that is under way.
-    cache_turn: Turn,
+    changes: CacheChanges,
 }
 
 impl Database {

@@ -297,8 +297,8 @@ pub enum Error {
         /// What is wrong with it.
         detail: String,
     },
-    /// The cache cannot be changed now: what is under way in it does not end. It is as it was.
-    #[error("the cache stays as it is: what was under way in it has not ended for a minute; its device may hang")]
+    /// The cache cannot be changed now: what is under way in it, or on its way from it to the pages' own devices, does not end.
+    #[error("the cache was not changed: what is under way in it does not end; its device or one of its pages may hang")]
     CacheBusy,
     /// Temporary space has no room for what a sort or a join has to put there.
     #[error(

@@ -10,7 +10,7 @@ mod batch;
 mod sets;
 mod tiers;
 
-pub(crate) use tiers::{NewCache, OpenedTiers, StatedTiers, TornPages, create_cache, reconcile};
+pub(crate) use tiers::{NewCache, OpenedTiers, StatedTiers, TornPages, are_same_slots, create_cache, reconcile};
 
 use crate::buffer::{Buffer, LOADED, Pins, Presence};
 use crate::checkpoint::checkpoint_restart;

@@ -54,6 +54,7 @@ pub use host::Host;
 pub use slots::CacheContents;
 pub(crate) use slots::Tier;
 pub use tiers::Tiers;
+pub(crate) use write_budget::Spending;
 pub use write_budget::WriteBudget;
 
 use crate::tier_file::WriteBufferSettings;

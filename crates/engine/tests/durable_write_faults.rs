@@ -1,4 +1,4 @@
-//! Findings of a review of durable writes that fail.
+//! Durable writes that fail, and what was written before them or is under way beside them.
 
 use base::{PageId, PartitionId};
 use driver::{Access, OpKind};

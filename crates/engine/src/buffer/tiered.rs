@@ -379,10 +379,21 @@ impl Buffer {
             if tiers.tier_of(id) != Some(tier) {
                 return this.finish_unused((frame, id), &space, bytes, error);
             }
-            let read = Read { page: id, pattern: Pattern::Random };
-            tiers.read(&read, bytes, access, move |bytes, is_sound| match is_sound {
-                true => this.end_load(frame, id, bytes, Ok(())),
-                false => this.finish_unused((frame, id), &space, bytes, error),
+            // The frame's own memory must not get lost with a device that does not answer.
+            let copy = match this.copy_buffer(1) {
+                Ok(copy) => copy,
+                Err(error) => return this.end_load(frame, id, bytes, Err(error)),
+            };
+            let (read, mut bytes) = (Read { page: id, pattern: Pattern::Random }, bytes);
+            tiers.read(&read, copy, access, move |copy, is_sound| {
+                if is_sound {
+                    bytes.copy_from_slice(&copy);
+                }
+                this.copies.borrow_mut().push(copy);
+                match is_sound {
+                    true => this.end_load(frame, id, bytes, Ok(())),
+                    false => this.finish_unused((frame, id), &space, bytes, error),
+                }
             });
         });
         Ok(())

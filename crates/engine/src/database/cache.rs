@@ -4,19 +4,34 @@ use super::Database;
 use super::open::new_stamp;
 use crate::checkpoint::state_tiers;
 use crate::io::device;
-use crate::recovery::{NewCache, create_cache};
-use crate::second_level::{self, CacheSettings, Tiers};
+use crate::recovery::{NewCache, are_same_slots, create_cache};
+use crate::second_level::{self, CacheSettings, Spending, Tiers};
 use crate::tier_file::table::SlotTable;
 use crate::tier_file::{Kind, TierRecord};
 use crate::{Error, Result};
 use base::PartitionId;
 use base::units::format_duration_ns;
 use driver::{Fault, FaultKind};
+use executor::{JoinHandle, Turn};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// How long the device of a new cache may take for a byte of its file, in nanoseconds, beside the time that it has for an answer:
-/// a megabyte a second.
-const BYTE_NS_MAX: u64 = 1_000;
+/// 20 megabytes a second.
+const BYTE_NS_MAX: u64 = 50;
+
+/// Changes of the cache while the database runs.
+#[derive(Default)]
+pub struct CacheChanges {
+    /// The change that is under way.
+    pub turn: Turn,
+    /// Devices on which the creation of a cache's files has not ended. A driver cannot take it back, and its end may remove
+    /// or replace files of that name.
+    creating: Rc<RefCell<BTreeSet<String>>>,
+    /// What was left of the budget of writes when the cache was turned off.
+    spending: RefCell<Option<Spending>>,
+}
 
 impl Database {
     /// The cache as it is, be it that it was changed since the database was opened; `None` if there is none.
@@ -48,8 +63,8 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::Setting`] or [`Error::NoDevice`] if there cannot be such a cache; the driver's, [`Error::DamagedPage`] or
-    /// [`Error::CacheBusy`] if what only the cache has cannot be written to the pages' own devices: then the cache is as it was. The
-    /// driver's if a file of the new size cannot be had or the superblock cannot be written: then no cache is in use.
+    /// [`Error::CacheBusy`] if what only the cache has cannot be written to the pages' own devices: then the cache is as it was;
+    /// [`Error::Closed`]. The driver's if a file of the new size cannot be had or the superblock cannot be written: then no cache is in use.
     pub async fn set_cache(&self, cache: Option<CacheSettings>) -> Result<()> {
         if let Some(cache) = &cache {
             device(self.executor(), &cache.device)?;
@@ -75,14 +90,15 @@ impl Database {
 
     async fn change_cache(&self, cache: Option<CacheSettings>) -> Result<()> {
         let engine = &self.0.engine;
-        let _change = self.0.cache_turn.take(self.executor()).await;
+        let _change = self.0.changes.turn.take(self.executor()).await;
+        engine.core.check_open()?;
         let before = engine.core.buffer.tiers();
         // A first time beside checkpoints, so that the log has room while much is written.
         close(before.as_ref()).await?;
         let paging = engine.checkpointer.paging.take(self.executor()).await;
         close(before.as_ref()).await?;
         if let (Some(tiers), Some(cache)) = (&before, &cache)
-            && self.cache().is_some_and(|present| has_same_slots(&present, cache))
+            && self.cache().is_some_and(|present| are_same_slots(self.executor(), &present, cache))
             && !tiers.is_lost()
         {
             tiers.redesign(cache, self.settings().force);
@@ -93,7 +109,7 @@ impl Database {
         self.turn_off(before.as_deref()).await?;
         drop(paging);
         match cache {
-            Some(cache) => self.turn_on(cache, before.as_deref()).await,
+            Some(cache) => self.turn_on(cache).await,
             None => Ok(()),
         }
     }
@@ -113,12 +129,15 @@ impl Database {
             return Err(error);
         }
         let without = second_level::Settings { cache: None, ..self.settings().hierarchy.clone() };
+        if let Some(spending) = before.and_then(Tiers::end_spending) {
+            self.0.changes.spending.replace(Some(spending));
+        }
         self.buffer().set_tiers(before.and_then(|tiers| tiers.successor((&without, self.settings().force), None)));
         Ok(())
     }
 
     /// Creates a cache where there is none, and has pages enter it. If that fails there is none.
-    async fn turn_on(&self, cache: CacheSettings, before: Option<&Tiers>) -> Result<()> {
+    async fn turn_on(&self, cache: CacheSettings) -> Result<()> {
         let engine = &self.0.engine;
         // No turn is held meanwhile: a large file takes long.
         let NewCache { file, record, table } = self.create_cache(&cache).await?;
@@ -135,7 +154,7 @@ impl Database {
         let position = table.as_ref().map(SlotTable::position);
         let tiers = tiers.inspect(|tiers| {
             table.into_iter().for_each(|table| tiers.set_table(table));
-            before.into_iter().for_each(|before| tiers.inherit_budget(before));
+            tiers.go_on_spending(self.0.changes.spending.take());
         });
         let _turn = engine.checkpointer.turn.take(self.executor()).await;
         let without = self.records_without_cache();
@@ -143,6 +162,7 @@ impl Database {
         let records = without.iter().cloned().chain(record).collect();
         if let Err(error) = state_tiers(engine, (records, position)).await {
             engine.catalog.superblock.borrow_mut().tiers = without;
+            self.0.changes.spending.replace(tiers.as_ref().and_then(|tiers| tiers.end_spending()));
             present.iter().for_each(|present| present.reopen());
             return Err(error);
         }
@@ -155,18 +175,32 @@ impl Database {
     async fn create_cache(&self, cache: &CacheSettings) -> Result<NewCache> {
         let executor = self.executor();
         let page_size = self.settings().buffer.page_size;
-        let created = create_cache(executor, cache, (page_size, new_stamp(&self.0.engine)));
+        let stamp = new_stamp(&self.0.engine);
         let is_memory = executor.traits(device(executor, &cache.device)?).synchronous;
         if is_memory || cache.silence_ns_max == 0 {
-            return created.await;
+            return create_cache(executor, cache, (page_size, stamp)).await;
         }
         let size = u64::from(cache.pages) * page_size as u64;
         let limit_ns = cache.silence_ns_max.saturating_add(size.saturating_mul(BYTE_NS_MAX));
-        executor.within(limit_ns, created).await.unwrap_or_else(|| {
-            let (device, limit) = (&cache.device, format_duration_ns(limit_ns as f64));
-            let message = format!("the file of the cache was not created within {limit}: device '{device}' may hang");
-            Err(Error::Input(Fault::new(FaultKind::Device, message)))
+        let created = self.begin_creation(cache, (page_size, stamp))?;
+        executor.within(limit_ns, created.join()).await.unwrap_or_else(|| {
+            let limit = format_duration_ns(limit_ns as f64);
+            Err(silent(&cache.device, &format!("was not created within {limit}")))
         })
+    }
+
+    /// Begins to create the files of a cache, unless that has begun on the same device before and has not ended.
+    fn begin_creation(&self, cache: &CacheSettings, wanted: (usize, u64)) -> Result<JoinHandle<Result<NewCache>>> {
+        let creating = Rc::clone(&self.0.changes.creating);
+        if !creating.borrow_mut().insert(cache.device.clone()) {
+            return Err(silent(&cache.device, "is still being created by an earlier change"));
+        }
+        let (executor, cache) = (self.executor().clone(), cache.clone());
+        Ok(self.executor().spawn(async move {
+            let created = create_cache(&executor, &cache, wanted).await;
+            creating.borrow_mut().remove(&cache.device);
+            created
+        }))
     }
 
     /// What the superblock says of the other tiers.
@@ -176,16 +210,15 @@ impl Database {
     }
 }
 
+/// That a device does not answer while the file of a cache is created.
+fn silent(device: &str, what: &str) -> Error {
+    Error::Input(Fault::new(FaultKind::Device, format!("the file of the cache {what}: device '{device}' may hang")))
+}
+
 /// Closes the tiers, if there are any; they are drained and at rest then.
 async fn close(tiers: Option<&Rc<Tiers>>) -> Result<()> {
     match tiers {
         Some(tiers) => tiers.close().await,
         None => Ok(()),
     }
-}
-
-/// Whether a cache by these settings uses the slots of another.
-fn has_same_slots(present: &CacheSettings, cache: &CacheSettings) -> bool {
-    let place = |cache: &CacheSettings| (cache.device.clone(), cache.pages, cache.volatile, cache.table);
-    place(present) == place(cache)
 }

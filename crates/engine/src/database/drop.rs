@@ -63,6 +63,7 @@ impl Database {
 
     async fn drop_undisturbed(&self, id: PartitionId) -> Result<()> {
         let _turn = self.0.engine.catalog.creation.take(&self.0.engine.core.executor).await;
+        self.0.engine.core.check_open()?;
         let partition = self.0.engine.catalog.partitions.borrow_mut().hide(id)?;
         let change = self.begin_catalog_change();
         let prepared = self.prepare_drop(&partition).await;

@@ -1,5 +1,6 @@
 //! Creating, opening and closing a database.
 
+use super::cache::CacheChanges;
 use super::{Database, OpenDatabase, Settings, log_files, partition};
 use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
@@ -17,7 +18,7 @@ use crate::version::VersionStore;
 use crate::{Result, temp};
 use base::Lsn;
 use driver::Op;
-use executor::{Executor, Turn};
+use executor::Executor;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
@@ -254,7 +255,7 @@ impl Database {
 
     fn of(engine: Rc<Engine>, settings: Settings, recovery: RecoveryReport) -> Database {
         let cache = RefCell::new(settings.hierarchy.cache.clone());
-        Database(Rc::new(OpenDatabase { engine, settings, recovery, cache, cache_turn: Turn::new() }))
+        Database(Rc::new(OpenDatabase { engine, settings, recovery, cache, changes: CacheChanges::default() }))
     }
 
     /// Takes a full checkpoint, so that the next opening has nothing to redo, and ends the background tasks.
@@ -263,8 +264,9 @@ impl Database {
     /// Those of [`Database::checkpoint`].
     pub async fn close(self) -> Result<()> {
         let engine = &self.0.engine;
-        // A change of the cache ends before.
-        let _change = self.0.cache_turn.take(self.executor()).await;
+        // Changes of the cache and of the catalog that are under way end before; those that wait for their turn find it closed.
+        let _change = self.0.changes.turn.take(self.executor()).await;
+        let _creation = engine.catalog.creation.take(self.executor()).await;
         engine.core.closing.set(true);
         engine.versions.stop();
         engine.temp.remove().await?;

@@ -165,6 +165,7 @@ impl Database {
     async fn create_partition_undisturbed(&self, spec: PartitionSpec) -> Result<PartitionId> {
         let engine = &self.0.engine;
         let _turn = engine.catalog.creation.take(&engine.core.executor).await;
+        engine.core.check_open()?;
         if engine.catalog.partitions.borrow().is_taken(&spec.name) {
             return Err(Error::PartitionExists(spec.name));
         }

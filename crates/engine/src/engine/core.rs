@@ -49,6 +49,14 @@ impl Core {
         self.buffer.settings().page_size
     }
 
+    /// Refuses what would change the database's files while it is being closed, or afterwards.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn check_open(&self) -> Result<()> {
+        if self.closing.get() { Err(crate::Error::Closed) } else { Ok(()) }
+    }
+
     /// Whether commits wait until they are durable.
     #[inline]
     pub fn is_durable(&self) -> bool {

@@ -4,7 +4,7 @@ use super::syncs::Syncs;
 use super::{Future, PageStore, Then, Transfer};
 use crate::{Error, Result};
 use base::PageId;
-use driver::{Access, DeviceId, DeviceTraits, FaultKind, FileId, Op};
+use driver::{Access, DeviceId, DeviceTraits, FileId, Op};
 use executor::Executor;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -79,12 +79,9 @@ impl PageStore for DataFile {
     fn write(&self, executor: &Executor, transfer: Transfer, durable: bool, then: Then) {
         let Transfer { first, buffer, length, access } = transfer;
         let (offset, length, syncs) = (self.offset(first), length as u32, Rc::clone(&self.syncs));
+        syncs.note_begun(durable);
         executor.submit(Op::Write { file: self.file, offset, length, buffer, durable, access }, move |completion| {
-            match &completion.result {
-                Err(fault) if durable && fault.kind == FaultKind::Device => syncs.note_failed(fault),
-                _ => {}
-            }
-            syncs.note_written(durable);
+            syncs.note_written(durable, &completion.result);
             then(completion);
         });
     }

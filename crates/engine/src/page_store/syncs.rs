@@ -5,7 +5,7 @@
 //! whose writes it may have taken.
 
 use crate::{Error, Result};
-use driver::{Fault, FileId, Op};
+use driver::{Fault, FaultKind, FileId, Op, Output};
 use executor::{Executor, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,8 +17,9 @@ pub struct Syncs {
     /// Writes that completed, and how many of them are known durable.
     completed: Cell<u64>,
     synced: Cell<u64>,
-    /// The latest of them that was not durable when it completed.
+    /// The latest of them that was not durable when it completed, and how many such writes are under way.
     buffered: Cell<u64>,
+    buffering: Cell<u64>,
     /// Whether a sync is under way.
     under_way: Cell<bool>,
     /// The error of a failed sync: what the medium holds is unknown since.
@@ -32,18 +33,30 @@ impl Syncs {
         Rc::new(Syncs { completed: Cell::new(completed), buffered: Cell::new(completed), ..Syncs::default() })
     }
 
+    /// Notes that a write begins, and whether it is to be durable.
+    pub fn note_begun(&self, is_durable: bool) {
+        self.buffering.set(self.buffering.get() + u64::from(!is_durable));
+    }
+
     /// Notes that a write completed, and whether it was to be durable.
-    pub fn note_written(&self, is_durable: bool) {
+    pub fn note_written(&self, is_durable: bool, result: &std::result::Result<Output, Fault>) {
+        match result {
+            Err(fault) if is_durable => self.note_failed(fault),
+            _ => {}
+        }
         self.completed.set(self.completed.get() + 1);
         if !is_durable {
+            self.buffering.set(self.buffering.get() - 1);
             self.buffered.set(self.completed.get());
         }
     }
 
-    /// Notes that a durable write failed. Its failure may be that of writing back what was written before, of which no sync will
-    /// tell any more.
-    pub fn note_failed(&self, fault: &Fault) {
-        if self.buffered.get() > self.synced.get() && !canary::is_planted(Canary::SyncTriedAgain) {
+    /// Notes that a durable write failed. Its failure may be that of writing back what was written before, be it for lack of room,
+    /// and no sync will tell of that any more.
+    fn note_failed(&self, fault: &Fault) {
+        let is_own = matches!(fault.kind, FaultKind::Cancelled | FaultKind::NoMemory | FaultKind::Unsupported);
+        let is_unsynced = self.buffered.get() > self.synced.get() || self.buffering.get() > 0;
+        if is_unsynced && !is_own && !canary::is_planted(Canary::SyncTriedAgain) {
             self.failure.borrow_mut().get_or_insert_with(|| Error::Input(fault.clone()));
         }
     }

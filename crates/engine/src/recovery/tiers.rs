@@ -295,6 +295,7 @@ fn usable(buffer: &Buffer, held: &[Option<HeldVersion>]) -> Vec<(u32, HeldVersio
 }
 
 /// A tier that the settings ask for.
+#[derive(PartialEq)]
 struct WantedTier<'a> {
     kind: Kind,
     device: &'a String,
@@ -309,6 +310,11 @@ impl WantedTier<'_> {
     fn suits(&self, old: &TierRecord) -> bool {
         !self.volatile && (old.kind, &old.device, old.capacity) == (self.kind, self.device, self.capacity)
     }
+}
+
+/// Whether caches by these settings use the same slots.
+pub fn are_same_slots(executor: &Executor, one: &CacheSettings, other: &CacheSettings) -> bool {
+    wanted_cache(executor, one) == wanted_cache(executor, other)
 }
 
 fn wanted_cache<'a>(executor: &Executor, cache: &'a CacheSettings) -> WantedTier<'a> {

@@ -12,19 +12,22 @@ use crate::tier_file::TierFile;
 use crate::{Error, Result};
 use base::Lsn;
 use base::time::SECOND_NS;
+use std::pin::pin;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 
 /// How long operations that are under way may take to end, and how often that is looked at, in nanoseconds.
 const PATIENCE_NS: u64 = 60 * SECOND_NS;
+/// How long pages may take to come to their own places, after the one before them.
+const DRAIN_NS_MAX: u64 = 300 * SECOND_NS;
 const LOOK_NS: u64 = SECOND_NS / 2_000;
 
 impl Tiers {
     /// Closes the tiers, and returns when every page's own device has what they have and nothing is under way in them.
     ///
     /// # Errors
-    /// As [`Tiers::await_destage`], for the first page that cannot be written to its own device; [`Error::CacheBusy`] if what is
-    /// under way does not end for a minute. Then they are open again.
+    /// As [`Tiers::await_destage`], for the first page that cannot be written to its own device; [`Error::CacheBusy`] if none is
+    /// for five minutes, or if operations of the tiers do not end for one. Then they are open again.
     pub async fn close(self: &Rc<Self>) -> Result<()> {
         self.is_closed.set(true);
         let result = self.come_to_rest().await;
@@ -40,17 +43,18 @@ impl Tiers {
     }
 
     async fn come_to_rest(self: &Rc<Self>) -> Result<()> {
-        let began = self.executor.now();
+        let mut drained_at = None;
         loop {
             // What was on its way into a slot when the tiers closed may have arrived since.
             self.drain().await?;
+            let since = *drained_at.get_or_insert(self.executor.now());
             // A group of slots that makes room ends with that; the next one sees that the tiers are closed.
             drop(self.emptying.take(&self.executor).await);
             self.state_table().await;
             if self.is_drained() && !self.is_busy() {
                 return Ok(());
             }
-            if self.executor.now().since_ns(began) > PATIENCE_NS {
+            if self.executor.now().since_ns(since) > PATIENCE_NS {
                 return Err(Error::CacheBusy);
             }
             self.executor.sleep_ns(LOOK_NS).await;
@@ -61,7 +65,15 @@ impl Tiers {
     async fn drain(self: &Rc<Self>) -> Result<()> {
         while !self.is_drained() {
             let pending = self.slots.borrow().pending_before(Lsn::MAX, DirtyWanted::All);
-            self.drain_pages(pending).await?;
+            let mut draining = pin!(self.drain_pages(pending));
+            loop {
+                let left = self.pending_count();
+                match self.executor.within(DRAIN_NS_MAX, draining.as_mut()).await {
+                    Some(drained) => break drained?,
+                    None if self.pending_count() >= left => return Err(Error::CacheBusy),
+                    None => {}
+                }
+            }
         }
         Ok(())
     }
@@ -97,13 +109,17 @@ impl Tiers {
         })
     }
 
-    /// What is left of the budget of writes is what these tiers had left, if theirs was the same.
-    pub fn inherit_budget(&self, before: &Tiers) {
+    /// What was spent of the budget of writes, when the cache is turned off.
+    pub fn end_spending(&self) -> Option<Spending> {
+        self.spending.take()
+    }
+
+    /// What was spent of the budget of writes before the cache was turned on, if its budget was the same.
+    pub fn go_on_spending(&self, before: Option<Spending>) {
         let mut spending = self.spending.borrow_mut();
         let budget = |spending: &Option<Spending>| spending.as_ref().map(Spending::budget);
-        let is_same = budget(&spending) == budget(&before.spending.borrow());
-        if is_same {
-            *spending = before.spending.take();
+        if budget(&spending) == budget(&before) {
+            *spending = before;
         }
     }
 

@@ -41,7 +41,7 @@ pub struct Supervision {
 }
 
 impl Supervision {
-    /// From now on an operation may take this long; none is under way.
+    /// From now on an operation may take this long.
     pub(super) fn set_silence(&self, silence_ns_max: u64) {
         self.silence_ns_max.set(silence_ns_max);
     }
@@ -109,9 +109,15 @@ impl Tiers {
         }
         let this = Rc::clone(self);
         self.executor.spawn(async move {
-            let limit_ns = this.supervision.silence_ns_max.get();
             loop {
+                let limit_ns = this.supervision.silence_ns_max.get();
+                if limit_ns == 0 {
+                    break;
+                }
                 this.executor.sleep_ns((limit_ns / WATCHES).max(1)).await;
+                if this.supervision.silence_ns_max.get() != limit_ns {
+                    continue;
+                }
                 let oldest = this.supervision.under_way.borrow().values().map(|(since, _)| *since).min();
                 match oldest {
                     None => break,
