@@ -114,8 +114,8 @@ impl Study for Do2011 {
             "Write-back is asynchronous, as SQL Server's is: a cleaner writes pages before their frames are needed. Replacement is \
              LRU in the buffer, of which the paper does not speak, and LRU-2 in the SSD where the design has none of its own. A read is not expanded to eight pages while \
              the buffer fills (section 4.3.2).",
-            "A speed-up is near the paper's within 25 %, and a rate too; shares within 5 points. The designs rotating, exclusive and \
-             frequency came later or are ours: they are shown, and judged by no claim of the paper.",
+            "A speed-up is near the paper's within 25 %, and a rate too; shares within 5 points. The designs rotating, exclusive \
+             and FaCE are others' and frequency is ours: they are shown, and judged by no claim of the paper.",
         ]
     }
 
