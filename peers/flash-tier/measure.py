@@ -4,12 +4,14 @@
 The slow volume is a loop device that the kernel throttles (blkio, cgroup v1), so that every engine meets the same; the cache, the
 logs and the rest lie on the disk of --fast. Each engine loads YCSB's table once, without the throttle. Then, in turns and in --rounds
 rounds, each configuration runs without the throttle until its cache is warm, and with it for the measurement. Figures are medians.
+TPC-C runs on Entresol alone, which has a driver for it.
 
 Needs root, losetup, mkfs.ext4; for the peers librocksdb-dev, libpq-dev, postgresql and a C++ compiler (Debian's packages).
 
     ./measure.py                                       # 8 GiB of data, 512 MiB of memory, 3 GiB of cache: about two hours
     ./measure.py --records 1,400,000 --memory 102MiB --cache 614MiB --rounds 1        # a fifth of everything
     ./measure.py --configurations none,lazy-cleaning,rocksdb --workloads c --json
+    ./measure.py --workloads tpcc --warehouses 80
 """
 
 import argparse
@@ -29,7 +31,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 RUN_AS = "postgres"
 THROTTLE = "/sys/fs/cgroup/blkio/blkio.throttle.{}_iops_device"
 MEMORY = pathlib.Path("/sys/fs/cgroup/memory/entresol-flash-tier")
-DESIGNS = ["none", "clean-write", "dual-write", "lazy-cleaning", "tac"]
+DESIGNS = ["none", "clean-write", "dual-write", "lazy-cleaning", "tac", "face", "frequency"]
 PEERS = ["rocksdb", "rocksdb-none", "postgresql"]
 UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -85,33 +87,58 @@ class SlowVolume:
         self.image.unlink(missing_ok=True)
 
 
+def database_of(workload):
+    return "tpcc" if workload == "tpcc" else "ycsb"
+
+
+@contextlib.contextmanager
+def slow_volume(arguments):
+    """The slow volume, in a folder that is made anew for it and removed behind it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    slow = SlowVolume(arguments.fast, 40, arguments.iops)
+    try:
+        yield slow
+    finally:
+        slow.close()
+        shutil.rmtree(arguments.fast, ignore_errors=True)
+
+
 class Entresol:
-    """One database for all designs; each opening has another configuration and, after the warm-up, the cache as it was left."""
+    """One database of each kind for all designs; each opening has another configuration and, after the warm-up, the cache as it was left."""
 
     def __init__(self, arguments, slow):
         self.arguments, self.data = arguments, slow / "entresol"
         self.fast = arguments.fast / "entresol"
 
-    def configuration(self, design):
-        text = [f'[device.fast]\npath = "{self.fast}"', f'[buffer]\nsize = "{self.arguments.memory >> 20} MiB"', '[undo]\ndevice = "fast"']
+    def configuration(self, design, workload):
+        database = database_of(workload)
+        text = [f'[device.fast]\npath = "{self.fast / database}"', f'[buffer]\nsize = "{self.arguments.memory >> 20} MiB"', '[undo]\ndevice = "fast"']
         text += ['[temp]\ndevice = "fast"', '[log]\ndevice = "fast"\nsize = "1 GiB"']
         if design != "none":
             text.append(f'[cache]\ndevice = "fast"\nsize = "{self.arguments.cache >> 20} MiB"\ndesign = "{design}"')
-        path = self.fast.parent / f"{design}.toml"
+        path = self.fast.parent / f"{database}-{design}.toml"
         path.write_text("\n".join(text) + "\n")
         return path
 
     def bench(self, design, workload, seconds):
-        command = [self.arguments.entresol, "bench", "ycsb", "--workload", workload, "--data", self.data, "--records", self.arguments.records]
-        command += ["--clients", self.arguments.clients, "--seconds", seconds, "--config", self.configuration(design), "--json"]
-        return json.loads(output(*command, stderr=subprocess.DEVNULL))
+        return json.loads(output(*self.command(design, workload, seconds), stderr=subprocess.DEVNULL))
+
+    def command(self, design, workload, seconds):
+        if workload == "tpcc":
+            command = ["tpcc", "--data", self.data / "tpcc", "--warehouses", self.arguments.warehouses]
+        else:
+            command = ["ycsb", "--workload", workload, "--data", self.data / "ycsb", "--records", self.arguments.records]
+        command += ["--clients", self.arguments.clients, "--seconds", seconds, "--config", self.configuration(design, workload)]
+        return [self.arguments.entresol, "bench", *command, "--json"]
 
     def load(self):
-        self.fast.mkdir(parents=True, exist_ok=True)
-        self.bench("none", "c", 1)
+        self.data.mkdir(parents=True, exist_ok=True)
+        for database in {database_of(workload) for workload in self.arguments.workloads.split(",")}:
+            (self.fast / database).mkdir(parents=True, exist_ok=True)
+            self.bench("none", "tpcc" if database == "tpcc" else "c", 1)
 
     def warm(self, design, workload):
-        (self.fast / "cache").unlink(missing_ok=True)
+        (self.fast / database_of(workload) / "cache").unlink(missing_ok=True)
         self.bench(design, workload, self.arguments.warm_up)
 
     def measure(self, design, workload):
@@ -186,8 +213,8 @@ class Postgres:
             self.server("stop", "-m", "fast")
 
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse(description):
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fast", type=pathlib.Path, default=pathlib.Path("flash-tier.data"), help="folder on the fast disk")
     parser.add_argument("--entresol", type=pathlib.Path, default=HERE / "../../target/release/entresol", help="the program")
     parser.add_argument("--records", type=count, default=7_000_000, help="records of 1,000 bytes")
@@ -198,7 +225,8 @@ def parse():
     parser.add_argument("--seconds", type=count, default=40, help="of each measurement")
     parser.add_argument("--warm-up", type=count, default=40, help="seconds before it; four times as many for RocksDB")
     parser.add_argument("--rounds", type=count, default=3)
-    parser.add_argument("--workloads", default="b,c", help="of YCSB: a, b, c")
+    parser.add_argument("--workloads", default="b,c", help="of YCSB: a, b, c; or tpcc")
+    parser.add_argument("--warehouses", type=count, default=80, help="of TPC-C, about 100 MiB each")
     parser.add_argument("--configurations", default=",".join(DESIGNS + PEERS))
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -206,6 +234,9 @@ def parse():
         parser.error("loop devices and throttles need root")
     arguments.fast = arguments.fast.resolve()
     arguments.driver = arguments.fast / "ycsb"
+    shutil.rmtree(arguments.fast, ignore_errors=True)
+    arguments.fast.mkdir(parents=True)
+    os.chmod(arguments.fast, 0o755)
     return arguments
 
 
@@ -223,22 +254,24 @@ def measure_all(arguments, slow):
     for number in range(arguments.rounds):
         for workload in arguments.workloads.split(","):
             for name in names:
+                if workload == "tpcc" and name in PEERS:
+                    continue
                 engine = engines[engine_of(name)]
                 engine.warm(name, workload)
                 with slow.throttled():
                     found = engine.measure(name, workload)
                 results.append({"round": number + 1, "workload": workload, "configuration": name} | found)
-                print(f"round {number + 1}, ycsb {workload}, {name}: {found['per_second']:,.0f}/s", file=sys.stderr)
+                print(f"round {number + 1}, {workload}, {name}: {found['per_second']:,.0f}/s", file=sys.stderr)
     return results
 
 
 def table(results, workloads, names):
     lines = []
     for workload in workloads:
-        lines += [f"ycsb {workload}", "configuration        per second     min..max   : none   p50 ms   p99 ms", "-" * 72]
+        lines += [workload if workload == "tpcc" else f"ycsb {workload}", "configuration        per second     min..max   : none   p50 ms   p99 ms", "-" * 72]
         of = {name: [r for r in results if r["workload"] == workload and r["configuration"] == name] for name in names}
         rates = {name: [run["per_second"] for run in runs] for name, runs in of.items()}
-        for name, runs in of.items():
+        for name, runs in ((name, runs) for name, runs in of.items() if runs):
             base = "rocksdb-none" if name == "rocksdb" else "none"
             ratio = f"{statistics.median(rates[name]) / statistics.median(rates[base]):8.2f}" if rates.get(base) else "       -"
             middle = [statistics.median(run[key] for run in runs) / 1e3 for key in ("p50_us", "p99_us")]
@@ -249,21 +282,13 @@ def table(results, workloads, names):
 
 
 def main():
-    arguments = parse()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    shutil.rmtree(arguments.fast, ignore_errors=True)
-    arguments.fast.mkdir(parents=True)
-    os.chmod(arguments.fast, 0o755)
+    arguments = parse(__doc__)
     if any(engine_of(name) is not Entresol for name in arguments.configurations.split(",")):
         include = output("pg_config", "--includedir").strip()
         run("c++", "-O2", "-std=c++17", "-o", arguments.driver, HERE / "ycsb.cc", f"-I{include}", "-lrocksdb", "-lpq", "-lpthread")
-    slow = SlowVolume(arguments.fast, 40, arguments.iops)
     started = time.strftime("%Y-%m-%d %H:%M")
-    try:
+    with slow_volume(arguments) as slow:
         results = measure_all(arguments, slow)
-    finally:
-        slow.close()
-        shutil.rmtree(arguments.fast, ignore_errors=True)
     if arguments.json:
         print(json.dumps({"started": started, "results": results}))
     else:

@@ -1,10 +1,12 @@
 //! What a run reports, on either clock: as text and as JSON.
 
+mod course;
 mod machine;
 mod references;
 mod servers;
 mod tiers;
 
+pub use course::Course;
 pub use machine::{DiskCache, Saturated, Simulation};
 pub use references::References;
 pub use servers::{Locks, ServerUse};
@@ -93,6 +95,9 @@ pub struct RunReport {
     pub simulation: Option<Simulation>,
     /// What limited the run, if more came than could be served; such a run may have ended early. `None` (null) otherwise.
     pub saturated: Option<Saturated>,
+    /// How the throughput went over the time, if that is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub course: Option<Course>,
 }
 
 /// A distribution of response times, in microseconds.
@@ -208,6 +213,7 @@ impl RunReport {
     /// The report for people, at most 100 columns wide.
     pub fn to_text(&self) -> String {
         let mut parts = vec![self.heading(), self.summary(), self.response(), self.composition()];
+        parts.extend(self.course.as_ref().map(Course::to_text));
         if !self.types.is_empty() {
             parts.push(self.by_type());
         }
@@ -431,6 +437,7 @@ mod tests {
             disk_caches: Vec::new(),
             simulation: None,
             saturated: None,
+            course: None,
         }
     }
 

@@ -39,7 +39,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     let store = opening::open(opening, progress)?;
     let tables = cards::prepare(&store, arguments.scale, progress)?;
     let name = format!("credit-card, scale {}", tables.scale().accounts);
-    let run = Run { name, plan: terms.plan(arguments.load.load()), recording: None };
+    let run = Run { name, plan: terms.plan(arguments.load.load()), course: terms.course, recording: None };
     let sets = tables.clone();
     let report = session::measure(&store, run, progress, async |_| Ok(CreditCard(tables)))?;
     progress.phase("verifying", 0);

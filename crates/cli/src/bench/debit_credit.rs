@@ -29,7 +29,7 @@ pub struct Arguments {
     #[command(flatten)]
     pub load: ServedLoad,
     /// Clients are threads that call the engine, not tasks within its thread
-    #[arg(long, conflicts_with_all = ["hardware", "rate", "full"])]
+    #[arg(long, conflicts_with_all = ["hardware", "rate", "full", "course"])]
     pub threads: bool,
     #[command(flatten)]
     pub terms: Terms,
@@ -46,11 +46,12 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
     }
     let store = opening::open(opening, progress)?;
     let scale = bank::prepare(&store, arguments.scale, progress)?;
-    store.run(async |database| {
-        bank::warm(database, &bank::WARMED, |page, pages| progress.step("reading", page, pages)).await
-    })?;
+    let warm = |page, pages| progress.step("reading", page, pages);
+    if terms.course.is_none() {
+        store.run(async |database| bank::warm(database, &bank::WARMED, warm).await)?;
+    }
     let name = format!("debit-credit, scale {}", scale.branches);
-    let run = Run { name, plan: terms.plan(arguments.load.load()), recording };
+    let run = Run { name, plan: terms.plan(arguments.load.load()), course: terms.course, recording };
     let report = session::measure(&store, run, progress, async |database| {
         Ok(DebitCredit(Tables::of(database.catalog(), &scale)?))
     })?;

@@ -1,6 +1,7 @@
 //! What a run's clients cannot see: the progress line and this machine's clocks.
 
 use crate::progress::Progress;
+use crate::report::Course;
 use std::ops::Range;
 use workload::{Length, Plan, Watch};
 
@@ -10,13 +11,22 @@ pub struct Meter<'a> {
     measure: Length,
     described: bool,
     measuring: bool,
+    /// Times in nanoseconds, and how many transactions were committed by then.
+    seen: Vec<(u64, u64)>,
 }
 
 impl<'a> Meter<'a> {
     /// A meter of a run by this plan; `described` if it is under the virtual clock.
     pub fn new(progress: &'a Progress, plan: &Plan, described: bool) -> Meter<'a> {
         progress.phase("warming up", 0);
-        Meter { progress, measure: plan.measure, described, measuring: false }
+        Meter { progress, measure: plan.measure, described, measuring: false, seen: Vec::new() }
+    }
+}
+
+impl Meter<'_> {
+    /// How the run went, by parts no shorter than `interval_ns`, `opening_ns` behind the start of the program.
+    pub fn course(&self, opening_ns: u64, interval_ns: u64) -> Course {
+        Course::new(opening_ns, interval_ns, &self.seen)
     }
 }
 
@@ -30,6 +40,7 @@ impl Watch for Meter<'_> {
             self.progress.phase("measuring", total);
         }
         self.progress.advance_to(done);
+        self.seen.push((elapsed_ns, transactions));
     }
 
     fn cpu_ns(&self) -> u64 {

@@ -53,7 +53,7 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
     terms::place(&mut configuration, PAGES, page_stream::organization(*pages), Some(Locking::None));
     let store = opening::open(terms.opening(&arguments.data, configuration), progress)?;
     let name = format!("references like {}, {} pages", stream.name(), grouped(*pages));
-    let run = Run { name, plan: terms.plan(arguments.load.load()), recording };
+    let run = Run { name, plan: terms.plan(arguments.load.load()), course: terms.course, recording };
     let report = session::measure(&store, run, progress, async |database| {
         PageStream::prepare(database, *stream, *pages, || terms::placed(&store, PAGES)).await
     })?;

@@ -6,6 +6,7 @@ use crate::Failure;
 use crate::progress::Progress;
 use crate::report::{Clock, RunReport};
 use crate::trace::Recording;
+use base::Instant;
 use entresol::{Database, Store};
 use workload::trace::record::Recorded;
 use workload::{Load, Plan, Workload};
@@ -16,6 +17,8 @@ pub struct Run<'a> {
     pub name: String,
     /// How long it lasts and under what load.
     pub plan: Plan,
+    /// The parts, in seconds, whose throughput is shown, if it is.
+    pub course: Option<f64>,
     /// What its references are recorded by, if they are.
     pub recording: Option<&'a Recording>,
 }
@@ -27,7 +30,7 @@ pub fn measure<W: Workload>(
     progress: &Progress,
     prepare: impl AsyncFnOnce(&Database) -> entresol::Result<W>,
 ) -> Result<RunReport, Failure> {
-    let Run { name, plan, recording } = run;
+    let Run { name, plan, course, recording } = run;
     let headline = Headline {
         workload: format!("{name}, {}", words(&plan.load)),
         seed: plan.seed,
@@ -36,8 +39,10 @@ pub fn measure<W: Workload>(
     };
     let server = store.transaction_server()?;
     let mut meter = Meter::new(progress, &plan, store.is_virtual());
-    let report = store.run(async |database| {
+    let mut opening_ns = 0;
+    let mut report = store.run(async |database| {
         let workload = Recorded::new(database, prepare(database).await?, recording.map(Recording::recorder));
+        opening_ns = database.executor().now().since_ns(Instant::START);
         let server = server.filter(|_| !workload.procedures().is_empty());
         let mut headline = Some(headline);
         let report = |measured| summary::report(database, headline.take().expect("one batch ends once"), &measured);
@@ -48,6 +53,7 @@ pub fn measure<W: Workload>(
         server.close().await;
         Ok(reports.pop().expect("a run that has not failed has measured"))
     })?;
+    report.course = course.map(|interval| meter.course(opening_ns, (interval * 1e9) as u64));
     if let Some(recording) = recording {
         recording.finish(store.database());
     }

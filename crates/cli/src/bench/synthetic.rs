@@ -69,7 +69,7 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
     let load = arguments.clients.map_or(Load::Open { rate_per_s }, |clients| Load::Closed { clients });
     let plan = arguments.terms.plan(load);
     let file = arguments.workload.as_deref().map_or_else(String::new, |path| path.display().to_string());
-    let run = Run { name: format!("synthetic workload '{file}'"), plan, recording };
+    let run = Run { name: format!("synthetic workload '{file}'"), plan, course: arguments.terms.course, recording };
     let report = session::measure(&store, run, progress, async |database| {
         let prepared = Synthetic::prepare(database, model, |partition| terms::placed(&store, &partition.name)).await?;
         Ok(match prices {

@@ -21,6 +21,9 @@ pub struct Terms {
     /// How many transactions to measure, in place of a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub transactions: Option<u64>,
+    /// Shows the throughput of each S seconds from the opening on, unwarmed
+    #[arg(long, value_name = "S", value_parser = positive, conflicts_with = "transactions")]
+    pub course: Option<f64>,
     #[command(flatten)]
     pub setup: Setup,
 }
@@ -59,10 +62,11 @@ impl Terms {
         self.length().unwrap_or(Length::Time(10_000_000_000))
     }
 
-    /// The plan of a run under this load, a fifth of it before it is measured.
+    /// The plan of a run under this load, a fifth of it before it is measured unless its course is asked for.
     pub fn plan(&self, load: Load) -> Plan {
         let measure = self.measure();
-        Plan { load, warm_up: measure.share(5), measure, seed: self.seed }
+        let warm_up = if self.course.is_some() { Length::Time(0) } else { measure.share(5) };
+        Plan { load, warm_up, measure, seed: self.seed }
     }
 
     /// The measured length, if one is asked for.

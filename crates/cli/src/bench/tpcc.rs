@@ -48,10 +48,12 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
     let store = opening::open(terms.opening(&arguments.data, configuration), progress)?;
     let scale = prepare(&store, arguments, progress)?;
     let warm = |page, pages| progress.step("reading", page, pages);
-    store.run(async |database| bank::warm(database, &TREES, warm).await)?;
+    if terms.course.is_none() {
+        store.run(async |database| bank::warm(database, &TREES, warm).await)?;
+    }
     let is_whole = scale == Scale::warehouses(scale.warehouses);
     let name = format!("tpcc, warehouses {}{}", scale.warehouses, if is_whole { "" } else { " (shrunk)" });
-    let run = Run { name, plan: terms.plan(arguments.load.load()), recording };
+    let run = Run { name, plan: terms.plan(arguments.load.load()), course: terms.course, recording };
     let report = session::measure(&store, run, progress, async |database| {
         Ok(Tpcc { tables: Tables::of(database.catalog())?, scale })
     })?;

@@ -151,7 +151,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     let plan = Plan { load, warm_up: Length::Transactions(arguments.warm_up), measure, seed: arguments.terms.seed };
     let name = format!("trace '{}'{by_types}", arguments.trace.display());
     let unfit = |problem| entresol::Error::Argument(format!("{problem}"));
-    let run = Run { name, plan, recording: None };
+    let run = Run { name, plan, course: arguments.terms.course, recording: None };
     let report = session::measure(&store, run, progress, async |database| {
         let prepared = Replay::prepare(database, trace, |partition| terms::placed(&store, &partition.name)).await?;
         let prepared = if arguments.read_ahead { prepared.with_read_ahead() } else { prepared };

@@ -68,6 +68,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<UpdateCommitRep
         seed: arguments.seed,
         seconds: Some(arguments.seconds),
         transactions: None,
+        course: None,
         setup: arguments.setup.clone(),
     };
     let configuration = terms.configuration(&arguments.data)?;

@@ -52,9 +52,11 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
     let store = opening::open(terms.opening(&arguments.data, configuration), progress)?;
     let records = prepare(&store, arguments.records, progress)?;
     let warm = |page, pages| progress.step("reading", page, pages);
-    store.run(async |database| bank::warm(database, &[USERTABLE], warm).await)?;
+    if terms.course.is_none() {
+        store.run(async |database| bank::warm(database, &[USERTABLE], warm).await)?;
+    }
     let name = format!("ycsb {}, {} records", arguments.workload.letter(), grouped(records));
-    let run = Run { name, plan: terms.plan(arguments.load.load()), recording };
+    let run = Run { name, plan: terms.plan(arguments.load.load()), course: terms.course, recording };
     let report = session::measure(&store, run, progress, async |database| {
         Ok(Ycsb::new(database.partition(USERTABLE)?, arguments.workload, records))
     })?;
