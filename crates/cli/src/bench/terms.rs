@@ -21,7 +21,7 @@ pub struct Terms {
     /// How many transactions to measure, in place of a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub transactions: Option<u64>,
-    /// Shows the throughput of each S seconds from the opening on, unwarmed
+    /// Shows the throughput of each S seconds, without a warm-up
     #[arg(long, value_name = "S", value_parser = positive, conflicts_with = "transactions")]
     pub course: Option<f64>,
     #[command(flatten)]
