@@ -1,12 +1,15 @@
 //! What a design of the second level learns of reads and updates, and what becomes of its answers.
 
+#[path = "ground/cached.rs"]
+mod cached;
 #[path = "ground/machine.rs"]
 mod machine;
 
+use cached::{cache, change, read};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::design::{CachePolicy, Contents, Decision, Leaving, Outdated, Pattern, Read};
-use entresol_engine::second_level::{self, CacheSettings, Design, Tiers};
-use entresol_engine::{Database, Direction, PartitionSpec, Settings, buffer, checkpoint, log};
+use entresol_engine::second_level::{Design, Tiers};
+use entresol_engine::{Database, Direction, PartitionSpec, Settings};
 use machine::run;
 use std::cell::RefCell;
 use std::ops::Bound;
@@ -53,46 +56,16 @@ const AT_READ: Design = Design::new("at-read", |_| Box::new(AtRead { writes_back
 const BACK: Design = Design::new("back", |_| Box::new(AtRead { writes_back: true }));
 
 fn settings(design: Design, pages: u32) -> Settings {
-    let cache = CacheSettings { design, volatile: Some(false), ..CacheSettings::new("nvem", pages) };
-    Settings {
-        buffer: buffer::Settings {
-            frames: 20,
-            page_size: PAGE_SIZE as usize,
-            cleaner: false,
-            ..buffer::Settings::default()
-        },
-        log: log::Settings { capacity: 1 << 20, ..log::Settings::default() },
-        hierarchy: second_level::Settings { cache: Some(cache), ..second_level::Settings::default() },
-        checkpoint: checkpoint::Policy::OFF,
-        ..Settings::default()
-    }
+    cached::settings(cache(design, pages))
 }
 
 async fn create(executor: &executor::Executor, settings: Settings) -> Database {
-    let database = Database::create(executor, settings).await.expect("creates");
-    let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 100 };
-    database.create_partition(PartitionSpec::new("objects", organization, Locking::Page)).await.expect("creates");
-    database
-}
-
-/// Changes objects, each in a transaction of its own.
-async fn change(database: &Database, numbers: impl Iterator<Item = u64>, value: u8) {
-    let partition = database.partition("objects").expect("it exists");
-    for number in numbers {
-        let mut tx = database.begin().await.expect("begins");
-        tx.modify_object(partition, number, |bytes| bytes[0] = value).await.expect("modifies");
-        tx.commit().await.expect("commits");
-    }
+    cached::create(executor, settings, PAGES).await
 }
 
 async fn assert_all(database: &Database, value: impl Fn(u64) -> u8) {
-    let partition = database.partition("objects").expect("it exists");
-    for number in 0..PAGES {
-        let mut tx = database.begin().await.expect("begins");
-        let found = tx.read_object(partition, number, |bytes| bytes[0]).await.expect("reads");
-        assert_eq!(found, value(number), "object {number}");
-        tx.commit().await.expect("commits");
-    }
+    let values: Vec<u8> = (0..PAGES).map(value).collect();
+    assert_eq!(read(database, 0..PAGES).await, values);
 }
 
 fn tiers(database: &Database) -> Rc<Tiers> {

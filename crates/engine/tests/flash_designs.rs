@@ -1,12 +1,15 @@
 //! The designs of Do et al. (2011), and those beside which they stand there. What enters, what is freed, when what only the cache
 //! has goes to its own place, and what a busy cache is spared.
 
+#[path = "ground/cached.rs"]
+mod cached;
 #[path = "ground/machine.rs"]
 mod machine;
 
+use cached::{change, read};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, Design, Parameters, Tiers};
-use entresol_engine::{Database, Direction, PartitionSpec, Settings, buffer, checkpoint, log};
+use entresol_engine::{Database, Direction, PartitionSpec, Settings};
 use machine::run;
 use std::ops::Bound;
 use std::rc::Rc;
@@ -25,47 +28,11 @@ fn design(name: &str) -> Design {
 }
 
 fn settings(name: &str, pages: u32, parameters: Parameters) -> Settings {
-    let new = CacheSettings::new("nvem", pages);
-    let cache = CacheSettings { design: design(name), parameters, volatile: Some(false), ..new };
-    Settings {
-        buffer: buffer::Settings {
-            frames: FRAMES as usize,
-            page_size: PAGE_SIZE as usize,
-            cleaner: false,
-            ..buffer::Settings::default()
-        },
-        log: log::Settings { capacity: 4 << 20, ..log::Settings::default() },
-        hierarchy: second_level::Settings { cache: Some(cache), ..second_level::Settings::default() },
-        checkpoint: checkpoint::Policy::OFF,
-        ..Settings::default()
-    }
+    cached::settings(CacheSettings { parameters, ..cached::cache(design(name), pages) })
 }
 
 async fn create(executor: &executor::Executor, settings: Settings) -> Database {
-    let database = Database::create(executor, settings).await.expect("creates");
-    let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 100 };
-    database.create_partition(PartitionSpec::new("objects", organization, Locking::Page)).await.expect("creates");
-    database
-}
-
-async fn change(database: &Database, numbers: impl Iterator<Item = u64>, value: u8) {
-    let partition = database.partition("objects").expect("it exists");
-    for number in numbers {
-        let mut tx = database.begin().await.expect("begins");
-        tx.modify_object(partition, number, |bytes| bytes[0] = value).await.expect("modifies");
-        tx.commit().await.expect("commits");
-    }
-}
-
-async fn read(database: &Database, numbers: impl Iterator<Item = u64>) -> Vec<u8> {
-    let partition = database.partition("objects").expect("it exists");
-    let mut found = Vec::new();
-    for number in numbers {
-        let mut tx = database.begin().await.expect("begins");
-        found.push(tx.read_object(partition, number, |bytes| bytes[0]).await.expect("reads"));
-        tx.commit().await.expect("commits");
-    }
-    found
+    cached::create(executor, settings, PAGES).await
 }
 
 async fn assert_all(database: &Database, value: u8) {
@@ -162,7 +129,7 @@ fn lazy_cleaning_keeps_the_dirty_share_and_writes_neighbours_together() {
             let max = 50 * usize::from(dirty_max_percent) / 100;
             for round in 1..4 {
                 for number in 0..PAGES {
-                    change(&database, [number].into_iter(), round).await;
+                    change(&database, [number], round).await;
                     let_all_end(executor).await;
                     let dirty = tiers(&database).pending_count();
                     assert!(dirty <= max, "{dirty} of 50 pages are dirty, with at most {dirty_max_percent} %");
@@ -267,7 +234,7 @@ fn a_busy_cache_is_passed_over_but_for_what_only_it_has() {
             let tasks: Vec<_> = (0..PAGES)
                 .map(|number| {
                     let database = Rc::clone(&database);
-                    executor.spawn(async move { read(&database, [(number * 7 + round) % PAGES].into_iter()).await[0] })
+                    executor.spawn(async move { read(&database, [(number * 7 + round) % PAGES]).await[0] })
                 })
                 .collect();
             for (number, task) in (0..PAGES).zip(tasks) {
@@ -302,7 +269,7 @@ fn a_copy_that_was_passed_over_serves_if_the_other_one_is_damaged() {
         let tasks: Vec<_> = (0..PAGES)
             .map(|number| {
                 let database = Rc::clone(&database);
-                executor.spawn(async move { read(&database, [number].into_iter()).await[0] })
+                executor.spawn(async move { read(&database, [number]).await[0] })
             })
             .collect();
         for task in tasks {
@@ -507,7 +474,7 @@ fn a_scan_reads_cached_pages_between_others_from_their_own_device() {
         change(&database, 0..PAGES, 1).await;
         database.checkpoint().await.expect("succeeds");
         // Pages 0, 5 and 9 are cached, and none of them in main memory.
-        read(&database, [0, 5, 9].into_iter()).await;
+        read(&database, [0, 5, 9]).await;
         read(&database, 30..30 + FRAMES).await;
         let_all_end(executor).await;
         let held = [0, 5, 9].map(|number| base::PageId::new(database.partition("objects").expect("exists"), number));
@@ -523,7 +490,7 @@ fn a_scan_reads_cached_pages_between_others_from_their_own_device() {
         assert_eq!(home(&database).0 - before, 8, "all others in one go from their own device");
         // What only the cache has is read from there.
         let database = create(executor, settings("lazy-cleaning", 64, STRICT)).await;
-        change(&database, [5].into_iter(), 3).await;
+        change(&database, [5], 3).await;
         read(&database, 30..30 + FRAMES).await;
         let_all_end(executor).await;
         assert_eq!(tiers(&database).pending_count(), 1);

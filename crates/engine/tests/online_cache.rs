@@ -1,13 +1,15 @@
 //! The cache changes while the database runs: design, size, off and on, admission; also while a device fails.
 
+#[path = "ground/cached.rs"]
+mod cached;
 #[path = "ground/machine.rs"]
 mod machine;
 
+use cached::{read, settings};
 use driver::OpKind;
-use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design, Parameters, WriteBudget};
+use entresol_engine::second_level::{CacheSettings, DESIGNS, Design, Parameters, WriteBudget};
 use entresol_engine::tier_file::{TierReport, WriteBufferSettings};
-use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer, checkpoint, log};
+use entresol_engine::{Database, Error, PartitionSpec, Settings};
 use executor::{Executor, Order};
 use machine::run;
 use std::cell::Cell;
@@ -21,45 +23,20 @@ fn named(name: &str) -> Design {
 }
 
 fn cache(design: &str, pages: u32) -> CacheSettings {
-    CacheSettings { design: named(design), volatile: Some(false), ..CacheSettings::new("nvem", pages) }
-}
-
-fn settings(cache: Option<CacheSettings>) -> Settings {
-    Settings {
-        buffer: buffer::Settings { frames: 20, page_size: 1024, cleaner: false, ..buffer::Settings::default() },
-        log: log::Settings { capacity: 4 << 20, ..log::Settings::default() },
-        hierarchy: second_level::Settings { cache, ..second_level::Settings::default() },
-        checkpoint: checkpoint::Policy::OFF,
-        ..Settings::default()
-    }
+    cached::cache(named(design), pages)
 }
 
 async fn create(executor: &Executor, settings: Settings) -> Database {
-    let database = Database::create(executor, settings).await.expect("creates");
-    let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 100 };
-    database.create_partition(PartitionSpec::new("objects", organization, Locking::Page)).await.expect("creates");
-    database
+    cached::create(executor, settings, PAGES).await
 }
 
-/// Adds one to every object.
-async fn change(database: &Database) {
-    let partition = database.partition("objects").expect("it exists");
-    for number in 0..PAGES {
-        database
-            .transaction(async |tx| tx.modify_object(partition, number, |bytes| bytes[0] += 1).await)
-            .await
-            .unwrap();
-    }
+/// Gives every object this value.
+async fn change(database: &Database, value: u8) {
+    cached::change(database, 0..PAGES, value).await;
 }
 
-/// That every object was changed so often.
-async fn assert_changed(database: &Database, times: u8) {
-    let partition = database.partition("objects").expect("it exists");
-    for number in 0..PAGES {
-        let read = database.transaction(async |tx| tx.read_object(partition, number, |bytes| bytes[0]).await).await;
-        assert_eq!(read, Ok(times), "object {number}");
-    }
-    database.buffer().tiers().into_iter().for_each(|tiers| tiers.check().expect("consistent"));
+async fn assert_all(database: &Database, value: u8) {
+    assert_eq!(read(database, 0..PAGES).await, [value; PAGES as usize]);
 }
 
 fn report(database: &Database) -> Option<TierReport> {
@@ -70,26 +47,26 @@ fn report(database: &Database) -> Option<TierReport> {
 fn every_design_takes_over_from_every_other() {
     for &before in DESIGNS {
         let media = Media::new();
-        let mut times = 0;
+        let mut value = 0;
         run(&media, async |executor| {
-            let database = create(executor, settings(Some(cache(before.name(), 64)))).await;
-            change(&database).await;
-            times += 1;
+            let database = create(executor, settings(cache(before.name(), 64))).await;
+            value += 1;
+            change(&database, value).await;
             for &after in DESIGNS {
                 database.set_cache(Some(cache(after.name(), 64))).await.expect("changes");
                 assert_eq!(database.cache().map(|cache| cache.design), Some(after));
-                assert_changed(&database, times).await;
-                change(&database).await;
-                times += 1;
-                assert_changed(&database, times).await;
+                assert_all(&database, value).await;
+                value += 1;
+                change(&database, value).await;
+                assert_all(&database, value).await;
                 database.set_cache(Some(cache(before.name(), 64))).await.expect("changes");
-                assert_changed(&database, times).await;
+                assert_all(&database, value).await;
             }
         });
         // The machine vanishes here.
         run(&media, async |executor| {
             let database = Database::open(executor, settings(None), "here").await.expect("opens");
-            assert_changed(&database, times).await;
+            assert_all(&database, value).await;
         });
     }
 }
@@ -97,13 +74,13 @@ fn every_design_takes_over_from_every_other() {
 #[test]
 fn a_cache_keeps_its_contents_under_another_design() {
     run(&Media::new(), async |executor| {
-        let database = create(executor, settings(Some(cache("lazy-cleaning", 64)))).await;
-        change(&database).await;
+        let database = create(executor, settings(cache("lazy-cleaning", 64))).await;
+        change(&database, 1).await;
         database.set_cache(Some(cache("dual-write", 64))).await.expect("changes");
         assert_eq!(database.buffer().tiers().expect("there are some").pending_count(), 0, "it is clean");
         let partition = database.partition("objects").expect("it exists");
         let reads = database.buffer().space(partition).reads.get();
-        assert_changed(&database, 1).await;
+        assert_all(&database, 1).await;
         assert_eq!(database.buffer().space(partition).reads.get(), reads, "the cache serves everything");
     });
 }
@@ -121,8 +98,8 @@ fn a_cache_is_resized_turned_off_and_on_under_load() {
         let load = executor.spawn(async move {
             let mut rounds = 0;
             while !until.get() {
-                change(&client).await;
                 rounds += 1;
+                change(&client, rounds).await;
             }
             rounds
         });
@@ -141,24 +118,23 @@ fn a_cache_is_resized_turned_off_and_on_under_load() {
         }
         is_over.set(true);
         let rounds = load.join().await;
-        assert_changed(&database, rounds).await;
+        assert_all(&database, rounds).await;
         database.set_cache(Some(cache("lazy-cleaning", 64))).await.expect("goes on");
-        change(&database).await;
+        change(&database, rounds + 1).await;
         rounds + 1
     });
     // The machine vanishes here, with pages that only the cache has.
     run(&media, async |executor| {
-        let database =
-            Database::open(executor, settings(Some(cache("lazy-cleaning", 64))), "here").await.expect("opens");
-        assert_changed(&database, rounds).await;
+        let database = Database::open(executor, settings(cache("lazy-cleaning", 64)), "here").await.expect("opens");
+        assert_all(&database, rounds).await;
     });
 }
 
 #[test]
 fn a_cache_that_cannot_be_is_refused_and_the_one_before_stays() {
     run(&Media::new(), async |executor| {
-        let database = create(executor, settings(Some(cache("lazy-cleaning", 64)))).await;
-        change(&database).await;
+        let database = create(executor, settings(cache("lazy-cleaning", 64))).await;
+        change(&database, 1).await;
         let spent = WriteBudget::bytes_per_second(0);
         for wrong in [
             CacheSettings { device: "nowhere".to_owned(), ..cache("dual-write", 64) },
@@ -169,25 +145,25 @@ fn a_cache_that_cannot_be_is_refused_and_the_one_before_stays() {
             assert!(matches!(refused, Err(Error::Setting(_) | Error::NoDevice(_))), "{refused:?}");
             assert_eq!(database.cache(), Some(cache("lazy-cleaning", 64)));
         }
-        assert_changed(&database, 1).await;
+        assert_all(&database, 1).await;
     });
 }
 
 #[test]
 fn pages_of_a_partition_stay_out_where_they_are_not_admitted() {
     run(&Media::new(), async |executor| {
-        let database = create(executor, settings(Some(cache("lazy-cleaning", 64)))).await;
+        let database = create(executor, settings(cache("lazy-cleaning", 64))).await;
         let partition = database.partition("objects").expect("it exists");
-        change(&database).await;
+        change(&database, 1).await;
         let writes = report(&database).expect("there is one").writes;
         assert!(writes > 0);
         database.admit_to_cache(partition, false).expect("it exists");
-        change(&database).await;
-        assert_changed(&database, 2).await;
+        change(&database, 2).await;
+        assert_all(&database, 2).await;
         assert_eq!(report(&database).expect("there is one").writes, writes, "nothing enters");
         database.admit_to_cache(partition, true).expect("it exists");
-        change(&database).await;
-        assert_changed(&database, 3).await;
+        change(&database, 3).await;
+        assert_all(&database, 3).await;
         assert!(report(&database).expect("there is one").writes > writes);
         let sets = database.create_partition(PartitionSpec::set("memory")).await.expect("creates");
         assert!(matches!(database.admit_to_cache(sets, true), Err(Error::WrongOrganization { .. })));
@@ -207,8 +183,8 @@ fn a_change_that_a_failing_device_prevents_leaves_the_cache_on() {
             parameters: Parameters { dirty_max_percent: 100, ..Parameters::default() },
             ..cache("lazy-cleaning", 64)
         };
-        let database = create(&executor, settings(Some(lazy.clone()))).await;
-        change(&database).await;
+        let database = create(&executor, settings(lazy.clone())).await;
+        change(&database, 1).await;
         let mut failures = 0;
         for other in [Some(cache("dual-write", 64)), None, Some(cache("lazy-cleaning", 16))].into_iter().cycle() {
             match database.set_cache(other.clone()).await {
@@ -224,7 +200,7 @@ fn a_change_that_a_failing_device_prevents_leaves_the_cache_on() {
             assert!(failures < 100, "the device works again");
         }
         assert!(failures > 0, "some changes failed");
-        assert_changed(&database, 1).await;
+        assert_all(&database, 1).await;
     });
     executor.stop();
     result.expect("the machine goes on");

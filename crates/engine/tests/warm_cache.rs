@@ -1,12 +1,14 @@
 //! A cache is warm after a restart by its table: an opening looks at no slot, and what a slot holds is verified when it is read.
 
+#[path = "ground/cached.rs"]
+mod cached;
 #[path = "ground/machine.rs"]
 mod machine;
 
+use cached::{create, read};
 use driver::{Access, Op};
-use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design};
-use entresol_engine::{Database, PartitionSpec, Settings, buffer, checkpoint, log};
+use entresol_engine::{Database, Settings};
 use executor::Executor;
 use machine::run;
 use virtual_driver::Media;
@@ -15,47 +17,26 @@ const PAGES: u64 = 120;
 const PAGE_SIZE: usize = 1024;
 const SLOTS: u32 = 150;
 
-fn settings(design: Design, table: bool) -> Settings {
-    let cache =
-        CacheSettings { design, volatile: Some(false), table: Some(table), ..CacheSettings::new("nvem", SLOTS) };
-    Settings {
-        buffer: buffer::Settings { frames: 20, page_size: PAGE_SIZE, cleaner: false, ..buffer::Settings::default() },
-        log: log::Settings { capacity: 4 << 20, ..log::Settings::default() },
-        hierarchy: second_level::Settings { cache: Some(cache), ..second_level::Settings::default() },
-        checkpoint: checkpoint::Policy::OFF,
-        ..Settings::default()
-    }
-}
-
 fn design(name: &str) -> Design {
     Design::named(name).expect("it has this name")
 }
 
+fn settings(design: Design, table: bool) -> Settings {
+    cached::settings(CacheSettings { table: Some(table), ..cached::cache(design, SLOTS) })
+}
+
+/// Gives every object this value.
 async fn change(database: &Database, value: u8) {
-    let partition = database.partition("objects").expect("it exists");
-    for number in 0..PAGES {
-        let changed = async |tx: &mut entresol_engine::Transaction| {
-            tx.modify_object(partition, number, |bytes| bytes[0] = value).await
-        };
-        database.transaction(changed).await.expect("commits");
-    }
+    cached::change(database, 0..PAGES, value).await;
 }
 
 async fn assert_all(database: &Database, value: u8) {
-    let partition = database.partition("objects").expect("it exists");
-    for number in 0..PAGES {
-        let read =
-            async |tx: &mut entresol_engine::Transaction| tx.read_object(partition, number, |bytes| bytes[0]).await;
-        assert_eq!(database.transaction(read).await, Ok(value), "page {number}");
-    }
-    database.buffer().tiers().expect("there is a cache").check().expect("consistent");
+    assert_eq!(read(database, 0..PAGES).await, [value; PAGES as usize]);
 }
 
 /// Fills the cache: everything was changed, then read.
 async fn filled(executor: &Executor, settings: Settings, value: u8) -> Database {
-    let database = Database::create(executor, settings).await.expect("creates");
-    let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 100 };
-    database.create_partition(PartitionSpec::new("objects", organization, Locking::Page)).await.expect("creates");
+    let database = create(executor, settings, PAGES).await;
     change(&database, 1).await;
     database.checkpoint().await.expect("succeeds");
     change(&database, value).await;
@@ -269,16 +250,8 @@ fn a_page_that_is_torn_at_home_survives_two_kills() {
             media.flip_bit("disk", "objects.pages", page * PAGE_SIZE as u64 + 500, 3).expect("it is there");
             let is_open = run(&media, async |executor| {
                 let Ok(database) = Database::open(executor, small.clone(), "here").await else { return false };
-                let partition = database.partition("objects").expect("it exists");
                 // The page stays in main memory while others take all slots.
-                for number in 0..60 {
-                    for number in [page, number] {
-                        let changed = async |tx: &mut entresol_engine::Transaction| {
-                            tx.modify_object(partition, number, |bytes| bytes[0] = 3).await
-                        };
-                        database.transaction(changed).await.expect("commits");
-                    }
-                }
+                cached::change(&database, (0..60).flat_map(|number| [page, number]), 3).await;
                 true
             });
             // Otherwise no slot has a copy: nothing was on its way from there.
@@ -303,29 +276,14 @@ fn an_older_version_in_a_slot_is_not_used_when_the_cache_is_busy_at_the_restart(
         let created = settings.clone();
         run(&media, async |executor| {
             let database = filled(executor, created, 2).await;
-            let partition = database.partition("objects").expect("it exists");
-            for number in 0..10 {
-                let changed = async |tx: &mut entresol_engine::Transaction| {
-                    tx.modify_object(partition, number, |bytes| bytes[0] = 3).await
-                };
-                database.transaction(changed).await.expect("commits");
-            }
-            for number in 20..80 {
-                let read =
-                    async |tx: &mut entresol_engine::Transaction| tx.read_object(partition, number, |_| ()).await;
-                database.transaction(read).await.expect("reads");
-            }
+            cached::change(&database, 0..10, 3).await;
+            read(&database, 20..80).await;
         });
         run(&media, async |executor| {
             let database = Database::open(executor, settings, "here").await.expect("opens");
-            let partition = database.partition("objects").expect("it exists");
-            for number in (0..PAGES).chain(0..10) {
-                let read = async |tx: &mut entresol_engine::Transaction| {
-                    tx.read_object(partition, number, |bytes| bytes[0]).await
-                };
-                let expected = if number < 10 { 3 } else { 2 };
-                assert_eq!(database.transaction(read).await, Ok(expected), "{design:?}, page {number}");
-            }
+            let numbers = (0..PAGES).chain(0..10);
+            let expected: Vec<u8> = numbers.clone().map(|number| if number < 10 { 3 } else { 2 }).collect();
+            assert_eq!(read(&database, numbers).await, expected, "{design:?}");
         });
     }
 }

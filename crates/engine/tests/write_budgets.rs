@@ -1,12 +1,15 @@
 //! How much may be written to the device of the cache, what goes past it then, and what a report says of wear and benefit.
 
+#[path = "ground/cached.rs"]
+mod cached;
 #[path = "ground/machine.rs"]
 mod machine;
 
-use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design, Parameters, WriteBudget};
+use cached::read;
+use entresol_engine::second_level::{CacheSettings, DESIGNS, Design, Parameters, WriteBudget};
 use entresol_engine::tier_file::TierReport;
-use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer, checkpoint, log};
+use entresol_engine::tier_file::table::{BLOCK_BYTES, TABLE_FILE};
+use entresol_engine::{Database, Error, Settings};
 use machine::run;
 use virtual_driver::Media;
 
@@ -18,47 +21,20 @@ const SECOND_NS: u64 = 1_000_000_000;
 fn settings(design: Design, write_budget: Option<WriteBudget>) -> Settings {
     // Nothing dirty is cleaned before something needs that.
     let parameters = Parameters { dirty_max_percent: 100, ..Parameters::default() };
-    let new = CacheSettings::new("nvem", 64);
-    let cache = CacheSettings { design, parameters, write_budget, volatile: Some(false), ..new };
-    Settings {
-        buffer: buffer::Settings {
-            frames: FRAMES,
-            page_size: PAGE_SIZE,
-            cleaner: false,
-            ..buffer::Settings::default()
-        },
-        log: log::Settings { capacity: 4 << 20, ..log::Settings::default() },
-        hierarchy: second_level::Settings { cache: Some(cache), ..second_level::Settings::default() },
-        checkpoint: checkpoint::Policy::OFF,
-        ..Settings::default()
-    }
+    cached::settings(CacheSettings { parameters, write_budget, ..cached::cache(design, 64) })
 }
 
 async fn create(executor: &executor::Executor, settings: Settings) -> Database {
-    let database = Database::create(executor, settings).await.expect("creates");
-    let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 100 };
-    database.create_partition(PartitionSpec::new("objects", organization, Locking::Page)).await.expect("creates");
-    database
+    cached::create(executor, settings, PAGES).await
 }
 
-/// Adds one to every object.
-async fn change(database: &Database) {
-    let partition = database.partition("objects").expect("it exists");
-    for number in 0..PAGES {
-        database
-            .transaction(async |tx| tx.modify_object(partition, number, |bytes| bytes[0] += 1).await)
-            .await
-            .unwrap();
-    }
+/// Gives every object this value.
+async fn change(database: &Database, value: u8) {
+    cached::change(database, 0..PAGES, value).await;
 }
 
-/// That every object was changed so often.
-async fn assert_changed(database: &Database, times: u8) {
-    let partition = database.partition("objects").expect("it exists");
-    for number in 0..PAGES {
-        let read = database.transaction(async |tx| tx.read_object(partition, number, |bytes| bytes[0]).await).await;
-        assert_eq!(read, Ok(times), "object {number}");
-    }
+async fn assert_all(database: &Database, value: u8) {
+    assert_eq!(read(database, 0..PAGES).await, [value; PAGES as usize]);
 }
 
 fn cache(database: &Database) -> TierReport {
@@ -78,8 +54,8 @@ fn every_design_keeps_its_budget_and_loses_nothing() {
             let began = executor.now();
             let database = create(executor, settings(design, Some(budget))).await;
             for round in 1..=4 {
-                change(&database).await;
-                assert_changed(&database, round).await;
+                change(&database, round).await;
+                assert_all(&database, round).await;
                 let seconds = executor.now().since_ns(began).div_ceil(SECOND_NS);
                 let report = cache(&database);
                 let allowed = (8 << 10) + seconds * (2 << 10);
@@ -92,10 +68,57 @@ fn every_design_keeps_its_budget_and_loses_nothing() {
             assert!(declined >= PAGES, "{design:?} goes past the cache, and did so {declined} times");
             // Time brings more.
             executor.sleep_ns(2 * SECOND_NS).await;
-            change(&database).await;
-            assert_changed(&database, 5).await;
+            change(&database, 5).await;
+            assert_all(&database, 5).await;
             assert!(cache(&database).bytes_written >= written + (4 << 10), "{design:?}");
             database.close().await.expect("closes");
+        });
+    }
+}
+
+/// How many blocks of the cache's table were written: each has a number.
+fn table_blocks(media: &Media) -> u64 {
+    let mut bytes = vec![0; media.length("flash", TABLE_FILE).expect("there is a table") as usize];
+    media.read("flash", TABLE_FILE, 0, &mut bytes).expect("it can be read");
+    let number = |block: &[u8]| u64::from_le_bytes(block[16..24].try_into().expect("eight bytes"));
+    bytes.chunks(BLOCK_BYTES).map(number).max().expect("it has blocks")
+}
+
+#[test]
+fn what_the_cache_writes_to_its_table_is_counted_and_pages_wait_for_it() {
+    for &design in DESIGNS {
+        let media = Media::new();
+        run(&media, async |executor| {
+            let (burst, rate) = (16 << 10, 2 << 10);
+            let budget = WriteBudget { burst_bytes: burst, ..WriteBudget::bytes_per_second(rate) };
+            let mut settings = settings(design, Some(budget));
+            let tabled = settings.hierarchy.cache.as_mut().expect("there is one");
+            (tabled.device, tabled.table) = ("flash".to_owned(), Some(true));
+            let began = executor.now();
+            let database = create(executor, settings).await;
+            let mut entered = 0;
+            for round in 1..=6 {
+                let (writes, blocks) = (cache(&database).writes, table_blocks(&media));
+                change(&database, round).await;
+                assert_all(&database, round).await;
+                let now_written = cache(&database).writes;
+                if now_written > writes {
+                    entered += 1;
+                    let allowed = burst + executor.now().since_ns(began).div_ceil(SECOND_NS) * rate;
+                    let written = now_written * PAGE_SIZE as u64 + blocks * BLOCK_BYTES as u64;
+                    assert!(written <= allowed, "{design:?}, round {round}: {written} of {allowed}");
+                }
+                database.checkpoint().await.expect("succeeds");
+                executor.sleep_ns(4 * SECOND_NS).await;
+            }
+            let (report, blocks) = (cache(&database), table_blocks(&media));
+            assert!(entered >= 2 && blocks >= 2, "{design:?}: {entered} rounds, {blocks} blocks");
+            assert_eq!(
+                report.bytes_written,
+                report.writes * PAGE_SIZE as u64 + blocks * BLOCK_BYTES as u64,
+                "{design:?}"
+            );
+            assert!(report.declined > 0, "{design:?}");
         });
     }
 }
@@ -107,24 +130,24 @@ fn what_lazy_cleaning_may_not_write_to_the_cache_goes_to_its_own_place() {
     let spent = WriteBudget { bytes_per_day: 1, burst_bytes: PAGE_SIZE as u64 };
     run(&media, async |executor| {
         let database = create(executor, settings(lazy, None)).await;
-        change(&database).await;
+        change(&database, 1).await;
         let before = own_writes(&database);
-        change(&database).await;
+        change(&database, 2).await;
         assert_eq!(own_writes(&database), before, "without a budget nothing is written but to the cache");
         database.close().await.expect("closes");
     });
     run(&media, async |executor| {
         let database = Database::open(executor, settings(lazy, Some(spent)), "here").await.expect("opens");
-        assert_changed(&database, 2).await;
+        assert_all(&database, 2).await;
         let before = own_writes(&database);
-        change(&database).await;
+        change(&database, 3).await;
         assert!(own_writes(&database) - before >= PAGES - FRAMES as u64, "it goes past the cache");
         assert!(cache(&database).writes <= 1);
     });
     // Power is cut here: the newest versions are where they were written.
     run(&media, async |executor| {
         let database = Database::open(executor, settings(lazy, None), "here").await.expect("opens");
-        assert_changed(&database, 3).await;
+        assert_all(&database, 3).await;
     });
 }
 
@@ -142,9 +165,9 @@ fn a_budget_that_lets_no_page_enter_is_refused() {
 fn a_report_says_what_the_cache_saves() {
     run(&Media::new(), async |executor| {
         let database = create(executor, settings(DESIGNS[0], None)).await;
-        change(&database).await;
+        change(&database, 1).await;
         database.buffer().restart_statistics();
-        assert_changed(&database, 1).await;
+        assert_all(&database, 1).await;
         assert_eq!(cache(&database).saved_ns, None, "nothing was read from the pages' own device to compare with");
         drop(database);
     });
@@ -153,7 +176,7 @@ fn a_report_says_what_the_cache_saves() {
         let mut settings = settings(DESIGNS[0], None);
         settings.hierarchy.cache.as_mut().expect("there is one").pages = 20;
         let database = create(executor, settings).await;
-        change(&database).await;
+        change(&database, 1).await;
         database.buffer().restart_statistics();
         for _ in 0..3 {
             let partition = database.partition("objects").expect("it exists");

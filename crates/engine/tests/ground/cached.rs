@@ -1,0 +1,54 @@
+// A small database with a cache on `nvem`: objects, each on a page of its own. What is written is written because a test asks
+// for it: no cleaner runs, and no checkpoint.
+
+use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::second_level::{self, CacheSettings, Design};
+use entresol_engine::{Database, PartitionSpec, Settings, buffer, checkpoint, log};
+use executor::Executor;
+
+/// A cache of `pages` pages that outlives a power cut.
+pub fn cache(design: Design, pages: u32) -> CacheSettings {
+    CacheSettings { design, volatile: Some(false), ..CacheSettings::new("nvem", pages) }
+}
+
+/// Twenty frames of 1 KiB, and this cache or none.
+pub fn settings(cache: impl Into<Option<CacheSettings>>) -> Settings {
+    Settings {
+        buffer: buffer::Settings { frames: 20, page_size: 1024, cleaner: false, ..buffer::Settings::default() },
+        log: log::Settings { capacity: 4 << 20, ..log::Settings::default() },
+        hierarchy: second_level::Settings { cache: cache.into(), ..second_level::Settings::default() },
+        checkpoint: checkpoint::Policy::OFF,
+        ..Settings::default()
+    }
+}
+
+/// A new database whose partition `objects` has this many of them.
+pub async fn create(executor: &Executor, settings: Settings, objects: u64) -> Database {
+    let database = Database::create(executor, settings).await.expect("creates");
+    let organization = Organization::Direct { objects, blocking_factor: 1, record_size: 100 };
+    database.create_partition(PartitionSpec::new("objects", organization, Locking::Page)).await.expect("creates");
+    database
+}
+
+/// Gives these objects this value, each in a transaction of its own.
+pub async fn change(database: &Database, numbers: impl IntoIterator<Item = u64>, value: u8) {
+    let partition = database.partition("objects").expect("it exists");
+    for number in numbers {
+        let mut tx = database.begin().await.expect("begins");
+        tx.modify_object(partition, number, |bytes| bytes[0] = value).await.expect("modifies");
+        tx.commit().await.expect("commits");
+    }
+}
+
+/// The values of these objects, each read in a transaction of its own. The cache's table of slots is consistent after that.
+pub async fn read(database: &Database, numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
+    let partition = database.partition("objects").expect("it exists");
+    let mut values = Vec::new();
+    for number in numbers {
+        let mut tx = database.begin().await.expect("begins");
+        values.push(tx.read_object(partition, number, |bytes| bytes[0]).await.expect("reads"));
+        tx.commit().await.expect("commits");
+    }
+    database.buffer().tiers().into_iter().for_each(|tiers| tiers.check().expect("consistent"));
+    values
+}
