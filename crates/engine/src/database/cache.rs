@@ -124,8 +124,9 @@ impl Database {
         self.0.cache.replace(None);
         // Also where the superblock says so already: a write of it that failed may have said something else.
         if let Err(error) = state_tiers(engine, (records, None)).await {
-            // An opening may find either. So the tiers stay, closed, and their table goes on to state what leaves them.
+            // An opening may find either.
             engine.catalog.superblock.borrow_mut().tiers = before_change;
+            before.into_iter().for_each(Tiers::give_up_cache);
             return Err(error);
         }
         let without = second_level::Settings { cache: None, ..self.settings().hierarchy.clone() };

@@ -1,9 +1,8 @@
 //! Cleaning: what only the cache has is written to its own place, pages that lie side by side by one operation.
 
 use super::Tiers;
-use super::destage::CLEANED_AT_ONCE;
+use super::destage::{CLEANED_AT_ONCE, Undestaged};
 use super::host::Host;
-use crate::Error;
 use base::PageId;
 use driver::{Fault, Frame};
 use std::rc::Rc;
@@ -77,7 +76,7 @@ impl Tiers {
                 Err(error) => {
                     // What cannot be read back parts those before it from those behind it.
                     self.write_run(&host, std::mem::take(&mut run)).await;
-                    self.end_cleaning(&host, slot, Err(error));
+                    self.end_cleaning(&host, slot, Err(Undestaged::unreadable(error)));
                 }
             }
         }
@@ -86,13 +85,14 @@ impl Tiers {
 
     /// Writes copies whose pages lie side by side.
     async fn write_run(self: &Rc<Self>, host: &Rc<dyn Host>, run: Vec<ReadBack>) {
+        let unwritten = |fault| Undestaged::unwritten(fault, None);
         let page_size = run.first().map_or(0, |first| first.bytes.len());
         let together = if run.len() > 1 { self.group_copy(page_size) } else { None };
         let Some(mut bytes) = together else {
             for ReadBack { slot, page, bytes } in run {
                 let completion = host.write_pages(page, bytes, page_size).await;
                 host.return_copy(completion.buffer.expect("a write gives its buffer back"));
-                self.end_cleaning(host, slot, completion.result.map(|_| ()).map_err(Error::Input));
+                self.end_cleaning(host, slot, completion.result.map(|_| ()).map_err(unwritten));
             }
             return;
         };
@@ -107,7 +107,7 @@ impl Tiers {
         self.group_copies.borrow_mut().push(completion.buffer.expect("a write gives its buffer back"));
         let result: Result<(), Fault> = completion.result.map(|_| ());
         for slot in slots {
-            self.end_cleaning(host, slot, result.clone().map_err(Error::Input));
+            self.end_cleaning(host, slot, result.clone().map_err(unwritten));
         }
     }
 
@@ -118,8 +118,8 @@ impl Tiers {
         spare.or_else(|| self.executor.frame(size).ok())
     }
 
-    fn end_cleaning(self: &Rc<Self>, host: &Rc<dyn Host>, slot: u32, result: Result<(), Error>) {
+    fn end_cleaning(self: &Rc<Self>, host: &Rc<dyn Host>, slot: u32, result: Result<(), Undestaged>) {
         self.being_cleaned.set(self.being_cleaned.get() - 1);
-        self.end_destage(&**host, slot, result.map(|()| None).map_err(|error| (error, None)));
+        self.end_destage(&**host, slot, result.map(|()| None));
     }
 }

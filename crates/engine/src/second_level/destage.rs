@@ -2,11 +2,11 @@
 
 use super::Tiers;
 use super::host::Host;
-use super::slots::{DirtyWanted, PendingDestage, Tier};
+use super::slots::{DestageEnd, DirtyWanted, PendingDestage, Tier};
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::{Lsn, PageId};
-use driver::{Frame, Op};
+use driver::{Fault, Frame, Op};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::page::header;
@@ -14,6 +14,27 @@ use structures::page::header;
 /// How many copies that only the cache has are read back and written at once when a checkpoint, or the cleaner, needs them on
 /// their own devices.
 pub(super) const CLEANED_AT_ONCE: usize = 32;
+
+/// Why a copy did not come to its page's own place.
+pub(super) struct Undestaged {
+    pub(super) error: Error,
+    /// The copy, if memory holds it.
+    pub(super) copy: Option<Frame>,
+    /// Whether it could not even be read back.
+    pub(super) is_unreadable: bool,
+}
+
+impl Undestaged {
+    /// Its slot could not be read.
+    pub(super) fn unreadable(error: Error) -> Undestaged {
+        Undestaged { error, copy: None, is_unreadable: true }
+    }
+
+    /// The write to its own place failed.
+    pub(super) fn unwritten(fault: Fault, copy: Option<Frame>) -> Undestaged {
+        Undestaged { error: Error::Input(fault), copy, is_unreadable: false }
+    }
+}
 
 impl Tiers {
     /// Starts to write a slot's copy to its page's own device, and what is to follow it there.
@@ -34,17 +55,17 @@ impl Tiers {
         });
     }
 
-    /// Writes the copy, which is read back if memory holds none. Returns the memory, with an error if memory held it.
+    /// Writes the copy, which is read back if memory holds none. Returns the memory.
     async fn destage(
         self: &Rc<Self>,
         host: &dyn Host,
         slot: u32,
         copy: Option<Frame>,
-    ) -> std::result::Result<Frame, (Error, Option<Frame>)> {
+    ) -> std::result::Result<Frame, Undestaged> {
         let was_kept = copy.is_some();
         let bytes = match copy {
             Some(bytes) => bytes,
-            None => self.read_back(host, slot).await.map_err(|error| (error, None))?,
+            None => self.read_back(host, slot).await.map_err(Undestaged::unreadable)?,
         };
         let page = header::id(&bytes);
         let length = bytes.len();
@@ -52,10 +73,10 @@ impl Tiers {
         let bytes = completion.buffer.expect("a write gives its buffer back");
         match completion.result {
             Ok(_) => Ok(bytes),
-            Err(fault) if was_kept => Err((Error::Input(fault), Some(bytes))),
+            Err(fault) if was_kept => Err(Undestaged::unwritten(fault, Some(bytes))),
             Err(fault) => {
                 host.return_copy(bytes);
-                Err((Error::Input(fault), None))
+                Err(Undestaged::unwritten(fault, None))
             }
         }
     }
@@ -107,13 +128,14 @@ impl Tiers {
         self: &Rc<Self>,
         host: &dyn Host,
         slot: u32,
-        result: std::result::Result<Option<Frame>, (Error, Option<Frame>)>,
+        result: std::result::Result<Option<Frame>, Undestaged>,
     ) {
-        let next = self.slots.borrow_mut().destaged(slot, result.is_ok());
-        let (error, copy) = match result {
-            Ok(copy) => (None, copy),
-            Err((error, copy)) => (Some(error), copy),
+        let (end, error, copy) = match result {
+            Ok(copy) => (DestageEnd::Written, None, copy),
+            Err(Undestaged { error, copy, is_unreadable: true }) => (DestageEnd::Unreadable, Some(error), copy),
+            Err(Undestaged { error, copy, .. }) => (DestageEnd::Failed, Some(error), copy),
         };
+        let next = self.slots.borrow_mut().destaged(slot, end);
         let is_given_up = error.is_some() && {
             let mut slots = self.slots.borrow_mut();
             let page = slots.page_of(slot);
@@ -149,11 +171,11 @@ impl Tiers {
             match pending_destage {
                 None => return Ok(()),
                 Some((slot, PendingDestage::Dirty)) => self.clean(slot),
-                Some((slot, PendingDestage::Failed)) if !is_retried => {
+                Some((slot, PendingDestage::Failed | PendingDestage::Unreadable)) if !is_retried => {
                     is_retried = true;
                     self.clean(slot);
                 }
-                Some((slot, PendingDestage::Failed)) => {
+                Some((slot, PendingDestage::Failed | PendingDestage::Unreadable)) => {
                     let failures = self.failures.borrow();
                     return Err(failures.get(&slot).expect("what failed did so for some reason").clone());
                 }
@@ -221,14 +243,10 @@ impl Tiers {
     pub async fn make_way(self: &Rc<Self>, page: PageId) -> Result<Option<Lsn>> {
         loop {
             let pending_destage = self.slots.borrow().pending_destage(page);
-            let is_idle = match pending_destage {
-                // The slot may have the only whole copy until the page's own device has it.
-                Some((slot, PendingDestage::Dirty)) => !self.slots.borrow().is_home_unsure(slot),
-                // What memory has is tried again; what cannot be read back is not needed any more.
-                Some((slot, PendingDestage::Failed)) => self.copies.borrow()[slot as usize].is_none(),
-                _ => false,
-            };
-            if is_idle && let Some((slot, _)) = pending_destage {
+            if let Some((slot, pending)) = pending_destage
+                && pending != PendingDestage::UnderWay
+                && !self.slots.borrow().is_needed(slot)
+            {
                 if self.slots.borrow().follows(slot) {
                     self.destages_ended.wait(&self.executor).await;
                     continue;

@@ -73,7 +73,7 @@ impl Tiers {
     async fn take(self: &Rc<Self>, tier: Tier, page: PageId) -> Option<u32> {
         let mut groups = 0;
         loop {
-            if self.is_closed.get() {
+            if self.is_closed.get() || (tier == Tier::Cache && self.is_given_up.get()) {
                 return None;
             }
             let room = self.slots.borrow_mut().take(tier, page, &mut **self.policy.borrow_mut());

@@ -37,9 +37,17 @@ impl Tiers {
         result
     }
 
-    /// Pages may enter again.
+    /// Pages may enter again, but for a cache that was given up.
     pub fn reopen(&self) {
         self.is_closed.set(false);
+    }
+
+    /// Goes on without the cache, which is at rest, although an opening may look for it: its slots stay, and their table goes on
+    /// to state what leaves them. Nothing may enter them. An opening that does not look for it would miss what is whole only
+    /// there while it is written to its own place.
+    pub fn give_up_cache(&self) {
+        self.is_given_up.set(true);
+        self.reopen();
     }
 
     async fn come_to_rest(self: &Rc<Self>) -> Result<()> {

@@ -4,10 +4,12 @@ mod adopting;
 mod changes;
 mod check;
 mod contents;
+mod destaging;
 mod groups;
 mod online;
 
 pub use contents::{CacheContents, Candidate, Contents, Occupant};
+pub use destaging::{DestageEnd, PendingDestage};
 
 use changes::ChangedSlots;
 
@@ -41,13 +43,20 @@ enum SlotState {
     Waiting,
     /// Newer than on the page's own device, and being written there.
     Destaging,
-    /// Newer than on the page's own device; the write there failed.
+    /// Newer than on the page's own device; the write there failed, and may have torn the page.
     Failed,
+    /// Newer than on the page's own device; it could not be read back to be written there.
+    Unreadable,
 }
 
 impl SlotState {
     fn is_pending(self) -> bool {
-        matches!(self, SlotState::Dirty | SlotState::Waiting | SlotState::Destaging | SlotState::Failed)
+        !matches!(self, SlotState::Free | SlotState::Filling | SlotState::Kept)
+    }
+
+    /// Whether it is newer than on the page's own device, and nothing is under way to change that.
+    fn is_idle(self) -> bool {
+        matches!(self, SlotState::Dirty | SlotState::Failed | SlotState::Unreadable)
     }
 }
 
@@ -58,7 +67,8 @@ struct Slot {
     version: PageVersion,
     /// Whether only the table of an earlier opening says so.
     unverified: bool,
-    /// Whether a power cut may have torn the page in its own place, so that the slot is needed until a newer copy is whole.
+    /// Whether a power cut or a failed write may have torn the page in its own place, so that the slot is needed until a newer
+    /// copy is whole.
     home_unsure: bool,
     /// Whether the copy counts as cached: it stands in the replacement order.
     listed: bool,
@@ -93,17 +103,6 @@ pub enum Room {
     Group(Range<u32>),
     /// Nowhere.
     None,
-}
-
-/// How a copy is not on its page's own device yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PendingDestage {
-    /// Nothing is under way.
-    Dirty,
-    /// It is being written there, or waits for the write of an older version.
-    UnderWay,
-    /// Its write there failed.
-    Failed,
 }
 
 /// Which dirty copies are wanted beside those that are on their way.
@@ -296,6 +295,7 @@ impl Slots {
         let mut home_unsure = false;
         if let Some(old) = old {
             lsn = lsn.min(self.slots[old as usize].recovery_lsn);
+            home_unsure = self.slots[old as usize].home_unsure;
             self.unlist(old);
             match self.slots[old as usize].state {
                 // The older version may be written after the newer one.
@@ -306,11 +306,10 @@ impl Slots {
                     self.slots[old as usize].newer = Some(slot);
                     older = Some(old);
                 }
-                SlotState::Waiting | SlotState::Dirty | SlotState::Failed => {
+                SlotState::Waiting | SlotState::Dirty | SlotState::Failed | SlotState::Unreadable => {
                     older = self.slots[old as usize].older.take();
                     older.into_iter().for_each(|first| self.slots[first as usize].newer = Some(slot));
                     superseded = Some(old);
-                    home_unsure = self.slots[old as usize].home_unsure;
                     self.empty(old);
                 }
                 SlotState::Kept => self.empty(old),
@@ -379,46 +378,6 @@ impl Slots {
         }
     }
 
-    /// The write of the slot's copy to its page's own device ended. Returns the slot whose copy is to be written there next.
-    pub fn destaged(&mut self, slot: u32, written: bool) -> Option<u32> {
-        let entry = &mut self.slots[slot as usize];
-        assert_eq!(entry.state, SlotState::Destaging, "only what is being written ends being written");
-        if let Some(newer) = entry.newer.take() {
-            self.empty(slot);
-            let newer_entry = &mut self.slots[newer as usize];
-            newer_entry.older = None;
-            newer_entry.home_unsure &= !written;
-            if newer_entry.state == SlotState::Dirty {
-                return None;
-            }
-            self.set_state(newer, SlotState::Destaging);
-            return Some(newer);
-        }
-        if !written {
-            self.set_state(slot, SlotState::Failed);
-            return None;
-        }
-        (entry.recovery_lsn, entry.home_unsure) = (Lsn::MAX, false);
-        self.set_state(slot, SlotState::Kept);
-        self.release_if_unneeded(slot);
-        None
-    }
-
-    /// A copy that is dirty, or whose write failed, is to be on its own device. Whether its write begins now: otherwise it
-    /// waits for that of an older version.
-    pub fn begin_destage(&mut self, slot: u32) -> bool {
-        let entry = &self.slots[slot as usize];
-        assert!(matches!(entry.state, SlotState::Dirty | SlotState::Failed), "only what is idle begins to be written");
-        let waits = entry.older.is_some();
-        self.set_state(slot, if waits { SlotState::Waiting } else { SlotState::Destaging });
-        !waits
-    }
-
-    /// Whether an older version of a slot's page is being written to its own device.
-    pub fn follows(&self, slot: u32) -> bool {
-        self.slots[slot as usize].older.is_some()
-    }
-
     /// Main memory has a newer version of the page. Its copy is not used again: the slot is emptied, now or when what is under
     /// way for it has ended. Returns where redo of the page begins, if its own device lacked the copy that was emptied.
     pub fn outdate(&mut self, page: PageId) -> Option<Lsn> {
@@ -438,8 +397,7 @@ impl Slots {
     /// Returns where redo of the page begins until then.
     pub fn supersede(&mut self, slot: u32) -> Lsn {
         let entry = &self.slots[slot as usize];
-        let is_idle = matches!(entry.state, SlotState::Dirty | SlotState::Failed) && entry.older.is_none();
-        assert!(is_idle && !entry.reading, "only an idle copy is superseded");
+        assert!(entry.state.is_idle() && entry.older.is_none() && !entry.reading, "only an idle copy is superseded");
         let lsn = entry.recovery_lsn;
         self.empty(slot);
         lsn
@@ -509,8 +467,8 @@ impl Slots {
                 continue;
             }
             match entry.state {
-                SlotState::Kept | SlotState::Failed if !entry.reading => {
-                    if entry.state == SlotState::Failed {
+                SlotState::Kept | SlotState::Failed | SlotState::Unreadable if !entry.reading => {
+                    if entry.state != SlotState::Kept {
                         discarded.emptied.push(slot);
                     }
                     self.empty(slot);
@@ -520,18 +478,6 @@ impl Slots {
             }
         }
         discarded
-    }
-
-    /// The slot of a copy of this page that its own device lacks, and why it does.
-    pub fn pending_destage(&self, page: PageId) -> Option<(u32, PendingDestage)> {
-        let slot = self.newest.get(page)?;
-        let pending_destage = match self.slots[slot as usize].state {
-            SlotState::Dirty => PendingDestage::Dirty,
-            SlotState::Waiting | SlotState::Destaging => PendingDestage::UnderWay,
-            SlotState::Failed => PendingDestage::Failed,
-            SlotState::Free | SlotState::Filling | SlotState::Kept => return None,
-        };
-        Some((slot, pending_destage))
     }
 
     /// Whether the slot's copy is newer than on its page's own device.

@@ -2,10 +2,10 @@ mod designs;
 mod face;
 
 use super::design::{CachePolicy, Contents, Decision, Leaving, Pattern, Reason, Setting};
-use super::slots::{Filled, PendingDestage, Room, Slots};
+use super::slots::{DestageEnd, Filled, PendingDestage, Room, Slots};
 use super::{DESIGNS, Tier};
 use base::{Lsn, PageId, PartitionId, Random};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use structures::replacement::{Policy, Replacement};
 
 fn page(number: u32) -> PageId {
@@ -90,7 +90,7 @@ impl Engine {
             let slot = self.take(number);
             let filled = self.slots.filled_dirty(slot, page(number), (Lsn(1), listed), true);
             assert_eq!(filled, Filled { destage: true, superseded: None });
-            assert_eq!(self.slots.destaged(slot, true), None);
+            assert_eq!(self.slots.destaged(slot, DestageEnd::Written), None);
         } else {
             self.slots.forget(page(number));
         }
@@ -232,6 +232,8 @@ struct World {
     newest: BTreeMap<u32, u64>,
     /// Where redo of pages begins that are newer in main memory than a copy they have replaced.
     memory: BTreeMap<u32, Lsn>,
+    /// Pages that a failed write has torn on their own device.
+    torn: BTreeSet<u32>,
     /// The cached pages and whether they are dirty, the coldest first.
     cached: Vec<(u32, bool)>,
 }
@@ -245,14 +247,19 @@ impl World {
     }
 
     /// A write to the pages' own device ends.
-    fn end(&mut self, slots: &mut Slots, at: usize, written: bool) {
+    fn end(&mut self, slots: &mut Slots, at: usize, end: DestageEnd) {
         let slot = self.destaging.swap_remove(at);
         let (number, version) = self.contents[&slot];
-        if written {
-            let before = self.device.insert(number, version);
-            assert!(before < Some(version), "an older version overtakes a newer one");
+        match end {
+            DestageEnd::Written => {
+                let before = self.device.insert(number, version);
+                assert!(before < Some(version), "an older version overtakes a newer one");
+                self.torn.remove(&number);
+            }
+            DestageEnd::Failed => _ = self.torn.insert(number),
+            DestageEnd::Unreadable => {}
         }
-        if let Some(next) = slots.destaged(slot, written) {
+        if let Some(next) = slots.destaged(slot, end) {
             self.start(slots, next);
         }
     }
@@ -270,6 +277,8 @@ impl World {
             let begins = [slots.recovery_lsn(), in_memory.copied()].into_iter().flatten().min();
             let is_pending = begins.is_some_and(|lsn| lsn.0 <= *version);
             assert!(on_device || is_pending, "redo begins behind a page that its device lacks");
+            let is_whole = slot.is_some_and(|slot| self.contents[&slot].0 == *number);
+            assert!(is_whole || !self.torn.contains(number), "page {number} is torn, and no slot has a whole copy");
         }
     }
 }
@@ -313,14 +322,22 @@ fn no_copy_is_lost_while_its_write_is_under_way() {
                 }
             } else if !world.destaging.is_empty() {
                 let at = random.below(world.destaging.len() as u64) as usize;
-                let written = random.chance(0.9);
-                failures += u32::from(!written);
-                world.end(&mut slots, at, written);
+                let end = match random.below(20) {
+                    0 => DestageEnd::Failed,
+                    // Memory has what is written at once.
+                    1 if dirty == 0.0 => DestageEnd::Failed,
+                    1 => DestageEnd::Unreadable,
+                    _ => DestageEnd::Written,
+                };
+                failures += u32::from(end != DestageEnd::Written);
+                world.end(&mut slots, at, end);
             }
             world.check(&slots);
             for number in 0..8 {
                 match slots.pending_destage(page(number)) {
-                    Some((slot, PendingDestage::Failed)) if dirty == 0.0 || random.chance(0.5) => {
+                    Some((slot, PendingDestage::Failed | PendingDestage::Unreadable))
+                        if dirty == 0.0 || random.chance(0.5) =>
+                    {
                         slots.begin_destage(slot);
                         world.start(&slots, slot);
                     }
@@ -332,12 +349,24 @@ fn no_copy_is_lost_while_its_write_is_under_way() {
                         cleaned += 1;
                     }
                     // A newer version is about to be written from main memory to its own device.
-                    Some((slot, PendingDestage::Failed | PendingDestage::Dirty))
-                        if dirty > 0.0 && !slots.follows(slot) && random.chance(0.05) =>
-                    {
+                    Some((slot, why)) if why != PendingDestage::UnderWay && dirty > 0.0 && random.chance(0.05) => {
+                        if slots.is_needed(slot) || slots.follows(slot) {
+                            continue;
+                        }
+                        if why == PendingDestage::Unreadable {
+                            // Nothing can be done for a page that is torn besides.
+                            world.torn.remove(&number);
+                        }
                         world.memory.insert(number, slots.supersede(slot));
                         world.newest.insert(number, step);
                         superseded += 1;
+                    }
+                    // Main memory changes it.
+                    Some(_) if dirty > 0.0 && random.chance(0.05) => {
+                        if let Some(begins) = slots.outdate(page(number)) {
+                            world.memory.insert(number, begins);
+                            world.newest.insert(number, step);
+                        }
                     }
                     _ => {}
                 }
@@ -345,6 +374,7 @@ fn no_copy_is_lost_while_its_write_is_under_way() {
             if random.chance(0.01) {
                 for (number, _) in std::mem::take(&mut world.memory) {
                     world.device.insert(number, world.newest[&number]);
+                    world.torn.remove(&number);
                 }
             }
             world.check(&slots);
@@ -389,7 +419,7 @@ fn what_is_dirty_makes_room_as_in_a_plain_list() {
                             world.cached[expected].1 = false;
                             let slot = slots.lookup(victim).expect("it is cached");
                             assert!(slots.begin_destage(slot), "nothing else is under way");
-                            assert_eq!(slots.destaged(slot, true), None);
+                            assert_eq!(slots.destaged(slot, DestageEnd::Written), None);
                             cleaned += 1;
                         }
                         room => panic!("nothing is under way: {room:?}"),

@@ -46,6 +46,8 @@ pub struct Tiers {
     rated_bytes: Cell<Option<u64>>,
     /// Whether nothing enters any more, because the cache is being changed.
     pub(super) is_closed: Cell<bool>,
+    /// Whether the cache is off although an opening may look for it: nothing enters it, and nothing is read from it.
+    pub(super) is_given_up: Cell<bool>,
     /// How many operations of the cache may be under way before it is passed over where that is possible.
     throttle: Cell<Option<u32>>,
     /// When dirty pages are cleaned that nothing else needs on their own devices.
@@ -102,6 +104,7 @@ impl Tiers {
             spending: RefCell::default(),
             rated_bytes: Cell::default(),
             is_closed: Cell::new(false),
+            is_given_up: Cell::new(false),
             executor: executor.clone(),
             host,
             slots: RefCell::new(slots),
@@ -162,7 +165,8 @@ impl Tiers {
 
     /// Whether pages may enter the cache.
     pub(super) fn is_cache_open(&self) -> bool {
-        self.cache.is_some() && !self.is_closed.get() && self.replaying_from.get().is_none() && !self.is_lost()
+        let is_off = self.is_closed.get() || self.is_given_up.get() || self.is_lost();
+        self.cache.is_some() && !is_off && self.replaying_from.get().is_none()
     }
 
     /// A checkpoint begins, and lasts until what this returns is dropped.
@@ -234,7 +238,8 @@ impl Tiers {
     /// looks at every copy that it finds stated there.
     pub fn source_of(&self, page: PageId) -> Option<Tier> {
         let is_busy = || self.is_throttled() && self.replaying_from.get().is_none();
-        let is_avoided = |tier: Tier| self.is_closed.get() || (tier == Tier::Cache && is_busy());
+        let is_off = |tier: Tier| self.is_closed.get() || (tier == Tier::Cache && self.is_given_up.get());
+        let is_avoided = |tier: Tier| is_off(tier) || (tier == Tier::Cache && is_busy());
         let is_passed = |tier: &Tier| is_avoided(*tier) && !self.is_pending(page);
         self.tier_of(page).filter(|tier| !is_passed(tier))
     }
@@ -299,7 +304,7 @@ impl Tiers {
     pub fn reports(&self) -> Vec<TierReport> {
         let budget = self.spending.borrow().as_ref().map(Spending::budget);
         let lost = self.lost_cache();
-        let cache = self.cache.iter().map(|cache| TierReport {
+        let cache = self.cache.iter().filter(|_| !self.is_given_up.get()).map(|cache| TierReport {
             write_budget_bytes_per_day: budget.map(|budget| budget.bytes_per_day),
             rated_bytes: self.rated_bytes.get(),
             lost: lost.as_ref().map(ToString::to_string),
@@ -310,7 +315,7 @@ impl Tiers {
 
     /// What is in the cache now, if there is one; `is_changed` says of a page whether main memory has a newer version.
     pub fn cache_contents(&self, is_changed: impl Fn(PageId) -> bool) -> Option<CacheContents> {
-        self.cache.as_ref()?;
+        self.cache.as_ref().filter(|_| !self.is_given_up.get())?;
         Some(self.slots.borrow().cache_contents(is_changed))
     }
 

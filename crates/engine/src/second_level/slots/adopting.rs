@@ -76,11 +76,6 @@ impl Slots {
         true
     }
 
-    /// Whether a power cut may have torn the page of this slot in its own place.
-    pub fn is_home_unsure(&self, slot: u32) -> bool {
-        self.slots[slot as usize].home_unsure
-    }
-
     /// The slot's copy was read and is what it should be.
     pub fn note_verified(&mut self, slot: u32) {
         self.slots[slot as usize].unverified = false;
@@ -97,8 +92,7 @@ impl Slots {
     pub fn drop_unverified(&mut self, page: PageId) -> bool {
         let Some(slot) = self.newest.get(page) else { return false };
         let entry = &self.slots[slot as usize];
-        let is_idle =
-            matches!(entry.state, SlotState::Kept | SlotState::Dirty | SlotState::Failed) && entry.older.is_none();
+        let is_idle = (entry.state == SlotState::Kept || entry.state.is_idle()) && entry.older.is_none();
         let is_dropped = entry.unverified && is_idle && !entry.reading;
         if is_dropped {
             self.empty(slot);

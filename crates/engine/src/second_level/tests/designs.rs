@@ -4,7 +4,7 @@
 use super::page;
 use crate::second_level::design::sketch::Sketch;
 use crate::second_level::design::{CachePolicy, Decision, Leaving, Outdated, Pattern, Read, Reason, Setting};
-use crate::second_level::slots::{Room, Slots};
+use crate::second_level::slots::{DestageEnd, Room, Slots};
 use crate::second_level::{DESIGNS, Design, Parameters, Tier};
 use base::{Lsn, Random};
 use std::collections::{BTreeMap, BTreeSet};
@@ -223,7 +223,7 @@ impl Pair {
             let filled = self.slots.filled_dirty(slot, page(number), (Lsn(1), true), at_once);
             assert_eq!((filled.destage, filled.superseded), (at_once, None));
             if at_once {
-                assert_eq!(self.slots.destaged(slot, true), None);
+                assert_eq!(self.slots.destaged(slot, DestageEnd::Written), None);
             }
         } else {
             self.slots.filled_clean(slot, page(number), true);
@@ -290,7 +290,7 @@ impl Pair {
             assert!(self.cached.remove(&Cached { page: number, dirty: true }), "page {number} is not dirty");
             self.cached.insert(Cached { page: number, dirty: false });
             assert!(self.slots.begin_destage(slot));
-            assert_eq!(self.slots.destaged(slot, true), None);
+            assert_eq!(self.slots.destaged(slot, DestageEnd::Written), None);
             self.cleaned += 1;
         }
     }

@@ -2,7 +2,7 @@
 
 use super::page;
 use crate::second_level::design::{CachePolicy, Decision, Leaving, Outdated, Pattern, Read, Reason, Setting};
-use crate::second_level::slots::{Room, Slots};
+use crate::second_level::slots::{DestageEnd, Room, Slots};
 use crate::second_level::{Design, Parameters, Tier};
 use crate::tier_file::table::{HeldVersion, PageVersion};
 use base::{Lsn, PageId, Random};
@@ -150,7 +150,7 @@ impl Pair {
         for (slot, entry) in entries.iter().filter(|(slot, _)| !kept.iter().any(|(other, _)| other == slot)) {
             if entry.dirty {
                 assert!(self.slots.begin_destage(*slot));
-                assert_eq!(self.slots.destaged(*slot, true), None);
+                assert_eq!(self.slots.destaged(*slot, DestageEnd::Written), None);
                 self.home.insert(entry.page, entry.version);
                 self.cleaned += 1;
             }

@@ -1,0 +1,99 @@
+//! Copies on their way from slots to their pages' own places.
+
+use super::{SlotState, Slots};
+use base::{Lsn, PageId};
+
+/// How a copy is not on its page's own device yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PendingDestage {
+    /// Nothing is under way.
+    Dirty,
+    /// It is being written there, or waits for the write of an older version.
+    UnderWay,
+    /// Its write there failed.
+    Failed,
+    /// It could not be read back to be written there: it is of no use.
+    Unreadable,
+}
+
+/// How the write of a copy to its page's own device ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DestageEnd {
+    /// It is there.
+    Written,
+    /// The write failed. Some of the page may have been written.
+    Failed,
+    /// It did not begin, because the copy could not be read back.
+    Unreadable,
+}
+
+impl Slots {
+    /// The write of the slot's copy to its page's own device ended. Returns the slot whose copy is to be written there next.
+    pub fn destaged(&mut self, slot: u32, end: DestageEnd) -> Option<u32> {
+        let entry = &mut self.slots[slot as usize];
+        assert_eq!(entry.state, SlotState::Destaging, "only what is being written ends being written");
+        if let Some(newer) = entry.newer.take() {
+            self.empty(slot);
+            let newer_entry = &mut self.slots[newer as usize];
+            newer_entry.older = None;
+            newer_entry.home_unsure = match end {
+                DestageEnd::Written => false,
+                DestageEnd::Failed => true,
+                DestageEnd::Unreadable => newer_entry.home_unsure,
+            };
+            if newer_entry.state == SlotState::Dirty {
+                return None;
+            }
+            self.set_state(newer, SlotState::Destaging);
+            return Some(newer);
+        }
+        match end {
+            DestageEnd::Written => {
+                (entry.recovery_lsn, entry.home_unsure) = (Lsn::MAX, false);
+                self.set_state(slot, SlotState::Kept);
+                self.release_if_unneeded(slot);
+            }
+            DestageEnd::Failed => {
+                entry.home_unsure = true;
+                self.set_state(slot, SlotState::Failed);
+            }
+            DestageEnd::Unreadable => self.set_state(slot, SlotState::Unreadable),
+        }
+        None
+    }
+
+    /// A copy that is dirty, or could not be written before, is to be on its own device. Whether its write begins now: otherwise it
+    /// waits for that of an older version.
+    pub fn begin_destage(&mut self, slot: u32) -> bool {
+        let entry = &self.slots[slot as usize];
+        assert!(entry.state.is_idle(), "only what is idle begins to be written");
+        let waits = entry.older.is_some();
+        self.set_state(slot, if waits { SlotState::Waiting } else { SlotState::Destaging });
+        !waits
+    }
+
+    /// Whether an older version of a slot's page is being written to its own device.
+    pub fn follows(&self, slot: u32) -> bool {
+        self.slots[slot as usize].older.is_some()
+    }
+
+    /// Whether the slot may have the only whole copy of its page, so that it is not given up for one that is about to be written
+    /// to the page's own device.
+    pub fn is_needed(&self, slot: u32) -> bool {
+        let entry = &self.slots[slot as usize];
+        entry.home_unsure && entry.state != SlotState::Unreadable
+    }
+
+    /// The slot of a copy of this page that its own device lacks, and why it does.
+    pub fn pending_destage(&self, page: PageId) -> Option<(u32, PendingDestage)> {
+        let slot = self.newest.get(page)?;
+        let pending_destage = match self.slots[slot as usize].state {
+            SlotState::Dirty => PendingDestage::Dirty,
+            SlotState::Waiting | SlotState::Destaging => PendingDestage::UnderWay,
+            SlotState::Failed => PendingDestage::Failed,
+            SlotState::Unreadable => PendingDestage::Unreadable,
+            SlotState::Free | SlotState::Filling | SlotState::Kept => return None,
+        };
+        Some((slot, pending_destage))
+    }
+}
