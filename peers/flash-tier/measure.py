@@ -138,8 +138,12 @@ class Entresol:
             self.bench("none", "tpcc" if database == "tpcc" else "c", 1)
 
     def warm(self, design, workload):
-        (self.fast / database_of(workload) / "cache").unlink(missing_ok=True)
+        self.take_cache_away(workload)
         self.bench(design, workload, self.arguments.warm_up)
+
+    def take_cache_away(self, workload):
+        for name in ("cache.tier", "cache-table.tier"):
+            (self.fast / database_of(workload) / name).unlink(missing_ok=True)
 
     def measure(self, design, workload):
         report = self.bench(design, workload, self.arguments.seconds)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from measure import Entresol, database_of, parse, slow_volume
+from measure import Entresol, parse, slow_volume
 
 DESIGNS = ["face", "lazy-cleaning", "dual-write", "cold"]
 # The share of the usual rate that counts as recovered.
@@ -37,7 +37,7 @@ def restart(entresol, slow, name, workload):
         usual = entresol.measure(design, workload)["per_second"]
         kill_after(entresol.command(design, workload, 10 * seconds), seconds)
         if name == "cold":
-            (entresol.fast / database_of(workload) / "cache").unlink()
+            entresol.take_cache_away(workload)
         again = subprocess.run([str(part) for part in entresol.command(design, workload, 3 * seconds)] + ["--course", "1"], check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     report = json.loads(again.stdout)
     course = report["course"]

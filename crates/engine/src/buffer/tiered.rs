@@ -203,34 +203,26 @@ impl Buffer {
         if !is_same() || tiers.tier_of(page).is_some() {
             return Ok(());
         }
-        let Some(slot) = tiers.take_for_clean(page).await else {
-            if is_same() {
-                self.leave(frame);
-            }
-            return Ok(());
-        };
-        if !is_same() || tiers.tier_of(page).is_some() {
-            tiers.give_back(slot);
-            return Ok(());
-        }
-        let mut bytes = match self.copy_buffer(1) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                tiers.give_back(slot);
-                return Err(error);
-            }
-        };
+        let mut bytes = self.copy_buffer(1)?;
+        // Before the wait for a slot: other tasks look for another page then, instead of taking slots for this one.
         self.pool.borrow_mut().begin_migration(frame, &mut bytes);
         self.in_flight.set(self.in_flight.get() + 1);
-        let (bytes, written) = tiers.write_slot(slot, bytes, false).await;
         let version = PageVersion::of(&bytes);
+        let (mut slot, mut is_written) = (tiers.take_for_clean(page).await, false);
+        if let Some(taken) = slot.take_if(|_| tiers.tier_of(page).is_some()) {
+            tiers.give_back(taken);
+        }
+        if let Some(slot) = slot {
+            (bytes, is_written) = tiers.write_slot(slot, bytes, false).await;
+        }
         self.copies.borrow_mut().push(bytes);
         self.in_flight.set(self.in_flight.get() - 1);
         self.pool.borrow_mut().end_migration(frame);
-        if self.leave(frame) && written {
-            tiers.enter_clean(slot, page, version);
-        } else {
-            tiers.give_back(slot);
+        let has_left = self.leave(frame);
+        match slot {
+            Some(slot) if has_left && is_written => tiers.enter_clean(slot, page, version),
+            Some(slot) => tiers.give_back(slot),
+            None => {}
         }
         self.written.wake_all(&self.executor);
         self.freed.wake_all(&self.executor);

@@ -1,7 +1,7 @@
 //! Lazy cleaning with admission by frequency (TinyLFU: Einziger, Friedman and Manes 2017). A page that main memory misses is
 //! counted; once the cache was full a page enters only if it is missed more often than the page that would make room for it.
 //! So the cache keeps what is worth its place, and pages that will not be missed again are not written to it. Nothing that was
-//! read in sequence enters, not even while the cache fills: from a disk it is read in sequence again.
+//! read in sequence enters then: from a disk it is read in sequence again.
 
 use super::lazy_cleaning::LazyCleaning;
 use super::sketch::Sketch;
@@ -25,12 +25,13 @@ impl Frequency {
         }
     }
 
+    fn is_filling(&self, contents: &Contents<'_>) -> bool {
+        let [used, capacity] = [contents.used(), contents.capacity()].map(u64::from);
+        used * 100 < capacity * u64::from(self.fill_threshold_percent)
+    }
+
     /// Whether the page is missed more often than the one that would make room.
     fn is_worth_a_place(&self, page: PageId, contents: &Contents<'_>) -> bool {
-        let [used, capacity] = [contents.used(), contents.capacity()].map(u64::from);
-        if used * 100 < capacity * u64::from(self.fill_threshold_percent) {
-            return true;
-        }
         let mut coldest = None;
         contents.coldest(&mut |candidate| {
             coldest = Some(candidate.page);
@@ -58,8 +59,9 @@ impl CachePolicy for Frequency {
     }
 
     fn on_eviction(&mut self, leaving: &Leaving, contents: &Contents<'_>) -> Decision {
-        let is_barred = leaving.pattern == Pattern::Sequential || leaving.dirty && contents.is_checkpointing();
-        if is_barred || !self.is_worth_a_place(leaving.page, contents) {
+        let is_admitted = self.is_filling(contents)
+            || leaving.pattern == Pattern::Random && self.is_worth_a_place(leaving.page, contents);
+        if leaving.dirty && contents.is_checkpointing() || !is_admitted {
             return Decision::Skip;
         }
         Decision::WriteBack

@@ -203,7 +203,9 @@ impl Pair {
         self.is_filled |= self.cached.len() >= self.threshold;
         let is_wanted = match self.is_tac() {
             true => dirty && self.find(number).is_some(),
-            false if self.rules.is_by_frequency => pattern == Pattern::Random && self.is_worth_a_place(number),
+            false if self.rules.is_by_frequency => {
+                self.cached.len() < self.threshold || pattern == Pattern::Random && self.is_worth_a_place(number)
+            }
             false => !self.is_filled || pattern == Pattern::Random || !self.rules.is_choosy,
         };
         let is_fit = self.rules.takes_changed || !modified || self.is_tac();
@@ -231,10 +233,10 @@ impl Pair {
         self.cached.insert(Cached { page: number, dirty: stays_dirty });
     }
 
-    /// Whether there is room, or the page is missed more often than the first that may leave.
+    /// Whether the page is missed more often than the first that may leave.
     fn is_worth_a_place(&self, number: u32) -> bool {
         let first = self.slots.listed().first().map(|first| self.misses.estimate(*first));
-        self.cached.len() < self.threshold || first.is_none_or(|first| self.misses.estimate(page(number)) > first)
+        first.is_none_or(|first| self.misses.estimate(page(number)) > first)
     }
 
     fn take(&mut self, number: u32) -> u32 {
