@@ -1,5 +1,6 @@
 //! The bank of TPC-B (TPC Benchmark B, revision 2.0, clauses 1 and 5): its rows, its tellers' requests, its invariant.
 
+use crate::peer::Requests;
 use base::Random;
 use thiserror::Error;
 
@@ -201,6 +202,24 @@ impl Terminal {
         let account = home * ACCOUNTS_PER_BRANCH + self.random.below(ACCOUNTS_PER_BRANCH);
         let delta = self.random.below(2 * Self::DELTA_MAX as u64 + 1) as i64 - Self::DELTA_MAX;
         Transfer { account, teller, branch, delta, sequence, time_ns }
+    }
+}
+
+impl Requests for Scale {
+    type Terminal = Terminal;
+    type Request = Transfer;
+    type Answer = i64;
+
+    fn terminal(&self, seed: u64, number: usize) -> Terminal {
+        Terminal::new(*self, seed, number)
+    }
+
+    fn next(&self, terminal: &mut Terminal, sequence: u64, time_ns: u64) -> Transfer {
+        terminal.next(sequence, time_ns)
+    }
+
+    fn time_ns(transfer: &Transfer) -> u64 {
+        transfer.time_ns
     }
 }
 

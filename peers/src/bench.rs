@@ -1,6 +1,6 @@
 //! The plan of a benchmark: which engine, loaded how, run how often; and what came out.
 
-use crate::bank::{Imbalance, Scale};
+use crate::bank::Scale;
 use crate::closed_loop::{ClosedLoop, Measured};
 use crate::cpu::cpu_time;
 use crate::engines::Contender;
@@ -68,7 +68,7 @@ pub enum BenchError {
         /// Which engine.
         engine: &'static str,
         /// How the sums differ.
-        source: Imbalance,
+        source: Box<dyn StdError + Send + Sync>,
     },
     /// A directory could not be made or removed.
     #[error("{}: {source}", path.display())]
@@ -118,12 +118,7 @@ impl Figures {
     /// # Panics
     /// If there are no runs.
     pub fn medians(runs: &[Figures]) -> Figures {
-        let median = |figure: fn(&Figures) -> f64| {
-            let mut values: Vec<f64> = runs.iter().map(figure).collect();
-            values.sort_by(f64::total_cmp);
-            let middle = values.len() / 2;
-            if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
-        };
+        let median = |figure: fn(&Figures) -> f64| median(&mut runs.iter().map(figure).collect::<Vec<_>>());
         Figures {
             throughput_per_s: median(|figures| figures.throughput_per_s),
             response_us_mean: median(|figures| figures.response_us_mean),
@@ -132,6 +127,16 @@ impl Figures {
             cpu_us: median(|figures| figures.cpu_us),
         }
     }
+}
+
+/// The middle one of these values, or the mean of the two in the middle.
+///
+/// # Panics
+/// If there are none.
+pub fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }
 
 /// One way of grouping an engine's commits.
@@ -172,13 +177,25 @@ impl EngineResult {
 /// # Errors
 /// [`BenchError`] if the engine fails, its books do not balance, or its directory is in the way.
 pub fn run(contender: &Contender, settings: &Settings, progress: &dyn Fn(&str)) -> Result<EngineResult, BenchError> {
-    let directory = settings.data.join(contender.name);
+    in_directory(&settings.data, contender.name, |directory| run_in(directory, contender, settings, progress))
+}
+
+/// Makes a directory of this name for `body`, and removes it afterwards.
+///
+/// # Errors
+/// Those of `body`; [`BenchError::Occupied`] and [`BenchError::Directory`].
+pub fn in_directory<T>(
+    data: &Path,
+    name: &str,
+    body: impl FnOnce(&Path) -> Result<T, BenchError>,
+) -> Result<T, BenchError> {
+    let directory = data.join(name);
     if directory.exists() {
         return Err(BenchError::Occupied(directory));
     }
     let at = |source| BenchError::Directory { path: directory.clone(), source };
     fs::create_dir_all(&directory).map_err(at)?;
-    let result = run_in(&directory, contender, settings, progress);
+    let result = body(&directory);
     fs::remove_dir_all(&directory).map_err(at)?;
     result
 }
@@ -228,10 +245,11 @@ fn run_in(
 fn check(contender: &Contender, peer: &mut dyn Peer, transactions: u64) -> Result<(), BenchError> {
     let engine = contender.name;
     let sums = peer.sums().map_err(|source| BenchError::Engine { engine, doing: "add up its tables", source })?;
-    sums.check(transactions).map_err(|source| BenchError::Books { engine, source })
+    sums.check(transactions).map_err(|source| BenchError::Books { engine, source: source.into() })
 }
 
-fn cpu() -> Duration {
+/// The CPU time so far.
+pub fn cpu() -> Duration {
     cpu_time().expect("a process may ask for its own CPU time")
 }
 

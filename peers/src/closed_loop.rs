@@ -1,8 +1,8 @@
 //! Clients without think time, and the measurement of what they see.
 
-use crate::bank::{Scale, Terminal, Transfer};
+use crate::bank::Scale;
 use crate::cpu::cpu_time;
-use crate::peer::{Engine, Grouping, PeerResult, Session};
+use crate::peer::{Engine, Grouping, PeerResult, Requests, Session};
 use base::statistics::Histogram;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -31,8 +31,8 @@ pub struct Measured {
 }
 
 /// A closed loop: each client waits for its answer and asks again at once.
-pub struct ClosedLoop {
-    scale: Scale,
+pub struct ClosedLoop<R = Scale> {
+    requests: R,
     clients: usize,
     seed: u64,
     warm_up: Duration,
@@ -42,27 +42,33 @@ pub struct ClosedLoop {
     next_sequence: AtomicU64,
 }
 
-struct Request {
+struct Asked<R: Requests> {
     client: usize,
-    transfer: Transfer,
+    request: R::Request,
 }
 
-impl ClosedLoop {
-    /// A loop of `clients` clients under `seed` whose history begins with the key `first_sequence`.
+impl<R: Requests> ClosedLoop<R> {
+    /// A loop of `clients` clients under `seed` whose requests are numbered from `first_sequence` on.
     pub fn new(
-        scale: Scale,
+        requests: R,
         clients: usize,
         seed: u64,
         warm_up: Duration,
         measured: Duration,
         first_sequence: u64,
-    ) -> ClosedLoop {
+    ) -> ClosedLoop<R> {
         let phase = AtomicU8::new(WARM_UP);
         let next_sequence = AtomicU64::new(first_sequence);
-        ClosedLoop { scale, clients, seed, warm_up, measured, began: Instant::now(), phase, next_sequence }
+        ClosedLoop { requests, clients, seed, warm_up, measured, began: Instant::now(), phase, next_sequence }
     }
 
-    /// The key that the next history row would get: after a run, how many transactions were ever acknowledged.
+    /// What the clients ask for.
+    pub fn requests(&self) -> &R {
+        &self.requests
+    }
+
+    /// The number that the next request would get: after a run, how many transactions were ever acknowledged if they were
+    /// numbered from zero.
     pub fn next_sequence(&self) -> u64 {
         self.next_sequence.load(Ordering::Relaxed)
     }
@@ -78,20 +84,21 @@ impl ClosedLoop {
     }
 
     /// Client `number` of the loop.
-    pub fn terminal(&self, number: usize) -> Terminal {
-        Terminal::new(self.scale, self.seed, number)
+    pub fn terminal(&self, number: usize) -> R::Terminal {
+        self.requests.terminal(self.seed, number)
     }
 
-    /// Draws a client's next request, with its history key and time stamp.
-    pub fn request(&self, terminal: &mut Terminal) -> Transfer {
+    /// Draws a client's next request, with its number and time stamp.
+    pub fn request(&self, terminal: &mut R::Terminal) -> R::Request {
         let sequence = self.next_sequence.fetch_add(1, Ordering::Relaxed);
-        terminal.next(sequence, self.began.elapsed().as_nanos() as u64)
+        self.requests.next(terminal, sequence, self.began.elapsed().as_nanos() as u64)
     }
 
     /// Records an answered request if the run is being measured. A response time is counted from the request's time stamp.
-    pub fn answered(&self, transfer: &Transfer, responses: &mut Histogram) {
+    pub fn answered(&self, request: &R::Request, responses: &mut Histogram) {
         if self.phase.load(Ordering::Relaxed) == MEASURED {
-            responses.record((self.began.elapsed().as_nanos() as u64).saturating_sub(transfer.time_ns));
+            responses.record((self.began.elapsed().as_nanos() as u64).saturating_sub(R::time_ns(request)));
+            self.requests.answered(request);
         }
     }
 
@@ -99,7 +106,7 @@ impl ClosedLoop {
     ///
     /// # Errors
     /// The first error of the engine; the run ends with it.
-    pub fn serve(&self, engine: &dyn Engine, grouping: Grouping) -> PeerResult<Measured> {
+    pub fn serve(&self, engine: &dyn Engine<R>, grouping: Grouping) -> PeerResult<Measured> {
         match grouping {
             Grouping::Single => self.time(|| self.play(engine, 0..1)),
             Grouping::Rounds => self.time(|| self.play(engine, 0..self.clients)),
@@ -124,7 +131,7 @@ impl ClosedLoop {
     }
 
     /// Plays the clients on `threads` threads.
-    fn spread(&self, engine: &dyn Engine, threads: usize) -> PeerResult<Histogram> {
+    fn spread(&self, engine: &dyn Engine<R>, threads: usize) -> PeerResult<Histogram> {
         thread::scope(|scope| {
             let first = |thread: usize| thread * self.clients / threads;
             let play = |thread| move || self.watched(|| self.play(engine, first(thread)..first(thread + 1)));
@@ -134,7 +141,7 @@ impl ClosedLoop {
     }
 
     /// Every client is a thread before a queue; this thread is the committer behind it.
-    fn queue(&self, engine: &dyn Engine) -> PeerResult<Histogram> {
+    fn queue(&self, engine: &dyn Engine<R>) -> PeerResult<Histogram> {
         let (requests, queue) = channel();
         thread::scope(|scope| {
             let (mut threads, mut answers) = (Vec::new(), Vec::new());
@@ -161,52 +168,57 @@ impl ClosedLoop {
     }
 
     /// Plays some clients on this thread: one request of each makes a transaction.
-    fn play(&self, engine: &dyn Engine, numbers: std::ops::Range<usize>) -> PeerResult<Histogram> {
+    fn play(&self, engine: &dyn Engine<R>, numbers: std::ops::Range<usize>) -> PeerResult<Histogram> {
         let mut session = engine.session()?;
-        let mut terminals: Vec<Terminal> = numbers.map(|number| self.terminal(number)).collect();
+        let mut terminals: Vec<_> = numbers.map(|number| self.terminal(number)).collect();
         let mut responses = Histogram::new();
-        let mut transfers = Vec::with_capacity(terminals.len());
-        let mut balances = Vec::with_capacity(terminals.len());
+        let mut batch = Vec::with_capacity(terminals.len());
+        let mut answers = Vec::with_capacity(terminals.len());
         while self.goes_on() {
-            transfers.clear();
-            transfers.extend(terminals.iter_mut().map(|terminal| self.request(terminal)));
-            commit(&mut *session, &transfers, &mut balances)?;
-            for transfer in &transfers {
-                self.answered(transfer, &mut responses);
+            batch.clear();
+            batch.extend(terminals.iter_mut().map(|terminal| self.request(terminal)));
+            commit(&mut *session, &batch, &mut answers)?;
+            for request in &batch {
+                self.answered(request, &mut responses);
             }
         }
         Ok(responses)
     }
 
     /// One client thread before a queue.
-    fn ask(&self, client: usize, requests: Sender<Request>, answer: Receiver<i64>) -> PeerResult<Histogram> {
+    fn ask(&self, client: usize, requests: Sender<Asked<R>>, answer: Receiver<R::Answer>) -> PeerResult<Histogram> {
         let mut terminal = self.terminal(client);
         let mut responses = Histogram::new();
         while self.goes_on() {
-            let transfer = self.request(&mut terminal);
+            let request = self.request(&mut terminal);
             // The committer hangs up only if it failed; then its error is the one to report.
-            if requests.send(Request { client, transfer }).is_err() || answer.recv().is_err() {
+            if requests.send(Asked { client, request }).is_err() || answer.recv().is_err() {
                 break;
             }
-            self.answered(&transfer, &mut responses);
+            self.answered(&request, &mut responses);
         }
         Ok(responses)
     }
 
     /// The committer behind a queue.
-    fn drain(&self, engine: &dyn Engine, queue: Receiver<Request>, answers: Vec<SyncSender<i64>>) -> PeerResult<()> {
+    fn drain(
+        &self,
+        engine: &dyn Engine<R>,
+        queue: Receiver<Asked<R>>,
+        replies: Vec<SyncSender<R::Answer>>,
+    ) -> PeerResult<()> {
         let mut session = engine.session()?;
-        let (mut clients, mut transfers, mut balances) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut clients, mut batch, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         while let Ok(first) = queue.recv() {
             clients.clear();
-            transfers.clear();
-            for request in std::iter::once(first).chain(queue.try_iter()) {
-                clients.push(request.client);
-                transfers.push(request.transfer);
+            batch.clear();
+            for asked in std::iter::once(first).chain(queue.try_iter()) {
+                clients.push(asked.client);
+                batch.push(asked.request);
             }
-            commit(&mut *session, &transfers, &mut balances)?;
-            for (client, balance) in clients.iter().zip(&balances) {
-                answers[*client].send(*balance)?;
+            commit(&mut *session, &batch, &mut answers)?;
+            for (client, answer) in clients.iter().zip(answers.drain(..)) {
+                replies[*client].send(answer)?;
             }
         }
         Ok(())
@@ -252,16 +264,21 @@ fn merged(threads: Vec<ScopedJoinHandle<'_, PeerResult<Histogram>>>) -> PeerResu
     Ok(all)
 }
 
-fn commit(session: &mut dyn Session, transfers: &[Transfer], balances: &mut Vec<i64>) -> PeerResult<()> {
-    balances.clear();
-    session.commit(transfers, balances)?;
-    assert_eq!(balances.len(), transfers.len(), "every request has an answer");
+fn commit<R: Requests>(
+    session: &mut dyn Session<R>,
+    batch: &[R::Request],
+    answers: &mut Vec<R::Answer>,
+) -> PeerResult<()> {
+    answers.clear();
+    session.commit(batch, answers)?;
+    assert_eq!(answers.len(), batch.len(), "every request has an answer");
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bank::Transfer;
 
     fn short(clients: usize) -> ClosedLoop {
         ClosedLoop::new(Scale(1), clients, 1, Duration::from_millis(30), Duration::from_millis(100), 5)

@@ -1,13 +1,13 @@
 //! The engines that stand beside each other.
 
 mod entresol;
-mod fjall;
-mod lmdb;
+pub mod fjall;
+pub mod lmdb;
 mod redb;
 mod redis;
 #[cfg(feature = "rocksdb")]
-mod rocksdb;
-mod sqlite;
+pub mod rocksdb;
+pub mod sqlite;
 #[cfg(test)]
 mod tests;
 

@@ -1,4 +1,4 @@
-//! Debit-Credit (TPC-B) on Entresol and beside it on other storage engines, on one machine and with one generator.
+//! Debit-Credit (TPC-B) and TPC-C on Entresol and beside it on other storage engines, on one machine and with one generator.
 
 mod bank;
 mod bench;
@@ -8,6 +8,7 @@ mod cpu;
 mod engines;
 mod peer;
 mod report;
+mod tpcc;
 #[cfg(feature = "rocksdb")]
 mod update_commit;
 
@@ -31,6 +32,8 @@ struct Arguments {
 enum Command {
     /// TPC-B: accounts, tellers, branches, history; clients without think time.
     DebitCredit(DebitCredit),
+    /// TPC-C: five types of transactions on nine tables; clients without keying and thinking times.
+    Tpcc(tpcc::Arguments),
     /// Lists the engines.
     Engines,
     /// One record updated, then a commit, on RocksDB with synced writes: what update-commit.py sets beside Entresol.
@@ -121,6 +124,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::DebitCredit(arguments) => debit_credit(&arguments),
+        Command::Tpcc(arguments) => tpcc::run(&arguments),
         #[cfg(feature = "rocksdb")]
         Command::UpdateCommit(arguments) => update_commit(arguments),
     }

@@ -1,6 +1,6 @@
 //! What the benchmark asks of an engine.
 
-use crate::bank::{Scale, Sums, Transfer};
+use crate::bank::{Scale, Sums};
 use crate::closed_loop::{ClosedLoop, Measured};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -65,15 +65,37 @@ pub trait Peer {
     fn sums(&mut self) -> PeerResult<Sums>;
 }
 
+/// What the clients of a benchmark ask for; if nothing else is said, the transfers of the bank.
+pub trait Requests: Send + Sync {
+    /// What a client draws its requests from.
+    type Terminal;
+    /// What a client asks for: one transaction.
+    type Request: Send;
+    /// What it is answered.
+    type Answer: Send + Sync + 'static;
+
+    /// The client `number` of a run under `seed`.
+    fn terminal(&self, seed: u64, number: usize) -> Self::Terminal;
+
+    /// A client's next request, the `sequence`th of all, made `time_ns` after the run began.
+    fn next(&self, terminal: &mut Self::Terminal, sequence: u64, time_ns: u64) -> Self::Request;
+
+    /// When it was made.
+    fn time_ns(request: &Self::Request) -> u64;
+
+    /// Hears of each request that was answered while the run was measured.
+    fn answered(&self, _request: &Self::Request) {}
+}
+
 /// An engine that several threads use at once.
-pub trait Engine: Sync {
+pub trait Engine<R: Requests = Scale>: Sync {
     /// A client's way into the engine, asked for on the thread that uses it.
-    fn session(&self) -> PeerResult<Box<dyn Session + '_>>;
+    fn session(&self) -> PeerResult<Box<dyn Session<R> + '_>>;
 }
 
 /// One thread's use of an engine.
-pub trait Session {
-    /// Executes all transfers in their order as one transaction and commits it, durably if the database was opened so.
-    /// Appends the new balance of each transfer's account to `balances`.
-    fn commit(&mut self, transfers: &[Transfer], balances: &mut Vec<i64>) -> PeerResult<()>;
+pub trait Session<R: Requests = Scale> {
+    /// Executes all requests in their order as one transaction and commits it, durably if the database was opened so.
+    /// Appends the answer of each to `answers`; that of a transfer is the new balance of its account.
+    fn commit(&mut self, requests: &[R::Request], answers: &mut Vec<R::Answer>) -> PeerResult<()>;
 }

@@ -5,22 +5,22 @@
 //! transaction draws its home warehouse. The types are drawn with the weights 45, 43, 4, 4, 4 (clause 5.2.4.2).
 
 mod delivery;
-mod input;
-mod keys;
+pub mod input;
+pub mod keys;
 mod load;
 mod new_order;
 mod order_status;
 mod payment;
 mod population;
-mod rows;
+pub mod rows;
 mod stock_level;
 #[cfg(test)]
 mod tests;
 mod verify;
 
 pub use input::Input;
-pub use load::load;
-pub use verify::{Violation, verify};
+pub use load::{Records, history, load, records};
+pub use verify::{Rows, Violation, verify, violations};
 
 use crate::run::Workload;
 use base::{PartitionId, Random};

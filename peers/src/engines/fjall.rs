@@ -19,23 +19,29 @@ pub struct Fjall {
     persist: Option<PersistMode>,
 }
 
+/// How every table is kept.
+pub fn keyspace_options() -> KeyspaceCreateOptions {
+    KeyspaceCreateOptions::default()
+        .data_block_compression_policy(CompressionPolicy::disabled())
+        .expect_point_read_hits(true)
+}
+
+/// What a commit does with the journal.
+pub fn persist_mode(durability: Durability) -> Option<PersistMode> {
+    match durability {
+        Durability::Sync => Some(PersistMode::SyncData),
+        Durability::Off => None,
+    }
+}
+
 impl Fjall {
     /// Creates the database in an empty directory.
     pub fn create(directory: &Path, durability: Durability) -> PeerResult<Box<dyn Peer>> {
         let database = Database::builder(directory).cache_size(CACHE_BYTES as u64).open()?;
-        let options = || {
-            KeyspaceCreateOptions::default()
-                .data_block_compression_policy(CompressionPolicy::disabled())
-                .expect_point_read_hits(true)
-        };
-        let table = |table: Table| database.keyspace(table.name(), options);
+        let table = |table: Table| database.keyspace(table.name(), keyspace_options);
         let tables = [table(Table::Account)?, table(Table::Teller)?, table(Table::Branch)?];
-        let history = database.keyspace(HISTORY, options)?;
-        let persist = match durability {
-            Durability::Sync => Some(PersistMode::SyncData),
-            Durability::Off => None,
-        };
-        Ok(Box::new(Fjall { database, tables, history, persist }))
+        let history = database.keyspace(HISTORY, keyspace_options)?;
+        Ok(Box::new(Fjall { database, tables, history, persist: persist_mode(durability) }))
     }
 }
 

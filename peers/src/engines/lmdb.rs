@@ -16,6 +16,38 @@ const LOAD_ROWS: u64 = 100_000;
 
 type Rows = Database<'static, U64<BigEndian>, Bytes>;
 
+/// How pages reach the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// A commit writes them with system calls.
+    Written,
+    /// They change in the mapped file. Without syncs a power cut may then leave a damaged database, not only an old one.
+    Mapped,
+}
+
+/// Creates an environment of up to `databases` databases in an empty directory.
+pub fn environment(
+    directory: &Path,
+    durability: Durability,
+    pages: Pages,
+    databases: u32,
+) -> heed::Result<Env<WithTls>> {
+    let flags = match (durability, pages) {
+        (Durability::Sync, Pages::Written) => EnvFlags::empty(),
+        (Durability::Off, Pages::Written) => EnvFlags::NO_SYNC,
+        (Durability::Sync, Pages::Mapped) => EnvFlags::WRITE_MAP,
+        (Durability::Off, Pages::Mapped) => EnvFlags::WRITE_MAP | EnvFlags::NO_SYNC | EnvFlags::MAP_ASYNC,
+    };
+    let mut options = EnvOpenOptions::new();
+    options.map_size(MAP_BYTES).max_dbs(databases);
+    // SAFETY: the benchmark created this directory for itself, so no other process maps or changes the file, and a run without
+    // syncs promises nothing after a crash.
+    #[allow(unsafe_code)]
+    unsafe {
+        options.flags(flags | EnvFlags::NO_READ_AHEAD).open(directory)
+    }
+}
+
 /// An open environment with its four databases.
 pub struct Lmdb {
     env: Env<WithTls>,
@@ -26,30 +58,16 @@ pub struct Lmdb {
 impl Lmdb {
     /// Creates the environment in an empty directory; commits write their pages with system calls.
     pub fn create(directory: &Path, durability: Durability) -> PeerResult<Box<dyn Peer>> {
-        let flags = match durability {
-            Durability::Sync => EnvFlags::empty(),
-            Durability::Off => EnvFlags::NO_SYNC,
-        };
-        Lmdb::open(directory, flags)
+        Lmdb::open(directory, durability, Pages::Written)
     }
 
-    /// Creates the environment in an empty directory; pages change in the mapped file. Without syncs a power cut may then
-    /// leave a damaged database, not only an old one.
+    /// Creates the environment in an empty directory; pages change in the mapped file.
     pub fn create_mapped(directory: &Path, durability: Durability) -> PeerResult<Box<dyn Peer>> {
-        let flags = match durability {
-            Durability::Sync => EnvFlags::WRITE_MAP,
-            Durability::Off => EnvFlags::WRITE_MAP | EnvFlags::NO_SYNC | EnvFlags::MAP_ASYNC,
-        };
-        Lmdb::open(directory, flags)
+        Lmdb::open(directory, durability, Pages::Mapped)
     }
 
-    fn open(directory: &Path, flags: EnvFlags) -> PeerResult<Box<dyn Peer>> {
-        let mut options = EnvOpenOptions::new();
-        options.map_size(MAP_BYTES).max_dbs(4);
-        // SAFETY: the benchmark created this directory for itself, so no other process maps or changes the file, and a run without
-        // syncs promises nothing after a crash.
-        #[allow(unsafe_code)]
-        let env = unsafe { options.flags(flags | EnvFlags::NO_READ_AHEAD).open(directory)? };
+    fn open(directory: &Path, durability: Durability, pages: Pages) -> PeerResult<Box<dyn Peer>> {
+        let env = environment(directory, durability, pages, 4)?;
         let opened = env.create_databases_and_commit(env.write_txn()?, |opener, transaction| -> heed::Result<_> {
             let mut table = |name| opener.create_database(transaction, Some(name));
             let tables = [table(Table::Account.name())?, table(Table::Teller.name())?, table(Table::Branch.name())?];

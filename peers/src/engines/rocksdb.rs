@@ -2,7 +2,7 @@
 
 mod batches;
 mod row_locks;
-mod transactions;
+pub mod transactions;
 
 pub use batches::RocksdbBatches;
 pub use transactions::RocksdbTransactions;
@@ -39,10 +39,18 @@ fn database_options() -> Options {
     options
 }
 
-/// The four tables as column families.
-fn column_families() -> Vec<ColumnFamilyDescriptor> {
+/// The bank's four tables as column families.
+fn bank_families() -> Vec<ColumnFamilyDescriptor> {
+    column_families(Table::ALL.map(Table::name).into_iter().chain([HISTORY]), CACHE_BYTES)
+}
+
+/// Tables of these names as column families.
+pub fn column_families<'n>(
+    names: impl IntoIterator<Item = &'n str>,
+    cache_bytes: usize,
+) -> Vec<ColumnFamilyDescriptor> {
     // One cache for all; HyperClockCache is the one that RocksDB recommends.
-    let cache = Cache::new_hyper_clock_cache(CACHE_BYTES, 0);
+    let cache = Cache::new_hyper_clock_cache(cache_bytes, 0);
     let mut blocks = BlockBasedOptions::default();
     blocks.set_block_cache(&cache);
     blocks.set_bloom_filter(10.0, false);
@@ -56,18 +64,32 @@ fn column_families() -> Vec<ColumnFamilyDescriptor> {
     options.set_memtable_whole_key_filtering(true);
     options.set_compression_type(DBCompressionType::None);
     options.set_optimize_filters_for_hits(true);
-    let names = Table::ALL.map(Table::name).into_iter().chain([HISTORY]);
-    names.map(|name| ColumnFamilyDescriptor::new(name, options.clone())).collect()
+    names.into_iter().map(|name| ColumnFamilyDescriptor::new(name, options.clone())).collect()
+}
+
+/// Waits until no flush and no compaction is running or due; `property` reads one of RocksDB's numbers.
+pub fn wait_for_compactions(property: impl Fn(&str) -> Result<u64, rocksdb::Error>) -> Result<(), rocksdb::Error> {
+    let busy = ["compaction-pending", "num-running-compactions", "mem-table-flush-pending", "num-running-flushes"];
+    let mut quiet = Duration::ZERO;
+    while quiet < QUIET {
+        let mut work = 0;
+        for name in busy {
+            work += property(&format!("rocksdb.{name}"))?;
+        }
+        thread::sleep(LOOK);
+        quiet = if work == 0 { quiet + LOOK } else { Duration::ZERO };
+    }
+    Ok(())
 }
 
 /// How a commit is written.
-fn write_options(durability: Durability) -> WriteOptions {
+pub fn write_options(durability: Durability) -> WriteOptions {
     let mut options = WriteOptions::default();
     options.set_sync(durability == Durability::Sync);
     options
 }
 
-type Family<'a> = Arc<BoundColumnFamily<'a>>;
+pub type Family<'a> = Arc<BoundColumnFamily<'a>>;
 
 /// The open column families.
 struct Tables<'a> {
@@ -113,19 +135,13 @@ impl<'a> Tables<'a> {
         &self,
         property: impl Fn(&Family<'a>, &str) -> Result<Option<u64>, rocksdb::Error>,
     ) -> Result<(), rocksdb::Error> {
-        let busy = ["compaction-pending", "num-running-compactions", "mem-table-flush-pending", "num-running-flushes"];
-        let mut quiet = Duration::ZERO;
-        while quiet < QUIET {
+        wait_for_compactions(|name| {
             let mut work = 0;
             for family in self.all() {
-                for name in busy {
-                    work += property(family, &format!("rocksdb.{name}"))?.unwrap_or(0);
-                }
+                work += property(family, name)?.unwrap_or(0);
             }
-            thread::sleep(LOOK);
-            quiet = if work == 0 { quiet + LOOK } else { Duration::ZERO };
-        }
-        Ok(())
+            Ok(work)
+        })
     }
 
     /// Adds up all rows; `scan` makes an iterator over a column family.

@@ -24,19 +24,25 @@ struct Statements {
     history: String,
 }
 
+/// Creates a database in an empty directory.
+pub fn connect(directory: &Path, durability: Durability, cache_bytes: usize) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(directory.join("sqlite"))?;
+    let synchronous = match durability {
+        Durability::Sync => "FULL",
+        Durability::Off => "OFF",
+    };
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    connection.pragma_update(None, "cache_size", -((cache_bytes >> 10) as i64))?;
+    Ok(connection)
+}
+
 impl Sqlite {
     /// Creates the database in an empty directory.
     pub fn create(directory: &Path, durability: Durability) -> PeerResult<Box<dyn Peer>> {
-        let connection = Connection::open(directory.join("sqlite"))?;
-        let synchronous = match durability {
-            Durability::Sync => "FULL",
-            Durability::Off => "OFF",
-        };
-        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
-        connection.pragma_update(None, "synchronous", synchronous)?;
-        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-        connection.pragma_update(None, "cache_size", -((CACHE_BYTES >> 10) as i64))?;
+        let connection = connect(directory, durability, CACHE_BYTES)?;
         for table in Table::ALL {
             let sql = "(id INTEGER PRIMARY KEY, balance INTEGER NOT NULL, filler BLOB NOT NULL)";
             connection.execute(&format!("CREATE TABLE {} {sql}", table.name()), ())?;

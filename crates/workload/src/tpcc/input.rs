@@ -22,58 +22,77 @@ pub enum Input {
 /// A line of a new order.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
-    pub(super) number: u8,
-    pub(super) item: u32,
-    pub(super) supply_warehouse: u32,
-    pub(super) quantity: u32,
+    /// Its number in the order, from 1.
+    pub number: u8,
+    /// The item; one more than there are if it does not exist.
+    pub item: u32,
+    /// The warehouse whose stock it is taken from.
+    pub supply_warehouse: u32,
+    /// How many, 1 to 10.
+    pub quantity: u32,
 }
 
 /// Clause 2.4.1. The lines stand in the order of their stock, so that two orders of the same items do not wait for each other;
 /// an item that does not exist comes last.
 #[derive(Clone, Debug)]
 pub struct NewOrder {
-    pub(super) district: District,
-    pub(super) customer: u32,
-    pub(super) lines: Vec<Line>,
+    /// The home district.
+    pub district: District,
+    /// Who orders.
+    pub customer: u32,
+    /// What is ordered, 5 to 15 lines.
+    pub lines: Vec<Line>,
 }
 
 /// How a customer is found.
 #[derive(Clone, Copy, Debug)]
 pub enum Choice {
+    /// By number.
     Number(u32),
+    /// By last name, filled up with zeros.
     LastName([u8; 16]),
 }
 
 /// Clause 2.5.1.
 #[derive(Clone, Debug)]
 pub struct Payment {
-    pub(super) district: District,
-    pub(super) customer_district: District,
-    pub(super) customer: Choice,
+    /// The home district.
+    pub district: District,
+    /// Where the customer lives.
+    pub customer_district: District,
+    /// The customer.
+    pub customer: Choice,
     /// In cents.
-    pub(super) amount: i64,
+    pub amount: i64,
 }
 
 /// Clause 2.6.1.
 #[derive(Clone, Debug)]
 pub struct OrderStatus {
-    pub(super) district: District,
-    pub(super) customer: Choice,
+    /// The home district.
+    pub district: District,
+    /// The customer.
+    pub customer: Choice,
 }
 
 /// Clause 2.7.1.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    pub(super) warehouse: u32,
-    pub(super) districts: u8,
-    pub(super) carrier: u32,
+    /// The home warehouse.
+    pub warehouse: u32,
+    /// How many districts it has.
+    pub districts: u8,
+    /// Who carries, 1 to 10.
+    pub carrier: u32,
 }
 
 /// Clause 2.8.1.
 #[derive(Clone, Debug)]
 pub struct StockLevel {
-    pub(super) district: District,
-    pub(super) threshold: u32,
+    /// The home district.
+    pub district: District,
+    /// Stocks below it are counted.
+    pub threshold: u32,
 }
 
 /// The constants C of the run (clause 2.1.6.1); that of last names differs from the load's by 100, which is allowed.

@@ -15,16 +15,22 @@ fn join<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
 /// A district of a warehouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct District {
+    /// The warehouse's number, from 1.
     pub warehouse: u32,
+    /// The district's number in the warehouse, from 1.
     pub number: u8,
 }
 
 impl District {
+    /// The key of the district's row.
     pub fn key(self) -> [u8; 5] {
         join(&[&self.warehouse.to_be_bytes(), &[self.number]])
     }
 
     /// The district of a key that begins with one.
+    ///
+    /// # Panics
+    /// If the key is shorter than five bytes.
     pub fn of(key: &[u8]) -> District {
         District { warehouse: number(key, 0), number: key[4] }
     }
@@ -61,6 +67,9 @@ pub fn stock(warehouse: u32, item: u32) -> [u8; 8] {
 }
 
 /// The number at this place of a key.
+///
+/// # Panics
+/// If there are no four bytes.
 pub fn number(key: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(*key[at..].first_chunk().expect("a number of four bytes"))
 }

@@ -1,6 +1,8 @@
 //! Where the columns of a row are (clause 1.3). Amounts of money are in cents, rates in ten-thousandths, times in nanoseconds of
 //! the engine's clock; a carrier or a time of delivery of zero stands for null.
 
+#![expect(missing_docs, reason = "the columns are those of the clause")]
+
 /// A count or a number, of four bytes.
 #[derive(Clone, Copy)]
 pub struct Count(usize);

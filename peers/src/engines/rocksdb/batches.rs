@@ -1,7 +1,7 @@
 //! RocksDB's plain database: the application keeps row locks and commits write batches.
 
 use super::row_locks::RowLocks;
-use super::{Tables, column_families, database_options, write_options};
+use super::{Tables, bank_families, database_options, write_options};
 use crate::bank::{MissingRow, Scale, Sums, Table, Transfer, key};
 use crate::changed_rows::ChangedRows;
 use crate::closed_loop::{ClosedLoop, Measured};
@@ -20,7 +20,7 @@ pub struct RocksdbBatches {
 impl RocksdbBatches {
     /// Creates the database in an empty directory.
     pub fn create(directory: &Path, durability: Durability) -> PeerResult<Box<dyn Peer>> {
-        let database = DB::open_cf_descriptors(&database_options(), directory, column_families())?;
+        let database = DB::open_cf_descriptors(&database_options(), directory, bank_families())?;
         Ok(Box::new(RocksdbBatches { database, durability, locks: RowLocks::new(Scale(0)) }))
     }
 

@@ -1,10 +1,12 @@
 //! RocksDB's pessimistic transactions (TransactionDB): locks are RocksDB's own.
 
-use super::{Tables, column_families, database_options, write_options};
+use super::{Tables, bank_families, database_options, write_options};
 use crate::bank::{MissingRow, Row, Scale, Sums, Table, Transfer, add, key};
 use crate::closed_loop::{ClosedLoop, Measured};
 use crate::peer::{Durability, Engine, Grouping, Peer, PeerResult, Session};
-use rocksdb::{IteratorMode, TransactionDB, TransactionDBOptions, TransactionOptions, WriteOptions};
+use rocksdb::{
+    ColumnFamilyDescriptor, IteratorMode, TransactionDB, TransactionDBOptions, TransactionOptions, WriteOptions,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,6 +14,15 @@ use std::sync::Arc;
 const LOCK_WAIT_MS_MAX: i64 = 60_000;
 /// Independent parts of a column family's lock table.
 const LOCK_STRIPES: usize = 256;
+
+/// Creates a transactional database of these column families.
+pub fn open(directory: &Path, families: Vec<ColumnFamilyDescriptor>) -> Result<TransactionDB, rocksdb::Error> {
+    let mut options = TransactionDBOptions::new();
+    options.set_txn_lock_timeout(LOCK_WAIT_MS_MAX);
+    options.set_default_lock_timeout(LOCK_WAIT_MS_MAX);
+    options.set_num_stripes(LOCK_STRIPES);
+    TransactionDB::open_cf_descriptors(&database_options(), &options, directory, families)
+}
 
 /// An open transactional database.
 pub struct RocksdbTransactions {
@@ -22,11 +33,7 @@ pub struct RocksdbTransactions {
 impl RocksdbTransactions {
     /// Creates the database in an empty directory.
     pub fn create(directory: &Path, durability: Durability) -> PeerResult<Box<dyn Peer>> {
-        let mut options = TransactionDBOptions::new();
-        options.set_txn_lock_timeout(LOCK_WAIT_MS_MAX);
-        options.set_default_lock_timeout(LOCK_WAIT_MS_MAX);
-        options.set_num_stripes(LOCK_STRIPES);
-        let database = TransactionDB::open_cf_descriptors(&database_options(), &options, directory, column_families())?;
+        let database = open(directory, bank_families())?;
         Ok(Box::new(RocksdbTransactions { database, durability }))
     }
 
