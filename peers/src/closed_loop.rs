@@ -47,6 +47,9 @@ struct Asked<R: Requests> {
     request: R::Request,
 }
 
+/// A request with its answer.
+type Answered<R> = (<R as Requests>::Request, <R as Requests>::Answer);
+
 impl<R: Requests> ClosedLoop<R> {
     /// A loop of `clients` clients under `seed` whose requests are numbered from `first_sequence` on.
     pub fn new(
@@ -186,15 +189,14 @@ impl<R: Requests> ClosedLoop<R> {
     }
 
     /// One client thread before a queue.
-    fn ask(&self, client: usize, requests: Sender<Asked<R>>, answer: Receiver<R::Answer>) -> PeerResult<Histogram> {
+    fn ask(&self, client: usize, requests: Sender<Asked<R>>, answer: Receiver<Answered<R>>) -> PeerResult<Histogram> {
         let mut terminal = self.terminal(client);
         let mut responses = Histogram::new();
         while self.goes_on() {
             let request = self.request(&mut terminal);
             // The committer hangs up only if it failed; then its error is the one to report.
-            if requests.send(Asked { client, request }).is_err() || answer.recv().is_err() {
-                break;
-            }
+            let is_sent = requests.send(Asked { client, request }).is_ok();
+            let Some((request, _)) = is_sent.then(|| answer.recv().ok()).flatten() else { break };
             self.answered(&request, &mut responses);
         }
         Ok(responses)
@@ -205,7 +207,7 @@ impl<R: Requests> ClosedLoop<R> {
         &self,
         engine: &dyn Engine<R>,
         queue: Receiver<Asked<R>>,
-        replies: Vec<SyncSender<R::Answer>>,
+        replies: Vec<SyncSender<Answered<R>>>,
     ) -> PeerResult<()> {
         let mut session = engine.session()?;
         let (mut clients, mut batch, mut answers) = (Vec::new(), Vec::new(), Vec::new());
@@ -217,8 +219,8 @@ impl<R: Requests> ClosedLoop<R> {
                 batch.push(asked.request);
             }
             commit(&mut *session, &batch, &mut answers)?;
-            for (client, answer) in clients.iter().zip(answers.drain(..)) {
-                replies[*client].send(answer)?;
+            for ((client, request), answer) in clients.iter().zip(batch.drain(..)).zip(answers.drain(..)) {
+                replies[*client].send((request, answer))?;
             }
         }
         Ok(())

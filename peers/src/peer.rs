@@ -70,7 +70,7 @@ pub trait Requests: Send + Sync {
     /// What a client draws its requests from.
     type Terminal;
     /// What a client asks for: one transaction.
-    type Request: Send;
+    type Request: Send + Sync + 'static;
     /// What it is answered.
     type Answer: Send + Sync + 'static;
 

@@ -88,11 +88,11 @@ pub trait Tables {
     /// Removes the row of `key`.
     fn delete(&mut self, table: Table, key: &[u8]) -> PeerResult<()>;
 
-    /// Shows the rows from `lower` to `upper`, both included, until `see` says no; backward from `upper` on.
+    /// Shows the rows of a range, both of its ends included, until `see` says no.
     fn scan(
         &mut self,
         table: Table,
-        (lower, upper): (&[u8], &[u8]),
+        range: (&[u8], &[u8]),
         direction: Direction,
         see: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> PeerResult<()>;
@@ -124,8 +124,8 @@ const LAST_KEY: [u8; 64] = [u8::MAX; 64];
 
 /// Up to `limit` records of a table in the order of their keys: those behind the key `after`, or the first ones.
 pub fn page(tables: &mut impl Tables, table: Table, after: Option<&[u8]>, limit: usize) -> PeerResult<Vec<Record>> {
-    // The least key behind another one is that with a zero behind it.
-    let lower = after.map_or_else(Vec::new, |key| [key, &[0]].concat());
+    // The least key behind another one is that with a zero behind it. LMDB takes no empty key.
+    let lower = after.map_or_else(|| vec![0], |key| [key, &[0]].concat());
     let mut records = Vec::new();
     tables.scan(table, (&lower, &LAST_KEY), Direction::Forward, |key, row| {
         records.push((key.to_owned(), row.to_owned()));

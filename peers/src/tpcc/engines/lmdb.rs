@@ -36,12 +36,14 @@ impl Lmdb {
 
     fn open(directory: &Path, opening: Opening, pages: Pages) -> PeerResult<Box<dyn Peer>> {
         let env = environment(directory, opening.durability, pages, Table::ALL.len() as u32)?;
-        let opened = env.create_databases_and_commit(env.write_txn()?, |opener, transaction| -> heed::Result<_> {
-            let tables: heed::Result<Vec<Rows>> =
-                Table::ALL.iter().map(|table| opener.create_database(transaction, Some(table.name()))).collect();
-            Ok(CommitOrAbort::<_, ()>::Commit(tables?))
-        })?;
-        let tables = opened.unwrap_commit();
+        let create = |table: &Table| -> PeerResult<Rows> {
+            let opened = env.create_databases_and_commit(env.write_txn()?, |opener, transaction| {
+                let rows = opener.create_database(transaction, Some(table.name()))?;
+                heed::Result::Ok(CommitOrAbort::<_, ()>::Commit((rows, ())))
+            })?;
+            Ok(opened.unwrap_commit().0)
+        };
+        let tables = Table::ALL.iter().map(create).collect::<PeerResult<Vec<_>>>()?;
         Ok(Box::new(Lmdb { env, tables }))
     }
 
