@@ -27,7 +27,7 @@ pub fn table(results: &[EngineResult]) -> String {
                 grouped_decimal(median.throughput_per_s, 0),
                 grouped_decimal(grouping.new_orders_per_min, 0),
                 format!("{:.3}", median.response_us_p50 / 1e3),
-                format!("{:.3}", median.response_us_p99 / 1e3),
+                format!("{:.2}", median.response_us_p99 / 1e3),
                 grouped_decimal(median.cpu_us, 1),
             ];
             if let Some(ours) = ours {
