@@ -41,7 +41,7 @@ pub fn table(results: &[EngineResult]) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let legend = "CPU us: of the process, all threads, for each transaction of the mix.";
-    let ratios = "\nThe last two columns: our tx/s over its, its CPU time over ours; above 1 where Entresol is better.";
+    let ratios = "\nThe last two columns: our tx/s over its, its CPU over ours; above 1 where Entresol is better.";
     format!("{table}\n\n{legend}{}", if ours.is_some() { ratios } else { "" })
 }
 
