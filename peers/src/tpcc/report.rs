@@ -12,7 +12,7 @@ pub fn table(results: &[EngineResult]) -> String {
     let ours = results.iter().find(|result| result.engine == OURS).and_then(EngineResult::best).map(|best| best.median);
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);
-    let mut header = vec!["engine", "grouping", "tx/s", "orders/min", "p50 ms", "p99 ms", "CPU us"];
+    let mut header = vec!["engine", "group", "tx/s", "orders/min", "p50 ms", "p99 ms", "CPU us"];
     if ours.is_some() {
         header.extend(["tx/s", "CPU"]);
     }
@@ -23,7 +23,7 @@ pub fn table(results: &[EngineResult]) -> String {
             let median = grouping.median;
             let mut row = vec![
                 result.engine.to_owned(),
-                format!("{}{}", grouping.grouping.name(), if best { " *" } else { "" }),
+                format!("{}{}", grouping.grouping.name(), if best { "*" } else { "" }),
                 grouped_decimal(median.throughput_per_s, 0),
                 grouped_decimal(grouping.new_orders_per_min, 0),
                 format!("{:.3}", median.response_us_p50 / 1e3),
