@@ -1,5 +1,7 @@
 //! Changes of the cache that are given up, or meet devices that are slow or do not answer, and power cuts in them.
 
+#[path = "ground/flash_cache.rs"]
+mod flash_cache;
 #[path = "ground/machine.rs"]
 mod machine;
 
@@ -9,9 +11,10 @@ use driver::{
     Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, Frame, Halt, Op, Prices, StationReport, Token,
 };
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::second_level::{self, CacheSettings, Design, Parameters, WriteBudget};
-use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer, checkpoint, log};
+use entresol_engine::second_level::{CacheSettings, WriteBudget};
+use entresol_engine::{Database, Error, PartitionSpec, Result, Settings};
 use executor::{Executor, Order};
+use flash_cache::{cache, settings};
 use machine::run;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -22,28 +25,6 @@ use std::task::Poll;
 use virtual_driver::{FaultPlan, Hardware, Media, Options, PowerCut, Slow, VirtualDriver};
 
 const PAGES: u64 = 30;
-const PAGE_SIZE: usize = 8192;
-
-fn cache(design: &str, pages: u32) -> CacheSettings {
-    CacheSettings {
-        design: Design::named(design).expect("it has this name"),
-        volatile: Some(false),
-        table: Some(true),
-        silence_ns_max: 80 * MILLISECOND_NS,
-        parameters: Parameters { dirty_max_percent: 100, ..Parameters::default() },
-        ..CacheSettings::new("flash", pages)
-    }
-}
-
-fn settings(cache: Option<CacheSettings>) -> Settings {
-    Settings {
-        buffer: buffer::Settings { frames: 10, page_size: PAGE_SIZE, cleaner: false, ..buffer::Settings::default() },
-        log: log::Settings { capacity: 4 << 20, ..log::Settings::default() },
-        hierarchy: second_level::Settings { cache, ..second_level::Settings::default() },
-        checkpoint: checkpoint::Policy::OFF,
-        ..Settings::default()
-    }
-}
 
 async fn create_partition(database: &Database, name: &str) -> Result<()> {
     let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 4000 };

@@ -1,44 +1,23 @@
 //! The cache changes while the database runs, and the power goes, or a device fails, is full or does not answer.
 
+#[path = "ground/flash_cache.rs"]
+mod flash_cache;
 #[path = "ground/machine.rs"]
 mod machine;
 
 use base::Instant;
-use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::time::SECOND_NS;
 use driver::{FaultKind, Halt};
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::second_level::{self, CacheSettings, Design, Parameters};
-use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer, checkpoint, log};
+use entresol_engine::second_level::CacheSettings;
+use entresol_engine::{Database, Error, PartitionSpec, Result, Settings};
 use executor::{Executor, Order};
+use flash_cache::{cache, settings};
 use machine::run;
 use std::cell::Cell;
 use virtual_driver::{FaultPlan, Hardware, Media, Options, Slow, VirtualDriver};
 
 const PAGES: u64 = 30;
-/// More than the device writes atomically.
-const PAGE_SIZE: usize = 8192;
-
-fn cache(design: &str, pages: u32) -> CacheSettings {
-    let design = Design::named(design).expect("it has this name");
-    CacheSettings {
-        design,
-        volatile: Some(false),
-        table: Some(true),
-        silence_ns_max: 80 * MILLISECOND_NS,
-        parameters: Parameters { dirty_max_percent: 100, ..Parameters::default() },
-        ..CacheSettings::new("flash", pages)
-    }
-}
-
-fn settings(cache: Option<CacheSettings>) -> Settings {
-    Settings {
-        buffer: buffer::Settings { frames: 10, page_size: PAGE_SIZE, cleaner: false, ..buffer::Settings::default() },
-        log: log::Settings { capacity: 4 << 20, ..log::Settings::default() },
-        hierarchy: second_level::Settings { cache, ..second_level::Settings::default() },
-        checkpoint: checkpoint::Policy::OFF,
-        ..Settings::default()
-    }
-}
 
 async fn create(executor: &Executor, settings: Settings) -> Result<Database> {
     let database = Database::create(executor, settings).await?;

@@ -6,7 +6,7 @@ use crate::locks::Locks;
 use crate::log::Log;
 use crate::log::record::Body;
 use crate::statistics::{Statistics, add};
-use crate::{Need, Result};
+use crate::{Error, Need, Result};
 use base::{Lsn, TransactionId};
 use executor::Executor;
 use std::cell::{Cell, RefCell};
@@ -54,7 +54,7 @@ impl Core {
     /// # Errors
     /// [`Error::Closed`].
     pub fn check_open(&self) -> Result<()> {
-        if self.closing.get() { Err(crate::Error::Closed) } else { Ok(()) }
+        if self.closing.get() { Err(Error::Closed) } else { Ok(()) }
     }
 
     /// Whether commits wait until they are durable.

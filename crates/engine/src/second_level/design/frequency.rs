@@ -25,6 +25,7 @@ impl Frequency {
         }
     }
 
+    /// Whether every page enters that may.
     fn is_filling(&self, contents: &Contents<'_>) -> bool {
         let [used, capacity] = [contents.used(), contents.capacity()].map(u64::from);
         used * 100 < capacity * u64::from(self.fill_threshold_percent)
