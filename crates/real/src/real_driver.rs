@@ -95,7 +95,7 @@ impl RealDriver {
     ///
     /// # Errors
     /// A [`Fault`] naming the directory that cannot be created or reached, or saying why io_uring is refused if
-    /// [`Backend::IoUring`] was asked for.
+    /// [`crate::Backend::IoUring`] was asked for.
     pub fn open(options: Options) -> Result<RealDriver, Fault> {
         let start_ns = wall_ns();
         descriptors::raise_limit();

@@ -30,12 +30,12 @@ impl Executor {
         self.0.driver.borrow().stations()
     }
 
-    /// The caches inside devices; see [`Driver::caches`].
+    /// The caches inside devices; see [`driver::Driver::caches`].
     pub fn caches(&self) -> Vec<CacheReport> {
         self.0.driver.borrow().caches()
     }
 
-    /// The simulation's events by sort; see [`Driver::events`].
+    /// The simulation's events by sort; see [`driver::Driver::events`].
     pub fn events(&self) -> Vec<EventCount> {
         self.0.driver.borrow().events()
     }
