@@ -1,7 +1,7 @@
 //! The kinds of values that a hardware description is written with.
 
 use crate::law::rounded;
-use base::units::parse_size;
+use base::units::{parse_duration_ns, parse_size};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, IntoDeserializer, MapAccess, Visitor};
@@ -100,14 +100,14 @@ pub struct ReadWrite<T> {
     pub write: T,
 }
 
-impl<T: Copy> ReadWrite<T> {
+impl<T: Clone> ReadWrite<T> {
     /// The same for both.
     pub fn both(value: T) -> ReadWrite<T> {
-        ReadWrite { read: value, write: value }
+        ReadWrite { read: value.clone(), write: value }
     }
 }
 
-impl<'de, T: Deserialize<'de> + Copy> Deserialize<'de> for ReadWrite<T> {
+impl<'de, T: Deserialize<'de> + Clone> Deserialize<'de> for ReadWrite<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ReadWrite<T>, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -116,7 +116,7 @@ impl<'de, T: Deserialize<'de> + Copy> Deserialize<'de> for ReadWrite<T> {
             write: T,
         }
         struct PairVisitor<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de> + Copy> Visitor<'de> for PairVisitor<T> {
+        impl<'de, T: Deserialize<'de> + Clone> Visitor<'de> for PairVisitor<T> {
             type Value = ReadWrite<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -160,6 +160,18 @@ impl<'de> Deserialize<'de> for Bandwidth {
 
 pub(crate) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     parse_size(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+pub(crate) fn positive_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    match size(deserializer)? {
+        0 => Err(D::Error::custom("a size above zero is meant")),
+        bytes => Ok(bytes),
+    }
+}
+
+/// A time in nanoseconds.
+pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    parse_duration_ns(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
 pub(crate) fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {

@@ -1,6 +1,8 @@
 use crate::cache::{Cache, CacheKind};
+use crate::concurrency::Concurrency;
 use crate::fields::{self, Assignment, Bandwidth, Discipline, ReadWrite, Servers, WriteCache};
 use crate::law::Law;
+use crate::limit::{self, Limit};
 use crate::network::Network;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -163,6 +165,14 @@ pub struct Device {
     /// What a request to make everything durable costs at the medium; nothing by default.
     #[serde(default = "no_time")]
     pub sync: Law,
+    /// Whether a sync also waits for the writes that are under way when it comes, and takes its time behind them.
+    #[serde(default)]
+    pub sync_waits: bool,
+    /// What is written brings pauses: flash that has to make room; none by default.
+    pub pauses: Option<Pauses>,
+    /// Limits that are set on the device from outside, which a transfer passes before everything else; none by default.
+    #[serde(default, deserialize_with = "limit::limits")]
+    pub limits: Vec<Limit>,
     /// Whether completed writes may stand in a volatile cache.
     #[serde(default)]
     pub write_cache: WriteCache,
@@ -186,13 +196,43 @@ pub struct Device {
     pub capacity: Option<u64>,
 }
 
-/// One stage of a device: servers with first-in-first-out queues.
+/// Pauses of a medium, in which it serves nothing.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pauses {
+    /// One comes whenever this many bytes have been written, above zero.
+    #[serde(deserialize_with = "fields::positive_size")]
+    pub every: u64,
+    /// How long it lasts.
+    pub time: Law,
+}
+
+/// How a stage serves the requests that are there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StageDiscipline {
+    /// In the order of arrival, each server one to its end.
+    #[default]
+    Fifo,
+    /// All at once, each at an equal share of the servers' speed and none faster than one server: transfers that share the
+    /// bandwidth of a link.
+    ProcessorSharing,
+}
+
+/// One stage of a device: servers with queues.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
     /// How many servers; unlimited by default.
     #[serde(default)]
     pub servers: Servers,
+    /// How requests share the servers.
+    #[serde(default)]
+    pub discipline: StageDiscipline,
+    /// Times that depend on what is under way, in place of servers. All requests are in service then, and what is said of
+    /// `service` (and, where there are tables for these, of the device's `durable_write` and `sync`) gives only the law about
+    /// the means in the tables, not the mean.
+    pub concurrency: Option<Concurrency>,
     /// Which server a request goes to.
     #[serde(default)]
     pub assignment: Assignment,
@@ -272,7 +312,31 @@ impl Hardware {
             message: error.to_string().trim_end().to_owned(),
         })?;
         hardware.name = source_name.to_owned();
+        if let Some(message) = hardware.contradiction() {
+            return Err(HardwareError::Text { source_name: source_name.to_owned(), line: None, message });
+        }
         Ok(hardware)
+    }
+
+    /// What the description says twice and differently, if anything.
+    fn contradiction(&self) -> Option<String> {
+        let mut shared: BTreeMap<&str, &Limit> = BTreeMap::new();
+        for (name, device) in &self.devices {
+            for (word, stage) in device.stages() {
+                if let Some(why) = stage.contradiction() {
+                    return Some(format!("device '{name}', {word}: {why}"));
+                }
+            }
+            for limit in &device.limits {
+                let Some(known) = &limit.shared else { continue };
+                if *shared.entry(known).or_insert(limit) != limit {
+                    return Some(format!(
+                        "device '{name}': the shared limit '{known}' differs from that of another device"
+                    ));
+                }
+            }
+        }
+        None
     }
 
     /// Hardware for tests: CPU work takes no time, devices (`disk`, `flash`, `nvem`) answer soon and never queue.
@@ -301,6 +365,9 @@ impl Device {
             medium: None,
             cache: None,
             sync: Law::NONE,
+            sync_waits: false,
+            pauses: None,
+            limits: Vec::new(),
             write_cache: WriteCache::None,
             durable_write: None,
             alignment: 1,
@@ -319,10 +386,34 @@ impl Device {
 
     /// What a durable write costs at the medium beyond a plain one.
     pub fn durable_write_law(&self) -> Law {
-        match (self.durable_write, self.write_cache) {
-            (Some(law), _) => law,
-            (None, WriteCache::Volatile) => self.sync,
+        match (&self.durable_write, self.write_cache) {
+            (Some(law), _) => law.clone(),
+            (None, WriteCache::Volatile) => self.sync.clone(),
             (None, WriteCache::None) => Law::NONE,
         }
+    }
+
+    /// Its stages with the words for them, in the order in which a request passes them.
+    pub fn stages(&self) -> impl Iterator<Item = (&'static str, &Stage)> {
+        let stages = [("controller", &self.controller), ("transmission", &self.transmission), ("medium", &self.medium)];
+        stages.into_iter().filter_map(|(word, stage)| Some((word, stage.as_ref()?)))
+    }
+}
+
+impl Stage {
+    /// What cannot be said together, if both is.
+    fn contradiction(&self) -> Option<&'static str> {
+        let several = self.servers != Servers::Unlimited && self.servers != Servers::count(1);
+        let placed = self.assignment != Assignment::Shared;
+        if self.concurrency.is_some() {
+            let other = self.servers != Servers::Unlimited || self.sequential.is_some() || self.bandwidth.is_some();
+            let fifo = self.discipline == StageDiscipline::Fifo;
+            return (other || placed || !fifo).then_some(
+                "with 'concurrency' the tables say everything; leave 'servers', 'discipline', 'assignment', 'sequential' and \
+                 'bandwidth' out, or describe them in another stage",
+            );
+        }
+        let shares = self.discipline == StageDiscipline::ProcessorSharing;
+        (shares && several && placed).then_some("servers that are shared have no queues to be assigned to")
     }
 }

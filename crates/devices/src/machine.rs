@@ -1,8 +1,10 @@
 use crate::calendar::Calendar;
 use crate::cpus::{Burst, Class, Cpus, Timer, Timers};
 use crate::hardware::Hardware;
+use crate::limit::Bucket;
+use crate::queue::Stay;
 use crate::unit::{DONE, MEDIUM, NextStage, Transfer, Unit};
-use crate::{Cache, CacheCounts};
+use crate::{Cache, CacheCounts, Limit};
 use base::statistics::StationReport;
 use base::{Instant, Random};
 use std::collections::BTreeMap;
@@ -13,6 +15,8 @@ pub struct JobId(pub u32);
 
 /// Calendar payloads from here on are CPU timers; below are jobs whose present stage ends.
 const TIMERS: u32 = Calendar::PAYLOAD_LIMIT / 2;
+/// From here on they are stages of devices that want to be looked at: a device's number times four, and the stage.
+const STAGES: u32 = TIMERS + TIMERS / 2;
 const SHARING: u32 = Calendar::PAYLOAD_LIMIT - 1;
 
 impl Timers for Calendar {
@@ -75,6 +79,10 @@ pub struct Machine {
     calendar: Calendar,
     cpus: Option<Cpus>,
     units: Vec<Unit>,
+    /// The limits of all devices.
+    buckets: Vec<Bucket>,
+    /// When the statistics were last restarted.
+    restarted: Instant,
     jobs: Vec<Job>,
     free: Vec<JobId>,
     jitter: Option<Random>,
@@ -86,12 +94,20 @@ impl Machine {
     /// A machine of this description, idle at the start of time. Devices are numbered in the order of their names.
     /// With `jitter` all service times become random, so that requests complete in a seeded random order.
     pub fn new(hardware: &Hardware, seed: u64, jitter: bool) -> Machine {
-        let units = hardware.devices.iter().map(|(name, device)| Unit::new(name, device, seed, jitter)).collect();
+        let mut buckets = Vec::new();
+        let devices = hardware.devices.iter();
+        let units = devices.map(|(name, device)| {
+            let limits = device.limits.iter().map(|limit| bucket(&mut buckets, limit)).collect();
+            Unit::new(name, device, limits, seed, jitter)
+        });
+        let units = units.collect();
         Machine {
             now: Instant::START,
             calendar: Calendar::new(),
             cpus: hardware.cpu.as_ref().map(Cpus::new),
             units,
+            buckets,
+            restarted: Instant::START,
             jobs: Vec::new(),
             free: Vec::new(),
             jitter: jitter.then(|| Random::stream(seed, "cpu")),
@@ -200,13 +216,10 @@ impl Machine {
                 self.counts.delays += 1;
                 return self.complete(job);
             };
-            self.counts.devices += 1;
-            self.units[usize::from(device)].leave((now, entered), stage, &transfer, background);
-            if background {
-                self.complete(job);
-                return None;
-            }
-            return self.advance_or_complete(job, stage + 1);
+            return self.depart((job, stage, entered), (device, transfer), background);
+        }
+        if (STAGES..SHARING).contains(&payload) {
+            return self.look_at((payload - STAGES) / 4, (payload - STAGES) as usize % 4);
         }
         self.counts.cpu += 1;
         let timer = if payload == SHARING { Timer::Sharing } else { Timer::Server(payload - TIMERS) };
@@ -218,6 +231,50 @@ impl Machine {
                 self.jobs[finished.job.0 as usize].held = Some(server);
                 self.advance_or_complete(finished.job, 0)
             }
+        }
+    }
+
+    /// A request departs from a stage of its device.
+    #[inline]
+    fn depart(
+        &mut self,
+        (job, stage, entered): (JobId, usize, Instant),
+        (device, transfer): (u16, Transfer),
+        background: bool,
+    ) -> Option<JobId> {
+        self.counts.devices += 1;
+        self.units[usize::from(device)].leave((self.now, entered), stage, &transfer, background);
+        if background {
+            self.complete(job);
+            return None;
+        }
+        self.advance_or_complete(job, stage + 1)
+    }
+
+    /// A stage whose requests are all in service wants to be looked at.
+    fn look_at(&mut self, device: u32, stage: usize) -> Option<JobId> {
+        let (job, next) = self.units[device as usize].expire(self.now, stage);
+        if let Some(next) = next {
+            self.calendar.schedule(next, STAGES + device * 4 + stage as u32);
+        }
+        let job = JobId(job?);
+        let Job { io: Some((device, transfer)), entered, background, .. } = self.jobs[job.0 as usize] else {
+            unreachable!("only device requests pass stages")
+        };
+        self.depart((job, stage, entered), (device, transfer), background)
+    }
+
+    /// A request stays in a stage until it departs.
+    #[inline]
+    fn stay(&mut self, job: JobId, device: u16, stage: usize, stay: Stay) {
+        let state = &mut self.jobs[job.0 as usize];
+        (state.stage, state.entered) = (stage as u8, self.now);
+        match stay {
+            Stay::Until(departure) => self.calendar.schedule(departure, job.0),
+            Stay::Inside(Some(next)) => {
+                self.calendar.schedule(next, STAGES + u32::from(device) * 4 + stage as u32);
+            }
+            Stay::Inside(None) => {}
         }
     }
 
@@ -236,7 +293,8 @@ impl Machine {
                 _ => None,
             };
             let present: Vec<_> = self.jobs.iter().filter_map(inside).collect();
-            stations.extend(unit.reports(&present, now));
+            let used_ns = |limit: usize| self.buckets[limit].charged_ns();
+            stations.extend(unit.reports(&present, now, (used_ns, now.since_ns(self.restarted))));
         }
         stations
     }
@@ -252,6 +310,8 @@ impl Machine {
         let now = self.now;
         self.cpus.iter_mut().for_each(|cpus| cpus.restart(now));
         self.units.iter_mut().for_each(|unit| unit.restart(now));
+        self.buckets.iter_mut().for_each(Bucket::restart);
+        self.restarted = now;
         self.counts = EventCounts::default();
     }
 
@@ -288,12 +348,12 @@ impl Machine {
     /// Sends a request to the next stage from `from` on; false if there is none.
     #[inline]
     fn forward(&mut self, job: JobId, from: usize) -> bool {
-        let state = &mut self.jobs[job.0 as usize];
-        let Some((device, transfer)) = state.io else { unreachable!("only device requests pass stages") };
-        match self.units[usize::from(device)].forward(self.now, from, &transfer) {
-            NextStage::Stage(stage, departure) => {
-                (state.stage, state.entered) = (stage as u8, self.now);
-                self.calendar.schedule(departure, job.0);
+        let Some((device, transfer)) = self.jobs[job.0 as usize].io else {
+            unreachable!("only device requests pass stages")
+        };
+        match self.units[usize::from(device)].forward((self.now, job.0), from, &transfer, &mut self.buckets) {
+            NextStage::Stage(stage, stay) => {
+                self.stay(job, device, stage, stay);
                 return true;
             }
             NextStage::Destage => self.destage(device, transfer),
@@ -306,10 +366,9 @@ impl Machine {
     /// A cache begins to write to its medium what it has taken.
     fn destage(&mut self, device: u16, transfer: Transfer) {
         let job = self.admit(Some((device, transfer)));
-        let departure = self.units[usize::from(device)].enter(self.now, MEDIUM, &transfer);
-        let state = &mut self.jobs[job.0 as usize];
-        (state.stage, state.background) = (MEDIUM as u8, true);
-        self.calendar.schedule(departure, job.0);
+        self.jobs[job.0 as usize].background = true;
+        let stay = self.units[usize::from(device)].enter((self.now, job.0), MEDIUM, &transfer);
+        self.stay(job, device, MEDIUM, stay);
     }
 
     /// Nothing completes inside its submission: a request without any stage completes in an event of its own.
@@ -333,4 +392,13 @@ impl Machine {
         self.free.push(job);
         Some(job)
     }
+}
+
+/// The place of this limit's bucket. Limits of one name share one.
+fn bucket(buckets: &mut Vec<Bucket>, limit: &Limit) -> usize {
+    let known = |bucket: &Bucket| limit.shared.is_some() && bucket.limit().shared == limit.shared;
+    buckets.iter().position(known).unwrap_or_else(|| {
+        buckets.push(Bucket::new(limit));
+        buckets.len() - 1
+    })
 }

@@ -63,6 +63,8 @@ impl Flow {
 pub(crate) struct Fifo {
     name: String,
     free_at: Vec<Instant>,
+    /// No service begins before this.
+    paused_until: Instant,
     /// Service promised since the last restart, including what was left to do then.
     promised_ns: u64,
     flow: Flow,
@@ -74,7 +76,7 @@ impl Fifo {
             Servers::Unlimited => Vec::new(),
             Servers::Count(count) => vec![Instant::START; count.get() as usize],
         };
-        Fifo { name, free_at, promised_ns: 0, flow: Flow::default() }
+        Fifo { name, free_at, paused_until: Instant::START, promised_ns: 0, flow: Flow::default() }
     }
 
     /// How many servers there are; zero if unlimited.
@@ -92,15 +94,33 @@ impl Fifo {
     /// A request arrives in the queue of `server`; returns when it departs.
     #[inline]
     pub(crate) fn arrive(&mut self, now: Instant, server: usize, service_ns: u64) -> Instant {
+        self.arrive_for((now, now), server, service_ns)
+    }
+
+    /// The same, of a request that is not served before `earliest`.
+    #[inline]
+    pub(crate) fn arrive_for(
+        &mut self,
+        (now, earliest): (Instant, Instant),
+        server: usize,
+        service_ns: u64,
+    ) -> Instant {
         self.flow.arrive(now);
+        let earliest = earliest.max(self.paused_until);
         match self.free_at.get_mut(server) {
-            None => now.plus_ns(service_ns),
+            None => earliest.plus_ns(service_ns),
             Some(free_at) => {
-                *free_at = (*free_at).max(now).plus_ns(service_ns);
+                *free_at = (*free_at).max(earliest).plus_ns(service_ns);
                 self.promised_ns = self.promised_ns.saturating_add(service_ns);
                 *free_at
             }
         }
+    }
+
+    /// What comes from now on is not served before this time has passed behind what has come.
+    pub(crate) fn pause(&mut self, now: Instant, ns: u64) {
+        let behind = self.free_at.iter().copied().max().unwrap_or(now).max(now).max(self.paused_until);
+        self.paused_until = behind.plus_ns(ns);
     }
 
     #[inline]

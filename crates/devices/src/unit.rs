@@ -1,7 +1,9 @@
 use crate::cache::{Answer, DiskCache};
-use crate::hardware::{Device, Stage};
+use crate::hardware::{Device, Pauses};
+use crate::limit::Bucket;
+use crate::queue::{Queue, Stay, Terms};
 use crate::station::Fifo;
-use crate::{Assignment, Cache, CacheCounts, Law, ReadWrite, WriteCache};
+use crate::{Cache, CacheCounts, Servers, WriteCache};
 use base::statistics::StationReport;
 use base::{Instant, Random};
 use std::collections::BTreeMap;
@@ -34,16 +36,18 @@ pub struct Transfer {
 }
 
 /// The stages of a device, in the order in which a request passes them.
-const STAGES: [&str; 3] = ["controller", "transmission", "medium"];
-pub(crate) const MEDIUM: usize = 2;
+const STAGES: [&str; 4] = ["limit", "controller", "transmission", "medium"];
+const LIMIT: usize = 0;
+const TRANSMISSION: usize = 2;
+pub(crate) const MEDIUM: usize = 3;
 /// The stage of a request that has passed all.
 pub(crate) const DONE: usize = STAGES.len();
 
 /// Where a request goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStage {
-    /// Into this stage, from which it departs at this moment.
-    Stage(usize, Instant),
+    /// Into this stage.
+    Stage(usize, Stay),
     /// Nowhere: it is done.
     End,
     /// Nowhere, but its bytes go on to the medium in the background.
@@ -52,89 +56,98 @@ pub(crate) enum NextStage {
 
 /// The running model of one device.
 pub(crate) struct Unit {
+    /// The limits on its transfers, by their places among the machine's.
+    limits: Vec<usize>,
+    /// The wait for their credit.
+    limited: Fifo,
     stages: [Option<Queue>; STAGES.len()],
     cache: Option<DiskCache>,
-    sync: Law,
-    durable_write: Law,
+    terms: Terms,
+    pauses: Option<Pauses>,
+    /// What was written since the last pause, in bytes.
+    written: u64,
     random: Random,
-    /// Multiplies every service time: 1 for a healthy device.
-    slowdown: f64,
-    jitter: bool,
-}
-
-struct Queue {
-    stage: Stage,
-    fifo: Fifo,
-    /// Where each server's last request ended: file and address on that server.
-    positions: Vec<Option<(u32, u64)>>,
 }
 
 impl Unit {
-    pub(crate) fn new(name: &str, device: &Device, seed: u64, jitter: bool) -> Unit {
-        let described = [&device.controller, &device.transmission, &device.medium];
-        let mut number = 0;
-        let stages = described.map(|stage| {
-            number += 1;
-            let stage = stage.clone()?;
-            let fifo = Fifo::new(format!("{name}.{}", STAGES[number - 1]), stage.servers);
-            let positions = vec![None; fifo.servers().max(1)];
-            Some(Queue { stage, fifo, positions })
+    pub(crate) fn new(name: &str, device: &Device, limits: Vec<usize>, seed: u64, jitter: bool) -> Unit {
+        let described = [&None, &device.controller, &device.transmission, &device.medium];
+        let mut stages = described.into_iter().zip(STAGES);
+        let stages = std::array::from_fn(|_| {
+            let (stage, word) = stages.next()?;
+            Some(Queue::new(format!("{name}.{word}"), stage.clone()?))
         });
         let cache = device.cache.as_ref().filter(|_| device.medium.is_some());
         let volatile = device.write_cache == WriteCache::Volatile;
         Unit {
+            limits,
+            limited: Fifo::new(format!("{name}.{}", STAGES[LIMIT]), Servers::Unlimited),
             stages,
             cache: cache.map(|cache| DiskCache::new(cache, volatile)),
-            sync: device.sync,
-            durable_write: device.durable_write_law(),
+            terms: Terms::new(device, jitter),
+            pauses: device.pauses.clone(),
+            written: 0,
             random: Random::stream(seed, name),
-            slowdown: 1.0,
-            jitter,
         }
     }
 
     pub(crate) fn set_slowdown(&mut self, factor: f64) {
-        self.slowdown = factor;
+        self.terms.slowdown = factor;
     }
 
     /// A request that has passed the stages below `from` goes on.
     #[inline]
-    pub(crate) fn forward(&mut self, now: Instant, from: usize, transfer: &Transfer) -> NextStage {
+    pub(crate) fn forward(
+        &mut self,
+        (now, job): (Instant, u32),
+        from: usize,
+        transfer: &Transfer,
+        buckets: &mut [Bucket],
+    ) -> NextStage {
+        if from == LIMIT && !self.limits.is_empty() {
+            let credit = self.limits.iter().filter_map(|limit| {
+                let bucket = &mut buckets[*limit];
+                bucket.limit().concerns(transfer).then(|| bucket.take(now, transfer))
+            });
+            if let Some(at) = credit.max() {
+                return NextStage::Stage(LIMIT, Stay::Until(self.limited.arrive(now, 0, at.since_ns(now))));
+            }
+        }
         let Some(stage) = (from..DONE).find(|stage| self.concerns(*stage, transfer)) else { return NextStage::End };
         let answer = match &mut self.cache {
             Some(cache) if stage == MEDIUM => cache.arrive(transfer),
             _ => Answer::Medium,
         };
         match answer {
-            Answer::Medium => NextStage::Stage(stage, self.enter(now, stage, transfer)),
+            Answer::Medium => NextStage::Stage(stage, self.enter((now, job), stage, transfer)),
             Answer::Done => NextStage::End,
             Answer::Destage => NextStage::Destage,
         }
     }
 
-    /// A request arrives at a stage that it has to pass: when it departs from there.
+    /// A request arrives at a stage that it has to pass.
     #[inline]
-    pub(crate) fn enter(&mut self, now: Instant, stage: usize, transfer: &Transfer) -> Instant {
-        let Unit { stages, random, .. } = self;
+    pub(crate) fn enter(&mut self, (now, job): (Instant, u32), stage: usize, transfer: &Transfer) -> Stay {
+        let Unit { stages, terms, random, .. } = self;
         let Some(queue) = &mut stages[stage] else { unreachable!("a stage that concerns a request exists") };
-        let (server, mut service_ns) = queue.serve(transfer, random);
-        match transfer.direction {
-            Direction::Sync if stage == MEDIUM => service_ns = self.sync.draw(random),
-            Direction::Write { durable: true } if stage == MEDIUM => service_ns += self.durable_write.draw(random),
-            _ => {}
+        if let (MEDIUM, Some(pauses), Direction::Write { .. }) = (stage, &self.pauses, transfer.direction) {
+            self.written += u64::from(transfer.length);
+            if self.written >= pauses.every {
+                self.written -= pauses.every;
+                queue.pause(now, pauses.time.draw(random));
+            }
         }
-        if self.slowdown != 1.0 {
-            service_ns = (service_ns as f64 * self.slowdown) as u64;
-        }
-        if self.jitter {
-            service_ns = (random.exponential(service_ns as f64) as u64).saturating_add(random.below(1_000));
-        }
-        queue.fifo.arrive(now, server, service_ns)
+        queue.enter((now, job), transfer, (terms, stage == MEDIUM), random)
+    }
+
+    /// A stage is looked at, as it has wished: the request that departs, and when it wants to be looked at again.
+    pub(crate) fn expire(&mut self, now: Instant, stage: usize) -> (Option<u32>, Option<Instant>) {
+        self.stages[stage].as_mut().map_or((None, None), |queue| queue.expire(now))
     }
 
     fn concerns(&self, stage: usize, transfer: &Transfer) -> bool {
         // A sync moves no bytes.
-        self.stages[stage].is_some() && !(stage == 1 && transfer.direction == Direction::Sync)
+        self.stages[stage].is_some() && !(stage == TRANSMISSION && transfer.direction == Direction::Sync)
     }
 
     /// A request that arrived at `stage` at `entered` departs from it; `background` tells whether only the cache waits for it.
@@ -146,8 +159,11 @@ impl Unit {
         transfer: &Transfer,
         background: bool,
     ) {
+        if stage == LIMIT {
+            return self.limited.depart(now, entered);
+        }
         let Some(queue) = &mut self.stages[stage] else { unreachable!("a request leaves a stage that it entered") };
-        queue.fifo.depart(now, entered);
+        queue.depart(now, entered);
         match &mut self.cache {
             Some(cache) if background => cache.end_destage(transfer),
             Some(cache) if stage == MEDIUM && transfer.direction == Direction::Read => cache.end_read(transfer),
@@ -156,7 +172,8 @@ impl Unit {
     }
 
     pub(crate) fn restart(&mut self, now: Instant) {
-        self.stages.iter_mut().flatten().for_each(|queue| queue.fifo.restart(now));
+        self.limited.restart(now);
+        self.stages.iter_mut().flatten().for_each(|queue| queue.restart(now));
         self.cache.iter_mut().for_each(DiskCache::restart);
     }
 
@@ -165,55 +182,21 @@ impl Unit {
         self.cache.as_ref().map(|cache| (cache.description(), cache.counts()))
     }
 
-    /// The report of every stage; `present` tells the stage and the time of entry of each request in this device.
-    pub(crate) fn reports(&self, present: &[(usize, Instant)], now: Instant) -> impl Iterator<Item = StationReport> {
+    /// The report of every stage; `present` tells the stage and the time of entry of each request in this device. `used_ns`
+    /// tells of a limit how long its rate took to give the credit that was taken, since a moment `span_ns` ago.
+    pub(crate) fn reports(
+        &self,
+        present: &[(usize, Instant)],
+        now: Instant,
+        (used_ns, span_ns): (impl Fn(usize) -> u64, u64),
+    ) -> impl Iterator<Item = StationReport> {
+        let here = |stage: usize| present.iter().filter(move |(at, _)| *at == stage).map(|(_, entered)| *entered);
+        let limited = self.limits.iter().map(|limit| used_ns(*limit)).max().map(|used_ns| StationReport {
+            servers: 1,
+            utilization: if span_ns > 0 { used_ns as f64 / span_ns as f64 } else { 0.0 },
+            ..self.limited.report(here(LIMIT), now)
+        });
         let queues = self.stages.iter().enumerate().filter_map(|(stage, queue)| Some((stage, queue.as_ref()?)));
-        queues.map(move |(stage, queue)| {
-            let here = present.iter().filter(|(at, _)| *at == stage).map(|(_, entered)| *entered);
-            queue.fifo.report(here, now)
-        })
-    }
-}
-
-impl Queue {
-    /// The server for a request, and how long it takes there.
-    #[inline]
-    fn serve(&mut self, transfer: &Transfer, random: &mut Random) -> (usize, u64) {
-        let (server, address) = self.place(transfer, random);
-        let write = match transfer.direction {
-            Direction::Sync => return (server, 0),
-            Direction::Read => false,
-            Direction::Write { .. } => true,
-        };
-        fn choose<T: Copy>(pair: &ReadWrite<T>, write: bool) -> T {
-            if write { pair.write } else { pair.read }
-        }
-        let mut law = choose(&self.stage.service, write);
-        if let Some(sequential) = &self.stage.sequential {
-            if self.positions[server] == Some((transfer.file, address)) {
-                law = choose(sequential, write);
-            }
-            self.positions[server] = Some((transfer.file, address + u64::from(transfer.length)));
-        }
-        let transfer_ns = self.stage.bandwidth.map_or(0, |pair| choose(&pair, write).transfer_ns(transfer.length));
-        (server, law.draw(random) + transfer_ns)
-    }
-
-    /// The server for a request, and where on that server the request begins.
-    #[inline]
-    fn place(&self, transfer: &Transfer, random: &mut Random) -> (usize, u64) {
-        let servers = self.fifo.servers();
-        if servers <= 1 {
-            return (0, transfer.offset);
-        }
-        match self.stage.assignment {
-            Assignment::Shared => (self.fifo.first_free(), transfer.offset),
-            Assignment::Uniform => (random.below(servers as u64) as usize, transfer.offset),
-            Assignment::Striped => {
-                let stripe = transfer.offset / self.stage.stripe;
-                let row = stripe / servers as u64;
-                ((stripe % servers as u64) as usize, row * self.stage.stripe + transfer.offset % self.stage.stripe)
-            }
-        }
+        limited.into_iter().chain(queues.map(move |(stage, queue)| queue.report(here(stage), now)))
     }
 }

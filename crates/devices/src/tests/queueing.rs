@@ -66,6 +66,8 @@ fn a_fixed_demand_gives_m_d_1() {
 fn one_stage(servers: u32, law: Law) -> Machine {
     let stage = Stage {
         servers: Servers::count(servers),
+        discipline: Default::default(),
+        concurrency: None,
         assignment: Default::default(),
         stripe: 4096,
         service: ReadWrite::both(law),

@@ -1,0 +1,97 @@
+//! Times that depend on what is under way: how a device's parallelism scales, and how reads and writes disturb each other.
+
+use base::units::parse_duration_ns;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+
+/// The mean times of requests by the numbers of reads and writes that are under way at the same time, as a measurement with so
+/// many of each in flight shows them. Between the numbers of the axes times are interpolated; beyond them they grow as between
+/// the last two.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, try_from = "Written")]
+pub struct Concurrency {
+    /// Numbers of reads, ascending from 0: the rows of the tables.
+    pub reads: Vec<u32>,
+    /// Numbers of writes, ascending from 0: the columns of the tables.
+    pub writes: Vec<u32>,
+    /// A read, itself among the reads.
+    pub read: Times,
+    /// A write, itself among the writes.
+    pub write: Times,
+    /// What a durable write takes beyond a plain one; as its law says by default, whatever is under way.
+    pub durable_write: Option<Times>,
+    /// A sync; as its law says by default, whatever is under way.
+    pub sync: Option<Times>,
+}
+
+/// Mean times in nanoseconds, row by row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Times(pub Vec<Vec<f64>>);
+
+impl<'de> Deserialize<'de> for Times {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Times, D::Error> {
+        let rows = Vec::<Vec<String>>::deserialize(deserializer)?;
+        let time = |text: &String| parse_duration_ns(text).map(|ns| ns as f64).map_err(D::Error::custom);
+        rows.iter().map(|row| row.iter().map(time).collect()).collect::<Result<_, _>>().map(Times)
+    }
+}
+
+/// The description as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    reads: Vec<u32>,
+    writes: Vec<u32>,
+    read: Times,
+    write: Times,
+    durable_write: Option<Times>,
+    sync: Option<Times>,
+}
+
+impl TryFrom<Written> for Concurrency {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Concurrency, String> {
+        let Written { reads, writes, read, write, durable_write, sync } = written;
+        for (name, axis) in [("reads", &reads), ("writes", &writes)] {
+            if axis.len() < 2 || axis[0] != 0 || !axis.is_sorted_by(|a, b| a < b) {
+                return Err(format!("the numbers of {name} ascend from 0 and are at least two, as in [0, 1, 8, 32]"));
+            }
+        }
+        for (name, times) in [
+            ("read", Some(&read)),
+            ("write", Some(&write)),
+            ("durable_write", durable_write.as_ref()),
+            ("sync", sync.as_ref()),
+        ] {
+            let Some(Times(rows)) = times else { continue };
+            if rows.len() != reads.len() || rows.iter().any(|row| row.len() != writes.len()) {
+                let shape = format!("{} rows of {} times", reads.len(), writes.len());
+                return Err(format!("'{name}' has {shape}: one row for each number of reads"));
+            }
+            if rows.iter().flatten().any(|ns| *ns <= 0.0) {
+                return Err(format!("the times of '{name}' are above zero"));
+            }
+        }
+        Ok(Concurrency { reads, writes, read, write, durable_write, sync })
+    }
+}
+
+/// Where a number lies on an axis: the point below it and how far it is to the next one; above 1 beyond the last.
+fn place(axis: &[u32], number: usize) -> (usize, f64) {
+    let above = axis.partition_point(|at| *at as usize <= number).clamp(1, axis.len() - 1);
+    let (low, high) = (f64::from(axis[above - 1]), f64::from(axis[above]));
+    (above - 1, (number as f64 - low) / (high - low))
+}
+
+impl Concurrency {
+    /// The time in one of the tables, with so many reads and writes under way.
+    pub fn time_ns(&self, Times(rows): &Times, reads: usize, writes: usize) -> f64 {
+        let ((row, down), (column, right)) = (place(&self.reads, reads), place(&self.writes, writes));
+        let across = |row: &[f64]| row[column] + (row[column + 1] - row[column]) * right;
+        let (upper, lower) = (across(&rows[row]), across(&rows[row + 1]));
+        // Times that fall with what is under way are not followed beyond the tables.
+        let corners = [&rows[row][column..=column + 1], &rows[row + 1][column..=column + 1]].into_iter().flatten();
+        (upper + (lower - upper) * down).max(corners.fold(f64::INFINITY, |least, ns| least.min(*ns)))
+    }
+}
