@@ -110,15 +110,18 @@ fn list() -> String {
 
 /// The mean time of a random 4 KiB access without queueing.
 fn access_ns(device: &Device, direction: Direction) -> f64 {
-    fn of<T: Copy>(pair: ReadWrite<T>, direction: Direction) -> T {
-        if direction == Direction::Read { pair.read } else { pair.write }
+    fn of<T>(pair: &ReadWrite<T>, direction: Direction) -> &T {
+        if direction == Direction::Read { &pair.read } else { &pair.write }
     }
-    let stage_ns = |stage: &Stage| {
-        let transfer_ns = stage.bandwidth.map_or(0.0, |bandwidth| 4096.0 * 1e9 / of(bandwidth, direction).0);
-        of(stage.service, direction).mean_ns() + transfer_ns
+    let stage_ns = |(_, stage): (_, &Stage)| match &stage.concurrency {
+        Some(tables) if direction == Direction::Read => tables.time_ns(&tables.read, 1, 0),
+        Some(tables) => tables.time_ns(&tables.write, 0, 1),
+        None => {
+            let transfer_ns = stage.bandwidth.map_or(0.0, |pair| 4096.0 * 1e9 / of(&pair, direction).0);
+            of(&stage.service, direction).mean_ns() + transfer_ns
+        }
     };
-    let stages_ns: f64 =
-        [&device.controller, &device.transmission, &device.medium].into_iter().flatten().map(stage_ns).sum();
+    let stages_ns: f64 = device.stages().map(stage_ns).sum();
     match direction {
         Direction::Write { durable: true } => stages_ns + device.durable_write_law().mean_ns(),
         _ => stages_ns,

@@ -85,7 +85,7 @@ fn place(axis: &[u32], number: usize) -> (usize, f64) {
 }
 
 impl Concurrency {
-    /// The time in one of the tables, with so many reads and writes under way.
+    /// The time in one of the tables, with these numbers of reads and writes under way.
     pub fn time_ns(&self, Times(rows): &Times, reads: usize, writes: usize) -> f64 {
         let ((row, down), (column, right)) = (place(&self.reads, reads), place(&self.writes, writes));
         let across = |row: &[f64]| row[column] + (row[column + 1] - row[column]) * right;

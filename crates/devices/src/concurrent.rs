@@ -22,7 +22,7 @@ const KINDS: usize = 4;
 
 /// How fast requests progress.
 pub(crate) enum Pace {
-    /// By equal shares of so many servers, unlimited if zero; a request asks for nanoseconds of one server.
+    /// By equal shares of this number of servers, unlimited if zero; a request asks for nanoseconds of one server.
     Shares(u32),
     /// By tables; a request asks for multiples of the time there, and for nanoseconds where there is no table.
     Tables(Box<Concurrency>),

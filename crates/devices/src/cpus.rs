@@ -58,6 +58,7 @@ pub(crate) struct Finished {
 
 /// The processors: user work first-in-first-out or sharing, preempted and later resumed by first-in-first-out system work.
 pub(crate) struct Cpus {
+    description: Cpu,
     ns_per_instruction: f64,
     servers: Vec<Server>,
     system: VecDeque<Burst>,
@@ -70,9 +71,10 @@ pub(crate) struct Cpus {
 
 impl Cpus {
     pub(crate) fn new(cpu: &Cpu) -> Cpus {
-        let shared = (cpu.discipline == Discipline::ProcessorSharing).then(|| (Sharing::default(), Vec::new()));
+        let shared = (cpu.discipline != Discipline::Fifo).then(|| (Sharing::default(), Vec::new()));
         Cpus {
-            ns_per_instruction: 1e3 / cpu.mips,
+            description: cpu.clone(),
+            ns_per_instruction: 1e3 / cpu.mips / cpu.speed(0),
             servers: vec![Server::Idle; cpu.count as usize],
             system: VecDeque::new(),
             user: VecDeque::new(),
@@ -80,6 +82,16 @@ impl Cpus {
             busy: TimeWeighted::default(),
             flow: Flow::default(),
         }
+    }
+
+    /// From now on the steps touch this many bytes of memory.
+    pub(crate) fn set_footprint(&mut self, bytes: u64) {
+        self.ns_per_instruction = 1e3 / self.description.mips / self.description.speed(bytes);
+    }
+
+    /// Whether a task keeps its thread until it waits.
+    pub(crate) fn run_until_wait(&self) -> bool {
+        self.description.discipline == Discipline::RunUntilWait
     }
 
     /// How long instructions take on one server.

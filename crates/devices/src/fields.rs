@@ -78,6 +78,10 @@ pub enum Discipline {
     Fifo,
     /// All at once, each at an equal share of the speed.
     ProcessorSharing,
+    /// A task keeps its thread until it waits, as under the executor on a real machine: its bursts pass without another task's
+    /// turn between them, and what completes meanwhile is noticed behind them. With computations beside it on other threads it
+    /// shares the CPUs. Of machines on a network only those that reach no other do so.
+    RunUntilWait,
 }
 
 /// Whether a device holds completed writes where a power cut loses them.

@@ -4,6 +4,7 @@ use crate::fields::{self, Assignment, Bandwidth, Discipline, ReadWrite, Servers,
 use crate::law::Law;
 use crate::limit::{self, Limit};
 use crate::network::Network;
+use base::units::parse_size;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use std::collections::BTreeMap;
@@ -89,6 +90,14 @@ pub struct Cpu {
     /// How transactions share them.
     #[serde(default)]
     pub discipline: Discipline,
+    /// The speed in proportion to `mips` where the steps touch a number of bytes of memory, ascending; between two sizes it
+    /// changes with the logarithm of the size. Caches that do not hold everything make a CPU slower. Always `mips` by default.
+    #[serde(default, deserialize_with = "footprint")]
+    pub footprint: Vec<(u64, f64)>,
+    /// How long a thread that sleeps takes until it runs, once there is something for it to do: with `run-until-wait`. No time
+    /// by default.
+    #[serde(default = "no_time")]
+    pub wake_latency: Law,
     /// What the steps of transactions cost.
     pub instructions: Instructions,
 }
@@ -144,6 +153,13 @@ pub struct Instructions {
     /// One look at, entry into or removal from the directory of the copies of pages that other machines have.
     #[serde(default)]
     pub copy_registration: u64,
+    /// Operations given to the operating system, whatever their number: what a batch costs beside `input_output` for each. With
+    /// the CPU's discipline `run-until-wait`.
+    #[serde(default)]
+    pub submission: u64,
+    /// Going to sleep and waking up, with what cold caches cost behind it. With the CPU's discipline `run-until-wait`.
+    #[serde(default)]
+    pub wake_up: u64,
     /// Whether actual numbers are exponentially distributed about these means; otherwise they are exactly these.
     #[serde(default)]
     pub exponential: bool,
@@ -274,6 +290,36 @@ fn positive_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::
 fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let number = f64::deserialize(deserializer)?;
     if number > 0.0 && number.is_finite() { Ok(number) } else { Err(D::Error::custom("a speed is above zero")) }
+}
+
+/// Sizes with speeds, written as `{ "1 MiB" = 1.0, "1 GiB" = 0.5 }`.
+fn footprint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(u64, f64)>, D::Error> {
+    let mut speeds = Vec::new();
+    for (size, speed) in BTreeMap::<String, f64>::deserialize(deserializer)? {
+        let bytes = parse_size(&size).map_err(D::Error::custom)?;
+        if bytes == 0 || speed <= 0.0 || !speed.is_finite() {
+            return Err(D::Error::custom(format!("sizes and speeds are above zero, not \"{size}\" = {speed}")));
+        }
+        speeds.push((bytes, speed));
+    }
+    speeds.sort_by_key(|(bytes, _)| *bytes);
+    Ok(speeds)
+}
+
+impl Cpu {
+    /// The speed in proportion to `mips` where the steps touch `bytes` of memory.
+    pub fn speed(&self, bytes: u64) -> f64 {
+        let above = self.footprint.partition_point(|(size, _)| *size <= bytes);
+        let below = above.checked_sub(1).map(|below| self.footprint[below]);
+        match (below, self.footprint.get(above).copied()) {
+            (None, None) => 1.0,
+            (None, Some((_, speed))) | (Some((_, speed)), None) => speed,
+            (Some((low, from)), Some((high, to))) => {
+                let far = (bytes as f64 / low as f64).ln() / (high as f64 / low as f64).ln();
+                from + (to - from) * far
+            }
+        }
+    }
 }
 
 impl Hardware {

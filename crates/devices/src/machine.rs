@@ -169,6 +169,16 @@ impl Machine {
         true
     }
 
+    /// Whether a task keeps its thread until it waits; see [`crate::Discipline::RunUntilWait`].
+    pub fn runs_until_wait(&self) -> bool {
+        self.cpus.as_ref().is_some_and(Cpus::run_until_wait)
+    }
+
+    /// From now on the CPU's steps touch this many bytes of memory.
+    pub fn set_footprint(&mut self, bytes: u64) {
+        self.cpus.iter_mut().for_each(|cpus| cpus.set_footprint(bytes));
+    }
+
     /// Asks for nothing but to complete `ns` nanoseconds from now.
     pub fn delay(&mut self, ns: u64) -> JobId {
         let job = self.admit(None);

@@ -18,7 +18,7 @@ pub(crate) enum Stay {
 
 enum Station {
     Fifo(Fifo),
-    Concurrent(Concurrent),
+    Concurrent(Box<Concurrent>),
 }
 
 /// What a device's requests are charged at the medium.
@@ -71,13 +71,15 @@ fn choose<T>(pair: &ReadWrite<T>, write: bool) -> &T {
 impl Queue {
     pub(crate) fn new(name: String, stage: Stage) -> Queue {
         let station = match (&stage.concurrency, stage.discipline) {
-            (Some(tables), _) => Station::Concurrent(Concurrent::new(name, Pace::Tables(Box::new(tables.clone())))),
+            (Some(tables), _) => {
+                Station::Concurrent(Box::new(Concurrent::new(name, Pace::Tables(Box::new(tables.clone())))))
+            }
             (None, StageDiscipline::ProcessorSharing) => {
                 let servers = match stage.servers {
                     Servers::Unlimited => 0,
                     Servers::Count(count) => count.get(),
                 };
-                Station::Concurrent(Concurrent::new(name, Pace::Shares(servers)))
+                Station::Concurrent(Box::new(Concurrent::new(name, Pace::Shares(servers))))
             }
             (None, StageDiscipline::Fifo) => Station::Fifo(Fifo::new(name, stage.servers)),
         };

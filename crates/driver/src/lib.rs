@@ -55,6 +55,17 @@ pub trait Driver {
         false
     }
 
+    /// Whether [`Driver::compute_alone`] spends all CPU time at once, whatever happens meanwhile: a task keeps the described CPU
+    /// until it waits, as it does on a real machine.
+    fn runs_until_wait(&self) -> bool {
+        false
+    }
+
+    /// The engine's steps touch this many bytes of memory from now on, on which a described CPU's speed may depend.
+    fn set_footprint(&mut self, bytes: u64) {
+        let _ = bytes;
+    }
+
     /// Asks that an operation be given up. Advisory: it still completes exactly once.
     fn cancel(&mut self, token: Token);
 

@@ -75,6 +75,15 @@ impl Engine {
         core.log.free_beside(0) >= bytes + core.rollback_room(self.transactions.unfinished.get())
     }
 
+    /// How much memory pages and sets take, in bytes.
+    pub fn memory_in_use(&self) -> u64 {
+        let pages = {
+            let pool = self.core.buffer.pool().borrow();
+            pool.len() - pool.free_count()
+        };
+        (pages * self.core.page_size()) as u64 + self.sets.sets.borrow().memory_bytes()
+    }
+
     /// How many records a set has; `None` for what is no set.
     pub fn set_records(&self, partition: PartitionId) -> Option<u64> {
         let is_set = self.catalog.describe(partition).is_ok_and(|found| found.set_settings().is_some());

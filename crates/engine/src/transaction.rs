@@ -97,6 +97,7 @@ pub(crate) async fn begin(engine: &Rc<Engine>, began: Option<u64>) -> Result<Tra
     let mut transaction = Transaction { engine: Rc::clone(engine), state, ended: false };
     engine.core.executor.charge(Work::BeginTransaction);
     if engine.core.executor.owes() {
+        engine.core.executor.set_footprint(engine.memory_in_use());
         engine.core.executor.pay_debt().await;
     }
     if engine.versions.is_kept() {

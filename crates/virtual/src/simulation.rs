@@ -1,4 +1,5 @@
 mod networked;
+mod thread;
 
 use crate::effects::{Disks, Opened};
 use crate::faults::Faults;
@@ -12,6 +13,7 @@ use driver::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use thread::Thread;
 
 /// How a simulation runs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,6 +69,8 @@ pub struct VirtualDriver {
     flights: Vec<Option<Flight>>,
     in_flight: usize,
     faults: Option<Faults>,
+    /// The engine's thread, where a task keeps it until it waits.
+    thread: Option<Thread>,
     /// The machine's place on a network; absent until it is used.
     port: Option<Port>,
     halted: bool,
@@ -116,6 +120,8 @@ impl VirtualDriver {
                 seed: options.seed,
             }
         });
+        let until_wait = |cpu: &&devices::Cpu| cpu.discipline == devices::Discipline::RunUntilWait;
+        let thread = hardware.cpu.as_ref().filter(until_wait).map(|cpu| Thread::new(cpu, options.seed));
         VirtualDriver {
             machine: Machine::new(&hardware, options.seed, options.jitter),
             prices,
@@ -123,6 +129,7 @@ impl VirtualDriver {
             flights: Vec::new(),
             in_flight: 0,
             faults: options.faults.map(|plan| Faults::new(plan, options.seed)),
+            thread,
             port: None,
             halted: false,
             bell: Arc::default(),
@@ -262,6 +269,39 @@ impl VirtualDriver {
         Completion { token, result, buffer }
     }
 
+    fn submit_to_devices(&mut self, token: Token, op: Op) {
+        if self.halted {
+            return;
+        }
+        let limit = if let Op::Sync { file } = op { self.disks.write_limit(file) } else { 0 };
+        let (job, slow) = self.start(&op);
+        self.board(job, Flight { token, op, limit, slow, cancelled: false, injury: None });
+    }
+
+    /// Events happen until operations have completed, or until a moment.
+    fn wait(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        let before = done.len();
+        loop {
+            let limit = if done.len() > before { Some(self.machine.now()) } else { until };
+            match self.machine.next() {
+                Some(next) if limit.is_none_or(|limit| next <= limit.max(self.machine.now())) => {}
+                _ => break,
+            }
+            if self.faults.as_ref().is_some_and(|faults| faults.power_goes(self.machine.events())) {
+                return Err(self.cut_power());
+            }
+            let completed = self.machine.step().and_then(|job| self.flights[job.0 as usize].take());
+            if let Some(flight) = completed {
+                let completion = self.land(flight);
+                done.push(completion);
+            }
+        }
+        if let (Some(until), true) = (until, done.len() == before) {
+            self.machine.pass(until);
+        }
+        Ok(())
+    }
+
     fn fold(&mut self, word: u64) {
         self.hash = (self.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     }
@@ -298,14 +338,20 @@ impl Driver for VirtualDriver {
         if op.kind().is_network() {
             return self.submit_to_network(token, op);
         }
-        let limit = if let Op::Sync { file } = op { self.disks.write_limit(file) } else { 0 };
-        let (job, slow) = self.start(&op);
-        self.board(job, Flight { token, op, limit, slow, cancelled: false, injury: None });
+        let until_wait = self.runs_until_wait();
+        match &mut self.thread {
+            Some(thread) if until_wait => thread.submit(token, op),
+            _ => self.submit_to_devices(token, op),
+        }
     }
 
     /// Faults count events and may cut them off, and on a network other machines disturb, so with them every burst takes the
     /// long way.
     fn compute_alone(&mut self, instructions: u64, until: Option<Instant>) -> bool {
+        if self.runs_until_wait() {
+            self.run(instructions);
+            return true;
+        }
         let is_alone = self.faults.is_none() && self.port.is_none();
         let undisturbed = !self.halted && is_alone && !self.bell.0.load(Ordering::Acquire);
         let alone = undisturbed && self.machine.compute_alone(instructions, until);
@@ -314,6 +360,14 @@ impl Driver for VirtualDriver {
             self.fold(OpKind::Cpu as u64);
         }
         alone
+    }
+
+    fn runs_until_wait(&self) -> bool {
+        self.thread.is_some() && self.port.is_none()
+    }
+
+    fn set_footprint(&mut self, bytes: u64) {
+        self.machine.set_footprint(bytes);
     }
 
     /// Only operations on slow devices (see [`FaultPlan`]) are given up; all others complete as they would.
@@ -339,29 +393,13 @@ impl Driver for VirtualDriver {
         if self.port.is_some() {
             return self.park_on_network(until, done);
         }
+        if self.runs_until_wait() {
+            return self.park_thread(until, done);
+        }
         if until.is_none() && self.in_flight == 0 {
             return Err(Halt::Idle);
         }
-        let before = done.len();
-        loop {
-            let limit = if done.len() > before { Some(self.machine.now()) } else { until };
-            match self.machine.next() {
-                Some(next) if limit.is_none_or(|limit| next <= limit.max(self.machine.now())) => {}
-                _ => break,
-            }
-            if self.faults.as_ref().is_some_and(|faults| faults.power_goes(self.machine.events())) {
-                return Err(self.cut_power());
-            }
-            let completed = self.machine.step().and_then(|job| self.flights[job.0 as usize].take());
-            if let Some(flight) = completed {
-                let completion = self.land(flight);
-                done.push(completion);
-            }
-        }
-        if let (Some(until), true) = (until, done.len() == before) {
-            self.machine.pass(until);
-        }
-        Ok(())
+        self.wait(until, done)
     }
 
     fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {

@@ -80,12 +80,19 @@ impl Executor {
         }
     }
 
+    /// The engine's steps touch this many bytes of memory from now on.
+    pub fn set_footprint(&self, bytes: u64) {
+        self.0.driver.borrow_mut().set_footprint(bytes);
+    }
+
     /// Lets the current task's burst pass without suspending the task, if no other task is ready and nothing is to happen
-    /// before its end: the driver would report that end next, and this task would run next.
+    /// before its end: the driver would report that end next, and this task would run next. Always where tasks keep the CPU
+    /// until they wait.
     fn compute_alone(&self, instructions: u64) -> bool {
         let inner = &*self.0;
         let others = !inner.ready.borrow().is_empty() || !inner.yielded_tasks.borrow().is_empty();
-        if others || inner.member.get().group != Membership::NONE.group {
+        let in_group = inner.member.get().group != Membership::NONE.group;
+        if (others || in_group) && !inner.driver.borrow().runs_until_wait() {
             return false;
         }
         let until = inner.timers.borrow().next();

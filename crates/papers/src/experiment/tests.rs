@@ -56,7 +56,7 @@ fn parameters_reach_every_run() {
         assert_eq!(configuration.commit.update == Update::Force, point.line % 2 == 1);
         assert_eq!(configuration.log.device, if is_b { "nvem" } else { "log-disk" });
         assert_eq!(hardware.cpu.as_ref().unwrap().mips, 25.0);
-        let nvem = hardware.devices["nvem"].medium.as_ref().unwrap().service.read;
+        let nvem = hardware.devices["nvem"].medium.as_ref().unwrap().service.read.clone();
         assert_eq!(nvem, devices::Law::Fixed(if is_b { 70_000 } else { 50_000 }));
         assert_eq!((plan.load, plan.measure), (Load::Open { rate_per_s: 100.0 }, Length::Transactions(1_000)));
     }

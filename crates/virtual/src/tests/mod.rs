@@ -9,6 +9,7 @@ mod faults;
 mod injuries;
 mod network;
 mod power;
+mod thread;
 mod timing;
 
 /// A driver with the means to run one operation after another.

@@ -62,7 +62,7 @@ fn tables_are_met_where_they_stand_and_between() {
             let done = beside(&hardware, &[(Direction::Read, reads), (WRITE, writes)], 100_000);
             for ((rate, times), depth, us) in [(&done[0], reads, read_us), (&done[1], writes, write_us)] {
                 if depth > 0 {
-                    // Four standard deviations of a mean of so many random times.
+                    // Four standard deviations of the mean of this number of random times.
                     close(*rate, depth as f64 * 1e6 / us, 0.002 + 4.0 / (times.count() as f64).sqrt());
                 }
             }
@@ -196,7 +196,9 @@ fn slices_give_their_credit_at_once() {
     close(load(&hardware, "d", 16, scattered(Direction::Read)).per_second, 500.0, 0.01);
     let mut machine = Machine::new(&hardware, 1, false);
     let mut ends = Vec::new();
-    (0..120).for_each(|number| drop(machine.transfer(0, page(Direction::Read, number))));
+    for number in 0..120 {
+        machine.transfer(0, page(Direction::Read, number));
+    }
     for _ in 0..120 {
         next_completion(&mut machine);
         ends.push(machine.now().ns() / 1_000_000);
@@ -211,7 +213,9 @@ fn devices_share_what_is_named_alike() {
     let hardware = described(&format!("[device.a]\n{limit}[device.b]\n{limit}"));
     let mut machine = Machine::new(&hardware, 1, false);
     let transfer = |number: u64| Transfer { length: 1 << 20, ..page(WRITE, number << 8) };
-    (0..8).for_each(|number| drop(machine.transfer(number as u16 % 2, transfer(number))));
+    for number in 0..8 {
+        machine.transfer(number as u16 % 2, transfer(number));
+    }
     for number in 8..2_000 {
         next_completion(&mut machine);
         machine.transfer(number as u16 % 2, transfer(number));

@@ -1,0 +1,119 @@
+//! A described CPU whose tasks keep it until they wait, as the executor's thread does on a real machine: while a burst of CPU
+//! time passes, devices go on, and what completes is noticed when the thread next asks. Operations reach the devices when the
+//! thread has nothing more to run for the moment, all in one batch.
+
+use super::VirtualDriver;
+use base::{Instant, Random};
+use devices::{Class, Cpu, Law};
+use driver::{Completion, Halt, Op, OpKind, Token};
+
+/// The engine's thread.
+pub(super) struct Thread {
+    submission: u64,
+    wake_up: u64,
+    wake_latency: Law,
+    random: Random,
+    /// Operations that wait to be given to the operating system.
+    batch: Vec<(Token, Op)>,
+    /// What completed while the thread ran.
+    landed: Vec<Completion>,
+}
+
+impl Thread {
+    pub(super) fn new(cpu: &Cpu, seed: u64) -> Thread {
+        Thread {
+            submission: cpu.instructions.submission,
+            wake_up: cpu.instructions.wake_up,
+            wake_latency: cpu.wake_latency.clone(),
+            random: Random::stream(seed, "thread"),
+            batch: Vec::new(),
+            landed: Vec::new(),
+        }
+    }
+
+    pub(super) fn submit(&mut self, token: Token, op: Op) {
+        self.batch.push((token, op));
+    }
+}
+
+impl VirtualDriver {
+    /// The thread runs for this number of instructions.
+    pub(super) fn run(&mut self, instructions: u64) {
+        if self.halted || instructions == 0 {
+            return;
+        }
+        let burst = self.machine.compute(instructions, Class::User);
+        while !self.halted {
+            if self.faults.as_ref().is_some_and(|faults| faults.power_goes(self.machine.events())) {
+                self.cut_power();
+                return;
+            }
+            let ended = self.machine.step();
+            if ended == Some(burst) {
+                break;
+            }
+            self.land_meanwhile(ended);
+        }
+        self.fold(self.machine.now().ns());
+        self.fold(OpKind::Cpu as u64);
+    }
+
+    fn land_meanwhile(&mut self, ended: Option<devices::JobId>) {
+        if let Some(flight) = ended.and_then(|job| self.flights.get_mut(job.0 as usize)?.take()) {
+            let completion = self.land(flight);
+            self.thread.as_mut().expect("a thread runs").landed.push(completion);
+        }
+    }
+
+    /// The thread has nothing to run: it gives its operations to the operating system and takes what has completed, or sleeps.
+    pub(super) fn park_thread(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        let Some(thread) = &mut self.thread else { unreachable!("there is a thread") };
+        let (batch, instructions) = (std::mem::take(&mut thread.batch), thread.submission);
+        if !batch.is_empty() {
+            self.run(instructions);
+        }
+        for (token, op) in batch {
+            self.submit_to_devices(token, op);
+        }
+        self.take_landed(done)?;
+        let is_past = until.is_some_and(|until| until <= self.machine.now());
+        if !done.is_empty() || is_past {
+            // What happens at this very moment is at hand, too.
+            return self.wait(Some(self.machine.now()), done);
+        }
+        if until.is_none() && self.in_flight == 0 {
+            return Err(Halt::Idle);
+        }
+        self.wait(until, done)?;
+        self.wake_up(done)
+    }
+
+    /// The thread slept, and has something to do again.
+    fn wake_up(&mut self, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        let Some(thread) = &mut self.thread else { unreachable!("there is a thread") };
+        let (latency_ns, instructions) = (thread.wake_latency.draw(&mut thread.random), thread.wake_up);
+        if latency_ns > 0 {
+            let awake = self.machine.delay(latency_ns);
+            loop {
+                if self.faults.as_ref().is_some_and(|faults| faults.power_goes(self.machine.events())) {
+                    return Err(self.cut_power());
+                }
+                match self.machine.step() {
+                    Some(ended) if ended == awake => break,
+                    ended => self.land_meanwhile(ended),
+                }
+            }
+        }
+        self.run(instructions);
+        self.take_landed(done)
+    }
+
+    fn take_landed(&mut self, done: &mut Vec<Completion>) -> Result<(), Halt> {
+        if self.halted {
+            return Err(Halt::PowerCut);
+        }
+        let Some(thread) = &mut self.thread else { unreachable!("there is a thread") };
+        done.append(&mut thread.landed);
+        Ok(())
+    }
+}
