@@ -68,7 +68,7 @@ async fn begin_with_promise(database: &Database) -> Transaction {
         for number in 0..100 {
             tx.put(notes, &key(number), &[7; 500]).await?;
         }
-        Ok(())
+        Ok::<_, Error>(())
     };
     database.transaction(other).await.expect("commits");
     for number in 0..190 {

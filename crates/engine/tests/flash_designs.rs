@@ -193,7 +193,7 @@ fn a_scan_enters_while_the_cache_is_being_filled_and_not_afterwards() {
                     for number in 0..RECORDS {
                         tx.put(notes, &number.to_be_bytes(), &[1; 80]).await?;
                     }
-                    Ok(())
+                    Ok::<_, entresol_engine::Error>(())
                 };
                 database.transaction(put_all).await.expect("commits");
                 database.close().await.expect("closes");

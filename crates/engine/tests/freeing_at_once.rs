@@ -161,7 +161,7 @@ fn one_that_was_promised_room_does_not_wait_for_itself() {
                         gate.wait(tx.executor()).await;
                     }
                     gate.wake_all(tx.executor());
-                    Ok(())
+                    Ok::<_, entresol_engine::Error>(())
                 };
                 database.transaction(work).await
             })

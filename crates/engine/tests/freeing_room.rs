@@ -46,7 +46,7 @@ async fn delete_all(database: &Database) {
         for number in 0..VALUES {
             tx.delete(texts, &number.to_be_bytes()).await?;
         }
-        Ok(())
+        Ok::<_, entresol_engine::Error>(())
     });
     deleted.await.expect("commits");
 }

@@ -249,7 +249,7 @@ fn a_check_misses_no_page_that_only_the_cache_has() {
             for number in 0..100_u64 {
                 tx.put(notes, &number.to_be_bytes(), &[1; 200]).await?;
             }
-            Ok(())
+            Ok::<_, Error>(())
         };
         database.transaction(put_all).await.expect("commits");
         database.checkpoint().await.expect("succeeds");

@@ -289,7 +289,7 @@ fn no_transaction_waits_for_a_sweep_that_waits_for_it() {
                         tx.put(notes, &[number], &[7; 200]).await?;
                         tx.executor().clone().sleep_ns(MILLISECOND_NS / 10).await;
                     }
-                    Ok(())
+                    Ok::<_, Error>(())
                 };
                 own.spawn(async move { database.transaction(work).await })
             };
@@ -405,7 +405,7 @@ fn a_small_transaction_behind_which_others_have_filled_the_log_is_run_again() {
                 for number in 0..60_u8 {
                     tx.put(notes, &[number], &[3; 400]).await?;
                 }
-                Ok(())
+                Ok::<_, Error>(())
             };
             let done = database.transaction(small).await;
             (done, tries.get())
@@ -442,7 +442,7 @@ fn commits_with_long_values_to_free_leave_one_another_room() {
                         if !is_open.get() {
                             gate.wait(tx.executor()).await;
                         }
-                        Ok(found)
+                        Ok::<_, Error>(found)
                     };
                     database.transaction(work).await
                 })

@@ -27,7 +27,7 @@ async fn sweep(database: &Database, value: u8) {
         for number in 0..RECORDS {
             tx.put(stock, &number.to_be_bytes(), &[value; 100]).await?;
         }
-        Ok(())
+        Ok::<_, Error>(())
     });
     changed.await.expect("commits");
     database.checkpoint().await.expect("sweeps");

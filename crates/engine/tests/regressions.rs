@@ -276,7 +276,7 @@ fn long_transactions_that_end_each_other_get_through() {
                             tx.modify(tree, keys[*key].as_bytes(), |value| value[0] += 1).await?;
                             tx.executor().sleep_ns(1_000_000_000).await;
                         }
-                        Ok(())
+                        Ok::<_, Error>(())
                     };
                     database.transaction(work).await.expect("commits");
                 })
@@ -365,7 +365,7 @@ fn a_snapshot_shows_what_was_changed_and_then_deleted_behind_it() {
                 tx.put(set, b"b", &[round]).await
             };
             database.transaction(change).await.expect("changes");
-            let delete = async |tx: &mut Transaction| Ok(tx.delete(tree, b"b").await? && tx.delete(set, b"b").await?);
+            let delete = async |tx: &mut Transaction| Ok::<_, Error>(tx.delete(tree, b"b").await? && tx.delete(set, b"b").await?);
             assert_eq!(database.transaction(delete).await, Ok(true));
         }
         let mut found = Vec::new();

@@ -37,7 +37,7 @@ async fn fill(executor: &Executor) -> Result<()> {
                 let key = random.below(RECORDS).to_be_bytes();
                 tx.modify(stock, &key, |value| value[5] = value[5].wrapping_add(1)).await?;
             }
-            Ok(())
+            Ok::<_, entresol_engine::Error>(())
         };
         database.transaction(change).await?;
     }

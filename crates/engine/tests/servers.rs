@@ -82,7 +82,7 @@ async fn ground(executor: &Executor, settings: server::Settings, paged: bool) ->
             for key in 0..KEYS {
                 tx.insert(counters, &[key], &[0]).await?;
             }
-            Ok(())
+            Ok::<_, Error>(())
         })
         .await?;
     let server = TransactionServer::start(&database, settings)?;
@@ -111,7 +111,7 @@ impl Ground {
             for key in 0..KEYS {
                 counts.push(tx.get(self.counters, &[key]).await?.expect("it was inserted")[0]);
             }
-            Ok(counts)
+            Ok::<_, Error>(counts)
         };
         self.database.transaction(read).await.expect("reads")
     }

@@ -134,7 +134,7 @@ fn check_restart(media: &Media, acknowledged: u32) {
             for number in (0..LOADED).step_by(250) {
                 tx.delete(stock, &number.to_be_bytes()).await?;
             }
-            Ok(())
+            Ok::<_, Error>(())
         };
         database.transaction(empty).await.expect("commits");
         database.load_set(stock, records(LOADED), |_| {}).await.expect("loads");

@@ -309,8 +309,8 @@ fn a_procedure_that_began_before_a_black_white_sweep_is_not_logged_as_such() {
         let stock = tx.partition("stock")?;
         let value = tx.get(stock, &0_u64.to_be_bytes()).await?.expect("it was loaded");
         let database = known.borrow().clone().expect("it is open");
-        let written = database.segments_written(stock);
-        while database.segments_written(stock) == written {
+        let written = database.segments_written(stock).expect("a set");
+        while database.segments_written(stock).expect("a set") == written {
             database.executor().sleep_ns(1_000).await;
         }
         tx.add(stock, &2_u64.to_be_bytes(), 0..8, i64::from(value[0])).await.map(|_| Vec::new())

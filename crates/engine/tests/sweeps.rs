@@ -288,9 +288,9 @@ fn a_sweep_keeps_its_pace_and_its_depth() {
     run(&Media::new(), async |executor| {
         let (database, stock, _) = create(executor, settings(sweep, Policy::OFF)).await;
         run_clients(executor, &database, stock, 200).await;
-        let (before, began) = (database.segments_written(stock), executor.now());
+        let (before, began) = (database.segments_written(stock).expect("a set"), executor.now());
         database.checkpoint().await.expect("sweeps");
-        let (written, passed_ns) = (database.segments_written(stock) - before, executor.now().since_ns(began));
+        let (written, passed_ns) = (database.segments_written(stock).expect("a set") - before, executor.now().since_ns(began));
         assert!(written > 3, "{written} segments");
         assert!(
             (interval_ns * written..interval_ns * (written + 3)).contains(&passed_ns),
@@ -315,8 +315,8 @@ fn sweeps_spread_their_writes_unless_a_transaction_waits() {
         run(&Media::new(), async |executor| {
             let (database, stock, _) = create(executor, settings(sweep, Policy::OFF)).await;
             run_clients(executor, &database, stock, 200).await;
-            let before = (database.segments_written(stock), database.statistics().sweeps.get());
-            while database.segments_written(stock) == before.0 {
+            let before = (database.segments_written(stock).expect("a set"), database.statistics().sweeps.get());
+            while database.segments_written(stock).expect("a set") == before.0 {
                 executor.sleep_ns(MILLISECOND_NS / 10).await;
             }
             let began = executor.now();
@@ -324,7 +324,7 @@ fn sweeps_spread_their_writes_unless_a_transaction_waits() {
                 executor.sleep_ns(MILLISECOND_NS / 10).await;
             }
             let passed_ns = executor.now().since_ns(began);
-            assert!(database.segments_written(stock) - before.0 > 10);
+            assert!(database.segments_written(stock).expect("a set") - before.0 > 10);
             assert!((shortest_ns..longest_ns).contains(&passed_ns), "{spread_percent} percent: {passed_ns} ns");
 
             run_clients(executor, &database, stock, 200).await;
@@ -352,13 +352,13 @@ fn sweeps_leave_the_device_to_others_unless_a_transaction_waits() {
                 }
             };
             sweep_ends(2).await;
-            let (began, before) = (executor.now(), database.segments_written(stock));
+            let (began, before) = (executor.now(), database.segments_written(stock).expect("a set"));
             if is_awaited {
                 database.checkpoint().await.expect("sweeps");
             } else {
                 sweep_ends(3).await;
             }
-            let written = database.segments_written(stock) - before;
+            let written = database.segments_written(stock).expect("a set") - before;
             assert!(written > 10, "{written} segments");
             taken_ns.set(executor.now().since_ns(began) / written);
             load.join().await;

@@ -167,7 +167,7 @@ fn a_page_without_permission_is_read_and_leaves_unless_its_permission_is_waited_
             for number in 0..300 {
                 tx.put(rows, &key(number), &[7; 60]).await?;
             }
-            Ok(())
+            Ok::<_, Error>(())
         };
         database.transaction(load).await?;
         let read_all = async |tx: &mut Transaction| {

@@ -42,7 +42,7 @@ fn openings(directory: &Path, nvem: &str) {
                     let found = database.transaction(async |tx| {
                         let in_hot = tx.get_with(hot, &key(number), |value| value.map(<[u8]>::to_vec)).await?;
                         let in_cold = tx.get_with(cold, &key(number), |value| value.map(<[u8]>::to_vec)).await?;
-                        Ok((in_hot, in_cold))
+                        Ok::<_, entresol::Error>((in_hot, in_cold))
                     });
                     let value = Some(vec![number as u8; 300]);
                     assert_eq!(found.await?, (value.clone(), value), "record {number} in opening {opening}");

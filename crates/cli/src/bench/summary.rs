@@ -131,8 +131,8 @@ fn transfers(database: &Database, by: f64) -> BTreeMap<String, Transfers> {
     let mut devices: BTreeMap<String, Transfers> = BTreeMap::new();
     for partition in database.partitions() {
         let device = devices.entry(partition.device.clone()).or_default();
-        if partition.set_settings().is_some() {
-            device.writes += database.segments_written(partition.id()) as f64 / by;
+        if let Some(written) = database.segments_written(partition.id()) {
+            device.writes += written as f64 / by;
             continue;
         }
         let file = database.buffer().space(partition.id());

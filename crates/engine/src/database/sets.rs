@@ -20,11 +20,9 @@ impl Database {
         self.0.engine.sets.sets.borrow().memory_bytes()
     }
 
-    /// How many segments of a set the checkpoint server has written since the start.
-    ///
-    /// # Panics
-    /// If the partition is no set.
-    pub fn segments_written(&self, partition: PartitionId) -> u64 {
-        self.0.engine.sets.backup.writes(partition)
+    /// How many segments of a set the checkpoint server has written since the start; `None` if the partition is no set.
+    pub fn segments_written(&self, partition: PartitionId) -> Option<u64> {
+        self.set_records(partition)?;
+        Some(self.0.engine.sets.backup.writes(partition))
     }
 }

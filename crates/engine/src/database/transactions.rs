@@ -1,9 +1,9 @@
 //! Transactions of a database: beginning one, and running a closure as one until it is through.
 
 use super::Database;
-use crate::Result;
 use crate::engine::Isolation;
 use crate::transaction::{self, Transaction};
+use crate::{Error, Result};
 use base::time::{MICROSECOND_NS, MILLISECOND_NS};
 use std::pin::pin;
 
@@ -75,8 +75,12 @@ impl Database {
     }
 
     /// Runs `work` as a transaction: commits if it succeeds, rolls back if it fails. A deadlock's victim, or one that a
-    /// black/white sweep refuses, is run again after a while, also if `work` takes no notice, so that it does not take its
-    /// locks again before the others get through. It keeps its age, so that it is not the youngest for ever.
+    /// black/white sweep refuses, is run again after a while, so that it does not take its locks again before the others get
+    /// through. It keeps its age, so that it is not the youngest for ever. Whether it is run again follows from what happened to
+    /// the transaction, whatever `work` makes of that: an error of the caller's own, or none.
+    ///
+    /// `work` may fail with any error that is made from [`Error`]. Where the compiler cannot tell which, say it at the end of
+    /// `work`: `Ok::<_, Error>(())`. Dropped before its end, it is rolled back.
     ///
     /// # Errors
     /// Those of `work`, and those of [`Database::begin`] and [`Transaction::commit`].
@@ -107,13 +111,34 @@ impl Database {
     /// assert_eq!(database.statistics().deadlocks.get(), 1);
     /// let a = database.transaction(async |tx| tx.get(accounts, b"a").await).await?;
     /// assert_eq!(a, Some(vec![100]));
+    ///
+    /// // An error of the caller's own.
+    /// #[derive(Debug)]
+    /// enum Refused {
+    ///     Poor(u8),
+    ///     Engine(Error),
+    /// }
+    /// impl From<Error> for Refused {
+    ///     fn from(error: Error) -> Refused {
+    ///         Refused::Engine(error)
+    ///     }
+    /// }
+    /// let withdrawn: Result<(), Refused> = database
+    ///     .transaction(async |tx| {
+    ///         let left = tx.modify(accounts, b"a", |balance| { balance[0] -= 90; balance[0] }).await?;
+    ///         if left < 20 { Err(Refused::Poor(left)) } else { Ok(()) }
+    ///     })
+    ///     .await;
+    /// assert!(matches!(withdrawn, Err(Refused::Poor(10))), "and it was rolled back");
+    /// # let a = database.transaction(async |tx| tx.get(accounts, b"a").await).await?;
+    /// # assert_eq!(a, Some(vec![100]));
     /// # Ok(())
     /// # });
     /// ```
-    pub fn transaction<T>(
+    pub fn transaction<T, E: From<Error>>(
         &self,
-        work: impl AsyncFnMut(&mut Transaction) -> Result<T>,
-    ) -> impl Future<Output = Result<T>> {
+        work: impl AsyncFnMut(&mut Transaction) -> Result<T, E>,
+    ) -> impl Future<Output = Result<T, E>> {
         self.transaction_at(Isolation::Serializable, work)
     }
 
@@ -138,11 +163,11 @@ impl Database {
     /// # Ok(())
     /// # });
     /// ```
-    pub async fn transaction_at<T>(
+    pub async fn transaction_at<T, E: From<Error>>(
         &self,
         isolation: Isolation,
-        mut work: impl AsyncFnMut(&mut Transaction) -> Result<T>,
-    ) -> Result<T> {
+        mut work: impl AsyncFnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut began = None;
         let mut backoff_ns = BACKOFF_NS_MIN;
         // When the latest try but the first began: how long the first took does not matter for the wait behind the second.
@@ -153,26 +178,28 @@ impl Database {
                 Box::pin(transaction.isolate(isolation)).await?;
             }
             let age = transaction.began();
-            let done = match work(&mut transaction).await {
+            match work(&mut transaction).await {
                 // The commit of one that had to give up fails, whatever its work made of that.
                 // Awaited where it is made: a future of this size is copied otherwise.
-                Ok(value) => pin!(transaction.commit()).await.map(|()| value),
-                // The caller is not told of this error: the work is run again.
-                Err(error) if error.is_conflict() => transaction.rollback_early().await.and(Err(error)),
-                Err(error) => transaction.rollback().await.and(Err(error)),
-            };
-            match done {
-                Err(error) if error.is_conflict() => {
-                    began = Some(age);
-                    let tried_ns = tried.map_or(0, |tried| self.executor().now().since_ns(tried));
-                    // Victims of different ages wait for different times, so that they do not meet again.
-                    self.executor().sleep_ns(backoff_ns + backoff_ns * (age % 8) / 8).await;
-                    // Long transactions that begin again at once would meet, and end each other, for ever.
-                    backoff_ns = (2 * backoff_ns).min(tried_ns.max(BACKOFF_NS_MAX));
-                    tried = Some(self.executor().now());
+                Ok(value) => match pin!(transaction.commit()).await {
+                    Ok(()) => return Ok(value),
+                    Err(error) if error.is_conflict() => {}
+                    Err(error) => return Err(error.into()),
+                },
+                // Whatever its work says then, which the caller is not told of: the work is run again.
+                Err(_) if transaction.check_active().is_err() => drop(transaction.rollback_early().await?),
+                Err(error) => {
+                    transaction.rollback().await?;
+                    return Err(error);
                 }
-                done => return done,
             }
+            began = Some(age);
+            let tried_ns = tried.map_or(0, |tried| self.executor().now().since_ns(tried));
+            // Victims of different ages wait for different times, so that they do not meet again.
+            self.executor().sleep_ns(backoff_ns + backoff_ns * (age % 8) / 8).await;
+            // Long transactions that begin again at once would meet, and end each other, for ever.
+            backoff_ns = (2 * backoff_ns).min(tried_ns.max(BACKOFF_NS_MAX));
+            tried = Some(self.executor().now());
         }
     }
 }

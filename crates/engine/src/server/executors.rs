@@ -163,12 +163,14 @@ impl ServerState {
             Ok(()) => found.body.run(&mut transaction, &request.parameters).await,
             Err(error) => Err(error),
         };
-        let done = match transaction.check_refused(done) {
+        let (done, is_refused) = match transaction.check_refused(done) {
             Ok(answer) => {
                 transaction.pay_for_end().await;
-                transaction.make_room_for_commit().await.map(|()| answer)
+                let room = transaction.make_room_for_commit().await;
+                let is_refused = room.as_ref().is_err_and(Error::is_conflict);
+                (room.map(|()| answer), is_refused)
             }
-            failed => failed,
+            failed => (failed, transaction.check_active().is_err()),
         };
         match done {
             Ok(answer) => match transaction.commit_early() {
@@ -179,7 +181,7 @@ impl ServerState {
                 request.age = Some(transaction.began());
                 match transaction.rollback_early().await {
                     Err(failed) => self.respond(request, Err(failed)),
-                    Ok(_) if error.is_conflict() => self.put_back(request),
+                    Ok(_) if is_refused => self.put_back(request),
                     Ok(dependency) => self.release_at(dependency, request, Err(error)),
                 }
             }

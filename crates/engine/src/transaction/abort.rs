@@ -28,7 +28,7 @@ impl Transaction {
     /// # Errors
     /// [`Error::Deadlock`] if it became a victim and has not heard of it, [`Error::Aborted`] once it has heard.
     #[inline]
-    pub(super) fn check_active(&self) -> Result<()> {
+    pub(crate) fn check_active(&self) -> Result<()> {
         let is_victim = self.engine.core.locks.is_victim(self.state.owner);
         if is_victim { self.refuse() } else { Ok(()) }
     }

@@ -14,7 +14,7 @@ async fn rows(executor: &executor::Executor) -> Result<(Database, PartitionId)> 
         for number in 0..20_u32 {
             tx.insert(rows, &(2 * number).to_be_bytes(), &[7; 100]).await?;
         }
-        Ok(())
+        Ok::<_, crate::Error>(())
     };
     database.transaction(load).await?;
     Ok((database, rows))

@@ -47,7 +47,7 @@ fn play(kept: Kept, level: Isolation, steps: &[&str]) -> Vec<String> {
             for (number, value) in [(1, 10), (2, 20)].into_iter().chain(BYSTANDERS) {
                 table.insert(tx, number, value).await?;
             }
-            Ok(())
+            Ok::<_, Error>(())
         };
         database.transaction(load).await.expect("loads");
         let mut players: Vec<Player> = Vec::new();

@@ -38,7 +38,7 @@ async fn create(executor: &Executor, procedures: Procedures) -> Result<(Database
             tx.put(tables.tree, key, &[1]).await?;
             tx.put(tables.set, key, &[1]).await?;
         }
-        Ok(())
+        Ok::<_, Error>(())
     };
     database.transaction(load).await?;
     Ok((database, tables))

@@ -30,7 +30,7 @@ fn with_tree(work: impl AsyncFn(&Database, PartitionId, Isolation) -> Result<()>
                 for key in [2, 4, 6, 8] {
                     tx.put(tree, &[key], &[key; 3]).await?;
                 }
-                Ok(())
+                Ok::<_, Error>(())
             };
             database.transaction(load).await?;
             work(&database, tree, isolation).await
@@ -117,7 +117,7 @@ fn a_call_that_is_given_up_takes_no_record_along() {
             for key in 0..4 {
                 tx.put(tree, &[key], &[key; 30_000]).await?;
             }
-            Ok(())
+            Ok::<_, Error>(())
         };
         database.transaction(load).await?;
         let mut tx = database.begin_at(isolation).await?;

@@ -9,3 +9,4 @@ mod combined;
 mod cursors;
 mod lost_updates;
 mod moments;
+mod own_errors;

@@ -124,7 +124,7 @@ async fn append_history(database: &Database, scale: &Scale) -> Result<()> {
                 for row in &some {
                     tx.append(partition, row).await?;
                 }
-                Ok(())
+                Ok::<_, engine::Error>(())
             })
             .await?;
     }

@@ -170,7 +170,7 @@ async fn fill(database: &Database, media: &Media, files: &mut Files) -> Result<(
                 for number in first..first + 200 {
                     tx.put(tree, &key(number), &[7; 60]).await?;
                 }
-                Ok(())
+                Ok::<_, engine::Error>(())
             })
             .await?;
     }

@@ -162,7 +162,7 @@ async fn history(executor: &Executor, seed: u64) -> Result<u64> {
             tx.put(set, &key, &stored(&new)).await?;
             committed.insert(key, new);
         }
-        Ok(())
+        Ok::<_, crate::Error>(())
     };
     database.transaction(fill).await?;
     let (mut clients, mut snapshots): (Vec<Client>, Vec<(Snapshot, State)>) = Default::default();

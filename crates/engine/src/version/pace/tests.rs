@@ -86,7 +86,7 @@ async fn filled_with(executor: &Executor, settings: Settings) -> Result<(Databas
             tx.put(set, &key, &value[..8]).await?;
             tx.append(appended, &value).await?;
         }
-        Ok(())
+        Ok::<_, crate::Error>(())
     };
     database.transaction(fill).await?;
     Ok((database, partitions))
