@@ -18,9 +18,11 @@ mod settings;
 mod snapshots;
 mod sort;
 mod transactions;
+mod waits;
 
 pub use partition::PartitionSpec;
 pub use settings::Settings;
+pub use waits::LockWait;
 
 use crate::buffer::Buffer;
 use crate::catalog::Partition;

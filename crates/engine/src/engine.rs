@@ -37,8 +37,11 @@ use crate::Error;
 use crate::temp;
 use crate::version::{Records, VersionStore};
 use base::PartitionId;
+use executor::{Panic, panic_message};
+use std::panic::resume_unwind;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
+use structures::lock::Resource;
 
 /// The state of an open database.
 pub(crate) struct Engine {
@@ -67,6 +70,28 @@ impl Engine {
             state.aborted.get_or_init(|| cause.clone());
         }
         cause
+    }
+
+    /// What a resource is, in words that name its partition.
+    pub fn in_words(&self, resource: Resource) -> String {
+        let partition = resource.of_partition();
+        let name = self
+            .catalog
+            .describe(partition)
+            .map_or_else(|_| format!("number {}", partition.0), |found| found.name.clone());
+        resource.in_words(&name)
+    }
+
+    /// What the panic of a caller's own code means for its request.
+    ///
+    /// # Panics
+    /// Goes on panicking if a change of pages was ended halfway: then the engine must not go on.
+    #[cold]
+    pub fn panicked(&self, what: &str, panic: Panic) -> Error {
+        if self.core.is_changing.get() {
+            resume_unwind(panic);
+        }
+        Error::Panicked { what: what.to_owned(), message: panic_message(&*panic).to_owned() }
     }
 
     /// Whether the log has `bytes` bytes beside those that it has promised.

@@ -7,6 +7,12 @@ use thiserror::Error;
 /// The result of an engine call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Transactions in a message.
+fn named(transactions: &[base::TransactionId]) -> String {
+    let numbers: Vec<String> = transactions.iter().map(|id| format!("transaction {}", id.0)).collect();
+    if numbers.is_empty() { "others".to_owned() } else { numbers.join(", ") }
+}
+
 /// Why an engine call failed. Every variant names what it is about and says what to do next.
 ///
 /// ```
@@ -355,6 +361,54 @@ pub enum Error {
     /// The caller asked for the rollback.
     #[error("rolled back by the caller: {0}")]
     RolledBack(String),
+    /// A request's own code panicked: a procedure, or a closure that a handle was given. Its transactions are rolled back; the
+    /// database goes on.
+    #[error("{what} panicked: {message}; its transactions are rolled back, mend its code")]
+    Panicked {
+        /// The procedure's name, or where the closure is.
+        what: String,
+        /// What the panic says.
+        message: String,
+    },
+    /// The engine's own thread was to wait for an answer that only it can give.
+    #[error("the engine's own thread cannot wait for an answer of its own: await it, or ask from another thread")]
+    OwnThread,
+    /// A lock was waited for longer than the limit of the configuration or of the transaction. What the call was to do was
+    /// not done; the transaction itself is sound.
+    #[error(
+        "{resource} was waited for {}, which {} held; run the transaction again, or allow more in [locks] wait_at_most",
+        base::units::format_duration_ns(*.waited_ns as f64), named(.holders)
+    )]
+    LockTimeout {
+        /// What was waited for: a record, a gap between records, a page or all of a partition.
+        resource: String,
+        /// The transactions in its way.
+        holders: Vec<base::TransactionId>,
+        /// How long it was waited for, in nanoseconds.
+        waited_ns: u64,
+    },
+    /// A transaction was to wait for a lock that another one of its own task holds, and the task for nothing else: for ever. What
+    /// the call was to do was not done; the transaction itself is sound.
+    #[error(
+        "{resource} is held by {} of the same task, which would wait for itself; end that one before, or do both in one",
+        named(.holders)
+    )]
+    OwnLock {
+        /// What was to be waited for.
+        resource: String,
+        /// The transactions in its way.
+        holders: Vec<base::TransactionId>,
+    },
+    /// A transaction was to begin while as many as may run at once are active, each of which waits for its own task to go on
+    /// that waits for this to begin: for ever.
+    #[error(
+        "{level} transactions are active, as many as mpl allows, and their tasks wait to begin another one; end one before, \
+         or raise mpl"
+    )]
+    TooManyTransactions {
+        /// How many may run at once.
+        level: usize,
+    },
 }
 
 impl Error {

@@ -6,20 +6,24 @@
 //!
 //! The table itself, which never waits, is [`structures::lock`].
 
+mod waiters;
+
 use crate::{Error, Result};
-use base::Lsn;
-use executor::{Executor, Relay, TaskId};
+use base::{Instant, Lsn};
+use executor::{Executor, Relay};
 use std::cell::RefCell;
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::Poll;
 use structures::lock::{Attempt, LockStatistics, LockTable, Mode, Outcome, Owner, Resource, VictimPolicy, Violation};
+use waiters::LockWaiters;
 
 /// All locks of a database, and the tasks that wait for them.
 pub struct Locks {
     executor: Executor,
     table: RefCell<LockTable>,
-    /// The waiting tasks, by owner.
-    waiters: RefCell<Vec<Option<TaskId>>>,
+    /// The waiting tasks.
+    waiters: Rc<LockWaiters>,
     /// Owners that must give up: few, and none most of the time.
     victims: RefCell<Vec<Owner>>,
 }
@@ -55,7 +59,7 @@ impl Locks {
         Locks {
             executor: executor.clone(),
             table: RefCell::new(LockTable::new(policy)),
-            waiters: RefCell::default(),
+            waiters: Rc::new(LockWaiters::new(executor)),
             victims: RefCell::default(),
         }
     }
@@ -71,7 +75,7 @@ impl Locks {
     }
 
     /// Waits until the owner's lock is granted. The request is withdrawn if this fails or is abandoned. `hopeless` says why the
-    /// lock will not come, if it knows; it is asked whenever [`Locks::wake_waiters`] was called.
+    /// lock will not come, if it knows; it is asked whenever [`Locks::wake_waiters`] was called, and at the moment `until`.
     ///
     /// # Errors
     /// [`Error::Deadlock`] if the owner is a deadlock's victim; what `hopeless` says.
@@ -80,6 +84,7 @@ impl Locks {
         &self,
         owner: Owner,
         ungranted: Ungranted,
+        until: Option<Instant>,
         hopeless: impl Fn() -> Option<Error>,
     ) -> Result<()> {
         if let Some(victim) = ungranted.victim() {
@@ -89,7 +94,8 @@ impl Locks {
             self.set_victim(victim);
             self.wake([victim]);
         }
-        let _waiting = LockWait { locks: self, owner };
+        self.waiters.enter(owner, until);
+        let _waiting = QueuedRequest { locks: self, owner };
         let mut relay = Relay::default();
         poll_fn(|context| {
             if self.is_victim(owner) {
@@ -101,12 +107,7 @@ impl Locks {
             if let Some(error) = hopeless() {
                 return Poll::Ready(Err(error));
             }
-            let mut waiters = self.waiters.borrow_mut();
-            let index = owner.0 as usize;
-            if waiters.len() <= index {
-                waiters.resize(index + 1, None);
-            }
-            waiters[index] = Some(self.executor.waiter(context, &mut relay));
+            self.waiters.set_task(owner, self.executor.waiter(context, &mut relay));
             Poll::Pending
         })
         .await
@@ -184,8 +185,7 @@ impl Locks {
 
     /// Has every waiting task look again whether its wait is hopeless.
     pub(crate) fn wake_waiters(&self) {
-        let waiting: Vec<TaskId> = self.waiters.borrow_mut().iter_mut().filter_map(Option::take).collect();
-        waiting.into_iter().for_each(|task| self.executor.wake(task));
+        self.waiters.wake_all();
     }
 
     /// The LSN that must be durable before anything may be told that is read under a lock on `resource` granted now.
@@ -217,6 +217,22 @@ impl Locks {
         self.table.borrow().waits_for(owner, other)
     }
 
+    /// The owners that an owner waits for, not by way of third ones.
+    pub(crate) fn blockers(&self, owner: Owner) -> Vec<Owner> {
+        self.table.borrow().blockers(owner)
+    }
+
+    /// What an owner waits for, and in which mode.
+    pub(crate) fn wanted(&self, owner: Owner) -> Option<(Resource, Mode)> {
+        let table = self.table.borrow();
+        Some((table.waiting(owner)?, table.waiting_mode(owner)?))
+    }
+
+    /// The owners that wait, and since when.
+    pub(crate) fn waiting(&self) -> Vec<(Owner, Instant)> {
+        self.waiters.waiting()
+    }
+
     /// What was counted since the database was opened or [`Locks::restart_statistics`] was called.
     pub fn statistics(&self) -> LockStatistics {
         self.table.borrow().statistics()
@@ -238,28 +254,21 @@ impl Locks {
     /// Wakes the tasks of these owners, if they wait.
     #[inline]
     fn wake(&self, owners: impl IntoIterator<Item = Owner>) {
-        for owner in owners {
-            let task = self.waiters.borrow_mut().get_mut(owner.0 as usize).and_then(Option::take);
-            if let Some(task) = task {
-                self.executor.wake(task);
-            }
-        }
+        owners.into_iter().for_each(|owner| self.waiters.wake(owner));
     }
 }
 
 /// A request that waits. Withdrawn when dropped, unless it was granted.
-struct LockWait<'a> {
+struct QueuedRequest<'a> {
     locks: &'a Locks,
     owner: Owner,
 }
 
-impl Drop for LockWait<'_> {
+impl Drop for QueuedRequest<'_> {
     fn drop(&mut self) {
         let mut granted = Vec::new();
         self.locks.table.borrow_mut().cancel(self.owner, &mut granted);
-        if let Some(waiter) = self.locks.waiters.borrow_mut().get_mut(self.owner.0 as usize) {
-            *waiter = None;
-        }
+        self.locks.waiters.leave(self.owner);
         self.locks.wake(granted);
     }
 }
@@ -280,7 +289,7 @@ mod tests {
     async fn lock(locks: &Locks, owner: u32, number: u64) -> Result<()> {
         match locks.acquire(Owner(owner), u64::from(owner), record(number), Mode::Exclusive) {
             Grant::Granted(_) => Ok(()),
-            Grant::Wait(ungranted) => locks.wait(Owner(owner), ungranted, || None).await,
+            Grant::Wait(ungranted) => locks.wait(Owner(owner), ungranted, None, || None).await,
         }
     }
 
@@ -314,7 +323,7 @@ mod tests {
                 panic!("it is held")
             };
             let reader = {
-                let mut abandoned = Box::pin(locks.wait(Owner(1), ungranted, || None));
+                let mut abandoned = Box::pin(locks.wait(Owner(1), ungranted, None, || None));
                 poll_fn(|context| {
                     assert!(abandoned.as_mut().poll(context).is_pending());
                     Poll::Ready(())
@@ -324,7 +333,7 @@ mod tests {
                 let reader = executor.spawn(async move {
                     match locks.acquire(Owner(2), 2, record(7), Mode::Shared) {
                         Grant::Granted(_) => Ok(()),
-                        Grant::Wait(ungranted) => locks.wait(Owner(2), ungranted, || None).await,
+                        Grant::Wait(ungranted) => locks.wait(Owner(2), ungranted, None, || None).await,
                     }
                 });
                 executor.sleep_ns(MILLISECOND_NS).await;
@@ -332,11 +341,7 @@ mod tests {
                 reader
             };
             reader.join().await?;
-            assert_eq!(
-                locks.waiters.borrow().iter().flatten().count(),
-                0,
-                "nothing wakes a task for a wait that is over"
-            );
+            assert_eq!(locks.waiting().len(), 0, "nothing wakes a task for a wait that is over");
             assert_eq!(locks.check(), Ok(()));
             Ok(())
         });

@@ -2,6 +2,7 @@
 
 mod abort;
 mod add;
+mod admission;
 mod appended;
 mod commit;
 mod cursor;
@@ -9,6 +10,7 @@ mod fields;
 mod freeing;
 mod gaps;
 mod isolation;
+mod lock_wait;
 mod log_relief;
 mod log_room;
 mod long_value;
@@ -38,13 +40,11 @@ pub use snapshot::Snapshot;
 
 use crate::engine::{Active, Catalog, Engine, StoredCall, segments_returned};
 use crate::locks::{Grant, Ungranted};
-use crate::statistics::add;
 use crate::{Error, Result};
 use base::{PartitionId, TransactionId};
 use driver::Work;
 use executor::Executor;
 use log_relief::wait_for_log;
-use stall::stalled_before;
 use std::rc::Rc;
 use structures::lock::{Mode, Owner, Resource};
 use structures::set::{self, Logging};
@@ -87,13 +87,15 @@ pub struct Transaction {
 /// Begins a transaction that counts as old as `began`, the age of an earlier try, when a deadlock's victim is chosen.
 ///
 /// # Errors
-/// [`Error::LogFailed`] if the log has failed; [`Error::LogNotRelieved`] if it is full and a checkpoint fails.
+/// [`Error::LogFailed`] if the log has failed; [`Error::LogNotRelieved`] if it is full and a checkpoint fails;
+/// [`Error::TooManyTransactions`].
 pub(crate) async fn begin(engine: &Rc<Engine>, began: Option<u64>) -> Result<Transaction> {
-    while engine.transactions.active.get() >= engine.transactions.admitted_max.get() {
-        engine.transactions.admission.wait(&engine.core.executor).await;
+    if engine.transactions.active.get() >= engine.transactions.admitted_max.get() {
+        admission::wait(engine).await?;
     }
     engine.transactions.active.set(engine.transactions.active.get() + 1);
     let state = engine.transactions.registry.borrow_mut().begin(began);
+    state.user.set(Some(engine.core.executor.caller()));
     let mut transaction = Transaction { engine: Rc::clone(engine), state, ended: false };
     engine.core.executor.charge(Work::BeginTransaction);
     if engine.core.executor.owes() {
@@ -215,6 +217,7 @@ impl Transaction {
     #[inline]
     fn reference(&self) -> bool {
         let engine = &self.engine;
+        self.state.user.set(Some(engine.core.executor.caller()));
         engine.core.executor.charge(Work::ObjectReference);
         engine.core.executor.owes() || engine.core.locks.is_victim(self.state.owner) || self.lacks_log()
     }
@@ -247,26 +250,6 @@ impl Transaction {
             }
             Grant::Wait(ungranted) => Some(ungranted),
         }
-    }
-
-    #[cold]
-    async fn wait_for_lock(&mut self, resource: Resource, ungranted: Ungranted) -> Result<()> {
-        let (engine, owner) = (&self.engine, self.state.owner);
-        if let Some(victim) = ungranted.victim() {
-            add(&engine.core.statistics.deadlocks, 1);
-            if victim == owner {
-                return Err(self.abort(Error::Deadlock));
-            }
-        }
-        let began = engine.core.executor.now();
-        let granted = engine
-            .core
-            .locks
-            .wait(owner, ungranted, || stalled_before(&engine.core.locks, &engine.transactions, owner))
-            .await;
-        add(&engine.core.statistics.lock_wait_ns, engine.core.executor.now().since_ns(began));
-        self.state.depend_on(engine.core.locks.dependency(resource));
-        granted.map_err(|denied| self.abort_by(denied))
     }
 
     /// Asks for a lock that what follows depends on; false if it is not granted at once.

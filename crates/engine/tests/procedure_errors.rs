@@ -68,7 +68,8 @@ fn reads(database: &Database) -> u64 {
 
 async fn found(database: &Database) -> [Option<Vec<u8>>; 2] {
     let stock = database.partition("stock").expect("it exists");
-    let read = async |tx: &mut Transaction| Ok::<_, Error>([tx.get(stock, b"held").await?, tx.get(stock, b"key").await?]);
+    let read =
+        async |tx: &mut Transaction| Ok::<_, Error>([tx.get(stock, b"held").await?, tx.get(stock, b"key").await?]);
     database.transaction(read).await.expect("reads")
 }
 

@@ -365,7 +365,9 @@ fn a_snapshot_shows_what_was_changed_and_then_deleted_behind_it() {
                 tx.put(set, b"b", &[round]).await
             };
             database.transaction(change).await.expect("changes");
-            let delete = async |tx: &mut Transaction| Ok::<_, Error>(tx.delete(tree, b"b").await? && tx.delete(set, b"b").await?);
+            let delete = async |tx: &mut Transaction| {
+                Ok::<_, Error>(tx.delete(tree, b"b").await? && tx.delete(set, b"b").await?)
+            };
             assert_eq!(database.transaction(delete).await, Ok(true));
         }
         let mut found = Vec::new();

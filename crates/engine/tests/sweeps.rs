@@ -290,7 +290,8 @@ fn a_sweep_keeps_its_pace_and_its_depth() {
         run_clients(executor, &database, stock, 200).await;
         let (before, began) = (database.segments_written(stock).expect("a set"), executor.now());
         database.checkpoint().await.expect("sweeps");
-        let (written, passed_ns) = (database.segments_written(stock).expect("a set") - before, executor.now().since_ns(began));
+        let (written, passed_ns) =
+            (database.segments_written(stock).expect("a set") - before, executor.now().since_ns(began));
         assert!(written > 3, "{written} segments");
         assert!(
             (interval_ns * written..interval_ns * (written + 3)).contains(&passed_ns),

@@ -245,10 +245,19 @@ impl Checkpoint {
 }
 
 /// `[locks]`: what happens when transactions wait for each other.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Locks {
     /// `victim`: which transaction is rolled back to end a deadlock.
     pub victim: VictimPolicy,
+    /// `wait_at_most`: how long a call waits for a lock at most, in nanoseconds; `None` without a limit, as on described hardware
+    /// unless it is said.
+    pub wait_ns_max: Option<u64>,
+}
+
+impl Default for Locks {
+    fn default() -> Locks {
+        Locks { victim: VictimPolicy::default(), wait_ns_max: Some(60 * base::time::SECOND_NS) }
+    }
 }
 
 /// `[driver]`: how this machine does its input and output. Without meaning under the virtual clock.

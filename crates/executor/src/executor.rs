@@ -69,18 +69,18 @@ pub enum Step {
 /// # Ok::<(), driver::Halt>(())
 /// ```
 #[derive(Clone)]
-pub struct Executor(Rc<Inner>);
+pub struct Executor(pub(crate) Rc<Inner>);
 
-struct Inner {
+pub(crate) struct Inner {
     driver: RefCell<Box<dyn Driver>>,
-    tasks: RefCell<Tasks>,
+    pub(crate) tasks: RefCell<Tasks>,
     ready: RefCell<VecDeque<TaskId>>,
     /// Tasks that run when no other is ready, or has been for long.
     yielded_tasks: RefCell<VecDeque<TaskId>>,
     /// Rounds since the first of them was let run, or came.
     waited: Cell<u32>,
     order: RefCell<Option<Random>>,
-    timers: RefCell<Timers>,
+    pub(crate) timers: RefCell<Timers>,
     operations: RefCell<Operations>,
     pricing: RefCell<Pricing>,
     priced: bool,
@@ -92,6 +92,12 @@ struct Inner {
     polled: Cell<*const ()>,
     /// Tasks that were woken by their wakers.
     called: Mailbox<TaskId>,
+    /// How many tasks were ever spawned.
+    pub(crate) spawned: Cell<u64>,
+    /// How often the task that is being polled has said, in this poll, that it waits.
+    pub(crate) registered: Cell<u32>,
+    /// Whether the present poll is watched.
+    pub(crate) watched: Cell<bool>,
     groups: RefCell<Groups>,
     /// The place of the task that is being polled.
     member: Cell<Membership>,
@@ -133,6 +139,9 @@ impl Executor {
             current: Cell::new(TaskId::MAIN),
             polled: Cell::new(std::ptr::null()),
             called,
+            spawned: Cell::new(0),
+            registered: Cell::new(0),
+            watched: Cell::new(false),
             groups: RefCell::default(),
             member: Cell::new(Membership::NONE),
             account: Cell::new(Membership::NONE.group),
@@ -175,7 +184,12 @@ impl Executor {
             return JoinHandle { executor: self.clone(), outcome };
         }
         let job = Job { future, outcome: Rc::clone(&outcome), executor: self.clone() };
-        let task = self.0.tasks.borrow_mut().insert(Box::pin(job), member);
+        self.0.spawned.set(self.0.spawned.get() + 1);
+        let task = {
+            let mut tasks = self.0.tasks.borrow_mut();
+            tasks.note_spawn(self.current(), self.0.spawned.get());
+            tasks.insert(Box::pin(job), member)
+        };
         self.wake(task);
         JoinHandle { executor: self.clone(), outcome }
     }
@@ -224,8 +238,12 @@ impl Executor {
         self.0.current.set(TaskId::MAIN);
         self.0.polled.set(waker.data());
         self.0.debt.set(self.0.tasks.borrow_mut().take_main_debt());
+        self.0.registered.set(0);
         let poll = main.poll(&mut Context::from_waker(waker));
         self.0.tasks.borrow_mut().set_main_debt(self.0.debt.get());
+        if self.0.watched.get() {
+            self.0.end_watched_poll(TaskId::MAIN);
+        }
         poll
     }
 
@@ -239,6 +257,7 @@ impl Executor {
         self.0.member.set(member);
         self.0.debt.set(debt);
         self.0.computing.set(false);
+        self.0.registered.set(0);
         let poll = future.as_mut().poll(&mut Context::from_waker(&waker));
         self.0.current.set(TaskId::MAIN);
         self.0.member.set(Membership::NONE);
@@ -246,12 +265,16 @@ impl Executor {
             Poll::Pending => {
                 let left = self.0.tasks.borrow_mut().put_back(task, future, waker, self.0.debt.get());
                 drop(left);
+                if self.0.watched.get() {
+                    self.0.end_watched_poll(task);
+                }
             }
             Poll::Ready(()) => {
                 // The future is dropped before its slot is free: its destructors may still wake or spawn.
                 drop(future);
                 self.0.tasks.borrow_mut().remove(task, Some(waker));
                 self.0.computing.set(false);
+                self.0.watched.set(false);
             }
         }
         if member.takes_turns() {
@@ -333,6 +356,7 @@ impl Executor {
     /// and otherwise one that stands for the context's waker as long as `relay` is kept.
     #[inline]
     pub fn waiter(&self, context: &Context<'_>, relay: &mut Relay) -> TaskId {
+        self.0.registered.set(self.0.registered.get() + 1);
         if std::ptr::eq(context.waker().data(), self.0.polled.get()) { self.current() } else { relay.to(self, context) }
     }
 

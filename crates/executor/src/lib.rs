@@ -6,12 +6,14 @@
 //! cloned and used anywhere (`wakers.rs`).
 
 mod bounded;
+mod caller;
 mod compute;
 mod connection;
 mod executor;
 mod join;
 mod mailbox;
 mod operations;
+mod panics;
 mod pricing;
 mod stopped;
 mod tasks;
@@ -21,6 +23,7 @@ mod wait;
 mod wakers;
 
 pub use bounded::{BoundedQueue, Push};
+pub use caller::Caller;
 pub use connection::{CONNECTION_BUFFER, Connection, Listener};
 pub use executor::cluster::{Cluster, Stop};
 pub use executor::groups::{Group, Members};
@@ -28,6 +31,7 @@ pub use executor::{Executor, Order, Step};
 pub use join::JoinHandle;
 pub use mailbox::{Mailbox, Sender, mailbox};
 pub use operations::Perform;
+pub use panics::{CatchPanic, Panic, catch_panic, panic_message};
 pub use tasks::TaskId;
 pub use turn::{Holding, Turn};
 pub use wait::{Wait, WaitQueue};

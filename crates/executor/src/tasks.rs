@@ -36,6 +36,16 @@ struct TaskSlot {
     call: Arc<Call>,
     /// Absent while the task is being polled.
     waker: Option<Waker>,
+    waiting: Waiting,
+}
+
+/// What is known of how a task waits.
+#[derive(Clone, Copy, Default)]
+struct Waiting {
+    /// How many tasks had been spawned when it spawned its last one, that one included.
+    last_spawn: u64,
+    /// Whether it waited for one thing only at the end of the poll that was watched last.
+    is_alone: bool,
 }
 
 /// A task that was taken out of the table for polling.
@@ -64,13 +74,22 @@ pub(crate) struct Tasks {
     free: Vec<u32>,
     main_queued: bool,
     main_debt: u64,
+    main_waiting: Waiting,
 }
 
 impl Tasks {
     pub fn new(sender: Sender<TaskId>) -> Tasks {
         let sender = Arc::new(sender);
         let main = Call::new(TaskId::MAIN, &sender);
-        Tasks { sender, main, slots: Vec::new(), free: Vec::new(), main_queued: false, main_debt: 0 }
+        Tasks {
+            sender,
+            main,
+            slots: Vec::new(),
+            free: Vec::new(),
+            main_queued: false,
+            main_debt: 0,
+            main_waiting: Waiting::default(),
+        }
     }
 
     /// The waker of the future that is given to `Executor::run`.
@@ -89,6 +108,7 @@ impl Tasks {
             entry.live = true;
             entry.member = member;
             entry.debt = 0;
+            entry.waiting = Waiting::default();
             entry.future = Some(future);
             let task = TaskId { slot, generation: entry.generation };
             if entry.call.is_out() || entry.waker.is_none() {
@@ -103,7 +123,18 @@ impl Tasks {
         let call = Call::new(task, &self.sender);
         let waker = Some(Waker::from(Arc::clone(&call)));
         let (member, future) = (member, Some(future));
-        self.slots.push(TaskSlot { generation: 0, queued: false, live: true, member, debt: 0, future, call, waker });
+        let waiting = Waiting::default();
+        self.slots.push(TaskSlot {
+            generation: 0,
+            queued: false,
+            live: true,
+            member,
+            debt: 0,
+            future,
+            call,
+            waker,
+            waiting,
+        });
         task
     }
 
@@ -134,6 +165,46 @@ impl Tasks {
     pub fn is_live(&self, task: TaskId) -> bool {
         let slot = &self.slots[task.slot as usize];
         slot.live && slot.generation == task.generation
+    }
+
+    fn waiting_of(&mut self, task: TaskId) -> Option<&mut Waiting> {
+        if task == TaskId::MAIN {
+            return Some(&mut self.main_waiting);
+        }
+        let slot = &mut self.slots[task.slot as usize];
+        (slot.live && slot.generation == task.generation).then_some(&mut slot.waiting)
+    }
+
+    /// Notes that a task has spawned the `number`th one.
+    pub fn note_spawn(&mut self, task: TaskId, number: u64) {
+        if let Some(waiting) = self.waiting_of(task) {
+            waiting.last_spawn = number;
+        }
+    }
+
+    /// How many tasks had been spawned when this one spawned its last one; `None` if it has ended.
+    pub fn last_spawn(&self, task: TaskId) -> Option<u64> {
+        match task == TaskId::MAIN {
+            true => Some(self.main_waiting.last_spawn),
+            false => self.is_live(task).then(|| self.slots[task.slot as usize].waiting.last_spawn),
+        }
+    }
+
+    /// Notes whether a task waits for one thing only, as far as its own polls say.
+    pub fn set_alone(&mut self, task: TaskId, is_alone: bool) {
+        if let Some(waiting) = self.waiting_of(task) {
+            waiting.is_alone = is_alone;
+        }
+    }
+
+    /// Whether a task that does not run waits for one thing only.
+    pub fn is_alone(&self, task: TaskId) -> bool {
+        if task == TaskId::MAIN {
+            return self.main_waiting.is_alone && !self.main.is_out();
+        }
+        let slot = &self.slots[task.slot as usize];
+        // The waker of the task that asks is out of its slot while it is being polled, and counts all the same.
+        self.is_live(task) && slot.waiting.is_alone && !slot.call.is_out()
     }
 
     /// Whether a live task has been woken.

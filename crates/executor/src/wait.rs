@@ -65,6 +65,11 @@ impl WaitQueue {
         })
     }
 
+    /// How many tasks wait.
+    pub fn len(&self) -> usize {
+        self.waiters.borrow().len()
+    }
+
     /// Whether no task waits.
     pub fn is_empty(&self) -> bool {
         self.waiters.borrow().is_empty()

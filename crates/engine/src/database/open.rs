@@ -73,6 +73,7 @@ fn assemble(
         hold_locks: settings.hold_locks,
         logging: settings.logging,
         multiprogramming_level: settings.multiprogramming_level,
+        lock_wait_ns_max: settings.lock_wait_ns_max,
     };
     let (undo_device, _) = settings.undo_place();
     Rc::new(Engine {
@@ -92,6 +93,7 @@ fn assemble(
             append_ends: RefCell::default(),
             scratch: RefCell::default(),
             closing: Cell::new(false),
+            is_changing: Cell::new(false),
         },
     })
 }

@@ -3,7 +3,8 @@
 use super::Database;
 use crate::engine::Isolation;
 use crate::procedure::Prefetcher;
-use crate::{Result, Transaction};
+use crate::{Error, Result, Transaction};
+use executor::{Panic, catch_panic};
 use structures::PrefetchDistance;
 use structures::set::Logging;
 
@@ -17,7 +18,8 @@ impl Database {
     /// Runs a procedure that the database was opened with.
     ///
     /// # Errors
-    /// [`NoProcedure`](crate::Error::NoProcedure) if there is none of this name, or the procedure's.
+    /// [`NoProcedure`](crate::Error::NoProcedure) if there is none of this name, [`Panicked`](crate::Error::Panicked) if it
+    /// panics, or the procedure's.
     pub async fn call(&self, name: &str, parameters: &[u8]) -> Result<Vec<u8>> {
         let procedures = &self.settings().procedures;
         let Some(found) = procedures.bodies.get(name) else {
@@ -25,9 +27,19 @@ impl Database {
         };
         let run = async |tx: &mut Transaction| {
             found.enter(tx, name, parameters).await?;
-            found.body.run(tx, parameters).await
+            let done = catch_panic(found.body.run(tx, parameters)).await;
+            done.unwrap_or_else(|panic| Err(self.panicked(name, panic)))
         };
         self.transaction(run).await
+    }
+
+    /// What the panic of a request's own code means for it: [`Panicked`](crate::Error::Panicked).
+    ///
+    /// # Panics
+    /// Goes on panicking if the panic has ended a change of pages halfway: then the engine must not go on. What is committed
+    /// is safe.
+    pub fn panicked(&self, what: &str, panic: Panic) -> Error {
+        self.0.engine.panicked(what, panic)
     }
 
     /// Whether the log would have a call of this procedure instead of what the call changes: a restart runs it again then.

@@ -37,6 +37,8 @@ pub struct Settings {
     pub hold_locks: bool,
     /// Which transaction gives up in a deadlock.
     pub victim: VictimPolicy,
+    /// How long a call of a transaction waits for a lock at most, in nanoseconds; without a limit if this is absent.
+    pub lock_wait_ns_max: Option<u64>,
     /// When checkpoints are taken.
     pub checkpoint: checkpoint::Policy,
     /// How memory-resident sets are swept.
@@ -72,6 +74,7 @@ impl Default for Settings {
             force: false,
             hold_locks: false,
             victim: VictimPolicy::default(),
+            lock_wait_ns_max: None,
             checkpoint,
             sweep: checkpoint::SweepSettings::default(),
             logging: Logging::default(),

@@ -26,6 +26,8 @@ pub(crate) struct Core {
     /// Reusable memory for a record or the part of it that changes, before and after the change.
     pub scratch: RefCell<(Vec<u8>, Vec<u8>)>,
     pub closing: Cell<bool>,
+    /// Whether a change is being logged and made: if a panic has ended that, pages and log may contradict each other.
+    pub is_changing: Cell<bool>,
     /// What [`margin`] says of the log, in bytes.
     pub log_margin: u64,
 }
@@ -96,6 +98,7 @@ impl Core {
     #[inline(always)]
     pub fn log_and_apply(&self, transaction: TransactionId, body: &Body<'_>, edits: &[Edit<'_>]) -> (Lsn, Lsn) {
         let start = self.log.end();
+        self.is_changing.set(true);
         let mut pool = self.buffer.pool().borrow_mut();
         debug_assert!(edits.iter().all(|edit| pool.may_write(edit.page)), "each planned page may be written");
         if let [edit] = edits {
@@ -103,6 +106,7 @@ impl Core {
             let sequence = header::sequence(pool.bytes(frame)) + 1;
             let end = self.log.append(transaction, body, [(sequence, edit)]);
             pool.edit(frame, &edit.change, start, end);
+            self.is_changing.set(false);
             return (start, end);
         }
         let numbered = edits.iter().enumerate().map(|(index, edit)| {
@@ -115,6 +119,7 @@ impl Core {
             let frame = pool.frame_in_use(edit.page);
             pool.edit(frame, &edit.change, start, end);
         }
+        self.is_changing.set(false);
         (start, end)
     }
 

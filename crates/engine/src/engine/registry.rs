@@ -3,7 +3,8 @@
 use super::{Active, TransactionState};
 use crate::Error;
 use base::{Lsn, TransactionId};
-use std::cell::RefCell;
+use executor::Caller;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use structures::lock::Owner;
@@ -12,7 +13,10 @@ use structures::undo::UndoList;
 struct ActiveTransaction {
     /// From where a scan of the log finds all its records; `Lsn::MAX` while it has none.
     first_lsn: Lsn,
+    id: TransactionId,
     undo: Rc<RefCell<UndoList>>,
+    /// Who has used it last; none if it has ended.
+    user: Rc<Cell<Option<Caller>>>,
 }
 
 /// The table of active transactions, indexed by lock owner.
@@ -65,15 +69,31 @@ impl Registry {
     pub fn begin(&mut self, began: Option<u64>) -> Active {
         let mut state = self.spare.pop().unwrap_or_else(|| {
             let state = TransactionState { owner: Owner(self.slots.len() as u32), ..TransactionState::default() };
-            let undo = Rc::clone(&state.undo);
-            self.slots.push(ActiveTransaction { first_lsn: Lsn::MAX, undo });
+            let (undo, user) = (Rc::clone(&state.undo), Rc::clone(&state.user));
+            self.slots.push(ActiveTransaction { first_lsn: Lsn::MAX, id: TransactionId::default(), undo, user });
             Active(Some(Box::new(state)))
         });
         state.id = TransactionId(self.next);
+        self.slots[state.owner.0 as usize].id = state.id;
         state.began = began.unwrap_or(self.next);
         state.group = self.enter_group();
         self.next += 1;
         state
+    }
+
+    /// The number of the transaction that has this place now, or had it last.
+    pub fn id_of(&self, owner: Owner) -> TransactionId {
+        self.slots.get(owner.0 as usize).map_or_else(TransactionId::default, |slot| slot.id)
+    }
+
+    /// Who has used the transaction last that has this place; `None` if it has ended.
+    pub fn user_of(&self, owner: Owner) -> Option<Caller> {
+        self.slots.get(owner.0 as usize)?.user.get()
+    }
+
+    /// Who has used each active transaction last.
+    pub fn users(&self) -> impl Iterator<Item = Caller> {
+        self.slots.iter().filter_map(|slot| slot.user.get())
     }
 
     /// Users of partitions outside of transactions are counted, too.

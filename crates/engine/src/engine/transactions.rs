@@ -6,7 +6,7 @@ use super::{Engine, Isolation};
 use crate::Error;
 use crate::version::ReaderPace;
 use base::{Lsn, PageId, TransactionId};
-use executor::{Turn, WaitQueue};
+use executor::{Caller, TaskId, Turn, WaitQueue};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
@@ -25,6 +25,8 @@ pub(crate) struct Rules {
     pub logging: Logging,
     /// How many transactions run at once.
     pub multiprogramming_level: usize,
+    /// How long a call waits for a lock at most, in nanoseconds.
+    pub lock_wait_ns_max: Option<u64>,
 }
 
 /// The transactions of a database.
@@ -33,6 +35,8 @@ pub(crate) struct Transactions {
     pub registry: RefCell<Registry>,
     /// Transactions that wait to be admitted.
     pub admission: WaitQueue,
+    /// The tasks among those that have begun others before.
+    pub nested: RefCell<Vec<TaskId>>,
     pub active: Cell<usize>,
     /// How many transactions may be active: the multiprogramming level, or none while a sweep waits for them to end.
     pub admitted_max: Cell<usize>,
@@ -53,6 +57,7 @@ impl Transactions {
             rules,
             registry: RefCell::new(Registry::new(next)),
             admission: WaitQueue::new(),
+            nested: RefCell::default(),
             active: Cell::new(0),
             admitted_max: Cell::new(rules.multiprogramming_level),
             unfinished: Cell::new(0),
@@ -116,6 +121,10 @@ pub(crate) struct TransactionState {
     pub aborted: OnceCell<Error>,
     /// How fast it reads the past.
     pub pace: Rc<ReaderPace>,
+    /// Who has used it last, so that a task that waits for itself can be told. The registry has it too.
+    pub user: Rc<Cell<Option<Caller>>>,
+    /// How long a call may wait for a lock, in nanoseconds, if this is said.
+    pub lock_wait_ns_max: Option<u64>,
 }
 
 impl TransactionState {
@@ -155,6 +164,8 @@ impl TransactionState {
         self.dependency.set(Lsn::ZERO);
         self.isolation = Isolation::Serializable;
         self.aborted.take();
+        self.user.set(None);
+        self.lock_wait_ns_max = None;
     }
 }
 

@@ -11,7 +11,7 @@ use super::requests::Request;
 use crate::transaction::{Committing, EarlyCommit};
 use crate::{Error, Result};
 use base::time::MICROSECOND_NS;
-use executor::{Executor, TaskId};
+use executor::{Executor, TaskId, catch_panic};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -160,7 +160,10 @@ impl ServerState {
             Err(error) => return self.respond(request, Err(error)),
         };
         let done = match found.enter(&mut transaction, name, &request.parameters).await {
-            Ok(()) => found.body.run(&mut transaction, &request.parameters).await,
+            Ok(()) => {
+                let done = catch_panic(found.body.run(&mut transaction, &request.parameters)).await;
+                done.unwrap_or_else(|panic| Err(self.database.panicked(name, panic)))
+            }
             Err(error) => Err(error),
         };
         let (done, is_refused) = match transaction.check_refused(done) {

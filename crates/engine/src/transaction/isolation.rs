@@ -29,6 +29,7 @@ pub(crate) fn begin_reading(engine: &Rc<Engine>, at: Lsn) -> Transaction {
     engine.transactions.active.set(engine.transactions.active.get() + 1);
     let mut state = engine.transactions.registry.borrow_mut().begin(None);
     (state.isolation, state.at) = (Isolation::Snapshot, at);
+    state.user.set(Some(engine.core.executor.caller()));
     enter_snapshot(engine, at);
     engine.versions.readers.enter(&state.pace);
     Transaction { engine: Rc::clone(engine), state, ended: false }

@@ -10,3 +10,5 @@ mod cursors;
 mod lost_updates;
 mod moments;
 mod own_errors;
+mod panics;
+mod waits;

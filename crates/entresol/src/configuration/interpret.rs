@@ -132,7 +132,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
         let allowed = format!("\"{sets}\" beside [checkpoint] sets = \"{}\"", words.join("\", \""));
         root.conflict_at(log_of_sets, Problem::Conflict(conflict), &allowed);
     }
-    let locks = root.section("locks", |section| Locks { victim: section.choice("victim").unwrap_or_default() });
+    let locks = root.section("locks", |section| read_locks(section, hardware.is_some()));
     let has_server = root.has("server");
     let server = Some(root.section("server", read_server)).filter(|_| has_server);
     let driver = root.section("driver", read_driver);
@@ -158,6 +158,17 @@ fn read(document: &Document<'_>, table: &DeTable<'_>, hardware: Option<Hardware>
         server,
         driver,
         partitions,
+    }
+}
+
+fn read_locks(section: &mut Section<'_>, is_described: bool) -> Locks {
+    let range = base::time::MILLISECOND_NS..=86_400 * SECOND_NS;
+    let limit = |section: &mut Section<'_>| section.duration_ns("wait_at_most", range, ", or \"off\"");
+    // What a described machine is asked is how long transactions wait.
+    let unsaid = if is_described { None } else { Locks::default().wait_ns_max };
+    Locks {
+        victim: section.choice("victim").unwrap_or_default(),
+        wait_ns_max: section.unless_off("wait_at_most", limit).unwrap_or(unsaid),
     }
 }
 

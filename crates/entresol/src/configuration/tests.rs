@@ -74,6 +74,7 @@ fn every_section_is_read() {
         log_bytes = "8 MiB"
         [locks]
         victim = "youngest"
+        wait_at_most = "250 ms"
         [server]
         standbys = 3
         queue = 40
@@ -141,7 +142,7 @@ fn every_section_is_read() {
         temp: Temp { device: "flash".to_owned(), ..Temp::default() },
         commit: Commit { update: Update::Force },
         checkpoint: Checkpoint { interval_ns: None, log_bytes: Some(8 << 20), ..Checkpoint::for_log(0) },
-        locks: Locks { victim: VictimPolicy::Youngest },
+        locks: Locks { victim: VictimPolicy::Youngest, wait_ns_max: Some(250_000_000) },
         server: Some(engine::server::Settings { standbys: 3, queue: 40, retry_interval_ns: 2_500_000_000 }),
         driver: Driver { backend: Backend::ThreadPool, direct: false },
         partitions: BTreeMap::from([(
@@ -457,6 +458,7 @@ fn wrong_values_are_wrong_everywhere() {
         "[checkpoint]\ninterval = \"never\"",
         "[checkpoint]\ninterval = 60",
         "[locks]\nvictim = \"oldest\"",
+        "[locks]\nwait_at_most = \"soon\"",
         "[server]\nstandbys = 251",
         "[server]\nqueue = 0",
         "[server]\nretry_interval = \"2 h\"",

@@ -67,6 +67,25 @@ impl Resource {
         Resource { number: 0, space }
     }
 
+    /// The partition that it is of.
+    pub fn of_partition(self) -> PartitionId {
+        PartitionId(self.space as u16)
+    }
+
+    /// What it is, in words, where its partition has this name. Records are told by the hash of their keys.
+    pub fn in_words(self, partition: &str) -> String {
+        let number = self.number;
+        match self.space >> 16 & 0xffff {
+            PAGE => format!("page {number} of '{partition}'"),
+            RECORD => format!("record {number:#x} of '{partition}'"),
+            GAP => format!("the gap below record {number:#x} of '{partition}'"),
+            END_GAP => format!("the gap at the end of '{partition}'"),
+            SECONDARY_GAP => format!("a gap of an index of '{partition}'"),
+            SECONDARY_END_GAP => format!("the gap at the end of an index of '{partition}'"),
+            _ => format!("partition '{partition}'"),
+        }
+    }
+
     /// The partition and the number of a record.
     #[inline]
     pub fn as_record(self) -> (PartitionId, u64) {

@@ -212,6 +212,23 @@ impl LockTable {
         (holdings.waiting != NONE).then(|| self.requests[holdings.waiting].resource)
     }
 
+    /// In which mode the owner waits, if it does; an upgrade's is that which it will hold.
+    pub fn waiting_mode(&self, owner: Owner) -> Option<Mode> {
+        let holdings = self.owners.get(owner.0 as usize)?;
+        (holdings.waiting != NONE).then(|| self.requests[holdings.waiting].mode)
+    }
+
+    /// The owners that an owner waits for, not by way of third ones, each once.
+    pub fn blockers(&self, owner: Owner) -> Vec<Owner> {
+        let mut found = Vec::new();
+        if (owner.0 as usize) < self.owners.len() {
+            self.waited_for(owner, &mut found);
+        }
+        found.sort_by_key(|owner| owner.0);
+        found.dedup();
+        found
+    }
+
     /// How many resources the owner holds.
     pub fn held(&self, owner: Owner) -> usize {
         self.owners.get(owner.0 as usize).map_or(0, |holdings| holdings.held as usize)

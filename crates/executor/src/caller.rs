@@ -1,0 +1,58 @@
+//! Who calls, and whether a task that waits can still be woken by anything but that.
+
+use crate::executor::Inner;
+use crate::{Executor, TaskId};
+use base::Instant;
+
+/// The task that called at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    task: TaskId,
+    /// How many tasks had been spawned by then.
+    spawned: u64,
+}
+
+impl Caller {
+    /// The task.
+    pub fn task(&self) -> TaskId {
+        self.task
+    }
+}
+
+impl Executor {
+    /// The task that is being polled, at this moment.
+    #[inline]
+    pub fn caller(&self) -> Caller {
+        Caller { task: self.current(), spawned: self.0.spawned.get() }
+    }
+
+    /// Whether a caller's task has spawned none since, to which what it had then may have been given.
+    pub fn has_kept(&self, caller: Caller) -> bool {
+        self.0.tasks.borrow().last_spawn(caller.task).is_some_and(|last| last <= caller.spawned)
+    }
+
+    /// Has [`Executor::is_alone`] tell of the present poll of the current task, from its end on.
+    pub fn watch_poll(&self) {
+        self.0.watched.set(true);
+    }
+
+    /// Whether a task waited for one thing only at the end of the poll that was watched last: for one future of ours, and no
+    /// waker of it was elsewhere.
+    pub fn is_alone(&self, task: TaskId) -> bool {
+        self.0.tasks.borrow().is_alone(task)
+    }
+
+    /// Has the current task polled at `deadline`, whatever it waits for.
+    pub fn poll_at(&self, deadline: Instant) {
+        self.0.timers.borrow_mut().add(deadline, self.current());
+    }
+}
+
+impl Inner {
+    /// A poll that was watched has ended.
+    #[cold]
+    pub(crate) fn end_watched_poll(&self, task: TaskId) {
+        self.watched.set(false);
+        self.tasks.borrow_mut().set_alone(task, self.registered.get() == 1);
+    }
+}
