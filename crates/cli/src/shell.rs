@@ -4,13 +4,13 @@
 mod cache;
 mod procedures;
 mod request;
+mod waits;
 
 use crate::progress::Progress;
 use crate::{Failure, bench, opening, print};
 use clap::Args;
 use entresol::configuration::Configuration;
-use entresol::second_level::CacheSettings;
-use entresol::{Handle, Opening, Procedures, Server};
+use entresol::{CacheSettings, DatabaseThread, Handle, Opening, Procedures};
 use request::{Request, ShellCommand};
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
@@ -32,17 +32,17 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let (handle, server) = start(arguments)?;
+    let (handle, thread) = start(arguments)?;
     let interactive = std::io::stdin().is_terminal();
     let failures = converse(&handle, &mut std::io::stdin().lock(), interactive)?;
-    server.close()?;
+    thread.close()?;
     if failures > 0 && !interactive {
         return Err(format!("{failures} requests failed").into());
     }
     Ok(())
 }
 
-fn start(arguments: &Arguments) -> Result<(Handle, Server), Failure> {
+fn start(arguments: &Arguments) -> Result<(Handle, DatabaseThread), Failure> {
     let opening = Opening::in_directory(&arguments.directory)?;
     let configuration = opening.configuration().clone();
     if configuration.hardware.is_some() {
@@ -63,8 +63,8 @@ fn start(arguments: &Arguments) -> Result<(Handle, Server), Failure> {
     progress.finish();
     let server = Some(configuration.server.unwrap_or_default());
     let opening = Opening::new(&arguments.directory, Configuration { server, ..configuration });
-    let server = Server::start(opening, procedures)?;
-    Ok((server.handle(), server))
+    let thread = DatabaseThread::start(opening.procedures(procedures))?;
+    Ok((thread.handle(), thread))
 }
 
 /// Answers requests until the end of the input. Returns how many failed.
@@ -104,16 +104,17 @@ fn answer(handle: &Handle, before: &mut Option<CacheSettings>, line: &str) -> Re
     Ok(Some(match command {
         ShellCommand::Quit => return Ok(None),
         ShellCommand::Help => request::HELP.trim_end().to_owned(),
-        ShellCommand::Partitions => handle.with_database(async |database| Ok(procedures::list(database)))?,
-        ShellCommand::Statistics => handle.with_database(async |database| Ok(cache::statistics(database)))?,
+        ShellCommand::Partitions => handle.with_database(async |database| Ok(procedures::list(database))).wait()?,
+        ShellCommand::Statistics => handle.with_database(async |database| Ok(cache::statistics(database))).wait()?,
+        ShellCommand::Waits => handle.with_database(async |database| Ok(waits::list(database))).wait()?,
         ShellCommand::Cache(command) => command.run(handle, before)?,
         ShellCommand::Checkpoint => {
-            handle.with_database(async |database| database.checkpoint().await)?;
+            handle.with_database(async |database| database.checkpoint().await).wait()?;
             "done".to_owned()
         }
-        ShellCommand::Call { procedure, parameters } => request::written(&handle.call(&procedure, &parameters)?),
+        ShellCommand::Call { procedure, parameters } => request::written(&handle.call(&procedure, &parameters).wait()?),
         ShellCommand::Request(request) => {
-            let answer = handle.call(request.procedure(), &Request::to_bytes(&request))?;
+            let answer = handle.call(request.procedure(), &Request::to_bytes(&request)).wait()?;
             String::from_utf8(answer).expect("these procedures answer with text")
         }
     }))

@@ -168,11 +168,13 @@ impl Database {
     }
 
     /// The log.
+    #[doc(hidden)]
     pub fn log(&self) -> &Rc<Log> {
         &self.0.engine.core.log
     }
 
     /// The buffer.
+    #[doc(hidden)]
     pub fn buffer(&self) -> &Rc<Buffer> {
         &self.0.engine.core.buffer
     }
@@ -183,6 +185,7 @@ impl Database {
     }
 
     /// The locks.
+    #[doc(hidden)]
     pub fn locks(&self) -> &Locks {
         &self.0.engine.core.locks
     }

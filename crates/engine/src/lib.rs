@@ -34,4 +34,4 @@ pub use locks::Locks;
 pub use procedure::{Prefetcher, Procedures, Registered};
 pub use structures::{PrefetchDistance, canary, lock, organization, page, replacement, set, undo};
 pub use superblock::{FORMAT, SUPERBLOCK_FILE};
-pub use transaction::{Cursor, Direction, Savepoint, Scan, Snapshot, Transaction};
+pub use transaction::{Cursor, Direction, KeyRange, Savepoint, Scan, Snapshot, Transaction, prefix};

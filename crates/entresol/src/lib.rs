@@ -1,7 +1,41 @@
 //! Entresol: a transactional storage engine for every floor of the storage hierarchy.
 //!
-//! A [`Store`] is a database on the calling thread, like an embedded library. A [`Server`] is a database on a thread of its
-//! own, which any number of other threads reach through a [`Handle`].
+//! # The first ten minutes
+//!
+//! [`start`] opens a database on a thread of its own, or creates it. Every thread that has a [`Handle`] uses it; what it asks for
+//! comes as a [`Pending`]. Programs without async wait for it:
+//!
+//! ```
+//! # let directory = tempfile::tempdir().unwrap();
+//! # let directory = directory.path();
+//! # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+//! use entresol::{Direction, Error, PartitionSpec};
+//!
+//! let thread = entresol::start(directory)?;
+//! let accounts = thread.handle();
+//! let balances = accounts.create_partition(PartitionSpec::b_tree("balances")).wait()?;
+//! accounts.put(balances, b"alice", &[100]).wait()?;
+//! accounts.put(balances, b"bob", &[50]).wait()?;
+//!
+//! // A transaction is a closure. It is rolled back if it fails, and run again if it was a deadlock's victim.
+//! let transfer = accounts.transaction(async move |tx| {
+//!     tx.modify(balances, b"alice", |balance| balance[0] -= 20).await?;
+//!     tx.modify(balances, b"bob", |balance| balance[0] += 20).await?;
+//!     Ok::<_, Error>(())
+//! });
+//! transfer.wait()?;
+//! let all = accounts.page(balances, .., Direction::Forward, 10).wait()?;
+//! assert_eq!(all, [(b"alice".to_vec(), vec![80]), (b"bob".to_vec(), vec![70])]);
+//! thread.close()?;
+//! # Ok::<(), entresol::OpenError>(())
+//! ```
+//!
+//! In a program with async, of whatever runtime, the same is awaited: `accounts.get(balances, b"alice").await?`.
+//!
+//! # A database on the calling thread
+//!
+//! [`open`] gives a [`Store`], which runs on the thread that calls it and knows no other: the fastest way for a program that is
+//! one thread, and the one for a described machine. Its transactions are awaited.
 //!
 //! ```
 //! # let directory = tempfile::tempdir().unwrap();
@@ -26,29 +60,52 @@
 
 mod assemble;
 pub mod configuration;
+mod database_thread;
 mod error;
+mod handle;
 mod log_words;
 mod message_server;
 mod page_words;
+mod pending;
 mod reply;
-mod server;
+mod requests;
 mod store;
 mod warnings;
 
 #[cfg(test)]
 mod placements;
 
-/// A position of the log, which names a moment; a time of the engine's clock.
-pub use base::{Instant, Lsn};
-/// The transaction server and its message servers; [`Store::transaction_server`] starts one.
-pub use engine::server as servers;
+/// What names a moment, a partition and a transaction.
+pub use base::{Instant, Lsn, PartitionId, TransactionId};
+/// Why a device or the machine could not do what was asked.
+pub use driver::Fault;
+/// Sorts and joins.
+pub use engine::temp::{JoinKind, JoinMethod, JoinReport, JoinSettings, Joined, Row, Rows, Sorted};
+/// Registered procedures.
+pub use engine::{Catalog, PrefetchDistance, Prefetcher, Procedures, Registered};
+/// Databases, and what transactions do.
 pub use engine::{
-    Catalog, Cursor, Database, Direction, Error, Isolation, PartitionSpec, PrefetchDistance, Prefetcher, Procedures,
-    Registered, Result, Savepoint, Scan, Snapshot, Transaction, catalog, organization, second_level, set, statistics,
-    temp, tier_file, version,
+    Cursor, Database, Direction, Error, Isolation, KeyRange, LockWait, PartitionSpec, Result, Savepoint, Scan,
+    Snapshot, Transaction, prefix,
 };
+/// How partitions are organized, and the fields of records.
+pub use engine::{
+    catalog::{Locking, Organization, Partition},
+    organization::append::Position,
+    set::{FieldError, FieldType, FieldValue, RecordType},
+};
+/// What was counted, what a restart did, and the cache.
+pub use engine::{
+    second_level::CacheSettings,
+    statistics::{RecoveryReport, Statistics},
+};
+/// What a database runs on.
+pub use executor::Executor;
+
+pub use database_thread::DatabaseThread;
 pub use error::OpenError;
-pub use server::{Handle, Pending, Server};
+pub use handle::Handle;
+pub use pending::Pending;
 pub use store::{Opening, Store};
 
 use std::path::Path;
@@ -70,4 +127,26 @@ use std::path::Path;
 /// ```
 pub fn open(path: impl AsRef<Path>) -> Result<Store, OpenError> {
     Opening::in_directory(path.as_ref())?.open()
+}
+
+/// Opens the database in the directory `path` on a thread of its own, creating it if there is none. Settings come from the file
+/// `entresol.toml` in that directory, if there is one, or are the defaults.
+///
+/// # Errors
+/// As [`open`].
+///
+/// ```
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+/// let thread = entresol::start(directory)?;
+/// let notes = thread.handle().create_partition(entresol::PartitionSpec::b_tree("notes")).wait()?;
+/// thread.close()?;
+///
+/// let thread = entresol::start(directory)?;
+/// assert_eq!(thread.handle().partition("notes").wait()?, notes);
+/// # Ok::<(), entresol::OpenError>(())
+/// ```
+pub fn start(path: impl AsRef<Path>) -> Result<DatabaseThread, OpenError> {
+    DatabaseThread::start(Opening::in_directory(path.as_ref())?)
 }

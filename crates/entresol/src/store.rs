@@ -126,11 +126,6 @@ impl Opening {
         self.start(procedures, true, Some(media))
     }
 
-    /// The same, with these procedures.
-    pub(crate) fn open_with(self, procedures: Procedures) -> Result<Store, OpenError> {
-        self.start(procedures, true, None)
-    }
-
     /// Opens the database on this thread, if there is one.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 
 use driver::{Access, Op};
 use entresol::configuration::Configuration;
-use entresol::{OpenError, Opening, PartitionSpec, Procedures, Server, Store};
+use entresol::{DatabaseThread, OpenError, Opening, PartitionSpec, Store};
 use real_driver::DirectoryLock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -113,7 +113,7 @@ fn openings_that_fail_and_servers_that_end_leave_no_file_open() {
     assert!(opening(&path, "automatic").open().is_err(), "the partition's file is missing");
     assert_eq!(descriptors(&path), 0, "an opening failed");
     std::fs::rename(&away, &pages).expect("renames");
-    let server = Server::start(opening(&path, "automatic"), Procedures::new).expect("opens");
+    let server = DatabaseThread::start(opening(&path, "automatic")).expect("opens");
     let handle = server.handle();
     let answer = handle.with_database(async |database| {
         let database = database.clone();
@@ -124,9 +124,12 @@ fn openings_that_fail_and_servers_that_end_leave_no_file_open() {
         });
         Ok(())
     });
-    answer.expect("spawns");
-    let panicked = handle.with_database::<()>(async |_| panic!("for the test"));
-    assert!(panicked.is_err());
+    answer.wait().expect("spawns");
+    let broken = handle.with_database(async |database| {
+        database.executor().spawn(async { panic!("for the test") }).join().await;
+        Ok(())
+    });
+    assert_eq!(broken.wait(), Err(entresol::Error::Closed), "a task that is no request ends the thread");
     assert!(catch_unwind(AssertUnwindSafe(|| server.close())).is_err(), "the engine's thread panicked");
     assert_eq!(descriptors(&path), 0, "the engine's thread panicked");
     assert!(DirectoryLock::acquire(&path).is_ok());

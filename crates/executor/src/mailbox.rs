@@ -123,7 +123,7 @@ impl<T> Drop for Mailbox<T> {
 impl<T> Mailbox<T> {
     /// Whether something was sent and not taken out.
     #[inline]
-    pub(crate) fn has_items(&self) -> bool {
+    pub fn has_items(&self) -> bool {
         self.shared.has_items.load(Ordering::Acquire)
     }
 

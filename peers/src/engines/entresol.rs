@@ -7,9 +7,8 @@ use crate::engines::CACHE_BYTES;
 use crate::peer::{Durability, Engine, Grouping, Peer, PeerResult, Session};
 use base::PartitionId;
 use base::statistics::Histogram;
-use entresol::catalog::{Locking, Organization};
 use entresol::configuration::Configuration;
-use entresol::{Catalog, Database, Direction, Handle, Opening, PartitionSpec, Procedures, Server, Store, Transaction};
+use entresol::{Catalog, Database, DatabaseThread, Direction, Handle, Locking, Opening, Organization, PartitionSpec, Procedures, Store, Transaction};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -186,13 +185,13 @@ impl Peer for Tasks {
 
 /// A database on a thread of its own; its clients are threads that call a registered procedure.
 pub struct Threads {
-    server: Server,
+    thread: DatabaseThread,
 }
 
 impl Threads {
     /// Creates the database in an empty directory.
     pub fn create(directory: &Path, durability: Durability) -> PeerResult<Box<dyn Peer>> {
-        let server = Server::start(opening(directory, durability, Residence::Pages)?, || {
+        let opening = opening(directory, durability, Residence::Pages)?.procedures(|| {
             let mut procedures = Procedures::new();
             procedures.register("transfer", async |tx, parameters| {
                 let tables = Tables::of(tx.catalog())?;
@@ -200,14 +199,14 @@ impl Threads {
                 tables.transfer(tx, &transfer).await.map(|balance| balance.to_le_bytes().to_vec())
             });
             procedures
-        })?;
-        Ok(Box::new(Threads { server }))
+        });
+        Ok(Box::new(Threads { thread: DatabaseThread::start(opening)? }))
     }
 }
 
 impl Peer for Threads {
     fn load(&mut self, scale: Scale) -> PeerResult<()> {
-        Ok(self.server.handle().with_database(async move |database| load(database, scale, Residence::Pages).await)?)
+        Ok(self.thread.handle().with_database(async move |database| load(database, scale, Residence::Pages).await).wait()?)
     }
 
     fn run(&mut self, grouping: Grouping, clients: &Arc<ClosedLoop>) -> PeerResult<Measured> {
@@ -215,13 +214,13 @@ impl Peer for Threads {
     }
 
     fn sums(&mut self) -> PeerResult<Sums> {
-        Ok(self.server.handle().with_database(async |database| sums(database).await)?)
+        Ok(self.thread.handle().with_database(async |database| sums(database).await).wait()?)
     }
 }
 
 impl Engine for Threads {
     fn session(&self) -> PeerResult<Box<dyn Session + '_>> {
-        Ok(Box::new(Caller { handle: self.server.handle() }))
+        Ok(Box::new(Caller { handle: self.thread.handle() }))
     }
 }
 
@@ -232,7 +231,7 @@ struct Caller {
 impl Session for Caller {
     fn commit(&mut self, transfers: &[Transfer], balances: &mut Vec<i64>) -> PeerResult<()> {
         for transfer in transfers {
-            balances.push(balance(&self.handle.call("transfer", &transfer.to_bytes())?));
+            balances.push(balance(&self.handle.call("transfer", &transfer.to_bytes()).wait()?));
         }
         Ok(())
     }

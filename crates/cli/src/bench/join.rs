@@ -7,8 +7,8 @@ use crate::progress::Progress;
 use base::Random;
 use base::units::format_size;
 use clap::{Args, ValueEnum};
+use engine::temp::{JoinKind, JoinMethod, JoinSettings, Joined, Row, Rows};
 use entresol::Store;
-use entresol::temp::{JoinKind, JoinMethod, JoinSettings, Joined, Row, Rows};
 use std::cell::Cell;
 use std::path::PathBuf;
 

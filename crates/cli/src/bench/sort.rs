@@ -6,8 +6,8 @@ use crate::progress::Progress;
 use base::Random;
 use base::units::format_size;
 use clap::Args;
+use engine::temp::{Row, Rows};
 use entresol::Store;
-use entresol::temp::{Row, Rows};
 use std::cell::Cell;
 use std::path::PathBuf;
 

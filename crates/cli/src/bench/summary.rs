@@ -5,7 +5,7 @@ use crate::report::{
     TierUse, Transfers, TypeResponse,
 };
 use entresol::Database;
-use entresol::catalog::Partition;
+use entresol::Partition;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use workload::Measured;

@@ -7,7 +7,7 @@ use crate::report::{Clock, RunReport};
 use crate::{Failure, opening};
 use base::Random;
 use base::statistics::{BatchMeans, Histogram};
-use entresol::{Handle, Opening, Server};
+use entresol::{DatabaseThread, Handle, Opening};
 use real_driver::{process_cpu_ns, thread_cpu_ns, wall_ns};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -40,14 +40,15 @@ pub fn run(opening: Opening, branches: Option<u32>, plan: &Plan, progress: &Prog
     let scale = bank::prepare(&store, branches, progress)?;
     store.close()?;
     let known = scale.clone();
-    let server = Server::start(opening, move || bank::procedures(&known))?;
+    let thread = DatabaseThread::start(opening.procedures(move || bank::procedures(&known)))?;
     progress.phase("reading", 0);
-    server.handle().with_database(async |database| bank::warm(database, &bank::WARMED, |_, _| {}).await)?;
-    let report = Clients::new(&scale, plan).measure(&server, progress)?;
+    let handle = thread.handle();
+    handle.with_database(async |database| bank::warm(database, &bank::WARMED, |_, _| {}).await).wait()?;
+    let report = Clients::new(&scale, plan).measure(&handle, progress)?;
     let report = RunReport { warnings, ..report };
     progress.phase("verifying", 0);
-    bank::agreed(&server.handle().with_database(async move |database| bank::totals(database, &scale).await)?)?;
-    server.close()?;
+    bank::agreed(&handle.with_database(async move |database| bank::totals(database, &scale).await).wait()?)?;
+    thread.close()?;
     Ok(report)
 }
 
@@ -90,7 +91,7 @@ impl<'a> Clients<'a> {
     }
 
     /// Starts the clients, waits for the end of the run and joins them.
-    fn measure(&self, server: &Server, progress: &Progress) -> Result<RunReport, Failure> {
+    fn measure(&self, handle: &Handle, progress: &Progress) -> Result<RunReport, Failure> {
         let Load::Closed { clients } = self.plan.load else { unreachable!("threads form a closed loop") };
         progress.phase("warming up", 0);
         std::thread::scope(|scope| {
@@ -98,11 +99,11 @@ impl<'a> Clients<'a> {
             let _over = Over(self);
             let mut threads = Vec::new();
             for number in 0..clients {
-                let handle = server.handle();
+                let handle = handle.clone();
                 let builder = std::thread::Builder::new().name(format!("client {number}")).stack_size(STACK);
                 threads.push(builder.spawn_scoped(scope, move || self.client(number, &handle))?);
             }
-            let mut measured = self.watch(&server.handle(), progress)?;
+            let mut measured = self.watch(handle, progress)?;
             for thread in threads {
                 let times = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 measured.response.merge(&times);
@@ -115,7 +116,7 @@ impl<'a> Clients<'a> {
                 warnings: Vec::new(),
             };
             let report = async move |database: &entresol::Database| Ok(summary::report(database, headline, &measured));
-            Ok(server.handle().with_database(report)?)
+            Ok(handle.with_database(report).wait()?)
         })
     }
 
@@ -126,7 +127,7 @@ impl<'a> Clients<'a> {
         while self.take_permit() {
             let parameters = Parameters::draw(self.scale, &mut random).to_bytes();
             let began = wall_ns();
-            if let Err(error) = handle.call(PROCEDURE, &parameters) {
+            if let Err(error) = handle.call(PROCEDURE, &parameters).wait() {
                 self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
                 self.end();
                 break;
@@ -191,7 +192,8 @@ impl<'a> Clients<'a> {
         let engine_cpu = handle.with_database(async |database| {
             workload::run::restart_statistics(database);
             Ok(thread_cpu_ns())
-        })?;
+        });
+        let engine_cpu = engine_cpu.wait()?;
         let (wall, process_cpu) = (wall_ns(), process_cpu_ns());
         // A run that failed is over already, and shall stay so.
         let _ = self.phase.compare_exchange(WARM_UP, MEASURED, Ordering::Relaxed, Ordering::Relaxed);
@@ -212,7 +214,7 @@ impl<'a> Clients<'a> {
         };
         let (elapsed_ns, process_cpu_ns) = (end - wall, process_cpu_ns() - process_cpu);
         let end = async |database: &entresol::Database| Ok((thread_cpu_ns(), database.executor().stations()));
-        let (cpu, stations) = handle.with_database(end)?;
+        let (cpu, stations) = handle.with_database(end).wait()?;
         workload::run::check_little(&stations)?;
         Ok(Measured {
             transactions: 0,

@@ -3,8 +3,8 @@
 use super::{percent, time_us};
 use crate::table::table;
 use base::units::{format_duration_ns, grouped, grouped_decimal};
+use engine::server::{Answered, ServerReport};
 use entresol::Database;
-use entresol::servers::{Answered, ServerReport};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

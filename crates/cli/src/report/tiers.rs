@@ -3,7 +3,7 @@
 use super::{count, percent, time_us};
 use crate::table::{table, wrapped};
 use base::units::{format_size, grouped, grouped_decimal};
-use entresol::tier_file::TierReport;
+use engine::tier_file::TierReport;
 use serde::Serialize;
 
 /// Seconds of a day, and of a year.

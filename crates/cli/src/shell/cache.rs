@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::report::TierUse;
 use base::units::{format_size, grouped};
 use devices::CacheSize;
-use entresol::second_level::{CacheSettings, DESIGNS, Design};
+use engine::second_level::{CacheSettings, DESIGNS, Design};
 use entresol::{Database, Handle};
 
 /// A request about the cache.
@@ -49,21 +49,23 @@ impl CacheCommand {
 
     /// Does it. `before` is the cache that was there last, while there is none.
     pub fn run(self, handle: &Handle, before: &mut Option<CacheSettings>) -> Result<String, Failure> {
-        let present = handle.with_database(async |database| Ok(database.cache()))?;
-        let page_size = handle.with_database(async |database| Ok(database.settings().buffer.page_size as u64))?;
+        let present = handle.with_database(async |database| Ok(database.cache())).wait()?;
+        let page_size =
+            handle.with_database(async |database| Ok(database.settings().buffer.page_size as u64)).wait()?;
         let there = || present.clone().ok_or("there is no cache; 'cache on' turns one on");
         let new = match self {
-            CacheCommand::Show => return Ok(handle.with_database(async |database| Ok(described(database)))?),
+            CacheCommand::Show => return Ok(handle.with_database(async |database| Ok(described(database))).wait()?),
             CacheCommand::Admit { partition, is_admitted } => {
-                handle.with_database(async move |database| {
+                let admit = handle.with_database(async move |database| {
                     database.admit_to_cache(database.partition(&partition)?, is_admitted)
-                })?;
+                });
+                admit.wait()?;
                 return Ok("done".to_owned());
             }
             CacheCommand::On(None) if present.is_some() => return Err("the cache is on".into()),
             CacheCommand::On(None) => {
                 let configured =
-                    handle.with_database(async |database| Ok(database.settings().hierarchy.cache.clone()))?;
+                    handle.with_database(async |database| Ok(database.settings().hierarchy.cache.clone())).wait()?;
                 Some(before.clone().or(configured).ok_or("no cache is configured; 'cache on DEVICE SIZE' makes one")?)
             }
             CacheCommand::On(Some((device, size))) => {
@@ -76,12 +78,12 @@ impl CacheCommand {
             CacheCommand::Design(design) => Some(CacheSettings { design, ..there()? }),
             CacheCommand::Resize(size) => Some(CacheSettings { pages: pages(size, page_size)?, ..there()? }),
         };
-        let changed = handle.with_database(async move |database| database.set_cache(new).await);
+        let changed = handle.with_database(async move |database| database.set_cache(new).await).wait();
         // A change that fails may leave none.
-        let is_on = handle.with_database(async |database| Ok(database.cache().is_some()))?;
+        let is_on = handle.with_database(async |database| Ok(database.cache().is_some())).wait()?;
         *before = if is_on { None } else { present.or(before.take()) };
         changed?;
-        Ok(handle.with_database(async |database| Ok(described(database)))?)
+        Ok(handle.with_database(async |database| Ok(described(database))).wait()?)
     }
 }
 

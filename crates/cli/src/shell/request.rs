@@ -13,6 +13,7 @@ call PROCEDURE [PARAMETERS]         runs a registered procedure
 partitions                          lists the partitions and their fields
 checkpoint                          takes a checkpoint
 statistics                          shows what was counted since the database was opened
+waits                               lists transactions that wait for locks, and which others are in their way
 cache                               shows the second-level cache
 cache design NAME                   gives it another design, until the next opening like all of these
 cache resize SIZE                   gives it another size, such as 2GiB or "1,000 pages"
@@ -33,6 +34,7 @@ pub enum ShellCommand {
     Partitions,
     Checkpoint,
     Statistics,
+    Waits,
     Cache(CacheCommand),
     Call { procedure: String, parameters: Vec<u8> },
     Request(Request),
@@ -79,8 +81,21 @@ impl Request {
     }
 }
 
-const WORDS: [&str; 12] =
-    ["get", "put", "set", "add", "delete", "call", "partitions", "checkpoint", "statistics", "cache", "help", "quit"];
+const WORDS: [&str; 13] = [
+    "get",
+    "put",
+    "set",
+    "add",
+    "delete",
+    "call",
+    "partitions",
+    "checkpoint",
+    "statistics",
+    "waits",
+    "cache",
+    "help",
+    "quit",
+];
 
 /// A word of a line.
 #[derive(Clone, Debug, PartialEq)]
@@ -177,6 +192,7 @@ impl ShellCommand {
             ("partitions", []) => ShellCommand::Partitions,
             ("checkpoint", []) => ShellCommand::Checkpoint,
             ("statistics", []) => ShellCommand::Statistics,
+            ("waits", []) => ShellCommand::Waits,
             ("cache", rest) => {
                 let rest: Vec<&str> = rest.iter().map(Word::text).collect();
                 ShellCommand::Cache(CacheCommand::parse(&rest)?.ok_or_else(usage)?)

@@ -1,28 +1,37 @@
-//! A range of a partition as a source of rows.
+//! A range of a partition, record by record, and as a source of rows.
 
-use super::{Cursor, Transaction};
+use super::cursor::as_slice;
+use super::{Cursor, Direction, KeyRange, Transaction};
 use crate::Result;
 use crate::temp::{self, JoinReport, JoinSettings, Joined, Row, Rows, Sorted};
+use base::PartitionId;
 use std::cell::Cell;
 
-/// What a cursor shows, row by row.
+/// A record: its key and its value.
+type Record = (Vec<u8>, Vec<u8>);
+
+/// The records of a range in order ([`Transaction::scan`]), also as the rows of a sort or a join. It holds its transaction, so
+/// that nothing is changed behind its back.
 ///
 /// ```
 /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
 /// # use ground::*;
 /// # with_database(async |database| {
 /// use entresol_engine::Direction;
-/// use entresol_engine::Scan;
-/// use entresol_engine::temp::Rows;
-/// use std::ops::Bound;
 ///
 /// let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
 /// let mut tx = database.begin().await?;
 /// tx.put(notes, b"milk", b"two litres").await?;
-/// let all = tx.cursor(notes, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
-/// let mut scan = Scan::new(&mut tx, all);
-/// assert_eq!(scan.next().await?.map(|row| row.value), Some(&b"two litres"[..]));
+/// tx.put(notes, b"bread", b"one").await?;
+/// let mut scan = tx.scan(notes, "c".., Direction::Forward);
+/// assert_eq!(scan.next().await?, Some((b"milk".to_vec(), b"two litres".to_vec())));
 /// assert_eq!(scan.next().await?, None);
+/// let first = tx.scan(notes, .., Direction::Forward).take(1).await?;
+/// assert_eq!(first, [(b"bread".to_vec(), b"one".to_vec())]);
+/// // By value, in 8 MiB of memory.
+/// let mut sorted = database.sort(tx.scan(notes, .., Direction::Forward), 8 << 20).await?;
+/// # use entresol_engine::temp::Rows;
+/// # assert!(sorted.next().await?.is_some());
 /// # Ok(())
 /// # });
 /// ```
@@ -36,6 +45,40 @@ impl<'a> Scan<'a> {
     /// What `cursor` of this transaction shows.
     pub fn new(transaction: &'a mut Transaction, cursor: Cursor) -> Scan<'a> {
         Scan { transaction, cursor, row: None }
+    }
+
+    /// The next record, key and value; `None` at the end of the range.
+    ///
+    /// # Errors
+    /// Those of [`Transaction::next`].
+    pub async fn next(&mut self) -> Result<Option<Record>> {
+        self.transaction.next(&mut self.cursor).await
+    }
+
+    /// The next `count` records, or those that are left.
+    ///
+    /// # Errors
+    /// Those of [`Transaction::next`].
+    pub async fn take(&mut self, count: usize) -> Result<Vec<Record>> {
+        let mut records = Vec::new();
+        while records.len() < count {
+            let Some(record) = self.next().await? else { break };
+            records.push(record);
+        }
+        Ok(records)
+    }
+
+    /// Shows every record that is left to `look`, until that returns false.
+    ///
+    /// # Errors
+    /// Those of [`Transaction::next`].
+    pub async fn look(&mut self, mut look: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        while let Some((key, value)) = self.next().await? {
+            if !look(&key, &value) {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -66,6 +109,14 @@ impl<F: FnMut(&[u8], &[u8]) -> (Vec<u8>, Vec<u8>)> Rows for Made<'_, '_, F> {
 }
 
 impl Transaction {
+    /// The records of a range of a b-tree, beginning at the end that `direction` comes from. At serializable level it locks what it
+    /// shows and the gaps between, so that a repeated scan shows the same.
+    pub fn scan(&mut self, partition: PartitionId, range: impl KeyRange, direction: Direction) -> Scan<'_> {
+        let (lower, upper) = range.into_bounds();
+        let cursor = self.cursor(partition, as_slice(&lower), as_slice(&upper), direction);
+        Scan::new(self, cursor)
+    }
+
     /// Sorts what a cursor shows, in `memory` bytes. `make` says what key and value a record has in the sort.
     ///
     /// ```

@@ -1,7 +1,7 @@
 //! Reading the database as it was at one moment.
 
 use super::isolation::begin_reading;
-use super::{Cursor, Direction, Transaction};
+use super::{Cursor, Direction, KeyRange, Scan, Transaction};
 use crate::Result;
 use crate::engine::Engine;
 use base::{Lsn, PartitionId};
@@ -86,6 +86,25 @@ impl Snapshot {
         direction: Direction,
     ) -> Cursor {
         self.0.cursor(partition, lower, upper, direction)
+    }
+
+    /// As [`Transaction::scan`], without locks.
+    ///
+    /// ```
+    /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
+    /// # use ground::*;
+    /// # use entresol_engine::Direction;
+    /// # with_database(async |database| {
+    /// # let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    /// database.transaction(async |tx| tx.put(notes, b"milk", b"two litres").await).await?;
+    /// let mut before = database.snapshot().await?;
+    /// database.transaction(async |tx| tx.put(notes, b"bread", b"one").await).await?;
+    /// assert_eq!(before.scan(notes, .., Direction::Backward).take(10).await?.len(), 1);
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub fn scan(&mut self, partition: PartitionId, range: impl KeyRange, direction: Direction) -> Scan<'_> {
+        self.0.scan(partition, range, direction)
     }
 
     /// As [`Transaction::next`].

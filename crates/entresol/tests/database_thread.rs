@@ -4,7 +4,7 @@
 
 use entresol::configuration::Configuration;
 use entresol::{
-    Error, Handle, Isolation, OpenError, Opening, PartitionSpec, Procedures, Server, Snapshot, Transaction,
+    DatabaseThread, Error, Handle, Isolation, OpenError, Opening, PartitionSpec, Procedures, Snapshot, Transaction,
 };
 use std::path::Path;
 use std::sync::mpsc;
@@ -58,8 +58,8 @@ fn procedures() -> Procedures {
     procedures
 }
 
-fn start(directory: &Path) -> Server {
-    let server = Server::start(opening(directory), procedures).expect("starts");
+fn start(directory: &Path) -> DatabaseThread {
+    let server = DatabaseThread::start(opening(directory).procedures(procedures)).expect("starts");
     let made = server.handle().with_database(async |database| {
         if database.partition("accounts").is_ok() {
             return Ok(());
@@ -73,7 +73,7 @@ fn start(directory: &Path) -> Server {
         };
         database.transaction(fill).await
     });
-    made.expect("is filled");
+    made.wait().expect("is filled");
     server
 }
 
@@ -83,9 +83,9 @@ fn total(handle: &Handle) -> i64 {
         for account in 0..ACCOUNTS {
             total += balance(tx, account).await?;
         }
-        Ok(total)
+        Ok::<_, Error>(total)
     };
-    handle.transaction(add_up).expect("adds up")
+    handle.transaction(add_up).wait().expect("adds up")
 }
 
 /// Runs something on a thread and fails if it does not end.
@@ -110,9 +110,9 @@ fn threads_that_clash_are_retried_and_no_money_is_lost() {
                         continue;
                     }
                     let result = if round % 2 == 0 {
-                        handle.transaction(async move |tx| transfer(tx, from, to, 7).await)
+                        handle.transaction(async move |tx| transfer(tx, from, to, 7).await).wait()
                     } else {
-                        handle.call("transfer", &[from as u8, to as u8, 7]).map(|amount| assert_eq!(amount, [7]))
+                        handle.call("transfer", &[from as u8, to as u8, 7]).wait().map(|amount| assert_eq!(amount, [7]))
                     };
                     match result {
                         Ok(()) => done += 1,
@@ -129,7 +129,7 @@ fn threads_that_clash_are_retried_and_no_money_is_lost() {
     let handle = server.handle();
     assert_eq!(total(&handle), ACCOUNTS as i64 * OPENING_BALANCE);
     let deadlocks = handle.with_database(async |database| Ok(database.statistics().deadlocks.get()));
-    assert!(deadlocks.expect("counts") > 0, "the transfers clash");
+    assert!(deadlocks.wait().expect("counts") > 0, "the transfers clash");
     server.close().expect("closes");
     assert_eq!(total(&start(directory.path()).handle()), ACCOUNTS as i64 * OPENING_BALANCE);
 }
@@ -139,12 +139,12 @@ fn procedures_answer_or_say_what_is_wrong() {
     let directory = scratch();
     let server = start(directory.path());
     let handle = server.handle();
-    let unknown = handle.call("transfers", &[]).expect_err("unknown");
+    let unknown = handle.call("transfers", &[]).wait().expect_err("unknown");
     assert!(unknown.to_string().contains("registered are: break, transfer"), "{unknown}");
-    assert_eq!(handle.call("transfer", &[1]), Err(Error::Argument("three bytes".into())));
-    let poor = handle.call("transfer", &[0, 1, 250]);
+    assert_eq!(handle.call("transfer", &[1]).wait(), Err(Error::Argument("three bytes".into())));
+    let poor = handle.call("transfer", &[0, 1, 250]).wait();
     assert_eq!(poor, Ok(vec![250]));
-    let pending: Vec<_> = (0..5).map(|_| handle.submit("transfer", &[0, 1, 250])).collect();
+    let pending: Vec<_> = (0..5).map(|_| handle.call("transfer", &[0, 1, 250])).collect();
     let outcomes: Vec<_> = pending.into_iter().map(|pending| pending.wait().is_ok()).collect();
     assert_eq!(outcomes.iter().filter(|done| **done).count(), 3, "then the account is empty: {outcomes:?}");
     assert_eq!(total(&handle), ACCOUNTS as i64 * OPENING_BALANCE);
@@ -156,12 +156,12 @@ fn an_answer_that_is_not_waited_for_is_no_reason_to_stop() {
     let server = start(directory.path());
     let handle = server.handle();
     for _ in 0..3 {
-        drop(handle.submit("transfer", &[0, 1, 100]));
+        drop(handle.call("transfer", &[0, 1, 100]));
     }
     drop(handle);
     drop(server);
     let server = start(directory.path());
-    let left = server.handle().transaction(async |tx| balance(tx, 0).await);
+    let left = server.handle().transaction(async |tx| balance(tx, 0).await).wait();
     assert_eq!(left, Ok(OPENING_BALANCE - 300), "what was sent before the end was done");
 }
 
@@ -176,7 +176,7 @@ fn a_server_ends_though_handles_are_left_and_refuses_them() {
             thread::spawn(move || {
                 let mut done = 0_i64;
                 loop {
-                    match handle.call("transfer", &[2, 3, 1]) {
+                    match handle.call("transfer", &[2, 3, 1]).wait() {
                         Ok(_) => done += 1,
                         Err(Error::Closed) => return done,
                         Err(Error::RolledBack(_)) => {}
@@ -192,41 +192,146 @@ fn a_server_ends_though_handles_are_left_and_refuses_them() {
     for thread in busy {
         acknowledged += within_reason(|| thread.join().expect("no panic"));
     }
-    assert_eq!(handle.call("transfer", &[0, 1, 1]), Err(Error::Closed));
+    assert_eq!(handle.call("transfer", &[0, 1, 1]).wait(), Err(Error::Closed));
     let server = start(directory.path());
-    let left = server.handle().transaction(async |tx| balance(tx, 2).await);
+    let left = server.handle().transaction(async |tx| balance(tx, 2).await).wait();
     assert_eq!(left, Ok(OPENING_BALANCE - acknowledged), "exactly what was acknowledged was done");
 }
 
 #[test]
-fn a_panic_in_a_procedure_reaches_every_client_and_loses_nothing() {
+fn a_request_that_panics_fails_alone() {
     let directory = scratch();
     let server = start(directory.path());
     let handle = server.handle();
-    handle.call("transfer", &[4, 5, 9]).expect("transfers");
+    handle.call("transfer", &[4, 5, 9]).wait().expect("transfers");
     let other = server.handle();
-    let waiting = thread::spawn(move || while other.call("transfer", &[4, 5, 0]).is_ok() {});
-    let broken = within_reason({
-        let handle = handle.clone();
-        move || handle.call("break", &[])
-    });
-    assert_eq!(broken, Err(Error::Closed));
-    within_reason(|| waiting.join().expect("no panic"));
-    drop(server);
+    let beside = thread::spawn(move || (0..200).all(|_| other.call("transfer", &[4, 5, 0]).wait().is_ok()));
+    for _ in 0..20 {
+        let broken = handle.call("break", &[]).wait();
+        assert!(matches!(&broken, Err(Error::Panicked { message, .. }) if message == "a procedure's own mistake"));
+        let broken = handle.transaction(async |tx| {
+            set(tx, 4, 0).await?;
+            Ok::<u8, Error>([1, 2][usize::from(tx.id().0 > 0) * 2])
+        });
+        let Err(Error::Panicked { what, message }) = within_reason(|| broken.wait()) else { panic!("it panics") };
+        assert!(what.contains("a_request_that_panics_fails_alone") && message.contains("out of bounds"), "{what}");
+    }
+    assert!(within_reason(|| beside.join().expect("no panic")), "others go on");
+    assert_eq!(handle.transaction(async |tx| balance(tx, 4).await).wait(), Ok(OPENING_BALANCE - 9));
+    server.close().expect("closes");
+}
+
+/// Whether the waker of its task was used.
+struct Flag(std::sync::Mutex<bool>, std::sync::Condvar);
+
+impl std::task::Wake for Flag {
+    fn wake(self: std::sync::Arc<Self>) {
+        *self.0.lock().expect("sound") = true;
+        self.1.notify_all();
+    }
+}
+
+/// Another runtime: it polls when it was woken.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let flag = std::sync::Arc::new(Flag(std::sync::Mutex::new(true), std::sync::Condvar::new()));
+    let waker = std::task::Waker::from(std::sync::Arc::clone(&flag));
+    let mut future = std::pin::pin!(future);
+    loop {
+        let woken = flag.1.wait_while(flag.0.lock().expect("sound"), |woken| !*woken).expect("sound");
+        drop(woken);
+        *flag.0.lock().expect("sound") = false;
+        if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
+            return value;
+        }
+    }
+}
+
+#[test]
+fn what_a_handle_starts_is_awaited_in_any_runtime_and_waited_for_with_a_limit() {
+    let directory = scratch();
     let server = start(directory.path());
-    let left = server.handle().transaction(async |tx| balance(tx, 4).await);
-    assert_eq!(left, Ok(OPENING_BALANCE - 9));
+    let handle = server.handle();
+    let moved = within_reason({
+        let handle = handle.clone();
+        move || {
+            block_on(async {
+                for _ in 0..50 {
+                    handle.call("transfer", &[0, 1, 1]).await?;
+                    handle.transaction(async |tx| transfer(tx, 1, 0, 1).await).await?;
+                }
+                handle.call("transfer", &[0, 1, 9]).await
+            })
+        }
+    });
+    assert_eq!(moved, Ok(vec![9]));
+    // Held up by another, it is given back, goes on, and is there in the end; or is cancelled.
+    let (release, held) = mpsc::channel::<()>();
+    let holder = handle.transaction(async move |tx| {
+        set(tx, 2, 7).await?;
+        while held.try_recv().is_err() {
+            tx.executor().clone().sleep_ns(1_000_000).await;
+        }
+        Ok::<_, Error>(())
+    });
+    let wait = |pending: entresol::Pending<i64>| pending.wait_at_most(Duration::from_millis(30));
+    let waits = handle.transaction(async |tx| balance(tx, 2).await);
+    let cancelled = handle.transaction(async |tx| set(tx, 2, 8).await.map(|()| 0));
+    let (waits, cancelled) = (wait(waits).expect_err("it is held"), wait(cancelled).expect_err("it is held"));
+    cancelled.cancel();
+    release.send(()).expect("it is waited for");
+    assert_eq!(within_reason(|| holder.wait()), Ok(()));
+    assert_eq!(within_reason(|| waits.wait()), Ok(7));
+    assert_eq!(handle.transaction(async |tx| balance(tx, 2).await).wait(), Ok(7), "the other was cancelled");
+    server.close().expect("closes");
+}
+
+#[test]
+fn the_engines_own_thread_does_not_wait_for_itself() {
+    let directory = scratch();
+    let server = start(directory.path());
+    let handle = server.handle();
+    let inner = handle.clone();
+    let done = handle.with_database(async move |_| {
+        let blocked = inner.transaction(async |tx| balance(tx, 0).await).wait();
+        assert_eq!(blocked, Err(Error::OwnThread));
+        inner.transaction(async |tx| balance(tx, 0).await).await
+    });
+    assert_eq!(within_reason(|| done.wait()), Ok(OPENING_BALANCE), "awaited, it is well");
+    server.close().expect("closes");
+}
+
+#[test]
+fn closing_ends_what_does_not_end_by_itself() {
+    let directory = scratch();
+    let server = start(directory.path());
+    let handle = server.handle();
+    let endless: Vec<_> = (0..3_u64)
+        .map(|account| {
+            handle.transaction(async move |tx| {
+                set(tx, account, 0).await?;
+                std::future::pending::<entresol::Result<()>>().await
+            })
+        })
+        .collect();
+    let waits = handle.transaction(async |tx| balance(tx, 1).await);
+    within_reason(move || server.close_within(Duration::from_millis(50))).expect("closes");
+    for request in endless {
+        assert_eq!(request.wait(), Err(Error::Closed));
+    }
+    assert_eq!(waits.wait(), Err(Error::Closed));
+    let server = start(directory.path());
+    assert_eq!(total(&server.handle()), ACCOUNTS as i64 * OPENING_BALANCE, "and they were rolled back");
 }
 
 #[test]
 fn a_server_that_cannot_open_says_so() {
     let directory = scratch();
     let server = start(directory.path());
-    let second = Server::start(opening(directory.path()), Procedures::new).err().expect("refused");
+    let second = DatabaseThread::start(opening(directory.path())).err().expect("refused");
     assert!(matches!(&second, OpenError::Machine(_)) && second.to_string().contains("open already"), "{second}");
     server.close().expect("closes");
     std::fs::write(directory.path().join("entresol.home"), "nonsense").expect("writes");
-    let broken = Server::start(opening(directory.path()), Procedures::new).err().expect("refused");
+    let broken = DatabaseThread::start(opening(directory.path())).err().expect("refused");
     assert!(matches!(broken, OpenError::Engine(Error::NotADatabase { .. })), "{broken}");
 }
 
@@ -235,7 +340,8 @@ fn calls_go_through_the_transaction_server_where_one_is_described() {
     let directory = scratch();
     let text = "[buffer]\nsize = \"1 MiB\"\n[log]\nsize = \"4 MiB\"\n[server]\nstandbys = 2\nqueue = 3\nretry_interval = \"1 ms\"";
     let configuration = Configuration::parse(text).expect("right");
-    let server = Server::start(Opening::new(directory.path(), configuration), procedures).expect("starts");
+    let server =
+        DatabaseThread::start(Opening::new(directory.path(), configuration).procedures(procedures)).expect("starts");
     server
         .handle()
         .with_database(async |database| {
@@ -245,6 +351,7 @@ fn calls_go_through_the_transaction_server_where_one_is_described() {
             }
             Ok(())
         })
+        .wait()
         .expect("is filled");
     let threads: Vec<_> = (0..4_u8)
         .map(|thread| {
@@ -252,28 +359,28 @@ fn calls_go_through_the_transaction_server_where_one_is_described() {
             thread::spawn(move || {
                 let words = |call: u8| [(thread + call) % 6, (thread + call + 1 + call % 5) % 6, 1];
                 // More are under way than the queue holds.
-                let pending: Vec<_> = (0..100).map(|call| handle.submit("transfer", &words(call))).collect();
+                let pending: Vec<_> = (0..100).map(|call| handle.call("transfer", &words(call))).collect();
                 let answers = pending.into_iter().map(|call| call.wait()).filter(|answer| *answer == Ok(vec![1]));
-                assert!(handle.call("transfer", &[0]).unwrap_err().to_string().contains("three bytes"));
+                assert!(handle.call("transfer", &[0]).wait().unwrap_err().to_string().contains("three bytes"));
                 answers.count()
             })
         })
         .collect();
     let done: usize = threads.into_iter().map(|thread| thread.join().expect("it does not panic")).sum();
     assert_eq!(done, 400, "every call is answered");
-    let unknown = server.handle().call("transfr", &[]).unwrap_err().to_string();
+    let unknown = server.handle().call("transfr", &[]).wait().unwrap_err().to_string();
     assert!(unknown.contains("there is no procedure 'transfr'; registered are: break, transfer"), "{unknown}");
     assert_eq!(total(&server.handle()), ACCOUNTS as i64 * OPENING_BALANCE);
     let late = server.handle();
     server.close().expect("closes");
-    assert_eq!(late.call("transfer", &[0, 1, 1]), Err(Error::Closed));
+    assert_eq!(late.call("transfer", &[0, 1, 1]).wait(), Err(Error::Closed));
 }
 
 #[test]
 fn snapshots_beside_threads_that_write_are_of_moments_between_transactions() {
     let directory = scratch();
     let server = start(directory.path());
-    let before = server.handle().snapshot(async |now| Ok(now.moment())).expect("reads");
+    let before = server.handle().snapshot(async |now| Ok::<_, Error>(now.moment())).wait().expect("reads");
     let writers: Vec<_> = (0..4_u64)
         .map(|thread| {
             let handle = server.handle();
@@ -285,7 +392,7 @@ fn snapshots_beside_threads_that_write_are_of_moments_between_transactions() {
                         true => Ok(()),
                         false => transfer(tx, from, to, 1).await,
                     });
-                    done.expect("a transaction that overwrites what its snapshot lacks is run again");
+                    done.wait().expect("a transaction that overwrites what its snapshot lacks is run again");
                 }
             })
         })
@@ -299,10 +406,11 @@ fn snapshots_beside_threads_that_write_are_of_moments_between_transactions() {
                 let bytes = now.get(accounts, &account.to_be_bytes()).await?.expect("it was made");
                 total += i64::from_le_bytes(bytes.try_into().expect("eight bytes"));
             }
-            Ok((now.moment(), total))
+            Ok::<_, Error>((now.moment(), total))
         };
-        let accounts = handle.with_database(async |database| database.partition("accounts")).expect("it is there");
-        let (moment, total) = handle.snapshot(async move |now| read(now, accounts).await).expect("reads");
+        let accounts =
+            handle.with_database(async |database| database.partition("accounts")).wait().expect("it is there");
+        let (moment, total) = handle.snapshot(async move |now| read(now, accounts).await).wait().expect("reads");
         assert_eq!(total, ACCOUNTS as i64 * OPENING_BALANCE);
         moments.push(moment);
     }
@@ -310,9 +418,9 @@ fn snapshots_beside_threads_that_write_are_of_moments_between_transactions() {
     for writer in writers {
         writer.join().expect("no panic");
     }
-    let early = handle.as_of(before, async |_| Ok(()));
+    let early = handle.as_of(before, async |_| Ok::<_, Error>(())).wait();
     assert!(matches!(early, Err(Error::SnapshotTooOld { .. })), "nothing is kept for it: {early:?}");
-    let present = handle.snapshot(async |now| Ok(now.moment())).expect("reads");
-    assert_eq!(handle.as_of(present, async |then| Ok(then.moment())), Ok(present));
+    let present = handle.snapshot(async |now| Ok::<_, Error>(now.moment())).wait().expect("reads");
+    assert_eq!(handle.as_of(present, async |then| Ok::<_, Error>(then.moment())).wait(), Ok(present));
     server.close().expect("closes");
 }

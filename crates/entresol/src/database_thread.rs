@@ -1,0 +1,268 @@
+//! A database on a thread of its own.
+
+use crate::handle::Handle;
+use crate::message_server::ThreadMessages;
+use crate::reply::{Promise, Wakes};
+use crate::requests::Requests;
+use crate::store::Store;
+use crate::{OpenError, Opening};
+use base::time::{MICROSECOND_NS, SECOND_NS};
+use engine::server::TransactionServer;
+use engine::{Error, Result};
+use executor::{Executor, Mailbox, Sender, mailbox};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long requests that are under way may go on when the database is closed, unless the caller says so.
+const GRACE_NS: u64 = 30 * SECOND_NS;
+/// How long the engine looks for requests before it sleeps, and for how many times in a row at most it does not after it
+/// found none.
+const SPIN_NS: u64 = 20 * MICROSECOND_NS;
+const UNSPUN_MAX: u32 = 64;
+
+type Begin = Box<dyn FnOnce(&Rc<Requests>) + Send>;
+
+/// What other threads send.
+pub(crate) enum Request {
+    Run(Begin),
+    Call {
+        name: String,
+        parameters: Vec<u8>,
+        promise: Promise<Result<Vec<u8>>>,
+    },
+    /// The answer to this request is not waited for any more, and its work is to end.
+    Cancel {
+        place: usize,
+    },
+    /// What was sent before is done, for as long as the grace lasts; what was sent later is refused.
+    Close {
+        grace_ns: u64,
+    },
+}
+
+thread_local! {
+    /// Which database has its engine on this thread; zero for none.
+    static ENGINE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether the engine of these wakes runs on this thread, which therefore must not wait for it.
+pub(crate) fn is_engine_thread(wakes: &Wakes) -> bool {
+    ENGINE.get() == wakes.place()
+}
+
+/// A database on a thread of its own, which others reach through a [`Handle`]. Where the configuration has a `[server]`, calls
+/// of procedures go through the transaction server, whose request queue, when it is full, makes them wait; else each is a task.
+/// Dropping it closes the database as [`DatabaseThread::close`] does; handles stay behind and their later requests are
+/// refused.
+///
+/// ```
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+/// use entresol::{DatabaseThread, Opening, PartitionSpec, Procedures};
+/// let opening = Opening::in_directory(directory)?.procedures(|| {
+///     let mut procedures = Procedures::new();
+///     procedures.register("count", async |tx, name| {
+///         let counters = tx.partition("counters")?;
+///         let count = tx.get(counters, name).await?.map_or(0, |bytes| bytes[0]) + 1;
+///         tx.put(counters, name, &[count]).await?;
+///         Ok(vec![count])
+///     });
+///     procedures
+/// });
+/// let thread = DatabaseThread::start(opening)?;
+/// let handle = thread.handle();
+/// handle.create_partition(PartitionSpec::b_tree("counters")).wait()?;
+/// let threads: Vec<_> = (0..4)
+///     .map(|_| {
+///         let handle = handle.clone();
+///         std::thread::spawn(move || handle.call("count", b"visits").wait())
+///     })
+///     .collect();
+/// let mut counts: Vec<u8> = threads.into_iter().map(|thread| thread.join().unwrap().unwrap()[0]).collect();
+/// counts.sort();
+/// assert_eq!(counts, [1, 2, 3, 4]);
+/// thread.close()?;
+/// # Ok::<(), entresol::OpenError>(())
+/// ```
+pub struct DatabaseThread {
+    handle: Option<Handle>,
+    thread: Option<JoinHandle<Result<(), OpenError>>>,
+}
+
+impl DatabaseThread {
+    /// Opens the database on a new thread. Its procedures are made there.
+    ///
+    /// # Errors
+    /// Those of [`Opening::open`].
+    pub fn start(opening: Opening) -> Result<DatabaseThread, OpenError> {
+        let wakes = Wakes::new();
+        let shared = wakes.clone();
+        let (report, opened) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("entresol".into()).spawn(move || {
+            ENGINE.set(shared.place());
+            let store = match opening.open() {
+                Ok(store) => store,
+                Err(error) => {
+                    // The caller of `start` waits for this answer, so it is there to receive it.
+                    let _ = report.send(Err(error));
+                    return Ok(());
+                }
+            };
+            let (sender, requests) = mailbox(store.executor());
+            let _ = report.send(Ok(sender));
+            serve(store, requests, &shared)
+        });
+        let thread = thread.map_err(|error| {
+            driver::Fault::new(driver::FaultKind::NoMemory, format!("starting the engine's thread: {error}"))
+        })?;
+        let sender: Sender<Request> = opened.recv().unwrap_or_else(|_| Err(Error::Closed.into()))?;
+        Ok(DatabaseThread { handle: Some(Handle { sender, wakes }), thread: Some(thread) })
+    }
+
+    /// A handle for other threads.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone().expect("it has its handle until it is closed")
+    }
+
+    /// Waits until all requests that were sent before are done, for half a minute at most, and closes the database. Those that
+    /// are not done by then are ended and their transactions rolled back; their callers, and handles that are left, get
+    /// [`Error::Closed`].
+    ///
+    /// # Errors
+    /// Those of [`Store::close`]; [`Error::OwnThread`] on the engine's own thread.
+    ///
+    /// # Panics
+    /// If the engine's thread has panicked.
+    pub fn close(self) -> Result<(), OpenError> {
+        self.close_within(Duration::from_nanos(GRACE_NS))
+    }
+
+    /// The same, with another time of grace for requests that are under way.
+    ///
+    /// # Errors
+    /// As [`DatabaseThread::close`].
+    ///
+    /// # Panics
+    /// If the engine's thread has panicked.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+    /// use std::time::Duration;
+    ///
+    /// let thread = entresol::start(directory)?;
+    /// let endless = thread.handle().with_database(async |_| std::future::pending::<entresol::Result<()>>().await);
+    /// thread.close_within(Duration::from_millis(20))?;
+    /// assert_eq!(endless.wait(), Err(entresol::Error::Closed));
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn close_within(mut self, grace: Duration) -> Result<(), OpenError> {
+        let grace_ns = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
+        self.end(grace_ns).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    fn end(&mut self, grace_ns: u64) -> std::thread::Result<Result<(), OpenError>> {
+        let Some(handle) = self.handle.take() else { return Ok(Ok(())) };
+        handle.sender.send(Request::Close { grace_ns });
+        if is_engine_thread(&handle.wakes) {
+            return Ok(Err(Error::OwnThread.into()));
+        }
+        self.thread.take().map_or(Ok(Ok(())), JoinHandle::join)
+    }
+}
+
+impl Drop for DatabaseThread {
+    fn drop(&mut self) {
+        // A caller that needs this error calls `close`; what was committed is safe all the same.
+        let _ = self.end(GRACE_NS);
+    }
+}
+
+/// Takes requests up until the database is to be closed, then closes it.
+fn serve(store: Store, requests: Mailbox<Request>, wakes: &Wakes) -> Result<(), OpenError> {
+    let executor = store.executor().clone();
+    let transactions = store.transaction_server()?;
+    let host = Requests::new(store.database(), wakes);
+    executor.run(receive(&host, requests, transactions.as_ref()))?;
+    wakes.begin();
+    if let Some(transactions) = transactions {
+        executor.run(transactions.close())?;
+    }
+    store.close()
+}
+
+async fn receive(host: &Rc<Requests>, requests: Mailbox<Request>, transactions: Option<&TransactionServer>) {
+    let executor = &host.executor;
+    let messages = transactions.map(|server| ThreadMessages::start(executor, server, &host.answered));
+    let (mut batch, mut spin) = (Vec::new(), Spin::default());
+    let mut grace_ns = GRACE_NS;
+    'open: while spin.receive(executor, &requests, &mut batch).await {
+        for request in batch.drain(..) {
+            match (request, &messages) {
+                (Request::Close { grace_ns: told }, _) => {
+                    grace_ns = told;
+                    break 'open;
+                }
+                (Request::Cancel { place }, _) => host.cancel(Some(place)),
+                (Request::Run(begin), _) => begin(host),
+                (Request::Call { name, parameters, promise }, Some(messages)) => {
+                    messages.submit(&name, parameters, promise).await;
+                }
+                (Request::Call { name, parameters, promise }, None) => {
+                    let database = host.database.clone();
+                    host.run("a procedure", promise, async move { database.call(&name, &parameters).await });
+                }
+            }
+        }
+    }
+    // What is sent from here on is refused.
+    drop((batch, requests));
+    let is_over = || host.count() == 0 && messages.as_ref().is_none_or(|messages| messages.open() == 0);
+    let end = async {
+        while !is_over() {
+            host.answered.wait(executor).await;
+        }
+    };
+    if executor.within(grace_ns, end).await.is_none() {
+        host.cancel(None);
+        while host.count() > 0 {
+            host.answered.wait(executor).await;
+        }
+    }
+}
+
+/// Looks for requests for a while before the engine sleeps. If it finds none it goes to sleep at once the next times, twice as
+/// often after each failure.
+#[derive(Default)]
+struct Spin {
+    /// How many times more it sleeps at once.
+    unspun: u32,
+    /// How many times it did after it last found none.
+    penalty: u32,
+}
+
+impl Spin {
+    /// Moves what was sent into `batch`, waiting for it if need be; false when nothing more will come.
+    async fn receive(&mut self, executor: &Executor, requests: &Mailbox<Request>, batch: &mut Vec<Request>) -> bool {
+        if self.unspun > 0 {
+            self.unspun -= 1;
+            return requests.receive(executor, batch).await;
+        }
+        let until = executor.now().plus_ns(SPIN_NS);
+        while !requests.has_items() {
+            if executor.now() >= until {
+                self.penalty = (2 * self.penalty).clamp(1, UNSPUN_MAX);
+                self.unspun = self.penalty;
+                return requests.receive(executor, batch).await;
+            }
+            executor.yield_until_idle().await;
+        }
+        self.penalty = 0;
+        requests.receive(executor, batch).await
+    }
+}

@@ -1,0 +1,318 @@
+//! How other threads and other runtimes reach a database.
+
+use crate::database_thread::Request;
+use crate::pending::Pending;
+use crate::reply::{Promise, Slot, Wakes};
+use crate::requests::Requests;
+use base::{Instant, Lsn, PartitionId};
+use engine::{Database, Direction, Error, Isolation, KeyRange, PartitionSpec, Result, Snapshot, Transaction};
+use executor::Sender;
+use std::any::type_name;
+use std::rc::Rc;
+
+/// Reaches the database of a [`DatabaseThread`](crate::DatabaseThread) from any thread and any runtime. What it is asked for is
+/// under way at once and comes as a [`Pending`], to be awaited or waited for. Requests that are sent while the engine is busy
+/// are taken up together.
+///
+/// A closure is sent to the engine's thread, so it takes what it captures along (`move`); the future that it makes stays there
+/// and need not be `Send`.
+///
+/// ```
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+/// use entresol::PartitionSpec;
+///
+/// let thread = entresol::start(directory)?;
+/// let handle = thread.handle();
+/// let notes = handle.create_partition(PartitionSpec::b_tree("notes")).wait()?;
+/// let writer = std::thread::spawn({
+///     let handle = handle.clone();
+///     move || handle.transaction(async move |tx| tx.put(notes, b"milk", b"two litres").await).wait()
+/// });
+/// writer.join().expect("it does not panic")?;
+/// assert_eq!(handle.get(notes, b"milk").wait()?.as_deref(), Some(&b"two litres"[..]));
+/// thread.close()?;
+/// # Ok::<(), entresol::OpenError>(())
+/// ```
+#[derive(Clone)]
+pub struct Handle {
+    pub(crate) sender: Sender<Request>,
+    pub(crate) wakes: Wakes,
+}
+
+impl Handle {
+    /// Sends a request, which `begin` starts on the engine's thread.
+    fn send<T: Send + 'static, E: Send + 'static>(
+        &self,
+        begin: impl FnOnce(&Rc<Requests>, Promise<Result<T, E>>) + Send + 'static,
+    ) -> Pending<T, E> {
+        let slot = Slot::new();
+        let promise = Promise::new(&slot, &self.wakes);
+        self.sender.send(Request::Run(Box::new(move |requests| begin(requests, promise))));
+        Pending { slot, sender: self.sender.clone(), wakes: self.wakes.clone() }
+    }
+
+    /// Runs `work` as a transaction, again if it was a deadlock's victim, until it is committed.
+    ///
+    /// # Errors
+    /// Those of [`Database::transaction`].
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+    /// use entresol::{Error, PartitionSpec};
+    ///
+    /// #[derive(Debug)]
+    /// enum ShopError {
+    ///     SoldOut,
+    ///     Storage(Error),
+    /// }
+    /// impl From<Error> for ShopError {
+    ///     fn from(error: Error) -> ShopError {
+    ///         ShopError::Storage(error)
+    ///     }
+    /// }
+    ///
+    /// let thread = entresol::start(directory)?;
+    /// let handle = thread.handle();
+    /// let stock = handle.create_partition(PartitionSpec::b_tree("stock")).wait()?;
+    /// handle.put(stock, b"pens", &[1]).wait()?;
+    /// let buy = || {
+    ///     handle.transaction(async move |tx| {
+    ///         let left = tx.get(stock, b"pens").await?.map_or(0, |count| count[0]);
+    ///         let less = left.checked_sub(1).ok_or(ShopError::SoldOut)?;
+    ///         Ok(tx.put(stock, b"pens", &[less]).await?)
+    ///     })
+    /// };
+    /// assert!(buy().wait().is_ok());
+    /// assert!(matches!(buy().wait(), Err(ShopError::SoldOut)));
+    /// # thread.close()?;
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn transaction<T: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        work: impl AsyncFnMut(&mut Transaction) -> Result<T, E> + Send + 'static,
+    ) -> Pending<T, E> {
+        self.transaction_at(Isolation::Serializable, work)
+    }
+
+    /// As [`Handle::transaction`], at a level of isolation; one at snapshot level is run again, too, if it would have
+    /// overwritten what its snapshot does not have.
+    ///
+    /// # Errors
+    /// Those of [`Database::transaction_at`].
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+    /// use entresol::{Isolation, PartitionSpec};
+    ///
+    /// let thread = entresol::start(directory)?;
+    /// let handle = thread.handle();
+    /// let visits = handle.create_partition(PartitionSpec::b_tree("visits")).wait()?;
+    /// let visit = || {
+    ///     handle.transaction_at(Isolation::Snapshot, async move |tx| {
+    ///         let count = tx.get(visits, b"today").await?.map_or(0, |bytes| bytes[0]);
+    ///         tx.put(visits, b"today", &[count + 1]).await
+    ///     })
+    /// };
+    /// let at_once: Vec<_> = (0..4).map(|_| visit()).collect();
+    /// for visit in at_once {
+    ///     visit.wait()?;
+    /// }
+    /// assert_eq!(handle.get(visits, b"today").wait()?, Some(vec![4]), "no update is lost");
+    /// # thread.close()?;
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn transaction_at<T: Send + 'static, E: From<Error> + Send + 'static, F>(
+        &self,
+        isolation: Isolation,
+        work: F,
+    ) -> Pending<T, E>
+    where
+        F: AsyncFnMut(&mut Transaction) -> Result<T, E> + Send + 'static,
+    {
+        self.send(move |requests, promise| {
+            let database = requests.database.clone();
+            requests.run(type_name::<F>(), promise, async move { database.transaction_at(isolation, work).await });
+        })
+    }
+
+    /// Has `work` read the database as it is now, all at one moment, without locks.
+    ///
+    /// # Errors
+    /// Those of [`Database::snapshot`] and of `work`.
+    pub fn snapshot<T: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        work: impl AsyncFnOnce(&mut Snapshot) -> Result<T, E> + Send + 'static,
+    ) -> Pending<T, E> {
+        self.read(async |database| database.snapshot().await, work)
+    }
+
+    /// Has `work` read the database as it was at a position of the log, which may be any that [`Snapshot::moment`] gives.
+    ///
+    /// # Errors
+    /// Those of [`Database::as_of`] and of `work`.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// # std::fs::write(directory.join("entresol.toml"), "[undo]\nretention = \"10 min\"\n[log]\nsize = \"4 MiB\"").unwrap();
+    /// use entresol::{Error, PartitionSpec};
+    ///
+    /// let thread = entresol::start(directory)?;
+    /// let handle = thread.handle();
+    /// let notes = handle.create_partition(PartitionSpec::b_tree("notes")).wait()?;
+    /// handle.put(notes, b"milk", b"two litres").wait()?;
+    /// let bought = handle.snapshot(async |now| Ok::<_, Error>(now.moment())).wait()?;
+    /// handle.delete(notes, b"milk").wait()?;
+    /// let then = handle.as_of(bought, async move |then| then.get(notes, b"milk").await).wait()?;
+    /// assert_eq!(then.as_deref(), Some(&b"two litres"[..]));
+    /// # thread.close()?;
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn as_of<T: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        moment: Lsn,
+        work: impl AsyncFnOnce(&mut Snapshot) -> Result<T, E> + Send + 'static,
+    ) -> Pending<T, E> {
+        self.read(async move |database| database.as_of(moment).await, work)
+    }
+
+    /// Has `work` read the database as it was at a time of the engine's clock ([`Executor::now`](crate::Executor::now)), to a hundredth of a second.
+    ///
+    /// # Errors
+    /// Those of [`Database::as_of_time`] and of `work`.
+    pub fn as_of_time<T: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        time: Instant,
+        work: impl AsyncFnOnce(&mut Snapshot) -> Result<T, E> + Send + 'static,
+    ) -> Pending<T, E> {
+        self.read(async move |database| database.as_of_time(time).await, work)
+    }
+
+    fn read<T: Send + 'static, E: From<Error> + Send + 'static, F>(
+        &self,
+        begin: impl AsyncFnOnce(&Database) -> Result<Snapshot> + Send + 'static,
+        work: F,
+    ) -> Pending<T, E>
+    where
+        F: AsyncFnOnce(&mut Snapshot) -> Result<T, E> + Send + 'static,
+    {
+        self.send(move |requests, promise| {
+            let database = requests.database.clone();
+            requests.run(type_name::<F>(), promise, async move { work(&mut begin(&database).await?).await });
+        })
+    }
+
+    /// Runs `work` with the database: creating partitions, checkpoints, several transactions.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn with_database<T: Send + 'static, F>(&self, work: F) -> Pending<T>
+    where
+        F: AsyncFnOnce(&Database) -> Result<T> + Send + 'static,
+    {
+        self.send(move |requests, promise| {
+            let database = requests.database.clone();
+            requests.run(type_name::<F>(), promise, async move { work(&database).await });
+        })
+    }
+
+    /// Creates a partition.
+    ///
+    /// # Errors
+    /// Those of [`Database::create_partition`].
+    pub fn create_partition(&self, spec: PartitionSpec) -> Pending<PartitionId> {
+        self.with_database(async move |database| database.create_partition(spec).await)
+    }
+
+    /// The partition of this name.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`].
+    pub fn partition(&self, name: &str) -> Pending<PartitionId> {
+        let name = name.to_owned();
+        self.with_database(async move |database| database.partition(&name))
+    }
+
+    /// The value of `key`: a transaction by itself, as are [`Handle::put`] and [`Handle::delete`].
+    ///
+    /// # Errors
+    /// Those of [`Transaction::get`].
+    pub fn get(&self, partition: PartitionId, key: &[u8]) -> Pending<Option<Vec<u8>>> {
+        let key = key.to_vec();
+        self.transaction(async move |tx| tx.get(partition, &key).await)
+    }
+
+    /// Stores a value under `key`, in place of one that is there.
+    ///
+    /// # Errors
+    /// Those of [`Transaction::put`].
+    pub fn put(&self, partition: PartitionId, key: &[u8], value: &[u8]) -> Pending<()> {
+        let (key, value) = (key.to_vec(), value.to_vec());
+        self.transaction(async move |tx| tx.put(partition, &key, &value).await)
+    }
+
+    /// Deletes the record of `key`; false if there is none.
+    ///
+    /// # Errors
+    /// Those of [`Transaction::delete`].
+    pub fn delete(&self, partition: PartitionId, key: &[u8]) -> Pending<bool> {
+        let key = key.to_vec();
+        self.transaction(async move |tx| tx.delete(partition, &key).await)
+    }
+
+    /// The first `count` records of a range, from the end that `direction` comes from, as they are at one moment and without
+    /// locks. The next page begins behind the last key.
+    ///
+    /// # Errors
+    /// Those of [`crate::Scan::take`].
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let directory = directory.path();
+    /// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+    /// use entresol::{Direction, PartitionSpec, prefix};
+    /// use std::ops::Bound;
+    ///
+    /// let thread = entresol::start(directory)?;
+    /// let handle = thread.handle();
+    /// let orders = handle.create_partition(PartitionSpec::b_tree("orders")).wait()?;
+    /// for order in ["ann/1", "ann/2", "ann/3", "bob/1"] {
+    ///     handle.put(orders, order.as_bytes(), b"open").wait()?;
+    /// }
+    /// let first = handle.page(orders, prefix("ann/"), Direction::Forward, 2).wait()?;
+    /// let rest = (Bound::Excluded(first[1].0.clone()), Bound::Excluded(b"ann0".to_vec()));
+    /// let second = handle.page(orders, rest, Direction::Forward, 2).wait()?;
+    /// assert_eq!((first[1].0.as_slice(), second[0].0.as_slice(), second.len()), (&b"ann/2"[..], &b"ann/3"[..], 1));
+    /// let latest = handle.page(orders, .., Direction::Backward, 1).wait()?;
+    /// assert_eq!(latest[0].0, b"bob/1");
+    /// # thread.close()?;
+    /// # Ok::<(), entresol::OpenError>(())
+    /// ```
+    pub fn page(
+        &self,
+        partition: PartitionId,
+        range: impl KeyRange,
+        direction: Direction,
+        count: usize,
+    ) -> Pending<Vec<(Vec<u8>, Vec<u8>)>> {
+        let bounds = range.into_bounds();
+        self.snapshot(async move |now| now.scan(partition, bounds, direction).take(count).await)
+    }
+
+    /// Runs a registered procedure until it is committed.
+    ///
+    /// # Errors
+    /// Those of [`Database::call`].
+    pub fn call(&self, name: &str, parameters: &[u8]) -> Pending<Vec<u8>> {
+        let slot = Slot::new();
+        let promise = Promise::new(&slot, &self.wakes);
+        self.sender.send(Request::Call { name: name.to_owned(), parameters: parameters.to_vec(), promise });
+        Pending { slot, sender: self.sender.clone(), wakes: self.wakes.clone() }
+    }
+}

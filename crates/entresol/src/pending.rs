@@ -1,0 +1,94 @@
+//! What a handle has asked for and not got yet.
+
+use crate::database_thread::{Request, is_engine_thread};
+use crate::reply::{Slot, Wakes, end_of};
+use engine::Error;
+use executor::Sender;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A request of a [`Handle`](crate::Handle) that is under way: to be awaited, in any runtime, or waited for. Dropped, it goes on
+/// and its end is heard of by none; [`Pending::cancel`] ends it.
+///
+/// ```
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let directory = directory.path();
+/// # std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"4 MiB\"").unwrap();
+/// use entresol::PartitionSpec;
+/// use std::time::Duration;
+///
+/// let thread = entresol::start(directory)?;
+/// let handle = thread.handle();
+/// let notes = handle.create_partition(PartitionSpec::append("notes")).wait()?;
+/// // A hundred transactions are under way before the first is waited for: they share log writes.
+/// let pending: Vec<_> =
+///     (0..100_u8).map(|number| handle.transaction(async move |tx| tx.append(notes, &[number]).await)).collect();
+/// for transaction in pending {
+///     transaction.wait()?;
+/// }
+/// // For a while only: the request is given back, to be waited for again or to be cancelled.
+/// let slow = handle.transaction(async |_| std::future::pending::<entresol::Result<()>>().await);
+/// let slow = slow.wait_at_most(Duration::from_millis(10)).expect_err("it never ends");
+/// slow.cancel();
+/// thread.close()?;
+/// # Ok::<(), entresol::OpenError>(())
+/// ```
+#[must_use = "a request that is not waited for goes on, but its error is lost"]
+pub struct Pending<T, E = Error> {
+    pub(crate) slot: Arc<Slot<Result<T, E>>>,
+    pub(crate) sender: Sender<Request>,
+    pub(crate) wakes: Wakes,
+}
+
+impl<T, E: From<Error>> Pending<T, E> {
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    /// The request's; [`Error::Panicked`] if its own code panicked; [`Error::Closed`] if the database was closed or the engine's
+    /// thread has ended: then whether the request was done shows when the database is opened again; [`Error::OwnThread`] on the
+    /// engine's thread, which would wait for itself: await it there.
+    pub fn wait(self) -> Result<T, E> {
+        if is_engine_thread(&self.wakes) {
+            return Err(Error::OwnThread.into());
+        }
+        self.slot.wait(&self.wakes, None).flatten().unwrap_or_else(|| Err(Error::Closed.into()))
+    }
+
+    /// Waits for the answer, for this long at most.
+    ///
+    /// # Errors
+    /// The request itself, which goes on, if there is no answer by then.
+    pub fn wait_at_most(self, limit: Duration) -> Result<Result<T, E>, Pending<T, E>> {
+        if is_engine_thread(&self.wakes) {
+            return Ok(Err(Error::OwnThread.into()));
+        }
+        match self.slot.wait(&self.wakes, end_of(limit)) {
+            Some(answer) => Ok(answer.unwrap_or_else(|| Err(Error::Closed.into()))),
+            None => Err(self),
+        }
+    }
+
+    /// Ends the request: its code is dropped where it waits, and its transactions are rolled back. One that has committed by
+    /// then stays committed. Calls that a transaction server has taken are not ended.
+    pub fn cancel(self) {
+        self.sender.send(Request::Cancel { place: Arc::as_ptr(&self.slot).addr() });
+    }
+}
+
+impl<T, E: From<Error>> Future for Pending<T, E> {
+    type Output = Result<T, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T, E>> {
+        self.slot.poll(context).map(|answer| answer.unwrap_or_else(|| Err(Error::Closed.into())))
+    }
+}
+
+impl<T, E> fmt::Debug for Pending<T, E> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Pending")
+    }
+}

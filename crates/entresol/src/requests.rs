@@ -1,0 +1,142 @@
+//! The requests of handles, each in a task of its own on the engine's thread.
+
+use crate::reply::{Promise, Wakes};
+use engine::{Database, Error};
+use executor::{CatchPanic, Executor, TaskId, WaitQueue, catch_panic};
+use pin_project_lite::pin_project;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// A request under way.
+struct Running {
+    /// The slot of its answer, by which it is named.
+    place: usize,
+    /// The task that runs it, from its first step on.
+    task: Option<TaskId>,
+    /// Whether it is to end where it waits.
+    is_cancelled: bool,
+}
+
+/// What runs requests.
+pub(crate) struct Requests {
+    pub executor: Executor,
+    pub database: Database,
+    running: RefCell<Vec<Option<Running>>>,
+    /// Indices of `running` that are not in use.
+    free: RefCell<Vec<usize>>,
+    count: Cell<usize>,
+    /// Told of every request that ends.
+    pub answered: Rc<WaitQueue>,
+}
+
+impl Requests {
+    /// None yet. Threads that wait for answers are woken once for all requests that end in one round: by a task that the first
+    /// of them wakes and that runs after the others.
+    pub fn new(database: &Database, wakes: &Wakes) -> Rc<Requests> {
+        let executor = database.executor().clone();
+        let answered = Rc::new(WaitQueue::new());
+        let (told, wakes, own) = (Rc::clone(&answered), wakes.clone(), executor.clone());
+        executor.spawn(async move {
+            loop {
+                told.wait(&own).await;
+                wakes.begin();
+            }
+        });
+        let (running, free, count) = (RefCell::default(), RefCell::default(), Cell::new(0));
+        Rc::new(Requests { executor, database: database.clone(), running, free, count, answered })
+    }
+
+    /// How many are under way.
+    pub fn count(&self) -> usize {
+        self.count.get()
+    }
+
+    /// Runs a request; `what` names it should its code panic. Its answer is the promise's.
+    pub fn run<T: 'static, E: From<Error> + 'static>(
+        self: &Rc<Self>,
+        what: &'static str,
+        promise: Promise<Result<T, E>>,
+        work: impl Future<Output = Result<T, E>> + 'static,
+    ) {
+        let entry = self.enter(promise.place());
+        let (requests, promise) = (Rc::clone(self), Some(promise));
+        self.executor.spawn(Job { work: catch_panic(work), promise, requests, entry, what });
+    }
+
+    fn enter(&self, place: usize) -> usize {
+        self.count.set(self.count.get() + 1);
+        let request = Some(Running { place, task: None, is_cancelled: false });
+        let mut running = self.running.borrow_mut();
+        match self.free.borrow_mut().pop() {
+            Some(entry) => {
+                running[entry] = request;
+                entry
+            }
+            None => {
+                running.push(request);
+                running.len() - 1
+            }
+        }
+    }
+
+    fn leave(&self, entry: usize) {
+        self.running.borrow_mut()[entry] = None;
+        self.free.borrow_mut().push(entry);
+        self.count.set(self.count.get() - 1);
+        self.answered.wake_all(&self.executor);
+    }
+
+    /// Before each step of a request: whether it is to end. Notes its task.
+    fn is_cancelled(&self, entry: usize) -> bool {
+        let mut running = self.running.borrow_mut();
+        let request = running[entry].as_mut().expect("it has not left");
+        request.task = Some(self.executor.current());
+        request.is_cancelled
+    }
+
+    /// Ends the request of this name, if it is under way; each of them if none is named. What it waits for is dropped at its
+    /// next step.
+    pub fn cancel(&self, place: Option<usize>) {
+        for request in self.running.borrow_mut().iter_mut().flatten() {
+            if place.is_none_or(|place| place == request.place) {
+                request.is_cancelled = true;
+                request.task.into_iter().for_each(|task| self.executor.wake(task));
+            }
+        }
+    }
+}
+
+pin_project! {
+    /// What the task of a request runs. An async block would hold the work twice, and that is long.
+    struct Job<T, E, F> {
+        #[pin]
+        work: CatchPanic<F>,
+        promise: Option<Promise<Result<T, E>>>,
+        requests: Rc<Requests>,
+        entry: usize,
+        what: &'static str,
+    }
+}
+
+impl<T, E: From<Error>, F: Future<Output = Result<T, E>>> Future for Job<T, E, F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let job = self.project();
+        if job.requests.is_cancelled(*job.entry) {
+            *job.promise = None;
+        } else {
+            let answer = match job.work.poll(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(answer)) => answer,
+                Poll::Ready(Err(panic)) => Err(job.requests.database.panicked(job.what, panic).into()),
+            };
+            job.promise.take().expect("a request is answered once").keep(answer);
+        }
+        job.requests.leave(*job.entry);
+        Poll::Ready(())
+    }
+}
