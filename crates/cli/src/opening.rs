@@ -20,7 +20,8 @@ fn announced(
     open: impl FnOnce(Opening) -> Result<Store, OpenError>,
 ) -> Result<Store, Failure> {
     progress.phase("opening", 0);
-    let store = open(opening)?;
+    let warn = progress.warner();
+    let store = open(opening.on_silence(move |late| warn(&late.to_string())))?;
     progress.warn(&store.warnings());
     Ok(store)
 }

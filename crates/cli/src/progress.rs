@@ -50,7 +50,13 @@ impl Progress {
 
     /// Says on standard error what is configured and gains nothing.
     pub fn warn(&self, warnings: &[String]) {
-        self.0.suspend(|| warnings.iter().for_each(|warning| eprintln!("Warning: {warning}")));
+        warnings.iter().for_each(|warning| self.warner()(warning));
+    }
+
+    /// What says a warning above the line, also from elsewhere and after its end.
+    pub fn warner(&self) -> impl Fn(&str) + Send + Sync + 'static {
+        let bar = self.0.clone();
+        move |warning| bar.suspend(|| eprintln!("Warning: {warning}"))
     }
 
     /// Takes the line away.

@@ -20,6 +20,33 @@ fn machine() -> Executor {
 }
 
 #[test]
+fn a_request_that_a_device_leaves_unanswered_is_named() {
+    let executor = machine();
+    let result = executor.run(async {
+        let settings = Settings { checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
+        let database = Database::create(&executor, settings).await?;
+        let notes = PartitionSpec { device: "data".into(), ..PartitionSpec::b_tree("notes") };
+        let notes = database.create_partition(notes).await?;
+        database.transaction(async |tx| tx.put(notes, b"key", b"value").await).await?;
+        assert_eq!(database.unanswered(MILLISECOND_NS), []);
+        executor.sleep_ns(SECOND_NS).await;
+        let checkpointed = database.clone();
+        executor.spawn(async move { checkpointed.checkpoint().await });
+        executor.sleep_ns(7 * SECOND_NS).await;
+        let late = database.unanswered(5 * SECOND_NS);
+        let [first, ..] = &late[..] else { panic!("none is late") };
+        assert_eq!((first.device.as_str(), first.file.as_deref()), ("data", Some("notes.pages")));
+        assert!((6 * SECOND_NS..=7 * SECOND_NS).contains(&first.waited_ns), "{first:?}");
+        let words = "device 'data' has left a write of file 'notes.pages' unanswered for ";
+        assert!(first.to_string().starts_with(words), "{first}");
+        assert!(late.iter().all(|request| request.device == "data"), "{late:?}");
+        Ok::<_, Error>(())
+    });
+    executor.stop();
+    assert_eq!(result, Ok(Ok(())));
+}
+
+#[test]
 fn a_drop_leaves_behind_what_a_silent_device_has() {
     let executor = machine();
     let result = executor.run(async {

@@ -1,6 +1,6 @@
 //! A database on a thread of its own.
 
-use crate::handle::Handle;
+use crate::handle::{Handle, Link};
 use crate::message_server::ThreadMessages;
 use crate::reply::{Promise, Wakes};
 use crate::requests::Requests;
@@ -12,7 +12,7 @@ use engine::{Error, Result};
 use executor::{Executor, Mailbox, Sender, mailbox};
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ impl DatabaseThread {
             driver::Fault::new(driver::FaultKind::NoMemory, format!("starting the engine's thread: {error}"))
         })?;
         let sender: Sender<Request> = opened.recv().unwrap_or_else(|_| Err(Error::Closed.into()))?;
-        Ok(DatabaseThread { handle: Some(Handle { sender, wakes }), thread: Some(thread) })
+        Ok(DatabaseThread { handle: Some(Handle { link: Arc::new(Link { sender, wakes }) }), thread: Some(thread) })
     }
 
     /// A handle for other threads.
@@ -168,8 +168,8 @@ impl DatabaseThread {
 
     fn end(&mut self, grace_ns: u64) -> std::thread::Result<Result<(), OpenError>> {
         let Some(handle) = self.handle.take() else { return Ok(Ok(())) };
-        handle.sender.send(Request::Close { grace_ns });
-        if is_engine_thread(&handle.wakes) {
+        handle.link.sender.send(Request::Close { grace_ns });
+        if is_engine_thread(&handle.link.wakes) {
             return Ok(Err(Error::OwnThread.into()));
         }
         self.thread.take().map_or(Ok(Ok(())), JoinHandle::join)

@@ -9,6 +9,7 @@ use engine::{Database, Direction, Error, Isolation, KeyRange, PartitionSpec, Res
 use executor::Sender;
 use std::any::type_name;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Reaches the database of a [`DatabaseThread`](crate::DatabaseThread) from any thread and any runtime. What it is asked for is
 /// under way at once and comes as a [`Pending`], to be awaited or waited for. Requests that are sent while the engine is busy
@@ -37,8 +38,13 @@ use std::rc::Rc;
 /// ```
 #[derive(Clone)]
 pub struct Handle {
-    pub(crate) sender: Sender<Request>,
-    pub(crate) wakes: Wakes,
+    pub(crate) link: Arc<Link>,
+}
+
+/// The way to the engine's thread and back, which handles and their requests share.
+pub(crate) struct Link {
+    pub sender: Sender<Request>,
+    pub wakes: Wakes,
 }
 
 impl Handle {
@@ -48,9 +54,9 @@ impl Handle {
         begin: impl FnOnce(&Rc<Requests>, Promise<Result<T, E>>) + Send + 'static,
     ) -> Pending<T, E> {
         let slot = Slot::new();
-        let promise = Promise::new(&slot, &self.wakes);
-        self.sender.send(Request::Run(Box::new(move |requests| begin(requests, promise))));
-        Pending { slot, sender: self.sender.clone(), wakes: self.wakes.clone() }
+        let promise = Promise::new(&slot, &self.link.wakes);
+        self.link.sender.send(Request::Run(Box::new(move |requests| begin(requests, promise))));
+        Pending { slot, link: Arc::clone(&self.link) }
     }
 
     /// Runs `work` as a transaction, again if it was a deadlock's victim, until it is committed.
@@ -311,8 +317,8 @@ impl Handle {
     /// Those of [`Database::call`].
     pub fn call(&self, name: &str, parameters: &[u8]) -> Pending<Vec<u8>> {
         let slot = Slot::new();
-        let promise = Promise::new(&slot, &self.wakes);
-        self.sender.send(Request::Call { name: name.to_owned(), parameters: parameters.to_vec(), promise });
-        Pending { slot, sender: self.sender.clone(), wakes: self.wakes.clone() }
+        let promise = Promise::new(&slot, &self.link.wakes);
+        self.link.sender.send(Request::Call { name: name.to_owned(), parameters: parameters.to_vec(), promise });
+        Pending { slot, link: Arc::clone(&self.link) }
     }
 }

@@ -99,8 +99,8 @@ pub use engine::{
     second_level::CacheSettings,
     statistics::{RecoveryReport, Statistics},
 };
-/// What a database runs on.
-pub use executor::Executor;
+/// What a database runs on, and what its devices have left unanswered.
+pub use executor::{Executor, Unanswered};
 
 pub use database_thread::DatabaseThread;
 pub use error::OpenError;

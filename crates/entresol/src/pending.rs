@@ -1,9 +1,9 @@
 //! What a handle has asked for and not got yet.
 
 use crate::database_thread::{Request, is_engine_thread};
-use crate::reply::{Slot, Wakes, end_of};
+use crate::handle::Link;
+use crate::reply::{Slot, end_of};
 use engine::Error;
-use executor::Sender;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -40,8 +40,7 @@ use std::time::Duration;
 #[must_use = "a request that is not waited for goes on, but its error is lost"]
 pub struct Pending<T, E = Error> {
     pub(crate) slot: Arc<Slot<Result<T, E>>>,
-    pub(crate) sender: Sender<Request>,
-    pub(crate) wakes: Wakes,
+    pub(crate) link: Arc<Link>,
 }
 
 impl<T, E: From<Error>> Pending<T, E> {
@@ -52,10 +51,10 @@ impl<T, E: From<Error>> Pending<T, E> {
     /// thread has ended: then whether the request was done shows when the database is opened again; [`Error::OwnThread`] on the
     /// engine's thread, which would wait for itself: await it there.
     pub fn wait(self) -> Result<T, E> {
-        if is_engine_thread(&self.wakes) {
+        if is_engine_thread(&self.link.wakes) {
             return Err(Error::OwnThread.into());
         }
-        self.slot.wait(&self.wakes, None).flatten().unwrap_or_else(|| Err(Error::Closed.into()))
+        self.slot.wait(&self.link.wakes, None).flatten().unwrap_or_else(|| Err(Error::Closed.into()))
     }
 
     /// Waits for the answer, for this long at most.
@@ -63,10 +62,10 @@ impl<T, E: From<Error>> Pending<T, E> {
     /// # Errors
     /// The request itself, which goes on, if there is no answer by then.
     pub fn wait_at_most(self, limit: Duration) -> Result<Result<T, E>, Pending<T, E>> {
-        if is_engine_thread(&self.wakes) {
+        if is_engine_thread(&self.link.wakes) {
             return Ok(Err(Error::OwnThread.into()));
         }
-        match self.slot.wait(&self.wakes, end_of(limit)) {
+        match self.slot.wait(&self.link.wakes, end_of(limit)) {
             Some(answer) => Ok(answer.unwrap_or_else(|| Err(Error::Closed.into()))),
             None => Err(self),
         }
@@ -75,7 +74,7 @@ impl<T, E: From<Error>> Pending<T, E> {
     /// Ends the request: its code is dropped where it waits, and its transactions are rolled back. One that has committed by
     /// then stays committed. Calls that a transaction server has taken are not ended.
     pub fn cancel(self) {
-        self.sender.send(Request::Cancel { place: Arc::as_ptr(&self.slot).addr() });
+        self.link.sender.send(Request::Cancel { place: Arc::as_ptr(&self.slot).addr() });
     }
 }
 

@@ -2,10 +2,12 @@
 
 use crate::configuration::{Configuration, FILE_NAME};
 use crate::{OpenError, assemble, log_words, page_words};
+use base::Instant;
+use base::time::SECOND_NS;
 use driver::{Access, Op, Output};
 use engine::server::TransactionServer;
 use engine::{Database, Error, Procedures};
-use executor::{Executor, Order};
+use executor::{Executor, Order, Unanswered};
 use real_driver::{DirectoryLock, DirectoryLocks};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -28,11 +30,19 @@ pub struct Opening {
     configuration: Configuration,
     seed: u64,
     procedures: Arc<dyn Fn() -> Procedures + Send + Sync>,
+    silence: Option<Silence>,
 }
+
+/// What is told of a request that a device leaves unanswered.
+type Silence = Arc<dyn Fn(&Unanswered) + Send + Sync>;
+
+/// How long a device may leave a request unanswered before that is told, and how often it is looked for, in nanoseconds.
+const SILENCE_NS: u64 = 5 * SECOND_NS;
+const LOOK_NS: u64 = SECOND_NS;
 
 impl fmt::Debug for Opening {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Opening { path, configuration, seed, procedures: _ } = self;
+        let Opening { path, configuration, seed, procedures: _, silence: _ } = self;
         let mut fields = formatter.debug_struct("Opening");
         fields.field("path", path).field("configuration", configuration).field("seed", seed).finish_non_exhaustive()
     }
@@ -41,7 +51,7 @@ impl fmt::Debug for Opening {
 impl Opening {
     /// Of the directory `path`, with this configuration. On described hardware nothing is stored there.
     pub fn new(path: impl Into<PathBuf>, configuration: Configuration) -> Opening {
-        Opening { path: path.into(), configuration, seed: 1, procedures: Arc::new(Procedures::new) }
+        Opening { path: path.into(), configuration, seed: 1, procedures: Arc::new(Procedures::new), silence: None }
     }
 
     /// Of the directory `path`, with the configuration in its file `entresol.toml`, or the defaults if it has none.
@@ -87,6 +97,14 @@ impl Opening {
     /// ```
     pub fn procedures(mut self, make: impl Fn() -> Procedures + Send + Sync + 'static) -> Opening {
         self.procedures = Arc::new(make);
+        self
+    }
+
+    /// Has `tell` told, on the database's thread, of each request that a device of this machine leaves unanswered for five
+    /// seconds, once: whatever needs the device waits then, the opening itself perhaps. [`Database::unanswered`] lists them at
+    /// any time.
+    pub fn on_silence(mut self, tell: impl Fn(&Unanswered) + Send + Sync + 'static) -> Opening {
+        self.silence = Some(Arc::new(tell));
         self
     }
 
@@ -158,6 +176,9 @@ impl Opening {
         // However this ends from here on, the machine stops before another process may have the directories.
         let machine = Machine(Executor::new(driver, Order::FirstInFirstOut));
         let executor = &machine.0;
+        if let Some(tell) = self.silence.clone().filter(|_| real) {
+            executor.spawn(watch(executor.clone(), tell));
+        }
         let settings = assemble::settings(&self.configuration, procedures);
         let home = settings.home_device.clone();
         let others = || self.configuration.devices.keys().filter(|name| real && **name != home);
@@ -247,6 +268,19 @@ impl Opening {
     /// The configuration.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
+    }
+}
+
+/// Tells of requests that are unanswered for long, each once.
+async fn watch(executor: Executor, tell: Silence) {
+    let mut told = Instant::START;
+    loop {
+        executor.sleep_ns(LOOK_NS).await;
+        for late in executor.unanswered(SILENCE_NS).iter().filter(|late| late.since > told) {
+            tell(late);
+        }
+        // Those that were submitted up to then have been looked at when they were late.
+        told = Instant::from_ns(executor.now().ns().saturating_sub(SILENCE_NS)).max(told);
     }
 }
 

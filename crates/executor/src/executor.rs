@@ -10,6 +10,7 @@ use crate::operations::{Operations, Reaction, State};
 use crate::pricing::Pricing;
 use crate::tasks::{Taken, Tasks, Wake};
 use crate::timers::Timers;
+use crate::unanswered::{Names, Submission};
 use crate::{JoinHandle, Mailbox, Perform, Relay, TaskId, WaitQueue};
 use base::{Instant, Random};
 use driver::{Completion, DeviceId, Driver, Fault, FileId, Frame, Halt, Op, OpKind, Output, Token, Work};
@@ -81,7 +82,9 @@ pub(crate) struct Inner {
     waited: Cell<u32>,
     order: RefCell<Option<Random>>,
     pub(crate) timers: RefCell<Timers>,
-    operations: RefCell<Operations>,
+    pub(crate) operations: RefCell<Operations>,
+    /// The names of devices and files.
+    pub(crate) names: RefCell<Names>,
     pricing: RefCell<Pricing>,
     priced: bool,
     /// How often each kind of work was done, indexed by `Work as usize`.
@@ -132,6 +135,7 @@ impl Executor {
             order: RefCell::new(order),
             timers: RefCell::default(),
             operations: RefCell::default(),
+            names: RefCell::default(),
             pricing: RefCell::new(Pricing::new(prices)),
             priced: prices.is_some(),
             work_counts: [const { Cell::new(0) }; Work::ALL.len()],
@@ -510,7 +514,8 @@ impl Executor {
             let ns = self.0.pricing.borrow().duration_ns(op.instructions());
             self.0.groups.borrow_mut().grant(group, ns);
         }
-        let token = self.0.operations.borrow_mut().insert(state);
+        let submission = Submission::of(&op, || self.round_now());
+        let token = self.0.operations.borrow_mut().insert(state, submission);
         self.0.driver.borrow_mut().submit(token, op);
         token
     }
@@ -576,7 +581,10 @@ impl Executor {
     /// The driver's [`Fault`].
     pub async fn open(&self, device: DeviceId, name: &str, create: bool) -> Result<(FileId, u64), Fault> {
         match self.perform(Op::Open { device, name: name.to_owned(), create }).await.result? {
-            Output::Opened { file, length } => Ok((file, length)),
+            Output::Opened { file, length } => {
+                self.0.names.borrow_mut().set_file(file, device, name);
+                Ok((file, length))
+            }
             other => unreachable!("opening a file answers with the file, not {other:?}"),
         }
     }

@@ -19,6 +19,7 @@ mod stopped;
 mod tasks;
 mod timers;
 mod turn;
+mod unanswered;
 mod wait;
 mod wakers;
 
@@ -34,5 +35,6 @@ pub use operations::Perform;
 pub use panics::{CatchPanic, Panic, catch_panic, panic_message};
 pub use tasks::TaskId;
 pub use turn::{Holding, Turn};
+pub use unanswered::Unanswered;
 pub use wait::{Wait, WaitQueue};
 pub use wakers::Relay;

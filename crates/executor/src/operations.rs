@@ -1,5 +1,6 @@
 //! Operations in flight: the waiting task of each, and what happens when it completes.
 
+use crate::unanswered::Submission;
 use crate::{Executor, Relay, TaskId};
 use driver::{Completion, Op, Token};
 use std::future::Future;
@@ -25,6 +26,7 @@ pub(crate) enum State {
 struct OperationSlot {
     generation: u32,
     state: State,
+    submission: Submission,
 }
 
 /// The table of operations in flight.
@@ -43,10 +45,10 @@ impl Default for Operations {
 }
 
 impl Operations {
-    pub fn insert(&mut self, state: State) -> Token {
+    pub fn insert(&mut self, state: State, submission: Submission) -> Token {
         self.in_flight += 1;
         if self.free == NONE {
-            self.slots.push(OperationSlot { generation: 0, state });
+            self.slots.push(OperationSlot { generation: 0, state, submission });
             return Token(self.slots.len() as u64 - 1);
         }
         let index = self.free;
@@ -54,12 +56,20 @@ impl Operations {
         let State::Free { next } = slot.state else { unreachable!("the free list holds free slots") };
         self.free = next;
         slot.state = state;
+        slot.submission = submission;
         Token(u64::from(slot.generation) << 32 | u64::from(index))
     }
 
     /// How many operations the driver still owes completions for.
     pub fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// What the operations were submitted for that the driver owes completions for.
+    pub fn submissions(&self) -> impl Iterator<Item = Submission> {
+        let is_owed =
+            |slot: &&OperationSlot| matches!(slot.state, State::Awaited(_) | State::Handled(_) | State::Orphaned);
+        self.slots.iter().filter(is_owed).map(|slot| slot.submission)
     }
 
     fn slot(&mut self, token: Token) -> &mut OperationSlot {

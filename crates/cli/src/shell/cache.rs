@@ -118,6 +118,7 @@ pub fn statistics(database: &Database) -> String {
     if !tiers.is_empty() {
         parts.extend(TierUse::tables(&tiers));
     }
+    parts.extend(database.unanswered(base::time::SECOND_NS).iter().map(ToString::to_string));
     parts.join("\n\n")
 }
 

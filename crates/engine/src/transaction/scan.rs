@@ -8,7 +8,7 @@ use base::PartitionId;
 use std::cell::Cell;
 
 /// A record: its key and its value.
-type Record = (Vec<u8>, Vec<u8>);
+type KeyValue = (Vec<u8>, Vec<u8>);
 
 /// The records of a range in order ([`Transaction::scan`]), also as the rows of a sort or a join. It holds its transaction, so
 /// that nothing is changed behind its back.
@@ -51,7 +51,7 @@ impl<'a> Scan<'a> {
     ///
     /// # Errors
     /// Those of [`Transaction::next`].
-    pub async fn next(&mut self) -> Result<Option<Record>> {
+    pub async fn next(&mut self) -> Result<Option<KeyValue>> {
         self.transaction.next(&mut self.cursor).await
     }
 
@@ -59,7 +59,7 @@ impl<'a> Scan<'a> {
     ///
     /// # Errors
     /// Those of [`Transaction::next`].
-    pub async fn take(&mut self, count: usize) -> Result<Vec<Record>> {
+    pub async fn take(&mut self, count: usize) -> Result<Vec<KeyValue>> {
         let mut records = Vec::new();
         while records.len() < count {
             let Some(record) = self.next().await? else { break };

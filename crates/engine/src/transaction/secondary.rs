@@ -55,17 +55,17 @@ enum TypedStep<T> {
 }
 
 /// A range of secondary keys: from the first on, up to but without the second.
-struct KeyRange {
+struct EntryRange {
     from: Vec<u8>,
     to: Option<Vec<u8>>,
 }
 
-impl KeyRange {
+impl EntryRange {
     fn new(
         found: &Partition,
         secondary: usize,
         (from, to): (Bound<&[FieldValue<'_>]>, Bound<&[FieldValue<'_>]>),
-    ) -> Result<KeyRange> {
+    ) -> Result<EntryRange> {
         let schema = found.typed()?;
         let fields = schema.secondaries.get(secondary).map(|index| index.fields.as_slice());
         let unknown = || structures::set::FieldError::NoSecondary(format!("number {secondary}"));
@@ -76,7 +76,7 @@ impl KeyRange {
             Ok(bound)
         };
         // No secondary key is a beginning of another field's, so those that begin with a bound are those that have it.
-        let nothing = || KeyRange { from: vec![0], to: Some(Vec::new()) };
+        let nothing = || EntryRange { from: vec![0], to: Some(Vec::new()) };
         let from = match from {
             Bound::Unbounded => Vec::new(),
             Bound::Included(values) => bytes(values)?,
@@ -90,7 +90,7 @@ impl KeyRange {
             Bound::Included(values) => beyond(bytes(values)?),
             Bound::Excluded(values) => Some(bytes(values)?),
         };
-        Ok(KeyRange { from, to })
+        Ok(EntryRange { from, to })
     }
 
     fn is_empty(&self) -> bool {
@@ -119,7 +119,7 @@ impl Transaction {
     ) -> Result<()> {
         self.check_active()?;
         let found = self.engine.catalog.describe(partition)?;
-        let span = KeyRange::new(&found, secondary, bounds)?;
+        let span = EntryRange::new(&found, secondary, bounds)?;
         if span.is_empty() {
             return Ok(());
         }
@@ -155,7 +155,7 @@ impl Transaction {
         &self,
         read_view: ReadView,
         partition: PartitionId,
-        (secondary, span): (usize, KeyRange),
+        (secondary, span): (usize, EntryRange),
         mut look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
         let (engine, pace, view) = (&self.engine, self.pace(), read_view.view);
@@ -192,7 +192,7 @@ impl Transaction {
         &mut self,
         found: &Partition,
         secondary: usize,
-        span: &KeyRange,
+        span: &EntryRange,
         last: Option<&IndexEntry>,
         value: &mut Vec<u8>,
     ) -> TypedStep<Option<IndexEntry>> {

@@ -7,7 +7,11 @@ use std::sync::Arc;
 impl Executor {
     /// The device of this name.
     pub fn device(&self, name: &str) -> Option<DeviceId> {
-        self.0.driver.borrow().device(name)
+        let device = self.0.driver.borrow().device(name);
+        if let Some(device) = device {
+            self.0.names.borrow_mut().set_device(device, name);
+        }
+        device
     }
 
     /// What is known of a device.

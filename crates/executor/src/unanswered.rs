@@ -1,0 +1,108 @@
+//! Operations that a device leaves unanswered: which they are, and for how long.
+
+use crate::Executor;
+use base::Instant;
+use base::units::format_duration_ns;
+use driver::{DeviceId, FileId, Op, OpKind};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What an operation in flight was submitted for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Submission {
+    place: Option<(OpKind, Target)>,
+    since: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    Device(DeviceId),
+    File(FileId),
+}
+
+impl Submission {
+    /// Of an operation that a device has to answer; nothing of computations and of what other machines answer.
+    #[inline]
+    pub fn of(op: &Op, now: impl FnOnce() -> Instant) -> Submission {
+        let place = match op {
+            Op::Read { file, .. } | Op::Write { file, .. } | Op::Sync { file } | Op::Resize { file, .. } => {
+                Target::File(*file)
+            }
+            Op::Open { device, .. } | Op::Remove { device, .. } | Op::List { device } => Target::Device(*device),
+            _ => return Submission::default(),
+        };
+        Submission { place: Some((op.kind(), place)), since: Some(now()) }
+    }
+}
+
+/// A request that a device has not answered yet ([`Executor::unanswered`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unanswered {
+    /// What it was asked for.
+    pub kind: OpKind,
+    /// The device's name.
+    pub device: String,
+    /// The file, if it is about one that was opened.
+    pub file: Option<String>,
+    /// Since when.
+    pub since: Instant,
+    /// For how long, in nanoseconds.
+    pub waited_ns: u64,
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            OpKind::Read => "a read",
+            OpKind::Write => "a write",
+            OpKind::Sync => "a sync",
+            OpKind::Resize => "a change of length",
+            OpKind::Remove => "the removal of a file",
+            OpKind::List => "the listing of its files",
+            _ => "the opening of a file",
+        };
+        let file = self.file.as_ref().map_or_else(String::new, |file| format!(" of file '{file}'"));
+        let waited = format_duration_ns(self.waited_ns as f64);
+        write!(formatter, "device '{}' has left {what}{file} unanswered for {waited}", self.device)
+    }
+}
+
+/// The names of devices and files, as far as they were asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    devices: BTreeMap<u16, String>,
+    files: BTreeMap<u32, (DeviceId, String)>,
+}
+
+impl Names {
+    pub fn set_device(&mut self, device: DeviceId, name: &str) {
+        self.devices.entry(device.0).or_insert_with(|| name.to_owned());
+    }
+
+    pub fn set_file(&mut self, file: FileId, device: DeviceId, name: &str) {
+        self.files.insert(file.0, (device, name.to_owned()));
+    }
+
+    fn describe(&self, submission: Submission, now: Instant) -> Option<Unanswered> {
+        let ((kind, place), since) = submission.place.zip(submission.since)?;
+        let (device, file) = match place {
+            Target::Device(device) => (Some(device), None),
+            Target::File(file) => self.files.get(&file.0).map(|(device, name)| (*device, name.clone())).unzip(),
+        };
+        let name = device.and_then(|device| self.devices.get(&device.0));
+        let device = name.cloned().unwrap_or_else(|| "a device".to_owned());
+        Some(Unanswered { kind, device, file, since, waited_ns: now.since_ns(since) })
+    }
+}
+
+impl Executor {
+    /// The requests that devices have left unanswered for at least this long, the oldest first. Those are counted, too, that
+    /// nothing waits for any more.
+    pub fn unanswered(&self, waited_ns_min: u64) -> Vec<Unanswered> {
+        let (now, names, operations) = (self.now(), self.0.names.borrow(), self.0.operations.borrow());
+        let all = operations.submissions().filter_map(|submission| names.describe(submission, now));
+        let mut late: Vec<Unanswered> = all.filter(|request| request.waited_ns >= waited_ns_min).collect();
+        late.sort_by_key(|request| request.since);
+        late
+    }
+}
