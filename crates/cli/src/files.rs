@@ -10,6 +10,37 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| format!("'{}' cannot be read: {error}", path.display()).into())
 }
 
+/// The names of the files in a directory.
+pub fn names(directory: &Path) -> Result<Vec<String>, Failure> {
+    let failure = |error: std::io::Error| format!("'{}' cannot be read: {error}", directory.display());
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failure)? {
+        let entry = entry.map_err(failure)?;
+        if entry.file_type().map_err(failure)?.is_file() {
+            names.extend(entry.file_name().into_string().ok());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Reads a file piece by piece: `piece` is given where each begins.
+#[expect(clippy::disallowed_methods, reason = "a command's own input, read before any driver exists")]
+pub fn read_in_pieces(path: &Path, mut piece: impl FnMut(u64, &[u8])) -> Result<(), Failure> {
+    let failure = |error: std::io::Error| format!("'{}' cannot be read: {error}", path.display());
+    let mut file = std::fs::File::open(path).map_err(failure)?;
+    let (mut buffer, mut offset) = (vec![0; 1 << 20], 0);
+    loop {
+        match std::io::Read::read(&mut file, &mut buffer).map_err(failure)? {
+            0 => return Ok(()),
+            length => {
+                piece(offset, &buffer[..length]);
+                offset += length as u64;
+            }
+        }
+    }
+}
+
 /// The text of a file.
 pub fn read_text(path: &Path) -> Result<String, Failure> {
     let bytes = read(path)?;

@@ -5,12 +5,14 @@ mod machine;
 mod references;
 mod servers;
 mod tiers;
+mod warm_up;
 
 pub use course::Course;
 pub use machine::{DiskCache, Saturated, Simulation};
 pub use references::References;
 pub use servers::{Locks, ServerUse};
 pub use tiers::TierUse;
+pub use warm_up::WarmedUp;
 
 use crate::table::{fact, facts, table, wrapped};
 use base::statistics::{Histogram, Interval};
@@ -95,6 +97,9 @@ pub struct RunReport {
     pub simulation: Option<Simulation>,
     /// What limited the run, if more came than could be served; such a run may have ended early. `None` (null) otherwise.
     pub saturated: Option<Saturated>,
+    /// How the run came to its steady state before it was measured; absent on the real clock and of a cold run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<WarmedUp>,
     /// How the throughput went over the time, if that is asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub course: Option<Course>,
@@ -268,13 +273,14 @@ impl RunReport {
             Some(process) => format!("per transaction on the engine's thread; {} in the process", time_us(process)),
             None => "per transaction".to_owned(),
         };
-        let rows = [
+        let mut rows = vec![
             fact("throughput", format!("{}/s", grouped_decimal(self.throughput_per_s, 1)), "transactions"),
             fact("transactions", grouped(self.transactions), time),
             fact("rolled back", grouped(self.aborts), "and tried again"),
             fact("CPU", time_us(self.cpu_us_per_transaction), cpu),
             fact("log", format_size(self.log_bytes_per_transaction.round() as u64), "per transaction"),
         ];
+        rows.extend(self.warm_up.map(WarmedUp::to_fact));
         facts(rows)
     }
 
@@ -437,6 +443,13 @@ mod tests {
             disk_caches: Vec::new(),
             simulation: None,
             saturated: None,
+            warm_up: (clock == Clock::Virtual).then_some(WarmedUp {
+                seconds: 1_234.5,
+                windows: 20,
+                is_steady: false,
+                throughput_change: -0.123,
+                misses_change: 12.5,
+            }),
             course: None,
         }
     }

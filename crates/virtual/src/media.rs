@@ -132,6 +132,24 @@ impl Media {
         Ok(())
     }
 
+    /// Puts bytes into a file, which is made if there is none, durably and without time passing. Bytes that are zero anyway
+    /// take no memory.
+    pub fn put(&self, (device, description): (&str, &Device), file: &str, offset: u64, bytes: &[u8]) {
+        const PIECE: usize = 4096;
+        let contents = &mut *self.0.borrow_mut();
+        let index = contents.find(device, file).unwrap_or_else(|| contents.create(device, file, description));
+        let end = offset + bytes.len() as u64;
+        if end > contents.files[index].length() {
+            contents.reserve(device, index, end, None).expect("without a capacity there is room");
+            contents.files[index].resize(end);
+        }
+        for (number, piece) in bytes.chunks(PIECE).enumerate() {
+            if piece.iter().any(|byte| *byte != 0) {
+                contents.files[index].write_durably(offset + (number * PIECE) as u64, piece);
+            }
+        }
+    }
+
     /// Flips bit `bit` (0 to 7) of the byte at `offset`: the medium decays.
     ///
     /// # Errors

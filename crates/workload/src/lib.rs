@@ -14,7 +14,7 @@ pub mod trace;
 pub mod update_commit;
 pub mod ycsb;
 
-pub use run::{Length, Load, Measured, Plan, TypeMeasured, Unwatched, Watch, Workload};
+pub use run::{Length, Load, Measured, Plan, Steady, TypeMeasured, Unwatched, WarmUp, Watch, Window, Workload};
 
 /// What a name of a partition or of a type of transactions is, in messages.
 const NAME_RULE: &str = "is no name; allowed are 1 to 64 of the characters a-z A-Z 0-9 _ -, a letter first";

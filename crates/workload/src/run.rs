@@ -4,9 +4,11 @@ mod clients;
 mod measured;
 mod servers;
 mod stations;
+mod steady;
 
 pub use measured::{Measured, TypeMeasured};
 pub use stations::{Saturation, check_little};
+pub use steady::{Steady, WarmUp, Window};
 
 use base::Instant;
 use base::Random;
@@ -83,6 +85,11 @@ pub struct Plan {
 pub trait Watch {
     /// Reports how many transactions of the measured part are done.
     fn progress(&mut self, transactions: u64, elapsed_ns: u64);
+
+    /// Hears of each part of the warm-up, which are as long as the plan says, and answers whether the run is to be measured now.
+    fn is_warm(&mut self, _window: Window) -> bool {
+        true
+    }
 
     /// CPU time of the engine's thread so far, in nanoseconds; zero where the machine is described.
     fn cpu_ns(&self) -> u64;
@@ -311,7 +318,7 @@ async fn measure<W: Workload, T>(
     shared.permit(plan.warm_up).await;
     shared.begin_part(plan.warm_up);
     shared.begin_load()?;
-    shared.wait_for_end(plan.warm_up, watch).await?;
+    shared.warm_up(watch).await?;
     shared.permit(plan.measure).await;
     shared.measuring.set(true);
     let unfinished = shared.running.get();

@@ -91,9 +91,24 @@ fn layout(name: &str, scale: &Scale, configuration: &Configuration) -> Partition
 /// The partitions that [`warm`] reads, the most used ones first.
 pub const WARMED: [&str; 3] = [BRANCH, TELLER, ACCOUNT];
 
-/// Brings what fits of these partitions into the buffer, so that the measurement does not begin with reads. Described machines
-/// warm up by running, but for partitions that never leave main memory.
+/// Brings what fits of these partitions into the buffer, so that the measurement does not begin with reads.
 pub async fn warm(database: &Database, names: &[&str], progress: impl Fn(u64, u64)) -> entresol::Result<()> {
+    warm_but(database, names, progress, |_, _| false).await
+}
+
+/// The same, of those partitions only that were loaded or that never leave main memory: an experiment's described machine warms
+/// up by running.
+pub async fn warm_loaded(database: &Database, names: &[&str]) -> entresol::Result<()> {
+    let is_neither = |assumed: bool, resident: bool| assumed && !resident;
+    warm_but(database, names, |_, _| {}, is_neither).await
+}
+
+async fn warm_but(
+    database: &Database,
+    names: &[&str],
+    progress: impl Fn(u64, u64),
+    is_left: impl Fn(bool, bool) -> bool,
+) -> entresol::Result<()> {
     for name in names {
         let Ok(partition) = database.partition(name) else { continue };
         let found = database.describe(partition)?;
@@ -101,7 +116,7 @@ pub async fn warm(database: &Database, names: &[&str], progress: impl Fn(u64, u6
             continue;
         }
         let file = database.buffer().space(partition);
-        if found.assumed && !file.placement().resident {
+        if is_left(found.assumed, file.placement().resident) {
             continue;
         }
         let pages = file.written();

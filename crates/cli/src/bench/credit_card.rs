@@ -3,9 +3,9 @@
 use super::cards;
 use super::session::{self, Run};
 use super::terms::{ServedLoad, Terms};
+use crate::Failure;
 use crate::progress::Progress;
 use crate::report::RunReport;
-use crate::{Failure, opening};
 use clap::Args;
 use std::path::PathBuf;
 use workload::credit_card::CreditCard;
@@ -36,10 +36,16 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     let configuration = arguments.load.configured(terms.configuration(&arguments.data)?);
     let opening = terms.opening(&arguments.data, configuration);
     let opening = opening.procedures(workload::credit_card::procedures);
-    let store = opening::open(opening, progress)?;
+    let store = terms.open(opening, progress)?;
     let tables = cards::prepare(&store, arguments.scale, progress)?;
     let name = format!("credit-card, scale {}", tables.scale().accounts);
-    let run = Run { name, plan: terms.plan(arguments.load.load()), course: terms.course, recording: None };
+    let run = Run {
+        name,
+        plan: terms.plan(arguments.load.load()),
+        course: terms.course,
+        cold: terms.is_cold(),
+        recording: None,
+    };
     let sets = tables.clone();
     let report = session::measure(&store, run, progress, async |_| Ok(CreditCard(tables)))?;
     progress.phase("verifying", 0);

@@ -3,10 +3,10 @@
 use super::session::{self, Run};
 use super::terms::{ServedLoad, Terms};
 use super::{bank, threads};
+use crate::Failure;
 use crate::progress::Progress;
 use crate::report::RunReport;
 use crate::trace::Recording;
-use crate::{Failure, opening};
 use clap::Args;
 use std::path::PathBuf;
 use workload::debit_credit::{DebitCredit, Tables};
@@ -44,14 +44,15 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
     if arguments.threads {
         return threads::run(opening, arguments.scale, &terms.plan(arguments.load.load()), progress);
     }
-    let store = opening::open(opening, progress)?;
+    let store = terms.open(opening, progress)?;
     let scale = bank::prepare(&store, arguments.scale, progress)?;
     let warm = |page, pages| progress.step("reading", page, pages);
-    if terms.course.is_none() {
+    if !terms.is_cold() {
         store.run(async |database| bank::warm(database, &bank::WARMED, warm).await)?;
     }
     let name = format!("debit-credit, scale {}", scale.branches);
-    let run = Run { name, plan: terms.plan(arguments.load.load()), course: terms.course, recording };
+    let run =
+        Run { name, plan: terms.plan(arguments.load.load()), course: terms.course, cold: terms.is_cold(), recording };
     let report = session::measure(&store, run, progress, async |database| {
         Ok(DebitCredit(Tables::of(database.catalog(), &scale)?))
     })?;

@@ -3,7 +3,7 @@
 use crate::progress::Progress;
 use crate::report::Course;
 use std::ops::Range;
-use workload::{Length, Plan, Watch};
+use workload::{Length, Plan, Steady, WarmUp, Watch, Window};
 
 /// Shows progress and reads the clocks that the engine does not.
 pub struct Meter<'a> {
@@ -13,17 +13,29 @@ pub struct Meter<'a> {
     measuring: bool,
     /// Times in nanoseconds, and how many transactions were committed by then.
     seen: Vec<(u64, u64)>,
+    /// Looks for the end of the warm-up, if it does not end by itself.
+    steady: Option<Steady>,
 }
 
 impl<'a> Meter<'a> {
     /// A meter of a run by this plan; `described` if it is under the virtual clock.
     pub fn new(progress: &'a Progress, plan: &Plan, described: bool) -> Meter<'a> {
         progress.phase("warming up", 0);
-        Meter { progress, measure: plan.measure, described, measuring: false, seen: Vec::new() }
+        Meter { progress, measure: plan.measure, described, measuring: false, seen: Vec::new(), steady: None }
     }
 }
 
-impl Meter<'_> {
+impl<'a> Meter<'a> {
+    /// The same, of a run that warms up until it is steady.
+    pub fn until_steady(self) -> Meter<'a> {
+        Meter { steady: Some(Steady::default()), ..self }
+    }
+
+    /// How the warm-up ended, of a run that warms up until it is steady.
+    pub fn warm_up(&self) -> Option<WarmUp> {
+        self.steady.map(|steady| steady.warm_up()).filter(|warm_up| warm_up.windows > 0)
+    }
+
     /// How the run went, by parts no shorter than `interval_ns`, `opening_ns` behind the start of the program.
     pub fn course(&self, opening_ns: u64, interval_ns: u64) -> Course {
         Course::new(opening_ns, interval_ns, &self.seen)
@@ -41,6 +53,10 @@ impl Watch for Meter<'_> {
         }
         self.progress.advance_to(done);
         self.seen.push((elapsed_ns, transactions));
+    }
+
+    fn is_warm(&mut self, window: Window) -> bool {
+        self.steady.as_mut().is_none_or(|steady| steady.is_reached(window))
     }
 
     fn cpu_ns(&self) -> u64 {

@@ -3,10 +3,10 @@
 use super::positive_count;
 use super::session::{self, Run};
 use super::terms::{self, ClosedOrOpen, Terms};
+use crate::Failure;
 use crate::progress::Progress;
 use crate::report::RunReport;
 use crate::trace::Recording;
-use crate::{Failure, opening};
 use base::units::grouped;
 use clap::Args;
 use engine::catalog::Locking;
@@ -51,9 +51,10 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
     let Arguments { stream, pages, terms, .. } = arguments;
     let mut configuration = terms.configuration(&arguments.data)?;
     terms::place(&mut configuration, PAGES, page_stream::organization(*pages), Some(Locking::None));
-    let store = opening::open(terms.opening(&arguments.data, configuration), progress)?;
+    let store = terms.open(terms.opening(&arguments.data, configuration), progress)?;
     let name = format!("references like {}, {} pages", stream.name(), grouped(*pages));
-    let run = Run { name, plan: terms.plan(arguments.load.load()), course: terms.course, recording };
+    let run =
+        Run { name, plan: terms.plan(arguments.load.load()), course: terms.course, cold: terms.is_cold(), recording };
     let report = session::measure(&store, run, progress, async |database| {
         PageStream::prepare(database, *stream, *pages, || terms::placed(&store, PAGES)).await
     })?;

@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     let (data, outstanding) = (format_size(data), arguments.outstanding);
     let name = format!("point reads, {data} of accounts, {buffer} of buffer, {outstanding} outstanding");
     let workload = PointReads { partition: account, records: scale.accounts() };
-    let run = Run { name, plan, course: None, recording: None };
+    let run = Run { name, plan, course: None, cold: true, recording: None };
     let report = session::measure(&store, run, progress, async |_| Ok(workload))?;
     session::close(store)?;
     Ok(report)

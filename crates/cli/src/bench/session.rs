@@ -4,7 +4,7 @@ use super::meter::Meter;
 use super::summary::{self, Headline};
 use crate::Failure;
 use crate::progress::Progress;
-use crate::report::{Clock, RunReport};
+use crate::report::{Clock, RunReport, WarmedUp};
 use crate::trace::Recording;
 use base::Instant;
 use entresol::{Database, Store};
@@ -19,6 +19,8 @@ pub struct Run<'a> {
     pub plan: Plan,
     /// The parts, in seconds, whose throughput is shown, if it is.
     pub course: Option<f64>,
+    /// Whether it is measured behind the warm-up of the plan, whatever the state is: not until it is steady.
+    pub cold: bool,
     /// What its references are recorded by, if they are.
     pub recording: Option<&'a Recording>,
 }
@@ -30,7 +32,7 @@ pub fn measure<W: Workload>(
     progress: &Progress,
     prepare: impl AsyncFnOnce(&Database) -> entresol::Result<W>,
 ) -> Result<RunReport, Failure> {
-    let Run { name, plan, course, recording } = run;
+    let Run { name, plan, course, cold, recording } = run;
     let headline = Headline {
         workload: format!("{name}, {}", words(&plan.load)),
         seed: plan.seed,
@@ -39,6 +41,9 @@ pub fn measure<W: Workload>(
     };
     let server = store.transaction_server()?;
     let mut meter = Meter::new(progress, &plan, store.is_virtual());
+    if store.is_virtual() && !cold {
+        meter = meter.until_steady();
+    }
     let mut opening_ns = 0;
     let mut report = store.run(async |database| {
         let workload = Recorded::new(database, prepare(database).await?, recording.map(Recording::recorder));
@@ -53,6 +58,7 @@ pub fn measure<W: Workload>(
         server.close().await;
         Ok(reports.pop().expect("a run that has not failed has measured"))
     })?;
+    report.warm_up = meter.warm_up().map(WarmedUp::from);
     report.course = course.map(|interval| meter.course(opening_ns, (interval * 1e9) as u64));
     if let Some(recording) = recording {
         recording.finish(store.database());

@@ -82,6 +82,7 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
         disk_caches: DiskCache::all(&measured.caches, count),
         simulation: Simulation::new(&measured.events, measured.transactions as f64, measured.wall_ns as f64 / 1e9),
         saturated: measured.saturated.as_ref().map(Saturated::from),
+        warm_up: None,
         course: None,
     }
 }

@@ -3,10 +3,10 @@
 use super::positive;
 use super::session::{self, Run};
 use super::terms::{self, Terms};
+use crate::Failure;
 use crate::progress::Progress;
 use crate::report::RunReport;
 use crate::trace::Recording;
-use crate::{Failure, opening};
 use clap::Args;
 use entresol::configuration::Configuration;
 use std::path::PathBuf;
@@ -64,12 +64,18 @@ pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Prog
         terms::place(&mut configuration, &partition.name, organization, partition.locks);
     }
     let prices = if model.has_instructions() { unprice(&mut configuration) } else { None };
-    let store = opening::open(arguments.terms.opening(&arguments.data, configuration), progress)?;
+    let store = arguments.terms.open(arguments.terms.opening(&arguments.data, configuration), progress)?;
     let rate_per_s = arguments.rate.unwrap_or_else(|| model.rate_per_s());
     let load = arguments.clients.map_or(Load::Open { rate_per_s }, |clients| Load::Closed { clients });
     let plan = arguments.terms.plan(load);
     let file = arguments.workload.as_deref().map_or_else(String::new, |path| path.display().to_string());
-    let run = Run { name: format!("synthetic workload '{file}'"), plan, course: arguments.terms.course, recording };
+    let run = Run {
+        name: format!("synthetic workload '{file}'"),
+        plan,
+        course: arguments.terms.course,
+        cold: arguments.terms.is_cold(),
+        recording,
+    };
     let report = session::measure(&store, run, progress, async |database| {
         let prepared = Synthetic::prepare(database, model, |partition| terms::placed(&store, &partition.name)).await?;
         Ok(match prices {

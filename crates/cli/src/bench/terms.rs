@@ -1,7 +1,8 @@
 //! The terms of a run that benchmarks share: where, how many arrivals, how long, on what.
 
 use super::positive;
-use crate::Failure;
+use crate::progress::Progress;
+use crate::{Failure, opening};
 use clap::Args;
 use engine::catalog::Locking;
 use entresol::configuration::{Configuration, FILE_NAME, LockGranule, Organization, Partition};
@@ -24,6 +25,12 @@ pub struct Terms {
     /// Shows the throughput of each S seconds, without a warm-up
     #[arg(long, value_name = "S", value_parser = positive, conflicts_with = "transactions")]
     pub course: Option<f64>,
+    /// Begins with an empty buffer, and measures it warming up
+    #[arg(long)]
+    pub cold: bool,
+    /// Runs a copy of the database in DIR on the described hardware
+    #[arg(long, value_name = "DIR", requires = "hardware")]
+    pub like: Option<PathBuf>,
     #[command(flatten)]
     pub setup: Setup,
 }
@@ -45,7 +52,9 @@ pub struct Setup {
 impl Terms {
     /// The configuration that the arguments name, of a database in the directory `data`.
     pub fn configuration(&self, data: &Path) -> Result<Configuration, Failure> {
+        let of_copied = self.like.as_ref().map(|directory| directory.join(FILE_NAME)).filter(|file| file.is_file());
         Ok(match (&self.setup.config, self.setup.hardware.as_deref()) {
+            (None, Some(hardware)) if self.like.is_some() => Configuration::read(of_copied.as_deref(), Some(hardware))?,
             (None, Some(hardware)) if let Some(base) = papers::base(hardware) => {
                 Configuration::from_bytes(hardware, base.as_bytes(), None)?
             }
@@ -62,11 +71,33 @@ impl Terms {
         self.length().unwrap_or(Length::Time(10_000_000_000))
     }
 
-    /// The plan of a run under this load, a fifth of it before it is measured unless its course is asked for.
+    /// The plan of a run under this load, a fifth of it before it is measured unless it begins cold.
     pub fn plan(&self, load: Load) -> Plan {
         let measure = self.measure();
-        let warm_up = if self.course.is_some() { Length::Time(0) } else { measure.share(5) };
+        let warm_up = if self.is_cold() { Length::Time(0) } else { measure.share(5) };
         Plan { load, warm_up, measure, seed: self.seed }
+    }
+
+    /// Whether the run is measured from its first transaction on, with nothing in the buffer.
+    pub fn is_cold(&self) -> bool {
+        self.cold || self.course.is_some()
+    }
+
+    /// Opens a database, or a copy of the one that is named for that.
+    pub fn open(&self, opening: Opening, progress: &Progress) -> Result<Store, Failure> {
+        match &self.like {
+            None => opening::open(opening, progress),
+            Some(directory) => {
+                let configured = match &self.setup.config {
+                    Some(file) => Configuration::read(Some(file), None)?,
+                    None => {
+                        let inside = directory.join(FILE_NAME);
+                        Configuration::read(inside.is_file().then_some(inside.as_path()), None)?
+                    }
+                };
+                opening::open_like(opening, (directory, &configured), progress)
+            }
+        }
     }
 
     /// The measured length, if one is asked for.

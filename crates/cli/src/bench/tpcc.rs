@@ -3,10 +3,10 @@
 use super::bank;
 use super::session::{self, Run};
 use super::terms::{ClosedOrOpen, Terms};
+use crate::Failure;
 use crate::progress::Progress;
 use crate::report::RunReport;
 use crate::trace::Recording;
-use crate::{Failure, opening};
 use clap::Args;
 use entresol::configuration::{LockGranule, Organization, Partition};
 use entresol::{PartitionSpec, Store};
@@ -45,15 +45,16 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Progress) -> Result<RunReport, Failure> {
     let terms = &arguments.terms;
     let configuration = terms.configuration(&arguments.data)?;
-    let store = opening::open(terms.opening(&arguments.data, configuration), progress)?;
+    let store = terms.open(terms.opening(&arguments.data, configuration), progress)?;
     let scale = prepare(&store, arguments, progress)?;
     let warm = |page, pages| progress.step("reading", page, pages);
-    if terms.course.is_none() {
+    if !terms.is_cold() {
         store.run(async |database| bank::warm(database, &TREES, warm).await)?;
     }
     let is_whole = scale == Scale::warehouses(scale.warehouses);
     let name = format!("tpcc, warehouses {}{}", scale.warehouses, if is_whole { "" } else { " (shrunk)" });
-    let run = Run { name, plan: terms.plan(arguments.load.load()), course: terms.course, recording };
+    let run =
+        Run { name, plan: terms.plan(arguments.load.load()), course: terms.course, cold: terms.is_cold(), recording };
     let report = session::measure(&store, run, progress, async |database| {
         Ok(Tpcc { tables: Tables::of(database.catalog())?, scale })
     })?;

@@ -3,9 +3,9 @@
 use super::positive;
 use super::session::{self, Run};
 use super::terms::{self, Terms};
+use crate::Failure;
 use crate::progress::Progress;
 use crate::report::RunReport;
-use crate::{Failure, opening};
 use clap::{Args, ValueEnum};
 use engine::catalog::Locking;
 use entresol::configuration::{Configuration, Update};
@@ -137,7 +137,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     let rates = arguments.rate_per_type.as_deref().map(|asked| rates(asked, &trace)).transpose()?;
     let mut configuration = arguments.terms.configuration(&arguments.data)?;
     configure(arguments, &trace, &mut configuration);
-    let store = opening::open(arguments.terms.opening(&arguments.data, configuration), progress)?;
+    let store = arguments.terms.open(arguments.terms.opening(&arguments.data, configuration), progress)?;
     let load = match (&rates, arguments.rate) {
         (Some(rates), _) => Load::Open { rate_per_s: rates.iter().sum() },
         (None, Some(rate_per_s)) => Load::Open { rate_per_s },
@@ -151,7 +151,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RunReport, Fail
     let plan = Plan { load, warm_up: Length::Transactions(arguments.warm_up), measure, seed: arguments.terms.seed };
     let name = format!("trace '{}'{by_types}", arguments.trace.display());
     let unfit = |problem| entresol::Error::Argument(format!("{problem}"));
-    let run = Run { name, plan, course: arguments.terms.course, recording: None };
+    let run = Run { name, plan, course: arguments.terms.course, cold: arguments.terms.is_cold(), recording: None };
     let report = session::measure(&store, run, progress, async |database| {
         let prepared = Replay::prepare(database, trace, |partition| terms::placed(&store, &partition.name)).await?;
         let prepared = if arguments.read_ahead { prepared.with_read_ahead() } else { prepared };

@@ -69,6 +69,8 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<UpdateCommitRep
         seconds: Some(arguments.seconds),
         transactions: None,
         course: None,
+        cold: false,
+        like: None,
         setup: arguments.setup.clone(),
     };
     let configuration = terms.configuration(&arguments.data)?;

@@ -3,10 +3,10 @@
 use super::session::{self, Run};
 use super::terms::{ClosedOrOpen, Terms};
 use super::{bank, positive_count};
+use crate::Failure;
 use crate::progress::Progress;
 use crate::report::RunReport;
 use crate::trace::Recording;
-use crate::{Failure, opening};
 use base::units::grouped;
 use clap::Args;
 use entresol::{PartitionSpec, Store};
@@ -49,14 +49,15 @@ fn mix(letter: &str) -> Result<Mix, String> {
 pub fn run(arguments: &Arguments, recording: Option<&Recording>, progress: &Progress) -> Result<RunReport, Failure> {
     let terms = &arguments.terms;
     let configuration = terms.configuration(&arguments.data)?;
-    let store = opening::open(terms.opening(&arguments.data, configuration), progress)?;
+    let store = terms.open(terms.opening(&arguments.data, configuration), progress)?;
     let records = prepare(&store, arguments.records, progress)?;
     let warm = |page, pages| progress.step("reading", page, pages);
-    if terms.course.is_none() {
+    if !terms.is_cold() {
         store.run(async |database| bank::warm(database, &[USERTABLE], warm).await)?;
     }
     let name = format!("ycsb {}, {} records", arguments.workload.letter(), grouped(records));
-    let run = Run { name, plan: terms.plan(arguments.load.load()), course: terms.course, recording };
+    let run =
+        Run { name, plan: terms.plan(arguments.load.load()), course: terms.course, cold: terms.is_cold(), recording };
     let report = session::measure(&store, run, progress, async |database| {
         Ok(Ycsb::new(database.partition(USERTABLE)?, arguments.workload, records))
     })?;

@@ -106,7 +106,7 @@ fn opened(setting: &Setting, (plan, replication): (&Plan, u32), traces: &Traces)
         Work::DebitCredit { branches } => {
             let store = open(configuration)?;
             let scale = bank::prepare(&store, Some(*branches), &Progress::hidden())?;
-            store.run(async |database| bank::warm(database, &bank::WARMED, |_, _| {}).await)?;
+            store.run(async |database| bank::warm_loaded(database, &bank::WARMED).await)?;
             let workload = DebitCredit(Tables::of(store.database().catalog(), &scale)?);
             measured(&store, workload, plan, batches)
         }
