@@ -4,11 +4,11 @@
     peers/mapped/predict.py [DIR]      DIR (mapped.data) is made on the disk to be measured, and removed
 
 The prediction is the same engine with the same configuration under the virtual clock, on this-machine.toml, which this
-script writes first: the disk as 'entresol devices measure' finds it, the CPU from what a transaction costs where nothing
-is waited for. Nothing in it comes from the runs that are predicted.
+script writes first: what 'entresol calibrate --quick' finds, with a described device for the mapped memory. Nothing in it
+comes from the runs that are predicted.
 
-Settings, from the environment: SCALE (10), SECONDS of each run (4), ROUNDS (3, medians are taken), PROBE seconds for the
-disk (5) and how often (PROBES, 5), DESCRIBE (1; 0 takes this-machine.toml as it is).
+Settings, from the environment: SCALE (10), SECONDS of each run (4), ROUNDS (3, medians are taken), DESCRIBE (1; 0 takes
+this-machine.toml as it is).
 """
 
 import json
@@ -25,9 +25,6 @@ ROOT = HERE.parent.parent
 MACHINE = HERE / "this-machine.toml"
 PLACEMENTS = {"all on disk": "all-on-disk.toml", "log, branch, teller mapped": "mapped.toml"}
 CLIENTS = [1, 64]
-# How the steps share the CPU of a transaction, by callgrind: 9,700 instructions in all (BENCHMARKS.md).
-STEPS = {"begin_transaction": 1_600, "object_reference": 1_700, "end_transaction": 1_300}
-REFERENCES = 4
 
 
 def setting(name, default):
@@ -61,29 +58,12 @@ def median(reports):
 def describe(data):
     """Writes this-machine.toml."""
     print("describing this machine", file=sys.stderr)
-    # The disk is as fast as in the quietest of several moments: whoever else runs is not part of it.
-    probe = ["devices", "measure", data, "--seconds", setting("PROBE", 5), "--size", "256 MiB", "--json"]
-    texts = [json.loads(entresol(*probe))["description"] for _ in range(setting("PROBES", 5))]
-    text = min(texts, key=lambda text: float(re.search(r'durable_write = "([0-9.]+) us"', text)[1]))
-    unsynced = data / "unsynced.toml"
-    unsynced.write_text((HERE / "all-on-disk.toml").read_text() + "durable = false\n")
-    runs = [bench(data / "unsynced", unsynced, 1, *seconds()) for _ in range(setting("ROUNDS", 3))]
-    cpu_ns = median(runs)[2] * 1e3
-    shutil.rmtree(data / "unsynced")
-    # 1,000 MIPS let the costs be read as nanoseconds.
-    io_ns = int(re.search(r"input_output = (\d+)", text)[1]) * 1_000 / int(re.search(r"mips = (\d+)", text)[1])
-    whole = sum(STEPS.values()) + (REFERENCES - 1) * STEPS["object_reference"]
-    lines = [
-        "# This machine as peers/mapped/predict.py found it: nanoseconds of CPU, because 1,000 MIPS are one a nanosecond.",
-        f"# A Debit-Credit transaction takes {cpu_ns:,.0f} ns where nothing is waited for; an I/O as measured with the disk.",
-        "[cpu]\ncount = 1\nmips = 1_000\n\n[cpu.instructions]",
-        *(f"{step} = {round(cpu_ns * share / whole)}" for step, share in STEPS.items()),
-        f"input_output = {round(io_ns)}\nnvem_access = 300\n",
-        text[text.index("[device.disk]"):].rstrip() + "\n",
-        "# There is no non-volatile memory here: it is described, as in mapped.toml.",
+    text = json.loads(entresol("calibrate", data, "--quick", "--size", "256 MiB", "--json"))["description"]
+    nvem = [
+        "\n# There is no non-volatile memory here: it is described, as in mapped.toml.",
         '[device.nvem]\nmedium = { servers = 1, service = "50 us" }\nsynchronous = true\nalignment = "64 B"\natomic_write = "any"',
     ]
-    MACHINE.write_text("\n".join(lines) + "\n")
+    MACHINE.write_text(text.rstrip() + "\n" + "\n".join(nvem) + "\n")
 
 
 def measure(data):

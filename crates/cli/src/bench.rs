@@ -19,7 +19,7 @@ pub mod spill;
 pub mod summary;
 pub mod synthetic;
 pub mod terms;
-mod threads;
+pub mod threads;
 pub mod tpcc;
 mod trace;
 mod update_commit;

@@ -5,6 +5,7 @@ mod point;
 mod runs;
 mod view;
 
+pub use head::head as report_head;
 pub use point::KEYS;
 pub use runs::{read, run_all, write_report};
 pub use view::experiment_text;

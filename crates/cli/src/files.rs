@@ -68,6 +68,22 @@ pub fn create(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     Ok(std::io::Write::write_all(&mut file, bytes).map_err(failure)?)
 }
 
+/// Writes a file in place of what may be there.
+#[expect(clippy::disallowed_methods, reason = "a command's own output, beside whatever a driver writes")]
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes).map_err(|error| format!("'{}' cannot be written: {error}", path.display()).into())
+}
+
+/// Removes a file, if there is one.
+pub fn remove_if_there(path: &Path) -> Result<(), Failure> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("'{}' cannot be removed: {error}", path.display()).into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A directory, removed with all that is in it when this is dropped.
 pub struct Directory(PathBuf);
 
@@ -82,6 +98,17 @@ impl Directory {
         let failure = |error: std::io::Error| format!("'{}' cannot be made: {error}", parent.display());
         std::fs::create_dir_all(parent).map_err(failure)?;
         Directory::at(parent)
+    }
+
+    /// The one of this name in `parent`, empty: what an interrupted command has left there is removed.
+    pub fn anew(parent: &Path, name: &str) -> Result<Directory, Failure> {
+        let path = parent.join(name);
+        let failure = |error: std::io::Error| format!("'{}' cannot be made anew: {error}", path.display());
+        if path.exists() {
+            std::fs::remove_dir_all(&path).map_err(failure)?;
+        }
+        std::fs::create_dir(&path).map_err(failure)?;
+        Ok(Directory(path))
     }
 
     fn at(parent: &Path) -> Result<Directory, Failure> {

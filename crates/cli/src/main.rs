@@ -1,6 +1,7 @@
 //! The `entresol` command: benchmarks, torture, checks and measurements of the storage engine.
 
 mod bench;
+mod calibrate;
 mod check;
 mod devices;
 mod experiment;
@@ -39,6 +40,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Arguments),
+    Calibrate(calibrate::Arguments),
     Check(check::Arguments),
     Devices(devices::Arguments),
     Experiment(experiment::Arguments),
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.command {
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Calibrate(arguments) => calibrate::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Experiment(arguments) => experiment::run(&arguments),

@@ -7,11 +7,14 @@
 
 mod bars;
 mod curves;
+mod fitted;
 mod scale;
 mod svg;
 
+pub use fitted::{FittedCurve, fitted_curves};
+
 pub(crate) use scale::grows_by_a_factor;
-pub(crate) use svg::escaped;
+pub use svg::escaped;
 
 use crate::experiment::{Experiment, Output};
 use crate::outcome::Trial;

@@ -64,15 +64,29 @@ pub fn study(head: &Head, study: &dyn Study, claims: &[Claim], answers: &[Answer
     }
     body += "<h2>Experiments</h2>";
     body += &plots::trials(results, claims);
-    page(study.id(), &body)
+    page(study.id(), &body, FOOTER)
 }
 
 /// The report of experiments alone.
 pub fn experiments(head: &Head, results: &Results) -> String {
     let title = results.trials.first().map_or("Experiment", |trial| trial.experiment.title.as_str());
     let body = format!("<h1>{}</h1>{}", text(title), provenance(head, results));
-    page(title, &(body + &plots::trials(results, &[])))
+    page(title, &(body + &plots::trials(results, &[])), FOOTER)
 }
+
+/// A report of other things: a page with this body, in HTML, and what is said at its foot.
+pub fn other(head: &Head, title: &str, body: &str, footer: &str) -> String {
+    let rows =
+        [("Command", &head.command), ("Version", &head.version), ("Machine", &head.machine), ("Date", &head.date)];
+    let rows: String = rows.iter().map(|(name, value)| format!("<tr><th>{name}<td>{}", text(value))).collect();
+    page(title, &format!("<h1>{}</h1><table class=provenance>{rows}</table>{body}", text(title)), footer)
+}
+
+/// What a reader of a report of experiments has to know.
+const FOOTER: &str = "Made by Entresol under the virtual clock, and on this machine's where it says so. Vertical strokes at the marks \
+    of a curve are 90 % confidence intervals; &times; marks where a curve's arrivals exceed what a station can serve; an \
+    arrow at the upper edge stands for a value beyond the axis, which is written above it; hollow diamonds are the \
+    paper's own values. Point at a mark to read it.";
 
 /// How many claims have each verdict, as HTML.
 fn summary(claims: &[Claim]) -> String {
@@ -102,14 +116,11 @@ fn provenance(head: &Head, results: &Results) -> String {
     format!("<table class=provenance>{rows}</table>")
 }
 
-fn page(title: &str, body: &str) -> String {
+fn page(title: &str, body: &str, footer: &str) -> String {
     format!(
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width, initial-scale=1\">\
          <title>{} - Entresol</title><style>{STYLE}</style><body><main>{body}\
-         <footer>Made by Entresol under the virtual clock, and on this machine's where it says so. Vertical strokes at the marks \
-         of a curve are 90 % confidence intervals; &times; marks where a curve's arrivals exceed what a station can serve; an \
-         arrow at the upper edge stands for a value beyond the axis, which is written above it; hollow diamonds are the \
-         paper's own values. Point at a mark to read it.</footer></main><script>{SCRIPT}</script></body></html>",
+         <footer>{footer}</footer></main><script>{SCRIPT}</script></body></html>",
         text(title)
     )
 }

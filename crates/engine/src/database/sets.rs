@@ -15,6 +15,11 @@ impl Database {
         self.0.engine.set_records(partition)
     }
 
+    /// Bytes of memory that pages and sets take.
+    pub fn memory_in_use(&self) -> u64 {
+        self.0.engine.memory_in_use()
+    }
+
     /// Bytes of the memory of all sets.
     pub fn segment_bytes(&self) -> u64 {
         self.0.engine.sets.sets.borrow().memory_bytes()

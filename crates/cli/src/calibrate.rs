@@ -1,0 +1,241 @@
+//! `entresol calibrate`: describes this machine by measuring it, and says how good the description is.
+
+mod closed_loop;
+mod cpu;
+mod description;
+mod device;
+mod fit;
+mod least_squares;
+mod quality;
+
+use crate::experiment::report_head;
+use crate::files;
+use crate::progress::Progress;
+use crate::{Failure, print};
+use base::units::parse_size;
+use clap::Args;
+use cpu::{EngineExtent, EngineRun};
+use device::{DeviceExtent, DeviceMeasured};
+use papers::Extent;
+use quality::Calibration;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Describes this machine by measuring it, for predictions
+///
+/// The device of DIR is measured with a temporary file: reads and writes beside each other, durable
+/// writes and syncs beside these, sizes, bandwidth, drift. The prices of the engine's steps are found
+/// by running the engine. The description is then run under the virtual clock and held against
+/// all of that. 'hardware' and 'described' in a configuration may name the result.
+///
+/// An interrupted calibration with --output goes on where it was, if it is started again.
+#[derive(Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "Examples:\n  entresol calibrate --output here.toml\n  \
+                  entresol calibrate /mnt/nvme --quick --output here.toml --report report\n  \
+                  entresol bench debit-credit --hardware here.toml"
+)]
+pub struct Arguments {
+    /// A directory on the device
+    #[arg(value_name = "DIR", default_value = ".")]
+    directory: PathBuf,
+    /// Writes the description to this file; else it is printed below the figures
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Name of the device in the description
+    #[arg(long, default_value = "disk", value_parser = device_name)]
+    name: String,
+    /// Less is measured, in less than a minute
+    #[arg(long)]
+    quick: bool,
+    /// Size of the temporary file, beyond the device's cache
+    #[arg(long, value_name = "SIZE", default_value = "1 GiB", value_parser = file_size)]
+    size: u64,
+    /// Writes a report with measured and fitted curves into this directory
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    /// Prints the figures and the description as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn device_name(text: &str) -> Result<String, String> {
+    if entresol::configuration::is_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err("a name is 1 to 64 of the characters a-z A-Z 0-9 _ -, a letter first".to_owned())
+}
+
+/// A whole number of the largest transfers that are measured.
+fn file_size(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    if bytes < 64 << 20 || !bytes.is_multiple_of(1 << 20) {
+        return Err("the file's size is a multiple of 1 MiB, at least 64 MiB".to_owned());
+    }
+    Ok(bytes)
+}
+
+/// What is kept of a calibration, to go on with it after an interruption.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    version: u32,
+    directory: PathBuf,
+    device: Option<DeviceMeasured>,
+    engine_extent: Option<EngineExtent>,
+    runs: Vec<EngineRun>,
+}
+
+/// Where a calibration is kept until it is complete.
+struct Keeping<'a> {
+    file: Option<PathBuf>,
+    kept: Kept,
+    progress: &'a Progress,
+}
+
+impl Keeping<'_> {
+    /// What an earlier calibration of this directory has left, or nothing.
+    fn begin<'a>(arguments: &Arguments, progress: &'a Progress) -> Keeping<'a> {
+        let file = arguments.output.as_ref().map(|output| output.with_extension("partial.json"));
+        let fresh = Kept { version: description::VERSION, directory: arguments.directory.clone(), ..Kept::default() };
+        let found = file.as_ref().filter(|file| file.is_file()).and_then(|file| files::read(file).ok());
+        let known = found.and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
+        let fits = |known: &Kept| known.version == fresh.version && known.directory == fresh.directory;
+        let kept = known.filter(fits).unwrap_or(fresh);
+        Keeping { file, kept, progress }
+    }
+
+    /// What is not kept costs time only, so an error here stops nothing; it is said.
+    fn keep(&self) {
+        let Some(file) = &self.file else { return };
+        let text = serde_json::to_vec(&self.kept).expect("figures are JSON");
+        if let Err(error) = files::replace(file, &text) {
+            self.progress.warn(&[format!("an interruption would lose what was measured: {error}")]);
+        }
+    }
+}
+
+/// Measures, fits, runs the fit, writes it down.
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let place = arguments.directory.display();
+    if !arguments.directory.is_dir() {
+        return Err(format!("'{place}' is not a directory; name a directory on the device to be measured").into());
+    }
+    if let Some(output) = &arguments.output {
+        check_output(output)?;
+    }
+    let progress = Progress::start("calibrate");
+    let mut keeping = Keeping::begin(arguments, &progress);
+    let calibration = calibrated(arguments, &mut keeping)?;
+    let unfinished = keeping.file.take();
+    progress.finish();
+    let description = calibration.description(&arguments.name);
+    if let Some(output) = &arguments.output {
+        files::replace(output, description.as_bytes())?;
+    }
+    if let Some(file) = &unfinished {
+        files::remove_if_there(file)?;
+    }
+    if let Some(directory) = &arguments.report {
+        let extent = if arguments.quick { Extent::Quick } else { Extent::Full };
+        let page = calibration.to_html(&report_head(extent));
+        let file = crate::experiment::write_report(directory, &page, &calibration.to_json(&description))?;
+        eprintln!("report: {}", file.display());
+    }
+    if arguments.json {
+        return print(&format!("{:#}", calibration.to_json(&description)));
+    }
+    let rest = match &arguments.output {
+        Some(output) => format!("The description is in '{}'.", output.display()),
+        None => description,
+    };
+    print(&format!("{}\n\n{}", calibration.to_text(), rest.trim_end()))
+}
+
+fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibration, Failure> {
+    let place = arguments.directory.display();
+    let progress = keeping.progress;
+    let device_extent =
+        if arguments.quick { DeviceExtent::quick(arguments.size) } else { DeviceExtent::full(arguments.size) };
+    let engine_extent = if arguments.quick {
+        EngineExtent { span_ns: 400_000_000, branches: 10 }
+    } else {
+        EngineExtent { span_ns: 3_000_000_000, branches: 60 }
+    };
+    progress.phase("writing the file", 0);
+    let known = keeping.kept.device.take();
+    let measured = device::measure(&arguments.directory, &device_extent, known, |so_far, all| {
+        progress.step("measuring the device", so_far.points.len() as u64, all as u64);
+        keeping.kept.device = Some(so_far.clone());
+        keeping.keep();
+    })
+    .map_err(|fault| format!("'{place}' cannot be measured: {fault}"))?;
+    let fitted = fit::fit(&measured, |round, rounds| progress.step("fitting", round as u64, rounds as u64))?;
+
+    if keeping.kept.engine_extent != Some(engine_extent) {
+        (keeping.kept.engine_extent, keeping.kept.runs) = (Some(engine_extent), Vec::new());
+    }
+    let directory = files::Directory::anew(&arguments.directory, "entresol-calibrate.engine")?;
+    progress.phase("running the engine", 0);
+    let known = keeping.kept.runs.clone();
+    let runs = cpu::run_engine(directory.path(), engine_extent, known, |run| {
+        keeping.kept.runs.retain(|known| known.name != run.name);
+        keeping.kept.runs.push(run.clone());
+        progress.step("running the engine", keeping.kept.runs.len() as u64, cpu::RUNS);
+        keeping.keep();
+    })?;
+    let request_ns = cpu::request_ns(directory.path(), engine_extent, &runs)?;
+    let prices = cpu::prices(&runs, fitted.costs);
+    Ok(Calibration { measured, fitted, runs, prices, request_ns })
+}
+
+/// Refuses early what could not be written after a long measurement.
+fn check_output(output: &Path) -> Result<(), Failure> {
+    let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let writable = parent.metadata().is_ok_and(|metadata| metadata.is_dir() && !metadata.permissions().readonly());
+    if output.is_dir() || !writable {
+        return Err(format!("'{}' cannot be written", output.display()).into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_calibration_has_left_is_not_taken_over() {
+        let directory = tempfile::tempdir().expect("a directory for this test");
+        let arguments = |place: &str| Arguments {
+            directory: PathBuf::from(place),
+            output: Some(directory.path().join("here.toml")),
+            name: "disk".to_owned(),
+            quick: true,
+            size: 64 << 20,
+            report: None,
+            json: false,
+        };
+        let progress = Progress::hidden();
+        let run =
+            EngineRun { name: "reads".into(), steps: Default::default(), cpu_ns: 1.0, footprint: 1, durable: false };
+        let mut first = Keeping::begin(&arguments("a"), &progress);
+        first.kept.runs.push(run);
+        first.keep();
+        assert_eq!(Keeping::begin(&arguments("a"), &progress).kept.runs.len(), 1);
+        assert!(Keeping::begin(&arguments("b"), &progress).kept.runs.is_empty(), "another directory");
+        first.kept.version += 1;
+        first.keep();
+        assert!(Keeping::begin(&arguments("a"), &progress).kept.runs.is_empty(), "another version");
+        files::replace(&directory.path().join("here.partial.json"), b"{").expect("it can be written");
+        assert!(Keeping::begin(&arguments("a"), &progress).kept.runs.is_empty(), "damaged");
+    }
+
+    #[test]
+    fn sizes_and_names_are_checked() {
+        assert_eq!(file_size("64 MiB"), Ok(64 << 20));
+        assert!(file_size("0 B").is_err() && file_size("65.5 MiB").is_err() && file_size("big").is_err());
+        assert!(device_name("nvme-0").is_ok() && device_name("../x").is_err());
+        assert!(check_output(Path::new("/no/such/place.toml")).is_err() && check_output(Path::new("/")).is_err());
+        assert!(check_output(Path::new("place.toml")).is_ok());
+    }
+}

@@ -1,0 +1,147 @@
+//! The description that a calibration writes: text that `devices::Hardware::parse` accepts.
+
+use super::cpu::StepPrices;
+use super::fit::SystemCosts;
+use base::units::format_size;
+use devices::{Device, Law, Times, WriteCache};
+use driver::Work;
+use std::fmt::Write;
+
+/// The version of what a calibration writes, in its first line.
+pub const VERSION: u32 = 1;
+
+/// The names that descriptions have for the prices of steps.
+const NAMES: [(Work, &str); 10] = [
+    (Work::BeginTransaction, "begin_transaction"),
+    (Work::ObjectReference, "object_reference"),
+    (Work::EndTransaction, "end_transaction"),
+    (Work::InputOutput, "input_output"),
+    (Work::NvemAccess, "nvem_access"),
+    (Work::LockPair, "lock_pair"),
+    (Work::LogRecord, "log_record"),
+    (Work::LogPage, "log_page"),
+    (Work::KeyComparison, "key_comparison"),
+    (Work::RowCopy, "row_copy"),
+];
+
+/// The text. One instruction is one nanosecond.
+pub fn text((name, device): (&str, &Device), prices: &StepPrices, costs: SystemCosts, how: &str) -> String {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut text = format!("# entresol calibrate, version {VERSION}: {how}\n");
+    text += "\n# An instruction is a nanosecond of this CPU, found by running the engine. Begin and end of a transaction are known as a\n\
+             # sum only.\n[cpu]\n";
+    let _ = write!(text, "count = {cpus}\nmips = 1_000\ndiscipline = \"run-until-wait\"\n");
+    if prices.footprint.len() > 1 {
+        let mut sizes: Vec<(u64, f64)> = prices.footprint.clone();
+        sizes.sort_by_key(|(bytes, _)| *bytes);
+        let sizes: Vec<String> =
+            sizes.iter().map(|(bytes, speed)| format!("\"{} KiB\" = {speed:.3}", (bytes >> 10).max(1))).collect();
+        let _ = writeln!(text, "footprint = {{ {} }}", sizes.join(", "));
+    }
+    text += "\n[cpu.instructions]\n";
+    for (work, word) in NAMES {
+        let _ = writeln!(text, "{word} = {}", prices.steps_ns[work as usize].round() as u64);
+    }
+    let _ = writeln!(text, "submission = {}", costs.submission_ns.round() as u64);
+    let _ = writeln!(text, "wake_up = {}", prices.wake_up_ns.round() as u64);
+    text + &of_device(name, device)
+}
+
+fn of_device(name: &str, device: &Device) -> String {
+    let mut text = format!("\n[device.{name}]\n");
+    let cache = if device.write_cache == WriteCache::Volatile { "volatile" } else { "none" };
+    let _ = write!(text, "write_cache = \"{cache}\"\nsync = \"{}\"\n", law(&device.sync));
+    if let Some(durable_write) = &device.durable_write {
+        let _ = writeln!(text, "durable_write = \"{}\"", law(durable_write));
+    }
+    let _ = writeln!(text, "alignment = \"{}\"", format_size(u64::from(device.alignment)));
+    let _ = writeln!(text, "atomic_write = \"{}\"", format_size(u64::from(device.atomic_write)));
+    let _ = writeln!(text, "synchronous = {}\nvolatile = {}", device.synchronous, device.volatile);
+    if let Some(bandwidth) = device.transmission.as_ref().and_then(|stage| stage.bandwidth) {
+        let [read, write] = [bandwidth.read.0, bandwidth.write.0].map(|rate| (rate / 1e6).max(1.0).round() as u64);
+        let _ = write!(
+            text,
+            "\n[device.{name}.transmission]\nservers = 1\ndiscipline = \"processor-sharing\"\n\
+             bandwidth = {{ read = \"{read} MB/s\", write = \"{write} MB/s\" }}\n"
+        );
+    }
+    let Some(medium) = &device.medium else { return text };
+    let _ = write!(
+        text,
+        "\n# The laws about the means below.\n[device.{name}.medium.service]\nread = \"{}\"\nwrite = \"{}\"\n",
+        law(&medium.service.read),
+        law(&medium.service.write)
+    );
+    if let Some(tables) = &medium.concurrency {
+        let _ = write!(
+            text,
+            "\n# Mean times by reads (rows) and writes (columns) under way.\n[device.{name}.medium.concurrency]\n\
+             reads = {:?}\nwrites = {:?}\n",
+            tables.reads, tables.writes
+        );
+        let named = [
+            ("read", Some(&tables.read)),
+            ("write", Some(&tables.write)),
+            ("durable_write", tables.durable_write.as_ref()),
+            ("sync", tables.sync.as_ref()),
+        ];
+        for (word, times) in named.into_iter().filter_map(|(word, times)| Some((word, times?))) {
+            let _ = writeln!(text, "{word} = [\n{}]", rows(times));
+        }
+    }
+    text
+}
+
+fn rows(Times(rows): &Times) -> String {
+    let row = |row: &Vec<f64>| {
+        let cells: Vec<String> = row.iter().map(|ns| format!("\"{:.1} us\"", ns / 1e3)).collect();
+        format!("    [{}],\n", cells.join(", "))
+    };
+    rows.iter().map(row).collect()
+}
+
+/// A law in numbers that a description reads.
+fn law(law: &Law) -> String {
+    let us = |ns: u64| format!("{} us", ns as f64 / 1e3);
+    match law {
+        Law::Quantiles(points) => {
+            let points = points.iter().map(|(share, ns)| format!("{}% {}", (share * 1e5).round() / 1e3, us(*ns)));
+            format!("quantiles {}", points.collect::<Vec<_>>().join(", "))
+        }
+        law => us(law.mean_ns() as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use devices::Hardware;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let medium = "[device.d.medium.concurrency]\nreads = [0, 1]\nwrites = [0, 1]\n\
+                      read = [[\"50 us\", \"70.5 us\"], [\"50 us\", \"70.5 us\"]]\n\
+                      write = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
+                      sync = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n\
+                      durable_write = [[\"40 us\", \"40 us\"], [\"60 us\", \"60 us\"]]\n";
+        let laws = "[device.d]\nsync = \"quantiles 0% 4.5 us, 99.5% 100 us, 100% 1000 us\"\ndurable_write = \"46 us\"\n\
+                    write_cache = \"volatile\"\natomic_write = \"4 KiB\"\n[device.d.medium.service]\n\
+                    read = \"quantiles 0% 1 us, 100% 3 us\"\nwrite = \"100 us\"\n[device.d.transmission]\nservers = 1\n\
+                    discipline = \"processor-sharing\"\nbandwidth = { read = \"1300 MB/s\", write = \"2200 MB/s\" }\n";
+        let hardware = Hardware::parse(&format!("{laws}{medium}"), "test").unwrap_or_else(|error| panic!("{error}"));
+        let prices = StepPrices {
+            steps_ns: std::array::from_fn(|work| 100.0 * work as f64),
+            wake_up_ns: 4_321.4,
+            footprint: vec![(1 << 20, 1.0), (1 << 30, 0.625)],
+            explained_ns: Vec::new(),
+        };
+        let costs = SystemCosts { submission_ns: 800.4, operation_ns: 1_000.0, wake_up_ns: 0.0 };
+        let text = text(("d", &hardware.devices["d"]), &prices, costs, "a test");
+        let read = Hardware::parse(&text, "test").unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(read.devices, hardware.devices, "{text}");
+        let cpu = read.cpu.expect("written");
+        assert_eq!((cpu.instructions.submission, cpu.instructions.wake_up), (800, 4_321));
+        assert_eq!(cpu.instructions.object_reference, 100 * Work::ObjectReference as u64);
+        assert_eq!(cpu.footprint, [(1 << 20, 1.0), (1 << 30, 0.625)]);
+    }
+}

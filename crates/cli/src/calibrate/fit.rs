@@ -1,0 +1,318 @@
+//! A description that behaves as a measured device does. Its tables are corrected until the same closed loops, on the described
+//! device under the virtual clock, show the measured times; so what the loop itself and the way to the device take is not
+//! counted twice.
+
+use super::closed_loop::{ClosedLoop, Mix, ProbeKind, ProbePoint, SHARES, Until};
+use super::device::{BATCHES, DeviceMeasured, PAGE};
+use crate::Failure;
+use devices::{
+    Bandwidth, Concurrency, Cpu, Device, Discipline, Hardware, Instructions, Law, ReadWrite, Servers, Stage,
+    StageDiscipline, Times, WriteCache,
+};
+use std::collections::BTreeMap;
+use virtual_driver::{Media, Options, VirtualDriver};
+
+/// What the engine's thread pays the operating system, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SystemCosts {
+    /// A batch of operations.
+    pub submission_ns: f64,
+    /// Each operation of it.
+    pub operation_ns: f64,
+    /// Sleeping and waking up.
+    pub wake_up_ns: f64,
+}
+
+/// A fitted device.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// Its description.
+    pub device: Device,
+    /// The costs of reaching it.
+    pub costs: SystemCosts,
+    /// What the description shows of every measured mix, in the same order.
+    pub shown: Vec<ProbePoint>,
+}
+
+/// How often the tables are corrected.
+const ROUNDS: usize = 4;
+/// How many operations of a mix the described device is given.
+const OPERATIONS: u64 = 3_000;
+
+/// Fits a description.
+pub fn fit(measured: &DeviceMeasured, mut progress: impl FnMut(usize, usize)) -> Result<Fitted, Failure> {
+    let costs = system_costs(measured);
+    let mut device = first_guess(measured)?;
+    let [plain, durable, syncs] = measured.extent.tables();
+    let sequences = measured.extent.sequences();
+    for round in 0..ROUNDS {
+        progress(round, ROUNDS + 1);
+        let shown = |mixes: &[Mix]| show(&device, costs, mixes, 1 + round as u64);
+        let (plain_shown, durable_shown) = (shown(&plain)?, shown(&durable)?);
+        let (syncs_shown, sequences_shown) = (shown(&syncs)?, shown(&sequences)?);
+        let tables = tables_mut(&mut device);
+        for point in plain_shown {
+            correct(measured, tables, &point, ProbeKind::Read);
+            correct(measured, tables, &point, ProbeKind::Write);
+        }
+        for point in durable_shown {
+            correct(measured, tables, &point, ProbeKind::Durable);
+        }
+        for point in syncs_shown {
+            correct(measured, tables, &point, ProbeKind::Sync);
+        }
+        fill_edges(tables);
+        let bandwidth = device.transmission.as_mut().and_then(|stage| stage.bandwidth.as_mut());
+        let Some(ReadWrite { read, write }) = bandwidth else { unreachable!("the guess has a bandwidth") };
+        for (bandwidth, kind, shown) in
+            [(read, ProbeKind::Read, &sequences_shown[0]), (write, ProbeKind::Write, &sequences_shown[1])]
+        {
+            if let Some(seen) = measured.point(&shown.mix) {
+                bandwidth.0 *= (seen.per_second(kind) / shown.per_second(kind)).clamp(0.5, 2.0);
+            }
+        }
+    }
+    progress(ROUNDS, ROUNDS + 1);
+    let mixes: Vec<Mix> = measured.points.iter().map(|point| point.mix).collect();
+    let shown = show(&device, costs, &mixes, 99)?;
+    Ok(Fitted { device, costs, shown })
+}
+
+/// A straight line through the costs of batches, and what an operation that is waited for alone costs beyond it.
+fn system_costs(measured: &DeviceMeasured) -> SystemCosts {
+    let pairs: Vec<(f64, f64)> =
+        BATCHES.iter().zip(&measured.submission_ns).map(|(count, ns)| (*count as f64, *ns as f64)).collect();
+    let [n, x, y, xx, xy] = pairs.iter().fold([0.0; 5], |[n, x, y, xx, xy], (count, ns)| {
+        [n + 1.0, x + count, y + ns, xx + count * count, xy + count * ns]
+    });
+    let operation_ns = ((n * xy - x * y) / (n * xx - x * x).max(1.0)).max(0.0);
+    let submission_ns = ((y - operation_ns * x) / n.max(1.0)).max(0.0);
+    let alone = Mix { depths: [1, 0, 0, 0], size: PAGE, in_sequence: false };
+    let all_ns = measured.point(&alone).map_or(0.0, |point| point.cpu_ns as f64 / point.operations().max(1) as f64);
+    SystemCosts { submission_ns, operation_ns, wake_up_ns: (all_ns - submission_ns - operation_ns).max(0.0) }
+}
+
+/// The measured times as they are.
+fn first_guess(measured: &DeviceMeasured) -> Result<Device, Failure> {
+    let axis = &measured.extent.axis;
+    let table = || Times(vec![vec![1_000.0; axis.len()]; axis.len()]);
+    let mut tables = Concurrency {
+        reads: axis.clone(),
+        writes: axis.clone(),
+        read: table(),
+        write: table(),
+        durable_write: Some(table()),
+        sync: Some(table()),
+    };
+    for point in &measured.points {
+        let Some((row, column)) = place(&tables, &point.mix) else { continue };
+        for kind in ProbeKind::ALL {
+            if point.mix.depths[kind as usize] > 0 && is_tabled(&point.mix, kind) {
+                let plain_ns = if kind == ProbeKind::Durable { tables.write.0[row][column] } else { 0.0 };
+                let ns = (point.times[kind as usize].mean_ns - plain_ns).max(1_000.0);
+                times_mut(&mut tables, kind).0[row][column] = ns;
+            }
+        }
+    }
+    fill_edges(&mut tables);
+    let [read_rate, write_rate] = measured.extent.sequences().map(|mix| {
+        let kind = if mix.depths[0] > 0 { ProbeKind::Read } else { ProbeKind::Write };
+        measured.point(&mix).map_or(1e9, |point| point.per_second(kind) * f64::from(mix.size))
+    });
+    let law = |kind| law(measured, kind);
+    let (read, write) = (law(ProbeKind::Read)?, law(ProbeKind::Write)?);
+    let (atomic_write, alignment, synchronous, durable) = measured.traits;
+    let stage = Stage {
+        servers: Servers::Unlimited,
+        discipline: StageDiscipline::Fifo,
+        concurrency: Some(tables),
+        assignment: Default::default(),
+        stripe: 65_536,
+        service: ReadWrite { read, write },
+        sequential: None,
+        bandwidth: None,
+    };
+    let transmission = Stage {
+        servers: Servers::count(1),
+        discipline: StageDiscipline::ProcessorSharing,
+        concurrency: None,
+        service: ReadWrite::both(Law::NONE),
+        bandwidth: Some(ReadWrite { read: Bandwidth(read_rate), write: Bandwidth(write_rate) }),
+        ..stage.clone()
+    };
+    Ok(Device {
+        transmission: Some(transmission),
+        medium: Some(stage),
+        sync: law(ProbeKind::Sync)?,
+        durable_write: Some(law(ProbeKind::Durable)?),
+        write_cache: if durable { WriteCache::Volatile } else { WriteCache::None },
+        alignment,
+        atomic_write,
+        synchronous,
+        volatile: !durable,
+        ..Device::no_delay()
+    })
+}
+
+/// Whether this kind's times in this mix belong into its table.
+fn is_tabled(mix: &Mix, kind: ProbeKind) -> bool {
+    let [_, _, durable, syncs] = mix.depths;
+    match kind {
+        ProbeKind::Read | ProbeKind::Write => durable == 0 && syncs == 0,
+        ProbeKind::Durable => durable == 1 && syncs == 0,
+        ProbeKind::Sync => syncs == 1 && durable == 0,
+    }
+}
+
+/// The place of a mix in the tables, if it has one.
+fn place(tables: &Concurrency, mix: &Mix) -> Option<(usize, usize)> {
+    let [reads, writes, durable, _] = mix.depths;
+    let at = |axis: &[u32], number| axis.iter().position(|at| *at == number);
+    let in_tables = mix.size == PAGE && !mix.in_sequence && durable <= 1;
+    in_tables.then_some(())?;
+    Some((at(&tables.reads, reads)?, at(&tables.writes, writes + durable)?))
+}
+
+fn times_mut(tables: &mut Concurrency, kind: ProbeKind) -> &mut Times {
+    let table = match kind {
+        ProbeKind::Read => Some(&mut tables.read),
+        ProbeKind::Write => Some(&mut tables.write),
+        ProbeKind::Durable => tables.durable_write.as_mut(),
+        ProbeKind::Sync => tables.sync.as_mut(),
+    };
+    table.expect("a fitted device has all tables")
+}
+
+fn tables_mut(device: &mut Device) -> &mut Concurrency {
+    let tables = device.medium.as_mut().and_then(|stage| stage.concurrency.as_mut());
+    tables.expect("a fitted device has tables")
+}
+
+/// Where none of a kind is under way its table has no measurement; what stands beside is taken.
+fn fill_edges(tables: &mut Concurrency) {
+    let first = tables.read.0[1].clone();
+    tables.read.0[0] = first;
+    for kind in [ProbeKind::Write, ProbeKind::Durable] {
+        times_mut(tables, kind).0.iter_mut().for_each(|row| row[0] = row[1]);
+    }
+}
+
+/// Brings the time in a kind's table nearer to what was measured where the description showed something else.
+fn correct(measured: &DeviceMeasured, tables: &mut Concurrency, shown: &ProbePoint, kind: ProbeKind) {
+    let (Some((row, column)), Some(seen)) = (place(tables, &shown.mix), measured.point(&shown.mix)) else { return };
+    if shown.mix.depths[kind as usize] == 0 {
+        return;
+    }
+    let off_ns = seen.times[kind as usize].mean_ns - shown.times[kind as usize].mean_ns;
+    let time_ns = &mut times_mut(tables, kind).0[row][column];
+    *time_ns = (*time_ns + off_ns).max(*time_ns / 4.0).max(500.0);
+}
+
+/// The law of a kind's times about their means: of each quantile the median over what was measured.
+fn law(measured: &DeviceMeasured, kind: ProbeKind) -> Result<Law, Failure> {
+    let points = measured.points.iter().filter(|point| {
+        is_tabled(&point.mix, kind) && point.mix.size == PAGE && point.times[kind as usize].count >= 50
+    });
+    let shapes: Vec<[f64; SHARES.len()]> = points
+        .map(|point| {
+            let times = &point.times[kind as usize];
+            times.quantiles_ns.map(|ns| ns as f64 / times.mean_ns)
+        })
+        .collect();
+    if shapes.is_empty() {
+        return Ok(Law::Fixed(100_000));
+    }
+    let mut last = 0;
+    let quantiles = SHARES.iter().enumerate().map(|(index, share)| {
+        let mut values: Vec<f64> = shapes.iter().map(|shape| shape[index]).collect();
+        values.sort_by(f64::total_cmp);
+        // About a mean of 100 us; the tables have the means.
+        last = last.max((values[values.len() / 2] * 1e5) as u64);
+        (*share, last)
+    });
+    Ok(Law::quantiles(quantiles.collect())?)
+}
+
+/// What closed loops show on a described device.
+pub fn show(device: &Device, costs: SystemCosts, mixes: &[Mix], seed: u64) -> Result<Vec<ProbePoint>, Failure> {
+    let instructions = Instructions {
+        submission: costs.submission_ns as u64,
+        wake_up: costs.wake_up_ns as u64,
+        ..Instructions::default()
+    };
+    let cpu = Cpu {
+        count: 1,
+        mips: 1_000.0,
+        discipline: Discipline::RunUntilWait,
+        footprint: Vec::new(),
+        wake_latency: Law::NONE,
+        instructions,
+    };
+    let devices = BTreeMap::from([("d".to_owned(), device.clone())]);
+    let hardware = Hardware { name: "fitted".to_owned(), cpu: Some(cpu), devices, networks: BTreeMap::new() };
+    let options = Options { seed, discard: vec!["f".to_owned()], ..Options::default() };
+    let driver = VirtualDriver::new(hardware, options, Media::new());
+    let size = mixes.iter().map(|mix| mix.size).max().unwrap_or(PAGE);
+    let depth = mixes.iter().map(|mix| mix.depths.iter().sum()).max().unwrap_or(1);
+    let mut bench = ClosedLoop::new(Box::new(driver), ("d", "f"), 64 << 20, (size, depth))?;
+    bench.charge(costs.operation_ns as u64);
+    let run = |mix: &Mix| {
+        let depth: u32 = mix.depths.iter().sum();
+        Ok(bench.run(*mix, Until::Operations(OPERATIONS.max(50 * u64::from(depth))))?)
+    };
+    mixes.iter().map(run).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::device::DeviceExtent;
+    use super::*;
+
+    /// What would be measured of a described device.
+    fn measured_of(device: &Device, costs: SystemCosts) -> DeviceMeasured {
+        let extent = DeviceExtent { axis: vec![0, 1, 4, 16], sizes: vec![4 << 10], span_ns: 0, file_bytes: 64 << 20 };
+        let mixes: Vec<Mix> =
+            extent.tables().into_iter().flatten().chain(extent.checks()).chain(extent.sequences()).collect();
+        let points = show(device, costs, &mixes, 7).expect("it is described");
+        let submission_ns =
+            BATCHES.iter().map(|count| (costs.submission_ns + *count as f64 * costs.operation_ns) as u64).collect();
+        DeviceMeasured {
+            extent,
+            driver: "described".to_owned(),
+            traits: (4096, 512, false, true),
+            points,
+            references: Vec::new(),
+            fresh: None,
+            submission_ns,
+        }
+    }
+
+    #[test]
+    fn a_described_device_is_found_again() {
+        let text = "[device.d]\nsync = \"70 us\"\ndurable_write = \"50 us\"\nwrite_cache = \"volatile\"\n\
+                    [device.d.transmission]\nservers = 1\ndiscipline = \"processor-sharing\"\nbandwidth = \"2 GB/s\"\n\
+                    [device.d.medium]\nservice = \"quantiles 0% 50 us, 50% 95 us, 99% 180 us, 100% 400 us\"\n\
+                    [device.d.medium.concurrency]\nreads = [0, 1, 4, 16]\nwrites = [0, 1, 4, 16]\n\
+                    read = [[\"50 us\", \"60 us\", \"90 us\", \"200 us\"], [\"50 us\", \"60 us\", \"90 us\", \"200 us\"], \
+                    [\"60 us\", \"90 us\", \"140 us\", \"300 us\"], [\"150 us\", \"200 us\", \"260 us\", \"500 us\"]]\n\
+                    write = [[\"40 us\", \"40 us\", \"80 us\", \"250 us\"], [\"45 us\", \"45 us\", \"90 us\", \"260 us\"], \
+                    [\"80 us\", \"80 us\", \"120 us\", \"300 us\"], [\"180 us\", \"180 us\", \"260 us\", \"600 us\"]]\n";
+        let described = Hardware::parse(text, "test").unwrap_or_else(|error| panic!("{error}"));
+        let costs = SystemCosts { submission_ns: 2_000.0, operation_ns: 1_000.0, wake_up_ns: 0.0 };
+        let measured = measured_of(&described.devices["d"], costs);
+        let fitted = fit(&measured, |_, _| ()).expect("it is fitted");
+        assert!((fitted.costs.submission_ns - 2_000.0).abs() < 20.0, "{:?}", fitted.costs);
+        let tables = measured.extent.tables().concat();
+        let found = measured.points.iter().zip(&fitted.shown).filter(|(point, _)| tables.contains(&point.mix));
+        let mut errors = Vec::new();
+        for (measured, shown) in found {
+            for kind in ProbeKind::ALL.into_iter().filter(|kind| is_tabled(&measured.mix, *kind)) {
+                if measured.mix.depths[kind as usize] > 0 {
+                    errors.push((shown.per_second(kind) / measured.per_second(kind) - 1.0).abs());
+                }
+            }
+        }
+        errors.sort_by(f64::total_cmp);
+        assert!(errors[errors.len() / 2] < 0.02 && errors[errors.len() * 9 / 10] < 0.06, "{errors:?}");
+    }
+}
