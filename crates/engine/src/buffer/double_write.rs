@@ -45,8 +45,10 @@ struct Gathering {
 pub struct DoubleWrite {
     file: FileId,
     page_size: usize,
-    /// The most pages that one write stages, and that a region holds.
+    /// The most pages that one write stages.
     batch: usize,
+    /// How many pages a region holds: as many, in whole blocks.
+    region_pages: usize,
     /// The file's length in bytes: it may have been larger.
     length: u64,
     regions: RefCell<Regions>,
@@ -61,6 +63,9 @@ pub struct DoubleWrite {
     failure: RefCell<Option<Error>>,
 }
 
+/// What a device may write as a whole, in bytes, and so damage as a whole if its power goes.
+const BLOCK_BYTES: usize = 4096;
+
 impl DoubleWrite {
     /// The area's file name.
     pub const NAME: &'static str = "double-write";
@@ -72,7 +77,9 @@ impl DoubleWrite {
     pub async fn open(executor: &Executor, device: DeviceId, settings: &Settings) -> Result<DoubleWrite> {
         let Settings { page_size, batch, .. } = *settings;
         let (file, length) = executor.open(device, Self::NAME, true).await?;
-        let size = (REGIONS * batch * page_size) as u64;
+        let block_pages = (BLOCK_BYTES / page_size).max(1);
+        let region_pages = batch.next_multiple_of(block_pages);
+        let size = (REGIONS * region_pages * page_size) as u64;
         if length < size {
             executor.perform(Op::Resize { file, length: size, prewrite: true }).await.result?;
         }
@@ -80,8 +87,9 @@ impl DoubleWrite {
             file,
             page_size,
             batch,
+            region_pages,
             length: length.max(size),
-            regions: RefCell::new(Regions::new(batch)),
+            regions: RefCell::new(Regions::new(region_pages, block_pages)),
             frames: RefCell::default(),
             gathering: RefCell::default(),
             writing: Turn::new(),
@@ -170,7 +178,7 @@ impl DoubleWrite {
                 return Err(error);
             }
         };
-        let offset = ((region * self.batch + page) * self.page_size) as u64;
+        let offset = ((region * self.region_pages + page) * self.page_size) as u64;
         let length = (gathering.pages.get() * self.page_size) as u32;
         let access = Access::Asynchronous;
         let op = Op::Write { file: self.file, offset, length, buffer: frame, durable: true, access };

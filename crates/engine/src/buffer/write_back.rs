@@ -252,27 +252,28 @@ impl Buffer {
         CHECKPOINT_PAGES.min(self.settings.batch)
     }
 
-    /// Writes these pages back as they are now (FORCE): all that can be at once, then those of which an older copy was being
-    /// written. Pages that stay in main memory are in the log; that suffices (Rahm 1991, section 3.2).
+    /// Writes these pages back as they are now (FORCE): all that can be at once, then those that were being written, perhaps from
+    /// an older copy, when their turn came. Pages that stay in main memory are in the log; that suffices (Rahm 1991, section 3.2).
     ///
     /// # Errors
     /// The first error.
     pub async fn force(self: &Rc<Self>, pages: &[PageId]) -> Result<()> {
-        let resident = |page: &PageId| {
-            let stays = self.space(page.partition).placement().resident;
-            if stays { None } else { self.pool.borrow().frame_of(*page) }
-        };
-        let (older, ready): (Vec<u32>, Vec<u32>) =
-            pages.iter().filter_map(resident).partition(|frame| self.pool.borrow().is_writing(*frame));
+        let stays = |page: &PageId| self.space(page.partition).placement().resident;
+        let forced: Vec<PageId> = pages.iter().copied().filter(|page| !stays(page)).collect();
+        let frame_of = |page: &PageId| self.pool.borrow().frame_of(*page);
+        let is_writing = |page: &PageId| frame_of(page).is_some_and(|frame| self.pool.borrow().is_writing(frame));
+        let mut under_way = Vec::new();
         // Side by side, as far as the double-write area stages them by one write.
-        for frames in ready.chunks(self.settings.batch) {
-            self.write_back_for(frames.to_vec(), Reason::Force).await?;
+        for batch in forced.chunks(self.settings.batch) {
+            let (writing, ready): (Vec<PageId>, Vec<PageId>) = batch.iter().partition(|page| is_writing(page));
+            under_way.extend(writing);
+            self.write_back_for(ready.iter().filter_map(frame_of).collect(), Reason::Force).await?;
         }
-        for frame in older {
-            while self.pool.borrow().is_writing(frame) {
+        for page in under_way {
+            while is_writing(&page) {
                 self.written.wait(&self.executor).await;
             }
-            self.write_back_for(vec![frame], Reason::Force).await?;
+            self.write_back_for(frame_of(&page).into_iter().collect(), Reason::Force).await?;
         }
         Ok(())
     }

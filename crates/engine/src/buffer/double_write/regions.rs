@@ -36,21 +36,24 @@ pub(super) struct Regions {
     present: Option<(usize, usize)>,
     /// How many pages a region holds.
     pages: usize,
+    /// How many pages share a block of the device. Two writes never do: one that is torn may damage all of its blocks.
+    block_pages: usize,
 }
 
 impl Regions {
-    /// Free regions of this number of pages.
-    pub(super) fn new(pages: usize) -> Regions {
+    /// Free regions of this number of pages, of which `block_pages` share a block of the device.
+    pub(super) fn new(pages: usize, block_pages: usize) -> Regions {
         let free = Region { state: State::Free, writers: 0, has_failed: false };
-        Regions { regions: [free; REGIONS], present: None, pages }
+        Regions { regions: [free; REGIONS], present: None, pages, block_pages }
     }
 
     /// Takes room for `pages` pages side by side, which `writers` calls are going to write in place: a region and the first page in
     /// it. `None` if no region is free.
     pub(super) fn take(&mut self, pages: usize, writers: u32) -> Option<(usize, usize)> {
         assert!(pages <= self.pages, "{pages} pages do not fit a region of {}", self.pages);
-        let (region, first) = match self.present {
-            Some((region, filled)) if filled + pages <= self.pages => (region, filled),
+        let next = self.present.map(|(region, filled)| (region, filled.next_multiple_of(self.block_pages)));
+        let (region, first) = match next {
+            Some((region, next)) if next + pages <= self.pages => (region, next),
             _ => (self.begin_region()?, 0),
         };
         self.present = Some((region, first + pages));
@@ -152,10 +155,15 @@ mod tests {
     }
 
     proptest! {
-        /// No copy is overwritten before its page is durable in place, and room is refused only where it is needed.
+        /// No copy is overwritten before its page is durable in place, nor is any other of its block, and room is refused only
+        /// where it is needed.
         #[test]
-        fn regions_are_used_as_a_list_of_needed_copies_allows(steps in prop::collection::vec(step(), 1..400)) {
-            let mut regions = Regions::new(PAGES);
+        fn regions_are_used_as_a_list_of_needed_copies_allows(
+            block_pages in prop::sample::select(vec![1, 2, 4, 8]),
+            steps in prop::collection::vec(step(), 1..400),
+        ) {
+            let mut regions = Regions::new(PAGES, block_pages);
+            let block = |page: usize| page / block_pages;
             let mut staged: Vec<Staged> = Vec::new();
             let mut syncing: Option<Vec<usize>> = None;
             for step in steps {
@@ -165,7 +173,9 @@ mod tests {
                             let taken = first..first + pages;
                             prop_assert!(taken.end <= PAGES);
                             let overlaps = |other: &Staged| {
-                                other.region == region && other.pages.start < taken.end && taken.start < other.pages.end
+                                other.region == region
+                                    && block(other.pages.start) <= block(taken.end - 1)
+                                    && block(taken.start) <= block(other.pages.end - 1)
                             };
                             prop_assert!(!staged.iter().any(|other| other.is_needed() && overlaps(other)));
                             staged.retain(|other| other.is_needed());
@@ -204,7 +214,7 @@ mod tests {
 
     #[test]
     fn small_batches_share_a_region_and_a_sync() {
-        let mut regions = Regions::new(PAGES);
+        let mut regions = Regions::new(PAGES, 1);
         for batch in 0..PAGES * (IN_USE_MAX - 1) {
             assert!(!regions.are_scarce(), "after {batch} batches of one page");
             let (region, page) = regions.take(1, 1).expect("there is room");
@@ -218,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_page_that_was_not_written_keeps_its_region() {
-        let mut regions = Regions::new(PAGES);
+        let mut regions = Regions::new(PAGES, 1);
         for _ in 0..REGIONS {
             let (region, _) = regions.take(PAGES, 2).expect("there is room");
             regions.finish(region, false);
