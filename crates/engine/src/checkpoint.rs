@@ -126,10 +126,20 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<(
     let ended = engine.core.log.end();
     engine.core.buffer.sync().await?;
     engine.core.log.flush(ended).await?;
+    let waits = extent != CheckpointExtent::Restart || engine.core.log.is_scarce();
+    if waits {
+        await_cache_table(engine).await;
+    }
     {
         let _turn = checkpointer.turn.take(&engine.core.executor).await;
-        let change = SuperblockChange { cache_table: Some(cache_table(engine).await), ..SuperblockChange::default() };
-        write_superblock(engine, redo_start, change).await?;
+        // An opening does not wait for the table of a large cache, as long as the log has room.
+        if !waits && engine.core.buffer.tiers().is_some_and(|tiers| tiers.is_loading()) {
+            write_superblock(engine, pages_begin(&engine.catalog), SuperblockChange::default()).await?;
+        } else {
+            let cache_table = Some(cache_table(engine).await);
+            write_superblock(engine, redo_start, SuperblockChange { cache_table, ..SuperblockChange::default() })
+                .await?;
+        }
     }
     checkpointer.last_begin.set(begin);
     add(&engine.core.statistics.checkpoints, 1);
@@ -202,6 +212,13 @@ fn redo_start(engine: &Engine) -> Lsn {
     [dirty, active].into_iter().flatten().fold(engine.core.log.end(), Lsn::min)
 }
 
+/// Waits until the cache's table is loaded. Other writes of the superblock file are not to wait for that.
+async fn await_cache_table(engine: &Engine) {
+    if let Some(tiers) = engine.core.buffer.tiers() {
+        tiers.await_loading().await;
+    }
+}
+
 /// Has the cache's table state what slots hold by now. What the superblock is to say of it.
 async fn cache_table(engine: &Engine) -> Option<TablePosition> {
     match engine.core.buffer.tiers() {
@@ -222,6 +239,7 @@ pub(crate) async fn state_cache_table(engine: &Rc<Engine>) -> Result<()> {
     let this = Rc::clone(engine);
     // In a task of its own, because a load may be dropped, and the write of the superblock file must not be.
     let stated = async move {
+        await_cache_table(&this).await;
         let _turn = this.checkpointer.turn.take(&this.core.executor).await;
         let change = SuperblockChange { cache_table: Some(cache_table(&this).await), ..SuperblockChange::default() };
         write_superblock(&this, pages_begin(&this.catalog), change).await

@@ -32,6 +32,6 @@ pub use engine::{Catalog, Isolation};
 pub use error::{Error, Need, Result};
 pub use locks::Locks;
 pub use procedure::{Prefetcher, Procedures, Registered};
-pub use structures::{PrefetchDistance, canary, lock, organization, page, replacement, set, undo};
+pub use structures::{PrefetchDistance, canary, checksum, lock, organization, page, replacement, set, undo};
 pub use superblock::{FORMAT, SUPERBLOCK_FILE};
 pub use transaction::{Cursor, Direction, KeyRange, Savepoint, Scan, Snapshot, Transaction, prefix};

@@ -94,6 +94,9 @@ async fn redo_pages(engine: &Engine, decoded: &DecodedBatch, torn: &TornPages) -
     let buffer = &engine.core.buffer;
     let exists = |page: PageId| buffer.is_attached(page.partition);
     for piece in &decoded.pieces {
+        if let Some(tiers) = buffer.tiers() {
+            piece.pages.iter().for_each(|page| tiers.pass_over(*page));
+        }
         buffer.prefetch(piece.pages.iter().copied().filter(|page| exists(*page)), Pattern::Random).await?;
         for &number in &piece.records {
             let (start, end, record) = decoded.batch.record(number)?;

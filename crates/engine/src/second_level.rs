@@ -22,7 +22,8 @@
 //!
 //! A table beside the slots ([`table`](crate::tier_file::table)) says what they hold, so that an opening reads neither slots
 //! nor the pages' own places, and the cache is warm at once. It may disagree with the slots; so each slot is verified when it is
-//! read: the copy must be the version that the table states. What must not happen is that the table states a version, the slot
+//! read: the copy must be the version that the table states. The table of a large cache is loaded while the database is in use
+//! (`loading`). What must not happen is that the table states a version, the slot
 //! holds it, and a later one exists that no redo would come by. Therefore every change of the slots up to then is stated
 //! before redo begins later. A version with changes behind the beginning of redo counts as missing on its page's own device.
 //!
@@ -41,6 +42,7 @@ mod destage;
 mod entering;
 mod groups;
 mod host;
+mod loading;
 mod online;
 mod slots;
 mod supervision;
@@ -128,6 +130,9 @@ pub struct CacheSettings {
     /// Whether a table beside the slots says what they hold, so that an opening need not look at them; `None`: unless its device
     /// is accessed like memory, where looking costs little.
     pub table: Option<bool>,
+    /// How many bytes of its table an opening reads before it redoes the log, beside what was stated since the last checkpoint. The
+    /// rest is read while the database is in use.
+    pub table_ahead: u64,
     /// How long its device may take for an operation before the cache is switched off, in nanoseconds; 0 for any time. A device
     /// that is accessed like memory has any time.
     pub silence_ns_max: u64,
@@ -145,6 +150,7 @@ impl CacheSettings {
             write_budget: None,
             rated_bytes: None,
             table: None,
+            table_ahead: 4 << 20,
             silence_ns_max: 10 * base::time::SECOND_NS,
         }
     }

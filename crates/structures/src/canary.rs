@@ -33,6 +33,8 @@ canaries! {
     UnstatedSlot,
     /// A copy is used that is not the version which its slot should hold.
     UncheckedVersion,
+    /// A slot is believed whose statement in the cache's table is read after its page was changed.
+    LateStatement,
     /// A page is written from the cache to its own place while an older version of it is being written there.
     OvertakenClean,
     /// Pages enter the cache although its budget of writes is spent.

@@ -18,9 +18,11 @@ pub mod page_table;
 pub mod prefetch;
 pub mod replacement;
 pub mod set;
+pub mod sparse_array;
 pub mod undo;
 
 pub use key_hash::key_hash;
 pub use need::{Error, Need};
 pub use page_table::PageTable;
 pub use prefetch::PrefetchDistance;
+pub use sparse_array::SparseArray;

@@ -122,7 +122,9 @@ impl Configuration {
         let (mut hierarchy, volatile_tiers) = hierarchy(&mut Random::stream(seed, "hierarchy"), tiny);
         if let Some(cache) = &mut hierarchy.cache {
             design(seed, cache);
-            cache.table = Some(Random::stream(seed, "cache table").chance(0.7));
+            let random = &mut Random::stream(seed, "cache table");
+            cache.table = Some(random.chance(0.7));
+            cache.table_ahead = one_of(random, &[0, 4096, 4 << 20]);
         }
         if let (Some(_), Some(buffer)) = (&second, &mut hierarchy.write_buffer) {
             buffer.log_bytes = 0;
@@ -328,6 +330,7 @@ fn hierarchy(random: &mut Random, tiny: bool) -> (second_level::Settings, bool) 
         write_budget: None,
         rated_bytes: None,
         table: None,
+        table_ahead: 0,
         silence_ns_max: 10 * SECOND_NS,
     });
     let write_buffer = (!volatile && random.chance(0.6)).then(|| WriteBufferSettings {

@@ -44,6 +44,11 @@ impl Host for Buffer {
         Buffer::copy_buffer(self, 1)
     }
 
+    fn may_be_cached(&self, page: PageId) -> bool {
+        let is_there = |space: &PageSpace| space.placement().cache && page.number < space.capacity();
+        self.find_space(page.partition).is_ok_and(|space| is_there(&space))
+    }
+
     fn return_copy(&self, copy: Frame) {
         self.copies.borrow_mut().push(copy);
     }

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::buffer::Buffer;
 use crate::io::device;
 use crate::second_level::{CacheSettings, Settings, Tiers};
-use crate::tier_file::table::{HeldVersion, SlotTable, TablePosition};
+use crate::tier_file::table::{BLOCK_BYTES, HeldVersion, SlotTable, Statement, TablePosition, TableReader};
 use crate::tier_file::{Kind, TierFile, TierRecord, open_file, read_header};
 use base::{Lsn, PageId};
 use driver::{DeviceId, FileId, Op};
@@ -29,8 +29,13 @@ struct EarlierTier {
     file: FileId,
 }
 
-/// The table of a cache, and what each slot holds.
-type LoadedTable = (SlotTable, Vec<Option<HeldVersion>>);
+/// The table of a cache, and what was read of it.
+struct OpenedTable {
+    table: SlotTable,
+    statements: Vec<Statement>,
+    /// What is left to read.
+    rest: TableReader,
+}
 
 /// What the superblock says of the tiers of an earlier opening.
 #[derive(Clone, Copy)]
@@ -48,8 +53,8 @@ pub struct Reconciled {
     found: Rc<Vec<EarlierTier>>,
     /// The copies that are the same there.
     current: Vec<(PageId, SlotCopy)>,
-    /// The table of the cache that goes on as it was, and what each slot holds.
-    table: Option<LoadedTable>,
+    /// The table of the cache that goes on as it was.
+    table: Option<OpenedTable>,
     torn: TornPages,
     redo_start: Lsn,
 }
@@ -88,7 +93,7 @@ pub async fn reconcile(
         }
     }
     let found = Rc::new(found);
-    let table = load_table(executor, &found, settings, stated.table).await?;
+    let table = open_table(executor, &found, settings, stated.table).await?;
     let is_tabled = |old: &EarlierTier| table.is_some() && old.record.kind == Kind::Cache;
     let mut newest: BTreeMap<PageId, SlotCopy> = BTreeMap::new();
     for (tier, old) in found.iter().enumerate() {
@@ -102,19 +107,32 @@ pub async fn reconcile(
     Ok(Reconciled { found, current, table, torn, redo_start: stated.redo_start })
 }
 
-/// The table of a cache that goes on as it was.
-async fn load_table(
+/// The table of a cache that goes on as it was. What was stated since the last checkpoint is read, because redo comes by those
+/// pages, and of the rest as much as the settings say. `None` if that is not to be had.
+async fn open_table(
     executor: &Executor,
     found: &[EarlierTier],
     settings: &Settings,
     position: Option<TablePosition>,
-) -> Result<Option<LoadedTable>> {
+) -> Result<Option<OpenedTable>> {
     let suits = |old: &&EarlierTier| {
         let [cache, _] = wanted(executor, settings);
         old.record.kind == Kind::Cache && cache.is_some_and(|cache| cache.table && cache.suits(&old.record))
     };
     let (Some(position), Some(old)) = (position, found.iter().find(suits)) else { return Ok(None) };
-    Ok(SlotTable::load(executor, old.device, old.record.capacity as u32, position).await?.ok())
+    let opened = SlotTable::open(executor, old.device, old.record.capacity as u32, position).await?;
+    let Ok((table, mut rest)) = opened else { return Ok(None) };
+    let ahead = settings.cache.as_ref().map_or(0, |cache| cache.table_ahead / BLOCK_BYTES as u64);
+    let down_to = position.number.saturating_sub(ahead);
+    let mut statements = Vec::new();
+    while rest.next_number() > down_to {
+        match rest.read(executor, rest.next_number() - down_to).await? {
+            Ok(Some(read)) => statements.extend(read),
+            Ok(None) => break,
+            Err(_) => return Ok(None),
+        }
+    }
+    Ok(Some(OpenedTable { table, statements, rest }))
 }
 
 /// Writes copies to the pages' own places that are newer there. Returns those that are the same then.
@@ -158,7 +176,7 @@ impl Reconciled {
 
     /// The table that serves on.
     pub fn kept_table(&self) -> Option<TablePosition> {
-        self.table.as_ref().map(|(table, _)| table.position())
+        self.table.as_ref().map(|opened| opened.table.position())
     }
 
     /// Opens the tiers that `settings` ask for: those kept, and new ones with this stamp.
@@ -208,7 +226,7 @@ impl Reconciled {
         if let Some(cache) = adopted.filter(|_| table.is_none()) {
             adopt(buffer, &tiers, cache, current);
         }
-        let table = open_table(executor, buffer, &tiers, settings, (table, redo_start, stamp)).await?;
+        let table = begin_table(executor, &tiers, settings, (table, redo_start, stamp)).await?;
         Ok(OpenedTiers { tiers: Some(tiers), records, table, torn })
     }
 }
@@ -217,7 +235,7 @@ impl Reconciled {
 fn adopt(buffer: &Buffer, tiers: &Tiers, cache: usize, mut current: Vec<(PageId, SlotCopy)>) {
     current.retain(|(page, copy)| copy.tier == cache && buffer.space(page.partition).placement().cache);
     current.sort_by_key(|(_, copy)| copy.version.lsn);
-    tiers.adopt(current.into_iter().map(|(page, copy)| (copy.slot, page, copy.version)));
+    tiers.adopt(current.into_iter().map(|(page, copy)| (copy.slot, HeldVersion { page, version: copy.version })));
 }
 
 /// A cache that was created while its database runs; nothing is in it.
@@ -256,42 +274,25 @@ pub async fn create_cache(
 }
 
 /// Goes on with the cache's table, or makes a new one if there is to be one. Returns what the superblock is to say of it.
-async fn open_table(
+async fn begin_table(
     executor: &Executor,
-    buffer: &Buffer,
     tiers: &Rc<Tiers>,
     settings: &Settings,
-    (old, redo_start, stamp): (Option<LoadedTable>, Lsn, u64),
+    (old, redo_start, stamp): (Option<OpenedTable>, Lsn, u64),
 ) -> Result<Option<TablePosition>> {
     let [Some(WantedTier { device: name, table: true, capacity, .. }), _] = wanted(executor, settings) else {
         return Ok(None);
     };
-    if let Some((table, held)) = old {
+    if let Some(OpenedTable { table, statements, rest }) = old {
         let position = table.position();
-        let usable = usable(buffer, &held);
-        tiers.adopt_stated(table, (&held, usable), redo_start);
+        tiers.begin_with_table(table, statements, redo_start);
+        let ahead = settings.cache.as_ref().map_or(0, |cache| cache.table_ahead);
+        tiers.go_on_loading(rest, ahead);
         return Ok(Some(position));
     }
     let table = SlotTable::create(executor, device(executor, name)?, capacity as u32, stamp).await?;
     tiers.set_table(table);
     Ok(tiers.state_table().await)
-}
-
-/// What slots hold that may be used: of each page the newest version, the pages that were changed last at the end.
-fn usable(buffer: &Buffer, held: &[Option<HeldVersion>]) -> Vec<(u32, HeldVersion)> {
-    let is_usable = |page: PageId| {
-        buffer.is_attached(page.partition) && {
-            let space = buffer.space(page.partition);
-            space.placement().cache && page.number < space.capacity()
-        }
-    };
-    let stated = (0..).zip(held).filter_map(|(slot, held)| held.map(|held| (slot, held)));
-    let mut usable: Vec<(u32, HeldVersion)> = stated.filter(|(_, held)| is_usable(held.page)).collect();
-    usable.sort_unstable_by_key(|(slot, held)| (held.page, held.version, *slot));
-    usable.reverse();
-    usable.dedup_by_key(|(_, held)| held.page);
-    usable.sort_unstable_by_key(|(slot, held)| (held.version.lsn, *slot));
-    usable
 }
 
 /// A tier that the settings ask for.

@@ -146,7 +146,7 @@ impl Tiers {
             // A newer one may have taken its place meanwhile: then it is needed no more.
             Some(error) if self.slots.borrow().is_pending(slot) => {
                 self.failures.borrow_mut().insert(slot, error);
-                self.copies.borrow_mut()[slot as usize] = copy;
+                self.copies.borrow_mut().extend(copy.map(|copy| (slot, copy)));
             }
             _ => copy.into_iter().for_each(|copy| host.return_copy(copy)),
         }

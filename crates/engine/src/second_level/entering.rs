@@ -100,7 +100,7 @@ impl Tiers {
         let Filled { destage, superseded } = filled;
         superseded.into_iter().for_each(|slot| self.forget_copy(slot));
         if at_once {
-            self.copies.borrow_mut()[slot as usize] = Some(bytes);
+            self.copies.borrow_mut().insert(slot, bytes);
         } else {
             self.host().return_copy(bytes);
             self.clean_excess();
@@ -184,6 +184,7 @@ impl Tiers {
     /// that was in the cache alone: the changed page takes that over.
     pub fn note_update(&self, page: PageId) -> Option<Lsn> {
         self.entering.borrow_mut().entry(page).and_modify(|is_changed| *is_changed = true);
+        self.pass_over(page);
         self.tier_of(page)?;
         if let Some(redo_start) = self.replaying_from.get()
             && self.slots.borrow_mut().keep_for_redo(page, redo_start)

@@ -17,6 +17,9 @@ pub trait Host {
     /// The driver's, if there is none.
     fn copy_buffer(&self) -> Result<Frame>;
 
+    /// Whether there is a page of this number, and its partition uses the cache.
+    fn may_be_cached(&self, page: PageId) -> bool;
+
     /// Takes such memory back.
     fn return_copy(&self, copy: Frame);
 

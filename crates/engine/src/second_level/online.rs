@@ -51,6 +51,7 @@ impl Tiers {
     }
 
     async fn come_to_rest(self: &Rc<Self>) -> Result<()> {
+        self.await_loading().await;
         let mut drained_at = None;
         loop {
             // What was on its way into a slot when the tiers closed may have arrived since.

@@ -5,6 +5,7 @@ mod changes;
 mod check;
 mod contents;
 mod destaging;
+mod free;
 mod groups;
 mod online;
 
@@ -16,10 +17,11 @@ use changes::ChangedSlots;
 use super::design::CachePolicy;
 use crate::tier_file::table::PageVersion;
 use base::{Lsn, PageId, PartitionId};
+use free::FreeSlots;
 use std::ops::Range;
-use structures::PageTable;
 use structures::canary::{self, Canary};
 use structures::replacement::Replacement;
+use structures::{PageTable, SparseArray};
 
 /// Which tier a slot belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +62,7 @@ impl SlotState {
     }
 }
 
+#[derive(Clone)]
 struct Slot {
     page: PageId,
     state: SlotState,
@@ -129,9 +132,9 @@ pub struct Discarded {
 /// page; a slot that is pending or being read is never free or taken; what is listed is in the directory, and so is what is
 /// dirty in the cache; at most one version of a page is being written to its own device.
 pub struct Slots {
-    slots: Vec<Slot>,
+    slots: SparseArray<Slot>,
     cache: u32,
-    free: [Vec<u32>; 2],
+    free: [FreeSlots; 2],
     newest: PageTable,
     order: Box<dyn Replacement>,
     pending: usize,
@@ -146,7 +149,7 @@ const NO_PAGE: PageId = PageId::new(PartitionId(u16::MAX), u32::MAX);
 impl Slots {
     /// Empty slots: `cache` of the cache, which leave in this order, and `write_buffer` of the write buffer.
     pub fn new(cache: u32, write_buffer: u32, order: Box<dyn Replacement>) -> Slots {
-        let slot = || Slot {
+        let slot = Slot {
             page: NO_PAGE,
             state: SlotState::Free,
             version: PageVersion::default(),
@@ -160,26 +163,22 @@ impl Slots {
             free_at: 0,
         };
         let count = cache + write_buffer;
-        let mut new = Slots {
-            slots: (0..count).map(|_| slot()).collect(),
+        Slots {
+            slots: SparseArray::new(slot, count as usize),
             cache,
-            free: [(0..cache).rev().collect(), (cache..count).rev().collect()],
+            free: [FreeSlots::new(0..cache), FreeSlots::new(cache..count)],
             newest: PageTable::default(),
             order,
             pending: 0,
             dirty: 0,
             checkpoints: 0,
             changes: None,
-        };
-        new.number_free();
-        new
+        }
     }
 
-    /// Notes of each free slot where it stands in its list.
-    fn number_free(&mut self) {
-        for (at, slot) in self.free.iter().flat_map(|free| free.iter().enumerate()) {
-            self.slots[*slot as usize].free_at = at as u32;
-        }
+    /// The slots that may be other than free and as they were at first, and what they are.
+    fn used(&self) -> impl Iterator<Item = (u32, &Slot)> {
+        self.slots.present().map(|(number, slot)| (number as u32, slot))
     }
 
     /// What a design may know.
@@ -214,7 +213,7 @@ impl Slots {
 
     /// How many copies count as cached.
     pub fn listed_count(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.listed).count()
+        self.used().filter(|(_, slot)| slot.listed).count()
     }
 
     /// The slot of the page's newest copy.
@@ -230,7 +229,7 @@ impl Slots {
             let slot = &self.slots[*own as usize];
             !is_circular && slot.state == SlotState::Kept && !slot.reading && self.place(*own).0 == tier
         });
-        let is_full = self.free[tier as usize].is_empty();
+        let is_full = self.free[tier as usize].count() == 0;
         let named = match own {
             None if is_circular || (is_full && tier == Tier::Cache) => policy.victim(&Contents(self)),
             own => own,
@@ -247,18 +246,6 @@ impl Slots {
         let Some(taken) = self.take_free(tier, named) else { return Room::None };
         self.set_state(taken, SlotState::Filling);
         Room::Slot(taken)
-    }
-
-    /// Takes a free slot out of its list: this one, or the one that became free last.
-    fn take_free(&mut self, tier: Tier, named: Option<u32>) -> Option<u32> {
-        let free = &mut self.free[tier as usize];
-        let last = free.len().checked_sub(1)?;
-        let at = named.map_or(last, |slot| self.slots[slot as usize].free_at as usize);
-        let taken = free.swap_remove(at);
-        if let Some(moved) = free.get(at) {
-            self.slots[*moved as usize].free_at = at as u32;
-        }
-        Some(taken)
     }
 
     /// The slot's copy is in this state from now on.
@@ -356,16 +343,14 @@ impl Slots {
     fn empty(&mut self, slot: u32) {
         self.unlist(slot);
         self.set_state(slot, SlotState::Free);
-        let tier = self.place(slot).0;
-        let free_at = self.free[tier as usize].len() as u32;
         let entry = &mut self.slots[slot as usize];
         let page = std::mem::replace(&mut entry.page, NO_PAGE);
-        (entry.newer, entry.older, entry.recovery_lsn, entry.free_at) = (None, None, Lsn::MAX, free_at);
+        (entry.newer, entry.older, entry.recovery_lsn) = (None, None, Lsn::MAX);
         (entry.unverified, entry.home_unsure) = (false, false);
         if page != NO_PAGE && self.newest.get(page) == Some(slot) {
             self.newest.remove(page);
         }
-        self.free[tier as usize].push(slot);
+        self.add_free(slot);
         if page != NO_PAGE {
             self.note_change(slot);
         }
@@ -461,11 +446,11 @@ impl Slots {
     /// Empties every slot of a partition that nothing is under way for.
     pub fn discard(&mut self, partition: PartitionId) -> Discarded {
         let mut discarded = Discarded::default();
-        for slot in 0..self.slots.len() as u32 {
+        let is_of =
+            |slot: &Slot| slot.state != SlotState::Free && slot.page.partition == partition && slot.page != NO_PAGE;
+        let found: Vec<u32> = self.used().filter(|(_, slot)| is_of(slot)).map(|(number, _)| number).collect();
+        for slot in found {
             let entry = &self.slots[slot as usize];
-            if entry.state == SlotState::Free || entry.page.partition != partition || entry.page == NO_PAGE {
-                continue;
-            }
             match entry.state {
                 SlotState::Kept | SlotState::Failed | SlotState::Unreadable if !entry.reading => {
                     if entry.state != SlotState::Kept {
@@ -501,18 +486,18 @@ impl Slots {
         if self.pending == 0 {
             return None;
         }
-        self.slots.iter().filter(|slot| slot.state.is_pending()).map(|slot| slot.recovery_lsn).min()
+        self.used().filter(|(_, slot)| slot.state.is_pending()).map(|(_, slot)| slot.recovery_lsn).min()
     }
 
     /// The pages whose copies are newer than on their own devices, with changes from before `lsn`, and those that are dirty as
     /// far as `dirty` says.
     pub fn pending_before(&self, lsn: Lsn, dirty: DirtyWanted) -> Vec<PageId> {
-        let is_wanted = |slot: &&Slot| match (slot.state, dirty) {
+        let is_wanted = |slot: &Slot| match (slot.state, dirty) {
             (SlotState::Dirty, DirtyWanted::None) => false,
             (SlotState::Dirty, DirtyWanted::All) => true,
             (state, _) => state.is_pending() && slot.recovery_lsn < lsn,
         };
-        self.slots.iter().filter(is_wanted).map(|slot| slot.page).collect()
+        self.used().filter(|(_, slot)| is_wanted(slot)).map(|(_, slot)| slot.page).collect()
     }
 
     /// The cached pages, in the order in which they should leave.

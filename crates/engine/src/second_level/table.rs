@@ -7,7 +7,7 @@
 use super::Tiers;
 use super::slots::Slots;
 use crate::tier_file::table::{
-    BLOCK_BYTES, BLOCKS_AT_ONCE, CHANGES_MAX, HeldVersion, PageVersion, SlotTable, TablePosition,
+    BLOCK_BYTES, BLOCKS_AT_ONCE, CHANGES_MAX, PageVersion, SlotTable, Statement, TablePosition,
 };
 use base::Lsn;
 use executor::Turn;
@@ -35,6 +35,11 @@ impl StatedTable {
         let group = (slots as usize / 8).clamp(1, GROUP_BLOCKS * CHANGES_MAX);
         StatedTable { table, turn: Turn::new(), is_writing: Cell::new(false), is_failed: Cell::new(false), group }
     }
+
+    /// What the file says is not to be relied on.
+    pub(super) fn fail(&self) {
+        self.is_failed.set(true);
+    }
 }
 
 impl Tiers {
@@ -48,35 +53,22 @@ impl Tiers {
         self.table.replace(Some(Rc::new(StatedTable::new(table, capacity))));
     }
 
-    /// Takes an empty cache over as this table states it: what slots hold, and which of them are usable, the least recently used
-    /// first. That is verified when they are read. Pages' own devices may lack what was changed behind `redo_start`; such a
-    /// copy stays whatever the design wants. Until redo is over nothing enters the cache.
-    pub fn adopt_stated(
-        &self,
-        table: SlotTable,
-        (stated, usable): (&[Option<HeldVersion>], Vec<(u32, HeldVersion)>),
-        redo_start: Lsn,
-    ) {
-        let mut slots = self.slots.borrow_mut();
-        let mut policy = self.policy.borrow_mut();
-        let last = usable.last().map(|(slot, _)| *slot);
-        let mut stays = |held: &HeldVersion| held.version.lsn > redo_start || policy.on_restart(held.page);
-        slots.adopt_stated(usable.into_iter().filter(|(_, held)| stays(held)), redo_start);
-        last.into_iter().for_each(|slot| policy.resume_behind(slot));
-        slots.note_changes();
-        let capacity = slots.contents().capacity();
-        // What is not taken over must not come back with the next opening.
-        let is_left = |(slot, held): &(u32, &Option<HeldVersion>)| held.is_some() && slots.held(*slot).is_none();
-        let left: Vec<u32> = (0..).zip(stated).filter(is_left).map(|(slot, _)| slot).collect();
-        left.into_iter().for_each(|slot| slots.note_change(slot));
+    /// The empty cache has this table from now on, of which these statements were read already; redo begins there. Until redo is over,
+    /// and what each slot holds is known, nothing enters the cache.
+    pub fn begin_with_table(&self, table: SlotTable, first: Vec<Statement>, redo_start: Lsn) {
+        self.slots.borrow_mut().note_changes();
+        let capacity = self.slots.borrow().contents().capacity();
         self.table.replace(Some(Rc::new(StatedTable::new(table, capacity))));
         self.replaying_from.set(Some(redo_start));
+        self.begin_loading(redo_start);
+        self.adopt_statements(first);
     }
 
     /// Starts to write what has gathered, if that is enough.
     pub(super) fn state_changes(self: &Rc<Self>) {
         let Some(table) = self.table.borrow().clone() else { return };
-        if self.slots.borrow().changed_count() < table.group || table.is_writing.replace(true) {
+        let is_worth = self.slots.borrow().changed_count() >= table.group && !self.is_loading();
+        if !is_worth || table.is_writing.replace(true) {
             return;
         }
         let this = Rc::clone(self);
@@ -97,6 +89,8 @@ impl Tiers {
     }
 
     async fn write_changes(self: &Rc<Self>, table: &Rc<StatedTable>) {
+        // A block states slots in turn, too.
+        self.await_loading().await;
         let _turn = table.turn.take(&self.executor).await;
         let mut left = self.slots.borrow().changed_count();
         while left > 0 && !table.is_failed.get() && !self.is_lost() {

@@ -3,6 +3,7 @@
 use super::design::{CachePolicy, DirtyMaximum, Setting};
 use super::groups::GroupWriter;
 use super::host::Host;
+use super::loading::TableLoading;
 use super::slots::{CacheContents, Discarded, Slots, Tier};
 use super::supervision::Supervision;
 use super::table::StatedTable;
@@ -10,7 +11,7 @@ use super::write_budget::Spending;
 use super::{CacheSettings, Placement, Settings};
 use crate::Error;
 use crate::statistics::add;
-use crate::tier_file::table::PageVersion;
+use crate::tier_file::table::HeldVersion;
 use crate::tier_file::{TierFile, TierReport};
 use base::{Lsn, PageId, PartitionId};
 use driver::Frame;
@@ -33,7 +34,7 @@ pub struct Tiers {
     pub(super) policy: RefCell<Box<dyn CachePolicy>>,
     /// By slot: copies that are kept in memory until they are on their own devices, because their writes there begin at
     /// once. A slot without one is read back to be cleaned.
-    pub(super) copies: RefCell<Vec<Option<Frame>>>,
+    pub(super) copies: RefCell<BTreeMap<u32, Frame>>,
     /// By slot: why its copy could not be read back or written to its own device.
     pub(super) failures: RefCell<BTreeMap<u32, Error>>,
     /// Pages that are being copied to the cache just after they were read, and whether they have been changed meanwhile.
@@ -69,6 +70,8 @@ pub struct Tiers {
     pub(super) supervision: Supervision,
     /// What says beside the cache's slots what they hold.
     pub(super) table: RefCell<Option<Rc<StatedTable>>>,
+    /// What is not known of its slots yet.
+    pub(super) loading: TableLoading,
     /// Where redo began, while it goes on over a cache whose table was believed: nothing is written into the slots meanwhile.
     pub(super) replaying_from: Cell<Option<Lsn>>,
 }
@@ -97,7 +100,6 @@ impl Tiers {
         let policy = design.build(&Setting { force, parameters });
         let capacity = pages(&cache);
         let slots = Slots::new(pages(&cache), pages(&write_buffer), policy.order(pages(&cache) as usize));
-        let copies = (0..pages(&cache) + pages(&write_buffer)).map(|_| None).collect();
         let tiers = Tiers {
             cache,
             write_buffer,
@@ -109,7 +111,7 @@ impl Tiers {
             host,
             slots: RefCell::new(slots),
             policy: RefCell::new(policy),
-            copies: RefCell::new(copies),
+            copies: RefCell::default(),
             failures: RefCell::default(),
             entering: RefCell::default(),
             destages_ended: WaitQueue::new(),
@@ -124,6 +126,7 @@ impl Tiers {
             supervision: Supervision::default(),
             emptying: Turn::new(),
             table: RefCell::default(),
+            loading: TableLoading::default(),
             replaying_from: Cell::new(None),
         };
         tiers.go_by(&**tiers.policy.borrow(), capacity);
@@ -166,7 +169,7 @@ impl Tiers {
     /// Whether pages may enter the cache.
     pub(super) fn is_cache_open(&self) -> bool {
         let is_off = self.is_closed.get() || self.is_given_up.get() || self.is_lost();
-        self.cache.is_some() && !is_off && self.replaying_from.get().is_none()
+        self.cache.is_some() && !is_off && self.replaying_from.get().is_none() && !self.is_loading()
     }
 
     /// A checkpoint begins, and lasts until what this returns is dropped.
@@ -252,11 +255,15 @@ impl Tiers {
 
     /// Takes over sound copies that an earlier opening left in the slots of an empty cache, the least recently used first,
     /// as far as the design wants them. The pages' own devices hold them, too.
-    pub fn adopt(&self, copies: impl Iterator<Item = (u32, PageId, PageVersion)>) {
-        let mut policy = self.policy.borrow_mut();
+    pub fn adopt(&self, copies: impl Iterator<Item = (u32, HeldVersion)>) {
+        let (mut policy, mut slots) = (self.policy.borrow_mut(), self.slots.borrow_mut());
         let mut last = None;
-        let adopted = copies.filter(|(_, page, _)| policy.on_restart(*page)).inspect(|(slot, ..)| last = Some(*slot));
-        self.slots.borrow_mut().adopt(adopted);
+        for (slot, held) in copies {
+            if policy.on_restart(held.page) {
+                slots.adopt(slot, held);
+                last = Some(slot);
+            }
+        }
         last.into_iter().for_each(|slot| policy.resume_behind(slot));
     }
 
@@ -285,6 +292,7 @@ impl Tiers {
     /// Empties the slot with a copy of a page whose contents are not needed any more, if there is one that nothing is under way
     /// for. Whether there is none then.
     pub fn discard_page(&self, page: PageId) -> bool {
+        self.pass_over(page);
         !self.entering.borrow().contains_key(&page) && self.slots.borrow_mut().discard_page(page)
     }
 
@@ -297,7 +305,7 @@ impl Tiers {
     }
 
     pub(super) fn take_copy(&self, slot: u32) -> Option<Frame> {
-        self.copies.borrow_mut()[slot as usize].take()
+        self.copies.borrow_mut().remove(&slot)
     }
 
     /// What the tiers are and did.
@@ -335,8 +343,7 @@ impl Tiers {
         if let Some(spending) = &*self.spending.borrow() {
             spending.check(self.executor.now())?;
         }
-        let kept = |slot: &u32| copies[*slot as usize].is_some() && !slots.may_be_kept(*slot);
-        match (0..copies.len() as u32).find(kept) {
+        match copies.keys().find(|slot| !slots.may_be_kept(**slot)) {
             Some(slot) => Err(format!("memory is kept for slot {slot}, which needs none")),
             None => slots.check(),
         }

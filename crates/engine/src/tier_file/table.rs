@@ -13,14 +13,18 @@
 //! 1. Block `n`, counted from 1, stands at `n` modulo the number of blocks, and names the checksum of block `n - 1`: what a
 //!    lost write or another life of the database has left in a place does not fit in.
 //! 2. The latest statement of a slot counts. Blocks count up to a gap in their numbers behind the one which the superblock names,
-//!    the last one at a checkpoint, or behind the one in its place; without every slot stated, nothing counts.
+//!    the last one at a checkpoint, or behind the one in its place; and before it down to another gap. What blocks behind that
+//!    state is right whatever stood before it.
 //! 3. What the table leaves out is missing from the cache, and that is all. What it states is verified when it is read.
 
+mod reader;
+
+pub use reader::{Statement, TableReader};
+
 use super::Kind;
-use crate::io::salvage;
-use crate::{Error, Result};
+use crate::Result;
 use base::{Lsn, PageId, PartitionId};
-use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op};
+use driver::{Access, DeviceId, FileId, Frame, Op};
 use executor::Executor;
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
@@ -185,56 +189,6 @@ impl SlotTable {
         bytes[..4].copy_from_slice(&sum.to_le_bytes());
         self.last.set((number + 1, sum));
     }
-
-    /// Opens the table of a cache of `slots` slots. What they hold; words for why that is not to be had.
-    ///
-    /// # Errors
-    /// The driver's, but for [`FaultKind::Device`].
-    pub async fn load(
-        executor: &Executor,
-        device: DeviceId,
-        slots: u32,
-        position: TablePosition,
-    ) -> Result<std::result::Result<(SlotTable, Vec<Option<HeldVersion>>), String>> {
-        let (file, length) = match executor.open(device, TABLE_FILE, false).await {
-            Ok(opened) => opened,
-            Err(fault) if fault.kind == FaultKind::NotFound => return Ok(Err("there is none".to_owned())),
-            Err(fault) => return Err(Error::Input(fault)),
-        };
-        let blocks = blocks_for(slots);
-        if length < blocks * BLOCK_BYTES as u64 {
-            return Ok(Err("it is too short".to_owned()));
-        }
-        let mut ring = TableRing::new(slots, position.stamp);
-        read(executor, file, blocks, |bytes| ring.note(bytes)).await?;
-        let run = match ring.run(position.number) {
-            Ok(run) => run,
-            Err(detail) => return Ok(Err(detail)),
-        };
-        if run.end < ring.number_max {
-            // What is behind a gap does not count, and may have taken the place of what does.
-            ring.forget_statements();
-            read(executor, file, blocks, |bytes| ring.note_until(bytes, run.end)).await?;
-        }
-        if run.begin > 1 && ring.latest.iter().any(|latest| *latest < run.begin) {
-            return Ok(Err("it does not state every slot".to_owned()));
-        }
-        Ok(Ok((SlotTable::of(file, position.stamp, slots, (run.end, run.checksum)), ring.held)))
-    }
-}
-
-/// Reads every block. One that cannot be read is as good as a damaged one.
-async fn read(executor: &Executor, file: FileId, blocks: u64, mut note: impl FnMut(&[u8])) -> Result<()> {
-    const AT_ONCE: u64 = 256;
-    let mut frame = Some(executor.frame(AT_ONCE.min(blocks) as usize * BLOCK_BYTES)?);
-    for first in (0..blocks).step_by(AT_ONCE as usize) {
-        let length = AT_ONCE.min(blocks - first) as usize * BLOCK_BYTES;
-        let bytes = frame.take().expect("given back below");
-        let read = salvage::read(executor, file, (first * BLOCK_BYTES as u64, length), BLOCK_BYTES, bytes).await?;
-        read.frame[..length].chunks(BLOCK_BYTES).for_each(&mut note);
-        frame = Some(read.frame);
-    }
-    Ok(())
 }
 
 fn encode(slot: u32, held: Option<HeldVersion>, place: &mut [u8]) {
@@ -259,93 +213,6 @@ fn decode(place: &[u8]) -> (u32, Option<HeldVersion>) {
     let page = PageId::new(partition, number(4..8) as u32);
     let version = PageVersion { sequence: number(10..16), lsn: Lsn(number(16..24)) };
     (number(0..4) as u32, (partition.0 != EMPTY).then_some(HeldVersion { page, version }))
-}
-
-/// Blocks that follow each other without a gap.
-struct BlockRun {
-    begin: u64,
-    end: u64,
-    /// Of the last block.
-    checksum: u32,
-}
-
-/// What was read of the ring.
-struct TableRing {
-    stamp: u64,
-    /// By place: the number of the block there, its checksum and that of the block before it; 0 if there is no sound one.
-    blocks: Vec<(u64, u32, u32)>,
-    number_max: u64,
-    /// By slot: the block with its latest statement, and what that says.
-    latest: Vec<u64>,
-    held: Vec<Option<HeldVersion>>,
-}
-
-impl TableRing {
-    fn new(slots: u32, stamp: u64) -> TableRing {
-        let blocks = vec![(0, 0, 0); blocks_for(slots) as usize];
-        TableRing { stamp, blocks, number_max: 0, latest: vec![0; slots as usize], held: vec![None; slots as usize] }
-    }
-
-    fn forget_statements(&mut self) {
-        self.latest.fill(0);
-        self.held.fill(None);
-    }
-
-    fn note(&mut self, bytes: &[u8]) {
-        self.note_until(bytes, u64::MAX);
-    }
-
-    /// Notes a block, unless its number is above `end`.
-    fn note_until(&mut self, bytes: &[u8], end: u64) {
-        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        let (number, count) = (long(16), word(28) as usize);
-        let is_ours = &bytes[4..8] == MAGIC && long(8) == self.stamp && count <= STATEMENTS;
-        if !is_ours || number == 0 || number > end || word(0) != checksum(&bytes[4..]) {
-            return;
-        }
-        let place = (number % self.blocks.len() as u64) as usize;
-        self.blocks[place] = (number, word(0), word(24));
-        self.number_max = self.number_max.max(number);
-        for statement in bytes[HEAD_BYTES..].chunks_exact(STATEMENT_BYTES).take(count) {
-            let (slot, held) = decode(statement);
-            if let Some(latest) = self.latest.get_mut(slot as usize).filter(|latest| **latest <= number) {
-                *latest = number;
-                self.held[slot as usize] = held;
-            }
-        }
-    }
-
-    fn block(&self, number: u64) -> Option<(u32, u32)> {
-        let (found, checksum, previous) = self.blocks[(number % self.blocks.len() as u64) as usize];
-        (found == number && number > 0).then_some((checksum, previous))
-    }
-
-    /// Whether a block names the one before it.
-    fn follows(&self, number: u64) -> bool {
-        let before = self.block(number - 1).map(|(checksum, _)| checksum);
-        self.block(number).is_some_and(|(_, previous)| Some(previous) == before)
-    }
-
-    /// The blocks without a gap around the one that the superblock names, or around the one that has taken its place. Any other
-    /// may be left from another life of the database.
-    fn run(&self, named: u64) -> std::result::Result<BlockRun, String> {
-        if self.number_max == 0 && named == 0 {
-            return Ok(BlockRun { begin: 1, end: 0, checksum: 0 });
-        }
-        let mut numbers: Vec<u64> =
-            self.blocks.iter().map(|(number, ..)| *number).filter(|number| *number > 0).collect();
-        numbers.sort_unstable();
-        let mut runs = numbers.chunk_by(|before, number| before + 1 == *number && self.follows(*number));
-        let in_place = self.blocks[(named % self.blocks.len() as u64) as usize].0;
-        let within = in_place.max(named).max(1);
-        let Some(run) = runs.find(|run| run.contains(&within)) else {
-            return Err(format!("its block {named} is missing"));
-        };
-        let (begin, end) = (run[0], run[run.len() - 1]);
-        let checksum = self.block(end).map_or(0, |(checksum, _)| checksum);
-        Ok(BlockRun { begin, end, checksum })
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 use super::Replacement;
 use super::order::Order;
+use crate::SparseArray;
 use base::PageId;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -16,7 +17,7 @@ use std::collections::VecDeque;
 pub struct Lru2 {
     /// Counts references.
     clock: Cell<u64>,
-    frames: Vec<FrameHistory>,
+    frames: SparseArray<FrameHistory>,
     order: RefCell<Order<Key>>,
     retained: Retained,
 }
@@ -45,7 +46,7 @@ impl Lru2 {
         let entry = FrameHistory { page: NONE, history: Cell::new((OUT, OUT)), last: Cell::new(OUT) };
         Lru2 {
             clock: Cell::new(OUT),
-            frames: vec![entry; frames],
+            frames: SparseArray::new(entry, frames),
             order: RefCell::new(Order::new(frames)),
             retained: Retained::new(frames),
         }

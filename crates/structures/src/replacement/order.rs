@@ -29,13 +29,16 @@ struct OrderedFrame<K> {
 
 const GONE: u32 = u32::MAX;
 
+/// For how many frames memory is taken at once. Beyond that the order grows with the pages in them.
+const RESERVED_MAX: usize = 1 << 20;
+
 impl<K: Copy + Ord> Order<K> {
     /// No pages yet, in frames below `frames`.
     pub fn new(frames: usize) -> Order<K> {
         Order {
             coldest: VecDeque::new(),
             gone: 0,
-            rest: BinaryHeap::with_capacity(frames),
+            rest: BinaryHeap::with_capacity(frames.min(RESERVED_MAX)),
             generations: vec![0; frames],
         }
     }

@@ -67,6 +67,12 @@ impl TornPages {
             }
             CopySource::Slots { found, tier, redo_start, copies } => (found, *tier, *redo_start, copies),
         };
+        if let Some(tiers) = buffer.tiers().filter(|tiers| tiers.is_loading()) {
+            tiers.await_statement(page).await;
+            if tiers.tier_of(page).is_some() {
+                return Ok(());
+            }
+        }
         if copies.borrow().is_none() {
             let mut newest = BTreeMap::new();
             scan(&self.executor, buffer, &found[tier], tier, &mut newest).await?;

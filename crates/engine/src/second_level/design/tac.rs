@@ -9,6 +9,7 @@ use base::{PageId, PartitionId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use structures::SparseArray;
 use structures::replacement::{Order, Replacement};
 
 /// Pages of an extent.
@@ -96,7 +97,7 @@ impl CachePolicy for Tac {
     fn order(&self, slots: usize) -> Box<dyn Replacement> {
         Box::new(ByTemperature {
             temperatures: self.temperatures.clone(),
-            pages: vec![NO_PAGE; slots],
+            pages: SparseArray::new(NO_PAGE, slots),
             references: Cell::new(0),
             order: RefCell::new(Order::new(slots)),
         })
@@ -112,7 +113,7 @@ const NO_PAGE: PageId = PageId::new(PartitionId(u16::MAX), u32::MAX);
 /// The pages of the coldest extents leave first.
 struct ByTemperature {
     temperatures: Temperatures,
-    pages: Vec<PageId>,
+    pages: SparseArray<PageId>,
     references: Cell<u64>,
     order: RefCell<Order<u64>>,
 }

@@ -1,52 +1,45 @@
 //! What an earlier opening has left in the slots.
 
-use super::{SlotState, Slots};
-use crate::tier_file::table::{HeldVersion, PageVersion};
+use super::{SlotState, Slots, Tier};
+use crate::tier_file::table::HeldVersion;
 use base::{Lsn, PageId};
 
 impl Slots {
-    /// Takes over copies that are in these slots, the least recently used first, while all slots are empty. The pages' own
-    /// devices hold them, too.
-    pub fn adopt(&mut self, copies: impl Iterator<Item = (u32, PageId, PageVersion)>) {
-        let adopted: Vec<u32> =
-            copies.map(|(slot, page, version)| self.take_over(slot, page, version, SlotState::Kept)).collect();
-        self.remove_free(&adopted);
+    /// Takes over a copy that is in this free slot. The page's own device holds it, too.
+    pub fn adopt(&mut self, slot: u32, held: HeldVersion) {
+        self.take_over(slot, held, SlotState::Kept);
     }
 
-    /// The same by what the cache's table says. A page's own device may lack what was changed at or behind `redo_start`.
-    pub fn adopt_stated(&mut self, stated: impl Iterator<Item = (u32, HeldVersion)>, redo_start: Lsn) {
-        let mut adopted = Vec::new();
-        for (slot, HeldVersion { page, version }) in stated {
-            let is_old = version.lsn <= redo_start;
-            let state = if is_old { SlotState::Kept } else { SlotState::Dirty };
-            adopted.push(self.take_over(slot, page, version, state));
-            let entry = &mut self.slots[slot as usize];
-            (entry.unverified, entry.home_unsure) = (true, !is_old);
-            entry.recovery_lsn = if is_old { Lsn::MAX } else { redo_start };
-        }
-        self.remove_free(&adopted);
+    /// The same by what the cache's table says. The page's own device may lack what was changed at or behind `redo_start`.
+    pub fn adopt_stated(&mut self, slot: u32, held: HeldVersion, redo_start: Lsn) {
+        let is_old = held.version.lsn <= redo_start;
+        self.take_over(slot, held, if is_old { SlotState::Kept } else { SlotState::Dirty });
+        let entry = &mut self.slots[slot as usize];
+        (entry.unverified, entry.home_unsure) = (true, !is_old);
+        entry.recovery_lsn = if is_old { Lsn::MAX } else { redo_start };
     }
 
-    fn take_over(&mut self, slot: u32, page: PageId, version: PageVersion, state: SlotState) -> u32 {
+    /// Whether a slot holds an older version of its page than this one, and nothing is under way for it.
+    pub fn is_older(&self, slot: u32, than: HeldVersion) -> bool {
+        let entry = &self.slots[slot as usize];
+        let is_idle = matches!(entry.state, SlotState::Kept | SlotState::Dirty) && !entry.reading;
+        is_idle && entry.unverified && entry.version < than.version
+    }
+
+    fn take_over(&mut self, slot: u32, HeldVersion { page, version }: HeldVersion, state: SlotState) {
         assert_eq!(self.slots[slot as usize].state, SlotState::Free, "nothing is in a slot that is adopted");
+        self.take_free(Tier::Cache, Some(slot));
         self.set_state(slot, SlotState::Filling);
         self.fill(slot, page, state, true);
         self.slots[slot as usize].version = version;
-        slot
-    }
-
-    fn remove_free(&mut self, adopted: &[u32]) {
-        let slots = &self.slots;
-        self.free.iter_mut().for_each(|free| free.retain(|slot| slots[*slot as usize].state == SlotState::Free));
-        debug_assert!(adopted.iter().all(|slot| self.slots[*slot as usize].state != SlotState::Free));
-        self.number_free();
     }
 
     /// Empties every slot of the cache that is not needed, as far as nothing is under way for it. Returns the pages that only the
     /// cache has.
     pub fn drop_clean(&mut self) -> Vec<PageId> {
         let mut dirty = Vec::new();
-        for slot in 0..self.cache {
+        let used: Vec<u32> = self.used().map(|(number, _)| number).filter(|number| *number < self.cache).collect();
+        for slot in used {
             let entry = &self.slots[slot as usize];
             let page = entry.page;
             match entry.state {

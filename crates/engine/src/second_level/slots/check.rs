@@ -8,28 +8,27 @@ impl Slots {
     /// # Errors
     /// Words that say which does not hold.
     pub fn check(&self) -> Result<(), String> {
-        let free: usize = self.free.iter().map(Vec::len).sum();
-        if free != self.slots.iter().filter(|slot| slot.state == SlotState::Free).count() {
-            return Err("the free lists and the slots disagree".into());
+        let in_use = self.used().filter(|(_, slot)| slot.state != SlotState::Free).count();
+        let free: usize = self.free.iter().map(|free| free.count() as usize).sum();
+        if free + in_use != self.slots.len() {
+            return Err("the counts of free slots and the slots disagree".into());
         }
-        for slot in 0..self.slots.len() as u32 {
-            let entry = &self.slots[slot as usize];
-            let list = &self.free[self.place(slot).0 as usize];
-            if entry.state == SlotState::Free && list.get(entry.free_at as usize) != Some(&slot) {
+        for (slot, entry) in self.used() {
+            let free = &self.free[self.place(slot).0 as usize];
+            if entry.state == SlotState::Free && !free.holds(slot, entry) {
                 return Err(format!("slot {slot} is free and does not stand where it should"));
             }
         }
-        if self.dirty != self.slots.iter().filter(|slot| slot.state == SlotState::Dirty).count() {
+        if self.dirty != self.used().filter(|(_, slot)| slot.state == SlotState::Dirty).count() {
             return Err("the count of dirty copies is off".into());
         }
-        if self.pending != self.slots.iter().filter(|slot| slot.state.is_pending()).count() {
+        if self.pending != self.used().filter(|(_, slot)| slot.state.is_pending()).count() {
             return Err("the count of pending copies is off".into());
         }
         if self.listed().len() != self.listed_count() {
             return Err("the replacement order and the slots disagree".into());
         }
-        for (number, slot) in self.slots.iter().enumerate() {
-            let number = number as u32;
+        for (number, slot) in self.used() {
             let newest = self.newest.get(slot.page) == Some(number);
             let in_use = !matches!(slot.state, SlotState::Free | SlotState::Filling);
             if in_use && !newest && slot.newer.is_none() {

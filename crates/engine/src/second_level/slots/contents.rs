@@ -41,7 +41,10 @@ pub struct CacheContents {
 impl Slots {
     /// What the cache holds now; `is_changed` says of a page whether main memory has a newer version.
     pub fn cache_contents(&self, is_changed: impl Fn(PageId) -> bool) -> CacheContents {
-        let used = || self.slots.iter().take(self.cache as usize).filter(|slot| slot.state != SlotState::Free);
+        let used = || {
+            let slots = self.used().take_while(|(number, _)| *number < self.cache).map(|(_, slot)| slot);
+            slots.filter(|slot| slot.state != SlotState::Free)
+        };
         CacheContents {
             slots: self.cache.into(),
             used: used().count() as u64,
@@ -63,7 +66,7 @@ impl Contents<'_> {
 
     /// How many slots are not free.
     pub fn used(&self) -> u32 {
-        self.0.cache - self.0.free[0].len() as u32
+        self.0.cache - self.0.free[0].count()
     }
 
     /// Whether a checkpoint is under way.

@@ -7,13 +7,14 @@ impl Slots {
     /// Empties the slots, which are at rest: they are not used any more.
     pub fn retire(&mut self) {
         self.changes = None;
-        (0..self.slots.len() as u32).for_each(|slot| self.vacate(slot));
+        let used: Vec<u32> = self.used().map(|(number, _)| number).collect();
+        used.into_iter().for_each(|slot| self.vacate(slot));
     }
 
     /// Whether something is under way for a slot.
     pub fn is_busy(&self) -> bool {
         let is_under_way = |state| matches!(state, SlotState::Filling | SlotState::Waiting | SlotState::Destaging);
-        self.slots.iter().any(|slot| slot.reading || is_under_way(slot.state))
+        self.used().any(|(_, slot)| slot.reading || is_under_way(slot.state))
     }
 
     /// The cached pages leave in another order from now on, which begins as the present one is.

@@ -44,13 +44,19 @@ impl Model {
     }
 }
 
+/// Opens a table and reads all of it, in pieces of three blocks.
 async fn load(
     executor: &Executor,
     device: DeviceId,
     slots: usize,
     position: TablePosition,
 ) -> std::result::Result<(SlotTable, Vec<Option<HeldVersion>>), String> {
-    SlotTable::load(executor, device, slots as u32, position).await.expect("the device works")
+    let (table, mut reader) = SlotTable::open(executor, device, slots as u32, position).await.expect("it works")?;
+    let mut held = vec![None; slots];
+    while let Some(statements) = reader.read(executor, 3).await.expect("the device works")? {
+        statements.into_iter().for_each(|(slot, stated)| held[slot as usize] = stated);
+    }
+    Ok((table, held))
 }
 
 #[test]

@@ -1,0 +1,186 @@
+//! A cache serves hits within the first second after a restart, whatever its size: what is not known yet of its slots is read beside
+//! the work.
+
+use base::Random;
+use base::time::SECOND_NS;
+use devices::Hardware;
+use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::second_level::{self, CacheSettings, Design};
+use entresol_engine::{Database, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
+use executor::{Executor, Order};
+use virtual_driver::{Media, Options, PowerCut, VirtualDriver};
+
+/// How the database stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Close,
+    Kill,
+    PowerCut,
+}
+
+fn run<T>(hardware: &str, media: &Media, work: impl AsyncFnOnce(&Executor) -> T) -> T {
+    let hardware = Hardware::parse(hardware, "test").expect("a description");
+    let driver = VirtualDriver::new(hardware, Options::default(), media.clone());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let result = executor.run(work(&executor));
+    executor.stop();
+    result.expect("the machine goes on")
+}
+
+fn settings(cache: CacheSettings, page_size: usize) -> Settings {
+    Settings {
+        home_device: "disk".into(),
+        log_device: "disk".into(),
+        buffer: buffer::Settings { frames: 64, page_size, ..buffer::Settings::default() },
+        log: log::Settings { capacity: 64 << 20, ..log::Settings::default() },
+        hierarchy: second_level::Settings { cache: Some(cache), ..second_level::Settings::default() },
+        checkpoint: checkpoint::Policy::OFF,
+        ..Settings::default()
+    }
+}
+
+async fn create(executor: &Executor, settings: Settings, objects: u64) -> Database {
+    let database = Database::create(executor, settings).await.expect("creates");
+    let organization = Organization::Direct { objects, blocking_factor: 1, record_size: 100 };
+    let spec = PartitionSpec::new("objects", organization, Locking::Page);
+    let spec = PartitionSpec { device: "disk".into(), ..spec };
+    database.create_partition(spec).await.expect("creates");
+    database
+}
+
+async fn change(database: &Database, numbers: impl IntoIterator<Item = u64>, value: u8) {
+    let partition = database.partition("objects").expect("it exists");
+    for number in numbers {
+        let write = async |tx: &mut Transaction| tx.modify_object(partition, number, |bytes| bytes[0] = value).await;
+        database.transaction(write).await.expect("changes");
+    }
+}
+
+async fn read(database: &Database, number: u64) -> u8 {
+    let partition = database.partition("objects").expect("it exists");
+    database.transaction(async |tx| tx.read_object(partition, number, |bytes| bytes[0]).await).await.expect("reads")
+}
+
+fn hits(database: &Database) -> u64 {
+    database.tiers()[0].reads
+}
+
+const OBJECTS: u64 = 3_000;
+const CHANGED_MEANWHILE: std::ops::Range<u64> = 100..140;
+/// The cache is so slow to read that its table takes three seconds.
+const SLOW: &str = "[device.disk]\nmedium.service = \"20 us\"\nmedium.servers = 64\n\
+                    [device.flash]\nmedium.service = \"20 us\"\n\
+                    transmission = { servers = 1, bandwidth = { read = \"80 kB/s\", write = \"1 GB/s\" } }\n";
+
+/// Fills a cache until its table has gone round, and ends so. The values of the objects.
+fn filled(media: &Media, settings: &Settings, end: End) -> Vec<u8> {
+    run(SLOW.replace("80 kB/s", "1 GB/s").as_str(), media, async |executor| {
+        let database = create(executor, settings.clone(), OBJECTS).await;
+        for value in 1..4 {
+            change(&database, 0..OBJECTS, value).await;
+            database.checkpoint().await.expect("succeeds");
+        }
+        for number in 0..OBJECTS {
+            read(&database, number).await;
+        }
+        database.checkpoint().await.expect("succeeds");
+        change(&database, (0..OBJECTS).step_by(150), 9).await;
+        if end == End::Close {
+            database.close().await.expect("closes");
+        }
+    });
+    if end == End::PowerCut {
+        media.power_cut(&mut Random::stream(5, "power cut"), &PowerCut { lost: 0.4, torn: 0.2 });
+    }
+    (0..OBJECTS).map(|number| if number % 150 == 0 { 9 } else { 3 }).collect()
+}
+
+#[test]
+fn the_first_hit_does_not_wait_for_the_table() {
+    for name in ["clean-write", "lazy-cleaning", "face"] {
+        for end in [End::Close, End::Kill, End::PowerCut] {
+            let (media, what) = (Media::new(), format!("{name} after {end:?}"));
+            let design = Design::named(name).expect("it has this name");
+            let cache = CacheSettings { design, table_ahead: 4096, ..CacheSettings::new("flash", 4_000) };
+            let settings = settings(cache, 1024);
+            let values = filled(&media, &settings, end);
+            run(SLOW, &media, async |executor| {
+                let began = executor.now();
+                let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+                let mut random = Random::stream(1, &what);
+                let opened_ns = executor.now().since_ns(began);
+                while hits(&database) == 0 {
+                    let number = random.below(OBJECTS);
+                    assert_eq!(read(&database, number).await, values[number as usize], "{what}");
+                }
+                let first_ns = executor.now().since_ns(began);
+                assert!(first_ns < SECOND_NS, "{what}: the first hit after {first_ns} ns, opened after {opened_ns}");
+                let tiers = database.buffer().tiers().expect("there is a cache");
+                assert!(tiers.is_loading(), "{what}: its table is loaded already");
+                // What changes meanwhile is not served from where it was before.
+                change(&database, CHANGED_MEANWHILE, 5).await;
+                assert!(tiers.is_loading(), "{what}: its table is loaded after the changes");
+                tiers.await_loading().await;
+                let loaded_ns = executor.now().since_ns(began);
+                assert!(loaded_ns > 3 * SECOND_NS / 2, "{what}: loaded after {loaded_ns} ns");
+                for number in 0..OBJECTS {
+                    let value = if CHANGED_MEANWHILE.contains(&number) { 5 } else { values[number as usize] };
+                    assert_eq!(read(&database, number).await, value, "{what}");
+                }
+                assert!(hits(&database) > OBJECTS / 4, "{what}: {} hits", hits(&database));
+                tiers.check().expect("consistent");
+            });
+            run(SLOW.replace("80 kB/s", "1 GB/s").as_str(), &media, async |executor| {
+                let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+                for number in 0..OBJECTS {
+                    let value = if CHANGED_MEANWHILE.contains(&number) { 5 } else { values[number as usize] };
+                    assert_eq!(read(&database, number).await, value, "{what}, once more");
+                }
+            });
+        }
+    }
+}
+
+/// A cache of a tebibyte on media that hold what was written: an opening takes neither time nor memory for slots that nothing is
+/// known of.
+#[test]
+fn a_cache_of_a_tebibyte_serves_its_first_hit_within_a_second() {
+    let hardware = "[device.disk]\nmedium.service = \"5 ms\"\nmedium.servers = 8\n\
+                    [device.flash]\nmedium = { servers = 16, service = \"42 us\" }\n\
+                    transmission = { servers = 1, bandwidth = { read = \"1.3 GB/s\", write = \"2.2 GB/s\" } }\n";
+    for end in [End::Close, End::Kill, End::PowerCut] {
+        let media = Media::new();
+        let design = Design::named("lazy-cleaning").expect("it has this name");
+        let settings = settings(CacheSettings { design, ..CacheSettings::new("flash", 1 << 27) }, 8192);
+        run(hardware, &media, async |executor| {
+            let database = create(executor, settings.clone(), 500).await;
+            for value in 1..3 {
+                change(&database, 0..500, value).await;
+                database.checkpoint().await.expect("succeeds");
+            }
+            for number in 0..500 {
+                read(&database, number).await;
+            }
+            database.checkpoint().await.expect("succeeds");
+            change(&database, 0..100, 3).await;
+            if end == End::Close {
+                database.close().await.expect("closes");
+            }
+        });
+        if end == End::PowerCut {
+            media.power_cut(&mut Random::stream(5, "power cut"), &PowerCut { lost: 0.4, torn: 0.2 });
+        }
+        assert_eq!(media.length("flash", "cache.tier"), Some((1 << 40) + 8192));
+        run(hardware, &media, async |executor| {
+            let began = executor.now();
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            let mut number = 500;
+            while hits(&database) == 0 {
+                number -= 1;
+                assert_eq!(read(&database, number).await, if number < 100 { 3 } else { 2 }, "{end:?}");
+            }
+            let first_ns = executor.now().since_ns(began);
+            assert!(first_ns < SECOND_NS, "{end:?}: the first hit after {first_ns} ns");
+        });
+    }
+}
