@@ -12,6 +12,7 @@ mod loading;
 mod overwriting;
 mod pins;
 mod pool;
+mod silence;
 mod space;
 
 mod tiered;
@@ -33,6 +34,7 @@ use base::{Lsn, PageId, PartitionId};
 use cleaner::Cleaner;
 use driver::{Access, Completion, FaultKind, Frame};
 use executor::{Executor, WaitQueue};
+use silence::{SILENCE_NS, Silence};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
@@ -101,6 +103,8 @@ pub struct Buffer {
     /// Tasks waiting for the permission to write a page.
     permitted: WaitQueue,
     cleaner: Cleaner,
+    /// Which devices do not answer writes.
+    silence: Silence,
 }
 
 /// How often a task lets others run before it concludes that no frame will become available.
@@ -138,6 +142,7 @@ impl Buffer {
             written: WaitQueue::new(),
             permitted: WaitQueue::new(),
             cleaner: Cleaner::new(settings.frames, settings.batch),
+            silence: Silence::default(),
         });
         if settings.cleaner {
             executor.spawn(cleaner::run(Rc::downgrade(&buffer), executor.clone()));
@@ -494,9 +499,10 @@ impl Buffer {
     /// The frame to be emptied next. While the log is short of room, that is none for whose page a page of the log would be
     /// written before it is full, if there is another: that would take room which rollbacks were promised.
     fn victim(&self, pool: &Pool) -> Option<u32> {
-        let victim = pool.victim(if self.settings.cleaner { CLEAN_WITHIN } else { 0 })?;
+        let silent = self.silence.silent(self.executor.now());
+        let victim = pool.victim(if self.settings.cleaner { CLEAN_WITHIN } else { 0 }, &silent)?;
         let durable = self.log_to_spare().filter(|durable| !pool.is_logged(victim, *durable));
-        durable.and_then(|durable| pool.logged_victim(durable)).or(Some(victim))
+        durable.and_then(|durable| pool.logged_victim(durable, &silent)).or(Some(victim))
     }
 
     /// Where the log is durable up to, while it is short of room.
@@ -531,14 +537,19 @@ impl Buffer {
                     self.cleaner.note_eviction(&self.executor);
                 }
                 // Its batches make more frames clean than a write of this one page would.
-                Some(_) if self.cleaner.is_at_work() && self.tiers.borrow().is_none() => {
+                Some(_) if self.cleaner.is_at_work(self.executor.now()) && self.tiers.borrow().is_none() => {
                     self.cleaner.press(&self.executor);
-                    self.freed.wait(&self.executor).await;
+                    // None becomes clean if the device does not answer.
+                    self.executor.within(SILENCE_NS, self.freed.wait(&self.executor)).await;
                 }
                 Some(frame) => {
                     self.cleaner.press(&self.executor);
-                    self.write_back_for(vec![frame], Reason::Replacement).await?;
-                    self.cleaner.recover();
+                    // If its device does not answer another one leaves; the write goes on.
+                    let written = self.write_back_for(vec![frame], Reason::Replacement);
+                    if let Some(written) = self.executor.within(SILENCE_NS, written).await {
+                        written?;
+                        self.cleaner.recover();
+                    }
                 }
                 None if self.in_flight.get() > 0 => self.freed.wait(&self.executor).await,
                 None if patience > 0 => {

@@ -3,13 +3,21 @@
 use base::Instant;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use devices::Hardware;
-use entresol_engine::{Database, Error, PartitionSpec, Settings, checkpoint};
+use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::{Database, Error, PartitionSpec, Settings, buffer, checkpoint};
 use executor::{Executor, Order};
 use virtual_driver::{FaultPlan, Media, Options, Slow, VirtualDriver};
 
 /// A machine whose device `data` is silent after a second.
 fn machine() -> Executor {
-    let device = |name: &str| format!("[device.{name}]\nmedium.service = \"20 us\"\nsync = \"20 us\"\n");
+    machine_with("512 B")
+}
+
+/// The same whose devices write so much at once or nothing of it.
+fn machine_with(atomic_write: &str) -> Executor {
+    let device = |name: &str| {
+        format!("[device.{name}]\nmedium.service = \"20 us\"\nsync = \"20 us\"\natomic_write = \"{atomic_write}\"\n")
+    };
     let text: String = ["disk", "data"].into_iter().map(device).collect();
     let from = Instant::from_ns(SECOND_NS);
     let slow = Slow { device: "data".into(), from, until: from.plus_ns(3_600 * SECOND_NS), factor: Slow::HUNG };
@@ -106,4 +114,40 @@ fn sets_are_swept_after_the_drop_of_one_whose_device_is_silent() {
     });
     executor.stop();
     assert_eq!(result, Ok(Ok(())));
+}
+
+/// Pages of a device that answers nothing stay dirty in main memory. Others take the frames that are left, be it that pages may
+/// be torn and go through the double-write area.
+#[test]
+fn a_silent_device_does_not_keep_frames_from_the_pages_of_others() {
+    for (atomic_write, cleaner) in [("64 KiB", true), ("64 KiB", false), ("512 B", true), ("512 B", false)] {
+        let executor = machine_with(atomic_write);
+        let result = executor.run(async {
+            let settings = Settings {
+                checkpoint: checkpoint::Policy::OFF,
+                buffer: buffer::Settings { frames: 64, cleaner, ..buffer::Settings::default() },
+                ..Settings::default()
+            };
+            let database = Database::create(&executor, settings).await?;
+            let direct = |objects| Organization::Direct { objects, blocking_factor: 1, record_size: 100 };
+            let spec = PartitionSpec::new("silent", direct(24), Locking::Page);
+            let silent = database.create_partition(PartitionSpec { device: "data".into(), ..spec }).await?;
+            let other = database.create_partition(PartitionSpec::new("other", direct(300), Locking::Page)).await?;
+            for (partition, count) in [(other, 300), (silent, 24)] {
+                for number in 0..count {
+                    database.transaction(async |tx| tx.modify_object(partition, number, |_| ()).await).await?;
+                }
+            }
+            executor.sleep_ns(SECOND_NS).await;
+            let began = executor.now();
+            for number in 0..300 {
+                database.transaction(async |tx| tx.modify_object(other, number, |_| ()).await).await?;
+            }
+            let seconds = executor.now().since_ns(began) / SECOND_NS;
+            assert!(seconds < 60, "{atomic_write}, cleaner: {cleaner}: {seconds} s");
+            Ok::<_, Error>(())
+        });
+        executor.stop();
+        assert_eq!(result, Ok(Ok(())));
+    }
 }

@@ -24,14 +24,14 @@ fn assert_found_with(canary: Canary, suits: impl Fn(&CacheSettings) -> bool, see
 #[test]
 fn a_cached_copy_older_than_its_page_is_found() {
     // An exclusive cache has no copy of what is in main memory.
-    for design in ["clean-write", "dual-write", "lazy-cleaning", "tac", "rotating", "face"] {
+    for design in ["clean-write", "dual-write", "lazy-cleaning", "tac", "rotating", "face", "frequency"] {
         assert_found(Canary::StaleCopy, design, 100);
     }
 }
 
 #[test]
 fn a_slot_reused_before_it_is_cleaned_is_found() {
-    for design in ["lazy-cleaning", "rotating", "exclusive"] {
+    for design in ["lazy-cleaning", "rotating", "exclusive", "face", "frequency"] {
         assert_found(Canary::UncleanReuse, design, 100);
     }
 }

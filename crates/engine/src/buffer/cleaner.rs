@@ -6,7 +6,9 @@
 //! then any batch is worth it.
 
 use super::Buffer;
+use super::silence::SILENCE_NS;
 use crate::second_level::design::Reason;
+use base::Instant;
 use executor::{Executor, WaitQueue};
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
@@ -36,6 +38,8 @@ pub(super) struct Cleaner {
     /// Batches under way, and the pages in them.
     batches: Cell<usize>,
     pages: Cell<usize>,
+    /// When the last of them ended, or the first began.
+    latest: Cell<Instant>,
     woken: WaitQueue,
 }
 
@@ -51,13 +55,14 @@ impl Cleaner {
             failed: Cell::new(false),
             batches: Cell::new(0),
             pages: Cell::new(0),
+            latest: Cell::default(),
             woken: WaitQueue::new(),
         }
     }
 
     /// Whether pages are being cleaned, so that a frame is going to be clean.
-    pub fn is_at_work(&self) -> bool {
-        self.batches.get() > 0 && !self.failed.get()
+    pub fn is_at_work(&self, now: Instant) -> bool {
+        self.batches.get() > 0 && !self.failed.get() && now.since_ns(self.latest.get()) < SILENCE_NS
     }
 
     /// A write of a miss's own victim succeeded.
@@ -65,12 +70,16 @@ impl Cleaner {
         self.failed.set(false);
     }
 
-    fn begin(&self, pages: usize) {
+    fn begin(&self, pages: usize, now: Instant) {
+        if self.batches.get() == 0 {
+            self.latest.set(now);
+        }
         self.batches.set(self.batches.get() + 1);
         self.pages.set(self.pages.get() + pages);
     }
 
-    fn end(&self, pages: usize) {
+    fn end(&self, pages: usize, now: Instant) {
+        self.latest.set(now);
         self.batches.set(self.batches.get() - 1);
         self.pages.set(self.pages.get() - pages);
     }
@@ -109,7 +118,8 @@ impl Buffer {
         if room == 0 || cleaner.failed.get() || cleaner.batches.get() >= BATCHES_MAX {
             return false;
         }
-        let mut cold = self.pool.borrow().coldest_dirty(cleaner.ahead, room);
+        let silent = self.silence.silent(self.executor.now());
+        let mut cold = self.pool.borrow().coldest_dirty(cleaner.ahead, room, &silent);
         if let Some(durable) = self.log_to_spare() {
             cold.retain(|frame| self.pool.borrow().is_logged(*frame, durable));
         }
@@ -118,17 +128,17 @@ impl Buffer {
             return false;
         }
         let Ok(runs) = self.begin_write_back(&cold) else { return false };
-        cleaner.begin(cold.len());
+        cleaner.begin(cold.len(), self.executor.now());
         let this = Rc::clone(self);
         self.executor.spawn(async move {
             let result = Rc::clone(&this).write_runs(runs, Reason::Background).await;
-            this.cleaner.end(cold.len());
+            this.cleaner.end(cold.len(), this.executor.now());
             if result.is_ok() {
                 this.cleaner.woken.wake_one(&this.executor);
             } else {
                 this.cleaner.failed.set(true);
             }
-            if !this.cleaner.is_at_work() {
+            if !this.cleaner.is_at_work(this.executor.now()) {
                 // Nothing will wake the misses that wait for more. After a failure they learn why from writes of their own.
                 this.freed.wake_all(&this.executor);
             }

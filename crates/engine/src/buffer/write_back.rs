@@ -184,10 +184,13 @@ impl Buffer {
             let space = self.space(run.first.partition);
             let access = space.access(&self.executor).await;
             space.note_write(run.last());
+            self.silence.begin(space.partition(), self.executor.now());
             let length = run.frames.len() * self.settings.page_size;
             let transfer = Transfer { first: run.first, buffer: run.bytes, length, access };
             let (this, batch, frames) = (Rc::clone(self), Rc::clone(&batch), run.frames);
+            let partition = space.partition();
             let then = move |completion: Completion| {
+                this.silence.end(partition, this.executor.now());
                 let bytes = completion.buffer.expect("a write gives its buffer back");
                 this.end_write(&frames, bytes, completion.result.is_ok());
                 if let Err(fault) = completion.result {

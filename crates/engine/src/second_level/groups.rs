@@ -14,6 +14,7 @@ use executor::WaitQueue;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
+use structures::canary::{self, Canary};
 use structures::page::header;
 
 /// How a write of a slot ended: its memory, and whether it is there.
@@ -185,6 +186,9 @@ impl Tiers {
             _ => None,
         };
         let mut pages: Vec<PageId> = group.filter_map(|slot| dirty(&slot)).collect();
+        if canary::is_planted(Canary::UncleanReuse) {
+            pages.drain(..).for_each(|page| _ = self.slots.borrow_mut().discard_page(page));
+        }
         pages.sort_unstable();
         let mut first_error = Ok(());
         for pages in pages.chunks(CLEANED_AT_ONCE.max(self.group_pages.get() as usize)) {

@@ -1,18 +1,18 @@
 //! Which frames leave next, and which are written before they must.
 
 use super::Pool;
-use base::Lsn;
+use base::{Lsn, PartitionId};
 use structures::page::header;
 
 impl Pool {
     /// The frame whose page should leave next: the coldest that may. With `clean_within`, a clean one among the coldest that
-    /// many candidates is preferred over a dirty one.
-    pub fn victim(&self, clean_within: usize) -> Option<u32> {
+    /// many candidates is preferred over a dirty one. Dirty pages of `silent` partitions do not leave.
+    pub fn victim(&self, clean_within: usize, silent: &[PartitionId]) -> Option<u32> {
         let mut first = None;
         let mut left = clean_within;
         self.replacement.coldest(&mut |frame| {
             let slot = &self.slots[frame as usize];
-            if slot.pins > 0 || slot.writing {
+            if slot.pins > 0 || slot.writing || slot.dirty && silent.contains(&slot.page.partition) {
                 return true;
             }
             if !slot.dirty {
@@ -33,12 +33,13 @@ impl Pool {
         !self.is_dirty(frame) || header::lsn(self.bytes(frame)) <= durable
     }
 
-    /// The coldest frame of such a page that may leave.
-    pub fn logged_victim(&self, durable: Lsn) -> Option<u32> {
+    /// The coldest frame of such a page that may leave, and is of no `silent` partition if it is dirty.
+    pub fn logged_victim(&self, durable: Lsn, silent: &[PartitionId]) -> Option<u32> {
         let mut found = None;
         self.replacement.coldest(&mut |frame| {
             let slot = &self.slots[frame as usize];
-            if slot.pins == 0 && !slot.writing && self.is_logged(frame, durable) {
+            let may_leave = slot.pins == 0 && !slot.writing && !(slot.dirty && silent.contains(&slot.page.partition));
+            if may_leave && self.is_logged(frame, durable) {
                 found = Some(frame);
             }
             found.is_none()
@@ -46,13 +47,13 @@ impl Pool {
         found
     }
 
-    /// Up to `limit` dirty frames among the coldest `within` that may be written back.
-    pub fn coldest_dirty(&self, within: usize, limit: usize) -> Vec<u32> {
+    /// Up to `limit` dirty frames among the coldest `within` that may be written back, and are of no `silent` partition.
+    pub fn coldest_dirty(&self, within: usize, limit: usize, silent: &[PartitionId]) -> Vec<u32> {
         let mut found = Vec::new();
         let mut left = within;
         self.replacement.coldest(&mut |frame| {
             let slot = &self.slots[frame as usize];
-            if slot.dirty && !slot.writing {
+            if slot.dirty && !slot.writing && !silent.contains(&slot.page.partition) {
                 found.push(frame);
             }
             left = left.saturating_sub(1);
