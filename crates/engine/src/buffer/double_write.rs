@@ -47,7 +47,7 @@ pub struct DoubleWrite {
     page_size: usize,
     /// The most pages that one write stages.
     batch: usize,
-    /// How many pages a region holds: as many, in whole blocks.
+    /// How many pages a region holds: as many of them as have blocks of their own.
     region_pages: usize,
     /// The file's length in bytes: it may have been larger.
     length: u64,
@@ -78,7 +78,7 @@ impl DoubleWrite {
         let Settings { page_size, batch, .. } = *settings;
         let (file, length) = executor.open(device, Self::NAME, true).await?;
         let block_pages = (BLOCK_BYTES / page_size).max(1);
-        let region_pages = batch.next_multiple_of(block_pages);
+        let region_pages = batch * block_pages;
         let size = (REGIONS * region_pages * page_size) as u64;
         if length < size {
             executor.perform(Op::Resize { file, length: size, prewrite: true }).await.result?;
