@@ -141,6 +141,46 @@ fn the_first_hit_does_not_wait_for_the_table() {
     }
 }
 
+/// What is read of pages that were changed while the table was loaded, once main memory has others.
+fn changed_while_loading() -> Vec<u8> {
+    let media = Media::new();
+    let design = Design::named("clean-write").expect("it has this name");
+    let settings = settings(CacheSettings { design, table_ahead: 4096, ..CacheSettings::new("flash", 4_000) }, 1024);
+    filled(&media, &settings, End::Kill);
+    run(SLOW, &media, async |executor| {
+        let database = Database::open(executor, settings, "here").await.expect("opens");
+        let tiers = database.buffer().tiers().expect("there is a cache");
+        assert!(tiers.is_loading());
+        change(&database, CHANGED_MEANWHILE, 5).await;
+        // They leave main memory for their own places before it is known what all slots hold.
+        for number in 0..80 {
+            read(&database, 1_000 + number).await;
+        }
+        assert!(tiers.is_loading());
+        tiers.await_loading().await;
+        let mut values = Vec::new();
+        for number in CHANGED_MEANWHILE {
+            values.push(read(&database, number).await);
+        }
+        values
+    })
+}
+
+#[test]
+fn a_slot_that_becomes_known_after_its_page_has_changed_is_not_believed() {
+    assert_eq!(changed_while_loading(), vec![5; CHANGED_MEANWHILE.count()]);
+}
+
+#[cfg(feature = "canary")]
+#[test]
+fn a_slot_that_is_believed_too_late_is_found() {
+    use entresol_engine::canary::{Canary, plant};
+    plant(Some(Canary::LateStatement));
+    let values = changed_while_loading();
+    plant(None);
+    assert_ne!(values, vec![5; CHANGED_MEANWHILE.count()]);
+}
+
 /// A cache of a tebibyte on media that hold what was written: an opening takes neither time nor memory for slots that nothing is
 /// known of.
 #[test]

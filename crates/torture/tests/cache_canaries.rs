@@ -60,8 +60,3 @@ fn a_copy_of_another_version_than_its_slot_should_hold_is_found() {
 fn a_cache_given_up_before_it_is_drained_is_found() {
     assert_found(Canary::UndrainedCache, "lazy-cleaning", 200);
 }
-
-#[test]
-fn a_slot_that_is_believed_too_late_is_found() {
-    assert_found_with(Canary::LateStatement, |cache| cache.table == Some(true) && cache.table_ahead == 0, 2_000);
-}
