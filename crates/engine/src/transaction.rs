@@ -18,6 +18,7 @@ mod long_value;
 mod modify;
 mod objects;
 mod observation;
+mod prefetch;
 mod records;
 mod rollback;
 mod scan;

@@ -33,6 +33,12 @@ pub trait Pages {
     /// Tells the processor that the page's first bytes and what belongs to it will be wanted soon.
     fn prefetch(&self, _: PageId) {}
 
+    /// Tells the processor that the page's header and what belongs to the page will be wanted soon. Returns the page's bytes, if
+    /// it is in memory; this counts as no reference.
+    fn prefetch_header(&self, _: PageId) -> Option<&[u8]> {
+        None
+    }
+
     /// How many pages the partition's file has room for.
     fn capacity(&self, partition: PartitionId) -> u32;
 

@@ -13,7 +13,7 @@ use driver::{Frame, FrameArray};
 use executor::TaskId;
 use permissions::Permissions;
 use std::rc::Rc;
-use structures::page::{Change, Pages, header, slotted};
+use structures::page::{Change, HEADER_SIZE, Pages, header, slotted};
 use structures::replacement::{Policy, Replacement};
 use structures::{Need, PageTable};
 
@@ -518,6 +518,14 @@ impl Pages for Pool {
             driver::prefetch(slotted::front(bytes));
             driver::prefetch(std::slice::from_ref(&self.slots[frame as usize]));
         }
+    }
+
+    fn prefetch_header(&self, id: PageId) -> Option<&[u8]> {
+        let frame = self.table.get(id)?;
+        let bytes = self.frame_bytes(frame)?;
+        driver::prefetch(&bytes[..HEADER_SIZE]);
+        driver::prefetch(std::slice::from_ref(&self.slots[frame as usize]));
+        Some(bytes)
     }
 
     fn capacity(&self, partition: PartitionId) -> u32 {

@@ -255,14 +255,11 @@ impl Buffer {
     }
 
     /// The tier that a page is to be read from by the task that has the turn to fetch it.
+    ///
+    /// Part of its callers: each miss asks it twice, most often to learn that there are no tiers.
+    #[inline(always)]
     pub(super) fn source_of(&self, turn: &Fetching) -> Option<Tier> {
-        let tier = self.tier_of(turn.page())?;
-        let is_passed = || tier == Tier::Cache && turn.is_past_cache() && !self.is_pending(turn.page());
-        if is_passed() { None } else { Some(tier) }
-    }
-
-    fn is_pending(&self, page: PageId) -> bool {
-        self.tiers.borrow().as_ref().is_some_and(|tiers| tiers.is_pending(page))
+        self.tiers.borrow().as_ref().and_then(|tiers| source_in(tiers, turn))
     }
 
     /// Which of these pages are read from their own device even if a cache has them. Of pages in sequence that are those
@@ -411,4 +408,10 @@ impl Buffer {
         }
         Ok(())
     }
+}
+
+fn source_in(tiers: &Tiers, turn: &Fetching) -> Option<Tier> {
+    let tier = tiers.source_of(turn.page())?;
+    let is_passed = tier == Tier::Cache && turn.is_past_cache() && !tiers.is_pending(turn.page());
+    if is_passed { None } else { Some(tier) }
 }

@@ -16,6 +16,7 @@ pub mod check;
 pub mod load;
 pub mod merge;
 pub mod overflow;
+pub mod prefetch;
 pub mod scan;
 pub mod split;
 pub mod stored;
@@ -25,6 +26,7 @@ mod tests;
 pub use check::{Child, Expected, check_node};
 pub use load::BulkLoader;
 pub use merge::{find_to_remove, is_underfull, merge};
+pub use prefetch::prefetch;
 pub use scan::{LeafRange, backward, forward, successor, successor_of};
 pub use split::{has_room, make_room};
 

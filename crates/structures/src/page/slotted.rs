@@ -207,6 +207,22 @@ pub fn front(page: &[u8]) -> &[u8] {
     &page[..(page.len() / 8).min(FRONT_SIZE_MAX)]
 }
 
+/// The bytes in which the node's slots stand.
+#[inline]
+pub fn slots(page: &[u8]) -> &[u8] {
+    node_slots(page).as_flattened()
+}
+
+/// The first bytes of the record at `slot`, which say how long it is.
+///
+/// # Panics
+/// If there is no such slot.
+#[inline]
+pub fn record_start(page: &[u8], slot: u16) -> &[u8] {
+    let (position, _) = locate(page, slot);
+    &page[position..position + LENGTH_SIZE]
+}
+
 /// Finds `key`, which lies within the node's fences: `Ok` with its slot, or `Err` with the slot that it would get.
 #[inline]
 pub fn search(page: &[u8], key: &[u8]) -> Result<u16, u16> {

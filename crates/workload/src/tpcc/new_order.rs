@@ -20,6 +20,10 @@ pub(super) async fn read<R>(
 pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &NewOrder) -> Result<()> {
     let begin = tx.savepoint();
     let district = input.district;
+    let items: Vec<_> = input.lines.iter().map(|line| keys::single(line.item)).collect();
+    let stocks: Vec<_> = input.lines.iter().map(|line| keys::stock(line.supply_warehouse, line.item)).collect();
+    tx.prefetch(tables.item, &items).await;
+    tx.prefetch(tables.stock, &stocks).await;
     let warehouse = keys::single(district.warehouse);
     let warehouse_tax = read(tx, (tables.warehouse, "warehouse"), &warehouse, |row| place::TAX.get(row)).await?;
     let (district_tax, number) = tx

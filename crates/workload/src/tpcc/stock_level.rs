@@ -18,9 +18,10 @@ pub(super) async fn run(tables: &Tables, tx: &mut Transaction, input: &StockLeve
     while let Some((_, row)) = tx.next(&mut lines).await? {
         items.insert(order_line::ITEM.get(&row));
     }
+    let stocks: Vec<_> = items.into_iter().map(|item| keys::stock(district.warehouse, item)).collect();
+    tx.prefetch(tables.stock, &stocks).await;
     let mut short = 0;
-    for item in items {
-        let key = keys::stock(district.warehouse, item);
+    for key in stocks {
         let quantity = read(tx, (tables.stock, "stock"), &key, |row| stock::QUANTITY.get(row)).await?;
         short += u32::from(quantity < input.threshold);
     }

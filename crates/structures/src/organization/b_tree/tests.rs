@@ -2,6 +2,7 @@
 
 mod corruption;
 mod model;
+mod prefetch;
 mod steps;
 
 use super::*;
