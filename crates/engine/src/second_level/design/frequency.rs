@@ -1,13 +1,15 @@
 //! Lazy cleaning with admission by frequency (TinyLFU: Einziger, Friedman and Manes 2017). A page that main memory misses is
-//! counted; once the cache was full a page enters only if it is missed more often than the page that would make room for it.
-//! So the cache keeps what is worth its place, and pages that will not be missed again are not written to it. Nothing that was
-//! read in sequence enters then: from a disk it is read in sequence again.
+//! counted. What was changed always enters, because cleaning writes it home in groups. Once the cache was full an unchanged page
+//! enters only if it is missed more often than the page that would make room for it: of the clean ones that were not used for
+//! longest, the one that is missed least. So the cache keeps what is worth its place, and pages that will not be missed again
+//! are not written to it. Nothing that was read in sequence enters then: from a disk it is read in sequence again.
+//!
+//! The cache counts as persistent, as FaCE's does: a checkpoint cleans nothing.
 
 use super::lazy_cleaning::LazyCleaning;
 use super::sketch::Sketch;
-use super::{CachePolicy, Contents, Decision, DirtyMaximum, Leaving, Outdated, Pattern, Read, Setting};
+use super::{CachePolicy, Candidate, Contents, Decision, DirtyMaximum, Leaving, Outdated, Pattern, Read, Setting};
 use base::PageId;
-use structures::replacement::Replacement;
 
 pub struct Frequency {
     /// What becomes of pages that have entered.
@@ -15,6 +17,11 @@ pub struct Frequency {
     misses: Sketch,
     fill_threshold_percent: u8,
 }
+
+/// Of how many clean pages the least missed one makes room.
+const VICTIMS: usize = 8;
+/// Among how many pages they are looked for.
+const LOOKED_AT: usize = 256;
 
 impl Frequency {
     pub fn new(setting: &Setting) -> Frequency {
@@ -31,14 +38,23 @@ impl Frequency {
         used * 100 < capacity * u64::from(self.fill_threshold_percent)
     }
 
+    /// The clean page that would make room, if there is one.
+    fn least_missed(&self, contents: &Contents<'_>) -> Option<Candidate> {
+        let (mut clean, mut looked_at) = (Vec::with_capacity(VICTIMS), 0);
+        contents.coldest(&mut |candidate| {
+            if !candidate.dirty {
+                clean.push(candidate);
+            }
+            looked_at += 1;
+            clean.len() < VICTIMS && looked_at < LOOKED_AT
+        });
+        clean.into_iter().min_by_key(|candidate| self.misses.estimate(candidate.page))
+    }
+
     /// Whether the page is missed more often than the one that would make room.
     fn is_worth_a_place(&self, page: PageId, contents: &Contents<'_>) -> bool {
-        let mut coldest = None;
-        contents.coldest(&mut |candidate| {
-            coldest = Some(candidate.page);
-            false
-        });
-        coldest.is_none_or(|coldest| self.misses.estimate(page) > self.misses.estimate(coldest))
+        let estimate = |page| self.misses.estimate(page);
+        self.least_missed(contents).is_none_or(|victim| estimate(page) > estimate(victim.page))
     }
 }
 
@@ -60,20 +76,22 @@ impl CachePolicy for Frequency {
     }
 
     fn on_eviction(&mut self, leaving: &Leaving, contents: &Contents<'_>) -> Decision {
-        let is_admitted = self.is_filling(contents)
+        let is_admitted = leaving.dirty
+            || self.is_filling(contents)
             || leaving.pattern == Pattern::Random && self.is_worth_a_place(leaving.page, contents);
-        if leaving.dirty && contents.is_checkpointing() || !is_admitted {
-            return Decision::Skip;
-        }
-        Decision::WriteBack
+        if is_admitted { Decision::WriteBack } else { Decision::Skip }
     }
 
     fn on_update(&mut self, page: PageId) -> Outdated {
         self.cleaning.on_update(page)
     }
 
-    fn order(&self, slots: usize) -> Box<dyn Replacement> {
-        self.cleaning.order(slots)
+    fn cleans_at_checkpoint(&self) -> bool {
+        false
+    }
+
+    fn victim(&mut self, contents: &Contents<'_>) -> Option<u32> {
+        self.least_missed(contents).map(|victim| victim.slot).or_else(|| contents.coldest_clean())
     }
 
     fn is_used_when_it_leaves(&self) -> bool {

@@ -9,8 +9,9 @@ const COUNTERS_PER_PAGE: usize = 8;
 const PLACES: usize = 4;
 /// A counter's greatest value.
 const COUNT_MAX: u8 = 15;
-/// Counts for each page of the cache after which all are halved.
-const SAMPLE_PER_PAGE: u64 = 10;
+/// Counts for each page of the cache after which all are halved: few enough that a hot set that moves on is forgotten while
+/// the next one is hot.
+const SAMPLE_PER_PAGE: u64 = 4;
 
 /// The counters. Empty until it is known for how many pages they are.
 #[derive(Debug, Default)]
@@ -86,7 +87,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn estimates_are_never_below_the_counts(numbers in prop::collection::vec(0_u32..200, 0..600)) {
+        fn estimates_are_never_below_the_counts(numbers in prop::collection::vec(0_u32..200, 0..SAMPLE_PER_PAGE as usize * 100)) {
             let mut sketch = Sketch::default();
             sketch.reserve(100);
             let mut counts: BTreeMap<u32, u8> = BTreeMap::new();
@@ -107,7 +108,7 @@ mod tests {
         sketch.reserve(1_000);
         let mut random = Random::stream(1, "pages");
         let mut counts = vec![0_u8; 4_000];
-        for _ in 0..6_000 {
+        for _ in 1..SAMPLE_PER_PAGE * 1_000 {
             let number = random.below(4_000) as u32;
             sketch.add(page(number));
             counts[number as usize] += 1;
@@ -126,7 +127,7 @@ mod tests {
         (0..10_000).for_each(|number| sketch.add(page(2 + number % 100)));
         assert!(sketch.estimate(page(1)) < 3);
         sketch.reserve(100);
-        assert!(sketch.estimate(page(50)) > 3, "the same size keeps the counts");
+        assert!(sketch.estimate(page(50)) > 1, "the same size keeps the counts");
         sketch.reserve(1_000);
         assert_eq!(sketch.estimate(page(50)), 0);
     }

@@ -43,7 +43,8 @@ struct Rules {
     is_inclusive: bool,
     /// Whether it takes only what was read at random once it was filled.
     is_choosy: bool,
-    /// Whether it takes nothing that was read in sequence, and once it is filled what is missed more often than what leaves.
+    /// Whether, once it is filled, of unchanged pages only those enter that are missed more often than what leaves, which is the
+    /// least missed of the first clean ones. The cache counts as persistent.
     is_by_frequency: bool,
     /// Whether a page enters that was changed in main memory.
     takes_changed: bool,
@@ -204,12 +205,13 @@ impl Pair {
         let is_wanted = match self.is_tac() {
             true => dirty && self.find(number).is_some(),
             false if self.rules.is_by_frequency => {
-                self.cached.len() < self.threshold || pattern == Pattern::Random && self.is_worth_a_place(number)
+                let is_filling = self.cached.len() < self.threshold;
+                dirty || is_filling || pattern == Pattern::Random && self.is_worth_a_place(number)
             }
             false => !self.is_filled || pattern == Pattern::Random || !self.rules.is_choosy,
         };
         let is_fit = self.rules.takes_changed || !modified || self.is_tac();
-        let is_past = is_checkpoint && self.rules.stays_dirty;
+        let is_past = is_checkpoint && self.rules.stays_dirty && !self.rules.is_by_frequency;
         let leaving = Leaving { page: page(number), dirty, modified, reason, pattern };
         let decision = self.policy.on_eviction(&leaving, &self.slots.contents());
         if !is_wanted || !is_fit || is_past {
@@ -233,10 +235,20 @@ impl Pair {
         self.cached.insert(Cached { page: number, dirty: stays_dirty });
     }
 
-    /// Whether the page is missed more often than the first that may leave.
+    /// Whether the page is missed more often than the one that is to leave.
     fn is_worth_a_place(&self, number: u32) -> bool {
-        let first = self.slots.listed().first().map(|first| self.misses.estimate(*first));
-        first.is_none_or(|first| self.misses.estimate(page(number)) > first)
+        let leaves = self.next_clean().map(|leaves| self.misses.estimate(page(leaves.page)));
+        leaves.is_none_or(|leaves| self.misses.estimate(page(number)) > leaves)
+    }
+
+    /// The clean page that is to leave: the first, or by frequency the least missed of the first eight.
+    fn next_clean(&self) -> Option<Cached> {
+        let in_order: Vec<Cached> = self.slots.listed().iter().filter_map(|page| self.find(page.number)).collect();
+        let mut clean = in_order.into_iter().filter(|cached| !cached.dirty);
+        match self.rules.is_by_frequency {
+            true => clean.take(8).min_by_key(|cached| self.misses.estimate(page(cached.page))),
+            false => clean.next(),
+        }
     }
 
     fn take(&mut self, number: u32) -> u32 {
@@ -244,7 +256,7 @@ impl Pair {
         let is_full = self.cached.len() == capacity as usize && self.find(number).is_none();
         let order: Vec<Cached> = self.slots.listed().iter().filter_map(|page| self.find(page.number)).collect();
         loop {
-            let first = order.iter().find(|cached| !self.find(cached.page).is_some_and(|found| found.dirty));
+            let leaves = self.next_clean();
             match self.slots.take(Tier::Cache, page(number), &mut *self.policy) {
                 Room::Slot(slot) if self.rules.leaves == Leaves::Next => {
                     assert_eq!(slot, self.next, "the slots are written in turn");
@@ -267,8 +279,8 @@ impl Pair {
                 }
                 Room::Slot(slot) => {
                     if is_full {
-                        // The first clean one has left, the one that was cleaned if there was none.
-                        let victim = first.expect("one was clean");
+                        // The one that was cleaned, if none was clean.
+                        let victim = leaves.expect("one was clean");
                         assert_eq!(self.slots.lookup(page(victim.page)), None, "page {} has to leave", victim.page);
                         self.cached.retain(|cached| cached.page != victim.page);
                     }
@@ -332,11 +344,13 @@ impl Pair {
             }
         }
         let dirty: Vec<_> = self.cached.iter().filter(|cached| cached.dirty).map(|cached| page(cached.page)).collect();
-        assert!(dirty.is_empty() || self.policy.cleans_at_checkpoint());
-        for group in self.slots.groups(&dirty, self.policy.group_pages()) {
-            self.clean(group);
+        assert_eq!(self.policy.cleans_at_checkpoint(), !self.rules.is_by_frequency);
+        if self.policy.cleans_at_checkpoint() {
+            for group in self.slots.groups(&dirty, self.policy.group_pages()) {
+                self.clean(group);
+            }
+            assert_eq!(self.slots.dirty_count(), 0);
         }
-        assert_eq!(self.slots.dirty_count(), 0);
         self.slots.end_checkpoint();
     }
 
