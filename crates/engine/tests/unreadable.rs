@@ -6,6 +6,7 @@ mod machine;
 
 use base::PartitionId;
 use devices::Hardware;
+use driver::OpKind;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::log::{self, Acknowledged, Second};
 use entresol_engine::second_level::{self, CacheSettings};
@@ -13,7 +14,7 @@ use entresol_engine::tier_file::WriteBufferSettings;
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer, checkpoint};
 use executor::{Executor, Order};
 use machine::run;
-use virtual_driver::{Media, Options, VirtualDriver};
+use virtual_driver::{ErrorAt, FaultPlan, Media, Options, VirtualDriver};
 
 const PAGE: u64 = 8192;
 const LOG_PAGE: u64 = 4096;
@@ -94,6 +95,37 @@ fn a_page_that_cannot_be_read_comes_from_the_double_write_area_and_is_healed() {
     make_unreadable(&media, "notes.pages", PAGE + 512, PAGE + 1024);
     make_unreadable(&media, "double-write", 40 * PAGE, 41 * PAGE);
     assert_opens(&media, &settings(), "the root");
+}
+
+#[test]
+fn copies_of_which_two_reads_fail_in_a_row_are_not_taken_for_lost() {
+    // The area is read page by page.
+    let settings = || {
+        let settings = settings();
+        Settings { buffer: buffer::Settings { batch: 1, ..settings.buffer.clone() }, ..settings }
+    };
+    for first in 1..=40 {
+        let media = Media::new();
+        crashed(&media, settings(), true);
+        media.flip_bit("disk", "notes.pages", PAGE + 600, 3).expect("there is such a file");
+        let errors = [first, first + 1].map(|nth| ErrorAt { kind: OpKind::Read, device: None, nth }).into();
+        let faults = Some(FaultPlan { errors, ..FaultPlan::default() });
+        let driver = VirtualDriver::new(Hardware::ideal(), Options { faults, ..Options::default() }, media.clone());
+        let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+        let halt = executor.run(async {
+            // It may refuse to open, and says why: then the next one has what this one had.
+            let database = match Database::open(&executor, settings(), "here").await {
+                Err(Error::Input(_)) => return,
+                opened => opened.unwrap_or_else(|error| panic!("without reads {first} and the next: {error}")),
+            };
+            let others = database.create_partition(PartitionSpec::b_tree("others")).await.expect("creates");
+            put(&database, others, 3).await;
+            database.buffer().write_back_before(database.log().end(), true).await.expect("writes");
+        });
+        executor.stop();
+        halt.expect("the machine goes on");
+        assert_opens(&media, &settings(), &format!("after reads {first} and the next"));
+    }
 }
 
 #[test]

@@ -15,6 +15,9 @@ pub struct Salvaged {
     pub fault: Option<Fault>,
 }
 
+/// How often a piece is read before it counts as unreadable: a copy that is given up may be the last one.
+const ATTEMPTS: u32 = 3;
+
 /// Reads `length` bytes at `offset` into the front of `frame`: at once if that is possible, else piece by piece.
 ///
 /// # Errors
@@ -34,8 +37,13 @@ pub async fn read(
     let mut piece = executor.frame(piece_size)?;
     for (number, start) in (0..length).step_by(piece_size).enumerate() {
         let size = piece_size.min(length - start);
-        let (read, fault) = attempt(executor, file, (offset + start as u64, size), piece).await?;
-        piece = read;
+        let mut fault = None;
+        for _ in 0..ATTEMPTS {
+            (piece, fault) = attempt(executor, file, (offset + start as u64, size), piece).await?;
+            if fault.is_none() {
+                break;
+            }
+        }
         let target = &mut frame[start..start + size];
         match fault {
             None => target.copy_from_slice(&piece[..size]),
