@@ -16,6 +16,13 @@ macro_rules! canaries {
     };
 }
 
+impl Canary {
+    /// Whether it is in the protocol between nodes, which is run against a model (`crates/node/tests/model`) and not by torture.
+    pub fn is_between_nodes(self) -> bool {
+        self as usize >= Canary::UncalledCopies as usize
+    }
+}
+
 canaries! {
     /// Commits are acknowledged while their log write is still under way.
     CommitBeforeSync,
@@ -106,6 +113,16 @@ canaries! {
     OlderImage,
     /// A restart leaves the sets' backup beginning where the log has no longer anything.
     LostBackupBegin,
+    /// A page server grants write locks and does not call back the copies of others.
+    UncalledCopies,
+    /// A page server takes a late message about an earlier copy for one about the present copy.
+    UnnumberedCopies,
+    /// A client does not say that transactions use a copy which is called back.
+    SilentUse,
+    /// A page server releases the locks of a transaction whose commit is not done.
+    EarlyRelease,
+    /// A client goes on using a copy that it was called back while its page was on its way.
+    KeptArrival,
 }
 
 #[cfg(feature = "canary")]

@@ -45,7 +45,10 @@ fn main() -> ExitCode {
         words.remove(0);
     }
     let seeds = range.unwrap_or(0..8_000);
-    let is_meant = |canary: &&Canary| words.is_empty() || words.contains(&format!("{canary:?}"));
+    let is_meant = |canary: &&Canary| {
+        let is_named = words.is_empty() || words.contains(&format!("{canary:?}"));
+        is_named && !canary.is_between_nodes()
+    };
     // A planted bug may make the engine panic, which is a find and no news.
     std::panic::set_hook(Box::new(|_| {}));
     let unfound = Canary::ALL.iter().filter(is_meant).filter(|canary| !report(**canary, &seeds)).count();

@@ -18,12 +18,25 @@ const BELOW: &[(&str, &[&str])] = &[
     ("virtual", &["driver", "devices", "base"]),
     ("structures", &["driver", "base"]),
     ("engine", &["structures", "executor", "driver", "base"]),
-    ("workload", &["engine", "structures", "executor", "driver", "base"]),
-    ("torture", &["workload", "engine", "structures", "virtual", "devices", "executor", "driver", "base"]),
+    ("node", &["engine", "structures", "executor", "driver", "base"]),
+    ("workload", &["node", "engine", "structures", "executor", "driver", "base"]),
+    ("torture", &["workload", "node", "engine", "structures", "virtual", "devices", "executor", "driver", "base"]),
     ("entresol", &["engine", "structures", "virtual", "real", "devices", "executor", "driver", "base"]),
     (
         "papers",
-        &["entresol", "workload", "engine", "structures", "virtual", "real", "devices", "executor", "driver", "base"],
+        &[
+            "entresol",
+            "workload",
+            "node",
+            "engine",
+            "structures",
+            "virtual",
+            "real",
+            "devices",
+            "executor",
+            "driver",
+            "base",
+        ],
     ),
     (
         "cli",
@@ -32,6 +45,7 @@ const BELOW: &[(&str, &[&str])] = &[
             "torture",
             "entresol",
             "workload",
+            "node",
             "engine",
             "structures",
             "virtual",
@@ -49,6 +63,7 @@ const BELOW: &[(&str, &[&str])] = &[
             "torture",
             "entresol",
             "workload",
+            "node",
             "engine",
             "structures",
             "virtual",
@@ -62,8 +77,19 @@ const BELOW: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that never name the world outside.
-const INSIDE: &[&str] =
-    &["base", "driver", "executor", "devices", "virtual", "structures", "engine", "workload", "torture", "papers"];
+const INSIDE: &[&str] = &[
+    "base",
+    "driver",
+    "executor",
+    "devices",
+    "virtual",
+    "structures",
+    "engine",
+    "node",
+    "workload",
+    "torture",
+    "papers",
+];
 
 /// The engine and everything that it is built from, including foreign crates.
 const ENGINE_CRATES_MAX: usize = 35;

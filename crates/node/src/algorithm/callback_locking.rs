@@ -1,0 +1,24 @@
+use super::{Algorithm, Fate, Source, Standing};
+use crate::message::ClientId;
+
+/// CBL: copies and their read locks stay at clients; the server's memory is least recently used, and the memories of clients serve
+/// themselves alone (section 2.3.1).
+pub struct CallbackLocking;
+
+impl Algorithm for CallbackLocking {
+    fn name(&self) -> &'static str {
+        "cbl"
+    }
+
+    fn source(&self, _: &[ClientId], _: u64) -> Source {
+        Source::Disk
+    }
+
+    fn after_sending(&self) -> Standing {
+        Standing::MostRecentlyUsed
+    }
+
+    fn on_last_copy(&self, _: bool) -> Fate {
+        Fate::Dropped
+    }
+}

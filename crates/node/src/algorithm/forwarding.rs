@@ -1,0 +1,23 @@
+use super::{Algorithm, Fate, Source, Standing, forwarded};
+use crate::message::ClientId;
+
+/// FWD: what the server lacks, a client that has it sends (section 2.3.2).
+pub struct Forwarding;
+
+impl Algorithm for Forwarding {
+    fn name(&self) -> &'static str {
+        "fwd"
+    }
+
+    fn source(&self, holders: &[ClientId], turn: u64) -> Source {
+        forwarded(holders, turn)
+    }
+
+    fn after_sending(&self) -> Standing {
+        Standing::MostRecentlyUsed
+    }
+
+    fn on_last_copy(&self, _: bool) -> Fate {
+        Fate::Dropped
+    }
+}

@@ -1,0 +1,24 @@
+use super::{Algorithm, Fate, Source, Standing, forwarded};
+use crate::message::ClientId;
+
+/// FWD-H: forwarding, and a page that was sent to a client leaves the server's memory next, because it is in memory elsewhere
+/// (section 2.3.3).
+pub struct HateHints;
+
+impl Algorithm for HateHints {
+    fn name(&self) -> &'static str {
+        "fwd-h"
+    }
+
+    fn source(&self, holders: &[ClientId], turn: u64) -> Source {
+        forwarded(holders, turn)
+    }
+
+    fn after_sending(&self) -> Standing {
+        Standing::Hated
+    }
+
+    fn on_last_copy(&self, _: bool) -> Fate {
+        Fate::Dropped
+    }
+}

@@ -1,0 +1,370 @@
+//! What nodes say to each other, and its form in bytes.
+//!
+//! A message is a frame: the number of bytes that follow, four of them in little-endian order, then the version, then the message
+//! as `postcard` has it. Everything that is read from a peer has a limit, and bytes that are no message are an error, never a panic:
+//! what a length claims is not allocated before it has come.
+
+use base::{PageId, PartitionId};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use thiserror::Error;
+
+/// The version of the messages. Nodes of different versions do not talk to each other.
+pub const VERSION: u8 = 1;
+/// The bytes before a message: its length and its version.
+pub const HEAD_SIZE: usize = 5;
+/// The longest message, in bytes: a commit of some thousands of pages.
+pub const SIZE_MAX: usize = 64 << 20;
+/// The most elements of a list in a message.
+pub const LIST_MAX: usize = 1 << 16;
+
+/// Names a node at its server, for as long as its connection lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ClientId(pub u32);
+
+/// Names a transaction of one client. A client gives each number once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Transaction(pub u64);
+
+/// A copy of a page at a client, from the request for it until it is dropped. The client gives each number once, so a message
+/// about a copy that is gone is never taken for one about the next copy of the same page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Copy {
+    /// The page.
+    #[serde(with = "packed")]
+    pub page: PageId,
+    /// The copy's number.
+    pub number: u64,
+}
+
+/// The bytes of a page, sealed with its checksum.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// The page.
+    #[serde(with = "packed")]
+    pub page: PageId,
+    /// Its bytes.
+    #[serde(with = "raw")]
+    pub bytes: Vec<u8>,
+}
+
+/// A message from a client to the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToServer {
+    /// Copies that the client has dropped since its last message: piggybacked, and processed first.
+    pub drops: Vec<Copy>,
+    /// What it says beside that.
+    pub body: Request,
+}
+
+/// What a client says to the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// The first message: who it is.
+    Hello {
+        /// The size of its pages, in bytes.
+        page_size: u32,
+        /// Where it accepts connections of other clients that send it pages.
+        address: SocketAddr,
+    },
+    /// It wants a page, and the read lock that comes with the copy.
+    Read {
+        /// The copy that it will be; one that it has already, if the page has left its memory while it is in use.
+        copy: Copy,
+        /// For which transaction.
+        transaction: Transaction,
+        /// The copy that has to make room for it.
+        leaving: Option<Copy>,
+    },
+    /// It wants the write lock of a page of which it has a copy that the transaction uses.
+    Write {
+        /// The copy.
+        copy: Copy,
+        /// For which transaction.
+        transaction: Transaction,
+    },
+    /// It cannot give up the copy that it was called back before these transactions have ended.
+    InUse {
+        /// The copy.
+        copy: Copy,
+        /// Transactions that use it.
+        by: Vec<Transaction>,
+    },
+    /// It has given up the copy that was called back, or had no such copy any more.
+    CalledBack {
+        /// The copy.
+        copy: Copy,
+    },
+    /// It cannot send a page to another client.
+    Refused {
+        /// The page, and the number of the copy that the other client waits for.
+        wanted: Copy,
+        /// The other client.
+        to: ClientId,
+        /// Whether that is to return the copy that leaves its memory, as the server said.
+        returns: bool,
+    },
+    /// A transaction is to be committed.
+    Commit {
+        /// Which.
+        transaction: Transaction,
+        /// Its log records, one after another, in the engine's form but for their transaction's number.
+        #[serde(with = "raw")]
+        records: Vec<u8>,
+        /// The pages that it has changed, all of which it has write locks of.
+        pages: Vec<Image>,
+    },
+    /// A transaction is rolled back: its write locks are released.
+    Abort {
+        /// Which.
+        transaction: Transaction,
+    },
+    /// A dropped page that the server has asked for.
+    Returned {
+        /// The copy.
+        copy: Copy,
+        /// Its bytes.
+        #[serde(with = "raw")]
+        bytes: Vec<u8>,
+    },
+}
+
+/// What the server says to a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// The client has joined.
+    Welcome {
+        /// Its name.
+        client: ClientId,
+    },
+    /// The client may not join.
+    Unwelcome {
+        /// Why, in words.
+        reason: String,
+    },
+    /// The page that the client asked for.
+    Page {
+        /// Which copy it is.
+        copy: Copy,
+        /// Its bytes.
+        #[serde(with = "raw")]
+        bytes: Vec<u8>,
+        /// Whether the copy that leaves the client's memory for it is to be returned.
+        returns: bool,
+    },
+    /// The page that the client asked for cannot be had.
+    Failed {
+        /// Which copy it would have been. There is none.
+        copy: Copy,
+        /// Why, in words.
+        reason: String,
+    },
+    /// A transaction has the write lock that it asked for.
+    Granted {
+        /// Of which copy's page.
+        copy: Copy,
+        /// Which transaction.
+        transaction: Transaction,
+    },
+    /// The client is to give up a copy.
+    CallBack {
+        /// Which.
+        copy: Copy,
+    },
+    /// It need not do so any more: the transaction that wanted the write lock is gone.
+    Withdrawn {
+        /// Which copy may stay.
+        copy: Copy,
+    },
+    /// The client is to send a page to another.
+    Forward {
+        /// The client's own copy.
+        copy: Copy,
+        /// The number of the copy that the other client waits for.
+        wanted: u64,
+        /// The other client.
+        to: ClientId,
+        /// Where that accepts connections.
+        address: SocketAddr,
+        /// Whether it is to return the copy that leaves its memory.
+        returns: bool,
+    },
+    /// A transaction is a deadlock's victim and has to be rolled back.
+    Victim {
+        /// Which.
+        transaction: Transaction,
+        /// The copies that it waited for and will not get.
+        withdrawn: Vec<Copy>,
+    },
+    /// A transaction is committed, and durably so.
+    Committed {
+        /// Which.
+        transaction: Transaction,
+    },
+    /// A transaction cannot be committed, nor anything after it.
+    NotCommitted {
+        /// Which.
+        transaction: Transaction,
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+/// What a client says to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToPeer {
+    /// The page that the other has asked the server for.
+    Page {
+        /// Which copy of the other's it is.
+        copy: Copy,
+        /// Its bytes.
+        #[serde(with = "raw")]
+        bytes: Vec<u8>,
+        /// Whether the copy that leaves the other's memory for it is to be returned to the server.
+        returns: bool,
+    },
+}
+
+/// Why bytes of a peer are no message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MessageError {
+    /// Another version.
+    #[error("the peer's messages have version {0}, this node's {VERSION}: run the same release on both")]
+    Version(u8),
+    /// Too long.
+    #[error("a message of {0} bytes is over the limit of {SIZE_MAX}")]
+    TooLong(usize),
+    /// Not the form of one.
+    #[error("bytes of the peer are no message: {0}")]
+    Malformed(String),
+}
+
+/// Appends a message's frame. It is filled up to `size_min` bytes with zeros behind the message, where messages are to have at
+/// least a described length.
+///
+/// # Panics
+/// If the message is longer than [`SIZE_MAX`]: whoever makes one keeps it shorter.
+pub fn encode<M: Serialize>(message: &M, size_min: usize, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEAD_SIZE]);
+    let filled = postcard::to_extend(message, std::mem::take(out));
+    *out = filled.expect("memory takes any message");
+    let end = out.len().max(start + size_min);
+    out.resize(end, 0);
+    let length = out.len() - start - HEAD_SIZE;
+    assert!(length <= SIZE_MAX, "a message of {length} bytes");
+    out[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
+    out[start + 4] = VERSION;
+}
+
+/// How long the frame at the front of `bytes` is, as far as that can be told; `None` if more bytes have to come first.
+///
+/// # Errors
+/// [`MessageError::Version`], [`MessageError::TooLong`].
+pub fn frame_size(bytes: &[u8]) -> Result<Option<usize>, MessageError> {
+    let Some((head, _)) = bytes.split_at_checked(HEAD_SIZE) else { return Ok(None) };
+    if head[4] != VERSION {
+        return Err(MessageError::Version(head[4]));
+    }
+    let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+    if length > SIZE_MAX {
+        return Err(MessageError::TooLong(length));
+    }
+    Ok(Some(HEAD_SIZE + length))
+}
+
+/// Reads the message of a whole frame.
+///
+/// # Errors
+/// [`MessageError::Malformed`], as for lists over [`LIST_MAX`].
+pub fn decode<'a, M: Deserialize<'a> + Bounded>(frame: &'a [u8]) -> Result<M, MessageError> {
+    let body = frame.get(HEAD_SIZE..).unwrap_or_default();
+    let malformed = |reason: String| MessageError::Malformed(reason);
+    let (message, rest) = postcard::take_from_bytes::<M>(body).map_err(|error| malformed(error.to_string()))?;
+    if rest.iter().any(|byte| *byte != 0) {
+        return Err(malformed("there is more behind its end".to_owned()));
+    }
+    match message.longest_list() {
+        length if length > LIST_MAX => Err(malformed(format!("a list of {length} is over the limit of {LIST_MAX}"))),
+        _ => Ok(message),
+    }
+}
+
+/// A message that says how long its lists are.
+pub trait Bounded {
+    /// The number of elements in its longest list, bytes of pages and records excepted.
+    fn longest_list(&self) -> usize;
+}
+
+impl Bounded for ToServer {
+    fn longest_list(&self) -> usize {
+        let own = match &self.body {
+            Request::InUse { by, .. } => by.len(),
+            Request::Commit { pages, .. } => pages.len(),
+            _ => 0,
+        };
+        own.max(self.drops.len())
+    }
+}
+
+impl Bounded for Answer {
+    fn longest_list(&self) -> usize {
+        match self {
+            Answer::Victim { withdrawn, .. } => withdrawn.len(),
+            _ => 0,
+        }
+    }
+}
+
+impl Bounded for ToPeer {
+    fn longest_list(&self) -> usize {
+        0
+    }
+}
+
+/// A page id as one number.
+mod packed {
+    use super::{PageId, PartitionId};
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(page: &PageId, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(page.packed())
+    }
+
+    pub fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<PageId, D::Error> {
+        let word = u64::deserialize(deserializer)?;
+        let page = PageId::unpacked(word);
+        let is_page = page.packed() == word && page.partition != PartitionId(u16::MAX);
+        if is_page { Ok(page) } else { Err(D::Error::custom("a number that names no page")) }
+    }
+}
+
+/// Bytes in one piece, rather than as a list of numbers.
+mod raw {
+    use serde::de::{Error, Visitor};
+    use serde::{Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(bytes)
+    }
+
+    pub fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        struct Bytes;
+        impl Visitor<'_> for Bytes {
+            type Value = Vec<u8>;
+
+            fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                out.write_str("bytes")
+            }
+
+            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+                Ok(bytes.to_vec())
+            }
+        }
+        deserializer.deserialize_bytes(Bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+use super::*;
+use proptest::prelude::*;
+
+fn copy(number: u64) -> Copy {
+    Copy { page: PageId::new(PartitionId(3), 77), number }
+}
+
+fn requests() -> Vec<Request> {
+    let (transaction, bytes) = (Transaction(9), vec![7; 300]);
+    vec![
+        Request::Hello { page_size: 4096, address: "10.0.0.2:7000".parse().expect("an address") },
+        Request::Read { copy: copy(1), transaction, leaving: Some(copy(0)) },
+        Request::Write { copy: copy(1), transaction },
+        Request::InUse { copy: copy(1), by: vec![transaction] },
+        Request::CalledBack { copy: copy(1) },
+        Request::Refused { wanted: copy(5), to: ClientId(4), returns: true },
+        Request::Commit {
+            transaction,
+            records: vec![1, 2],
+            pages: vec![Image { page: copy(1).page, bytes: bytes.clone() }],
+        },
+        Request::Abort { transaction },
+        Request::Returned { copy: copy(1), bytes },
+    ]
+}
+
+#[test]
+fn messages_survive_encoding_and_refuse_truncation() {
+    for body in requests() {
+        let message = ToServer { drops: vec![copy(2), copy(3)], body };
+        let mut frame = Vec::new();
+        encode(&message, 0, &mut frame);
+        assert_eq!(frame_size(&frame), Ok(Some(frame.len())));
+        assert_eq!(decode::<ToServer>(&frame), Ok(message));
+        for end in 0..frame.len() {
+            assert!(decode::<ToServer>(&frame[..end]).is_err(), "{end} of {}", frame.len());
+        }
+    }
+}
+
+#[test]
+fn a_frame_is_as_long_as_is_described_and_says_the_same() {
+    let message = ToServer { drops: Vec::new(), body: Request::CalledBack { copy: copy(1) } };
+    let mut frames = Vec::new();
+    encode(&message, 256, &mut frames);
+    encode(&message, 256, &mut frames);
+    assert_eq!(frames.len(), 512);
+    assert_eq!(frame_size(&frames), Ok(Some(256)));
+    assert_eq!(decode(&frames[256..]), Ok(message.clone()));
+    frames[255] = 1;
+    assert!(decode::<ToServer>(&frames[..256]).is_err(), "what stands behind a message is not ignored");
+}
+
+#[test]
+fn other_versions_and_lengths_beyond_the_limit_are_named() {
+    assert_eq!(frame_size(&[1, 0, 0]), Ok(None));
+    assert_eq!(frame_size(&[1, 0, 0, 0, VERSION + 1]), Err(MessageError::Version(VERSION + 1)));
+    assert_eq!(frame_size(&[0, 0, 0, 255, VERSION]), Err(MessageError::TooLong(255 << 24)));
+    let drops = vec![copy(1); LIST_MAX + 1];
+    let mut frame = Vec::new();
+    encode(&ToServer { drops, body: Request::Abort { transaction: Transaction(1) } }, 0, &mut frame);
+    let refused = decode::<ToServer>(&frame).expect_err("too long");
+    assert!(refused.to_string().contains("limit of 65536"), "{refused}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn no_bytes_do_harm(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = frame_size(&bytes);
+        let _ = decode::<ToServer>(&bytes);
+        let _ = decode::<Answer>(&bytes);
+        let _ = decode::<ToPeer>(&bytes);
+    }
+
+    #[test]
+    fn a_changed_byte_does_no_harm(which in 0..9_usize, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut frame = Vec::new();
+        encode(&ToServer { drops: vec![copy(8)], body: requests().swap_remove(which) }, 0, &mut frame);
+        let at = at.index(frame.len());
+        frame[at] = byte;
+        if let Ok(Some(_)) = frame_size(&frame) {
+            let _ = decode::<ToServer>(&frame);
+        }
+    }
+}

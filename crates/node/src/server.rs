@@ -1,0 +1,616 @@
+//! The server's side of the protocol: which client has copies of which pages, who may write, who waits for whom.
+//!
+//! A plain state machine. It is given what has come from a client or has been completed, and adds to a list what is to be done.
+//! It never waits, and all that it says of a client's memory may be late but is never too little: the directory is conservative
+//! (Franklin, Carey, Livny 1992, section 2.3.1).
+//!
+//! The rules, each for one page:
+//!
+//! - A copy at a client is a read lock. It is entered before the page is sent, and stays until the client says that the copy is gone.
+//! - A write lock is granted when no other client has a copy. Who asks for it has a copy itself and uses it, so two that ask for it
+//!   at the same time are a deadlock.
+//! - Requests that cannot be granted wait in the order in which they came. A client that has a copy already and has only lost the
+//!   bytes does not wait.
+//! - A transaction that waits does so for those that use the copies that are in its way, as far as their clients have said so, for
+//!   the writer, and for writers ahead of it. All who wait are known here, so a cycle is a deadlock and a deadlock is a cycle.
+//!
+//! A message about a copy that is not the one in the directory is late, and is passed over. What no honest client could say is
+//! [`Misbehaviour`]: the client is given up like one whose connection broke.
+
+mod deadlock;
+mod directory;
+
+use crate::algorithm::{Algorithm, Fate, Source, Standing};
+use crate::message::{Answer, ClientId, Copy, Image, Request, ToServer, Transaction};
+use base::PageId;
+use directory::{Directory, Kind, Waiting};
+use engine::canary::{self, Canary};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use thiserror::Error;
+
+/// Requests of one client that may wait at a time.
+pub const WAITING_MAX: usize = 1024;
+
+/// What the server's own memory has.
+pub trait Memory {
+    /// Whether the page is there, or on its way there.
+    fn has(&self, page: PageId) -> bool;
+}
+
+/// What is to be done because of what was said, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Say this to a client.
+    Send(ClientId, Answer),
+    /// Send a client the page that it waits for, from memory or from disk.
+    SendPage {
+        /// To whom.
+        to: ClientId,
+        /// Which copy it will be.
+        copy: Copy,
+        /// Whether the client is to return the copy that leaves its memory.
+        returns: bool,
+        /// What becomes of the server's copy then.
+        standing: Standing,
+        /// Where it is, as far as was known.
+        found: Found,
+    },
+    /// The page in the server's memory counts as used just now.
+    Touch(PageId),
+    /// Take a page that no client has any more into the server's memory, as used just now.
+    Keep(Image),
+    /// Log a transaction and install its pages, durably; then [`Server::committed`] or [`Server::not_committed`].
+    Commit {
+        /// Whose transaction.
+        client: ClientId,
+        /// Which.
+        transaction: Transaction,
+        /// Its log records.
+        records: Vec<u8>,
+        /// Its pages.
+        pages: Vec<Image>,
+    },
+}
+
+/// Where a page was found that a client asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// In the server's memory.
+    Memory,
+    /// Nowhere but on its disk.
+    Disk,
+    /// Not where it was expected, at another client.
+    Refused,
+}
+
+/// What an honest client never says.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("client {} has {what} {page}: its connection is closed", .client.0)]
+pub struct Misbehaviour {
+    /// Which client.
+    pub client: ClientId,
+    /// What it has done.
+    pub what: &'static str,
+    /// With which page.
+    pub page: PageId,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Pages that clients asked for and got.
+    pub reads: u64,
+    /// Those of them that were in the server's memory.
+    pub hits: u64,
+    /// Those that another client was asked to send.
+    pub forwards: u64,
+    /// Those that the other client could not send.
+    pub refusals: u64,
+    /// Copies that were called back.
+    pub callbacks: u64,
+    /// Transactions that were a deadlock's victims.
+    pub victims: u64,
+    /// Copies that left a client's memory as it asked for a page.
+    pub leaving: u64,
+    /// Those of them that were asked back.
+    pub returned: u64,
+}
+
+/// The server's side of the protocol.
+pub struct Server {
+    algorithm: &'static dyn Algorithm,
+    clients: BTreeMap<ClientId, Client>,
+    directory: Directory,
+    /// Transactions with write locks, and the pages.
+    writers: BTreeMap<(ClientId, Transaction), Writer>,
+    next_client: u32,
+    turn: u64,
+    counts: Counts,
+}
+
+struct Client {
+    address: SocketAddr,
+    waiting: usize,
+}
+
+#[derive(Default)]
+struct Writer {
+    pages: BTreeSet<PageId>,
+    /// Its commit is under way.
+    is_committing: bool,
+}
+
+impl Server {
+    /// A server without clients.
+    pub fn new(algorithm: &'static dyn Algorithm) -> Server {
+        Server {
+            algorithm,
+            clients: BTreeMap::new(),
+            directory: Directory::default(),
+            writers: BTreeMap::new(),
+            next_client: 0,
+            turn: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Forgets what was counted: the end of a warm-up.
+    pub fn restart_counts(&mut self) {
+        self.counts = Counts::default();
+    }
+
+    /// A client has joined that accepts connections at this address.
+    pub fn join(&mut self, address: SocketAddr) -> ClientId {
+        let client = ClientId(self.next_client);
+        self.next_client += 1;
+        self.clients.insert(client, Client { address, waiting: 0 });
+        client
+    }
+
+    /// The clients.
+    pub fn clients(&self) -> impl Iterator<Item = ClientId> {
+        self.clients.keys().copied()
+    }
+
+    /// The copies of a page that clients may have.
+    pub fn copies(&self, page: PageId) -> Vec<(ClientId, Copy)> {
+        let entry = self.directory.get(page);
+        let copies = entry.into_iter().flat_map(|entry| &entry.copies);
+        copies.map(|(client, held)| (*client, Copy { page, number: held.number })).collect()
+    }
+
+    /// Who has a page's write lock.
+    pub fn writer(&self, page: PageId) -> Option<(ClientId, Transaction)> {
+        self.directory.get(page)?.writer
+    }
+
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.directory.waiting()
+    }
+
+    /// A message has come from a client that has joined.
+    ///
+    /// # Errors
+    /// [`Misbehaviour`]: then the client is to be given up ([`Server::lose`]).
+    pub fn receive(
+        &mut self,
+        client: ClientId,
+        message: ToServer,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
+        for copy in message.drops {
+            self.drop_copy(client, copy, memory, actions)?;
+        }
+        match message.body {
+            Request::Hello { .. } => {
+                Err(misbehaved(client, "introduced itself twice, and never asked for", PageId::default()))
+            }
+            Request::Read { copy, transaction, leaving } => {
+                self.read(client, (copy, transaction, leaving), memory, actions)
+            }
+            Request::Write { copy, transaction } => self.write(client, (copy, transaction), memory, actions),
+            Request::InUse { copy, by } => {
+                self.note_use(client, copy, by, memory, actions);
+                Ok(())
+            }
+            Request::CalledBack { copy } => self.drop_copy(client, copy, memory, actions),
+            Request::Refused { wanted, to, returns } => {
+                self.counts.refusals += 1;
+                if self.directory.holds(to, wanted) {
+                    actions.push(self.page_to(to, wanted, returns, Found::Refused));
+                }
+                Ok(())
+            }
+            Request::Commit { transaction, records, pages } => {
+                self.begin_commit((client, transaction), &pages)?;
+                actions.push(Action::Commit { client, transaction, records, pages });
+                if canary::is_planted(Canary::EarlyRelease) {
+                    self.release((client, transaction), memory, actions);
+                }
+                Ok(())
+            }
+            Request::Abort { transaction } => self.abort((client, transaction), memory, actions),
+            Request::Returned { copy, bytes } => {
+                if self.directory.holds(client, copy) {
+                    // Nobody was allowed to write it meanwhile, so these are its latest bytes.
+                    if !memory.has(copy.page) {
+                        actions.push(Action::Keep(Image { page: copy.page, bytes }));
+                    }
+                    self.drop_copy(client, copy, memory, actions)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn read(
+        &mut self,
+        client: ClientId,
+        (copy, transaction, leaving): (Copy, Transaction, Option<Copy>),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
+        let entry = self.directory.entry(copy.page);
+        match entry.copies.get(&client) {
+            Some(held) if held.number == copy.number => {
+                self.serve(client, copy, leaving, memory, actions);
+                return Ok(());
+            }
+            Some(_) => return Err(misbehaved(client, "asked anew, without having dropped it, for", copy.page)),
+            None => {}
+        }
+        self.enqueue(Waiting { client, transaction, copy, kind: Kind::Read { leaving }, since: 0 }, memory, actions)
+    }
+
+    fn write(
+        &mut self,
+        client: ClientId,
+        (copy, transaction): (Copy, Transaction),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
+        let entry = self.directory.entry(copy.page);
+        let Some(held) = entry.copies.get_mut(&client).filter(|held| held.number == copy.number) else {
+            return Err(misbehaved(client, "asked for a write lock and has no copy of", copy.page));
+        };
+        held.users.insert(transaction);
+        if entry.writer == Some((client, transaction)) {
+            return Err(misbehaved(client, "asked twice for a write lock of", copy.page));
+        }
+        self.enqueue(Waiting { client, transaction, copy, kind: Kind::Write, since: 0 }, memory, actions)
+    }
+
+    /// Adds a request, grants it if possible, and ends the deadlock that it makes.
+    fn enqueue(
+        &mut self,
+        waiting: Waiting,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
+        let Waiting { client, transaction, copy, .. } = waiting;
+        let joined = self.clients.get_mut(&client).expect("messages come from clients that have joined");
+        joined.waiting += 1;
+        if joined.waiting > WAITING_MAX {
+            return Err(misbehaved(client, "over a thousand requests waiting beside that for", copy.page));
+        }
+        if !self.directory.enqueue(waiting) {
+            return Err(misbehaved(client, "asked a second time, while that waits, for", copy.page));
+        }
+        self.advance(copy.page, memory, actions);
+        self.end_deadlock((client, transaction), memory, actions);
+        Ok(())
+    }
+
+    /// A client's transactions use a copy that was called back.
+    fn note_use(
+        &mut self,
+        client: ClientId,
+        copy: Copy,
+        by: Vec<Transaction>,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        if !self.directory.holds(client, copy) {
+            return;
+        }
+        let held = self.directory.entry(copy.page).copies.get_mut(&client).expect("it holds it");
+        held.users.extend(&by);
+        for transaction in by {
+            self.end_deadlock((client, transaction), memory, actions);
+        }
+    }
+
+    /// Grants what can be granted of a page, and calls back what is in the way of the first request that cannot.
+    fn advance(&mut self, page: PageId, memory: &dyn Memory, actions: &mut Vec<Action>) {
+        loop {
+            let entry = self.directory.entry(page);
+            let Some(first) = entry.queue.front() else { break };
+            match first.kind {
+                Kind::Read { leaving } if entry.may_read(first.client) => {
+                    let Waiting { client, copy, .. } = self.dequeue(page);
+                    self.directory.register(client, copy);
+                    self.serve(client, copy, leaving, memory, actions);
+                }
+                Kind::Write if entry.may_write(first.client) => {
+                    let Waiting { client, transaction, copy, .. } = self.dequeue(page);
+                    let entry = self.directory.entry(page);
+                    entry.writer = Some((client, transaction));
+                    self.writers.entry((client, transaction)).or_default().pages.insert(page);
+                    actions.push(Action::Send(client, Answer::Granted { copy, transaction }));
+                }
+                Kind::Write => {
+                    let called = entry.call_back();
+                    self.counts.callbacks += called.len() as u64;
+                    let call =
+                        |(client, number)| Action::Send(client, Answer::CallBack { copy: Copy { page, number } });
+                    actions.extend(called.into_iter().map(call));
+                    break;
+                }
+                Kind::Read { .. } => break,
+            }
+        }
+        self.directory.tidy(page);
+    }
+
+    fn dequeue(&mut self, page: PageId) -> Waiting {
+        let first = self.directory.entry(page).queue.pop_front().expect("there is a first");
+        self.note_served(first.client);
+        first
+    }
+
+    fn note_served(&mut self, client: ClientId) {
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.waiting -= 1;
+        }
+    }
+
+    /// Has the page sent to a client that is in the directory as one of its holders.
+    fn serve(
+        &mut self,
+        client: ClientId,
+        copy: Copy,
+        leaving: Option<Copy>,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        let returns = leaving.is_some_and(|leaving| self.leave(client, leaving, memory, actions));
+        self.counts.reads += 1;
+        if memory.has(copy.page) {
+            self.counts.hits += 1;
+            return actions.push(self.page_to(client, copy, returns, Found::Memory));
+        }
+        let holders = self.directory.entry(copy.page).senders(client);
+        self.turn += 1;
+        match self.algorithm.source(&holders, self.turn) {
+            Source::Disk => actions.push(self.page_to(client, copy, returns, Found::Disk)),
+            Source::Client(holder) => {
+                self.counts.forwards += 1;
+                let entry = self.directory.entry(copy.page);
+                let own = Copy { page: copy.page, number: entry.copies[&holder].number };
+                entry.copies.get_mut(&client).expect("it was entered").sender = Some((holder, returns));
+                let address = self.clients[&client].address;
+                let forward = Answer::Forward { copy: own, wanted: copy.number, to: client, address, returns };
+                actions.push(Action::Send(holder, forward));
+            }
+        }
+    }
+
+    fn page_to(&self, to: ClientId, copy: Copy, returns: bool, found: Found) -> Action {
+        Action::SendPage { to, copy, returns, standing: self.algorithm.after_sending(), found }
+    }
+
+    /// Decides what becomes of a copy that leaves a client's memory. True if it is to be returned; otherwise it is gone.
+    fn leave(&mut self, client: ClientId, copy: Copy, memory: &dyn Memory, actions: &mut Vec<Action>) -> bool {
+        if !self.directory.holds(client, copy) {
+            return false;
+        }
+        self.counts.leaving += 1;
+        if self.directory.entry(copy.page).copies.len() == 1 {
+            match self.algorithm.on_last_copy(memory.has(copy.page)) {
+                Fate::Returned => {
+                    self.counts.returned += 1;
+                    return true;
+                }
+                Fate::KeptAtServer => actions.push(Action::Touch(copy.page)),
+                Fate::Dropped => {}
+            }
+        }
+        self.directory.remove(client, copy);
+        self.advance(copy.page, memory, actions);
+        false
+    }
+
+    fn drop_copy(
+        &mut self,
+        client: ClientId,
+        copy: Copy,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
+        if !self.directory.holds(client, copy) {
+            return Ok(());
+        }
+        let entry = self.directory.entry(copy.page);
+        let writes = entry.writer.is_some_and(|(writer, _)| writer == client);
+        if writes || entry.queue.iter().any(|waiting| waiting.client == client && waiting.kind == Kind::Write) {
+            return Err(misbehaved(client, "a write lock, or asks for one, and dropped", copy.page));
+        }
+        self.directory.remove(client, copy);
+        self.advance(copy.page, memory, actions);
+        Ok(())
+    }
+
+    fn begin_commit(&mut self, owner: (ClientId, Transaction), pages: &[Image]) -> Result<(), Misbehaviour> {
+        let writer = self.writers.entry(owner).or_default();
+        let (mut seen, client) = (BTreeSet::new(), owner.0);
+        for Image { page, .. } in pages {
+            if !writer.pages.contains(page) || !seen.insert(*page) {
+                return Err(misbehaved(client, "committed without a write lock, or twice,", *page));
+            }
+        }
+        if std::mem::replace(&mut writer.is_committing, true) {
+            return Err(misbehaved(client, "committed twice a transaction, and not", PageId::default()));
+        }
+        Ok(())
+    }
+
+    /// A commit is durable and its pages are installed.
+    pub fn committed(
+        &mut self,
+        (client, transaction): (ClientId, Transaction),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.clients.contains_key(&client) {
+            actions.push(Action::Send(client, Answer::Committed { transaction }));
+        }
+        self.release((client, transaction), memory, actions);
+    }
+
+    /// A commit has failed. What became of it is unknown until the server is started again, so its pages stay locked.
+    pub fn not_committed(
+        &mut self,
+        (client, transaction): (ClientId, Transaction),
+        reason: String,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.clients.contains_key(&client) {
+            actions.push(Action::Send(client, Answer::NotCommitted { transaction, reason }));
+        }
+    }
+
+    /// A page that a client waits for cannot be read.
+    pub fn failed(
+        &mut self,
+        client: ClientId,
+        copy: Copy,
+        reason: String,
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.directory.holds(client, copy) {
+            actions.push(Action::Send(client, Answer::Failed { copy, reason }));
+            self.directory.remove(client, copy);
+            self.advance(copy.page, memory, actions);
+        }
+    }
+
+    fn abort(
+        &mut self,
+        owner: (ClientId, Transaction),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Misbehaviour> {
+        if self.writers.get(&owner).is_some_and(|writer| writer.is_committing) {
+            return Err(misbehaved(owner.0, "rolled back what it commits, and not", PageId::default()));
+        }
+        for copy in self.withdraw(owner, memory, actions) {
+            let reason = "its transaction is rolled back".to_owned();
+            actions.push(Action::Send(owner.0, Answer::Failed { copy, reason }));
+        }
+        self.release(owner, memory, actions);
+        Ok(())
+    }
+
+    /// A transaction's write locks are over.
+    fn release(&mut self, owner: (ClientId, Transaction), memory: &dyn Memory, actions: &mut Vec<Action>) {
+        let writer = self.writers.remove(&owner).unwrap_or_default();
+        for page in &writer.pages {
+            let entry = self.directory.entry(*page);
+            entry.writer = None;
+            if let Some(held) = entry.copies.get_mut(&owner.0) {
+                held.users.remove(&owner.1);
+            }
+        }
+        for page in writer.pages {
+            self.advance(page, memory, actions);
+        }
+    }
+
+    /// A transaction's requests are taken out of the queues. Copies that were called back for them alone may stay.
+    /// Returns the copies that were to be read.
+    fn withdraw(
+        &mut self,
+        owner: (ClientId, Transaction),
+        memory: &dyn Memory,
+        actions: &mut Vec<Action>,
+    ) -> Vec<Copy> {
+        let mut reads = Vec::new();
+        for page in self.directory.waits_of(owner) {
+            let entry = self.directory.entry(page);
+            let (gone, rest): (VecDeque<Waiting>, _) =
+                entry.queue.drain(..).partition(|waiting| (waiting.client, waiting.transaction) == owner);
+            entry.queue = rest;
+            let stays = |(client, number)| Action::Send(client, Answer::Withdrawn { copy: Copy { page, number } });
+            actions.extend(entry.withdraw_callbacks().into_iter().map(stays));
+            for Waiting { copy, kind, .. } in gone {
+                self.note_served(owner.0);
+                reads.extend((kind != Kind::Write).then_some(copy));
+            }
+            self.advance(page, memory, actions);
+        }
+        reads
+    }
+
+    /// Ends the deadlock that a transaction is part of, if there is one: as many victims as that takes.
+    fn end_deadlock(&mut self, from: (ClientId, Transaction), memory: &dyn Memory, actions: &mut Vec<Action>) {
+        while let Some(victim) = deadlock::victim(&self.directory, from) {
+            self.counts.victims += 1;
+            let withdrawn = self.withdraw(victim, memory, actions);
+            actions.push(Action::Send(victim.0, Answer::Victim { transaction: victim.1, withdrawn }));
+        }
+    }
+
+    /// A client is gone: its copies, its requests and what it has not committed. Commits that have begun go on to their end.
+    /// Pages that it was to send to others come from here; those who have got them already pass them over.
+    pub fn lose(&mut self, client: ClientId, memory: &dyn Memory, actions: &mut Vec<Action>) {
+        if self.clients.remove(&client).is_none() {
+            return;
+        }
+        for owner in self.directory.waiting_transactions(client) {
+            self.withdraw(owner, memory, actions);
+        }
+        let owned = self.writers.iter().filter(|((writer, _), state)| *writer == client && !state.is_committing);
+        let owned: Vec<_> = owned.map(|(owner, _)| *owner).collect();
+        for owner in owned {
+            self.release(owner, memory, actions);
+        }
+        for (to, copy, returns) in self.directory.sent_by(client) {
+            actions.push(self.page_to(to, copy, returns, Found::Refused));
+        }
+        for copy in self.directory.copies_of(client) {
+            self.directory.remove(client, copy);
+            self.advance(copy.page, memory, actions);
+        }
+    }
+
+    /// Checks every invariant of the state.
+    ///
+    /// # Errors
+    /// The first that does not hold, in words.
+    pub fn check(&self) -> Result<(), String> {
+        self.directory.check()?;
+        for (owner, writer) in &self.writers {
+            let lacking = writer.pages.iter().find(|page| self.writer(**page) != Some(*owner));
+            if let Some(page) = lacking {
+                return Err(format!("{owner:?} should be the writer of {page}"));
+            }
+        }
+        match self.directory.waiting_owners().find(|owner| deadlock::victim(&self.directory, *owner).is_some()) {
+            Some(owner) => Err(format!("{owner:?} waits for itself")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn misbehaved(client: ClientId, what: &'static str, page: PageId) -> Misbehaviour {
+    Misbehaviour { client, what, page }
+}

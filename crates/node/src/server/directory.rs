@@ -1,0 +1,247 @@
+//! Which clients have copies of which pages, who may write, and who waits.
+
+use crate::message::{ClientId, Copy, Transaction};
+use base::PageId;
+use engine::canary::{self, Canary};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The pages of which clients have copies or want them.
+#[derive(Default)]
+pub struct Directory {
+    pages: BTreeMap<PageId, PageEntry>,
+    /// The pages that transactions wait for.
+    waits: BTreeMap<(ClientId, Transaction), BTreeSet<PageId>>,
+    /// Counts requests, so that it is known which began to wait last.
+    clock: u64,
+}
+
+/// What is known of one page. Invariants, checked by [`Directory::check`]: a writer has the only copy, and a copy is called back only
+/// while a write waits.
+#[derive(Default)]
+pub struct PageEntry {
+    pub copies: BTreeMap<ClientId, Held>,
+    pub writer: Option<(ClientId, Transaction)>,
+    pub queue: VecDeque<Waiting>,
+}
+
+/// A copy at a client.
+#[derive(Default)]
+pub struct Held {
+    pub number: u64,
+    /// Transactions of which the client has said that they use it.
+    pub users: BTreeSet<Transaction>,
+    /// Whether it was called back.
+    pub is_called: bool,
+    /// The client that was asked to send it, if it did not come from here, and whether it has to return another.
+    pub sender: Option<(ClientId, bool)>,
+}
+
+/// A request that waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    pub client: ClientId,
+    pub transaction: Transaction,
+    pub copy: Copy,
+    pub kind: Kind,
+    /// When it began to.
+    pub since: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Read { leaving: Option<Copy> },
+    Write,
+}
+
+impl PageEntry {
+    /// Whether this client may have a copy.
+    pub fn may_read(&self, client: ClientId) -> bool {
+        self.writer.is_none_or(|(writer, _)| writer == client)
+    }
+
+    /// Whether this client, which has a copy, may write.
+    pub fn may_write(&self, client: ClientId) -> bool {
+        let is_alone = self.copies.keys().all(|holder| *holder == client);
+        self.writer.is_none() && (is_alone || canary::is_planted(Canary::UncalledCopies))
+    }
+
+    /// The copies that are in the way of the first request, a write, and were not called back before.
+    pub fn call_back(&mut self) -> Vec<(ClientId, u64)> {
+        let Some(first) = self.queue.front() else { return Vec::new() };
+        let others = self.copies.iter_mut().filter(|(client, held)| **client != first.client && !held.is_called);
+        let called = others.map(|(client, held)| {
+            held.is_called = true;
+            (*client, held.number)
+        });
+        called.collect()
+    }
+
+    /// The copies that were called back and may stay, for no write waits any more that they are in the way of.
+    pub fn withdraw_callbacks(&mut self) -> Vec<(ClientId, u64)> {
+        let mut writers = self.queue.iter().filter(|waiting| waiting.kind == Kind::Write).map(|waiting| waiting.client);
+        let (first, second) = (writers.next(), writers.next());
+        let is_needed = |client: &ClientId| first.is_some_and(|first| first != *client) || second.is_some();
+        let called = self.copies.iter_mut().filter(|(client, held)| held.is_called && !is_needed(client));
+        let stays = called.map(|(client, held)| {
+            held.is_called = false;
+            // Who uses it is told anew if it is called back again.
+            held.users.clear();
+            (*client, held.number)
+        });
+        stays.collect()
+    }
+
+    /// The clients that may send their copies to this one, because they neither give them up nor want to write.
+    pub fn senders(&self, to: ClientId) -> Vec<ClientId> {
+        let wants =
+            |client: ClientId| self.queue.iter().any(|other| other.client == client && other.kind == Kind::Write);
+        let held = self.copies.iter().filter(|(client, held)| **client != to && !held.is_called && !wants(**client));
+        held.map(|(client, _)| *client).collect()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.copies.is_empty() && self.writer.is_none() && self.queue.is_empty()
+    }
+}
+
+impl Directory {
+    pub fn get(&self, page: PageId) -> Option<&PageEntry> {
+        self.pages.get(&page)
+    }
+
+    /// The page's entry; [`Directory::tidy`] removes an empty one.
+    pub fn entry(&mut self, page: PageId) -> &mut PageEntry {
+        self.pages.entry(page).or_default()
+    }
+
+    /// Whether the client has this very copy.
+    pub fn holds(&self, client: ClientId, copy: Copy) -> bool {
+        let held = self.pages.get(&copy.page).and_then(|entry| entry.copies.get(&client));
+        held.is_some_and(|held| held.number == copy.number || canary::is_planted(Canary::UnnumberedCopies))
+    }
+
+    /// Enters a copy.
+    pub fn register(&mut self, client: ClientId, copy: Copy) {
+        let held = Held { number: copy.number, ..Held::default() };
+        let before = self.entry(copy.page).copies.insert(client, held);
+        debug_assert!(before.is_none(), "a client has one copy of a page");
+    }
+
+    /// Strikes out a copy.
+    pub fn remove(&mut self, client: ClientId, copy: Copy) {
+        self.entry(copy.page).copies.remove(&client);
+        self.tidy(copy.page);
+    }
+
+    /// Forgets a page about which nothing is known, and brings up to date who waits for it.
+    pub fn tidy(&mut self, page: PageId) {
+        let Some(entry) = self.pages.get(&page) else { return };
+        let waiting: BTreeSet<_> = entry.queue.iter().map(|waiting| (waiting.client, waiting.transaction)).collect();
+        let is_empty = entry.is_empty();
+        self.waits.retain(|owner, pages| {
+            if !waiting.contains(owner) {
+                pages.remove(&page);
+            }
+            !pages.is_empty()
+        });
+        if is_empty {
+            self.pages.remove(&page);
+        }
+    }
+
+    /// Adds a request to its page's queue. False if the same client has the same kind of request waiting there.
+    pub fn enqueue(&mut self, mut waiting: Waiting) -> bool {
+        self.clock += 1;
+        waiting.since = self.clock;
+        let queue = &mut self.entry(waiting.copy.page).queue;
+        let is_read = |kind: Kind| kind != Kind::Write;
+        if queue.iter().any(|other| other.client == waiting.client && is_read(other.kind) == is_read(waiting.kind)) {
+            return false;
+        }
+        queue.push_back(waiting);
+        self.waits.entry((waiting.client, waiting.transaction)).or_default().insert(waiting.copy.page);
+        true
+    }
+
+    /// The pages that a transaction waits for.
+    pub fn waits_of(&self, owner: (ClientId, Transaction)) -> Vec<PageId> {
+        self.waits.get(&owner).into_iter().flatten().copied().collect()
+    }
+
+    /// Every transaction that waits.
+    pub fn waiting_owners(&self) -> impl Iterator<Item = (ClientId, Transaction)> {
+        self.waits.keys().copied()
+    }
+
+    /// The transactions of one client that wait.
+    pub fn waiting_transactions(&self, client: ClientId) -> Vec<(ClientId, Transaction)> {
+        self.waits.keys().filter(|(waiting, _)| *waiting == client).copied().collect()
+    }
+
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.pages.values().map(|entry| entry.queue.len()).sum()
+    }
+
+    /// The copies of one client.
+    pub fn copies_of(&self, client: ClientId) -> Vec<Copy> {
+        let held = self.pages.iter().filter_map(|(page, entry)| Some((*page, entry.copies.get(&client)?.number)));
+        held.map(|(page, number)| Copy { page, number }).collect()
+    }
+
+    /// The copies that this client was asked to send, to whom, and whether those have to return another.
+    pub fn sent_by(&self, sender: ClientId) -> Vec<(ClientId, Copy, bool)> {
+        let copies = self.pages.iter().flat_map(|(page, entry)| entry.copies.iter().map(move |held| (*page, held)));
+        let sent = copies.filter_map(|(page, (client, held))| {
+            let (by, returns) = held.sender?;
+            (by == sender && *client != sender).then_some((*client, Copy { page, number: held.number }, returns))
+        });
+        sent.collect()
+    }
+
+    /// Whom a transaction waits for, not by way of third ones, and since when it has waited.
+    pub fn waits_for(&self, owner: (ClientId, Transaction), found: &mut Vec<(ClientId, Transaction)>) -> Option<u64> {
+        let mut since = None;
+        for entry in self.waits.get(&owner)?.iter().filter_map(|page| self.pages.get(page)) {
+            let Some(place) = entry.queue.iter().position(|w| (w.client, w.transaction) == owner) else { continue };
+            let own = entry.queue[place];
+            since = since.max(Some(own.since));
+            found.extend(entry.writer.filter(|writer| writer.0 != owner.0));
+            let ahead = entry.queue.iter().take(place).filter(|other| other.client != owner.0);
+            let writes = |other: &&Waiting| own.kind == Kind::Write || other.kind == Kind::Write;
+            found.extend(ahead.filter(writes).map(|other| (other.client, other.transaction)));
+            if own.kind == Kind::Write {
+                let others = entry.copies.iter().filter(|(client, _)| **client != owner.0);
+                found.extend(others.flat_map(|(client, held)| held.users.iter().map(|user| (*client, *user))));
+            }
+        }
+        since
+    }
+
+    pub fn check(&self) -> Result<(), String> {
+        for (page, entry) in &self.pages {
+            if let Some((writer, _)) = entry.writer
+                && entry.copies.keys().any(|client| *client != writer)
+            {
+                return Err(format!("{page} has a writer and copies elsewhere"));
+            }
+            let write_waits = entry.queue.iter().any(|waiting| waiting.kind == Kind::Write);
+            if !write_waits && entry.copies.values().any(|held| held.is_called) {
+                return Err(format!("{page} is called back for no one"));
+            }
+            let strange = entry
+                .queue
+                .iter()
+                .find(|w| !self.waits.get(&(w.client, w.transaction)).is_some_and(|pages| pages.contains(page)));
+            if strange.is_some() {
+                return Err(format!("who waits for {page} is not known to wait"));
+            }
+        }
+        let waiting: usize = self.waits.values().map(BTreeSet::len).sum();
+        if waiting > self.waiting() {
+            Err(format!("{waiting} wait for something, {} stand in queues", self.waiting()))
+        } else {
+            Ok(())
+        }
+    }
+}
