@@ -4,6 +4,7 @@
 //! only when the log is durable up to the copy's log position. Where a device may tear a page, the copy goes to the
 //! double-write area first.
 
+mod arriving;
 mod cleaner;
 mod detach;
 mod double_write;
@@ -22,7 +23,7 @@ mod write_back;
 pub use double_write::DoubleWrite;
 pub use fresh::LOADED;
 pub use pins::Pins;
-pub use pool::{Pool, Presence};
+pub use pool::{Departure, Pool, Presence};
 pub use space::PageSpace;
 
 use crate::log::Log;

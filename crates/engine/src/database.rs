@@ -15,6 +15,7 @@ mod partition;
 mod procedures;
 mod sets;
 mod settings;
+mod shipped;
 mod snapshots;
 mod sort;
 mod transactions;

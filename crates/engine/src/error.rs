@@ -36,6 +36,9 @@ pub enum Error {
     /// The driver could not do what was asked.
     #[error("{0}")]
     Input(#[from] Fault),
+    /// What another node has sent cannot be committed or kept.
+    #[error("what another node has sent is refused: {0}; its transaction is rolled back, run it again")]
+    Shipment(String),
     /// A page's bytes are not what was written.
     #[error("{page} in file '{file}' is damaged: {detail}; restore the file from a backup")]
     DamagedPage {

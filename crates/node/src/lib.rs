@@ -4,9 +4,23 @@
 //! across transactions, and get pages from the server's memory, from each other's, or from the server's disk.
 //!
 //! The protocol is two plain state machines, [`server::Server`] and [`client::Client`], which know no connection, no clock and no
-//! memory. What is between nodes is [`message`]s.
+//! memory. What is between nodes is [`message`]s. [`page_server::PageServer`] and [`page_client::PageClient`] are the same above engines,
+//! over any [`channel::Transport`].
+//!
+//! # Another transport
+//!
+//! What encrypts and authenticates implements [`channel::Transport`] over [`channel::Plain`]: `connect` and `accept` shake hands and
+//! give a [`channel::Channel`] whose bytes are sealed and opened on the way. A peer that is not who it should be is an error of
+//! `connect`, and never comes out of `accept`. Limits of what a stranger may cost before that belong there; those of messages are
+//! in [`message`].
 
 pub mod algorithm;
+pub mod channel;
 pub mod client;
 pub mod message;
+mod outbox;
+pub mod page_client;
+pub mod page_server;
 pub mod server;
+
+pub use outbox::Traffic;

@@ -58,7 +58,7 @@ pub enum Action {
     },
     /// The page in the server's memory counts as used just now.
     Touch(PageId),
-    /// Take a page that no client has any more into the server's memory, as used just now.
+    /// Take a page that no client has any more into the server's memory, as used just now; then [`Server::kept`].
     Keep(Image),
     /// Log a transaction and install its pages, durably; then [`Server::committed`] or [`Server::not_committed`].
     Commit {
@@ -240,11 +240,12 @@ impl Server {
             Request::Abort { transaction } => self.abort((client, transaction), memory, actions),
             Request::Returned { copy, bytes } => {
                 if self.directory.holds(client, copy) {
-                    // Nobody was allowed to write it meanwhile, so these are its latest bytes.
-                    if !memory.has(copy.page) {
+                    // Nobody was allowed to write it meanwhile, so these are its latest bytes; nor is anybody until they are kept.
+                    let is_kept = !memory.has(copy.page) && self.directory.begin_keeping(copy.page);
+                    self.drop_copy(client, copy, memory, actions)?;
+                    if is_kept {
                         actions.push(Action::Keep(Image { page: copy.page, bytes }));
                     }
-                    self.drop_copy(client, copy, memory, actions)?;
                 }
                 Ok(())
             }
@@ -448,6 +449,12 @@ impl Server {
         Ok(())
     }
 
+    /// A page that was taken into the server's memory is there, or could not be.
+    pub fn kept(&mut self, page: PageId, memory: &dyn Memory, actions: &mut Vec<Action>) {
+        self.directory.entry(page).is_arriving = false;
+        self.advance(page, memory, actions);
+    }
+
     fn begin_commit(&mut self, owner: (ClientId, Transaction), pages: &[Image]) -> Result<(), Misbehaviour> {
         let writer = self.writers.entry(owner).or_default();
         let (mut seen, client) = (BTreeSet::new(), owner.0);
@@ -475,15 +482,20 @@ impl Server {
         self.release((client, transaction), memory, actions);
     }
 
-    /// A commit has failed. What became of it is unknown until the server is started again, so its pages stay locked.
+    /// A commit has failed. If that is harmless, nothing was done. Otherwise what became of it is unknown until the server is
+    /// started again, and its pages stay locked.
     pub fn not_committed(
         &mut self,
         (client, transaction): (ClientId, Transaction),
-        reason: String,
+        (reason, is_harmless): (String, bool),
+        memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) {
         if self.clients.contains_key(&client) {
             actions.push(Action::Send(client, Answer::NotCommitted { transaction, reason }));
+        }
+        if is_harmless {
+            self.release((client, transaction), memory, actions);
         }
     }
 

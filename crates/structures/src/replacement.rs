@@ -2,6 +2,7 @@
 //! torture and help read them there.
 
 mod clock;
+mod hated;
 mod lru;
 mod lru_2;
 mod order;
@@ -10,6 +11,7 @@ mod tests;
 
 use base::PageId;
 use clock::Clock;
+pub use hated::Hated;
 use lru::Lru;
 use lru_2::Lru2;
 pub use order::Order;

@@ -2,6 +2,7 @@
 
 mod check;
 mod permissions;
+mod shipping;
 mod victim;
 
 use super::loading::Loading;
@@ -12,9 +13,10 @@ use base::{Lsn, PageId, PartitionId};
 use driver::{Frame, FrameArray};
 use executor::TaskId;
 use permissions::Permissions;
+pub use shipping::Departure;
 use std::rc::Rc;
 use structures::page::{Change, HEADER_SIZE, Pages, header, slotted};
-use structures::replacement::{Policy, Replacement};
+use structures::replacement::{Hated, Policy, Replacement};
 use structures::{Need, PageTable};
 
 /// What is known of a frame and the page in it.
@@ -70,6 +72,8 @@ pub struct Pool {
     lasting: Vec<u32>,
     table: PageTable,
     replacement: Box<dyn Replacement>,
+    hated: Hated,
+    departure: Option<Departure>,
     /// Tasks waiting for reads.
     loading: Loading,
     capacities: Vec<u32>,
@@ -96,6 +100,8 @@ impl Pool {
             lasting: Vec::new(),
             table: PageTable::default(),
             replacement,
+            hated: Hated::default(),
+            departure: None,
             loading: Loading::default(),
             capacities: Vec::new(),
             page_size,
@@ -310,10 +316,19 @@ impl Pool {
     /// Removes a clean, unpinned page from its frame.
     pub fn evict(&mut self, frame: u32) {
         assert!(self.may_leave(frame), "only a clean page that is not in use leaves the buffer");
+        if let Some(departure) = &self.departure {
+            departure(self.page_of(frame), self.bytes(frame));
+        }
         let slot = &mut self.slots[frame as usize];
         slot.state = FrameState::Free;
         self.table.remove(slot.page);
-        self.replacement.evict(frame);
+        // A policy that looks at pages in some order has not come to one that is hated.
+        if self.hated.includes(frame, self.replacement.latest(frame)) {
+            self.replacement.remove(frame);
+        } else {
+            self.replacement.evict(frame);
+        }
+        self.hated.forget(frame);
         self.permissions.forget(frame);
     }
 
@@ -355,6 +370,7 @@ impl Pool {
         self.table.remove(slot.page);
         if frame < self.replaceable {
             self.replacement.remove(frame);
+            self.hated.forget(frame);
         }
         self.permissions.forget(frame);
         self.free_list(frame).push(frame);
@@ -460,6 +476,12 @@ impl Pool {
     #[inline]
     pub fn edit(&mut self, frame: u32, change: &Change<'_>, start: Lsn, end: Lsn) {
         change.apply(self.frame_bytes_mut(frame), end);
+        self.note_change(frame, start);
+    }
+
+    /// The page in a frame is newer than on the medium, by changes that the log describes from `start` on.
+    #[inline]
+    fn note_change(&mut self, frame: u32, start: Lsn) {
         let slot = &mut self.slots[frame as usize];
         if !slot.dirty {
             slot.dirty = true;

@@ -22,6 +22,8 @@ pub struct PageEntry {
     pub copies: BTreeMap<ClientId, Held>,
     pub writer: Option<(ClientId, Transaction)>,
     pub queue: VecDeque<Waiting>,
+    /// Whether the page is on its way into the server's memory from a client that has dropped it.
+    pub is_arriving: bool,
 }
 
 /// A copy at a client.
@@ -62,7 +64,7 @@ impl PageEntry {
     /// Whether this client, which has a copy, may write.
     pub fn may_write(&self, client: ClientId) -> bool {
         let is_alone = self.copies.keys().all(|holder| *holder == client);
-        self.writer.is_none() && (is_alone || canary::is_planted(Canary::UncalledCopies))
+        self.writer.is_none() && !self.is_arriving && (is_alone || canary::is_planted(Canary::UncalledCopies))
     }
 
     /// The copies that are in the way of the first request, a write, and were not called back before.
@@ -100,7 +102,7 @@ impl PageEntry {
     }
 
     fn is_empty(&self) -> bool {
-        self.copies.is_empty() && self.writer.is_none() && self.queue.is_empty()
+        self.copies.is_empty() && self.writer.is_none() && self.queue.is_empty() && !self.is_arriving
     }
 }
 
@@ -112,6 +114,11 @@ impl Directory {
     /// The page's entry; [`Directory::tidy`] removes an empty one.
     pub fn entry(&mut self, page: PageId) -> &mut PageEntry {
         self.pages.entry(page).or_default()
+    }
+
+    /// A page is on its way into the server's memory from now on. False if it was before.
+    pub fn begin_keeping(&mut self, page: PageId) -> bool {
+        !std::mem::replace(&mut self.entry(page).is_arriving, true)
     }
 
     /// Whether the client has this very copy.

@@ -43,6 +43,7 @@ impl ServerMemory {
 enum Pending {
     Page { to: ClientId, copy: Copy, returns: bool },
     Commit { owner: (ClientId, Transaction), pages: Vec<Image> },
+    Keep { page: PageId, version: u64 },
 }
 
 /// Something that may happen next.
@@ -205,8 +206,7 @@ impl World {
                 Action::SendPage { to, copy, returns, .. } => self.pending.push(Pending::Page { to, copy, returns }),
                 Action::Touch(page) => self.memory.use_page(page),
                 Action::Keep(Image { page, bytes }) => {
-                    assert_eq!(version(&bytes), self.committed[&page], "what comes back is what was committed last");
-                    self.memory.use_page(page);
+                    self.pending.push(Pending::Keep { page, version: version(&bytes) });
                 }
                 Action::Commit { client, transaction, pages, .. } => {
                     self.pending.push(Pending::Commit { owner: (client, transaction), pages });
@@ -227,6 +227,11 @@ impl World {
                 self.memory.use_page(copy.page);
                 let bytes = self.committed[&copy.page].to_le_bytes().to_vec();
                 self.send(to, Answer::Page { copy, bytes, returns });
+            }
+            Pending::Keep { page, version } => {
+                assert_eq!(version, self.committed[&page], "what comes back is what was committed last");
+                self.memory.use_page(page);
+                self.server.kept(page, &self.memory, actions);
             }
             Pending::Commit { owner, pages } => {
                 for Image { page, bytes } in pages {

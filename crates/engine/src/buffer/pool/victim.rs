@@ -10,7 +10,7 @@ impl Pool {
     pub fn victim(&self, clean_within: usize, silent: &[PartitionId]) -> Option<u32> {
         let mut first = None;
         let mut left = clean_within;
-        self.replacement.coldest(&mut |frame| {
+        self.coldest(&mut |frame| {
             let slot = &self.slots[frame as usize];
             if slot.pins > 0 || slot.writing || slot.dirty && silent.contains(&slot.page.partition) {
                 return true;
@@ -36,7 +36,7 @@ impl Pool {
     /// The coldest frame of such a page that may leave, and is of no `silent` partition if it is dirty.
     pub fn logged_victim(&self, durable: Lsn, silent: &[PartitionId]) -> Option<u32> {
         let mut found = None;
-        self.replacement.coldest(&mut |frame| {
+        self.coldest(&mut |frame| {
             let slot = &self.slots[frame as usize];
             let may_leave = slot.pins == 0 && !slot.writing && !(slot.dirty && silent.contains(&slot.page.partition));
             if may_leave && self.is_logged(frame, durable) {
@@ -51,7 +51,7 @@ impl Pool {
     pub fn coldest_dirty(&self, within: usize, limit: usize, silent: &[PartitionId]) -> Vec<u32> {
         let mut found = Vec::new();
         let mut left = within;
-        self.replacement.coldest(&mut |frame| {
+        self.coldest(&mut |frame| {
             let slot = &self.slots[frame as usize];
             if slot.dirty && !slot.writing && !silent.contains(&slot.page.partition) {
                 found.push(frame);

@@ -1,0 +1,127 @@
+//! Transactions that another node has run on copies of pages: it sends their log records and the pages that they have changed.
+//!
+//! The records are appended with the commit record, and the pages installed, in one synchronous step. So no transaction of another
+//! node is ever in the log in part, and none has to be rolled back but after a crash that cuts the log in its midst.
+
+use super::Database;
+use super::log_room::{has_log_beside, wait_for_log_beside};
+use crate::buffer::Pins;
+use crate::log::record::{Body, Record};
+use crate::{Error, Result};
+use base::{Lsn, PageId};
+use std::collections::BTreeMap;
+use structures::page::header;
+
+impl Database {
+    /// Commits a transaction of another node: its log records, one behind the other in stored form, of updates only, and the pages
+    /// that it has changed, each with its bytes, sealed. Nobody else may use these pages meanwhile. When this returns, the
+    /// updates survive whatever happens.
+    ///
+    /// # Errors
+    /// [`Error::Shipment`] if records and pages do not fit together: nothing is done then. Otherwise as a transaction's commit.
+    pub async fn commit_shipped(&self, records: &[u8], pages: &[(PageId, &[u8])]) -> Result<()> {
+        let engine = &self.0.engine;
+        engine.core.check_open()?;
+        self.check_shipment(records, pages)?;
+        let mut pins = Pins::new(self.buffer());
+        for (page, _) in pages {
+            self.buffer().make_place(*page, &mut pins).await?;
+        }
+        let length = records.len() as u64 + COMMIT_SIZE;
+        loop {
+            wait_for_log_beside(engine, length).await?;
+            if has_log_beside(engine, length) {
+                break;
+            }
+        }
+        let lsn = self.append_shipped(records, pages);
+        drop(pins);
+        self.log().commit(lsn).await
+    }
+
+    fn append_shipped(&self, records: &[u8], pages: &[(PageId, &[u8])]) -> Lsn {
+        let (log, mut pool) = (self.log(), self.buffer().pool().borrow_mut());
+        let start = log.end();
+        let id = self.0.engine.transactions.registry.borrow_mut().number();
+        let mut rest = records;
+        let mut record = Vec::new();
+        while let Some(length) = length_of(rest) {
+            record.clear();
+            record.extend_from_slice(&rest[..length]);
+            record[8..16].copy_from_slice(&id.0.to_le_bytes());
+            log.append_encoded(&record);
+            rest = &rest[length..];
+        }
+        let end = log.append(id, &Body::Commit { chains: &[], changes: &[] }, std::iter::empty());
+        for (page, bytes) in pages {
+            let frame = pool.frame_in_use(*page);
+            pool.install(frame, bytes, Some((start, end)));
+        }
+        end
+    }
+
+    /// Takes a page that another node has dropped into the buffer, as used just now. It is what was committed last; nobody else may
+    /// use it meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Shipment`] if these are not the bytes of a page of this database, and those of a buffer without room.
+    pub async fn keep_shipped(&self, page: PageId, bytes: &[u8]) -> Result<()> {
+        self.check_image(page, bytes)?;
+        let mut pins = Pins::new(self.buffer());
+        self.buffer().make_place(page, &mut pins).await?;
+        let mut pool = self.buffer().pool().borrow_mut();
+        let frame = pool.frame_in_use(page);
+        if !pool.is_dirty(frame) && !pool.is_writing(frame) {
+            pool.install(frame, bytes, None);
+        }
+        Ok(())
+    }
+
+    /// Each record must be an update of pages that come with it, and the pages must be as the records leave them.
+    fn check_shipment(&self, records: &[u8], pages: &[(PageId, &[u8])]) -> Result<()> {
+        let mut latest: BTreeMap<PageId, u64> = BTreeMap::new();
+        let mut rest = records;
+        while !rest.is_empty() {
+            let record = length_of(rest).and_then(|length| Record::decode(rest.get(..length)?));
+            let record = record.ok_or_else(|| Error::Shipment("its log records are damaged".to_owned()))?;
+            if !matches!(record.body, Body::Update(_)) {
+                return Err(Error::Shipment("it has a log record that is no update".to_owned()));
+            }
+            latest.extend(record.edits().map(|(sequence, edit)| (edit.page, sequence)));
+            rest = &rest[length_of(rest).expect("it was decoded")..];
+        }
+        for (page, bytes) in pages {
+            self.check_image(*page, bytes)?;
+            if latest.remove(page) != Some(header::sequence(bytes)) {
+                return Err(Error::Shipment(format!("{page} is not as its log records leave it")));
+            }
+        }
+        match latest.first_key_value() {
+            Some((page, _)) => {
+                Err(Error::Shipment(format!("{page} is changed by a log record and does not come with it")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn check_image(&self, page: PageId, bytes: &[u8]) -> Result<()> {
+        let space = self.buffer().find_space(page.partition)?;
+        if bytes.len() != space.page_size() || page.number >= space.capacity() {
+            return Err(Error::Shipment(format!("{page} with {} bytes is none of this database", bytes.len())));
+        }
+        match header::verify(bytes, page) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::Shipment(format!("{page} was never written"))),
+            Err(detail) => Err(Error::Shipment(format!("{page} is damaged: {detail}"))),
+        }
+    }
+}
+
+/// The bytes of the commit record of such a transaction, and more.
+const COMMIT_SIZE: u64 = 64;
+
+/// The length of the record at the front, if its bytes are there.
+fn length_of(records: &[u8]) -> Option<usize> {
+    let length = u32::from_le_bytes(*records.first_chunk()?) as usize;
+    (Record::FIXED_SIZE..=records.len()).contains(&length).then_some(length)
+}

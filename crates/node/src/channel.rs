@@ -1,0 +1,121 @@
+//! What messages travel on: a stream of bytes in each direction.
+//!
+//! Nodes reach each other through [`Transport`] alone. The plain one is the executor's own connections, over a real or a virtual network
+//! and over the loopback. One that encrypts wraps it: it connects and accepts as the plain one does, shakes hands, and gives
+//! [`Channel`]s whose bytes it seals and opens. Nothing above this room knows the difference.
+
+use crate::message::{Bounded, MessageError, decode, frame_size};
+use driver::Fault;
+use engine::page_store::Future;
+use executor::{Connection, Executor, Listener};
+use serde::de::DeserializeOwned;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use thiserror::Error;
+
+/// A connection to another node.
+pub trait Channel {
+    /// Sends bytes behind all that was sent before. One task sends at a time.
+    fn send<'a>(&'a self, bytes: &'a [u8]) -> Future<'a, Result<(), Fault>>;
+
+    /// Appends what has come to `into`, waiting for that if nothing has. Returns how many bytes it is: none at the end.
+    fn receive<'a>(&'a self, into: &'a mut Vec<u8>) -> Future<'a, Result<usize, Fault>>;
+}
+
+/// Accepts connections of other nodes.
+pub trait Acceptor {
+    /// Where it listens.
+    fn address(&self) -> SocketAddr;
+
+    /// The next connection.
+    fn accept(&self) -> Future<'_, Result<Rc<dyn Channel>, Fault>>;
+}
+
+/// The way to other nodes.
+pub trait Transport {
+    /// Listens at an address.
+    fn listen(&self, address: SocketAddr) -> Future<'_, Result<Rc<dyn Acceptor>, Fault>>;
+
+    /// Connects to a node that listens there.
+    fn connect(&self, address: SocketAddr) -> Future<'_, Result<Rc<dyn Channel>, Fault>>;
+}
+
+/// Bytes as they are: for simulated networks, and for the loopback of one machine.
+pub struct Plain(pub Executor);
+
+impl Transport for Plain {
+    fn listen(&self, address: SocketAddr) -> Future<'_, Result<Rc<dyn Acceptor>, Fault>> {
+        Box::pin(async move { Ok(Rc::new(self.0.listen(address).await?) as Rc<dyn Acceptor>) })
+    }
+
+    fn connect(&self, address: SocketAddr) -> Future<'_, Result<Rc<dyn Channel>, Fault>> {
+        Box::pin(async move { Ok(Rc::new(self.0.connect(address).await?) as Rc<dyn Channel>) })
+    }
+}
+
+impl Acceptor for Listener {
+    fn address(&self) -> SocketAddr {
+        Listener::address(self)
+    }
+
+    fn accept(&self) -> Future<'_, Result<Rc<dyn Channel>, Fault>> {
+        Box::pin(async move { Ok(Rc::new(Listener::accept(self).await?) as Rc<dyn Channel>) })
+    }
+}
+
+impl Channel for Connection {
+    fn send<'a>(&'a self, bytes: &'a [u8]) -> Future<'a, Result<(), Fault>> {
+        Box::pin(Connection::send(self, bytes))
+    }
+
+    fn receive<'a>(&'a self, into: &'a mut Vec<u8>) -> Future<'a, Result<usize, Fault>> {
+        Box::pin(Connection::receive(self, into))
+    }
+}
+
+/// Why no more messages come.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ChannelError {
+    /// The connection is gone.
+    #[error("{0}")]
+    Fault(#[from] Fault),
+    /// What has come is no message.
+    #[error("{0}")]
+    Message(#[from] MessageError),
+}
+
+/// Cuts what comes on a channel into messages.
+pub struct Incoming {
+    channel: Rc<dyn Channel>,
+    executor: Executor,
+    bytes: Vec<u8>,
+    /// How many of them were taken.
+    taken: usize,
+}
+
+impl Incoming {
+    /// What comes on this channel.
+    pub fn new(channel: &Rc<dyn Channel>, executor: &Executor) -> Incoming {
+        Incoming { channel: Rc::clone(channel), executor: executor.clone(), bytes: Vec::new(), taken: 0 }
+    }
+
+    /// The next message, which is paid for; `None` if the peer has ended.
+    ///
+    /// # Errors
+    /// [`ChannelError`]: then the channel is of no use any more.
+    pub async fn next<M: DeserializeOwned + Bounded>(&mut self) -> Result<Option<M>, ChannelError> {
+        loop {
+            let rest = &self.bytes[self.taken..];
+            if let Some(size) = frame_size(rest)?.filter(|size| *size <= rest.len()) {
+                self.executor.pay_message(size).await;
+                let frame = &self.bytes[self.taken..self.taken + size];
+                self.taken += size;
+                return Ok(Some(decode(frame)?));
+            }
+            self.bytes.drain(..std::mem::take(&mut self.taken));
+            if self.channel.receive(&mut self.bytes).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+}

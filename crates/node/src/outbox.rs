@@ -1,0 +1,94 @@
+//! Messages on their way out: a queue for each channel, emptied by a task of its own, so that what is decided in one synchronous step
+//! leaves in that order.
+
+use crate::channel::Channel;
+use crate::message;
+use executor::{Executor, WaitQueue};
+use serde::Serialize;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// The most bytes that wait for one peer. One that takes nothing is given up.
+const BYTES_MAX: usize = 64 << 20;
+
+/// What a node has sent.
+#[derive(Default)]
+pub struct Traffic {
+    /// Messages.
+    pub messages: Cell<u64>,
+    /// Their bytes.
+    pub bytes: Cell<u64>,
+}
+
+/// The queue of one channel.
+pub struct Outbox {
+    frames: RefCell<VecDeque<Vec<u8>>>,
+    waiting: Cell<usize>,
+    is_closed: Cell<bool>,
+    bell: WaitQueue,
+    executor: Executor,
+    traffic: Rc<Traffic>,
+    size_min: usize,
+}
+
+impl Outbox {
+    /// A queue whose messages have at least `size_min` bytes and are counted in `traffic`, and the task that empties it.
+    pub fn new(executor: &Executor, channel: Rc<dyn Channel>, traffic: &Rc<Traffic>, size_min: usize) -> Rc<Outbox> {
+        let outbox = Rc::new(Outbox {
+            frames: RefCell::default(),
+            waiting: Cell::new(0),
+            is_closed: Cell::new(false),
+            bell: WaitQueue::new(),
+            executor: executor.clone(),
+            traffic: Rc::clone(traffic),
+            size_min,
+        });
+        executor.spawn(empty(Rc::clone(&outbox), channel));
+        outbox
+    }
+
+    /// Puts a message behind all others. One to a channel that is closed is lost.
+    pub fn push(&self, message: &impl Serialize) {
+        if self.is_closed.get() {
+            return;
+        }
+        let mut frame = Vec::new();
+        message::encode(message, self.size_min, &mut frame);
+        self.waiting.set(self.waiting.get() + frame.len());
+        self.traffic.messages.set(self.traffic.messages.get() + 1);
+        self.traffic.bytes.set(self.traffic.bytes.get() + frame.len() as u64);
+        self.frames.borrow_mut().push_back(frame);
+        if self.waiting.get() > BYTES_MAX {
+            return self.close();
+        }
+        self.bell.wake_all(&self.executor);
+    }
+
+    /// Nothing is sent any more.
+    pub fn close(&self) {
+        self.is_closed.set(true);
+        self.bell.wake_all(&self.executor);
+    }
+
+    /// Whether nothing is sent any more: it was closed, or the channel is gone.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.get()
+    }
+}
+
+async fn empty(outbox: Rc<Outbox>, channel: Rc<dyn Channel>) {
+    loop {
+        let next = outbox.frames.borrow_mut().pop_front();
+        match next {
+            Some(frame) => {
+                outbox.waiting.set(outbox.waiting.get() - frame.len());
+                if channel.send(&frame).await.is_err() {
+                    return outbox.close();
+                }
+            }
+            None if outbox.is_closed.get() => return,
+            None => outbox.bell.wait(&outbox.executor).await,
+        }
+    }
+}

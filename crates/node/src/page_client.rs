@@ -1,0 +1,308 @@
+//! A node that runs transactions on pages of a server: the client's side of the protocol above an engine's buffer.
+//!
+//! The buffer is an engine's, and its pages' store is the server ([`store`]). A transaction's changes stay here until it commits: then
+//! its log records and the pages go to the server. What it has changed never leaves the buffer before.
+//!
+//! One transaction runs at a time: the protocol has more, but those of one node would need the engine's own locks among
+//! themselves, and the server would have to know who waits for whom here.
+
+mod peers;
+mod store;
+mod transaction;
+
+pub use transaction::PageTransaction;
+
+use crate::channel::{ChannelError, Incoming, Transport};
+use crate::client::{Client, Ended};
+use crate::message::{Answer, ClientId, Copy, Request, ToPeer, ToServer, Transaction};
+use crate::outbox::{Outbox, Traffic};
+use base::{PageId, PartitionId};
+use driver::{Fault, FaultKind};
+use engine::Error;
+use engine::buffer::{self, Buffer, PageSpace};
+use engine::page::{PageKind, header};
+use executor::{Executor, Turn, WaitQueue};
+use peers::Peers;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
+use store::{Reads, RemoteStore};
+
+/// How a client works.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Its buffer.
+    pub buffer: buffer::Settings,
+    /// Where it accepts connections of other clients that send it pages.
+    pub address: SocketAddr,
+    /// The least length of a message, in bytes: shorter ones are filled up. None but for described networks.
+    pub message_size_min: usize,
+}
+
+/// A node on a server's pages. Clones are handles to the same node.
+#[derive(Clone)]
+pub struct PageClient(Rc<Inner>);
+
+struct Inner {
+    executor: Executor,
+    id: ClientId,
+    buffer: Rc<Buffer>,
+    protocol: RefCell<Client>,
+    to_server: Rc<Outbox>,
+    peers: Peers,
+    traffic: Rc<Traffic>,
+    /// Reads of pages that were asked for.
+    reads: Reads,
+    /// The bytes of copies that have left the buffer and may be wanted.
+    kept: RefCell<BTreeMap<Copy, Vec<u8>>>,
+    /// The transaction that runs, and what the server has said of it.
+    current: Cell<Transaction>,
+    told: RefCell<Told>,
+    /// Wakes the transaction.
+    bell: WaitQueue,
+    turn: Turn,
+}
+
+/// What the server has said of the present transaction.
+#[derive(Clone, Debug, PartialEq)]
+enum Told {
+    Nothing,
+    Victim,
+    Committed,
+    Refused(String),
+    /// The server is gone.
+    Lost(String),
+}
+
+impl PageClient {
+    /// Joins a server.
+    ///
+    /// # Errors
+    /// The driver's, or that of a server that does not want this client.
+    pub async fn join(
+        executor: &Executor,
+        transport: Rc<dyn Transport>,
+        server: SocketAddr,
+        settings: Settings,
+    ) -> engine::Result<PageClient> {
+        let traffic: Rc<Traffic> = Rc::default();
+        let acceptor = transport.listen(settings.address).await?;
+        let channel = transport.connect(server).await?;
+        let mut incoming = Incoming::new(&channel, executor);
+        let to_server = Outbox::new(executor, channel, &traffic, settings.message_size_min);
+        let page_size = settings.buffer.page_size as u32;
+        let hello = Request::Hello { page_size, address: acceptor.address() };
+        to_server.push(&ToServer { drops: Vec::new(), body: hello });
+        let id = match incoming.next().await.map_err(|error| lost(server, &error))? {
+            Some(Answer::Welcome { client }) => client,
+            Some(Answer::Unwelcome { reason }) => {
+                return Err(Fault::new(FaultKind::Denied, format!("the server at {server} refuses: {reason}")).into());
+            }
+            _ => return Err(Fault::new(FaultKind::Reset, format!("the server at {server} hangs up")).into()),
+        };
+        let buffer = Buffer::new(executor, None, settings.buffer)?;
+        let inner = Rc::new(Inner {
+            executor: executor.clone(),
+            id,
+            buffer,
+            protocol: RefCell::default(),
+            to_server,
+            peers: Peers::new(executor, transport, &traffic, settings.message_size_min),
+            traffic,
+            reads: Reads::default(),
+            kept: RefCell::default(),
+            current: Cell::new(Transaction(0)),
+            told: RefCell::new(Told::Nothing),
+            bell: WaitQueue::new(),
+            turn: Turn::new(),
+        });
+        let weak = Rc::downgrade(&inner);
+        let departure = Box::new(move |page, bytes: &[u8]| {
+            if let Some(client) = weak.upgrade() {
+                client.note_departure(page, bytes);
+            }
+        });
+        inner.buffer.pool().borrow_mut().set_departure(departure);
+        executor.spawn(hear_server(Rc::downgrade(&inner), incoming, server));
+        executor.spawn(peers::accept(Rc::downgrade(&inner), acceptor, executor.clone()));
+        Ok(PageClient(inner))
+    }
+
+    /// Its name at the server.
+    pub fn id(&self) -> ClientId {
+        self.0.id
+    }
+
+    /// Its buffer.
+    pub fn buffer(&self) -> &Rc<Buffer> {
+        &self.0.buffer
+    }
+
+    /// What it has sent.
+    pub fn traffic(&self) -> &Traffic {
+        &self.0.traffic
+    }
+
+    /// Makes the pages of a partition of the server's database known here.
+    pub fn attach(&self, partition: PartitionId) {
+        let store = RemoteStore::new(Rc::downgrade(&self.0), self.0.buffer.settings().page_size);
+        let space = PageSpace::new(Rc::new(store), partition, false, PageKind::Direct);
+        self.0.buffer.attach(partition, space);
+    }
+
+    /// Begins a transaction, when the one before has ended.
+    pub async fn begin(&self) -> PageTransaction {
+        self.0.turn.take(&self.0.executor).await.keep();
+        PageTransaction::new(&self.0)
+    }
+}
+
+/// What is said when the server cannot be understood.
+fn lost(server: SocketAddr, error: &ChannelError) -> Error {
+    Fault::new(FaultKind::Reset, format!("the server at {server} is lost: {error}")).into()
+}
+
+async fn hear_server(client: Weak<Inner>, mut incoming: Incoming, server: SocketAddr) {
+    let cause = loop {
+        match incoming.next::<Answer>().await {
+            Ok(Some(answer)) => {
+                let Some(client) = client.upgrade() else { return };
+                client.hear(answer);
+            }
+            Ok(None) => break format!("the server at {server} has ended"),
+            Err(error) => break lost(server, &error).to_string(),
+        }
+    };
+    if let Some(client) = client.upgrade() {
+        client.reads.fail_all(&Fault::new(FaultKind::Reset, cause.clone()));
+        client.tell(Told::Lost(cause));
+    }
+}
+
+impl Inner {
+    fn tell(&self, told: Told) {
+        self.told.replace(told);
+        self.bell.wake_all(&self.executor);
+    }
+
+    /// The server has said something.
+    fn hear(self: &Rc<Self>, answer: Answer) {
+        match answer {
+            Answer::Welcome { .. } | Answer::Unwelcome { .. } => {}
+            Answer::Page { copy, bytes, returns } => self.arrive(copy, &bytes, returns),
+            Answer::Failed { copy, reason } => self.fail(copy, Fault::new(FaultKind::Device, reason)),
+            Answer::Granted { copy, transaction } => {
+                if self.protocol.borrow_mut().granted(copy, transaction) {
+                    self.bell.wake_all(&self.executor);
+                }
+            }
+            Answer::CallBack { copy } => {
+                let called = self.protocol.borrow_mut().call_back(copy);
+                self.forget(called.forgets);
+                if called.discards {
+                    self.discard(copy.page);
+                }
+                called.answer.inspect(|answer| self.to_server.push(answer));
+            }
+            Answer::Withdrawn { copy } => self.protocol.borrow_mut().withdrawn(copy),
+            Answer::Forward { copy, wanted, to, address, returns } => {
+                self.forward(copy, wanted, (to, address), returns)
+            }
+            Answer::Victim { transaction, withdrawn } => {
+                if transaction == self.current.get() {
+                    self.tell(Told::Victim);
+                }
+                let cause = Fault::new(FaultKind::Cancelled, "the transaction is a deadlock's victim");
+                withdrawn.into_iter().for_each(|copy| self.fail(copy, cause.clone()));
+            }
+            Answer::Committed { transaction } if transaction == self.current.get() => self.tell(Told::Committed),
+            Answer::NotCommitted { transaction, reason } if transaction == self.current.get() => {
+                self.tell(Told::Refused(reason));
+            }
+            Answer::Committed { .. } | Answer::NotCommitted { .. } => {}
+        }
+    }
+
+    /// A page has come.
+    fn arrive(&self, copy: Copy, bytes: &[u8], returns: bool) {
+        let Some(arrival) = self.protocol.borrow_mut().arrived(copy, returns) else { return };
+        if let Some((left, is_wanted)) = arrival.leaving {
+            let kept = self.kept.borrow_mut().remove(&left);
+            if let (true, Some(bytes)) = (is_wanted, kept) {
+                let message = self.protocol.borrow_mut().give_back(left, bytes);
+                self.to_server.push(&message);
+            }
+        }
+        self.reads.complete(copy.page, bytes);
+        if arrival.is_called {
+            self.discard(copy.page);
+            let message = self.protocol.borrow_mut().give_up(copy.page);
+            message.inspect(|message| self.to_server.push(message));
+        }
+    }
+
+    fn fail(&self, copy: Copy, cause: Fault) {
+        let (was_waited_for, forgotten) = self.protocol.borrow_mut().failed(copy);
+        self.forget(forgotten);
+        if was_waited_for {
+            self.reads.fail(copy.page, cause);
+        }
+    }
+
+    /// Sends another client a page, or says that this cannot be done.
+    fn forward(self: &Rc<Self>, copy: Copy, wanted: u64, (to, address): (ClientId, SocketAddr), returns: bool) {
+        let theirs = Copy { page: copy.page, number: wanted };
+        let bytes = self.protocol.borrow().may_send(copy).then(|| self.bytes_of(copy)).flatten();
+        match bytes {
+            Some(bytes) => {
+                let page = ToPeer::Page { copy: theirs, bytes, returns };
+                self.peers.send(self, (to, address), page);
+            }
+            None => self.refuse(theirs, to, returns),
+        }
+    }
+
+    fn refuse(&self, theirs: Copy, to: ClientId, returns: bool) {
+        let refused = self.protocol.borrow_mut().refuse(theirs, to, returns);
+        self.to_server.push(&refused);
+    }
+
+    /// The bytes of a copy, sealed, from where they are.
+    fn bytes_of(&self, copy: Copy) -> Option<Vec<u8>> {
+        if let Some(kept) = self.kept.borrow().get(&copy) {
+            return Some(kept.clone());
+        }
+        let pool = self.buffer.pool().borrow();
+        let mut bytes = pool.bytes(pool.frame_of(copy.page)?).to_vec();
+        header::seal(&mut bytes);
+        Some(bytes)
+    }
+
+    /// A page makes room for another.
+    fn note_departure(&self, page: PageId, bytes: &[u8]) {
+        let (kept, forgotten) = self.protocol.borrow_mut().left(page);
+        self.forget(forgotten);
+        if let Some(copy) = kept {
+            let mut bytes = bytes.to_vec();
+            header::seal(&mut bytes);
+            self.kept.borrow_mut().insert(copy, bytes);
+        }
+    }
+
+    fn forget(&self, copy: Option<Copy>) {
+        copy.and_then(|copy| self.kept.borrow_mut().remove(&copy));
+    }
+
+    /// Takes a page that no transaction uses out of the buffer.
+    fn discard(&self, page: PageId) {
+        let is_gone = self.buffer.pool().borrow_mut().discard_page(page);
+        assert!(is_gone, "{page} is given up and somebody uses it");
+    }
+
+    /// Does what the end of a transaction asks for.
+    fn finish(&self, ended: Ended) {
+        ended.discards.into_iter().for_each(|page| self.discard(page));
+        ended.messages.iter().for_each(|message| self.to_server.push(message));
+    }
+}

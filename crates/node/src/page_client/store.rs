@@ -1,0 +1,111 @@
+//! A partition whose pages are at the server.
+
+use super::Inner;
+use base::PageId;
+use driver::{Access, Completion, Fault, FaultKind, Output, Token};
+use engine::page_store::{Future, PageStore, Then, Transfer};
+use executor::Executor;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Weak;
+
+/// Reads that wait for their pages.
+#[derive(Default)]
+pub(super) struct Reads(RefCell<BTreeMap<PageId, (Transfer, Then)>>);
+
+impl Reads {
+    /// The page has come.
+    pub fn complete(&self, page: PageId, bytes: &[u8]) {
+        let Some((mut transfer, then)) = self.0.borrow_mut().remove(&page) else { return };
+        let result = if bytes.len() == transfer.length {
+            transfer.buffer[..bytes.len()].copy_from_slice(bytes);
+            Ok(Output::Done)
+        } else {
+            Err(Fault::new(FaultKind::Device, format!("{page} came with {} bytes", bytes.len())))
+        };
+        then(Completion { token: TOKEN, result, buffer: Some(transfer.buffer) });
+    }
+
+    /// It will not come.
+    pub fn fail(&self, page: PageId, cause: Fault) {
+        let Some((transfer, then)) = self.0.borrow_mut().remove(&page) else { return };
+        then(Completion { token: TOKEN, result: Err(cause), buffer: Some(transfer.buffer) });
+    }
+
+    /// Nothing comes any more.
+    pub fn fail_all(&self, cause: &Fault) {
+        let pages: Vec<PageId> = self.0.borrow().keys().copied().collect();
+        pages.into_iter().for_each(|page| self.fail(page, cause.clone()));
+    }
+}
+
+/// No operation of the driver's stands behind such a read.
+const TOKEN: Token = Token(u64::MAX);
+
+/// The places of a partition's pages, as a client sees them. It knows nothing of how many there are: the server does.
+pub(super) struct RemoteStore {
+    client: Weak<Inner>,
+    page_size: usize,
+}
+
+impl RemoteStore {
+    pub fn new(client: Weak<Inner>, page_size: usize) -> RemoteStore {
+        RemoteStore { client, page_size }
+    }
+}
+
+fn gone() -> Fault {
+    Fault::new(FaultKind::Closed, "the node has left its server")
+}
+
+impl PageStore for RemoteStore {
+    fn name(&self) -> &str {
+        "the page server"
+    }
+
+    fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    fn capacity(&self) -> u32 {
+        u32::MAX
+    }
+
+    fn may_tear(&self) -> bool {
+        false
+    }
+
+    fn access<'a>(&'a self, _: &'a Executor) -> Future<'a, Access> {
+        Box::pin(std::future::ready(Access::Asynchronous))
+    }
+
+    fn read(&self, _: &Executor, transfer: Transfer, then: Then) {
+        let Some(client) = self.client.upgrade().filter(|client| !client.to_server.is_closed()) else {
+            return then(Completion { token: TOKEN, result: Err(gone()), buffer: Some(transfer.buffer) });
+        };
+        let page = transfer.first;
+        let (request, forgotten) = client.protocol.borrow_mut().request(page, client.current.get());
+        client.forget(forgotten);
+        let before = client.reads.0.borrow_mut().insert(page, (transfer, then));
+        assert!(before.is_none(), "a page is read into one frame");
+        client.to_server.push(&request);
+    }
+
+    /// Nothing that may have changed leaves a client but with a commit, so a buffer has nothing to write here.
+    fn write(&self, _: &Executor, transfer: Transfer, _: bool, then: Then) {
+        let fault = Fault::new(FaultKind::Unsupported, "pages of a server are written by commits only");
+        then(Completion { token: TOKEN, result: Err(fault), buffer: Some(transfer.buffer) });
+    }
+
+    fn reserve<'a>(&'a self, _: &'a Executor, _: u32) -> Future<'a, engine::Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn sync<'a>(&'a self, _: &'a Executor) -> Future<'a, engine::Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn failure(&self) -> Option<engine::Error> {
+        None
+    }
+}

@@ -1,0 +1,220 @@
+//! A server and its clients as engines on simulated machines: what transactions add to counters on pages is there in the end,
+//! also after the server has lost its power.
+
+use base::{Instant, PageId, PartitionId, Random};
+use engine::catalog::{Locking, Organization};
+use engine::{Database, Error, PartitionSpec, Settings, buffer};
+use entresol_node::algorithm::{ALGORITHMS, Algorithm};
+use entresol_node::channel::Plain;
+use entresol_node::page_client::{self, PageClient};
+use entresol_node::page_server::{self, PageServer};
+use executor::{Cluster, Executor, Order};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use virtual_driver::{Hardware, Media, Network, NetworkOptions, Options, VirtualDriver};
+
+const PAGES: u64 = 40;
+const PAGE_SIZE: usize = 1024;
+const CLIENTS: u32 = 4;
+
+struct Machines {
+    network: Network,
+    media: Media,
+    seed: u64,
+}
+
+impl Machines {
+    fn new(seed: u64) -> Machines {
+        let options = NetworkOptions { seed, jitter: true, ..NetworkOptions::default() };
+        Machines { network: Network::new(options), media: Media::new(), seed }
+    }
+
+    fn start(&self, number: u32, media: Media) -> Executor {
+        let options = Options { seed: self.seed + u64::from(number), ..Options::default() };
+        let port = self.network.attach(number);
+        let driver = VirtualDriver::on_network(Hardware::ideal(), options, media, port);
+        Executor::new(Box::new(driver), Order::Seeded(self.seed))
+    }
+
+    fn server(&self) -> Executor {
+        self.start(0, self.media.clone())
+    }
+
+    fn client(&self, number: u32) -> Executor {
+        self.start(number, Media::new())
+    }
+
+    fn address(&self, number: u32) -> SocketAddr {
+        (self.network.address(number), 7000).into()
+    }
+}
+
+fn settings() -> Settings {
+    let buffer = buffer::Settings { frames: 12, page_size: PAGE_SIZE, cleaner: false, ..buffer::Settings::default() };
+    Settings { buffer, ..Settings::default() }
+}
+
+async fn serve(
+    executor: Executor,
+    address: SocketAddr,
+    algorithm: &'static dyn Algorithm,
+) -> (PageServer, PartitionId) {
+    let database = Database::create(&executor, settings()).await.expect("the medium is empty");
+    let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 8 };
+    let spec = PartitionSpec::new("counters", organization, Locking::None);
+    let counters = database.create_partition(spec).await.expect("there is room");
+    let transport = Rc::new(Plain(executor));
+    let settings = page_server::Settings { algorithm, message_size_min: 0 };
+    (PageServer::serve(&database, transport, address, settings).await.expect("the port is free"), counters)
+}
+
+/// Adds one to some counters, transaction after transaction. Each is run again until it is committed. Returns how often it was not.
+async fn count(client: PageClient, counters: PartitionId, seed: u64, transactions: u64) -> (u64, u64) {
+    let mut random = Random::stream(seed, "transactions");
+    let (mut added, mut victims) = (0, 0);
+    for _ in 0..transactions {
+        let pages: Vec<(u32, bool)> =
+            (0..random.between(1, 5)).map(|_| (random.below(PAGES) as u32, random.chance(0.5))).collect();
+        loop {
+            match add(&client, counters, &pages).await {
+                Ok(()) => break,
+                Err(Error::Deadlock) => victims += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        added += pages.iter().filter(|(_, writes)| *writes).count() as u64;
+    }
+    (added, victims)
+}
+
+async fn add(client: &PageClient, counters: PartitionId, pages: &[(u32, bool)]) -> engine::Result<()> {
+    let mut transaction = client.begin().await;
+    for (number, writes) in pages {
+        let page = PageId::new(counters, *number);
+        let value = |bytes: &[u8]| u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"));
+        let (value, _) = transaction.read(page, value).await?;
+        if *writes {
+            transaction.write(page, 32, &(value + 1).to_le_bytes()).await?;
+        }
+    }
+    transaction.commit().await
+}
+
+async fn sum(client: &PageClient, counters: PartitionId) -> engine::Result<u64> {
+    let mut transaction = client.begin().await;
+    let mut sum = 0;
+    for number in 0..PAGES as u32 {
+        let page = PageId::new(counters, number);
+        let value = |bytes: &[u8]| u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"));
+        sum += transaction.read(page, value).await?.0;
+    }
+    transaction.commit().await?;
+    Ok(sum)
+}
+
+fn client_settings(address: SocketAddr, frames: usize) -> page_client::Settings {
+    let buffer = buffer::Settings { frames, page_size: PAGE_SIZE, cleaner: false, ..buffer::Settings::default() };
+    page_client::Settings { buffer, address, message_size_min: 0 }
+}
+
+async fn join(executor: Executor, server: SocketAddr, address: SocketAddr) -> engine::Result<PageClient> {
+    executor.sleep_ns(1_000).await;
+    let transport = Rc::new(Plain(executor.clone()));
+    PageClient::join(&executor, transport, server, client_settings(address, 9)).await
+}
+
+/// Counts under one algorithm; the sum is right, and it is the same after a power cut. Returns how many victims there were.
+fn counts_are_right(algorithm: &'static dyn Algorithm, seed: u64) -> u64 {
+    let machines = Machines::new(seed);
+    let server = machines.server();
+    let clients: Vec<Executor> = (1..=CLIENTS).map(|number| machines.client(number)).collect();
+    let mut cluster = Cluster::new([server.clone()].into_iter().chain(clients.iter().cloned()));
+    let at = machines.address(0);
+    let serving = server.spawn(serve(server.clone(), at, algorithm));
+    let (page_server, counters) = cluster.run(serving).expect("it starts");
+    let joined = Rc::new(RefCell::new(Vec::new()));
+    let tasks = clients.iter().zip(1..).map(|(executor, number)| {
+        let (executor, joined) = (executor.clone(), Rc::clone(&joined));
+        let own = machines.address(number);
+        executor.clone().spawn(async move {
+            let client = join(executor, at, own).await.expect("the server listens");
+            client.attach(counters);
+            joined.borrow_mut().push(client.clone());
+            count(client, counters, seed + u64::from(number), 60).await
+        })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    let (mut expected, mut victims) = (0, 0);
+    for task in tasks {
+        let (added, given_up) =
+            cluster.run(task).unwrap_or_else(|stop| panic!("{} {seed}: {stop:?}", algorithm.name()));
+        (expected, victims) = (expected + added, victims + given_up);
+    }
+    let reader = joined.borrow()[0].clone();
+    let summing = clients[0].spawn(async move { sum(&reader, counters).await });
+    let found = cluster.run(summing).expect("the machines go on").expect("all can be read");
+    assert_eq!(found, expected, "{} {seed}", algorithm.name());
+    page_server.protocol().check().expect("the directory is right");
+    // Messages of the last transactions may be under way.
+    cluster.run_until(cluster.now().plus_ns(1_000_000_000)).expect("they go on");
+    assert_eq!(page_server.protocol().waiting(), 0);
+    drop((page_server, joined));
+    clients.iter().for_each(Executor::stop);
+    server.stop();
+    drop(cluster);
+    assert_eq!(sum_after_restart(&machines), expected, "{} {seed}", algorithm.name());
+    victims
+}
+
+fn sum_after_restart(machines: &Machines) -> u64 {
+    let executor = machines.server();
+    let found = executor.run(async {
+        let database = Database::open(&executor, settings(), "counters").await?;
+        let counters = database.partition("counters")?;
+        let mut sum = 0;
+        for number in 0..PAGES as u32 {
+            let mut pins = buffer::Pins::new(database.buffer());
+            let page = PageId::new(counters, number);
+            let need = engine::Need::Page(page);
+            database.buffer().resolve(need, engine::second_level::design::Pattern::Random, &mut pins).await?;
+            let pool = database.buffer().pool().borrow();
+            let bytes = pool.bytes(pool.frame_in_use(page));
+            sum += u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"));
+        }
+        Ok::<_, Error>(sum)
+    });
+    let found = found.expect("the machine goes on").expect("the database is opened");
+    executor.stop();
+    found
+}
+
+#[test]
+fn what_was_committed_is_read_by_all_and_survives_a_restart() {
+    let mut victims = 0;
+    for (seed, algorithm) in (0..).zip(ALGORITHMS.iter().copied().cycle().take(3 * ALGORITHMS.len())) {
+        victims += counts_are_right(algorithm, 100 * seed);
+    }
+    assert!(victims > 0, "there were deadlocks among them");
+}
+
+#[test]
+fn a_client_with_pages_of_another_size_is_refused_by_name() {
+    let machines = Machines::new(1);
+    let (server, client) = (machines.server(), machines.client(1));
+    let mut cluster = Cluster::new([server.clone(), client.clone()]);
+    let at = machines.address(0);
+    let serving = server.spawn(serve(server.clone(), at, ALGORITHMS[0]));
+    let _server = cluster.run(serving).expect("it starts");
+    let own = machines.address(1);
+    let joining = client.clone().spawn(async move {
+        client.sleep_ns(1_000).await;
+        let transport = Rc::new(Plain(client.clone()));
+        let mut settings = client_settings(own, 9);
+        settings.buffer.page_size = 2 * PAGE_SIZE;
+        PageClient::join(&client, transport, at, settings).await.err().map(|error| error.to_string())
+    });
+    let refused = cluster.run(joining).expect("the machines go on").expect("it may not join");
+    assert!(refused.contains("2048") && refused.contains("1024"), "{refused}");
+    assert!(cluster.now() > Instant::START);
+}
